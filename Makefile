@@ -115,7 +115,7 @@ benchreal: tools ## Run the benchmark on the real containerd (minutes, needs roo
 	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
 tools: ## Build the real containerds, runc, ctr, helm, nfpm, promtool and h2spec that the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd containerd17 runc ctr helm nfpm promtool h2spec >/dev/null
+	@printf '%s\n' helm containerd promtool containerd17 nfpm runc h2spec ctr | xargs -P 2 -n 1 test/tools/build.sh >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh

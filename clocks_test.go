@@ -22,6 +22,7 @@ var wallClock = map[string]string{
 	"internal/kube/token.go Unix":                "when a token is valid, by the API server's clock",
 	"internal/kube/clock.go UTC":                 "the time of day in objects of the API server, for display",
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for display",
+	"internal/agent/cdi.go ModTime":              "whether a CDI specification has changed: the times are only compared for equality",
 	"internal/attach/nri/socket.go ModTime":      "whether a socket is another file than before: the times are only compared for equality",
 
 	"internal/extend/nrihost/message.go GetCreatedAt":    "the runtime's creation time, handed on to plugins",

@@ -63,7 +63,7 @@ and whether it is in force; if it is not, the reason.`,
 	return cmd
 }
 
-// podName reads pod/NAME, or only NAME, as kubectl does.
+// podName returns the name of a pod from pod/NAME or NAME, as kubectl does.
 func podName(s string) (string, error) {
 	kind, name, has := strings.Cut(s, "/")
 	if !has {
@@ -78,7 +78,7 @@ func podName(s string) (string, error) {
 	return "", &usageError{fmt.Errorf("%q is not pod/NAME; give the namespace with -n", s)}
 }
 
-// relay runs the agent's program on a node, prints its output, and returns its exit code.
+// relay runs the agent's program on a node and prints its output. The error has the exit code of the program.
 func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...string) error {
 	c, a, err := p.connectToNode(cmd.Context(), node)
 	if err != nil {
@@ -93,13 +93,13 @@ func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...strin
 	if wrong := cli.Write(cmd.OutOrStdout(), out); wrong != nil {
 		return wrong
 	}
-	return older(node, a, err)
+	return versionError(node, a, err)
 }
 
-// older names the agent that failed. If the agent did not understand the question, it says that the agent may be
-// older than the plugin.
-func older(node string, a *fleet.Agent, err error) error {
-	switch code(err) {
+// versionError adds the name of the node to an error. If the agent did not understand the request, it also says that the
+// agent may be older than the plugin.
+func versionError(node string, a *fleet.Agent, err error) error {
+	switch agentExitCode(err) {
 	case exitOK:
 		return err
 	case exitUsage:
@@ -113,10 +113,10 @@ func newPlan(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f PODS.yaml [NODE]",
 		Short: "Show where pods would be placed now, on one node or on each node",
-		Long: `Asks agents what they would decide for pods if they came now: with a node, what
-'trimtab plan' prints there; without, a line for each node with the CPUs that the pods
-would get, what would be refused, and how many running containers would get other CPUs.
-Nothing is placed or written.
+		Long: `Asks agents what they would decide for pods that were created now. With a node, it prints
+what 'trimtab plan' prints there. Without one, it prints a line for each node: the CPUs
+that the pods would get, what would be refused, and how many running containers would get
+other CPUs. Nothing is placed or written.
 
 The file has pods, lists of pods, or workloads (one pod of each); - is standard input.
 The exit code is 4 if something would be refused: on the node, or on all nodes.`,
@@ -140,10 +140,10 @@ The exit code is 4 if something would be refused: on the node, or on all nodes.`
 
 // podPlan is the effect of new pods on a node.
 type podPlan struct {
-	Node    string      `json:"node"`
-	Outlook *fleet.Plan `json:"outlook,omitempty"`
-	Reason  string      `json:"reason,omitempty"` // the error if there is no plan
-	code    int
+	Node   string      `json:"node"`
+	Plan   *fleet.Plan `json:"outlook,omitempty"`
+	Reason string      `json:"reason,omitempty"` // the error if there is no plan
+	code   int
 }
 
 func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error {
@@ -151,13 +151,13 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	if err != nil {
 		return err
 	}
-	all := fleet.Each(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
+	all := fleet.ForEachNode(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, text, "plan", "-")
-		var exit *fleet.Exit
+		var exit *fleet.ExitError
 		if err == nil || errors.As(err, &exit) && len(o.Rejected) > 0 {
-			return podPlan{Node: n.Name, Outlook: &o}
+			return podPlan{Node: n.Name, Plan: &o}
 		}
 		return podPlan{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
 	}, progress(cmd, len(found.Nodes)))
@@ -167,18 +167,18 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	}); err != nil {
 		return err
 	}
-	return verdict(all)
+	return refusalOf(all)
 }
 
-// verdict returns an error if every node would refuse the pods.
-func verdict(all []podPlan) error {
+// refusalOf returns an error if each node would refuse at least one of the pods, or if no node has a plan.
+func refusalOf(all []podPlan) error {
 	refused, wrong := false, ""
 	for _, x := range all {
 		switch {
-		case x.Outlook == nil && x.code != exitUnreachable:
+		case x.Plan == nil && x.code != exitUnreachable:
 			wrong = x.Reason
-		case x.Outlook == nil:
-		case len(x.Outlook.Rejected) == 0:
+		case x.Plan == nil:
+		case len(x.Plan.Rejected) == 0:
 			return nil
 		default:
 			refused = true
@@ -186,35 +186,35 @@ func verdict(all []podPlan) error {
 	}
 	switch {
 	case refused:
-		return &refusal{}
+		return &refusalError{}
 	case wrong != "":
 		return errors.New(wrong)
 	}
-	return &fleet.Unreachable{Why: "no agent answered"}
+	return &fleet.UnreachableError{Reason: "no agent answered"}
 }
 
 func podPlans(all []podPlan) [][]string {
 	var rows [][]string
 	for _, x := range all {
-		if x.Outlook == nil {
+		if x.Plan == nil {
 			rows = append(rows, []string{x.Node, "", "", "", x.Reason})
 			continue
 		}
 		var get, why []string
-		for _, c := range x.Outlook.Containers {
+		for _, c := range x.Plan.Containers {
 			get = append(get, strings.TrimSuffix(c.Pod+"/"+c.Name, "/")+"="+c.CPUs)
 		}
-		for _, r := range x.Outlook.Rejected {
+		for _, r := range x.Plan.Rejected {
 			why = append(why, r.Pod+": "+r.Reason)
 		}
 		rows = append(rows, []string{
-			x.Node, strings.Join(get, " "), fmt.Sprint(len(x.Outlook.Rejected)), fmt.Sprint(len(x.Outlook.Moves)), strings.Join(why, "; "),
+			x.Node, strings.Join(get, " "), fmt.Sprint(len(x.Plan.Rejected)), fmt.Sprint(len(x.Plan.Moves)), strings.Join(why, "; "),
 		})
 	}
 	return rows
 }
 
-// readAll limits the size of a file, because an API server accepts no object above 1.5 MB.
+// readAll reads a file. It refuses a file that is too large: an API server accepts no object above 1.5 MB.
 func readAll(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))

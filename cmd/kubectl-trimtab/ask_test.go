@@ -9,9 +9,9 @@ import (
 
 // TestVerdict: a plan for all nodes fails only if no node would take the pods, with the code of 'trimtab plan'.
 func TestVerdict(t *testing.T) {
-	takes := podPlan{Outlook: &fleet.Plan{}}
-	refuses := podPlan{Outlook: &fleet.Plan{}}
-	if err := json.Unmarshal([]byte(`{"rejected": [{"pod": "shop/db"}]}`), refuses.Outlook); err != nil {
+	takes := podPlan{Plan: &fleet.Plan{}}
+	refuses := podPlan{Plan: &fleet.Plan{}}
+	if err := json.Unmarshal([]byte(`{"rejected": [{"pod": "shop/db"}]}`), refuses.Plan); err != nil {
 		t.Fatal(err)
 	}
 	away := podPlan{Reason: "no answer", code: exitUnreachable}
@@ -26,7 +26,7 @@ func TestVerdict(t *testing.T) {
 		"all are away":                {[]podPlan{away, away}, exitUnreachable},
 		"the question is wrong":       {[]podPlan{bad, away}, exitFailure},
 	} {
-		if got := exitCode(verdict(test.all), true); got != test.want {
+		if got := exitCode(refusalOf(test.all), true); got != test.want {
 			t.Errorf("%s: exit code %d, want %d", name, got, test.want)
 		}
 	}

@@ -20,7 +20,7 @@ func newConfig(p *plugin) *cobra.Command {
 		Short: "Compare configurations with the cluster's ConfigMaps, and roll them out",
 		Long: `Agents read their configuration from ConfigMaps in their namespace: one for all nodes
 (trimtab-cluster), one for each group of nodes (trimtab-group-NAME), one for a node
-(trimtab-node-NODE). A later one stands above those before.`,
+(trimtab-node-NODE). A later ConfigMap has priority over the earlier ones.`,
 		Args: cli.Arguments(0),
 		RunE: showHelp,
 	}
@@ -28,17 +28,17 @@ func newConfig(p *plugin) *cobra.Command {
 	return cmd
 }
 
-// addTarget gives a command the flags that select nodes.
+// addTarget adds the flags that select the nodes and their ConfigMap to a command.
 func addTarget(cmd *cobra.Command) *fleet.Target {
 	var t fleet.Target
-	cmd.Flags().StringVar(&t.Group, "group", "", "write the ConfigMap of this group of nodes instead of that of all nodes")
+	cmd.Flags().StringVar(&t.Group, "group", "", "write the ConfigMap of this group of nodes, not the ConfigMap of all nodes")
 	cmd.Flags().StringVar(&t.Node, "node", "", "write the ConfigMap of this node")
 	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "labels of the group's nodes; required for a new group")
 	cmd.MarkFlagsMutuallyExclusive("group", "node")
 	return &t
 }
 
-// change reads the file and plans the change.
+// change reads the configuration file and computes the change of the target's ConfigMap.
 func (p *plugin) change(cmd *cobra.Command, t fleet.Target, file string) (*fleet.Cluster, *fleet.Change, error) {
 	if t.Selector != "" && t.Group == "" {
 		return nil, nil, &usageError{errors.New("--selector can only be used with --group")}
@@ -74,14 +74,14 @@ The exit code is 1 if they differ.`,
 		if err != nil {
 			return err
 		}
-		if ch.Nothing() {
+		if ch.IsEmpty() {
 			return cli.Write(cmd.OutOrStdout(), fmt.Appendf(nil, "ConfigMap %s has this configuration\n", ch.Target.Name()))
 		}
 		if err := cli.Write(cmd.OutOrStdout(), difference(ch)); err != nil {
 			return err
 		}
 		if *moves {
-			if err := p.moves(cmd, c, ch); err != nil {
+			if err := p.printMoves(cmd, c, ch); err != nil {
 				return err
 			}
 		}
@@ -94,9 +94,9 @@ func difference(ch *fleet.Change) []byte {
 	return diff.Diff("ConfigMap "+ch.Maps.Namespace+"/"+ch.Target.Name(), []byte(ch.Before()), ch.File, []byte(ch.Text))
 }
 
-// moves asks the agents of the change's nodes which running containers would get other CPUs.
-func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) error {
-	all := fleet.Each(cmd.Context(), ch.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
+// printMoves asks the agents of the changed nodes which running containers would get other CPUs, and prints them.
+func (p *plugin) printMoves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) error {
+	all := fleet.ForEachNode(cmd.Context(), ch.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		file, err := c.File(ctx, n.Agent)
@@ -110,17 +110,17 @@ func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) e
 		if err != nil {
 			return podPlan{Node: n.Name, Reason: err.Error()}
 		}
-		return podPlan{Node: n.Name, Outlook: &o}
+		return podPlan{Node: n.Name, Plan: &o}
 	}, progress(cmd, len(ch.Nodes)))
 	var rows [][]string
 	for _, x := range all {
 		switch {
-		case x.Outlook == nil:
+		case x.Plan == nil:
 			rows = append(rows, []string{x.Node, "", "", "", x.Reason})
-		case len(x.Outlook.Moves) == 0:
+		case len(x.Plan.Moves) == 0:
 			rows = append(rows, []string{x.Node, "", "", "", "nothing moves"})
 		default:
-			for _, m := range x.Outlook.Moves {
+			for _, m := range x.Plan.Moves {
 				rows = append(rows, []string{x.Node, strings.TrimSuffix(m.Pod+"/"+m.Container, "/"), m.Before, m.After, ""})
 			}
 		}
@@ -130,11 +130,11 @@ func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) e
 
 // configApply has the flags of config apply.
 type configApply struct {
-	file            string
-	target          fleet.Target
-	watch, dry      bool
-	abort, skip     bool
-	pause, patience time.Duration
+	file                string
+	target              fleet.Target
+	watch, dryRun       bool
+	abort, skip         bool
+	pause, agentTimeout time.Duration
 }
 
 func newConfigApply(p *plugin) *cobra.Command {
@@ -143,15 +143,15 @@ func newConfigApply(p *plugin) *cobra.Command {
 		Use:   "apply -f FILE [--group GROUP | --node NODE] [--watch]",
 		Short: "Write a configuration to its ConfigMap, at once or node by node",
 		Long: `Writes a configuration to the ConfigMap of all nodes, of a group or of a node. The file is
-checked first. Without --watch all its nodes take it at once.
+checked first. Without --watch all its nodes apply it at once.
 
-With --watch it is rolled out node by node: each node gets it in a ConfigMap of its own;
-when its agent has taken it and the node is as well as before, after a pause the next
-follows. The rollout stops at the first node that is unready, or on which more values
-and requests are not in force than before. At the end the target's ConfigMap is written,
-and those of the nodes are taken back. Between any two steps each node has the old
-configuration or the new one. The same command goes on with a rollout that stopped or
-was interrupted; --abort takes it back.`,
+With --watch it is rolled out node by node. Each node gets it in a ConfigMap for this node.
+The rollout continues with the next node after the agent has applied it, --pause is over,
+and the node is not worse than before. It stops at the first node that is not ready, or on
+which more values and requests are not in force than before. At the end it writes the
+target's ConfigMap, and restores the ConfigMaps of the nodes. At any
+time each node has either the old or the new configuration. The same command continues a
+rollout that stopped or was interrupted; --abort undoes it.`,
 		Example: "  kubectl trimtab config apply -f config.yaml --watch --dry-run\n" +
 			"  kubectl trimtab config apply -f latency.yaml --group latency -l pool=latency --watch\n" +
 			"  kubectl trimtab config apply --abort",
@@ -160,11 +160,11 @@ was interrupted; --abort takes it back.`,
 	file, target := addFile(cmd, "configuration"), addTarget(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&a.watch, "watch", false, "roll out node by node, and stop if a node is worse than before")
-	f.BoolVar(&a.dry, "dry-run", false, "show what would be written, and the order of the nodes")
+	f.BoolVar(&a.dryRun, "dry-run", false, "show what would be written, and the order of the nodes")
 	f.BoolVar(&a.abort, "abort", false, "undo a rollout that stopped: restore the previous configuration of its nodes")
 	f.BoolVar(&a.skip, "skip-unreachable", false, "skip nodes whose agents do not answer; they apply the configuration at the end")
 	f.DurationVar(&a.pause, "pause", 10*time.Second, "how long to watch a node before the rollout continues with the next node")
-	f.DurationVar(&a.patience, "patience", 2*time.Minute, "how long an agent may take to apply a configuration")
+	f.DurationVar(&a.agentTimeout, "patience", 2*time.Minute, "how long an agent may take to apply a configuration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a.file, a.target = *file, *target
 		if a.abort {
@@ -182,23 +182,23 @@ func (p *plugin) apply(cmd *cobra.Command, a configApply) error {
 	}
 	w := cmd.OutOrStdout()
 	r := &fleet.Rollout{
-		Cluster: c, Change: ch, Pause: a.pause, AgentTimeout: a.patience, Timeout: p.timeout,
+		Cluster: c, Change: ch, Pause: a.pause, AgentTimeout: a.agentTimeout, Timeout: p.timeout,
 		Progress: func(text string, args ...any) { fmt.Fprintf(w, text+"\n", args...) },
 	}
-	begun, err := r.Begun()
+	begun, err := r.CountChanged()
 	if err != nil {
 		return err
 	}
-	if ch.Nothing() && begun == 0 {
+	if ch.IsEmpty() && begun == 0 {
 		return cli.Write(w, fmt.Appendf(nil, "ConfigMap %s has this configuration already\n", ch.Target.Name()))
 	}
-	if a.dry {
+	if a.dryRun {
 		return dryRun(cmd, ch, a.watch, begun)
 	}
 	if a.watch && len(ch.Skipped) > 0 && !a.skip {
 		n := ch.Skipped[0]
-		return &fleet.Unreachable{Why: fmt.Sprintf("%d of the nodes do not answer, the first is %s: %s\n"+
-			"Nothing was written. Use --skip-unreachable to skip them; they apply the configuration when all other nodes have it", len(ch.Skipped), n.Name, n.Why())}
+		return &fleet.UnreachableError{Reason: fmt.Sprintf("%d of the nodes do not answer, the first is %s: %s\n"+
+			"Nothing was written. Use --skip-unreachable to skip them; they apply the configuration when all other nodes have it", len(ch.Skipped), n.Name, n.WhyUnreachable())}
 	}
 	if a.watch {
 		if begun > 0 {
@@ -238,7 +238,7 @@ func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
 		fmt.Fprintf(w, "%d of them already have this configuration\n", begun)
 	}
 	for _, n := range ch.Skipped {
-		fmt.Fprintf(w, "does not answer: %s: %s\n", n.Name, n.Why())
+		fmt.Fprintf(w, "does not answer: %s: %s\n", n.Name, n.WhyUnreachable())
 	}
 	fmt.Fprintln(w, "nothing was written (--dry-run)")
 	return nil
@@ -253,7 +253,7 @@ func (p *plugin) abort(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	maps, err := c.Maps(cmd.Context(), namespace)
+	maps, err := c.ReadConfigMaps(cmd.Context(), namespace)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ func newDoctor(p *plugin) *cobra.Command {
 		Long: `Runs 'trimtab doctor' in the agents' pods and prints the problems, with what to do about
 each. An agent that does not answer, an agent that is not ready and a node without an
 agent are problems too. The pods see only what is mounted in them, so checks of other
-files of the node are left out: run 'trimtab doctor' on the node for those. Of an agent
-that is a unit, only what the agent itself reports is checked.
+files of the node are left out: run 'trimtab doctor' on the node for those. If an agent is
+a systemd unit, only what the agent itself reports is checked.
 
 The exit code is 1 if there is a problem.`,
 		Example: "  kubectl trimtab doctor\n  kubectl trimtab doctor worker-1 -o yaml",
@@ -41,16 +41,16 @@ The exit code is 1 if there is a problem.`,
 			return err
 		}
 		if len(args) == 1 {
-			n, err := found.Only(args[0])
+			n, err := found.Node(args[0])
 			if err != nil {
 				return err
 			}
 			found.Nodes = []fleet.Node{n}
 		}
-		if found.NoNodes != nil {
-			warn(cmd, "nodes without an agent are not checked: %v", found.NoNodes)
+		if found.ListNodesError != nil {
+			warn(cmd, "nodes without an agent are not checked: %v", found.ListNodesError)
 		}
-		lists := fleet.Each(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) []finding {
+		lists := fleet.ForEachNode(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) []finding {
 			return p.examine(ctx, c, n)
 		}, progress(cmd, len(found.Nodes)))
 		return report(cmd, out, lists)
@@ -58,15 +58,15 @@ The exit code is 1 if there is a problem.`,
 	return cmd
 }
 
-// The names of two checks. An attached agent has found its runtime, but its pod may not have the socket by
-// which doctor finds a runtime.
+// The names of two checks. A problem of runtimeCheck does not count if agentCheck is ok: an attached agent has found its
+// runtime, although its pod may not have the CRI socket that doctor needs.
 const (
 	runtimeCheck = "runtime"
 	agentCheck   = "agent"
 )
 
-// countsWithoutAgent reports whether a check counts in a pod without an agent: only the checks of the
-// agent's answer and of its file count, because the pod has its own cgroups, directories and sockets.
+// countsWithoutAgent reports whether a check counts in a pod without an agent. Only checks of the agent's answer and of
+// its configuration file count, because the pod has its own cgroups, directories and sockets.
 func countsWithoutAgent(check string) bool {
 	switch check {
 	case agentCheck, "attachment", "configuration", "nri timeouts", "pod specs":
@@ -75,7 +75,7 @@ func countsWithoutAgent(check string) bool {
 	return false
 }
 
-// report prints the problems of all nodes. It returns an error if there is one.
+// report prints the problems of all nodes. It returns an error if there are problems.
 func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
 	all := []finding{}
 	ill := 0
@@ -106,9 +106,9 @@ func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
 	return err
 }
 
-// examine returns the problems of a node.
+// examine runs doctor on a node and returns the problems.
 func (p *plugin) examine(ctx context.Context, c *fleet.Cluster, n fleet.Node) []finding {
-	if why := n.Why(); why != "" {
+	if why := n.WhyUnreachable(); why != "" {
 		return []finding{{Node: n.Name, Check: "agent", Found: why}}
 	}
 	args := []string{"doctor"}
@@ -126,7 +126,7 @@ func (p *plugin) examine(ctx context.Context, c *fleet.Cluster, n fleet.Node) []
 	}
 	var all []finding
 	for _, k := range r.Checks {
-		if n.Agent.Unit && !countsWithoutAgent(k.Name) {
+		if n.Agent.RunsAsUnit && !countsWithoutAgent(k.Name) {
 			continue
 		}
 		if k.Result == "problem" && (k.Name != runtimeCheck || !r.OK(agentCheck)) {

@@ -25,9 +25,10 @@ func newEvents(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
 		Short: "Show what agents decided for each event",
-		Long: `Prints the agents' journals: with a node, what 'trimtab events' prints there; without,
-those of all nodes by time, a line for each event. With -o json each line is one event,
-with the node's name. With -f it continues with new events until interrupted.`,
+		Long: `Prints the agents' journals. With a node, it prints what 'trimtab events' prints there.
+Without one, it prints a line for each event of all nodes, sorted by time. With -o json
+each line is one event, with the node's name. With -f it continues with new events until
+interrupted.`,
 		Example: "  kubectl trimtab events worker-1 -f\n  kubectl trimtab events -o json | jq 'select(.problems)'",
 		Args:    cli.Arguments(0, "NODE"),
 	}
@@ -44,13 +45,13 @@ with the node's name. With -f it continues with new events until interrupted.`,
 		}
 		nodes := found.Agents()
 		if len(args) == 1 {
-			n, err := found.Only(args[0])
+			n, err := found.Node(args[0])
 			if err != nil {
 				return err
 			}
 			nodes = []fleet.Node{n}
 		}
-		s := &eventPrinter{cluster: c, out: cmd.OutOrStdout(), json: out.String() == "json", ask: append(ask, "-o", "json")}
+		s := &eventPrinter{cluster: c, out: cmd.OutOrStdout(), json: out.String() == "json", args: append(ask, "-o", "json")}
 		if *follow {
 			p.timeout, p.parallel = 0, max(len(nodes), 1)
 		}
@@ -66,23 +67,23 @@ func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
 		return err
 	}
 	err = c.Run(cmd.Context(), a, args, fleet.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
-	return interrupted(cmd.Context(), err)
+	return ignoreInterrupt(cmd.Context(), err)
 }
 
-// interrupted returns nil if the user ended a command that has no end of its own. It returns a quiet error if the
-// agent's program has printed the error.
-func interrupted(ctx context.Context, err error) error {
-	var exit *fleet.Exit
+// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedExit if the agent's program
+// has already printed the error.
+func ignoreInterrupt(ctx context.Context, err error) error {
+	var exit *fleet.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil //nolint:nilerr // whatever broke, it broke because the user ended it
+		return nil //nolint:nilerr // the user has interrupted the command
 	case errors.As(err, &exit):
 		return &printedExit{exit.Code}
 	}
 	return err
 }
 
-// event is an event of any node, as printed.
+// event is an event in the journal of a node's agent.
 type event struct {
 	Time      time.Time `json:"time"`
 	Kind      string    `json:"kind"`
@@ -103,7 +104,7 @@ type event struct {
 type eventPrinter struct {
 	cluster *fleet.Cluster
 	json    bool
-	ask     []string
+	args    []string
 
 	mu  sync.Mutex // guards out, because all nodes write at the same time
 	out io.Writer
@@ -115,7 +116,7 @@ func (j *eventPrinter) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, 
 		events []event
 		err    error
 	}
-	all := fleet.Each(cmd.Context(), nodes, p.parallel, func(ctx context.Context, n fleet.Node) (a answer) {
+	all := fleet.ForEachNode(cmd.Context(), nodes, p.parallel, func(ctx context.Context, n fleet.Node) (a answer) {
 		take := func(e event) error { a.events = append(a.events, e); return nil }
 		if follow {
 			take = j.write
@@ -143,22 +144,22 @@ func (j *eventPrinter) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, 
 		}
 	}
 	if silent > 0 {
-		return &fleet.Unreachable{Why: fmt.Sprintf("%d of %d agents did not answer", silent, len(nodes))}
+		return &fleet.UnreachableError{Reason: fmt.Sprintf("%d of %d agents did not answer", silent, len(nodes))}
 	}
 	return nil
 }
 
-// read calls take with the events of a node.
+// read calls take for each event of a node.
 func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) error) error {
-	if why := n.Why(); why != "" {
-		return &fleet.Unreachable{Why: why}
+	if why := n.WhyUnreachable(); why != "" {
+		return &fleet.UnreachableError{Reason: why}
 	}
 	r, w := io.Pipe()
 	var words bytes.Buffer
 	ended := make(chan error, 1)
 	go func() {
-		err := j.cluster.Run(ctx, n.Agent, j.ask, fleet.Streams{Out: w, Err: &words})
-		var exit *fleet.Exit
+		err := j.cluster.Run(ctx, n.Agent, j.args, fleet.Streams{Out: w, Err: &words})
+		var exit *fleet.ExitError
 		if errors.As(err, &exit) {
 			exit.Message = strings.TrimSpace(words.String())
 		}
@@ -195,7 +196,7 @@ func decode(node string, r io.Reader, take func(event) error) error {
 	}
 }
 
-// write prints an event.
+// write prints one event.
 func (j *eventPrinter) write(e event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -214,7 +215,7 @@ func (j *eventPrinter) write(e event) error {
 	return cli.Write(j.out, append(b, '\n'))
 }
 
-// String is an event on one line.
+// String formats an event as one line.
 func (e event) String() string {
 	s := fmt.Sprintf("%s %s %s", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.node, e.Kind)
 	if e.Pod != "" {

@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addFile gives a command the flag -f.
+// addFile adds the flag -f to a command. of says what the file contains.
 func addFile(cmd *cobra.Command, of string) *string {
 	file := cmd.Flags().StringP("filename", "f", "", "the `file` with the "+of+"; - is standard input (required)")
-	// The flag was made in the line above.
+	// This fails only if the flag does not exist, and the line above has added it.
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	return file
 }
 
-// read reads a file, or standard input for -.
+// read reads a file, or standard input if file is "-".
 func read(file string, in io.Reader) ([]byte, error) {
 	if file == "" {
 		return nil, &usageError{errors.New("-f is required: name the file to read, or - for standard input")}

@@ -17,7 +17,7 @@ import (
 //go:generate go test -run ^Test(Docs|Man)$ . -update
 
 func main() {
-	// client-go also logs the errors that it returns.
+	// client-go logs errors and also returns them; the commands print the returned errors.
 	klog.SetOutput(io.Discard)
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(flags)

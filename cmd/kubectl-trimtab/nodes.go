@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
-// row is a node in the table of nodes.
+// row is a row of the table of nodes.
 type row struct {
 	Node       string `json:"node"`
 	Agent      string `json:"agent,omitempty"` // namespace/pod
@@ -23,13 +23,13 @@ type row struct {
 	Attachment string `json:"attachment,omitempty"`
 	Ready      bool   `json:"ready"`
 	Containers int    `json:"containers"`
-	// Problems counts requests and values that are not in force.
+	// Problems is the number of requests and values that are not in force.
 	Problems  int       `json:"problems"`
 	ConfigGen uint64    `json:"configGeneration,omitempty"`
 	Started   time.Time `json:"started,omitzero"`
 	// Reason is why the agent was not asked or did not answer.
 	Reason string `json:"reason,omitempty"`
-	// Note is the fault that an agent reports of itself.
+	// Note is the fault that the agent reports about itself; "" if it reports none.
 	Note string `json:"note,omitempty"`
 
 	unreachable bool
@@ -53,10 +53,10 @@ reason; if an agent does not answer, the exit code is 3.`,
 		if err != nil {
 			return err
 		}
-		if found.NoNodes != nil {
-			warn(cmd, "nodes without an agent are not shown: %v", found.NoNodes)
+		if found.ListNodesError != nil {
+			warn(cmd, "nodes without an agent are not shown: %v", found.ListNodesError)
 		}
-		rows := fleet.Each(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) row {
+		rows := fleet.ForEachNode(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) row {
 			return p.row(ctx, c, n)
 		}, progress(cmd, len(found.Nodes)))
 		w := cmd.OutOrStdout()
@@ -67,16 +67,16 @@ reason; if an agent does not answer, the exit code is 3.`,
 			warn(cmd, "%s", v)
 		}
 		if n := count(rows, func(r row) bool { return r.unreachable }); n > 0 {
-			return &fleet.Unreachable{Why: fmt.Sprintf("%d of %d agents did not answer", n, count(rows, func(r row) bool { return r.Agent != "" }))}
+			return &fleet.UnreachableError{Reason: fmt.Sprintf("%d of %d agents did not answer", n, count(rows, func(r row) bool { return r.Agent != "" }))}
 		}
 		return nil
 	}
 	return cmd
 }
 
-// row asks the agent of a node.
+// row asks the agent of a node for its status, and returns the row of the node.
 func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
-	r := row{Node: n.Name, Reason: n.Why()}
+	r := row{Node: n.Name, Reason: n.WhyUnreachable()}
 	if n.Agent == nil {
 		return r
 	}
@@ -97,7 +97,7 @@ func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
 	return r
 }
 
-// status asks an agent for its state, within the time for one answer.
+// status asks an agent for its status. It waits at most p.timeout.
 func (p *plugin) status(ctx context.Context, c *fleet.Cluster, a *fleet.Agent) (fleet.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -125,7 +125,7 @@ func cells(rows []row) [][]string {
 	return all
 }
 
-// versionDifferences lists differences of versions, among agents or from this program.
+// versionDifferences returns sentences about versions that differ: among the agents, or between agents and this plugin.
 func versionDifferences(rows []row) []string {
 	of := map[string]int{}
 	var versions []string
@@ -161,9 +161,9 @@ func count[T any](all []T, is func(T) bool) (n int) {
 	return n
 }
 
-// code is an agent's own exit code of an error; 0 if it has none.
-func code(err error) int {
-	var exit *fleet.Exit
+// agentExitCode returns the exit code of the agent's program in an error. It returns 0 if the error has none.
+func agentExitCode(err error) int {
+	var exit *fleet.ExitError
 	if errors.As(err, &exit) {
 		return exit.Code
 	}

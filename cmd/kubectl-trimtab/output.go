@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// table writes rows in columns; the last column is not padded.
+// table writes rows in aligned columns. It does not pad the last column.
 func table(w io.Writer, head string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, head)
@@ -25,7 +25,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 				r[i] = "-"
 			}
 		}
-		if r[len(r)-1] == "-" { // a note is not padded, and an empty note needs no dash
+		if r[len(r)-1] == "-" { // an empty note needs no dash
 			r[len(r)-1] = ""
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(r, "\t"), "\t"))
@@ -36,7 +36,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 	return nil
 }
 
-// cleanLines is term.Clean for text of several lines: from a node, or an error that quotes one.
+// cleanLines is term.Clean for text with several lines.
 func cleanLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
@@ -53,13 +53,14 @@ func age(since time.Time) string {
 	return duration.HumanDuration(time.Since(since))
 }
 
-// terminal reports whether a stream is a terminal.
+// terminal returns the file of a stream, and reports whether it is a terminal.
 func terminal(stream any) (*os.File, bool) {
 	f, isFile := stream.(*os.File)
 	return f, isFile && tty.IsTerminal(int(f.Fd()))
 }
 
-// progress shows on a terminal how many nodes have answered. It returns nil if there is nothing to show.
+// progress returns a function that shows on the terminal how many nodes have answered. It returns nil if standard error
+// is no terminal, or if there are few nodes.
 func progress(cmd *cobra.Command, nodes int) func(int) {
 	const many = 20
 	w := cmd.ErrOrStderr()
@@ -74,7 +75,7 @@ func progress(cmd *cobra.Command, nodes int) func(int) {
 	}
 }
 
-// warn writes a line to standard error.
+// warn writes a warning to standard error.
 func warn(cmd *cobra.Command, text string, args ...any) {
 	fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+cleanLines(fmt.Sprintf(text, args...)))
 }

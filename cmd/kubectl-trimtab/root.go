@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
-// The exit codes, which are those of the agent's own commands.
+// The exit codes. They have the same meanings as those of the agent's own commands.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -25,7 +25,7 @@ const (
 	exitRefused     = 4
 )
 
-// exitCodes is the text of help exit-codes.
+// exitCodes is the text of the help topic exit-codes.
 const exitCodes = `Every subcommand ends with one of these exit codes, which are those of trimtab on a node:
 
   0  done
@@ -35,27 +35,27 @@ const exitCodes = `Every subcommand ends with one of these exit codes, which are
   3  the API server or an agent is not reachable, or your role lacks a rule
   4  'plan' found pods or containers that would be refused`
 
-// streams are those of the process.
+// streams are the standard streams of the process.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// usageError is an error in a command line or in its input.
+// usageError is an error in a command line or in an input file.
 type usageError struct{ err error }
 
 func (m *usageError) Error() string { return m.err.Error() }
 func (m *usageError) Unwrap() error { return m.err }
 
-// printedExit is an exit code whose reason is already printed.
+// printedExit is an exit code. Its reason is already printed.
 type printedExit struct{ code int }
 
 func (q *printedExit) Error() string { return fmt.Sprintf("exit code %d", q.code) }
 
-// refusal is the error of a plan that every node would refuse a part of.
-type refusal struct{}
+// refusalError is the error of a plan if every node would refuse at least one of its pods.
+type refusalError struct{}
 
-func (*refusal) Error() string { return "every node would refuse something" }
+func (*refusalError) Error() string { return "every node would refuse at least one of the pods" }
 
 // run runs one command and returns the exit code.
 func run(ctx context.Context, args []string, s streams) int {
@@ -84,10 +84,10 @@ func exitCode(err error, begun bool) int {
 	var (
 		wrong       *usageError
 		bad         *config.Error
-		exit        *fleet.Exit
-		unreachable *fleet.Unreachable
-		forbidden   *fleet.Forbidden
-		refused     *refusal
+		exit        *fleet.ExitError
+		unreachable *fleet.UnreachableError
+		forbidden   *fleet.ForbiddenError
+		refused     *refusalError
 	)
 	switch {
 	case err == nil:
@@ -104,7 +104,7 @@ func exitCode(err error, begun bool) int {
 	return exitFailure
 }
 
-// plugin is the state that all commands share: how to reach the cluster.
+// plugin has the flags that all commands share: how to reach the cluster and its agents.
 type plugin struct {
 	kubeconfig clientcmd.ClientConfigLoadingRules
 	overrides  clientcmd.ConfigOverrides
@@ -113,7 +113,7 @@ type plugin struct {
 	parallel   int
 }
 
-// newRoot returns the tree of commands, and whether one of them has begun.
+// newRoot returns the root command, and a variable that becomes true when a command begins.
 func newRoot() (*cobra.Command, *bool) {
 	begun := new(bool)
 	p := &plugin{kubeconfig: *clientcmd.NewDefaultClientConfigLoadingRules()}
@@ -141,7 +141,7 @@ Anywhere on PATH, it is 'kubectl trimtab'. It reads the same kubeconfig files.`,
 	return root, begun
 }
 
-// addFlags adds kubectl's flags for clusters, and ours for agents.
+// addFlags adds kubectl's flags about clusters, and the plugin's own flags about agents.
 func (p *plugin) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.kubeconfig.ExplicitPath, "kubeconfig", "", "kubeconfig `file` (default $KUBECONFIG, else ~/.kube/config)")
 	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
@@ -150,7 +150,7 @@ func (p *plugin) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&p.parallel, "parallel", 20, "how many agents are asked at the same time")
 }
 
-// connect reads the kubeconfig; namespace is that of its context or of -n.
+// connect reads the kubeconfig. namespace is the value of -n, or else the namespace of the kubeconfig's context.
 func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	if p.parallel < 1 || p.timeout <= 0 {
 		return nil, "", &usageError{errors.New("--parallel and --timeout must be above zero")}
@@ -169,10 +169,10 @@ func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 }
 
 // connectToAll connects to the cluster and finds the nodes.
-func (p *plugin) connectToAll(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
+func (p *plugin) connectToAll(ctx context.Context) (*fleet.Cluster, fleet.FindResult, error) {
 	c, _, err := p.connect()
 	if err != nil {
-		return nil, fleet.Found{}, err
+		return nil, fleet.FindResult{}, err
 	}
 	found, err := c.Find(ctx)
 	return c, found, err
@@ -184,12 +184,12 @@ func (p *plugin) connectToNode(ctx context.Context, node string) (*fleet.Cluster
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := found.Only(node)
+	n, err := found.Node(node)
 	if err != nil {
 		return nil, nil, err
 	}
-	if why := n.Why(); why != "" {
-		return nil, nil, &fleet.Unreachable{Why: "node " + node + ": " + why}
+	if why := n.WhyUnreachable(); why != "" {
+		return nil, nil, &fleet.UnreachableError{Reason: "node " + node + ": " + why}
 	}
 	return c, n.Agent, nil
 }

@@ -47,7 +47,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 	return cmd
 }
 
-// onTerminal runs f while the terminal passes each key to the program at once, and then restores the
+// onTerminal runs f while the terminal is in raw mode, in which it passes each key on at once. It then restores the
 // terminal.
 func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
 	before, err := tty.MakeRaw(int(in.Fd()))
@@ -59,31 +59,32 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 	signal.Notify(changed, syscall.SIGWINCH)
 	defer signal.Stop(changed)
 	err = f(&sizes{ctx: ctx, out: out, resized: changed})
-	var exit *fleet.Exit
+	var exit *fleet.ExitError
 	if errors.As(err, &exit) {
-		return &printedExit{exit.Code} // the terminal shows the problem
+		return &printedExit{exit.Code} // the agent's program has printed the reason
 	}
 	return err
 }
 
-// sizes reports the size of a terminal, at the start and after each change.
+// sizes is a TerminalSizeQueue: it returns the size of a terminal at the start and after each change.
 type sizes struct {
-	ctx           context.Context //nolint:containedctx // Next has no parameter for it
-	out           *os.File
-	resized       chan os.Signal
-	notifications bool
+	ctx     context.Context //nolint:containedctx // Next has no parameter for it
+	out     *os.File
+	resized chan os.Signal
+	started bool
 }
 
-// Next waits for the next size; it returns nil at the end.
+// Next waits for a change of the terminal's size and returns the new size. The first call does not wait. Next returns
+// nil when ctx ends.
 func (s *sizes) Next() *remotecommand.TerminalSize {
-	if s.notifications {
+	if s.started {
 		select {
 		case <-s.resized:
 		case <-s.ctx.Done():
 			return nil
 		}
 	}
-	s.notifications = true
+	s.started = true
 	w, h, err := tty.GetSize(int(s.out.Fd()))
 	if err != nil {
 		return nil

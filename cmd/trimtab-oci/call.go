@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// call has the parts of an OCI runtime's command line that the wrapper needs. Forms: runc 1.5, crun 1.20.
+// call has the parts of an OCI runtime's command line that the wrapper needs. It follows runc 1.5 and crun 1.20.
 type call struct {
 	command        string // create, run, start, ...
 	id             string // id of the container, for create and run
@@ -13,38 +13,38 @@ type call struct {
 	log, logFormat string
 }
 
-// createsContainer reports whether the command makes a container from a bundle.
+// createsContainer reports whether the command creates a container from a bundle.
 func (c call) createsContainer() bool { return c.command == "create" || c.command == "run" }
 
-// optionsWithValue are the options that have a value, before and after the command.
+// optionsWithValue are the options whose value may be the next argument.
 var optionsWithValue = []string{
-	"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager", // of all commands
-	"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds", "config", "f", // of create and run
+	"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager", // options of all commands
+	"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds", "config", "f", // options of create and run
 }
 
-// parse reads a command line.
+// parse reads the command line of an OCI runtime.
 func parse(args []string) call {
 	c := call{bundle: "."}
 	for i := 0; i < len(args); i++ {
-		name, value, isOption, joined := option(args[i])
+		name, value, isOption, joined := parseOption(args[i])
 		switch {
 		case !isOption && c.command == "":
 			c.command = args[i]
 		case !isOption:
-			c.id = args[i] // the last value counts
+			c.id = args[i] // the id is the last argument
 		case !joined && slices.Contains(optionsWithValue, name) && i+1 < len(args):
 			i++
 			value = args[i]
 			fallthrough
 		default:
-			c.note(name, value)
+			c.setOption(name, value)
 		}
 	}
 	return c
 }
 
-// option reads -name, --name and --name=value.
-func option(arg string) (name, value string, is, joined bool) {
+// parseOption splits an option of the form -name, --name or --name=value. joined means that arg includes the value.
+func parseOption(arg string) (name, value string, is, joined bool) {
 	name = strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
 	if name == arg || name == "" {
 		return "", "", false, false
@@ -53,7 +53,7 @@ func option(arg string) (name, value string, is, joined bool) {
 	return name, value, true, joined
 }
 
-func (c *call) note(name, value string) {
+func (c *call) setOption(name, value string) {
 	switch name {
 	case "bundle", "b":
 		c.bundle = value

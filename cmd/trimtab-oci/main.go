@@ -26,11 +26,11 @@ func main() {
 	}
 }
 
-// wrapper is one call of the program.
+// wrapper is one run of the program.
 type wrapper struct {
 	args []string
 	err  io.Writer
-	exec func(path string, args, env []string) error // does not return, unless it fails
+	exec func(path string, args, env []string) error // replaces the process; it returns only if it fails
 }
 
 // run edits the bundle if the call creates a container, and then executes the real runtime.
@@ -38,7 +38,7 @@ func (w *wrapper) run(settingsFile string) error {
 	call := parse(w.args)
 	s, err := readSettings(settingsFile)
 	if err != nil && call.createsContainer() {
-		return err // the settings may say that a container must not start without its decision
+		return err // the settings may require that a container does not start without its decision
 	}
 	runtime, err := findRuntime(s.Runtime)
 	if err != nil {
@@ -67,7 +67,7 @@ func edit(decisions string, c call) error {
 	case err == nil:
 		err = ociedit.EditBundle(c.bundle, &d)
 	}
-	_ = ociedit.Note(decisions, c.id, err) // the agent reports a decision without a result
+	_ = ociedit.WriteResult(decisions, c.id, err) // if this fails, the agent reports that the decision has no result
 	return err
 }
 
@@ -82,13 +82,13 @@ func findRuntime(name string) (string, error) {
 		return "", fmt.Errorf("find the OCI runtime: %w", err)
 	}
 	if ours, err := os.Stat("/proc/self/exe"); err == nil && os.SameFile(ours, theirs) {
-		return "", fmt.Errorf("the OCI runtime %s is this program; name another as runtime in its settings", path)
+		return "", fmt.Errorf("the OCI runtime %s is trimtab-oci itself: set runtime in its settings to the real OCI runtime", path)
 	}
 	return filepath.Abs(path)
 }
 
-// report prints an error. It also adds the error to the log in which the caller looks for the errors of an OCI
-// runtime.
+// report prints an error. It also appends the error to the file in option --log, from which the caller reads the errors
+// of an OCI runtime.
 func (w *wrapper) report(level string, err error) {
 	fmt.Fprintln(w.err, "trimtab-oci:", err)
 	c := parse(w.args)

@@ -90,7 +90,7 @@ func TestCreate(t *testing.T) {
 	if got := p.config(); got != want {
 		t.Errorf("config.json is %s", got)
 	}
-	if err := ociedit.Applied(p.decisions, "c1"); err != nil {
+	if err := ociedit.ReadResult(p.decisions, "c1"); err != nil {
 		t.Error(err)
 	}
 }
@@ -131,7 +131,7 @@ func TestOnError(t *testing.T) {
 		if err = errors.Join(err, json.Unmarshal(text, &line)); err != nil || !strings.Contains(line.Msg, "edit config.json") || (line.Level == "error") != stops {
 			t.Errorf("%q: log %s, %v", onError, text, err)
 		}
-		if err := ociedit.Applied(p.decisions, "c1"); err == nil || !strings.Contains(err.Error(), "edit config.json") {
+		if err := ociedit.ReadResult(p.decisions, "c1"); err == nil || !strings.Contains(err.Error(), "edit config.json") {
 			t.Errorf("%q: the result is %v", onError, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestSettings(t *testing.T) {
 	if _, err := parseSettings(filepath.Join(t.TempDir(), "none"), false); err != nil {
 		t.Error(err)
 	}
-	if _, err := findRuntime("/proc/self/exe"); err == nil || !strings.Contains(err.Error(), "this program") {
+	if _, err := findRuntime("/proc/self/exe"); err == nil || !strings.Contains(err.Error(), "trimtab-oci itself") {
 		t.Errorf("the wrapper may start itself: %v", err)
 	}
 	if _, err := findRuntime(filepath.Join(t.TempDir(), "none")); err == nil {

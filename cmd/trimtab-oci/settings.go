@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// settingsVariable names another file of settings.
+	// settingsVariable is the environment variable with the path of another settings file.
 	settingsVariable = "TRIMTAB_OCI_SETTINGS"
-	// defaultSettingsFile is the default file of settings. It need not exist.
+	// defaultSettingsFile is the default settings file. It need not exist.
 	defaultSettingsFile = "/etc/trimtab/oci.json"
 
 	onErrorIgnore = "ignore"
@@ -26,15 +26,16 @@ const (
 type settings struct {
 	// Runtime is the real OCI runtime: a path, or a name in PATH. Default: runc.
 	Runtime string `json:"runtime"`
-	// Decisions is the directory of decisions, the same as the agent's cri.ociWrapper.directory. Default:
+	// Decisions is the directory of decisions. It must be the agent's cri.ociWrapper.directory. Default:
 	// /run/trimtab/oci.
 	Decisions string `json:"decisions"`
-	// OnError says what happens to a container whose decision cannot be read or applied: ignore creates it without
-	// the decision, fail does not create it. Default: ignore.
+	// OnError says what happens if the decision about a container cannot be read or applied. With ignore, the container
+	// is created without the decision; with fail, it is not created. Default: ignore.
 	OnError string `json:"onError"`
 }
 
-// readSettings reads a file of settings. If it returns an error, it also returns the defaults.
+// readSettings reads the settings file named, or the default file if named is "". With an error it returns the default
+// settings.
 func readSettings(named string) (settings, error) {
 	s, err := parseSettings(cmp.Or(named, defaultSettingsFile), named != "")
 	if err != nil {
@@ -44,6 +45,7 @@ func readSettings(named string) (settings, error) {
 	return s, err
 }
 
+// parseSettings reads a settings file. must means that a missing file is an error.
 func parseSettings(file string, must bool) (s settings, err error) {
 	text, err := os.ReadFile(file)
 	switch {
@@ -63,7 +65,7 @@ func parseSettings(file string, must bool) (s settings, err error) {
 	return s, nil
 }
 
-// quoted is a text as JSON.
+// quoted returns a text as a JSON string.
 func quoted(text string) string {
 	b, _ := json.Marshal(text) // a string can always be encoded
 	return string(b)

@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// agentFlags are the flags of the agent. Each overrides the file.
+// agentFlags are the flags of the agent. A flag overrides the key of the configuration file.
 type agentFlags struct {
 	config, attach, nriSocket, nriIndex, httpAddress, logLevel, logFormat string
 	proxy                                                                 proxyFlags
@@ -35,8 +35,9 @@ func newAgent() *cobra.Command {
 it ends. Containers then keep their values.
 
 The agent watches the configuration file. It applies a valid change at once, to
-running pods and new ones. It refuses and reports an invalid one, and the old one
-stays in force. SIGHUP has it read the file at once. Flags have priority over the file, and only a start reads them.
+running pods and new ones. It refuses and reports an invalid change, and the previous
+configuration stays in force. SIGHUP makes it read the file at once. Flags override the
+file; they are read only at the start.
 
 A runtime may also start this program itself, as a pre-installed NRI plugin: put
 it into the runtime's plugin directory as NN-trimtab, where NN are two digits that
@@ -72,7 +73,7 @@ func valuesOf(path string) []string {
 	return nil
 }
 
-// apply sets the flags that were given over the values of the file.
+// apply sets the keys of c to the flags that are set, and validates c.
 func (f agentFlags) apply(c *config.Config) error {
 	for _, o := range []struct {
 		flag string
@@ -99,7 +100,7 @@ func (f agentFlags) apply(c *config.Config) error {
 }
 
 func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
-	c, file, err := load(f.config)
+	c, file, err := loadConfig(f.config)
 	if err != nil {
 		return err
 	}
@@ -111,11 +112,11 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	format.set(c.Log.Format)
 	log := newLog(format, level, stderr)
 	sim.SetNRILog(log)
-	klog.SetSlogLogger(log) // what client-go logs
+	klog.SetSlogLogger(log) // write the log of client-go to the agent's log
 	b := cli.ThisBuild()
 	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
 	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))
-	handed, err := cri.HandedDown()
+	handed, err := cri.SystemdListeners()
 	if err != nil {
 		return err
 	}

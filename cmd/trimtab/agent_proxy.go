@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// proxyFlags are the flags of the CRI proxy under the names that koordinator's
-// runtime proxy (1.7) gave them, so that a unit file needs only another program.
+// proxyFlags are the flags of the CRI proxy. They have the names of the flags of Koordinator's runtime proxy (1.7), so
+// that its systemd unit works after a change of the program's path.
 type proxyFlags struct{ socket, runtime, images, mode string }
 
 func (f *proxyFlags) add(flags *pflag.FlagSet, d config.CRI) {
@@ -20,8 +20,8 @@ func (f *proxyFlags) add(flags *pflag.FlagSet, d config.CRI) {
 	flags.StringVar(&f.mode, "backend-runtime-mode", "", "only Containerd, which means any CRI runtime (default Containerd)")
 }
 
-// apply sets the flags that were given over the values of the file. A socket to serve on also chooses the
-// attachment, unless --attach is given.
+// apply sets the keys of c to the flags that are set. If the flag for the proxy's socket is set, apply also sets attach
+// to cri, unless the flag --attach is set.
 func (f *proxyFlags) apply(c *config.Config, attach string) error {
 	if f.mode != "" && !strings.EqualFold(f.mode, "containerd") {
 		return fmt.Errorf("flags: --backend-runtime-mode=%s: set it to Containerd, which means any CRI runtime; for Docker use cri-dockerd as the runtime", f.mode)

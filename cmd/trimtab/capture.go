@@ -23,8 +23,8 @@ func newCapture() *cobra.Command {
 nodes, memory, huge pages, and the NUMA nodes of PCI devices. 'plan --node', 'sim serve
 --agent' and 'sim run --node' take the archive as the described node; - is standard output.
 
-It has no names of hosts, users or pods, no serial numbers and no network addresses: only
-files of a fixed list are taken. No agent is needed.`,
+The archive has no names of hosts, users or pods, no serial numbers and no network
+addresses: it has only files of a fixed list. No agent is needed.`,
 		Example: "  trimtab capture node-7.tar.gz\n  trimtab plan --node node-7.tar.gz pods.yaml\n  trimtab sim serve --agent node-7.tar.gz",
 		Args:    cli.Arguments(0, "FILE.tar.gz"),
 	}
@@ -52,7 +52,7 @@ files of a fixed list are taken. No agent is needed.`,
 	return cmd
 }
 
-// isArchive reports whether a file begins like an archive of 'trimtab capture'.
+// isArchive reports whether a file is an archive of 'trimtab capture'. It reads only the beginning of the file.
 func isArchive(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -61,7 +61,7 @@ func isArchive(file string) bool {
 	defer f.Close()
 	head := make([]byte, 2)
 	_, err = io.ReadFull(f, head)
-	return err == nil && captured.Is(head)
+	return err == nil && captured.IsArchive(head)
 }
 
 // capturedNode returns the node of an archive; nil if the file is not an archive.
@@ -81,7 +81,7 @@ func capturedNode(file string) (*captured.Node, error) {
 	return n, nil
 }
 
-// serveCapturedNode keeps an agent running on the empty node of an archive.
+// serveCapturedNode runs an agent on the node of an archive until ctx ends. The node has no pods.
 func serveCapturedNode(ctx context.Context, file string, out io.Writer, to serveNode) error {
 	from, err := capturedNode(file)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// completePods completes the pods that the agent knows: as NAMESPACE/POD, or as POD where the namespace is given.
+// completePods completes the pods that the agent knows, as NAMESPACE/POD, or as POD if *namespace is not "".
 func completePods(namespace *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -57,10 +57,10 @@ func knownPods(cmd *cobra.Command) (pods []string) {
 	return pods
 }
 
-// completeValues completes the values of flags that the command has.
+// completeValues adds completion for the values of a command's flags.
 func completeValues(cmd *cobra.Command, values map[string][]string) {
 	for flag, choices := range values {
-		// It fails only without the flag, or for a second time.
+		// This fails only if the flag does not exist or already has a completion.
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
 }

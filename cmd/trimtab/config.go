@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configFile is the default file if neither a flag nor the environment names another.
+// configFile is the configuration file if neither a flag nor the environment names another file.
 const configFile = "/etc/trimtab/config.yaml"
 
 func newConfig() *cobra.Command {
@@ -20,7 +20,7 @@ func newConfig() *cobra.Command {
 		Use:   "config",
 		Short: "Check, print and describe configurations",
 		Long:  "The configuration is one YAML file, read strictly: see docs/config.md for its keys.",
-		Args:  group,
+		Args:  refuseArguments,
 		RunE:  showHelp,
 	}
 	cmd.AddCommand(newConfigInit(), newConfigCheck(), newConfigConvert(), newConfigPlan(), newConfigPrint(), newConfigSchema())
@@ -34,7 +34,7 @@ func newConfigPrint() *cobra.Command {
 		Long: `Prints the configuration that a file gives: its values, and the defaults for all
 other keys. Without a file it prints the defaults, to start a file of your own.
 
-Each further file stands above the ones before: sections merge key by key, a list
+Each further file has priority over the files before it: sections merge key by key, a list
 or a single value replaces what was there.
 
 With --sources it names for each key what set it: the default, a file, a ConfigMap,
@@ -65,9 +65,9 @@ force.`,
 			return &usageError{err}
 		case sources:
 			var all api.Configuration
-			for _, k := range from.Settings(c) {
-				all.Keys = append(all.Keys, api.Setting(k))
-			}
+			from.Visit(c, func(key, value, source string) {
+				all.Keys = append(all.Keys, api.Setting{Key: key, Value: value, Source: source})
+			})
 			return printSources(cmd, out, all)
 		case out.String() == "yaml": // in the order of the docs
 			return cli.Write(cmd.OutOrStdout(), append([]byte(modeline), config.Print(c)...))
@@ -77,7 +77,7 @@ force.`,
 	return cmd
 }
 
-// printSources prints a table, or the format that -o names.
+// printSources prints keys and their sources, as a table or in the format of the flag -o.
 func printSources(cmd *cobra.Command, out *cli.Format, all api.Configuration) error {
 	if cmd.Flags().Changed("output") {
 		return out.PrintAs(cmd.OutOrStdout(), "ConfigSources", all, nil)
@@ -85,7 +85,7 @@ func printSources(cmd *cobra.Command, out *cli.Format, all api.Configuration) er
 	return status.RenderConfig(cmd.OutOrStdout(), all)
 }
 
-// mergeFiles merges files, the lowest first. Without files it returns the defaults.
+// mergeFiles merges configuration files. A file overrides the files before it. Without files it returns the defaults.
 func mergeFiles(files []string) (config.Config, config.Sources, error) {
 	var layers []config.Layer
 	for _, file := range files {
@@ -118,9 +118,9 @@ func newConfigSchema() *cobra.Command {
 	}
 }
 
-// load reads an agent's configuration: the file that a flag or the environment names, or else the default file, if
-// it exists. If it read no file, used is "" and the configuration is the default.
-func load(named string) (c config.Config, used string, err error) {
+// loadConfig reads the agent's configuration file: the file named, or the file in the environment variable, or the
+// default file. If named is "" and no file exists, it returns the default configuration, and used is "".
+func loadConfig(named string) (c config.Config, used string, err error) {
 	file, must := named, named != ""
 	if !must {
 		file, must = defaultConfigFile()

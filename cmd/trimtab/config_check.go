@@ -44,9 +44,10 @@ With --node it also checks that the CPUs and NUMA nodes that a file names exist 
 				return &usageError{fmt.Errorf("--node %s: %w", *node, err)}
 			}
 		}
+		check := func(c config.Config) (then string, wrong []error) { return checkNode(c, machine, *node == thisHost) }
 		var wrong error
 		for _, file := range args {
-			if err := checkConfig(file, machine, cmd.ErrOrStderr()); err != nil {
+			if err := checkConfig(file, check, cmd.ErrOrStderr()); err != nil {
 				wrong = errors.Join(wrong, err)
 				continue
 			}
@@ -60,8 +61,9 @@ With --node it also checks that the CPUs and NUMA nodes that a file names exist 
 	return cmd
 }
 
-// checkConfig checks one file, and writes remarks that are no errors. machine is nil if it is not known.
-func checkConfig(file string, machine *topology.Machine, remarks io.Writer) error {
+// checkConfig checks one file, and writes remarks that are not errors. onNode checks the configuration against a node:
+// it returns errors for what the node lacks, and what an agent would then do.
+func checkConfig(file string, onNode func(config.Config) (then string, wrong []error), remarks io.Writer) error {
 	text, err := config.Read(file)
 	if err != nil {
 		return err
@@ -70,12 +72,14 @@ func checkConfig(file string, machine *topology.Machine, remarks io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if machine != nil {
-		if err := agent.CheckMachine(c, machine); err != nil {
-			p := config.Located(file, text, err)
-			p.What += "; an agent would not start there: change the key, or name another node"
-			return &config.Error{Problems: []config.Problem{p}}
+	if then, wrong := onNode(c); len(wrong) > 0 {
+		lacks := &config.Error{}
+		for _, err := range wrong {
+			p := config.ProblemOf(file, text, err)
+			p.What += "; " + then
+			lacks.Problems = append(lacks.Problems, p)
 		}
+		return lacks
 	}
 	for _, p := range config.Remarks(file, text) {
 		fmt.Fprintf(remarks, "warning: %s\n", p)
@@ -83,7 +87,22 @@ func checkConfig(file string, machine *topology.Machine, remarks io.Writer) erro
 	return nil
 }
 
-// machineOf reads the machine that a value of --node names.
+// checkNode returns errors for what a machine lacks for a configuration, and what an agent would then do. It checks
+// frequencies and idle states of CPUs only on this machine, from its files. It returns nothing for a nil machine.
+func checkNode(c config.Config, m *topology.Machine, thisMachine bool) (then string, wrong []error) {
+	if m == nil {
+		return "", nil
+	}
+	if err := agent.CheckMachine(c, m); err != nil {
+		return "an agent would not start there: change the key, or name another node", []error{err}
+	}
+	if !thisMachine {
+		return "", nil
+	}
+	return "an agent would start, and leave these CPUs as they are: change the class", agent.CheckCPUs(c, m)
+}
+
+// machineOf returns the machine that a value of the flag --node describes.
 func machineOf(node string) (*topology.Machine, error) {
 	if node == thisHost {
 		return sysfs.Read(os.DirFS(config.Default().Paths.Sys))

@@ -19,11 +19,11 @@ func newConfigConvert() *cobra.Command {
 		Long: `Converts a custom resource BalloonsPolicy or TopologyAwarePolicy of
 containers/nri-plugins, a NodeSLO of Koordinator, or a KubeletConfiguration with static
 managers, into a configuration, and prints it.
-Keys that have no equivalent are named on the standard error, with file and line; of a
-NodeSLO, without line, and with the keys of a similar effect.
+It lists keys that have no equivalent on standard error, with file and line. For a NodeSLO
+it lists them without line, and with the keys that have a similar effect.
 
-An agent also reads such a policy as it is: placement.policyFile names the file; and the
-NodeSLO of its node, with cluster.config.alsoRead.`,
+An agent can also read such a policy without conversion: name the file in
+placement.policyFile. It reads the NodeSLO of its node with cluster.config.alsoRead.`,
 		Example: "  kubectl get -n kube-system balloonspolicies default -o yaml > policy.yaml\n  trimtab config convert policy.yaml > config.yaml\n  trimtab config convert /var/lib/kubelet/config.yaml",
 		Args:    cli.Arguments(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ NodeSLO of its node, with cluster.config.alsoRead.`,
 	}
 }
 
-// nodeSLO returns the NodeSLO in a file; nil if the file is something else.
+// nodeSLO returns the NodeSLO in a file; nil if the file contains something else.
 func nodeSLO(text []byte) *unstructured.Unstructured {
 	var o unstructured.Unstructured
 	if err := yaml.Unmarshal(text, &o.Object); err != nil || o.GetKind() != "NodeSLO" {
@@ -55,7 +55,7 @@ func nodeSLO(text []byte) *unstructured.Unstructured {
 	return &o
 }
 
-// convertNodeSLO prints the configuration that a NodeSLO stands for, and names what is not converted.
+// convertNodeSLO converts a NodeSLO to a configuration and prints it. It lists keys that it does not convert.
 func convertNodeSLO(cmd *cobra.Command, file string, o *unstructured.Unstructured) error {
 	if v := o.GetAPIVersion(); v != koordinator.Version {
 		return &usageError{fmt.Errorf("%s: apiVersion is %q, want %q", file, v, koordinator.Version)}

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// modeline tells editors with a YAML language server where the schema of a configuration is.
+// modeline is a comment for editors with a YAML language server. It has the URL of the configuration's schema.
 const modeline = "# yaml-language-server: $schema=https://raw.githubusercontent.com/trimtab/trimtab/main/docs/config.schema.json\n"
 
 func newConfigInit() *cobra.Command {
@@ -25,12 +25,12 @@ func newConfigInit() *cobra.Command {
 		Use:   "init [FILE]",
 		Short: "Write a first configuration for this node, with comments",
 		Long: `Asks doctor what this node has, and writes a short configuration with comments: how to
-attach, which hooks are on and which this node does not support, and what doctor found
-that needs care. It reserves no CPUs for the system: that is yours to write. It prints
-the configuration, or writes a new file; it replaces no file without --force.
+attach, which hooks are enabled and which this node does not support, and the problems
+that doctor found. It reserves no CPUs for the system: add them yourself. It prints the
+configuration, or writes a new file. It replaces an existing file only with --force.
 
-With --observe the agent will change nothing, and say where the node differs from what it
-would do. Keys that are left out have their defaults: 'trimtab config print' shows all.`,
+With --observe the agent changes nothing, and reports where the node differs from its
+decisions. Keys that are left out have their defaults: 'trimtab config print' shows all.`,
 		Example: "  trimtab config init\n  trimtab config init /etc/trimtab/config.yaml\n  trimtab config init --host-root /host",
 		Args:    cli.Arguments(0, "FILE"),
 	}
@@ -48,7 +48,7 @@ would do. Keys that are left out have their defaults: 'trimtab config print' sho
 		for _, path := range []*string{&c.Cgroup.Root, &c.Paths.Dev, &c.Paths.Sys, &c.Paths.Resctrl} {
 			*path = filepath.Join(o.HostRoot, *path)
 		}
-		text := firstConfig(doctor.Run(cmd.Context(), o), hooksHere(c.Cgroup.Root, &c), *observe)
+		text := firstConfig(doctor.Run(cmd.Context(), o), hooksOnNode(c.Cgroup.Root, &c), *observe)
 		if _, err := config.Parse("init", text); err != nil {
 			return fmt.Errorf("the configuration that the command made is invalid: %w", err)
 		}
@@ -64,7 +64,7 @@ would do. Keys that are left out have their defaults: 'trimtab config print' sho
 	return cmd
 }
 
-// writeNew writes a new file, and makes its directory if there is none. It replaces an existing file only with force.
+// writeNew writes a file, and creates its directory if it is missing. It replaces an existing file only if force is set.
 func writeNew(name string, text []byte, force bool) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a configuration is no secret
 		return err
@@ -84,28 +84,28 @@ func writeNew(name string, text []byte, force bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// firstConfig returns the configuration for a node with this doctor's report.
+// firstConfig returns a configuration for a node, from doctor's report and the hooks that the node supports.
 func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 	var b bytes.Buffer
 	b.WriteString(modeline + "# Configuration of the Trimtab agent for this node, written by 'trimtab config init'.\n" +
 		"# Keys that are left out have their defaults: 'trimtab config print' shows all, docs/config.md explains each.\n\n" +
 		"apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n\n")
 	if observe {
-		comment(&b, "", "Nothing is changed: 'trimtab observe' says where the node differs. To put decisions in force, write enforce and restart the agent.")
+		writeComment(&b, "", "Nothing is changed: 'trimtab observe' says where the node differs. To put decisions in force, write enforce and restart the agent.")
 		b.WriteString("mode: observe\n\n")
 	}
-	attach, why := attachFor(r)
-	comment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. A systemd unit chooses by a flag such as --attach=nri, "+
-		"which wins over this key (docs/node.md). "+why)
+	attach, why := chooseAttachment(r)
+	writeComment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. A systemd unit chooses by a flag such as --attach=nri, "+
+		"which overrides this key (docs/node.md). "+why)
 	fmt.Fprintf(&b, "attach: %s\n\n", attach)
-	comment(&b, "", `CPUs for the system: a list such as "0-1". It is empty, which reserves none, since only you know how many the node's own services need: `+
+	writeComment(&b, "", `CPUs for the system: a list such as "0-1". It is empty, which reserves none, since only you know how many the node's own services need: `+
 		`write as many as the kubelet's reservedSystemCPUs, or CPU 0 and its sibling thread. `+
-		`No pod owns one, and pods of all classes but system stay off them. Pods without a class run there too, unless pools.hardReserved is true.`)
+		`No pod owns them. Only pods of class system run on them, and pods without a class, unless pools.hardReserved is true.`)
 	b.WriteString("pools:\n  reserved: \"\"\n\n")
-	comment(&b, "", "Who chooses CPUs for pods that own some: none (only a scheduler that assigned them), or the agent by the policy pools, balloons or topology-aware. "+
+	writeComment(&b, "", "Who chooses CPUs for pods that own some: none (only a scheduler that assigned them), or the agent by the policy pools, balloons or topology-aware. "+
 		"docs/placement.md compares them.")
 	b.WriteString("placement:\n  policy: none\n\n")
-	comment(&b, "", "Policies. 'trimtab hooks NAME' says what each reads and sets.")
+	writeComment(&b, "", "Policies. 'trimtab hooks NAME' says what each reads and sets.")
 	b.WriteString("hooks:\n")
 	for i := range hooks {
 		h := &hooks[i]
@@ -113,7 +113,7 @@ func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 		if h.finding.Why != "" {
 			text += " (on this node: " + h.Here + ")"
 		}
-		comment(&b, "  ", text)
+		writeComment(&b, "  ", text)
 		fmt.Fprintf(&b, "  %s: {enabled: %v}\n", h.Name, h.Enabled)
 	}
 	first := true
@@ -125,13 +125,13 @@ func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 			b.WriteString("\n# What 'trimtab doctor' found on this node:\n")
 			first = false
 		}
-		comment(&b, "", fmt.Sprintf("* %s: %s. To do: %s", c.Name, strings.TrimSuffix(c.Found, "."), c.Do))
+		writeComment(&b, "", fmt.Sprintf("* %s: %s. To do: %s", c.Name, strings.TrimSuffix(c.Found, "."), c.Do))
 	}
 	return b.Bytes()
 }
 
-// attachFor chooses the attachment from doctor's report on NRI, and gives the reason.
-func attachFor(r doctor.Report) (attach, why string) {
+// chooseAttachment chooses the attachment from doctor's report about NRI. It also returns the reason.
+func chooseAttachment(r doctor.Report) (attach, why string) {
 	for _, c := range r.Checks {
 		if c.Name != "nri" {
 			continue
@@ -140,15 +140,15 @@ func attachFor(r doctor.Report) (attach, why string) {
 		case doctor.OK:
 			return "nri", "Here: " + c.Found + "."
 		case doctor.Problem:
-			return "auto", "NRI is not available on this node (" + c.Found + "). Until it is, auto works beside the runtime. To do: " + c.Do + "."
+			return "auto", "NRI is not available on this node (" + c.Found + "). Until it is available, auto uses bypass. To do: " + c.Do + "."
 		}
-		return "auto", "It is unknown whether NRI is available on this node (" + c.Found + "). If it is, auto uses it; otherwise auto works beside the runtime."
+		return "auto", "It is unknown whether NRI is available on this node (" + c.Found + "). If it is, auto uses it; otherwise auto uses bypass."
 	}
 	return "auto", ""
 }
 
-// comment writes text as lines of a comment.
-func comment(b *bytes.Buffer, indent, text string) {
+// writeComment writes text as lines of a YAML comment.
+func writeComment(b *bytes.Buffer, indent, text string) {
 	for _, line := range term.Wrap(term.Clean(text), 98-len(indent)) {
 		fmt.Fprintf(b, "%s# %s\n", indent, strings.TrimRight(line, " "))
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var at stopAfter
+	var at stopAfterFlags
 	var serve bool
 	var to serveNode
 	cmd := &cobra.Command{
@@ -20,11 +20,11 @@ func newDemo() *cobra.Command {
 		Short: "Run the agent in a demo, without root, runtime or cluster",
 		Long: `Plays the scenario test/scenarios/demo.yaml, which is built in, just as 'trimtab sim
 run' does with a file: a node with two sockets on which an online service, batch
-work, a database with CPUs of its own and a GPU job arrive, the configuration
+work, a database with CPUs of its own and a GPU job are created, the configuration
 changes, and agent and runtime restart.
 
-With --serve the agent stays on that node until interrupted, as with 'trimtab sim serve
---agent': try status, top, explain, plan, events and the web page.`,
+With --serve the agent keeps running on that node until interrupted, as with 'trimtab sim
+serve --agent': try status, top, explain, plan, events and the web page.`,
 		Example: "  trimtab demo\n  trimtab demo --serve\n  trimtab demo --step 4 --svg node.svg",
 		Args:    cli.Arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

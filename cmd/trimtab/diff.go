@@ -29,8 +29,8 @@ func newDiff() *cobra.Command {
 		Long: `Registers observers with the runtime's NRI: by default one before all other plugins
 and one after them. For each container that is created it shows what the plugins
 between two observers changed: variables, mounts, devices, resources, annotations.
-More indices tell plugins apart. It changes no container. It ends by an interrupt, or
-after --duration.`,
+With more indices, it shows the changes of single plugins. It changes no container. It
+runs until interrupted, or for --duration.`,
 		Example: "  trimtab diff\n  trimtab diff --indices 00,50,99 --duration 1m -o yaml",
 		Args:    cli.Arguments(0),
 	}
@@ -50,10 +50,10 @@ after --duration.`,
 		w := cmd.OutOrStdout()
 		err := nridiff.Run(ctx, nridiff.Options{
 			Socket: cmp.Or(*socket, nriSocket(*file)), Indices: *indices,
-			Take:  func(r nridiff.Result) error { return showDiff(w, out.String(), &r) },
-			Ready: func() { fmt.Fprintln(cmd.ErrOrStderr(), "observing; interrupt (Ctrl-C) to stop") },
+			OnResult: func(r nridiff.Result) error { return showDiff(w, out.String(), &r) },
+			OnReady:  func() { fmt.Fprintln(cmd.ErrOrStderr(), "observing; interrupt (Ctrl-C) to stop") },
 		})
-		if bad := (*nridiff.BadIndices)(nil); errors.As(err, &bad) {
+		if bad := (*nridiff.IndicesError)(nil); errors.As(err, &bad) {
 			return &usageError{fmt.Errorf("--indices: %w", err)}
 		}
 		return err
@@ -61,7 +61,7 @@ after --duration.`,
 	return cmd
 }
 
-// nriSocket returns the NRI socket from a configuration file, or the default one.
+// nriSocket returns the NRI socket in a configuration file, or the default socket.
 func nriSocket(named string) string {
 	usual, _ := defaultConfigFile()
 	var c struct {
@@ -70,12 +70,12 @@ func nriSocket(named string) string {
 		} `yaml:"nri"`
 	}
 	if text, err := os.ReadFile(cmp.Or(named, usual)); err == nil {
-		_ = yaml.Unmarshal(text, &c) // 'config check' reports what is wrong with a file
+		_ = yaml.Unmarshal(text, &c) // 'config check' reports the errors of a file
 	}
 	return cmp.Or(c.NRI.Socket, config.Default().NRI.Socket)
 }
 
-// showDiff prints the result for one container.
+// showDiff prints the changes of one container.
 func showDiff(w io.Writer, format string, r *nridiff.Result) error {
 	switch format {
 	case "json":

@@ -21,13 +21,13 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what prevents Trimtab from working on this node",
-		Long: `Looks at the runtime, its NRI settings and socket, the kubelet's static managers,
-the cgroup files, the hooks' needs and the agent itself. Each check is ok, a problem,
-or not known, and says what was found, and what to do if it is not ok.
+		Long: `Checks the runtime, its NRI settings and socket, the kubelet's static managers, the
+cgroup files, what the hooks need, and the agent itself. The result of a check is ok, a
+problem, or unknown. It says what was found, and what to do if it is not ok.
 
-It only reads and needs no root: a check is not known if its files may not be
-read. The exit code is 1 if there is a problem. In a container, mount the
-node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not count then.`,
+It only reads and needs no root: the result is unknown if files cannot be read. The exit
+code is 1 if there is a problem. In a container, mount the node's root directory and name
+it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 		Example: "  trimtab doctor\n  trimtab doctor --host-root /host -o yaml",
 		Args:    cli.Arguments(0),
 	}
@@ -67,8 +67,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 	return cmd
 }
 
-// addNode adds the flags that tell doctor where the node's files are, and how to ask the agent and the
-// kubelet.
+// addNode adds the flags for where the node's files are. It also sets how doctor asks the agent and the kubelet.
 func addNode(cmd *cobra.Command, o *doctor.Options) {
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
 	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")

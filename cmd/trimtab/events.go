@@ -17,24 +17,24 @@ func newEvents() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Show each event as it happens, and what was decided",
-		Long: `Shows the agent's journal, oldest first: each event from the runtime, the values
-decided for it, and what others lost or got by it. It continues until interrupted;
-with --follow=false it prints the past events and ends. With -o json each line is
-one event, with -o yaml each document.
+		Long: `Shows the agent's journal, oldest first: each event from the runtime, the values that
+were decided for it, and what other containers lost or got. It continues until
+interrupted; with --follow=false it prints the past events and ends. With -o json each
+line is one event, with -o yaml each document.
 
-With --full it shows the whole message of each event from now on: pod, container,
-request, and what was decided with values and reasons. --record keeps the same in a
-file, a JSON document a line, which begins with the node, its configuration and its
-state; 'trimtab replay' reads it. It has what containers were given: environment,
-arguments, annotations. --without-env leaves out the values of environment variables.
-A reader that is too slow misses events, which are counted; no pod waits for it.`,
+With --full it shows the whole message of each new event: pod, container, request, and
+the decisions with values and reasons. --record writes the same to a file, for 'trimtab
+replay'. Each line of the file is a JSON document; the first line has the node, its
+configuration and its state. The file has the environment, arguments and annotations of
+containers. --without-env leaves out the values of environment variables. A reader that is
+too slow misses events, which are counted; no pod waits for it.`,
 		Example: "  trimtab events\n  trimtab events --follow=false -o json\n  trimtab events --since 5m\n  trimtab events --full\n  trimtab events --record node.jsonl --without-env",
 		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
-	var from since
+	var from sinceFlag
 	cmd.Flags().Var(&from, "since", "begin after the event with this number, or with events since this long ago, such as 5m")
 	whole := addFullEvents(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -51,24 +51,24 @@ A reader that is too slow misses events, which are counted; no pod waits for it.
 		switch out.String() {
 		case "json":
 			show = func(e api.Event) error {
-				b, err := json.Marshal(versioned{cli.APIVersion, e})
+				b, err := json.Marshal(eventDocument{cli.APIVersion, e})
 				return writeEvent(cmd, append(b, '\n'), err)
 			}
 		case "yaml":
 			show = func(e api.Event) error {
-				b, err := yaml.Marshal(versioned{cli.APIVersion, e})
+				b, err := yaml.Marshal(eventDocument{cli.APIVersion, e})
 				return writeEvent(cmd, append([]byte("---\n"), b...), err)
 			}
 		}
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
-			return c.Events(cmd.Context(), from.seq, *follow, from.after(time.Now(), show))
+			return c.Events(cmd.Context(), from.seq, *follow, from.filter(time.Now(), show))
 		})
 	}
 	return cmd
 }
 
-// versioned is an event as a document. Its kind is the event's kind.
-type versioned struct {
+// eventDocument is an event as a document. Its kind is the event's kind.
+type eventDocument struct {
 	APIVersion string `json:"apiVersion"`
 	api.Event
 }

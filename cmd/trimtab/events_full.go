@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// fullEvents are the flags of events for whole messages.
+// fullEvents are the flags of the command events that show or record whole messages.
 type fullEvents struct {
 	full, withoutEnv bool
 	record           string
@@ -31,7 +31,7 @@ func addFullEvents(cmd *cobra.Command) *fullEvents {
 	return f
 }
 
-// wantsFull reports whether the user wants whole messages. The error is about flags that exclude each other.
+// wantsFull reports whether the flags ask for whole messages. It returns an error for flags that exclude each other.
 func (f *fullEvents) wantsFull(cmd *cobra.Command) (bool, error) {
 	is := f.full || f.record != ""
 	for _, other := range []string{"since", "follow", "output"} {

@@ -21,11 +21,11 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE/POD[/CONTAINER]",
 		Short: "Show why a container has its values",
-		Long: `Shows what the containers of a pod on this node were promised and got: first whether
-all of it is in force, then the facts about the container. For each value: the hook
-that decided it, the annotation, label or configuration key it comes from, the channel
-that carried it, and whether it is in force or why not. Annotations that could not be
-read are listed with key, value and reason. -o wide has values as the kernel has them.`,
+		Long: `Shows what the containers of a pod on this node requested and got: first whether all
+decided values are in force, then the facts about the container. For each value it shows
+the hook that decided it, the annotation, label or configuration key it comes from, the
+channel that carried it, and whether it is in force or why not. Annotations that could not
+be read are listed with key, value and reason. -o wide has values as the kernel has them.`,
 		Example: "  trimtab explain shop/web\n  trimtab explain -n shop web\n  trimtab explain shop/web/app -o yaml",
 		Args:    cli.Arguments(1, "NAMESPACE/POD[/CONTAINER]"),
 	}
@@ -37,7 +37,7 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 		if *in != "" {
 			name = *in + "/" + name
 		}
-		namespace, pod, container, err := reference(name)
+		namespace, pod, container, err := parseReference(name)
 		if err != nil {
 			return withNamespace(cmd.Context(), *socket, name, err)
 		}
@@ -54,12 +54,12 @@ read are listed with key, value and reason. -o wide has values as the kernel has
 		})
 	}
 	cmd.ValidArgsFunction = completePods(in)
-	_ = cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces) // it fails only without the flag
+	_ = cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces) // this fails only if the flag does not exist
 	return cmd
 }
 
-// reference splits NAMESPACE/POD[/CONTAINER].
-func reference(s string) (namespace, pod, container string, err error) {
+// parseReference splits NAMESPACE/POD[/CONTAINER].
+func parseReference(s string) (namespace, pod, container string, err error) {
 	parts := strings.Split(s, "/")
 	bad := len(parts) < 2 || len(parts) > 3
 	for _, p := range parts {
@@ -71,8 +71,8 @@ func reference(s string) (namespace, pod, container string, err error) {
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
 }
 
-// withNamespace adds to the error of a name without namespace the pods that the user perhaps meant. Without an agent
-// the error stays as it is.
+// withNamespace adds similar pods to the error about a name that has no namespace. It returns err unchanged if no agent
+// answers.
 func withNamespace(ctx context.Context, socket, name string, err error) error {
 	if name == "" || strings.Contains(name, "/") {
 		return err
@@ -87,13 +87,12 @@ func withNamespace(ctx context.Context, socket, name string, err error) error {
 	return err
 }
 
-// mostSimilar is how many pods an error names if the requested pod is unknown.
-const mostSimilar = 5
+// maxSimilar is how many similar pods an error about an unknown pod names.
+const maxSimilar = 5
 
-// withSimilar adds to the agent's answer that it knows no such pod the pods that the user perhaps meant: pods with
-// this name elsewhere, or else the pods of the namespace.
+// withSimilar adds similar pods to the agent's error about an unknown pod. It returns other errors unchanged.
 func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, err error) error {
-	unknown := (*status.Refused)(nil)
+	unknown := (*status.RefusedError)(nil)
 	if !errors.As(err, &unknown) || unknown.Status != http.StatusNotFound {
 		return err
 	}
@@ -108,8 +107,8 @@ func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, e
 	return fmt.Errorf("%w; it knows %s", err, firstFew(similar))
 }
 
-// similarPods returns the known pods that a user perhaps meant: pods with this name in any namespace, or else pods with
-// nearly this name, or else those of the namespace.
+// similarPods returns the known pods that the user probably meant: pods with this name in any namespace, or else pods
+// with a similar name, or else all pods of the namespace.
 func similarPods(known []string, namespace, pod string) []string {
 	same := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
 	if len(same) > 0 {
@@ -126,10 +125,10 @@ func similarPods(known []string, namespace, pod string) []string {
 	return slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasPrefix(p, namespace+"/") })
 }
 
-// firstFew joins the first names of a list.
+// firstFew joins at most maxSimilar names with commas.
 func firstFew(names []string) string {
-	if len(names) > mostSimilar {
-		return strings.Join(names[:mostSimilar], ", ") + ", ..."
+	if len(names) > maxSimilar {
+		return strings.Join(names[:maxSimilar], ", ") + ", ..."
 	}
 	return strings.Join(names, ", ")
 }

@@ -27,11 +27,10 @@ func newHooks() *cobra.Command {
 		Short: "List the built-in policies: which are enabled, which this node supports, what each reads",
 		Long: `Lists every hook: whether the configuration switches it on, whether this node supports
 it (yes, no with the reason, or unknown), and the labels and annotations it reads.
-With a name it shows the page of that hook: the lifecycle steps it acts at, the values
-it sets, the kernel features it needs, how it works with other hooks. -o json and
+With a name it shows the page of that hook: the lifecycle steps at which it acts, the
+values it sets, the kernel features it needs, how it works with other hooks. -o json and
 -o yaml have everything, also the differences from the system whose annotations it
-reads. Where the cgroups and devices of this node are is read from the agent's
-configuration.`,
+reads. The paths of the node's cgroups and devices are those in the agent's configuration.`,
 		Example: "  trimtab hooks\n  trimtab hooks cpuset\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
 		Args:    cli.Arguments(0, "NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -43,15 +42,15 @@ configuration.`,
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w := cmd.OutOrStdout()
-		c, _, err := load(*file)
+		c, _, err := loadConfig(*file)
 		switch {
 		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read it
-			fmt.Fprintln(cmd.ErrOrStderr(), "no configuration file; shown for the defaults:", err)
+			fmt.Fprintln(cmd.ErrOrStderr(), "the configuration file cannot be read, so the defaults are shown:", err)
 			c = config.Default()
 		case err != nil:
 			return err
 		}
-		hooks := hooksHere(cmp.Or(*root, c.Cgroup.Root), &c)
+		hooks := hooksOnNode(cmp.Or(*root, c.Cgroup.Root), &c)
 		if len(args) == 0 {
 			return out.PrintList(w, "HookList", hooks, func() error { return hookTable(w, hooks) })
 		}
@@ -83,7 +82,7 @@ type hookOnNode struct {
 	finding lifecycle.Finding
 }
 
-func hooksHere(root string, c *config.Config) []hookOnNode {
+func hooksOnNode(root string, c *config.Config) []hookOnNode {
 	var tree *cgroup.Tree
 	if files, err := cgroup.OpenRoot(root); err == nil {
 		defer files.Close()
@@ -99,7 +98,7 @@ func hooksHere(root string, c *config.Config) []hookOnNode {
 	return out
 }
 
-// hookTable shows a row per hook.
+// hookTable shows a row for each hook.
 func hookTable(w io.Writer, hooks []hookOnNode) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tENABLED\tSUPPORTED HERE\tREADS")
@@ -122,7 +121,7 @@ func hookTable(w io.Writer, hooks []hookOnNode) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
-	_, err := fmt.Fprintln(w, "\n'trimtab hooks NAME' shows one with the reason; hooks.NAME.enabled of the configuration switches it.")
+	_, err := fmt.Fprintln(w, "\n'trimtab hooks NAME' shows one hook with the reason; hooks.NAME.enabled in the configuration enables or disables it.")
 	return err
 }
 
@@ -137,10 +136,10 @@ func hookPage(w io.Writer, h *hookOnNode) error {
 	}
 	row("enabled", []string{map[bool]string{true: "yes", false: "no"}[h.Enabled]}, "")
 	row("here", []string{h.Here}, "")
-	row("acts at", term.Wrap(strings.Join(texts(h.Stages), ", "), 80), "\n  \t")
+	row("acts at", term.Wrap(strings.Join(stringsOf(h.Stages), ", "), 80), "\n  \t")
 	row("reads", h.Reads, "\n  \t")
-	row("sets", texts(h.Sets), ", ")
-	row("sets on the pod", texts(h.Pod), ", ")
+	row("sets", stringsOf(h.Sets), ", ")
+	row("sets on the pod", stringsOf(h.Pod), ", ")
 	row("needs", alternatives(h.Kernel), "\n  \t")
 	row("beside others", term.Wrap(h.Compose, 80), "\n  \t")
 	if h.TestedOn != "" {
@@ -152,7 +151,7 @@ func hookPage(w io.Writer, h *hookOnNode) error {
 	return nil
 }
 
-// alternatives writes "a|b" for people.
+// alternatives writes "a|b" as "a or b".
 func alternatives(needs []string) []string {
 	var out []string
 	for _, n := range needs {
@@ -161,7 +160,7 @@ func alternatives(needs []string) []string {
 	return out
 }
 
-func texts[T fmt.Stringer](list []T) []string {
+func stringsOf[T fmt.Stringer](list []T) []string {
 	var out []string
 	for _, s := range list {
 		out = append(out, s.String())

@@ -6,8 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 )
 
-// newIdle makes the command that keeps a pod without an agent running. Users run other commands in that
-// pod.
+// newIdle returns the command idle. It keeps a pod without an agent running, in which users run other commands.
 func newIdle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "idle",

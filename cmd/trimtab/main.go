@@ -1,5 +1,4 @@
-// Command trimtab is the node agent, and all commands that users run on a node. Each subcommand is one file; this
-// file only starts them.
+// Command trimtab is the node agent, and the command that users run on a node. Each subcommand has its own file.
 package main
 
 import (

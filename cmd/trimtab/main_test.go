@@ -117,7 +117,7 @@ func (canned) Status() api.Node {
 	c[0].Values = canned{}.withSecret()
 	return api.Node{
 		Version: "v9", Started: time.Now(), ConfigGen: 1, Containers: c,
-		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2"}},
+		Attachments: []api.Attachment{{Name: "nri", State: "connected", Runtime: "containerd 2.2"}},
 		CPUs: api.NodeCPUs{Online: "0-3", Shared: "2-3", Reclaimed: "2-3", Nodes: []api.NUMA{{CPUs: "0-3"}},
 			Grants: []api.Grant{{Pod: "shop/db", Container: "pg", CPUs: "0-1"}}},
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// errEnforces is the error for an agent whose mode is not observe.
-var errEnforces = errors.New("the agent puts its decisions in force: set mode: observe and start it again to compare without changing anything; 'trimtab status' says what is not in force")
+// errEnforces is the error for an agent that runs with mode: enforce.
+var errEnforces = errors.New("the agent applies its decisions: to compare without changing anything, set mode: observe and restart it; 'trimtab status' says what is not in force")
 
 func newObserve() *cobra.Command {
 	cmd := &cobra.Command{

@@ -26,18 +26,18 @@ func newPlan() *cobra.Command {
 	cmd := planCommand(&cobra.Command{
 		Use:   "plan PODS.yaml",
 		Short: "Show where pods would be placed on this node now",
-		Long: `Asks the running agent what it would decide for pods if they came now, one after
-another: their class, their CPUs and every value, what it would refuse, and which
-running containers would get other CPUs. Nothing is placed or written.
+		Long: `Asks the running agent what it would decide for pods that were created now, one after
+another: their class, their CPUs and every value, what it would refuse, and which running
+containers would get other CPUs. Nothing is placed or written.
 
 The file has pods, lists of pods, or workloads (one pod of each), as 'helm template' and
-'kubectl get -o yaml' print them; - is standard input. Objects of other kinds are passed
-over and counted. The exit code is 4 if something would be refused.
+'kubectl get -o yaml' print them; - is standard input. Objects of other kinds are ignored
+and counted. The exit code is 4 if something would be refused.
 
-With --node no agent is needed: the pods come to an empty node with these CPUs, with the
-configuration that --config names, or to the node of a scenario after its last step.
-Without --node, --config only finds the agent, which decides by its own configuration;
-'trimtab config plan FILE' tries another one there.`,
+With --node no agent is needed: the pods are planned on an empty node with these CPUs and
+the configuration in --config, or on the node of a scenario after its last step. Without
+--node, --config only says where the agent is, which decides by its own configuration;
+'trimtab config plan FILE' tries another configuration there.`,
 		Example: `  trimtab plan pods.yaml
   kubectl get pod db -o yaml | trimtab plan -
   helm template my-chart | trimtab plan --node "2s x 4n x 8c x 2t" -
@@ -57,7 +57,7 @@ Without --node, --config only finds the agent, which decides by its own configur
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *node == "" {
-			return needsNode(cmd, ask(cmd, args))
+			return explainConfigFlag(cmd, ask(cmd, args))
 		}
 		s, err := describedNode(*node, cmd.Flag("config").Value.String())
 		if err != nil {
@@ -77,19 +77,19 @@ Without --node, --config only finds the agent, which decides by its own configur
 	return cmd
 }
 
-// needsNode adds to the error that no agent answers what --config does here, if the user gave it.
-func needsNode(cmd *cobra.Command, err error) error {
-	if noAgent(err) && cmd.Flags().Changed("config") {
+// explainConfigFlag adds to the error that no agent answers an explanation of --config, if this flag is set.
+func explainConfigFlag(cmd *cobra.Command, err error) error {
+	if isNoAgent(err) && cmd.Flags().Changed("config") {
 		return fmt.Errorf("%w; --config only names the agent to ask: add --node \"2s x 8c\" to plan without an agent, by that configuration", err)
 	}
 	return err
 }
 
-// describedNode returns a scenario without steps: a node with these CPUs and the configuration in a file (the
-// defaults if file is ""). If node is a file, it returns the scenario in that file.
+// describedNode returns a scenario without steps. Its node has the CPUs in node and the configuration in file, or the
+// defaults if file is "". If node is the path of a scenario, describedNode returns that scenario.
 func describedNode(node, file string) (*scenario.Scenario, error) {
 	if isArchive(node) {
-		node = "1c" // the machine is that of the archive
+		node = "1c" // the archive describes the machine, so these CPUs are not used
 	} else if _, err := os.Stat(node); err == nil {
 		if file != "" {
 			return nil, errors.New("--config needs --node with CPUs, such as \"2s x 8c\": a scenario has its own configuration")
@@ -105,7 +105,7 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 		return nil, fmt.Errorf("--config: %w; 'trimtab config init' writes a configuration, and without --config the defaults apply", err)
 	}
 	if _, err := config.Parse(file, text); err != nil {
-		return nil, mended(file, err)
+		return nil, withAdvice(file, err)
 	}
 	var keys map[string]any
 	if err := yamlv3.NewDecoder(bytes.NewReader(text)).Decode(&keys); err != nil && !errors.Is(err, io.EOF) {
@@ -119,22 +119,22 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 	return s, err
 }
 
-// mended adds to the errors of a configuration file what to do about them.
-func mended(file string, err error) error {
-	return fmt.Errorf("%w\nmend it until 'trimtab config check %s' finds nothing, and ask again", err, file)
+// withAdvice adds an advice to the errors of a configuration file.
+func withAdvice(file string, err error) error {
+	return fmt.Errorf("%w\ncorrect the file until 'trimtab config check %s' finds no problem, then run this command again", err, file)
 }
 
-// playOnNode plays a scenario with an agent and calls do with its status socket.
+// playOnNode plays a scenario with an agent, and then calls do with the agent's status socket.
 func playOnNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do func(socket string) error) error {
 	var result error
 	err := play(ctx, s, io.Discard, func(o *sim.RunOptions) {
 		o.Out, o.Captured = nil, from
-		o.Stay = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
+		o.AfterLastStep = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
 			result = do(c.Paths.StatusSocket)
 			return nil
 		}
 	})
-	if unmet := (*sim.Unmet)(nil); err != nil && !errors.As(err, &unmet) {
+	if unmet := (*sim.UnmetError)(nil); err != nil && !errors.As(err, &unmet) {
 		return &usageError{fmt.Errorf("--node: %w", err)}
 	}
 	return result
@@ -158,7 +158,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 	file := cmd.Flags().StringP("filename", "f", "", "the same `file` as the argument, as kubectl has it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *file != "" && len(args) > 0 {
-			return fmt.Errorf("%q takes one file: %s by -f and %s are two", cmd.CommandPath(), *file, args[0])
+			return fmt.Errorf("%q takes one file: name it with -f (%s) or as the argument (%s), not both", cmd.CommandPath(), *file, args[0])
 		}
 		if *file != "" {
 			return nil
@@ -179,14 +179,14 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			o, err := ask(c, cmd.Context(), text)
 			if err != nil {
-				return badInput(fmt.Errorf("%s: %w", name, err))
+				return asUsageError(fmt.Errorf("%s: %w", name, err))
 			}
 			w := cmd.OutOrStdout()
-			if err := out.PrintAs(w, "Plan", o, func() error { return status.RenderOutlook(w, o) }); err != nil {
+			if err := out.PrintAs(w, "Plan", o, func() error { return status.RenderPlan(w, o) }); err != nil {
 				return err
 			}
 			if n := len(o.Rejected); n > 0 {
-				return &refusal{n}
+				return &refusalError{n}
 			}
 			return nil
 		})
@@ -194,15 +194,15 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 	return cmd
 }
 
-// badInput turns an error into misuse if the agent refuses the question as invalid.
-func badInput(err error) error {
-	if answer := (*status.Refused)(nil); errors.As(err, &answer) && answer.Status == http.StatusBadRequest {
+// asUsageError returns a usage error if err means that the agent refused the request as invalid, and err otherwise.
+func asUsageError(err error) error {
+	if answer := (*status.RefusedError)(nil); errors.As(err, &answer) && answer.Status == http.StatusBadRequest {
 		return &usageError{err}
 	}
 	return err
 }
 
-// read reads a file, or standard input for -.
+// read reads a file, or standard input if file is "-".
 func read(file string, in io.Reader) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(in)

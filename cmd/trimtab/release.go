@@ -40,7 +40,7 @@ it again to try again.`,
 		if err != nil {
 			return err
 		}
-		c, _, err := load(file)
+		c, _, err := loadConfig(file)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ it again to try again.`,
 			r, err = client.Release(cmd.Context())
 			return err
 		})
-		if noAgent(err) {
+		if isNoAgent(err) {
 			r, err = agent.ReleaseAlone(c)
 		}
 		if err != nil {
@@ -67,9 +67,8 @@ it again to try again.`,
 	return cmd
 }
 
-// noAgent reports whether an error means that no agent runs. Otherwise the agent could not be asked for another
-// reason.
-func noAgent(err error) bool {
+// isNoAgent reports whether an error means that no agent runs.
+func isNoAgent(err error) bool {
 	var u *status.Unreachable
 	return errors.As(err, &u) && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }

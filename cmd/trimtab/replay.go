@@ -44,7 +44,7 @@ recording.`,
 			}
 			c, err := config.Parse(*file, text)
 			if err != nil {
-				return &usageError{mended(*file, err)}
+				return &usageError{withAdvice(*file, err)}
 			}
 			another = &c
 		}
@@ -70,7 +70,7 @@ recording.`,
 	return cmd
 }
 
-// openInput opens a file, or standard input for -.
+// openInput opens a file, or returns standard input if file is "-".
 func openInput(file string, in io.Reader) (io.ReadCloser, error) {
 	if file == "-" {
 		return io.NopCloser(in), nil
@@ -93,7 +93,7 @@ func renderReplay(w io.Writer, r *recording.Report) error {
 	}
 	begin := ""
 	if slices.ContainsFunc(r.Differences, func(d recording.Difference) bool { return d.Event == "" }) {
-		begin = "; what ran at the start would differ, too"
+		begin = "; decisions about containers that ran at the start would also differ"
 	}
 	fmt.Fprintf(w, "%s, %d with another decision%s\n", term.Count(int(r.Events), "event"), r.Differing, begin)
 	if r.Lost > 0 {

@@ -15,10 +15,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// pluginSocket is set by a runtime for the pre-installed NRI plugins it starts.
+// pluginSocket is an environment variable that a runtime sets for the pre-installed NRI plugins that it starts.
 const pluginSocket = "NRI_PLUGIN_SOCKET"
 
-// The exit codes; help exit-codes documents them.
+// The exit codes. The help topic exit-codes documents them.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -27,15 +27,16 @@ const (
 	exitRefused     = 4
 )
 
-// exitCodes is the text of help exit-codes.
+// exitCodes is the text of the help topic exit-codes.
 const exitCodes = `Every subcommand ends with one of these exit codes:
 
   0  done
   1  it failed, or the answer is no: an unknown pod, a scenario whose wants are not met,
      a problem found by doctor
   2  wrong use or bad input: an unknown flag or command, a refused configuration or scenario
-  3  the agent is not reachable: it does not run, or its status socket is elsewhere or not ours to use
-  4  'plan' found pods or containers that would be refused`
+  3  the agent is not reachable: it does not run, or you may not use its status socket
+  4  'plan' found pods or containers that would be refused, or 'adopt' containers that
+     would move`
 
 // invocation is how the program was started.
 type invocation struct {
@@ -46,22 +47,27 @@ type invocation struct {
 	out, err io.Writer
 }
 
-// usageError is an error in a command line or in its input.
+// usageError is an error in a command line or in an input file.
 type usageError struct{ err error }
 
 func (m *usageError) Error() string { return m.err.Error() }
 func (m *usageError) Unwrap() error { return m.err }
 
-// refusal is the error of a plan in which this many pods or containers would be refused.
-type refusal struct{ count int }
+// refusalError is the error of a plan in which pods or containers would be refused. count is their number.
+type refusalError struct{ count int }
 
-func (r *refusal) Error() string { return fmt.Sprintf("%d would be refused", r.count) }
+func (r *refusalError) Error() string { return fmt.Sprintf("%d would be refused", r.count) }
 
-// pluginName is the form that runtimes require for the file name of a pre-installed plugin.
+// movesError is the error of an adoption in which containers would get other CPUs. count is their number.
+type movesError struct{ count int }
+
+func (m *movesError) Error() string { return fmt.Sprintf("%d would move", m.count) }
+
+// pluginName matches the file name of a pre-installed plugin, as runtimes require it.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-`)
 
-// command returns the arguments. If a runtime starts the program, which gives no arguments, it returns those of the
-// agent.
+// command returns the command-line arguments. A runtime starts a pre-installed plugin without arguments; then command
+// returns the subcommand agent.
 func (i invocation) command() []string {
 	if len(i.args) == 0 && (i.launched || pluginName.MatchString(filepath.Base(i.name))) {
 		return []string{"agent"}
@@ -78,7 +84,7 @@ func run(ctx context.Context, i invocation) int {
 	root.SetErr(i.err)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args, completion.RunE = group, showHelp // cobra's takes any argument, and prints its help
+		completion.Args, completion.RunE = refuseArguments, showHelp // cobra's takes any argument, and prints its help
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(err, *begun)
@@ -98,7 +104,8 @@ func exitCode(err error, begun bool) int {
 		wrong       *usageError
 		bad         *config.Error
 		unreachable *status.Unreachable
-		refusal     *refusal
+		refusal     *refusalError
+		moved       *movesError
 	)
 	switch {
 	case err == nil:
@@ -107,13 +114,13 @@ func exitCode(err error, begun bool) int {
 		return exitUsage
 	case errors.As(err, &unreachable):
 		return exitUnreachable
-	case errors.As(err, &refusal):
+	case errors.As(err, &refusal), errors.As(err, &moved):
 		return exitRefused
 	}
 	return exitFailure
 }
 
-// newRoot returns the tree of commands, and whether one of them has begun.
+// newRoot returns the root command, and a variable that becomes true when a command begins.
 func newRoot() (*cobra.Command, *bool) {
 	begun := new(bool)
 	root := &cobra.Command{
@@ -125,7 +132,7 @@ makes the few changes (CPUs, weights, limits, devices, environment) that keep th
 promise before the first instruction of the container runs.
 
 'trimtab demo' shows it at work without root, runtime or cluster.`,
-		Args:              group,
+		Args:              refuseArguments,
 		RunE:              showHelp,
 		Version:           cli.ThisBuild().Version,
 		SilenceUsage:      true,
@@ -134,14 +141,15 @@ promise before the first instruction of the container runs.
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.AddCommand(
-		newAgent(), newDemo(), newSim(), newStatus(), newTop(), newPlan(), newExplain(), newEvents(), newReplay(), newDiff(), newObserve(), newRules(), newDoctor(), newSysdump(), newCapture(), newRelease(), newHooks(), newConfig(), newIdle(), newVersion(),
+		newAgent(), newDemo(), newSim(), newStatus(), newTop(), newPlan(), newExplain(), newEvents(), newReplay(), newDiff(), newObserve(), newRules(), newDoctor(), newSysdump(), newCapture(), newAdopt(), newRelease(), newHooks(), newConfig(), newIdle(), newVersion(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},
 	)
 	return root, begun
 }
 
-// group refuses arguments to a command that only has subcommands, and names those that the user perhaps meant.
-func group(cmd *cobra.Command, args []string) error {
+// refuseArguments returns an error for arguments of a command that only has subcommands. The error suggests subcommands
+// with a similar name.
+func refuseArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}

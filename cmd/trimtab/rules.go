@@ -21,7 +21,7 @@ func newRules() *cobra.Command {
 		Use:   "rules",
 		Short: "Check and test rules in CEL, without an agent",
 		Long:  "Rules are those of the configuration: see docs/rules.md.",
-		Args:  group,
+		Args:  refuseArguments,
 		RunE:  showHelp,
 	}
 	cmd.AddCommand(newRulesCheck(), newRulesTest())
@@ -32,9 +32,9 @@ func newRulesCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check the rules of a configuration, or of a file of tests",
-		Long: `Compiles the rules of a file and names each one, with what it reads. Every mistake has
-its line, and those in an expression their place in it. The exit code is 2 if there
-is one.`,
+		Long: `Compiles the rules of a file and prints the name of each rule. It reports a mistake with
+its line, and a mistake in an expression also with its position there. The exit code is 2
+if there is a mistake.`,
 		Example: "  trimtab rules check /etc/trimtab/config.yaml\n  trimtab rules check rules-test.yaml",
 		Args:    cli.Arguments(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,7 +92,8 @@ or a pod is malformed.`,
 	return cmd
 }
 
-// loadRules loads a configuration with rules, or the one of a file of tests.
+// loadRules loads a configuration with rules. If the file has tests of rules, it loads the configuration that the tests
+// use.
 func loadRules(file string) (config.Config, error) {
 	c, err := config.Load(file)
 	if err == nil {
@@ -108,7 +109,7 @@ func loadRules(file string) (config.Config, error) {
 	return c, testErr
 }
 
-// loadRulesTest loads a file of tests. The path of its configuration is relative to it.
+// loadRulesTest loads a file of tests. The path of the configuration in the file is relative to the file's directory.
 func loadRulesTest(file string) (*rulestest.File, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -122,8 +123,7 @@ func loadRulesTest(file string) (*rulestest.File, error) {
 	})
 }
 
-// renderRulesTest prints one line for each case, what differs, and which rules no case
-// matches.
+// renderRulesTest prints a line for each case, the differences of failed cases, and the rules that no case matches.
 func renderRulesTest(w io.Writer, r *rulestest.Report) error {
 	for _, c := range r.Cases {
 		switch {

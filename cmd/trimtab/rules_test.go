@@ -22,7 +22,7 @@ func TestRulesExitCodes(t *testing.T) {
 		{"test", "", "", exitOK, "5 cases, 0 failed"},
 		{"test", `GOMAXPROCS: "3"`, `GOMAXPROCS: "4"`, exitFailure, "set env GOMAXPROCS: want 4, got 3"},
 		{"test", "name: go\n", "name: go\n  required: true\n", exitOK, "ok     a limit in CPUs"},
-		{"test", "container: sidecar", "container: none", exitUsage, `the pod has none named "none"`},
+		{"test", "container: sidecar", "container: none", exitUsage, `the pod has no container named "none"`},
 		{"test", `pod.namespace == "batch"`, "pod.space", exitUsage, "undefined field 'space'"},
 		{"test", "kind: RulesTest", "kind: Test", exitUsage, "want apiVersion"},
 		{"check", "", "", exitOK, "no-old-runtimes: ok"},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -25,7 +26,7 @@ func newSim() *cobra.Command {
 		Long: `The embedded runtime is a small container runtime that speaks NRI over a real
 socket, on a described node with a kernel of its own. No process is started and
 nothing of this machine is changed.`,
-		Args: group,
+		Args: refuseArguments,
 		RunE: showHelp,
 	}
 	cmd.AddCommand(newSimRun(), newSimServe())
@@ -33,7 +34,7 @@ nothing of this machine is changed.`,
 }
 
 func newSimRun() *cobra.Command {
-	var at stopAfter
+	var at stopAfterFlags
 	var node *string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
@@ -61,8 +62,8 @@ says so and the exit code is 1.`,
 	return cmd
 }
 
-// loadScenario reads a scenario, and the captured node on which to play it: that of the archive node, or else the one
-// that the scenario names. The node is nil if there is none of them.
+// loadScenario reads a scenario and the captured node on which to play it. The captured node is in the archive node, or
+// else in the archive that the scenario names. It is nil if neither names an archive.
 func loadScenario(file, node string) (*scenario.Scenario, *captured.Node, error) {
 	s, err := scenario.Load(file)
 	if err != nil {
@@ -76,14 +77,14 @@ func loadScenario(file, node string) (*scenario.Scenario, *captured.Node, error)
 		return s, nil, nil
 	}
 	if !isArchive(archive) {
-		return nil, nil, &usageError{fmt.Errorf("%s %s: no file of 'trimtab capture'", name, archive)}
+		return nil, nil, &usageError{fmt.Errorf("%s %s: the file is not an archive of 'trimtab capture'", name, archive)}
 	}
 	from, err := capturedNode(archive)
 	return s, from, err
 }
 
-// untilHangup returns a context that also ends when the terminal is closed (SIGHUP), unless the process was started
-// to ignore that, as nohup does. The embedded runtime has files to remove at its end.
+// untilHangup returns a context that also ends at SIGHUP, when the terminal is closed, so that the embedded runtime can
+// remove its files. It ignores SIGHUP if the process was started with SIGHUP ignored, as by nohup.
 func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
@@ -91,7 +92,7 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// play runs a scenario against the real agent.
+// play plays a scenario with the real agent.
 func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func(*sim.RunOptions)) error {
 	ctx, stop := untilHangup(ctx)
 	defer stop()
@@ -102,7 +103,9 @@ func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func
 	o := sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
-			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface})
+			options := simulated.Options(o)
+			options.Version = version
+			return agent.New(options)
 		},
 	}
 	for _, change := range more {
@@ -116,8 +119,8 @@ func newSimServe() *cobra.Command {
 		Use:   "serve [SCENARIO.yaml]",
 		Short: "Serve the embedded runtime to any NRI plugin, or keep an agent running on it",
 		Long: `With --socket it offers an NRI socket to any NRI plugin. Each time one connects, it
-creates, changes and removes pods: those of the scenario, or a few of its own. It shows
-each event, the plugin's answer, and the result.
+creates, changes and removes pods: the pods of the scenario, or a few built-in pods. It
+shows each event, the plugin's answer, and the result.
 
 With --agent it plays the scenario, or the demo, with Trimtab's own agent, and keeps
 that agent running on the described node. A file of 'trimtab capture' is an empty node.

@@ -22,23 +22,23 @@ import (
 	"github.com/trimtab/trimtab/test/scenarios"
 )
 
-// pageAddress is where the web page of a described node is by default.
+// pageAddress is the default address of the web page of a simulated node.
 const pageAddress = "127.0.0.1:9464"
 
-// serveNode prints how to reach an agent on a described node.
+// serveNode says where an agent on a simulated node serves its web page and writes its configuration file.
 type serveNode struct {
 	http string // address of the web page; "none" for no page, "" for the default
-	dir  string // directory of the configuration file, made if it is missing; "" for the agent's own directory
+	dir  string // directory of the configuration file, created if it is missing; "" for the agent's temporary directory
 }
 
-// add gives a command the flags.
+// add adds the flags to a command.
 func (s *serveNode) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.dir, "dir", "", "`directory` in which to write the agent's configuration file, made if missing (default a temporary one)")
 	cmd.Flags().StringVar(&s.http, "http", "", "`address` of the web page, or none (default "+pageAddress+", or a free port)")
 }
 
-// playAndServe plays a scenario, or the demo if s is nil, and keeps its agent running until ctx ends. It prints the
-// commands that reach the agent.
+// playAndServe plays a scenario, or the demo if s is nil. It then prints commands that reach the agent, and keeps the
+// agent running until ctx ends.
 func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to serveNode, more ...func(*sim.RunOptions)) (err error) {
 	if s == nil {
 		if s, err = scenario.Parse(scenarios.Demo); err != nil {
@@ -51,7 +51,7 @@ func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to s
 	if err != nil {
 		return &usageError{err}
 	}
-	if to.dir != "" { // before the steps are played, which would be in vain
+	if to.dir != "" { // fail before the steps are played, not after
 		if err := os.MkdirAll(to.dir, 0o755); err != nil {
 			return &usageError{fmt.Errorf("--dir: %w; name a directory that this user may write to", err)}
 		}
@@ -60,7 +60,7 @@ func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to s
 		o.Configure = func(c *config.Config) {
 			c.HTTP.Address, c.HTTP.Page = address, address != ""
 		}
-		o.Stay = func(ctx context.Context, dir string, c config.Config, node api.Node) error {
+		o.AfterLastStep = func(ctx context.Context, dir string, c config.Config, node api.Node) error {
 			file, err := filepath.Abs(filepath.Join(cmp.Or(to.dir, dir), "config.yaml"))
 			if err != nil {
 				return err
@@ -96,15 +96,15 @@ func suggestedCommands(file, address string, node api.Node) string {
 	if address != "" {
 		fmt.Fprintf(&b, "\nIts web page: http://%s%s\n", address, page.Path)
 	}
-	b.WriteString("\nThe file only says where the agent is: a change of it has no effect. Another configuration is config: of a\n" +
-		"scenario. All steps have been played, so 'trimtab events' shows those and nothing new: docs/demos/inspect-events.md\n" +
-		"has an agent with more.\n")
+	b.WriteString("\nThe file only says where the agent is: changes to it have no effect. To try another configuration, set config: in a\n" +
+		"scenario. All steps have been played, so 'trimtab events' shows past events and no new ones. An example with new\n" +
+		"events is in docs/demos/inspect-events.md.\n")
 	b.WriteString("Interrupt (Ctrl-C) to stop it.\n")
 	return b.String()
 }
 
-// freeAddress returns an address for the page: the requested one, or else the default one, or a free port of this
-// host if that is taken. It returns "" if no page is wanted.
+// freeAddress returns an address on which the web page can listen: the requested address, or the default address, or a
+// free port if another program uses the default address. It returns "" if asked is "none".
 func freeAddress(asked string) (string, error) {
 	switch asked {
 	case "none":
@@ -122,7 +122,7 @@ func freeAddress(asked string) (string, error) {
 	return free, nil
 }
 
-// serveNode prints how to reach an agent on a described node.
+// tryAddress listens on an address for a moment. It returns the address with the actual port.
 func tryAddress(address string) (string, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -15,22 +15,23 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// stopAfter says after which step a scenario ends, and to which file to draw its node.
-type stopAfter struct {
+// stopAfterFlags are the flags --step and --svg: the step after which a scenario stops, and the file in which to draw
+// its node then.
+type stopAfterFlags struct {
 	svg  string // a file, - for standard output, or "" for no picture
 	step int    // 0 means the last step
 }
 
-// add gives a command the flags.
-func (e *stopAfter) add(cmd *cobra.Command) {
+// add adds the flags to a command.
+func (e *stopAfterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&e.svg, "svg", "", "only draw the node, in its final state, to this SVG `file`; - is standard output")
 	cmd.Flags().IntVar(&e.step, "step", 0, "stop after the step with this `number` (default: the last step)")
-	// The flag was made above.
+	// This fails only if the flag does not exist, and the lines above have added it.
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// apply cuts a scenario after the step, and makes the player draw the picture.
-func (e *stopAfter) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
+// apply removes the steps after e.step from a scenario. It returns an option that draws the node at the end.
+func (e *stopAfterFlags) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
 	all := len(s.Steps)
 	if e.step < 0 || e.step > all {
 		return nil, &usageError{fmt.Errorf("--step %d: the scenario has steps 1 to %d", e.step, all)}
@@ -48,11 +49,11 @@ func (e *stopAfter) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
 	return func(o *sim.RunOptions) {
 		out := o.Out
 		o.AtEnd = func(n api.Node) error { return drawCaptioned(out, e.svg, n, caption) }
-		o.Out = nil // the picture alone
+		o.Out = nil // print nothing but the drawing
 	}, nil
 }
 
-// drawCaptioned draws a node to a file, or to out if its name is -.
+// drawCaptioned draws a node to a file, or to out if file is "-".
 func drawCaptioned(out io.Writer, file string, n api.Node, caption status.Caption) error {
 	var b bytes.Buffer
 	if err := status.CaptionedSVG(&b, n, caption); err != nil {

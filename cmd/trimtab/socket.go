@@ -13,23 +13,24 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configVariable is the environment variable that names the configuration file if no flag does. The chart sets it,
-// so that commands in the agent's pod find the agent.
+// configVariable is the environment variable with the path of the configuration file, if no flag has it. The chart sets
+// it, so that commands in the agent's pod find the agent.
 const configVariable = "TRIMTAB_CONFIG"
 
-// defaultConfigFile returns the configuration file if no flag names one. named reports whether the environment names it.
+// defaultConfigFile returns the configuration file that is used if no flag names one. named means that the environment
+// names it.
 func defaultConfigFile() (file string, named bool) {
 	file = os.Getenv(configVariable)
 	return cmp.Or(file, configFile), file != ""
 }
 
-// addConfig gives a command the flag --config.
+// addConfig adds the flag --config to a command.
 func addConfig(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
 }
 
-// addSocket gives a command that asks the agent the flags for its status socket: --socket, or else
-// paths.statusSocket of the file that --config names. The result has the path when the command runs.
+// addSocket adds the flags --socket and --config to a command that asks the agent. The result has the path of the status
+// socket when the command runs: --socket, or else paths.statusSocket in the configuration file.
 func addSocket(cmd *cobra.Command) *string {
 	socket := cmd.Flags().String("socket", "", "status socket of the agent (default paths.statusSocket of the configuration)")
 	file := addConfig(cmd)
@@ -42,8 +43,8 @@ func addSocket(cmd *cobra.Command) *string {
 	return socket
 }
 
-// statusSocket returns the status socket from a configuration file. A running agent keeps its socket while its file
-// is invalid, so errors in other keys of the file do not matter.
+// statusSocket returns the status socket in a configuration file. It ignores errors in other keys of the file, because a
+// running agent keeps its socket while its file is invalid.
 func statusSocket(named string) (string, error) {
 	file, _ := defaultConfigFile()
 	text, err := os.ReadFile(cmp.Or(named, file))
@@ -58,13 +59,13 @@ func statusSocket(named string) (string, error) {
 			StatusSocket *string `yaml:"statusSocket"`
 		} `yaml:"paths"`
 	}
-	var types *yaml.TypeError // YAML, but another type
+	var types *yaml.TypeError // the file is YAML, but a key has the wrong type
 	err = yaml.Unmarshal(text, &c)
 	if err != nil && !errors.As(err, &types) && named != "" {
 		return "", &usageError{fmt.Errorf("--config %s: %w; check it with 'trimtab config check %[1]s', or name the socket with --socket", named, err)}
 	}
 	if err != nil || c.Paths.StatusSocket == nil {
-		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // config check names what is wrong with a file
+		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // 'config check' reports the errors of a file
 	}
 	if *c.Paths.StatusSocket == "" {
 		return "", &status.Unreachable{

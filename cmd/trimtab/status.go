@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// classes are the classes that the table of containers names.
+// classes are the classes of containers, as the table of containers shows them.
 var classes = []string{"system", "dedicated", "shared", "reclaimed", "none"}
 
 // statusFlags are the flags of the command status.
@@ -92,7 +92,7 @@ func (f *statusFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces)
 }
 
-// check refuses flags that exclude each other.
+// check returns an error for invalid flags and for flags that exclude each other. It also parses --selector.
 func (f *statusFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.wait != "" && f.wait != "ready":
@@ -122,7 +122,7 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// show prints the state; with --watch it repeats that until ctx ends.
+// show prints the state of the node. With --watch it prints it again after each interval, until ctx ends.
 func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, out *cli.Format) error {
 	f.shown.Color, f.shown.Wide = colors(w), out.String() == "wide"
 	width, live := terminal(w)
@@ -193,14 +193,14 @@ func awaitReady(ctx context.Context, socket string, most time.Duration) error {
 	}
 }
 
-// addSVGFlag gives a command the flag --svg.
+// addSVGFlag adds the flag --svg to a command.
 func addSVGFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "svg", "", "draw the node's CPUs and who may use them to this SVG `file`; - is standard output")
-	// The flag was made in the line above.
+	// This fails only if the flag does not exist, and the line above has added it.
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// drawNodeToFile draws a node to a file. It draws nothing if the file has no name.
+// drawNodeToFile draws a node to a file, or to standard output if file is "-".
 func drawNodeToFile(file string, n api.Node) error {
 	var b bytes.Buffer
 	if err := status.SVG(&b, n, time.Now()); err != nil || file == "" {

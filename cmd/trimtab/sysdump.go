@@ -32,12 +32,11 @@ func newSysdump() *cobra.Command {
 		Short: "Collect what a maintainer needs to find a fault",
 		Long: `Packs a compressed archive: the version, the agent's status, configuration and journal,
 its metrics where http.address serves them, what doctor finds, and the node's kernel,
-CPUs, NUMA nodes and cgroup mounts. What cannot be had is named in the archive, and the
-archive is written nevertheless; - is standard output.
+CPUs, NUMA nodes and cgroup mounts. If a part cannot be collected, the archive has the
+reason instead; - is standard output.
 
-Values of environment variables are left out, also those of rules in the configuration, and
-so are keys and tokens. Names of pods
-are in it, and the labels and annotations that something was decided from.`,
+The archive has no values of environment variables, no keys and no tokens. It has names of
+pods, and the labels and annotations on which decisions are based.`,
 		Example: "  trimtab sysdump\n  trimtab sysdump /tmp/node-7.tar.gz\n  tar -xOzf trimtab-sysdump.tar.gz trimtab-sysdump/status.json | jq .unapplied",
 		Args:    cli.Arguments(0, "FILE.tar.gz"),
 	}
@@ -70,20 +69,20 @@ are in it, and the labels and annotations that something was decided from.`,
 	return cmd
 }
 
-// archivePart is a file of the archive, or the reason why it is missing.
+// archivePart is a file of the archive, or the error because of which it is missing.
 type archivePart struct {
 	name string
 	data []byte
 	err  error
 }
 
-// nodeFiles are files that describe the node.
+// nodeFiles are the files of the node that the archive includes.
 var nodeFiles = []string{
 	"/proc/version", "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
 	"/sys/devices/system/node/online", "/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/cpuset.cpus.effective",
 }
 
-// sysdumpParts gathers the parts. A part that fails does not stop the others.
+// sysdumpParts collects the parts of the archive. It continues if a part fails.
 func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -143,16 +142,16 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 	return parts
 }
 
-// hideEnv leaves out the values of environment variables.
+// hideEnv replaces the values of environment variables.
 func hideEnv(values []api.Value) {
 	for i := range values {
 		if strings.HasPrefix(values[i].Field, "env ") {
-			values[i].Value, values[i].Kernel, values[i].Note = leftOut, "", ""
+			values[i].Value, values[i].Kernel, values[i].Note = hidden, "", ""
 		}
 	}
 }
 
-// metricsAddress is where the agent serves its metrics; "" if it does not.
+// metricsAddress returns the address on which the agent serves its metrics, or "" if it does not serve them.
 func metricsAddress(c api.Configuration) string {
 	for _, k := range c.Keys {
 		if k.Key == "http.address" {
@@ -162,7 +161,7 @@ func metricsAddress(c api.Configuration) string {
 	return ""
 }
 
-// hideRules leaves out the values that the rules of a configuration set environment variables to.
+// hideRules replaces the values to which the rules in a configuration set environment variables.
 func hideRules(c api.Configuration) {
 	for i, k := range c.Keys {
 		if k.Key != "rules" {
@@ -170,16 +169,16 @@ func hideRules(c api.Configuration) {
 		}
 		text, err := withoutEnv([]byte(k.Value))
 		if err != nil {
-			text = []byte(`"` + leftOut + `"`)
+			text = []byte(`"` + hidden + `"`)
 		}
 		c.Keys[i].Value = strings.TrimSpace(string(text))
 	}
 }
 
-// leftOut stands for a value that the archive does not have.
-const leftOut = "(left out)"
+// hidden replaces a value that the archive must not have.
+const hidden = "(left out)"
 
-// readWithoutEnv reads a configuration file without the values of environment variables.
+// readWithoutEnv reads a configuration file and replaces the values of environment variables.
 func readWithoutEnv(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -188,11 +187,11 @@ func readWithoutEnv(file string) ([]byte, error) {
 	return withoutEnv(text)
 }
 
-// withoutEnv leaves out the values of environment variables in a configuration, or in a part of one.
+// withoutEnv replaces the values of environment variables in a configuration, or in a part of a configuration.
 func withoutEnv(text []byte) ([]byte, error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &document); err != nil {
-		return nil, fmt.Errorf("left out, because values of environment variables cannot be found in it: %w", err)
+		return nil, fmt.Errorf("left out, because it is not valid YAML, so the values of environment variables cannot be removed: %w", err)
 	}
 	if !hideSettings(&document) {
 		return text, nil
@@ -200,7 +199,7 @@ func withoutEnv(text []byte) ([]byte, error) {
 	return yamlv3.Marshal(&document)
 }
 
-// hideSettings replaces the values that rules set environment variables to, and reports whether there are any.
+// hideSettings replaces the values to which rules set environment variables. It reports whether it found any.
 func hideSettings(n *yamlv3.Node) (found bool) {
 	values := map[string]*yamlv3.Node{}
 	for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
@@ -209,7 +208,7 @@ func hideSettings(n *yamlv3.Node) (found bool) {
 	if field := values["field"]; field != nil && field.Value == lifecycle.Env.String() {
 		for _, key := range []string{"value", "valueExpression"} {
 			if v := values[key]; v != nil && v.Value != "" {
-				v.SetString(leftOut)
+				v.SetString(hidden)
 				found = true
 			}
 		}
@@ -240,7 +239,7 @@ func fetchMetrics(ctx context.Context, address string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 }
 
-// cgroupMounts are the lines of /proc/self/mountinfo about cgroups and resctrl.
+// cgroupMounts returns the lines of /proc/self/mountinfo about cgroups and resctrl.
 func cgroupMounts() (any, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	var keep strings.Builder
@@ -252,7 +251,7 @@ func cgroupMounts() (any, error) {
 	return []byte(keep.String()), err
 }
 
-// pack writes the archive. Its missing.txt lists the missing files, and why they are missing.
+// pack writes the archive. A file missing.txt in it lists the parts that are missing, and why.
 func pack(w io.Writer, parts []archivePart) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)

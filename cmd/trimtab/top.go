@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
-// How wide a picture may be.
+// The smallest and the largest width of a picture, in columns.
 const minWidth, maxWidth = 40, 1000
 
 func newTop() *cobra.Command {
@@ -27,12 +27,11 @@ func newTop() *cobra.Command {
 		Use:   "top",
 		Short: "Watch the node: the load of each CPU, its owner, and waiting work",
 		Long: `Shows the node's CPUs by NUMA node, how busy each has been since the last reading and
-who owns it, and the kernel's pressure figures. Below it are the pods that own CPUs and
-the pools, with what their containers have used, and the containers: the CPUs they have
-used, their limit, the part of the limit's periods in which it stopped them, and the
-part of the time in which a task of them waited for a CPU. Colour is for what is wrong.
-Marks are those of 'trimtab status'. Keys: q ends, space pauses, s sorts by name or by
-use.
+who owns it, and the kernel's pressure figures. Below are the pods that own CPUs and the
+pools, with what their containers have used, and the containers: the CPUs that they have
+used, their limit, the share of periods in which the limit throttled them, and the share
+of the time in which one of their tasks waited for a CPU. Problems are coloured. The marks
+are those of 'trimtab status'. Keys: q ends, space pauses, s sorts by name or by use.
 
 Without a terminal, or with --once, it reads twice and prints one picture. It is as wide
 as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
@@ -56,11 +55,11 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, colors(out))
 			width, live := terminal(out)
 			if *once || !live {
-				f, err := printOnce(cmd.Context(), m, ask, *every)
+				f, err := sampleTwice(cmd.Context(), m, ask, *every)
 				if err != nil {
 					return err
 				}
-				f.Width = cmp.Or(*wide, columns(), width)
+				f.Width = cmp.Or(*wide, columnsVariable(), width)
 				return cli.Write(out, []byte(f.String()+"\n"))
 			}
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithOutput(out), tea.WithInput(cmd.InOrStdin())).Run()
@@ -73,8 +72,8 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 	return cmd
 }
 
-// printOnce takes two samples.
-func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
+// sampleTwice takes two samples, and returns the frame that shows what happened between them.
+func sampleTwice(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
 	for i := range 2 {
 		if i > 0 {
 			select {
@@ -91,27 +90,27 @@ func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Durat
 		if err != nil {
 			return top.Frame{}, fmt.Errorf("read the load of the CPUs: %w", err)
 		}
-		m = m.Seen(node, used, reading, nil)
+		m = m.WithSample(node, used, reading, nil)
 	}
 	return m.Frame(), nil
 }
 
-// sampleOf asks for the state of a node and for what its containers have used. An older agent does not report the
-// latter.
+// sampleOf asks the agent for the state of the node and for what its containers have used. An older agent does not
+// report what containers have used; then sampleOf returns only the state.
 func sampleOf(ctx context.Context, c *status.Client) (api.Node, api.Usage, error) {
 	node, err := c.Status(ctx)
 	if err != nil {
 		return node, api.Usage{}, err
 	}
 	used, err := c.Usage(ctx)
-	if refused := (*status.Refused)(nil); errors.As(err, &refused) {
+	if refused := (*status.RefusedError)(nil); errors.As(err, &refused) {
 		return node, api.Usage{}, nil
 	}
 	return node, used, err
 }
 
-// columns is the width that the environment asks for; 0 if it asks for none that a picture can have.
-func columns() int {
+// columnsVariable returns the width in $COLUMNS. It returns 0 if the variable is not set or not a valid width.
+func columnsVariable() int {
 	n, err := strconv.Atoi(os.Getenv("COLUMNS"))
 	if err != nil || n < minWidth || n > maxWidth {
 		return 0

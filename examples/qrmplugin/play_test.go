@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
@@ -129,14 +129,15 @@ func play(t *testing.T, watched bool) {
 	}()
 	err = sim.Run(t.Context(), s, sim.RunOptions{
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
-			return agent.New(agent.Options{Config: o.Config, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
+			o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+			return simulated.New(o)
 		},
 		Configure: func(c *config.Config) {
 			if c.ResourcePlugins.Directory = dir; watched {
 				c.ResourcePlugins.Directory, c.ResourcePlugins.Watch = "", []string{dir}
 			}
 		},
-		After: func(_ int, _ *sim.Runtime, s status.Source) { awaitPlugin(t, s) },
+		AfterStep: func(_ int, _ *sim.Runtime, s status.Source) { awaitPlugin(t, s) },
 	})
 	if err != nil {
 		t.Error(err)

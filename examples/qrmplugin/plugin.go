@@ -217,7 +217,7 @@ func (p *plugin) allocation(names []string) *api.ResourceAllocation {
 	return &api.ResourceAllocation{ResourceAllocation: map[string]*api.ResourceAllocationInfo{p.s.resource: info}}
 }
 
-// GetResourcesAllocation returns what all containers have.
+// GetResourcesAllocation returns the interfaces of all containers.
 func (p *plugin) GetResourcesAllocation(context.Context, *api.GetResourcesAllocationRequest) (*api.GetResourcesAllocationResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,6 +18,8 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/cpuclass"
+	"github.com/trimtab/trimtab/internal/demotion"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/extend/nrihost"
 	"github.com/trimtab/trimtab/internal/extend/qrm"
@@ -42,63 +44,65 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// Options are the parts and settings of an agent. Tests and the embedded runtime set Machine, Tree and
-// Host. If Machine or Tree is nil, the agent reads it, and the devices of Host, from the node.
+// Options are the settings of an agent, and the parts that replace those of the node. Tests and the embedded
+// runtime set Machine, Tree and Host. The agent reads those that are nil from the node.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // watched for changes; "" for none
-	// A value on Reload makes the agent read ConfigFile at once, as after SIGHUP; a nil channel never does.
+	// Reload makes the agent read ConfigFile at once when it receives a signal such as SIGHUP; nil for none.
 	Reload <-chan os.Signal
-	// Override sets values that have priority over the file, such as those of flags, in each configuration
-	// read from it; nil sets none.
+	// Override changes each configuration that is read from the file. It sets the values of flags, which have
+	// priority over the file. nil changes nothing.
 	Override func(*config.Config)
-	// Level gets log.level from the configuration; nil if other code sets the log's level.
+	// Level receives log.level of the configuration; nil if the caller sets the level itself.
 	Level *slog.LevelVar
-	// Format is called with log.format; nil if other code sets the log's format.
-	Format    func(string)
-	Version   string
-	Commit    string
-	Log       *slog.Logger
-	Machine   *topology.Machine
-	Tree      *cgroup.Tree
-	Host      *lifecycle.Host
-	Resctrl   resctrl.FS
-	Cookies   coresched.Kernel
-	Processes process.Kernel
-	// HasInterface reports whether the host has a network interface; nil reads Config.Paths.Sys, unless
-	// Host is given.
+	// Format is called with log.format of the configuration; nil if the caller sets the format itself.
+	Format  func(string)
+	Version string
+	Commit  string
+	Log     *slog.Logger
+	Machine *topology.Machine
+	Tree    *cgroup.Tree
+	Host    *lifecycle.Host
+	Resctrl resctrl.FS
+	// CPUFiles are the cpufreq and cpuidle files; nil for those in paths.cpu.
+	CPUFiles cpuclass.FS
+	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory. nil means the
+	// files of this node, or no demotion if Tree is set.
+	MemoryTiers demotion.Files
+	Cookies     coresched.Kernel
+	Processes   process.Kernel
+	// HasInterface reports whether the host has a network interface. nil uses the files in Config.Paths.Sys, or
+	// means that the interfaces are unknown if Host is set.
 	HasInterface func(name string) (has, known bool)
 	// Listeners are sockets that the CRI proxy serves in place of its own.
 	Listeners []net.Listener
-	// Watch reports changes in Tree; nil uses inotify on the node's tree.
+	// Watch returns a watcher of changes in Tree; nil uses inotify on the node's tree.
 	Watch func() (cgroup.Watcher, error)
-	// Proc is where bypass finds processes; "" for /proc.
+	// Proc is the directory in which bypass finds processes; "" for /proc.
 	Proc string
-	// PollInterval is how often bypass asks for each container's resources; 0 for its
-	// default.
+	// PollInterval is how often bypass reads each container's resources from the runtime; 0 for its default.
 	PollInterval time.Duration
-	// Sweep is how often the agent checks for pods that ended without an event and
-	// containers without a cgroup; 0 for the conductor's default.
+	// Sweep is how often the agent looks for pods that ended without an event and for containers without a
+	// cgroup; 0 for the conductor's default.
 	Sweep time.Duration
-	// CgroupDir is the directory that agents of one node lock, in place of the kubelet's cgroup root, if
-	// Tree is given; "" for none.
+	// CgroupDir is the directory that excludes a second agent if Tree is set, in place of the kubelet's cgroup
+	// root; "" for none.
 	CgroupDir string
 	// Files makes the file system calls for a directory of state files; nil uses the disk.
 	Files func(dir string) statefile.FS
-	// Dial connects to the runtime; nil uses the system's call.
+	// Dial connects to the runtime; nil uses package net.
 	Dial socket.Dialer
-	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil uses the system's
-	// call.
+	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil uses package net.
 	DialKubelet socket.Dialer
-	// FreeMemory returns memory to the system after a runtime's whole list was read; nil does so with
-	// debug.FreeOSMemory. A process with many agents passes a function that does nothing.
+	// FreeMemory returns free memory to the system after the agent has read all containers of a runtime; nil
+	// for debug.FreeOSMemory.
 	FreeMemory func()
-	// Spread is the longest time that the agent waits before it lists objects at the API server; 0 means 20
-	// s.
+	// Spread is the maximum random delay before the agent lists objects at the API server; 0 means 20 s.
 	Spread time.Duration
-	// Polls makes NRI poll for the runtime's socket instead of watching it with inotify.
+	// Polls makes the NRI attachment poll for the runtime's socket. Otherwise it uses inotify.
 	Polls bool
-	// Accept wraps the listener of the status socket; nil leaves it as it is.
+	// Accept wraps the listener of the status socket; nil does not wrap it.
 	Accept func(net.Listener) net.Listener
 }
 
@@ -108,15 +112,15 @@ type Agent struct {
 	log          *slog.Logger
 	node         node
 	settings     *settings
-	ownerLetters cpumap.Letters // letters of the pods that own CPUs, for drawings
+	ownerLetters cpumap.Letters // the letters that stand for pods in drawings of the CPUs
 	conductor    *conductor.Conductor
 	keeper       *keeper.Keeper
 	files        stateFiles
 	specs        *podspec.Chain
 	grants       *podspec.Grants
-	servers      *hookserver.Servers // nil if there is no source
+	servers      *hookserver.Servers // nil if the configuration names no hook servers
 	plugins      *qrm.Manager        // nil if no resource plugins can register
-	ahead        *conductor.Ahead    // nil if pods are not decided ahead
+	ahead        *conductor.Ahead    // nil if ahead.enabled is not set
 	host         *nrihost.Host       // nil if the agent serves no NRI plugins
 	attached     attachments
 	metrics      *metrics.Metrics
@@ -124,8 +128,8 @@ type Agent struct {
 	otherAgent   otherAgent
 	cluster      cluster
 	layers       *layers.Watch // nil without cluster.config.enabled
-	merged       *merged
-	// fileConfig is the configuration of the file and the flags, at the start.
+	merged       *layeredConfig
+	// fileConfig is the configuration of the file and the flags at the start of the agent.
 	fileConfig config.Config
 	close      func() error
 }
@@ -140,7 +144,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a, err := start(o, true)
 	if err != nil && a != nil {
-		o.Log.Error("the agent does not start with the API server's last configuration; it starts with only the file", logkey.Err, err)
+		o.Log.Error("the agent cannot start with the API server's last configuration; it starts with the file alone", logkey.Err, err)
 		a, err = start(o, false)
 	}
 	if err != nil {
@@ -152,14 +156,14 @@ func New(o Options) (*Agent, error) {
 // start makes an agent. If restore is set, it merges the API server's last configuration over the file. If
 // that configuration is the reason for an error, start returns the agent together with the error.
 func start(o Options, restore bool) (*Agent, error) {
-	startMode(&o)
+	applyObserveMode(&o)
 	paths := o.Config.Paths
 	a := &Agent{
 		opt: o, log: o.Log, started: time.Now(), close: func() error { return nil },
 		files:      stateFiles{log: o.Log, paths: paths, disk: o.Files},
 		otherAgent: otherAgent{log: o.Log, path: paths.StatusSocket, accept: o.Accept}, merged: newMerged(o), fileConfig: o.Config,
 	}
-	if err := a.own(); err != nil {
+	if err := a.lockState(); err != nil {
 		return nil, err
 	}
 	restored := restore && a.restoreLayers()
@@ -181,7 +185,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.node = nodeOf(o)
-	a.node.tree, a.node.resctrl, a.node.makes = tree, a.resctrl(), o.Tree == nil && !observes(o.Config)
+	a.node.tree, a.node.resctrl, a.node.createsDirs = tree, a.resctrl(), o.Tree == nil && !isObserveMode(o.Config)
 	a.node.namespaces = &namespaces.Store{}
 	if kept := a.files.load(namespacesName); kept != nil {
 		a.node.namespaces.Load(kept)
@@ -192,8 +196,8 @@ func (a *Agent) build() error {
 	if o.Processes == nil && o.Tree == nil {
 		a.node.processes = process.Real{}
 	}
-	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1, observe: observes(o.Config)}
-	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.fromFile, a.settings.fromCluster, a.reportConfig
+	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1, observe: isObserveMode(o.Config)}
+	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.applyFile, a.settings.applyServerLayers, a.reportConfig
 	policy, err := policyOf(o.Config, machine, a.node)
 	if err != nil {
 		return err
@@ -210,37 +214,38 @@ func (a *Agent) build() error {
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Ahead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
-		FreeMemory: o.FreeMemory, NodeNow: a.settings.described, Observe: observes(o.Config),
-		HasInterface: interfacesOf(o),
+		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, Observe: isObserveMode(o.Config),
+		HasInterface: interfacesOf(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: claimsOf(o, a.node.cdi), CPUClasses: a.cpuClasses(), Demoter: a.demoter(machine),
 	})
+	warnOfMissingDirs(o)
 	a.settings.conductor = a.conductor
 	a.ahead = a.decideAhead()
 	if err := a.attach(); err != nil {
 		return err
 	}
 	a.cluster.services = a.clusterServices(a.cluster.client)
-	a.otherAgent.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
+	a.otherAgent.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.lockedDirs()...)
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
 	return nil
 }
 
-// newKeeper makes the keeper of the node's cgroups, and its actors.
+// newKeeper makes the keeper of the node's cgroups, and its writers for resctrl, core scheduling and processes.
 func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
-	if observes(a.opt.Config) {
+	if isObserveMode(a.opt.Config) {
 		k.Observe(lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched)
 		return k
 	}
 	a.close = a.files.keepOriginals(k, a.close)
 	if a.node.resctrl != nil {
-		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
+		k.RegisterActor(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
 	}
 	if a.node.cookies != nil {
-		k.Use(keeper.CoreSched{Groups: coresched.New(a.node.cookies)}, lifecycle.CoreSched)
+		k.RegisterActor(keeper.CoreSched{Groups: coresched.New(a.node.cookies)}, lifecycle.CoreSched)
 	}
 	if a.node.processes != nil {
-		k.Use(keeper.Process{Writer: process.New(a.node.processes)}, lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched)
+		k.RegisterActor(keeper.Process{Writer: process.New(a.node.processes)}, lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched)
 	}
 	return k
 }
@@ -259,10 +264,10 @@ func (a *Agent) resctrl() resctrl.FS {
 	return files
 }
 
-// socketOf returns the path of an endpoint.
+// socketOf returns the path of the socket in an endpoint such as unix:///run/containerd/containerd.sock.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// read reads the machine and its cgroup files, if Options lacks them.
+// read reads the machine and opens its cgroup tree, unless Options has them.
 func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
 	m := a.opt.Machine
 	if m == nil {
@@ -286,7 +291,7 @@ func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
 	return m, tree, err
 }
 
-// treeOf opens the mounted cgroup tree in the configured version.
+// treeOf makes a cgroup tree of the configured version, or of the mounted version if none is configured.
 func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	switch c.Version {
 	case "v1":
@@ -296,14 +301,14 @@ func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	}
 	tree, err := cgroup.Open(files)
 	if err != nil {
-		return nil, fmt.Errorf("find the cgroup version of %s: %w", c.Root, err)
+		return nil, fmt.Errorf("find the cgroup version of %s (cgroup.root): %w", c.Root, err)
 	}
 	return tree, nil
 }
 
-// Run attaches to the runtime and serves until ctx ends or the agent cannot continue. When it returns,
-// containers keep their values. Run first ends the attachments: events that are being handled are decided,
-// and their changes are saved with all others.
+// Run attaches to the runtime and serves until ctx ends or an error ends the agent. Containers keep their values
+// after Run returns. Run ends the attachments before the services, so that the changes of the last events are
+// decided and saved.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -314,20 +319,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.otherAgent.open(ctx)
 	a.serve(inner, group)
 
-	// A runtime reports what a pod's spec said when the pod was created. Running containers are decided
-	// with their pods' present specs.
+	// The specs must be known before the runtime lists its containers: the runtime only reports what pods
+	// requested at their creation.
 	a.specs.AwaitFirst(ctx)
 	err := a.attached.run(ctx)
 	end()
 	err = errors.Join(err, group.Wait())
 	if save := a.files.save(checkpointName); save != nil {
-		a.conductor.Checkpoint().Finish(save)
+		a.conductor.Checkpoint().SaveNow(save)
 	}
 	// The next agent reads the saved files, so the lock is released last.
 	return errors.Join(err, a.close(), a.otherAgent.lock.Release())
 }
 
-// serve starts all services of the agent and returns when no attachment is left.
+// serve starts all services of the agent in the group.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.watchDrift(ctx) })
@@ -347,7 +352,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { a.ahead.Run(ctx); return nil })
 	}
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.files.save(checkpointName)) })
+		group.Go(func() error { return a.conductor.Checkpoint().SaveChanges(ctx, a.files.save(checkpointName)) })
 		group.Go(func() error { return a.keeper.Originals.RetrySaving(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
@@ -355,7 +360,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { a.settings.repeatProbes(ctx); return nil })
 	group.Go(func() error { a.settings.watchHookFiles(ctx); return nil })
-	group.Go(func() error { a.unready().run(ctx); return nil })
+	group.Go(func() error { a.newReadinessWatcher().run(ctx); return nil })
 	group.Go(func() error { kube.Run(ctx, a.cluster.services...); return nil })
 	if address := a.opt.Config.HTTP.Address; address != "" {
 		group.Go(func() error { return a.serveHTTP(ctx, address) })
@@ -364,23 +369,23 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { a.servePodResources(ctx); return nil })
 	}
 	if a.opt.ConfigFile != "" {
-		group.Go(func() error { a.follow(ctx); return nil })
+		group.Go(func() error { a.watchConfigFile(ctx); return nil })
 	}
 }
 
-// follow applies changes of the configuration file until ctx ends.
-func (a *Agent) follow(ctx context.Context) {
+// watchConfigFile applies changes of the configuration file until ctx ends.
+func (a *Agent) watchConfigFile(ctx context.Context) {
 	inForce := a.fileConfig
 	f := config.Follower{
-		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.reloading(a.merged.fromFile), Report: a.settings.problem, Now: a.opt.Reload,
+		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.notifyReload(a.merged.applyFile), Report: a.settings.setFileErr, Now: a.opt.Reload,
 	}
 	if err := f.Run(ctx); err != nil {
-		a.log.Error("the configuration file cannot be watched for changes", logkey.File, a.opt.ConfigFile, logkey.Err, err)
+		a.log.Error("the agent cannot watch the configuration file for changes", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
 }
 
-// Reconfigure applies a new configuration to running and new pods. It returns the keys whose change needs a
-// restart of the agent; these keys keep their old values.
+// Reconfigure applies a new configuration to running and new pods. It logs the changed keys that take effect only
+// after a restart of the agent.
 func (a *Agent) Reconfigure(c config.Config) error { return a.settings.apply(c) }
 
 // Connected reports whether an attachment is registered and synchronised.
@@ -393,10 +398,10 @@ func (a *Agent) Connected() bool {
 	return false
 }
 
-// Source returns the source of answers for the status server and for tests.
+// Source returns the source of the answers of the status server.
 func (a *Agent) Source() status.Source { return source{a} }
 
-// source combines the conductor's answers with the agent's own parts.
+// source answers the requests of the status server with the state of the conductor and the agent.
 type source struct{ a *Agent }
 
 func (s source) Status() api.Node {
@@ -409,11 +414,12 @@ func (s source) Status() api.Node {
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
 	n.NRIHost, n.ResourcePlugins = s.a.nriHostStatus(), s.a.resourcePluginStatus()
+	n.CDIDevices = nodeview.DeviceKinds(s.a.conductor, s.a.ownedDevices())
 	n.Agent, n.Standby = s.a.otherAgent.lock.Self(), s.a.otherAgent.standby()
-	n.Described = s.a.described()
+	n.Described = s.a.describesMachine()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.JournalError())
-	n.Cluster = s.a.clusterStatus() // before the lock, because code that changes the configuration holds that lock while this waits
+	n.Cluster = s.a.clusterStatus() // before set.mu is locked, because it waits for code that locks set.mu
 	var notReady string
 	if err := s.a.Ready(); err != nil {
 		notReady = err.Error()

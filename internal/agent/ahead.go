@@ -1,24 +1,23 @@
 package agent
 
 import (
-	"time"
-
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// decideAhead makes what decides pods before the runtime reports them; nil if that is off.
+// decideAhead makes the component that decides about pods before the runtime reports them; nil if it is disabled.
 func (a *Agent) decideAhead() *conductor.Ahead {
 	c := a.opt.Config.Ahead
 	if !c.Enabled {
 		return nil
 	}
 	return conductor.NewAhead(a.conductor, conductor.AheadOptions{
-		Pending: a.pendingPods, Timeout: time.Duration(c.Timeout) * time.Second, Log: a.log,
+		Pending: a.pendingPods, Timeout: c.Timeout.Duration(), Log: a.log,
 	})
 }
 
-// pendingChanged returns what the sources of specs call when a pod is new; nil for nothing.
+// pendingChanged returns the function that the sources of specs call when there is a new pod; nil if pods are not
+// decided ahead.
 func (a *Agent) pendingChanged() func() {
 	if !a.opt.Config.Ahead.Enabled {
 		return nil

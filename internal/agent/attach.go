@@ -7,6 +7,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/attach/auto"
 	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -15,16 +16,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// attachments are the attachments that the configuration chose.
+// attachments are the configured attachments to the runtime.
 type attachments struct {
 	nri    *nri.Attachment
 	bypass *bypass.Attachment
 	cri    *cri.Attachment
-	auto   *auto.Failover // between nri and bypass
+	auto   *auto.Failover // switches between nri and bypass; nil without attach: auto
 }
 
-// attach makes the attachment that the configuration chooses. If a runtime launched this process as an NRI
-// plugin, the process ends with the runtime, so no other attachment replaces NRI.
+// attach makes the configured attachments. If a runtime launched this process as an NRI plugin, the process ends
+// with the runtime, so attach: auto makes no fallback.
 func (a *Agent) attach() error {
 	c := a.opt.Config
 	switch {
@@ -34,7 +35,7 @@ func (a *Agent) attach() error {
 		a.host = a.nriHost()
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
-			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
+			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, FailClosed: c.FailurePolicy.Agent == "fail",
 			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
 		})
 	case c.Attach == "auto" && !nri.Launched():
@@ -60,7 +61,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	c := a.opt.Config
 	a.attached.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
-		Handler: h, Log: a.log, OnConfigure: a.settings.fromRuntime, OnState: onState,
+		Handler: h, Log: a.log, OnConfigure: a.settings.applyDropIn, OnState: onState,
 		FailRequest: c.FailurePolicy.Agent == "fail", Disabled: callsOf(c.NRI.DisabledStages), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
 	})
 }
@@ -71,15 +72,15 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 		watch = func() (cgroup.Watcher, error) { return cgroup.Watch(c.Cgroup.Root) }
 	}
 	a.attached.bypass, err = bypass.New(bypass.Options{
-		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
+		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Resync.Duration(),
 		Tree: a.node.tree, Proc: a.opt.Proc, PollInterval: a.opt.PollInterval, Watch: watch, Handler: h, Log: a.log,
 		Admit: a.otherAgent.admit, Dial: a.opt.Dial,
 	})
 	return err
 }
 
-// run keeps the attachment running until ctx ends. A plugin that the runtime launched ends with its
-// connection.
+// run runs the attachments until ctx ends. If the runtime launched this process as a plugin, run returns when the
+// connection ends.
 func (a attachments) run(ctx context.Context) error {
 	switch {
 	case a.auto != nil:
@@ -95,20 +96,20 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// nriState reports to attach: auto that NRI is not connected.
+// nriState reports to the failover that NRI is not connected.
 func (a *attachments) nriState(state string, err error) {
-	if state == nri.StateWaiting || state == nri.StateLost {
-		a.auto.Away(err)
+	if state == nri.StateWaiting || state == connect.Lost {
+		a.auto.PreferredDown(err)
 	}
 }
 
-// attachment has the methods of an attachment that status needs.
+// attachment is an attachment whose state can be reported.
 type attachment interface {
 	Name() string
 	Status() (state, runtime string, err error)
 }
 
-// all returns the attachments that the configuration chose, the preferred one first.
+// all returns the configured attachments, the preferred one first.
 func (a attachments) all() []attachment {
 	var all []attachment
 	if a.cri != nil {
@@ -123,7 +124,7 @@ func (a attachments) all() []attachment {
 	return all
 }
 
-// statesOf lists the states of an attachment.
+// statesOf lists all possible states of an attachment.
 func statesOf(at attachment) []string {
 	switch at.(type) {
 	case *cri.Attachment:
@@ -134,7 +135,7 @@ func statesOf(at attachment) []string {
 	return nri.States()
 }
 
-// inForce reports whether an attachment is active, and the reason if another one could be active.
+// inForce reports whether an attachment is active. With attach: auto, why describes since when and why it is active.
 func (a attachments) inForce(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
@@ -147,22 +148,21 @@ func (a attachments) inForce(name string) (is bool, why string) {
 	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
 }
 
-// forStatus returns the attachments for status. The conductor knows which are attached; the others report
-// their own state.
-func (a attachments) forStatus(attached []api.Attached) []api.Attached {
+// forStatus adds the attachments that are not attached to those that are, and completes their states.
+func (a attachments) forStatus(attached []api.Attachment) []api.Attachment {
 	for _, at := range a.all() {
 		has := false
 		for i := range attached {
 			if attached[i].Name == at.Name() {
 				has = true
-				_, attached[i].InForce = a.inForce(at.Name())
+				_, attached[i].WhyActive = a.inForce(at.Name())
 			}
 		}
 		if has || a.auto == nil && len(attached) > 0 {
 			continue
 		}
 		state, runtime, err := at.Status()
-		one := api.Attached{Name: at.Name(), State: state, Runtime: runtime}
+		one := api.Attachment{Name: at.Name(), State: state, Runtime: runtime}
 		if err != nil {
 			one.Error = err.Error()
 		}
@@ -184,21 +184,20 @@ func (a attachments) activeAttachment() string {
 	return ""
 }
 
-// addRuntime adds what the attachment knows of the runtime: its time limit, and the settings that it does
-// not apply.
-func (a attachments) addRuntime(at *api.Attached) {
+// addRuntime adds what the NRI attachment knows of the runtime: its timeouts, and the fields that it does not apply.
+func (a attachments) addRuntime(at *api.Attachment) {
 	if a.nri == nil || at.Name != a.nri.Name() {
 		return
 	}
 	registration, request := a.nri.Timeouts()
-	at.RegistrationTimeout, at.RequestTimeout = text(registration), text(request)
+	at.RegistrationTimeout, at.RequestTimeout = durationText(registration), durationText(request)
 	if at.Runtime == "" {
 		return
 	}
 	if _, _, err := a.nri.Status(); err != nil && at.Error == "" {
 		at.Error = err.Error()
 	}
-	for _, f := range a.nri.Lacks() {
-		at.Lacks = append(at.Lacks, f.String())
+	for _, f := range a.nri.MissingFields() {
+		at.Unsupported = append(at.Unsupported, f.String())
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// cluster has the parts of the agent that use the API server. The zero value does nothing.
+// cluster has the parts of the agent that use the API server. The zero value has none.
 type cluster struct {
 	client   *kube.Client // nil without cluster.enabled, or if failed is set
 	services []kube.Service
 	// events sends events about objects of the API server; nil without a client.
 	events *events.Recorder
-	failed error // why the client could not be made
+	failed error // the error if the client could not be made
 }
 
-// maxStartDelay is the longest time that a started agent waits before it lists objects at the API server.
+// maxStartDelay is the maximum random delay after the start before the agent lists objects at the API server.
 const maxStartDelay = 20 * time.Second
 
 // connectCluster makes the client of the API server if cluster.enabled is set. Without a usable kubeconfig
@@ -35,7 +35,7 @@ func connectCluster(c config.Cluster, o kube.Options) cluster {
 	o.Kubeconfig, o.Node, o.Namespace = c.Kubeconfig, c.NodeName, c.Namespace
 	client, err := kube.Connect(o)
 	if err != nil {
-		o.Log.Error("the agent works without the API server", logkey.Err, err)
+		o.Log.Error("the agent cannot connect to the API server; it works without it", logkey.Err, err)
 	}
 	return cluster{client: client, failed: err}
 }
@@ -48,12 +48,12 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	c := a.opt.Config.Cluster
 	services := append(a.nodeReports(client), a.namespaceLabels(client))
 	if a.cluster.events = events.NewRecorder(client); c.Events {
-		services = append(services, a.cluster.events, podreport.NewTroubles(a.conductor, a.cluster.events))
+		services = append(services, a.cluster.events, podreport.NewProblemEvents(a.conductor, a.cluster.events))
 	}
 	services = append(services, podreport.NewEvictions(a.conductor, client, a.cluster.events, func() int { return a.settings.current().TopologyManager.EvictAfter }))
 	if c.Config.Enabled {
-		a.layers = layers.New(client, c.Config.AlsoRead, a.merged.take)
-		services = append(services, configuration{a.layers, a.merged})
+		a.layers = layers.New(client, c.Config.AlsoRead, a.merged.applyServerLayers)
+		services = append(services, configService{a.layers, a.merged})
 	}
 	if c.NodeCondition {
 		services = append(services, condition.New(client, a.condition, condition.DefaultTiming()))
@@ -70,7 +70,7 @@ func (a *Agent) released() bool {
 	return released
 }
 
-// condition returns the agent's state for the condition of its Node; nothing after a release.
+// condition returns the state that the agent writes as a condition of its Node; the zero State after a release.
 func (a *Agent) condition() condition.State {
 	released, refused := a.settings.releaseState()
 	if released {
@@ -98,8 +98,8 @@ func (c cluster) status() *api.Cluster {
 	return &s
 }
 
-// clusterStatus returns the state of the services that use the API server, and of the configuration from
-// there; nil without cluster.enabled.
+// clusterStatus returns the state of the services that use the API server and of the configuration from the API
+// server; nil without cluster.enabled.
 func (a *Agent) clusterStatus() *api.Cluster {
 	s := a.cluster.status()
 	if s != nil && a.layers != nil {
@@ -110,15 +110,15 @@ func (a *Agent) clusterStatus() *api.Cluster {
 	return s
 }
 
-// configuration is the service that applies the configuration from the API server.
-type configuration struct {
+// configService is the service that applies the configuration from the API server.
+type configService struct {
 	*layers.Watch
 
-	merged *merged
+	merged *layeredConfig
 }
 
-// Row implements kube.Part.
-func (c configuration) Row() api.ClusterPart {
+// Row returns the state of the configuration from the API server for status.
+func (c configService) Row() api.ClusterPart {
 	s, waiting := c.merged.status(), c.Waiting()
 	row := api.ClusterPart{Name: "configuration", State: "only the file"}
 	var names []string
@@ -136,9 +136,9 @@ func (c configuration) Row() api.ClusterPart {
 	}
 	switch {
 	case s.Refused != "":
-		row.Error = "newer ones are refused: " + s.Refused
+		row.Error = "newer configurations are refused: " + s.Refused
 	case waiting != "":
-		row.Error = "the API server's are not known: " + waiting
+		row.Error = "the API server's configuration is not known: " + waiting
 	}
 	return row
 }

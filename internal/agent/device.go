@@ -14,23 +14,23 @@ import (
 
 // deviceReport writes the node's GPUs and RDMA cards to its Device object.
 type deviceReport struct {
-	// blocked returns why this agent must not report the node's devices; nil if it may report them.
+	// blocked returns the reason why the agent cannot report the node's devices now; nil if it can.
 	blocked func() error
 	read    func() (devices.Inventory, error)
 
-	mu     sync.Mutex // guards all below
-	has    devices.Inventory
-	labels map[string]string // labels of the Node
+	mu        sync.Mutex // guards all below
+	inventory devices.Inventory
+	labels    map[string]string // labels of the Node
 }
 
 func (a *Agent) newDeviceReport() *deviceReport {
 	proc, sys := os.DirFS(cmp.Or(a.opt.Proc, "/proc")), os.DirFS(a.opt.Config.Paths.Sys)
-	return &deviceReport{blocked: a.reportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
+	return &deviceReport{blocked: a.checkReportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
 }
 
-// device returns the Device object of the node. No event reports that a device was added or removed, so the
-// agent reads the devices every minute.
-func (r *deviceReport) device() publish.Report {
+// device returns the report for the node's Device object. The publisher reads the devices every minute, because no
+// event reports their changes.
+func (r *deviceReport) report() publish.Report {
 	return publish.Report{
 		Kind:     "Device",
 		Resource: schema.GroupVersionResource{Group: "scheduling.koordinator.sh", Version: "v1alpha1", Resource: "devices"},
@@ -38,7 +38,7 @@ func (r *deviceReport) device() publish.Report {
 		Make: func() (map[string]string, map[string]any) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return r.has.Device(r.labels)
+			return r.inventory.Device(r.labels)
 		},
 		Node: func(labels map[string]string) {
 			r.mu.Lock()
@@ -48,7 +48,7 @@ func (r *deviceReport) device() publish.Report {
 		Note: func() string {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if lacks := r.has.Lacks(r.labels); lacks != "" {
+			if lacks := r.inventory.MissingText(r.labels); lacks != "" {
 				return "left out: " + lacks
 			}
 			return ""
@@ -56,7 +56,7 @@ func (r *deviceReport) device() publish.Report {
 	}
 }
 
-// ready reads the devices, and returns why there is nothing to report; nil if there is.
+// ready reads the devices. It returns the reason why they cannot be reported; nil if they can.
 func (r *deviceReport) ready() error {
 	if err := r.blocked(); err != nil {
 		return err
@@ -67,6 +67,6 @@ func (r *deviceReport) ready() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.has = has
+	r.inventory = has
 	return nil
 }

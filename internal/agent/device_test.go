@@ -15,7 +15,7 @@ func TestDeviceReport(t *testing.T) {
 	r := &deviceReport{blocked: func() error { return gate }, read: func() (devices.Inventory, error) {
 		return devices.Inventory{GPUs: []devices.GPU{{UUID: "GPU-1", Model: "T4"}}}, broken
 	}}
-	report := r.device()
+	report := r.report()
 	for _, tc := range []struct {
 		labels map[string]string
 		want   string
@@ -25,7 +25,7 @@ func TestDeviceReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		annotations, fields := report.Make()
-		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.LeftOut] != strings.TrimPrefix(note, "left out: ") {
+		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.MissingAnnotation] != strings.TrimPrefix(note, "left out: ") {
 			t.Errorf("%v: %q, %v", tc.labels, note, annotations)
 		}
 		if fields["spec"] == nil {

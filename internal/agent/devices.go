@@ -11,11 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// devicesEvery is how often the agent asks the kubelet for the list of devices. Device plugins rarely start
-// or stop.
-const devicesEvery = time.Minute
+// deviceListInterval is how often the agent asks the kubelet for the list of devices. Device plugins rarely start or
+// stop.
+const deviceListInterval = time.Minute
 
-// deviceList has the devices of the node, for reports. It implements kube.Service.
+// deviceList has the devices of the node's device plugins, for reports. It implements kube.Service.
 type deviceList struct {
 	grants *podspec.Grants
 	log    *slog.Logger
@@ -24,10 +24,10 @@ type deviceList struct {
 	known []zones.Device
 }
 
-// Run asks the kubelet until ctx ends.
+// Run asks the kubelet for its devices at intervals, until ctx ends.
 func (d *deviceList) Run(ctx context.Context) {
 	d.grants.AwaitFirst(ctx)
-	tick := time.NewTicker(devicesEvery)
+	tick := time.NewTicker(deviceListInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		d.ask(ctx)
@@ -38,13 +38,13 @@ func (d *deviceList) Run(ctx context.Context) {
 	}
 }
 
-// ask sends one question to the kubelet. If there is no answer, the known devices stay.
+// ask asks the kubelet once for its devices. If there is no answer, the known devices stay.
 func (d *deviceList) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, devicesEvery)
+	ctx, cancel := context.WithTimeout(ctx, deviceListInterval)
 	defer cancel()
 	all, err := d.grants.Devices(ctx)
 	if err != nil {
-		d.log.Debug("the agent cannot read which devices the node has", logkey.Err, err)
+		d.log.Debug("the agent cannot get the list of devices from the kubelet", logkey.Err, err)
 		return
 	}
 	known := make([]zones.Device, len(all))

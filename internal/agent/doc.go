@@ -1,3 +1,3 @@
-// Package agent creates and connects the other packages, and owns their life cycle: start order, reload,
-// shutdown.
+// Package agent makes the parts of an agent from a configuration and connects them. It starts them in order, reloads
+// the configuration, and stops them.
 package agent

@@ -34,7 +34,7 @@ func TestDropIn(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := quietAgent(t)
-			if err := a.settings.fromRuntime(head + tc.text); err != nil {
+			if err := a.settings.applyDropIn(head + tc.text); err != nil {
 				t.Fatal(err)
 			}
 			said := a.Source().Status().ConfigError
@@ -47,7 +47,7 @@ func TestDropIn(t *testing.T) {
 			if strings.Contains(tc.text, "Milliseconds: 7") && a.settings.config.NRI.UpdateInterval != 7 {
 				t.Error("what can be heeded is not")
 			}
-			if err := a.settings.fromRuntime(head + "strict: true"); err != nil || a.Source().Status().ConfigError != "" {
+			if err := a.settings.applyDropIn(head + "strict: true"); err != nil || a.Source().Status().ConfigError != "" {
 				t.Errorf("after a drop-in without them: %v, %q", err, a.Source().Status().ConfigError)
 			}
 		})
@@ -84,7 +84,7 @@ func TestLogFormatApplies(t *testing.T) {
 	var got []string
 	a.settings.format = func(to string) { got = append(got, to) }
 	for _, text := range []string{"log: {format: json}", "strict: true"} {
-		if err := a.settings.fromRuntime(head + text); err != nil {
+		if err := a.settings.applyDropIn(head + text); err != nil {
 			t.Fatal(err)
 		}
 	}

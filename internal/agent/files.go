@@ -24,8 +24,7 @@ const (
 	namespacesName = "namespaces.json"
 )
 
-// directory returns a directory of state files. files makes its file system calls; if files is nil, the
-// disk is used.
+// directory returns a directory of state files. It uses the disk if files is nil.
 func directory(files func(dir string) statefile.FS, path string) *statefile.Dir {
 	if files != nil {
 		return statefile.New(files(path), path)
@@ -37,22 +36,22 @@ func directory(files func(dir string) statefile.FS, path string) *statefile.Dir 
 type stateFiles struct {
 	log           *slog.Logger
 	paths         config.Paths
-	disk          func(dir string) statefile.FS // nil for the disk
-	dir           *statefile.Dir                // paths.state; "" if the agent keeps no state
+	disk          func(dir string) statefile.FS // replaces the disk in tests; nil for the disk
+	dir           *statefile.Dir                // paths.state; nil if the agent keeps no state files
 	key           []byte                        // the record key, after it was read
-	seal          []byte                        // the key that signs the files
-	hasEarlierKey bool                          // the key existed at the start, so an agent has run here before
+	signingKey    []byte                        // the key that signs the files
+	hasEarlierKey bool                          // the key existed at the start, so an agent has run before
 
 	mu      sync.Mutex
 	unsaved map[string]string // why the last save of a file failed, by the name of the file
 }
 
-// prepare makes the state directory. If other users can write to the directory, prepare logs that and uses
-// it all the same, because each file is checked.
+// prepare makes the state directory. If other users can write to the directory, prepare logs a warning and uses it
+// nevertheless, because the agent checks each file.
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
 	s.dir = directory(s.disk, path)
-	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, namespacesName, pluginsName, originalsName, clusterConfigName)
+	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, namespacesName, pluginsName, originalsName, clusterConfigName, adoptName, cpuClassesName)
 	if errors.Is(err, statefile.ErrUntrusted) {
 		s.log.Warn("other users can remove the agent's state files", logkey.Key, "paths.state", logkey.Err, err)
 		return nil
@@ -63,8 +62,8 @@ func (s *stateFiles) prepare() error {
 	return nil
 }
 
-// load reads a file of paths.state. If the file cannot be read, or another program may have written it, the
-// agent renames it and works without it: it can still read the runtime's records and ask the kubelet.
+// load reads a file of paths.state; nil if there is none. If the file is damaged or not trusted, load renames it
+// and returns nil. The agent then uses the records that containers carry, the kernel and the kubelet.
 func (s *stateFiles) load(name string) []byte {
 	if s.dir == nil {
 		return nil
@@ -74,7 +73,7 @@ func (s *stateFiles) load(name string) []byte {
 		return nil
 	}
 	if err == nil {
-		err = statefile.CheckSeal(s.seal, name, data)
+		err = statefile.VerifySignature(s.signingKey, name, data)
 	}
 	if err == nil && name == checkpointName {
 		err = record.Check(data)
@@ -82,25 +81,25 @@ func (s *stateFiles) load(name string) []byte {
 	if err == nil {
 		return data
 	}
-	file, moved := s.dir.PutAside(name)
-	s.log.Warn("a state file is damaged or not the agent's own, and was renamed; only the runtime's records, the kernel and the kubelet are used",
+	file, moved := s.dir.RenameDamaged(name)
+	s.log.Warn("a state file is damaged or not trusted, and was renamed; the agent uses the containers' records, the kernel and the kubelet instead",
 		logkey.File, file, logkey.Err, errors.Join(err, moved))
 	return nil
 }
 
-// save returns a function that replaces a file of paths.state; nil if the agent keeps no state.
+// save returns a function that replaces a file of paths.state; nil if the agent keeps no state files.
 func (s *stateFiles) save(name string) func([]byte) error {
 	if s.dir == nil {
 		return nil
 	}
 	return func(data []byte) error {
-		err := s.dir.Write(name, statefile.Seal(s.seal, name, data))
+		err := s.dir.Write(name, statefile.Sign(s.signingKey, name, data))
 		s.note(name, err)
 		return err
 	}
 }
 
-// note stores whether the last save of a file failed.
+// setSaveResult stores the result of the last save of a file.
 func (s *stateFiles) note(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +113,8 @@ func (s *stateFiles) note(name string, err error) {
 	s.unsaved[name] = err.Error()
 }
 
-// unsavedWith lists the state files that could not be written, with the reasons. originals is the reason
-// why original values are not saved.
+// unsavedWith lists the state files that could not be written, with the errors. originals is the error of the file of
+// original values.
 func (s *stateFiles) unsavedWith(originals error) []string {
 	if s.dir == nil {
 		return nil

@@ -45,7 +45,7 @@ func TestForeignState(t *testing.T) {
 	checkPutAside(t, good, 0o620)
 	checkPutAside(t, sealed(t, []byte("the key of another node")), 0o600)
 	checkPutAside(t, sealed(t, nil), 0o600)
-	checkPutAside(t, statefile.Seal(testKey, podSpecsName, checkpointOf(t)), 0o600)
+	checkPutAside(t, statefile.Sign(testKey, podSpecsName, checkpointOf(t)), 0o600)
 	body := checkpointOf(t)[:len(checkpointOf(t))-1]
 	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) // which needs no key
 	checkPutAside(t, fmt.Appendf(nil, `%s,"sum":"%08x"}`, body, sum), 0o600)
@@ -93,14 +93,14 @@ func checkpointOf(t *testing.T) []byte {
 
 func sealed(t *testing.T, key []byte) []byte {
 	t.Helper()
-	return statefile.Seal(key, checkpointName, checkpointOf(t))
+	return statefile.Sign(key, checkpointName, checkpointOf(t))
 }
 
 func filesWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handler) *stateFiles {
 	t.Helper()
 	c := config.Default()
 	c.Paths.State = t.TempDir()
-	a := &stateFiles{paths: c.Paths, log: slog.New(log), seal: testKey}
+	a := &stateFiles{paths: c.Paths, log: slog.New(log), signingKey: testKey}
 	a.dir = directory(nil, c.Paths.State)
 	file := a.dir.Path(checkpointName)
 	if err := errors.Join(os.WriteFile(file, checkpoint, 0o600), os.Chmod(file, mode)); err != nil {

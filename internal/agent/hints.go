@@ -14,9 +14,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// hints says how planned containers would get CPUs of their own that request whole CPUs in a Guaranteed pod, as the
-// kubelet's static policy wants it, and that nothing asks to own any.
-func hints(c config.Config, wishes []engine.PlannedPod, planned []api.Container) []string {
+// wholeCPUHints returns a hint about planned containers that the kubelet's static policy would give exclusive CPUs, and
+// Trimtab would not. Such a container requests whole CPUs in a Guaranteed pod, and has no class.
+func wholeCPUHints(c config.Config, wishes []engine.PlannedPod, planned []api.Container) []string {
 	if c.Authority != "agent" || !c.Hooks.CPUSet.Enabled {
 		return nil
 	}
@@ -43,11 +43,11 @@ func hints(c config.Config, wishes []engine.PlannedPod, planned []api.Container)
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: Guaranteed with whole CPUs, and nothing asks for CPUs of its own: %s", listed(names), how)}
+	return []string{fmt.Sprintf("%s: the pod is Guaranteed and requests whole CPUs, but gets no exclusive CPUs: %s", shortList(names), how)}
 }
 
-// listed returns names as a list, of many only the first.
-func listed(names []string) string {
+// shortList joins names to a list. It shows only the first ones of many names.
+func shortList(names []string) string {
 	const most = 4
 	if n := len(names) - most; n > 1 {
 		names = append(names[:most:most], fmt.Sprintf("and %d others", n))
@@ -55,8 +55,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// sharingHints says which planned containers without a class run on the CPUs that placement.reclaim: leftover keeps
-// for batch work.
+// sharingHints returns a hint about planned containers without a class that share the CPUs of batch work, which
+// placement.reclaim: leftover reserves.
 func sharingHints(c config.Config, planned []api.Container) []string {
 	p := c.Placement
 	if c.Authority != "agent" || !c.Hooks.CPUSet.Enabled || p.Policy != "pools" || p.Reclaim != "leftover" {
@@ -71,12 +71,12 @@ func sharingHints(c config.Config, planned []api.Container) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{listed(names) + ": without a class, on the CPUs of batch work, too: " +
+	return []string{shortList(names) + ": a container without a class also runs on the CPUs of batch work: " +
 		"give the pod the label koordinator.sh/qosClass: LS, or set hooks.cpuset.unlabelled: shared"}
 }
 
-// pageHints says which planned pods request huge pages of a size of which no NUMA node has reserved any. The kubelet
-// counts the node's huge pages; Trimtab only chooses nodes that have some.
+// pageHints returns hints about planned pods that request huge pages of a size that no NUMA node has reserved. The
+// kubelet refuses such pods, but a plan does not check that.
 func pageHints(m *topology.Machine, wishes []engine.PlannedPod) (all []string) {
 	for i := range wishes {
 		for _, c := range wishes[i].Spec.Containers {
@@ -85,7 +85,7 @@ func pageHints(m *topology.Machine, wishes []engine.PlannedPod) (all []string) {
 				if !pages || c.Requests[name] <= 0 || slices.ContainsFunc(m.Nodes, func(n topology.Node) bool { return n.HugePages[size] > 0 }) {
 					continue
 				}
-				all = append(all, fmt.Sprintf("%s/%s/%s requests %s, and no NUMA node has reserved any: the kubelet refuses the pod, which a plan does not count",
+				all = append(all, fmt.Sprintf("%s/%s/%s requests %s, but no NUMA node has reserved such pages: the kubelet will refuse the pod",
 					wishes[i].Pod.Namespace, wishes[i].Pod.Name, c.Name, name))
 			}
 		}

@@ -14,7 +14,7 @@ func TestSharingHints(t *testing.T) {
 		config string
 		want   []string
 	}{
-		"leftover":           {"placement: {policy: pools, reclaim: leftover}", []string{"shop/web/web: without a class, on the CPUs of batch work, too: give the pod the label koordinator.sh/qosClass: LS, or set hooks.cpuset.unlabelled: shared"}},
+		"leftover":           {"placement: {policy: pools, reclaim: leftover}", []string{"shop/web/web: a container without a class also runs on the CPUs of batch work: give the pod the label koordinator.sh/qosClass: LS, or set hooks.cpuset.unlabelled: shared"}},
 		"together":           {"placement: {policy: pools}", nil},
 		"the kubelet's CPUs": {"authority: kubelet\nplacement: {policy: pools, reclaim: leftover}", nil},
 		"without cpuset":     {"hooks: {cpuset: {enabled: false}}\nplacement: {policy: pools, reclaim: leftover}", nil},
@@ -37,7 +37,7 @@ func TestListed(t *testing.T) {
 		"a, b, c, d, e":            {"a", "b", "c", "d", "e"},
 		"a, b, c, d, and 2 others": {"a", "b", "c", "d", "e", "f"},
 	} {
-		if got := listed(names); got != want {
+		if got := shortList(names); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// hookFilesInterval is how often the agent reads directories of OCI hooks again.
+// hookFilesInterval is how often the agent reads the directories of OCI hooks again.
 const hookFilesInterval = 5 * time.Second
 
-// watchHookFiles makes the policy's hooks again when a file of OCI hooks has changed, until ctx ends.
+// watchHookFiles applies the configuration again when a file of OCI hooks has changed, until ctx ends.
 func (s *settings) watchHookFiles(ctx context.Context) {
 	tick := time.NewTicker(hookFilesInterval)
 	defer tick.Stop()
@@ -30,7 +30,7 @@ func (s *settings) watchHookFiles(ctx context.Context) {
 			continue
 		}
 		if err := s.apply(s.current()); err != nil {
-			s.log.Error("the agent cannot make the hooks again; the old hooks stay in force", logkey.Err, err)
+			s.log.Error("the agent cannot apply the changed files of OCI hooks; the old hooks stay in force", logkey.Err, err)
 			continue
 		}
 		was = now
@@ -38,8 +38,8 @@ func (s *settings) watchHookFiles(ctx context.Context) {
 	}
 }
 
-// noteHookFiles logs how many files of OCI hooks are in force. Without one, the directories may be missing, or not be
-// mounted where the agent is a pod.
+// noteHookFiles logs how many files of OCI hooks the agent has read. If there is none, it logs a warning, because the
+// directories may not be mounted in the agent's pod.
 func (s *settings) noteHookFiles(files []lifecycle.HookFile) {
 	c := s.current()
 	if !c.Hooks.OCIHooks.Enabled {
@@ -53,7 +53,7 @@ func (s *settings) noteHookFiles(files []lifecycle.HookFile) {
 	s.log.Info("read the files of OCI hooks", logkey.File, where, logkey.Values, len(files))
 }
 
-// hookFiles returns the files of OCI hooks as they are now; nil if the hook is disabled.
+// hookFiles reads the files of OCI hooks; nil if hooks.ociHooks is disabled.
 func (s *settings) hookFiles() []lifecycle.HookFile {
 	c := s.current()
 	if !c.Hooks.OCIHooks.Enabled {

@@ -11,29 +11,29 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// askedServers makes the client of hook servers; nil if the configuration names no hook servers. It reads
-// their files once, so that the first pod is sent to them.
+// askedServers makes the client of hook servers; nil if the configuration names none. It reads their files at once, so
+// that they are known when the first pod is created.
 func (a *Agent) askedServers() facts.HookServers {
 	c := a.opt.Config.HookServers
 	if c.Directory == "" {
 		return nil
 	}
 	a.servers = hookserver.New(hookserver.Options{
-		Directory: c.Directory, Timeout: c.TimeoutDuration(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,
+		Directory: c.Directory, Timeout: c.Timeout.Duration(), Log: a.log, Recorder: callRecorder{a.metrics}, OwnSocket: c.Socket,
 	})
 	a.servers.Reload()
 	return a.servers
 }
 
-// hookService returns the service with which the agent is itself a hook server; nil if it is not one.
+// hookService returns the options of the agent's own hook server; nil if the agent is no hook server.
 func hookService(c config.Config) *cri.HookService {
 	if c.Attach != "hooks" {
 		return nil
 	}
-	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register, Without: c.HookServers.DisabledStages}
+	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register, OmittedStages: c.HookServers.DisabledStages}
 }
 
-// callRecorder counts calls of hook servers in the metrics.
+// callRecorder counts calls to hook servers in the metrics.
 type callRecorder struct{ m *metrics.Metrics }
 
 // Call counts one call.
@@ -46,20 +46,10 @@ func (a *Agent) hookServers() *api.HookServers {
 	if a.servers == nil {
 		return nil
 	}
-	states, err := a.servers.States()
 	out := &api.HookServers{Directory: a.opt.Config.HookServers.Directory}
-	if err != nil {
+	var err error
+	if out.Servers, err = a.servers.States(); err != nil {
 		out.Error = err.Error()
-	}
-	for _, s := range states {
-		h := api.HookServer{
-			File: s.Name, Endpoint: s.Endpoint, Policy: string(s.Policy), InForce: s.InForce, Resting: s.CircuitOpen,
-			Calls: s.Calls, Failed: s.Failed, Error: s.Err,
-		}
-		for _, stage := range s.Stages {
-			h.Stages = append(h.Stages, string(stage))
-		}
-		out.Servers = append(out.Servers, h)
 	}
 	return out
 }

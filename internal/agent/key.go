@@ -11,11 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// keySize is the size of the secret that signs records, in bytes.
+// keySize is the size of the key that signs records, in bytes.
 const keySize = 32
 
-// recordKey reads the secret that signs records. At the first start it makes the secret. Without a file
-// name the secret lasts as long as the process.
+// recordKey returns the key that signs records. It reads the key from paths.key, or makes the key at the first start.
+// Without paths.key it makes a key for this process only.
 func (s *stateFiles) recordKey() ([]byte, error) {
 	if s.key != nil {
 		return s.key, nil
@@ -34,19 +34,19 @@ func (s *stateFiles) readKey() ([]byte, error) {
 	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:
-		s.seal, s.hasEarlierKey = key, true
+		s.signingKey, s.hasEarlierKey = key, true
 		return key, nil
 	case err == nil:
-		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete the file, and the agent creates a new key; it then decides again for containers whose records have the old key",
+		return nil, fmt.Errorf("read the record key %s (paths.key): the file has %d bytes, want %d: delete it, and the agent creates a new key (it then decides again about containers whose records have the old key)",
 			file, len(key), keySize)
 	case errors.Is(err, statefile.ErrUntrusted):
-		return nil, fmt.Errorf("record key (paths.key): %w; a user who has read it can sign records: delete the file, and the agent creates a new key (it then decides again for containers whose records have the old key), "+
+		return nil, fmt.Errorf("read the record key (paths.key): %w; users who can read the file can sign records: delete it, and the agent creates a new key (it then decides again about containers whose records have the old key), "+
 			"or, if no user has read it, change its owner to the agent's user and its mode to 0600", err)
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("record key (paths.key): %w", err)
+		return nil, fmt.Errorf("read the record key (paths.key): %w", err)
 	}
 	if err := dir.Prepare(); errors.Is(err, statefile.ErrUntrusted) {
-		s.log.Warn("others can replace the key that signs records", logkey.Key, "paths.key", logkey.Err, err)
+		s.log.Warn("other users can replace the key that signs records", logkey.Key, "paths.key", logkey.Err, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("make the record key (paths.key): %w", err)
 	}
@@ -54,7 +54,7 @@ func (s *stateFiles) readKey() ([]byte, error) {
 	if err := dir.Write(name, key); err != nil {
 		return nil, fmt.Errorf("make the record key (paths.key): %w", err)
 	}
-	s.seal = key
+	s.signingKey = key
 	return key, nil
 }
 

@@ -17,43 +17,41 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// clusterConfigName is the file in paths.state that stores the layers from the API server that are in
-// force.
+// clusterConfigName is the file in paths.state with the configuration layers from the API server.
 const clusterConfigName = "clusterconfig.json"
 
-// startName is the name of the source of keys if the agent has no configuration file.
-const startName = "start"
+// startSourceName is the name of the source of keys if the agent has no configuration file.
+const startSourceName = "start"
 
-// merged is the configuration in force with its layers: the node's file, then the layers from the API
-// server, then the flags. Later layers have priority.
-type merged struct {
+// layeredConfig merges the configuration from its layers: the node's file, the layers from the API server, and the
+// flags. Later layers have priority.
+type layeredConfig struct {
 	log      *slog.Logger
 	override func(*config.Config)
 	apply    func(config.Config) error // applies a change of the file
-	// applyAbove applies a change of layers above the file. It keeps the reason why the file was refused,
-	// if it was.
+	// applyAbove applies a change of the layers from the API server. It keeps the error of a refused file.
 	applyAbove func(config.Config) error
 	save       func([]byte) error // nil if the layers are not saved
-	// report is called with the reason why the API server's configuration is not in force, and with nil
-	// when it is in force again.
+	// report is called with the error if the API server's configuration is refused, and with nil when it is
+	// in force again.
 	report func(error)
 
-	mu      sync.Mutex // held while the agent makes and applies a configuration
-	read    config.Layer
-	file    config.Layer
-	cluster []config.Layer // in force
-	newest  []config.Layer // as the API server has them; differs from cluster if they were refused
-	sources config.Sources
-	warned  map[config.Problem]bool // keys that layers set by their former names
-	state   api.ClusterConfig
+	mu         sync.Mutex     // held while the agent makes and applies a configuration
+	read       config.Layer   // the file as it was read last
+	file       config.Layer   // the file in force
+	cluster    []config.Layer // the layers from the API server in force
+	newest     []config.Layer // the newest layers from the API server, which may be refused
+	sources    config.Sources
+	warnedKeys map[config.Problem]bool // the logged former key names
+	state      api.ClusterConfig
 }
 
-// newMerged returns the merged configuration of an agent that starts.
-func newMerged(o Options) *merged {
-	m := &merged{log: o.Log, override: o.Override, report: func(error) {}}
+// newMerged returns the layered configuration at the start of an agent.
+func newMerged(o Options) *layeredConfig {
+	m := &layeredConfig{log: o.Log, override: o.Override, report: func(error) {}}
 	m.file = config.Layer{Name: config.SourceDefault, Data: []byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")}
 	if c, _, err := m.merge(nil); err != nil || !reflect.DeepEqual(c, o.Config) {
-		m.file = config.Layer{Name: startName, Data: config.Print(o.Config)} // the file's text, for a program that has no file
+		m.file = config.Layer{Name: startSourceName, Data: config.Print(o.Config)} // in place of a file
 	}
 	if o.ConfigFile != "" {
 		data, err := config.Read(o.ConfigFile)
@@ -61,14 +59,14 @@ func newMerged(o Options) *merged {
 			m.file = config.Layer{Name: o.ConfigFile, Data: data}
 		}
 	}
-	_, m.sources, _ = m.merge(nil) // the file was read before, so it is valid
+	_, m.sources, _ = m.merge(nil) // the file is valid, as the caller has parsed it
 	m.read = m.file
 	m.warnRenamed(nil)
 	return m
 }
 
 // merge makes a configuration from the file, the layers above it, and the flags.
-func (m *merged) merge(above []config.Layer) (config.Config, config.Sources, error) {
+func (m *layeredConfig) merge(above []config.Layer) (config.Config, config.Sources, error) {
 	c, from, err := config.Merge(append([]config.Layer{m.file}, above...)...)
 	if err != nil || m.override == nil {
 		return c, from, err
@@ -82,8 +80,8 @@ func (m *merged) merge(above []config.Layer) (config.Config, config.Sources, err
 	return c, from, nil
 }
 
-// parse reads the file alone, and stores its text for fromFile.
-func (m *merged) parse(name string, data []byte) (config.Config, error) {
+// parse parses the file without the other layers, and stores its text for applyFile.
+func (m *layeredConfig) parse(name string, data []byte) (config.Config, error) {
 	c, err := config.Parse(name, data)
 	if err == nil {
 		m.mu.Lock()
@@ -93,27 +91,27 @@ func (m *merged) parse(name string, data []byte) (config.Config, error) {
 	return c, err
 }
 
-// fromFile merges the file that was read last with the API server's layers. Layers that were refused
-// together with the previous file are tried again.
-func (m *merged) fromFile(config.Config) error {
+// applyFile applies the file that was read last, together with the newest layers from the API server. If the
+// result is refused, it applies the file with the layers in force.
+func (m *layeredConfig) applyFile(config.Config) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.file
 	m.file = m.read
-	err := m.put(m.newest, m.apply)
+	err := m.applyMerged(m.newest, m.apply)
 	if err == nil {
 		m.accept(m.newest)
 		return nil
 	}
-	if !layers.Same(m.newest, m.cluster) && m.put(m.cluster, m.apply) == nil {
+	if !layers.Same(m.newest, m.cluster) && m.applyMerged(m.cluster, m.apply) == nil {
 		return nil
 	}
 	m.file = before
 	return err
 }
 
-// take applies the API server's configuration, or reports why that is impossible.
-func (m *merged) take(s layers.Seen) {
+// applyServerLayers applies new layers from the API server, or reports why they are refused.
+func (m *layeredConfig) applyServerLayers(s layers.NodeLayers) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := m.state.From != api.FromServer
@@ -125,19 +123,19 @@ func (m *merged) take(s layers.Seen) {
 	m.newest, m.state.NotUnderstood = s.Layers, s.NotUnderstood
 	same := layers.Same(s.Layers, m.cluster)
 	if !same {
-		if err := m.put(s.Layers, m.applyAbove); err != nil {
+		if err := m.applyMerged(s.Layers, m.applyAbove); err != nil {
 			m.refuse(err)
 			return
 		}
 	}
 	m.accept(s.Layers)
 	if !same || first {
-		m.keep()
+		m.saveLayers()
 	}
 }
 
-// put merges layers with the file and applies the result. The caller holds mu.
-func (m *merged) put(above []config.Layer, apply func(config.Config) error) error {
+// applyMerged merges the file with the given layers and the flags, and applies the result. The caller holds mu.
+func (m *layeredConfig) applyMerged(above []config.Layer, apply func(config.Config) error) error {
 	c, from, err := m.merge(above)
 	if err != nil {
 		return err
@@ -150,35 +148,35 @@ func (m *merged) put(above []config.Layer, apply func(config.Config) error) erro
 	return nil
 }
 
-// warnRenamed logs each key once that a layer in force sets by its former name.
-func (m *merged) warnRenamed(above []config.Layer) {
+// warnRenamed logs the keys that a layer in force sets by their former names, each key once.
+func (m *layeredConfig) warnRenamed(above []config.Layer) {
 	for _, l := range append([]config.Layer{m.file}, above...) {
 		for _, p := range config.Renamed(l.Name, l.Data) {
-			if m.warned[p] {
+			if m.warnedKeys[p] {
 				continue
 			}
-			if m.warned == nil {
-				m.warned = map[config.Problem]bool{}
+			if m.warnedKeys == nil {
+				m.warnedKeys = map[config.Problem]bool{}
 			}
-			m.warned[p] = true
-			m.log.Warn("the configuration sets a key by a former name, which still works, or a former key without an equivalent, which has no effect", logkey.Key, p.String())
+			m.warnedKeys[p] = true
+			m.log.Warn("the configuration uses an old key", logkey.Key, p.String())
 		}
 	}
 }
 
-// refuse stores and reports why the newest layers are not in force. The caller holds mu.
-func (m *merged) refuse(err error) {
+// refuse stores, logs and reports the error of the newest layers. The caller holds mu.
+func (m *layeredConfig) refuse(err error) {
 	m.state.RefusedTotal++
 	if m.state.Refused == err.Error() {
 		return
 	}
 	m.state.Refused = err.Error()
-	m.log.Error("the API server's configuration for this node is refused; the last good one stays in force", logkey.Err, err)
+	m.log.Error("the agent refuses the API server's configuration for this node; the last valid one stays in force", logkey.Err, err)
 	m.report(err)
 }
 
-// accept stores that layers are in force. The caller holds mu.
-func (m *merged) accept(above []config.Layer) {
+// accept stores the layers that are in force. The caller holds mu.
+func (m *layeredConfig) accept(above []config.Layer) {
 	m.cluster, m.newest = above, above
 	m.state.Layers = nil
 	for _, l := range above {
@@ -191,42 +189,42 @@ func (m *merged) accept(above []config.Layer) {
 	}
 }
 
-// kept is the content of the file that stores the layers in force.
-type kept struct {
-	Layers []keptLayer `json:"layers"`
+// savedLayers is the JSON form of the file clusterConfigName.
+type savedLayers struct {
+	Layers []savedLayer `json:"layers"`
 }
 
-type keptLayer struct {
+type savedLayer struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 	Data    string `json:"data"`
 }
 
-// keep saves the layers in force for the next start. The caller holds mu.
-func (m *merged) keep() {
+// saveLayers saves the layers in force for the next start. The caller holds mu.
+func (m *layeredConfig) saveLayers() {
 	if m.save == nil {
 		return
 	}
-	k := kept{Layers: []keptLayer{}}
+	k := savedLayers{Layers: []savedLayer{}}
 	for _, l := range m.cluster {
-		k.Layers = append(k.Layers, keptLayer{l.Name, l.Version, string(l.Data)})
+		k.Layers = append(k.Layers, savedLayer{l.Name, l.Version, string(l.Data)})
 	}
 	data, err := json.Marshal(k)
 	if err == nil {
 		err = m.save(data)
 	}
 	if err != nil {
-		m.log.Warn("the agent cannot save the API server's configuration on this node; if it starts without the API server, it uses only the file", logkey.Err, err)
+		m.log.Warn("the agent cannot save the API server's configuration on this node; if the API server is unreachable at the next start, it uses the file alone", logkey.Err, err)
 	}
 }
 
-// restore merges the layers that an earlier process saved, and returns the configuration to start with. It
-// returns false if no layers are saved, or if they are not valid together with the present file.
-func (m *merged) restore(data []byte) (config.Config, bool) {
+// restore merges the saved layers of an earlier process with the file, and returns the result. It returns false if
+// there are none, or if the result is not valid.
+func (m *layeredConfig) restore(data []byte) (config.Config, bool) {
 	if data == nil {
 		return config.Config{}, false
 	}
-	var k kept
+	var k savedLayers
 	err := json.Unmarshal(data, &k)
 	var above []config.Layer
 	for _, l := range k.Layers {
@@ -236,18 +234,18 @@ func (m *merged) restore(data []byte) (config.Config, bool) {
 	defer m.mu.Unlock()
 	c, from, merge := m.merge(above)
 	if err = errors.Join(err, merge); err != nil {
-		m.log.Warn("the saved copy of the API server's configuration is invalid; only the file is in force until the API server answers", logkey.Err, err)
+		m.log.Warn("the saved copy of the API server's configuration is not valid; until the API server answers, the agent uses the file alone", logkey.Err, err)
 		return config.Config{}, false
 	}
 	m.sources = from
 	m.accept(above)
 	m.state.From = api.FromCopy
-	m.log.Info("until the API server answers, the configuration is the file with the last configuration of the API server", logkey.Values, len(above))
+	m.log.Info("until the API server answers, the agent uses the saved copy of its configuration", logkey.Values, len(above))
 	return c, true
 }
 
-// status returns the state of the API server's layers.
-func (m *merged) status() api.ClusterConfig {
+// status returns the state of the layers from the API server.
+func (m *layeredConfig) status() api.ClusterConfig {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.state
@@ -255,16 +253,17 @@ func (m *merged) status() api.ClusterConfig {
 	return s
 }
 
-// origins returns the source of each key in force.
-func (m *merged) origins() config.Sources {
+// origins returns the layer from which each key of the configuration comes.
+func (m *layeredConfig) origins() config.Sources {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sources
 }
 
-// reportConfig stores why the API server's configuration is not in force; nil means that it is.
+// reportConfig stores the error of the API server's configuration, and sends events about the ConfigMaps that caused
+// it. A nil error means that the configuration is in force.
 func (a *Agent) reportConfig(err error) {
-	a.settings.noteCluster(err)
+	a.settings.setServerErr(err)
 	recorder := a.cluster.events
 	if err == nil || recorder == nil {
 		return
@@ -277,8 +276,7 @@ func (a *Agent) reportConfig(err error) {
 	}
 }
 
-// refusedObjects returns the ConfigMaps that an error is about, by NAMESPACE/NAME, with the message about
-// each.
+// refusedObjects returns the messages of an error about ConfigMaps, by NAMESPACE/NAME.
 func refusedObjects(err error) map[string]string {
 	var one *configmaps.Refusal
 	if errors.As(err, &one) {
@@ -286,7 +284,7 @@ func refusedObjects(err error) map[string]string {
 	}
 	var many *config.Error
 	if !errors.As(err, &many) {
-		return nil // the layers are valid one by one, but the node cannot apply them together
+		return nil // each layer is valid, but the merged configuration is not
 	}
 	out := map[string]string{}
 	for _, p := range many.Problems {
@@ -297,15 +295,15 @@ func refusedObjects(err error) map[string]string {
 	return out
 }
 
-// restoreLayers makes the agent start with the API server's configuration that an earlier process saved. It
-// returns false if there is none.
+// restoreLayers makes the agent start with the saved copy of the API server's configuration. It returns false if
+// there is none.
 func (a *Agent) restoreLayers() bool {
 	c := a.opt.Config.Cluster
 	if !c.Enabled || !c.Config.Enabled {
 		return false
 	}
 	if _, err := a.files.recordKey(); err != nil {
-		return false // the agent does not start with this configuration
+		return false // build returns the same error
 	}
 	a.merged.save = a.files.save(clusterConfigName)
 	merged, ok := a.merged.restore(a.files.load(clusterConfigName))
@@ -327,8 +325,8 @@ func (s source) Config() api.Configuration {
 		from.Changed(config.Default(), c, "the runtime's drop-in")
 	}
 	out := api.Configuration{Generation: generation}
-	for _, k := range from.Settings(c) {
-		out.Keys = append(out.Keys, api.Setting(k))
-	}
+	from.Visit(c, func(key, value, source string) {
+		out.Keys = append(out.Keys, api.Setting{Key: key, Value: value, Source: source})
+	})
 	return out
 }

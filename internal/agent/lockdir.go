@@ -9,14 +9,13 @@ import (
 	"syscall"
 )
 
-// makeShared makes a directory to which containers of any user may write. Its parent is a directory that no
-// other user of the host can enter. So no process outside of containers reaches a set-user-ID program or a
-// link that a container creates there. If the directory exists, our user must own it; otherwise containers
-// could write to a directory of another user.
-func makeShared(path string) error {
+// makeSharedDir makes a directory to which containers of any user can write. Only the agent's user can enter its
+// parent directory. So other users of the host cannot run a set-user-ID program that a container creates there.
+// If the directory exists, the agent's user must own it.
+func makeSharedDir(path string) error {
 	above := filepath.Dir(path)
 	if err := os.MkdirAll(filepath.Dir(above), 0o755); err != nil {
-		return fmt.Errorf("make the directory above %s: %w", above, err)
+		return fmt.Errorf("make the parent directory of %s (hooks.gpu.hamiLock): %w", above, err)
 	}
 	for _, d := range []struct {
 		path string
@@ -29,19 +28,19 @@ func makeShared(path string) error {
 	return nil
 }
 
-// makePrivateDirectory makes a directory that our user owns, with exactly the given mode.
+// makePrivateDirectory makes a directory that the agent's user owns, with exactly the given mode.
 func makePrivateDirectory(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make directory %s: %w", path, err)
 	}
 	d, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return fmt.Errorf("open directory %s, which must not be a link or a file: %w", path, err)
+		return fmt.Errorf("open directory %s, which must be a directory and no symbolic link: %w", path, err)
 	}
 	defer d.Close()
 	info, err := d.Stat()
 	if err != nil {
-		return fmt.Errorf("read directory %s: %w", path, err)
+		return fmt.Errorf("read the owner and mode of directory %s: %w", path, err)
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != os.Geteuid() {
 		return fmt.Errorf("directory %s does not belong to the agent's user: remove it, or set another one in hooks.gpu.hamiLock", path)

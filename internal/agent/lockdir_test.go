@@ -23,11 +23,11 @@ func TestLockDirectory(t *testing.T) {
 		}, ""},
 		"a link in its place": {func(dir string) error {
 			return firstOf(os.Mkdir(filepath.Join(dir, "hami"), 0o700), os.Symlink(t.TempDir(), filepath.Join(dir, "hami", "lock")))
-		}, "must not be a link"},
-		"a link above": {func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, "hami")) }, "must not be a link"},
+		}, "must be a directory and no symbolic link"},
+		"a link above": {func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, "hami")) }, "must be a directory and no symbolic link"},
 		"a file in its place": {func(dir string) error {
 			return firstOf(os.Mkdir(filepath.Join(dir, "hami"), 0o700), os.WriteFile(filepath.Join(dir, "hami", "lock"), nil, 0o600))
-		}, "must not be a link or a file"},
+		}, "must be a directory and no symbolic link"},
 		"another user's": {func(dir string) error {
 			path := filepath.Join(dir, "hami", "lock")
 			return firstOf(os.MkdirAll(path, 0o700), os.Chown(path, 12345, 12345))
@@ -45,7 +45,7 @@ func TestLockDirectory(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		want := filepath.Join(dir, "hami", "lock")
-		path, why := lockOf(t, node{makes: true}, hook.GPUOptions{HAMiLibrary: "/l.so", HAMiLock: want})
+		path, why := lockOf(t, node{createsDirs: true}, hook.GPUOptions{HAMiLibrary: "/l.so", HAMiLock: want})
 		if c.why != "" {
 			if path != "" || !strings.Contains(why, c.why) {
 				t.Errorf("%s: %q, %q, want %q", name, path, why, c.why)
@@ -67,7 +67,7 @@ func TestLockDirectory(t *testing.T) {
 // a command that only reads.
 func TestNoLockDirectoryUnasked(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "hami", "lock")
-	if path, why := lockOf(t, node{makes: true}, hook.GPUOptions{HAMiLock: at}); path+why != "" {
+	if path, why := lockOf(t, node{createsDirs: true}, hook.GPUOptions{HAMiLock: at}); path+why != "" {
 		t.Errorf("%q, %q", path, why)
 	}
 	if path, _ := lockOf(t, node{}, hook.GPUOptions{HAMiLibrary: "/l.so", HAMiLock: at}); path != at {
@@ -95,5 +95,5 @@ func lockOf(t *testing.T, n node, o hook.GPUOptions) (path, why string) {
 	if err != nil || !is {
 		t.Fatal(h, err)
 	}
-	return g.HAMiLock, g.NoLock
+	return g.HAMiLock, g.NoLockReason
 }

@@ -9,47 +9,49 @@ import (
 )
 
 const (
-	// minHeapGrowth is how many bytes of garbage may accumulate between two garbage collections if the live
-	// heap is at least as large. Pods pay for the memory of a node agent: with a thousand containers the
-	// limit of 4 MiB keeps the agent below 40 MiB.
+	// minHeapGrowth is how many bytes of garbage may accumulate between two garbage collections, for a live heap
+	// of at least this size. With a thousand containers this keeps the agent below 40 MiB.
 	minHeapGrowth = 4 << 20
-	// minPercent limits how often large heaps are collected. maxPercent limits the garbage of small heaps;
-	// it is Go's default.
+	// startHeapGrowth replaces minHeapGrowth in the first memoryInterval. In that time the agent reads all containers
+	// while the runtime waits, and more garbage collections would take a third of the time.
+	startHeapGrowth = 12 << 20
+	// minPercent limits how often a large heap is collected. maxPercent, Go's default, limits the garbage of a small
+	// heap.
 	minPercent, maxPercent = 30, 100
-	// The agent checks the heap every startInterval until memoryInterval has passed, and then every
-	// memoryInterval. The garbage of the start is mixed with live objects on the same pages, and such pages
-	// cannot be returned to the system.
+	// The agent checks the heap every startInterval in the first memoryInterval, and then every memoryInterval. It
+	// checks often at first, because garbage between live objects keeps whole pages in use.
 	startInterval  = 50 * time.Millisecond
 	memoryInterval = 5 * time.Second
 )
 
-// RunAlone is Run for a process that runs nothing else: it also limits the memory of the process and
-// reports to systemd.
+// RunAlone is Run for a process that runs only the agent. It also limits the garbage of the process and reports the
+// agent's state to systemd.
 func (a *Agent) RunAlone(ctx context.Context) error {
 	bounded, end := context.WithCancel(ctx)
 	var w sync.WaitGroup
-	w.Go(func() { boundMemory(bounded) })
-	w.Go(func() { a.supervised(bounded) })
+	w.Go(func() { limitMemory(bounded) })
+	w.Go(func() { a.reportToSystemd(bounded) })
 	defer w.Wait()
 	defer end()
 	return a.Run(ctx)
 }
 
-// boundMemory limits the process's garbage until ctx ends. A hard limit near the live heap (GOMEMLIMIT)
-// would make the garbage collector run without pause. This function only makes it run more often.
-func boundMemory(ctx context.Context) {
+// limitMemory adapts the target of the garbage collector to the size of the heap, until ctx ends. It sets no hard
+// limit (GOMEMLIMIT), because a limit near the live heap would make the collector run all the time.
+func limitMemory(ctx context.Context) {
 	before := debug.SetGCPercent(maxPercent)
 	defer debug.SetGCPercent(before)
 	t := time.NewTicker(startInterval)
 	defer t.Stop()
-	at := maxPercent
+	at, growth := maxPercent, uint64(startHeapGrowth)
 	for i := 0; ; i++ {
 		if i == int(memoryInterval/startInterval) { // the start has ended
-			_ = releaseProgramPages() // otherwise the memory stays mapped
+			growth = minHeapGrowth
+			_ = releaseProgramPages() // after an error the pages stay mapped
 			t.Reset(memoryInterval)
 		}
-		// Each change stops all goroutines for a moment, so small differences are ignored.
-		if p := percent(liveHeap()); p/5 != at/5 {
+		// Each change of the target stops all goroutines for a moment, so small differences are ignored.
+		if p := percent(liveHeap(), growth); p/5 != at/5 {
 			at = p
 			debug.SetGCPercent(p)
 		}
@@ -61,12 +63,13 @@ func boundMemory(ctx context.Context) {
 	}
 }
 
-// percent returns by how many percent of its live part a heap may grow.
-func percent(live uint64) int {
+// percent returns the target of the garbage collector, as a percentage of the live heap. A heap larger than
+// minHeapGrowth may have growth bytes of garbage.
+func percent(live, growth uint64) int {
 	if live <= minHeapGrowth {
 		return maxPercent
 	}
-	return max(minPercent, int(100*minHeapGrowth/live))
+	return max(minPercent, int(100*growth/live))
 }
 
 // liveHeap returns the live heap after the last collection, in bytes.

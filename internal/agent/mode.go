@@ -9,14 +9,15 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// observes reports whether a configuration is for an agent that changes nothing.
-func observes(c config.Config) bool { return c.Mode == "observe" }
+// isObserveMode reports whether a configuration is for an agent that changes nothing.
+func isObserveMode(c config.Config) bool { return c.Mode == "observe" }
 
-// onlyObserving returns a configuration for an agent that changes nothing, and the keys that have no effect then: all that
-// refuse a request, that ask or serve other programs which act on the answer, and that write
-// objects of the API server. An agent in this mode keeps no state, so that a later agent with mode:
-// enforce does not take decisions for what is in force.
-func onlyObserving(c config.Config) (config.Config, []string) {
+// observeOnly disables everything in a configuration with which the agent would change something: refusals, hook
+// servers, plugins, and writes to the API server. It returns the disabled keys.
+//
+// It also disables the state files, so that a later agent with mode: enforce does not mistake the decisions for values
+// in force.
+func observeOnly(c config.Config) (config.Config, []string) {
 	def := config.Default()
 	var off []string
 	switchOff := func(key string, is bool, set func()) {
@@ -27,7 +28,7 @@ func onlyObserving(c config.Config) (config.Config, []string) {
 	}
 	c.Strict, c.FailurePolicy, c.Paths.State = false, def.FailurePolicy, ""
 	if _, err := os.Stat(c.Paths.Key); err != nil {
-		c.Paths.Key = "" // a key of this process alone; the file is not made
+		c.Paths.Key = "" // the key stays in memory, and no file is made
 	}
 	switchOff("hookServers.directory", c.HookServers.Directory != "" && c.HookServers.Directory != def.HookServers.Directory, func() {})
 	c.HookServers.Directory = ""
@@ -45,19 +46,19 @@ func onlyObserving(c config.Config) (config.Config, []string) {
 	return c, off
 }
 
-// startMode changes the options of an agent that only observes.
-func startMode(o *Options) {
-	if !observes(o.Config) {
+// applyObserveMode changes the options of an agent with mode: observe, so that it changes nothing.
+func applyObserveMode(o *Options) {
+	if !isObserveMode(o.Config) {
 		return
 	}
 	var off []string
-	o.Config, off = onlyObserving(o.Config)
-	o.Log.Info("mode: observe: the agent decides, and changes no container, no kernel file and no state file", logkey.Key, "mode")
-	logOff(o.Log, off)
+	o.Config, off = observeOnly(o.Config)
+	o.Log.Info("mode: observe: the agent decides, but changes no container, no kernel file and no state file", logkey.Key, "mode")
+	logIgnoredKeys(o.Log, off)
 }
 
-// logOff names keys without effect in mode observe.
-func logOff(log *slog.Logger, off []string) {
+// logIgnoredKeys logs which keys have no effect with mode: observe.
+func logIgnoredKeys(log *slog.Logger, off []string) {
 	if len(off) > 0 {
 		log.Warn("these keys have no effect with mode: observe", logkey.Key, strings.Join(off, ", "))
 	}

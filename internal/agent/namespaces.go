@@ -13,16 +13,15 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 )
 
-// selectedNamespaces returns the namespaces that a rule applies to. If the rule selects by label, these are
-// the namespaces that the rule's name patterns allow and whose known labels match. So the engine compares
-// only names. A namespace whose labels are unknown matches no such rule.
+// selectedNamespaces returns the namespaces of a rule. It resolves a label selector, so that the engine compares only
+// names. It then returns the namespaces whose name matches the rule's patterns and whose known labels match.
 func selectedNamespaces(r config.Rule, known namespaces.Labels) []string {
 	if r.NamespaceSelector == "" {
 		return r.Namespaces
 	}
 	selector, err := labels.Parse(r.NamespaceSelector)
 	if err != nil {
-		return nil // not valid, so it is never in force
+		return nil // cannot happen: validation refuses such a rule
 	}
 	out := []string{}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -34,20 +33,19 @@ func selectedNamespaces(r config.Rule, known namespaces.Labels) []string {
 	return out
 }
 
-// selects reports whether a rule in force, an authorization rule or a rule in CEL, selects namespaces by
-// label.
-func (s *settings) selects() bool {
+// selectsByLabel reports whether an authorization rule or a CEL rule in force depends on labels of namespaces.
+func (s *settings) selectsByLabel() bool {
 	c := s.current()
 	return slices.ContainsFunc(c.Authorization, func(r config.Rule) bool { return r.NamespaceSelector != "" }) || readsNamespaces(c)
 }
 
-// namespaceSelection has the decisions that depend on the labels of namespaces.
+// namespaceSelection has the parts of the policy that depend on the labels of namespaces.
 type namespaceSelection struct {
 	authorization intent.Rules
-	rules         namespaces.Labels // labels that rules in CEL read; nil if no rule reads labels
+	rules         namespaces.Labels // the labels, if a CEL rule reads them; otherwise nil
 }
 
-// applyLabels applies the configuration again if changed labels of namespaces change it.
+// applyLabels applies the configuration again if changed labels of namespaces change the policy.
 func (s *settings) applyLabels(was *namespaceSelection) error {
 	c := s.current()
 	now := namespaceSelection{authorization: rulesOf(c.Authorization, s.node.namespaces.Labels())}
@@ -68,7 +66,7 @@ func (s *settings) applyLabels(was *namespaceSelection) error {
 func (a *Agent) namespaceLabels(c *kube.Client) kube.Service {
 	var was namespaceSelection
 	return &namespaces.Service{
-		Store: a.node.namespaces, Client: c, Wanted: a.settings.selects, Save: a.files.save(namespacesName),
+		Store: a.node.namespaces, Client: c, Wanted: a.settings.selectsByLabel, Save: a.files.save(namespacesName),
 		Apply: func() error { return a.settings.applyLabels(&was) },
 	}
 }

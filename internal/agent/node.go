@@ -18,28 +18,27 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// node has the features of the kernel and the devices of the machine, for making hooks.
+// node implements hook.Node: it has the features of the kernel and the devices of the machine.
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
-	// deviceAt finds a device of the node by its path. If deviceAt is nil, only the devices in devices are
-	// known.
+	// deviceAt finds a device of the node by its path. If it is nil, Device uses the result of devices.
 	deviceAt func(path string) (lifecycle.Device, bool)
-	// hookFiles reads directories of OCI hooks. If hookFiles is nil, only the files in devices are known.
+	// hookFiles reads the files in directories of OCI hooks. If it is nil, HookFiles uses the result of devices.
 	hookFiles func(directories []string) []lifecycle.HookFile
+	cdi       *cdiSpecs
 	resctrl   resctrl.FS       // nil if the node has none
-	cookies   coresched.Kernel // nil if no source has them
+	cookies   coresched.Kernel // nil if core scheduling is not available
 	processes process.Kernel   // nil if attributes of processes cannot be set
 	// namespaces has the labels of namespaces; nil if they are unknown.
 	namespaces *namespaces.Store
-	// makes means that the agent makes directories on the host for containers. If it is false, such
-	// directories count as made.
-	makes bool
+	// createsDirs reports whether MakeShared makes directories on the host. If it is false, MakeShared does nothing.
+	createsDirs bool
 }
 
 // nodeOf returns the node of an agent with these options.
 func nodeOf(o Options) node {
-	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, processes: o.Processes, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths), hookFiles: hooksd.Read}
+	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, processes: o.Processes, devices: hostOf(o.Config.Paths), deviceAt: deviceOf(o.Config.Paths), hookFiles: hooksd.Read, cdi: cdiSpecsOf(o)}
 	if o.Host != nil {
 		n.deviceAt, n.hookFiles = nil, nil
 		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
@@ -52,7 +51,7 @@ func (n node) Host() lifecycle.Host {
 	if n.devices == nil {
 		return lifecycle.Host{}
 	}
-	h, _ := n.devices() // the patterns are constants and valid
+	h, _ := n.devices() // it leaves out devices that it cannot read
 	return h
 }
 
@@ -65,10 +64,10 @@ func (n node) Device(path string) (d lifecycle.Device, found bool) {
 	return d, found
 }
 
-// probeDelegation reports whether the kernel prevents containers from changing the limits of their own
-// cgroups. The mount option nsdelegate enables that for all mounts of cgroup version 2.
+// probeDelegation reports whether the kernel prevents containers from changing the limits of their own cgroups. The
+// mount option nsdelegate of cgroup version 2 does that.
 func (n node) probeDelegation() lifecycle.Finding {
-	if n.hookFiles == nil { // the node is described by a text
+	if n.hookFiles == nil { // the node is simulated
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -81,7 +80,7 @@ func (n node) probeDelegation() lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
 
-// delegated reports whether a cgroup mount has the option nsdelegate. Format: proc(5), mountinfo.
+// delegated reports whether a cgroup2 mount in /proc/PID/mountinfo (proc(5)) has the option nsdelegate.
 func delegated(mountinfo string) bool {
 	for line := range strings.Lines(mountinfo) {
 		_, super, _ := strings.Cut(line, " - ")
@@ -119,28 +118,28 @@ func (n node) Probe(feature string) lifecycle.Finding {
 	return n.tree.Probe(feature)
 }
 
-// Unified reports whether the node has cgroup version 2. It is true if the version is unknown.
+// Unified reports whether the node has cgroup version 2. It returns true if the version is unknown.
 func (n node) Unified() bool { return n.tree == nil || n.tree.Version == cgroup.V2 }
 
-// MakeShared makes a directory to which containers of any user may write.
+// MakeShared makes a directory to which containers of any user can write.
 func (n node) MakeShared(path string) error {
-	if !n.makes {
+	if !n.createsDirs {
 		return nil
 	}
-	return makeShared(path)
+	return makeSharedDir(path)
 }
 
-// hostOf reads the devices below the configured directories.
+// hostOf returns a function that reads the node's devices from the configured directories.
 func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
 }
 
-// deviceOf finds devices below the configured directory.
+// deviceOf returns a function that finds a device in the configured directory.
 func deviceOf(p config.Paths) func(string) (lifecycle.Device, bool) {
 	return func(path string) (lifecycle.Device, bool) { return sysfs.Device(os.DirFS(p.Dev), path) }
 }
 
-// probeDevice reports whether a device node with a name prefix and a number exists.
+// probeDevice reports whether a device node exists whose path is the prefix and a number.
 func (n node) probeDevice(prefix string) lifecycle.Finding {
 	for path := range n.Host().Devices {
 		if number, ok := strings.CutPrefix(path, prefix); ok && strings.Trim(number, "0123456789") == "" && number != "" {
@@ -150,8 +149,8 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "there is no " + prefix + "*"}
 }
 
-// Effective returns for each hook of the catalogue whether it can take effect on a node with this cgroup
-// tree and with the devices below these directories.
+// Effective reports for each hook whether it can take effect on this node, with the given cgroup tree and the devices
+// in the given directories.
 func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook {
 	n := node{tree: tree, devices: hostOf(p), cookies: coresched.Real{}}
 	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {

@@ -61,7 +61,7 @@ func TestHooksHere(t *testing.T) {
 		"cpuset": "effective", "rdma": "effective", "gpu": "effective",
 		"groupIdentity": "unknown: no cgroup with the controller cpu exists yet",
 	})
-	if !a.settings.undecided() {
+	if !a.settings.waitsForProbe() {
 		t.Error("what is unknown is not looked at again")
 	}
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
@@ -69,7 +69,7 @@ func TestHooksHere(t *testing.T) {
 	}
 	expect(map[string]string{"groupIdentity": "not effective: the kernel has no cpu.bvt_warp_ns; " +
 		"hooks.groupIdentity.fallback: idle uses cpu.idle instead"})
-	if a.settings.undecided() {
+	if a.settings.waitsForProbe() {
 		t.Error("what is known is looked at again")
 	}
 	c.Hooks.GroupIdentity.Fallback = "idle"
@@ -93,13 +93,13 @@ func TestFallbackWaits(t *testing.T) {
 	if f := a.node.Probe("cpu.idle"); f.Support != lifecycle.Supported {
 		t.Fatalf("version 1's root does not tell of cpu.idle: %v", f)
 	}
-	if !a.settings.undecided() {
+	if !a.settings.waitsForProbe() {
 		t.Error("whether the kernel has group identities is not looked at again")
 	}
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	if a.settings.undecided() {
+	if a.settings.waitsForProbe() {
 		t.Error("what is known is looked at again")
 	}
 }

@@ -24,7 +24,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 	v := n.DefaultValidator
 	return nrihost.New(nrihost.Options{
 		Socket: n.Socket, PluginPath: n.PluginPath, PluginConfigPath: n.PluginConfigPath,
-		Registration: n.Registration(), Request: n.Request(), DisableConnections: n.DisableConnections,
+		Registration: n.RegistrationTimeout.Duration(), Request: n.RequestTimeout.Duration(), DisableConnections: n.DisableConnections,
 		Validator: &nrihost.Validator{
 			Enable: v.Enable, RejectOCIHookAdjustment: v.RejectOCIHookAdjustment,
 			RejectRuntimeDefaultSeccompAdjustment: v.RejectRuntimeDefaultSeccompAdjustment,
@@ -39,7 +39,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 	})
 }
 
-// hostOrNil converts a host to the interface that the CRI proxy takes. A nil host becomes a nil interface.
+// hostOrNil converts a host to cri.Host. A nil host becomes a nil interface.
 func hostOrNil(h *nrihost.Host) cri.Host {
 	if h == nil {
 		return nil
@@ -65,7 +65,7 @@ func (a *Agent) nriHostStatus() *api.NRIHost {
 		return nil
 	}
 	s := a.host.State()
-	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Turned: s.Rejected}
+	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Rejected: s.Rejected}
 	for _, p := range s.Plugins {
 		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err, Sets: p.Sets}
 		if p.Calls > 0 {

@@ -24,28 +24,29 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// newMetrics makes the metrics recorder with the label values that are known at the start.
+// newMetrics makes the metrics recorder. It passes the possible values of labels, so that their series exist from the
+// start.
 func newMetrics(o Options) *metrics.Metrics {
-	l := metrics.Labels{Hooks: []string{"none"}, Refused: nodeview.RefusedKinds(), Updates: nodeview.UpdateResults()}
+	l := metrics.Labels{Hooks: []string{"none"}, RefusedKinds: nodeview.RefusedKinds(), UpdateResults: nodeview.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
 	l.Hooks = append(l.Hooks, lifecycle.HookServerName, lifecycle.ResourcePluginName)
 	for _, h := range hook.Catalogue() {
 		l.Hooks = append(l.Hooks, h.Name)
 	}
-	for _, s := range []keeper.State{keeper.Applied, keeper.Same, keeper.Clipped, keeper.Pending, keeper.Refused, keeper.Ceded} {
-		l.Kernel = append(l.Kernel, s.String())
+	for _, s := range []keeper.State{keeper.Applied, keeper.Unchanged, keeper.Clipped, keeper.Pending, keeper.Refused, keeper.Ceded} {
+		l.KernelResults = append(l.KernelResults, s.String())
 	}
 	return metrics.New(metrics.Build{Version: o.Version, Commit: o.Commit, Go: runtime.Version()}, l)
 }
 
-// relisten is the pause before the agent tries again to listen at an address that is in use.
-const relisten = 200 * time.Millisecond
+// relistenPause is the pause before the agent tries again to listen at an address that is in use.
+const relistenPause = 200 * time.Millisecond
 
-// serveHTTP answers on http.address until ctx ends. If another program uses the address, serveHTTP returns
-// an error, and the agent does not start. There are two exceptions, in which it tries again: in standby,
-// because the other agent may use the address, and with attach: cri, because the kubelet's calls go through
-// the agent, which must keep running. Any other error is only logged, because a node without metrics still
-// needs its QoS.
+// serveHTTP serves http.address until ctx ends. If another program uses the address, serveHTTP returns an error, which
+// ends the agent.
+//
+// There are two exceptions, in which it tries again. In standby the other agent may use the address. With attach: cri
+// the agent must keep running, because the kubelet's calls go through it. Any other error is only logged.
 func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	o := web.Options{
 		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attached.activeAttachment, Page: a.page(), Log: a.log,
@@ -58,20 +59,20 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 		case err == nil:
 			return nil
 		case !errors.Is(err, syscall.EADDRINUSE):
-			a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
+			a.log.Error("the agent cannot serve metrics and probes (http.address)", logkey.Address, address, logkey.Err, err)
 			return nil
 		case a.attached.cri == nil:
 			standby := a.otherAgent.admit() != nil
-			if !standby && again { // checked twice, because the other agent may have ended between the two checks
+			if !standby && again { // tried twice, because the other agent may have just ended
 				return fmt.Errorf("http.address: another program listens at %s: stop it (ss -ltnp shows it), or set another port: %w", address, err)
 			}
 			again = !standby
 		}
 		if !again && !reported {
 			reported = true
-			a.log.Error("metrics and probes are not served until the address is free", logkey.Address, address, logkey.Err, err)
+			a.log.Error("the agent cannot serve metrics and probes until the address is free (http.address)", logkey.Address, address, logkey.Err, err)
 		}
-		if !sleep.For(ctx, relisten) {
+		if !sleep.For(ctx, relistenPause) {
 			return nil
 		}
 	}
@@ -83,19 +84,18 @@ func (a *Agent) page() http.Handler {
 		return nil
 	}
 	o := page.Options{Source: a.Source()}
-	if !a.described() {
+	if !a.describesMachine() {
 		o.Proc = os.DirFS(cmp.Or(a.opt.Proc, "/proc"))
 	}
-	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // the page also works without a host name
+	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // the page works without the name
 	return page.New(o)
 }
 
-// described reports whether a text describes the machine. Then no file of this node shows how busy its CPUs
-// are.
-func (a *Agent) described() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
+// describesMachine reports whether the machine is simulated. Its load is then not in the files of this node.
+func (a *Agent) describesMachine() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
 
-// Ready returns why the agent is not ready. It returns nil if a runtime is attached and its list was
-// decided and applied.
+// Ready returns the reason why the agent is not ready; nil if it is ready. It is ready if a runtime is attached, and
+// the decisions about its running containers were applied.
 func (a *Agent) Ready() error {
 	if other := a.otherAgent.standby(); other != "" {
 		return errors.New("standby: " + other)
@@ -121,7 +121,7 @@ func (a *Agent) Ready() error {
 	return err
 }
 
-// summary adds the agent's own numbers to those of the conductor.
+// summary returns the state of the conductor and the agent for the metrics.
 func (a *Agent) summary() api.Summary {
 	n := nodeview.Summary(a.conductor)
 	set := a.settings
@@ -132,7 +132,7 @@ func (a *Agent) summary() api.Summary {
 	if h := a.hookServers(); h != nil {
 		n.HookServers = map[string]bool{}
 		for _, s := range h.Servers {
-			n.HookServers[s.File] = s.InForce && !s.Resting
+			n.HookServers[s.File] = s.InForce && !s.Suspended
 		}
 	}
 	if r := a.resourcePluginStatus(); r != nil {
@@ -156,7 +156,7 @@ func (a *Agent) summary() api.Summary {
 }
 
 // text formats a duration; "" for 0.
-func text(d time.Duration) string {
+func durationText(d time.Duration) string {
 	if d <= 0 {
 		return ""
 	}

@@ -179,7 +179,7 @@ func metered(t *testing.T, dir, state, address string, change func(*config.Confi
 type waiting chan struct{}
 
 func (w waiting) Write(line []byte) (int, error) {
-	if strings.Contains(string(line), "not served until the address is free") {
+	if strings.Contains(string(line), "until the address is free") {
 		close(w) // logged once
 	}
 	return len(line), nil

@@ -14,12 +14,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// cpuPollInterval is how often the agent reads from the kernel which CPUs are online and which NUMA nodes
-// have memory. The kernel also sends uevents about that, but only into the host's network namespace.
+// cpuPollInterval is how often the agent reads which CPUs are online and which NUMA nodes have memory. It polls,
+// because the kernel sends uevents only to the host's network namespace.
 const cpuPollInterval = time.Second
 
-// memoryPollEvery is the number of CPU polls between two polls of the memory sizes. Memory can also be
-// added to a node that already has some.
+// memoryPollEvery is the number of polls after which the agent also reads the memory size of each NUMA node. The size
+// can change without a change of the list of nodes with memory.
 const memoryPollEvery = 30
 
 // hardware is the node's machine, as the kernel reports it.
@@ -29,7 +29,7 @@ type hardware struct {
 	settings *settings
 }
 
-// watch decides all containers again when CPUs or memory go offline or come back, until ctx ends.
+// watch decides about all containers again when CPUs or memory go offline or online, until ctx ends.
 func (h hardware) watch(ctx context.Context) {
 	tick := time.NewTicker(cpuPollInterval)
 	defer tick.Stop()
@@ -43,7 +43,8 @@ func (h hardware) watch(ctx context.Context) {
 		text, err := fs.ReadFile(h.sys, "devices/system/cpu/online")
 		if list := strings.TrimSpace(string(text)); err == nil && list != cpus {
 			ids, err := topology.ParseList(list)
-			// The kernel updates cgroups shortly after a CPU comes online, so they are read after a pause.
+			// After a CPU comes online, the kernel updates cgroups with a delay. So new CPUs are used after the next
+			// poll.
 			if late := list == seen || h.settings.hardware().OnlineIDs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
 				cpus = list
 				h.applyOnline(ids)
@@ -58,7 +59,7 @@ func (h hardware) watch(ctx context.Context) {
 	}
 }
 
-// applyMemory applies a change of NUMA nodes' memory. Running containers keep their memory nodes.
+// applyMemory applies a change of the NUMA nodes' memory. Running containers keep their memory nodes.
 func (h hardware) applyMemory() {
 	nodes, err := sysfs.Memory(h.sys)
 	if err != nil {
@@ -70,23 +71,22 @@ func (h hardware) applyMemory() {
 	before := h.settings.hardware()
 	now, unknown := before.WithMemory(nodes)
 	if len(unknown) > 0 {
-		h.log.Warn("new NUMA nodes appeared; the agent uses them after its next start",
+		h.log.Warn("the machine has new NUMA nodes, which the agent uses only after a restart",
 			logkey.Nodes, topology.FormatList(unknown))
 	}
-	if slices.EqualFunc(now.Nodes, before.Nodes, aboutSameMemory) {
+	if slices.EqualFunc(now.Nodes, before.Nodes, isSameMemory) {
 		return
 	}
 	h.log.Info("the memory of NUMA nodes has changed", logkey.Nodes, memoryOf(now))
 	h.settings.applyMachine(now)
 }
 
-// memoryTolerance is a divisor: if less than this part of a node's memory is added or removed, containers
-// are not decided again. The memory balloon of a virtual machine moves a few MiB at a time, without end.
+// memoryTolerance is the divisor for changes of memory that are ignored: a change of up to 1/16 of a node's memory. The
+// memory balloon of a virtual machine makes many small changes.
 const memoryTolerance = 16
 
-// aboutSameMemory reports whether a NUMA node's memory has changed so little that nothing must be decided
-// again.
-func aboutSameMemory(now, before topology.Node) bool {
+// isSameMemory reports whether a NUMA node's memory has changed too little for a new decision.
+func isSameMemory(now, before topology.Node) bool {
 	if now.Kind != before.Kind || (now.Memory == 0) != (before.Memory == 0) {
 		return false
 	}
@@ -108,9 +108,9 @@ func (h hardware) applyOnline(ids []int) {
 	h.settings.applying.Lock()
 	defer h.settings.applying.Unlock()
 	before := h.settings.hardware()
-	now, unknown := h.learn(before).WithOnline(ids)
+	now, unknown := h.readOnline(before).WithOnline(ids)
 	if len(unknown) > 0 {
-		h.log.Warn("new CPUs appeared; the agent uses them after its next start",
+		h.log.Warn("the machine has new CPUs, which the agent uses only after a restart",
 			logkey.CPUs, topology.FormatList(unknown))
 	}
 	if now.Online() == before.Online() || now.Online().Empty() {
@@ -122,14 +122,14 @@ func (h hardware) applyOnline(ids []int) {
 	h.settings.applyMachine(now)
 }
 
-// learn reads the topology of CPUs that are online now and were offline when the machine was read.
-func (h hardware) learn(m *topology.Machine) *topology.Machine {
+// readOnline returns the machine with the topology of CPUs that were offline when it was read, if they are online now.
+func (h hardware) readOnline(m *topology.Machine) *topology.Machine {
 	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.PlaceUnknown }) {
 		return m
 	}
 	later, err := sysfs.Read(h.sys)
 	if err != nil {
-		h.log.Warn("the agent cannot read the topology of CPUs that came online; it treats each as a separate core", logkey.Err, err)
+		h.log.Warn("the agent cannot read the topology of CPUs that came online; it treats each CPU as a separate core", logkey.Err, err)
 		return m
 	}
 	return m.WithPlacesFrom(later)

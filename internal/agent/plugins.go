@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/extend/qrm"
@@ -14,27 +15,41 @@ import (
 // pluginsName is the file in paths.state with the allocations of resource plugins.
 const pluginsName = "resourceplugins.json"
 
-// resourcePlugins makes the manager of resource plugins; nil if none can register. It reads what an earlier
-// agent saved, so that the first pod is sent to the known plugins.
+// resourcePlugins makes the manager of resource plugins; nil if none can register. The manager reads the saved plugins,
+// so that they are known when the first pod is created.
 func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 	c := a.opt.Config.ResourcePlugins
 	if c.Directory == "" && len(c.Watch) == 0 {
 		return nil
 	}
 	a.plugins = qrm.New(qrm.Options{
-		Directory: c.Directory, Watch: c.Watch, Timeout: time.Duration(c.Timeout) * time.Millisecond, Names: c.Mapped(),
-		Fail: c.FailurePolicy == "fail", Reconcile: time.Duration(c.Reconcile) * time.Second,
-		Pod:  func() bool { return a.settings.current().TopologyManager.Scope == "pod" },
-		Live: a.livePods, Changed: func(uids []string) { a.conductor.Inform(uids) },
-		Saved: a.files.load(pluginsName), Save: a.files.save(pluginsName),
+		Directory: c.Directory, WatchDirectories: c.Watch, Dev: a.opt.Config.Paths.Dev, Timeout: c.Timeout.Duration(), ResourceNames: c.Mapped(),
+		Fail: c.FailurePolicy == "fail", Reconcile: c.Reconcile.Duration(),
+		PodScope: func() bool { return a.settings.current().TopologyManager.Scope == "pod" },
+		LivePods: a.livePods, Changed: func(uids []string) { a.conductor.Inform(uids) },
+		Devices: a.kubeletDevices, Assigned: a.assignedDevices,
+		ReadReports: a.opt.Config.PodResources.Socket != "",
+		Saved:       a.files.load(pluginsName), Save: a.files.save(pluginsName),
 		Recorder: resourceRecorder{a.metrics}, Log: a.log,
 	})
-	return askedPlugins{a.plugins}
+	return pluginManager{a.plugins}
+}
+
+// kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned.
+func (a *Agent) kubeletDevices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
+	return a.grants.Devices(ctx)
+}
+
+// assignedDevices returns the ids of the devices that the kubelet assigned to a container, by resource. It waits until
+// they are known or ctx ends.
+func (a *Agent) assignedDevices(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string {
+	a.grants.Await(ctx, pod)
+	return a.grants.Known(pod.UID).DevicesOf(container).IDs
 }
 
 // livePods returns the UIDs of the node's pods; nil before a runtime has listed them.
 func (a *Agent) livePods() map[string]bool {
-	h := nodeview.HoldingsOf(a.conductor)
+	h := nodeview.HoldingsOf(a.conductor, nil)
 	if !h.Synced {
 		return nil
 	}
@@ -45,22 +60,22 @@ func (a *Agent) livePods() map[string]bool {
 	return out
 }
 
-// askedPlugins adapts a manager of resource plugins to the interface that the conductor takes.
-type askedPlugins struct{ *qrm.Manager }
+// pluginManager adapts qrm.Manager to the interface facts.ResourcePlugins.
+type pluginManager struct{ *qrm.Manager }
 
-// Question returns the question about a new container; nil if there is none.
-func (p askedPlugins) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) facts.Question {
+// Question returns the request to the plugins about a new container; nil if no plugin needs one.
+func (p pluginManager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) facts.Question {
 	q := p.Manager.Question(pod, ctr, spec)
 	switch {
 	case q == nil:
 		return nil
 	case ahead:
-		q.Ahead()
+		q.MarkAhead()
 	}
 	return q
 }
 
-// resourceRecorder counts calls of resource plugins in the metrics.
+// resourceRecorder counts calls to resource plugins in the metrics.
 type resourceRecorder struct{ m *metrics.Metrics }
 
 // Call counts one call.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	resources "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/config"
 	reports "github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
@@ -147,10 +148,10 @@ func TestResourcePluginChooses(t *testing.T) {
 		}
 	}
 	err = sim.Run(t.Context(), s, sim.RunOptions{
-		Agent:     simulated,
+		Agent:     simulated.New,
 		KeepState: true,
 		Configure: func(c *config.Config) { c.ResourcePlugins.Directory = dir },
-		After: func(step int, _ *sim.Runtime, s reports.Source) {
+		AfterStep: func(step int, _ *sim.Runtime, s reports.Source) {
 			if step == 0 {
 				await(s)
 			}

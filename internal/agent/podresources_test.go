@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	reports "github.com/trimtab/trimtab/internal/report/status"
@@ -189,12 +190,12 @@ func TestPodResources(t *testing.T) {
 		}
 	}
 	err = sim.Run(t.Context(), s, sim.RunOptions{
-		Agent: simulated,
+		Agent: simulated.New,
 		Configure: func(c *config.Config) {
 			c.PodResources.Socket, c.PodSpec.Kubelet.PodResourcesSocket = path, kubeletSocket
 		},
-		After: check,
-		Stay: func(context.Context, string, config.Config, api.Node) error {
+		AfterStep: check,
+		AfterLastStep: func(context.Context, string, config.Config, api.Node) error {
 			// The kubelet's last answer has the pod that ended, and is used for a moment.
 			look := time.NewTicker(5 * time.Millisecond)
 			defer look.Stop()

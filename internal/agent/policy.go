@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/balloons"
 	"github.com/trimtab/trimtab/internal/placement/balloons/pick"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/claims"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/placement/numahints"
@@ -25,19 +26,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy returns the policy that an agent with these options gives to its engine. The options must have a
-// machine and a tree.
+// Policy makes the policy of an agent with these options. The options must have a machine and a tree.
 func Policy(o Options) (engine.Policy, error) {
 	return policyOf(o.Config, o.Machine, nodeOf(o))
 }
 
-// policyOf translates a valid configuration for this machine. Errors name the
-// configuration key.
+// policyOf makes the policy of a valid configuration for a machine and a node. Errors name the configuration key.
 func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, error) {
 	return policyFor(c, m, n, n.namespaces.Labels())
 }
 
-// policyFor is policyOf for any node, with known labels of namespaces.
+// policyFor is policyOf for any hook.Node, such as that of a recording, with the given labels of namespaces.
 func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespaces.Labels) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
@@ -65,18 +64,18 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		return p, err
 	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
-	p.Serving = &intent.Serving{Policy: c.Placement.Policy, KubeletOwns: terms.DecidedElsewhere != nil}
+	p.Serving = &intent.Serving{Policy: c.Placement.Policy, KubeletOwns: terms.NoGrantReason != nil}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}
 	return p, err
 }
 
-// poolsOf translates the pools of a valid configuration for this machine.
+// poolsOf returns the pools of a valid configuration on a machine.
 func poolsOf(c config.Config, m *topology.Machine) (placement.Pools, error) {
 	p := placement.Pools{
 		Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
-		Hard: c.Pools.HardReserved,
+		HardReserved: c.Pools.HardReserved,
 	}
 	for _, list := range []struct {
 		key  string
@@ -95,7 +94,7 @@ func poolsOf(c config.Config, m *topology.Machine) (placement.Pools, error) {
 	}
 	rest := p.Online.Minus(p.Reserved)
 	if rest.Empty() {
-		return p, fmt.Errorf("pools.reserved: %s leaves none of the CPUs %s", c.Pools.Reserved, m.Format(m.Online()))
+		return p, fmt.Errorf("pools.reserved: %q reserves all online CPUs (%s): leave at least one CPU for pods", c.Pools.Reserved, m.Format(m.Online()))
 	}
 	if p.Shared.Empty() {
 		p.Shared = rest
@@ -106,19 +105,19 @@ func poolsOf(c config.Config, m *topology.Machine) (placement.Pools, error) {
 	return p, nil
 }
 
-// checkBalloons checks the balloons of a configuration against this machine.
+// checkBalloons checks whether a machine has enough CPUs for the balloons of a configuration.
 func checkBalloons(c config.Config, m *topology.Machine, p placement.Pools) error {
 	if c.Placement.Policy != "balloons" {
 		return nil
 	}
-	if wrong := balloons.CheckOn(m, p.Shared.Union(p.Reserved), c.Placement.Balloons); len(wrong) > 0 {
-		return fmt.Errorf("placement.balloons.%s: %s", wrong[0].Path, wrong[0].What)
+	if wrong := balloons.CheckOnMachine(m, p.Shared.Union(p.Reserved), c.Placement.Balloons); len(wrong) > 0 {
+		return fmt.Errorf("placement.balloons.%s: %s", wrong[0].Path, wrong[0].Text)
 	}
 	return nil
 }
 
-// CheckMachine returns why an agent with a valid configuration would not start on this machine, as far as its CPUs
-// and NUMA nodes decide that. Errors begin with the configuration key.
+// CheckMachine returns an error if an agent with a valid configuration cannot start on a machine because of its CPUs or
+// NUMA nodes. The error begins with the configuration key.
 func CheckMachine(c config.Config, m *topology.Machine) error {
 	p, err := poolsOf(c, m)
 	if err == nil {
@@ -130,7 +129,7 @@ func CheckMachine(c config.Config, m *topology.Machine) error {
 	return err
 }
 
-// placementOf makes the placement policy that the configuration names. No other function chooses it.
+// placementOf makes the placement policy that the configuration names.
 func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	var p placement.Policy = none.Policy{}
 	if c := all.Placement; c.Policy == "pools" {
@@ -150,10 +149,14 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 			PinMemory: c.PinMemory, PreferSharedCPUs: c.PreferSharedCPUs, PreferIsolatedCPUs: c.PreferIsolatedCPUs,
 			ColocatePods: c.ColocatePods, ColocateNamespaces: c.ColocateNamespaces,
 			ReservedPoolNamespaces: c.ReservedPoolNamespaces, UnlimitedBurstable: topologyaware.Levels()[c.UnlimitedBurstable],
+			SchedulingClasses: c.SchedulingClasses, NamespaceSchedulingClasses: c.NamespaceSchedulingClasses, PodQoSSchedulingClasses: c.PodQoSSchedulingClasses,
 		})
 	}
-	if all.Authority == "kubelet" {
+	switch all.Authority {
+	case "kubelet":
 		p = kubelet.Policy{Policy: p}
+	case "dra":
+		p = claims.Policy{Policy: p}
 	}
 	return p
 }
@@ -168,8 +171,8 @@ func onlineCPUs(m *topology.Machine, list string) (topology.Set, error) {
 	return m.ParseCPUs(topology.FormatList(ids))
 }
 
-// rulesOf translates the authorization rules. It resolves label selectors by the known labels of
-// namespaces.
+// rulesOf converts the authorization rules of a configuration. It resolves their label selectors with the known labels
+// of namespaces.
 func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	rules := make(intent.Rules, len(all))
 	for i, a := range all {
@@ -184,10 +187,10 @@ func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	return rules
 }
 
-// tuning translates the settings of the conductor itself. The configuration's validation has checked the
-// names.
+// tuning returns the settings of the conductor in a valid configuration.
 func tuning(c config.Config) conductor.Tuning {
-	t := conductor.Tuning{Pace: c.NRI.Pace(), Fail: c.FailurePolicy.Agent == "fail"}
+	t := conductor.Tuning{Pace: c.NRI.UpdateInterval.Duration(), Fail: c.FailurePolicy.Agent == "fail"}
+	t.Demotion = demotionOptions(c)
 	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}
 	for _, name := range c.NRI.Cede {
 		var f lifecycle.Field
@@ -198,13 +201,13 @@ func tuning(c config.Config) conductor.Tuning {
 	return t
 }
 
-// topologyOf translates the settings of the topology manager for a machine.
+// topologyOf returns the settings of the topology manager in a valid configuration.
 func topologyOf(c config.TopologyManager, m *topology.Machine) (engine.TopologyManager, error) {
 	t := engine.TopologyManager{
 		Policy: numahints.Policy(c.Policy), Closest: c.PreferClosest, Align: c.Align, Pod: c.Scope == "pod", Refuse: c.Refusal == "fail",
 	}
 	if nodes := len(m.Nodes); t.Policy != numahints.None && nodes > c.MaxNodes {
-		return t, fmt.Errorf("topologyManager.policy: this machine has %d NUMA nodes, and topologyManager.maxAllowableNUMANodes is %d", nodes, c.MaxNodes)
+		return t, fmt.Errorf("topologyManager.policy: the machine has %d NUMA nodes, more than topologyManager.maxAllowableNUMANodes (%d): raise that limit, or set the policy none", nodes, c.MaxNodes)
 	}
 	return t, nil
 }

@@ -13,11 +13,11 @@ import (
 // activeHooks returns the hooks that are enabled.
 func (s *settings) activeHooks() []hook.Hook {
 	c := s.current()
-	active, _ := c.Hooks.Hooks(s.node) // valid, because the configuration is in force
+	active, _ := c.Hooks.Hooks(s.node) // no error, because the configuration is in force
 	return active
 }
 
-// hooks returns for each hook whether it is enabled and can take effect.
+// hooks reports for each hook whether it is enabled and can take effect.
 func (s *settings) hooks() []api.Hook {
 	on := map[string]hook.Info{}
 	for _, h := range s.activeHooks() {
@@ -34,31 +34,30 @@ func (s *settings) hooks() []api.Hook {
 	return out
 }
 
-// probeInterval is how often the agent probes a node again while it does not know whether a hook can take
-// effect.
+// probeInterval is how often the agent repeats its probes while one of them has no answer.
 const probeInterval = 10 * time.Second
 
-// repeatProbes makes the hooks again when a probe gives an answer that was missing at the start, because
-// the node had no cgroups of pods then.
+// repeatProbes repeats probes that had no answer at the start, because the node had no cgroups of pods yet. When all
+// probes have an answer, it applies the configuration again and returns.
 func (s *settings) repeatProbes(ctx context.Context) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
-	for s.undecided() {
+	for s.waitsForProbe() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if s.undecided() {
+		if s.waitsForProbe() {
 			continue
 		}
 		if err := s.apply(s.current()); err != nil {
-			s.log.Error("the agent cannot make the hooks again; the old hooks stay in force", logkey.Err, err)
+			s.log.Error("the agent cannot apply the new results of its probes; the old hooks stay in force", logkey.Err, err)
 		}
 	}
 }
 
-// undecided reports whether an enabled hook waits for a probe's answer.
-func (s *settings) undecided() bool {
+// waitsForProbe reports whether a probe for an enabled hook has no answer yet.
+func (s *settings) waitsForProbe() bool {
 	return slices.ContainsFunc(s.activeHooks(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.Probe) })
 }

@@ -10,10 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At its start the agent reads most of the program file once: package initialisation, tables of message
-// types, names of functions. These pages, about 20 MB, stay mapped, although few of them are read again.
-// releaseProgramPages unmaps them. When one is read again, the kernel maps it from the page cache, which
-// keeps it while memory is free.
+// releaseProgramPages unmaps the pages of the program file, about 20 MB. The agent reads most of them only at its
+// start. When a page is used again, the kernel maps it from the page cache or reads it from the disk.
 func releaseProgramPages() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -24,7 +22,7 @@ func releaseProgramPages() error {
 		return fmt.Errorf("find the program in memory: %w", err)
 	}
 	defer f.Close()
-	for _, m := range programIn(f, exe) {
+	for _, m := range programMappings(f, exe) {
 		// The pages are read-only and backed by the file, so no data is lost.
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("return the memory of the program at %x-%x: %w", m.from, m.to, errno)
@@ -36,8 +34,8 @@ func releaseProgramPages() error {
 // mapping is a range of memory addresses.
 type mapping struct{ from, to uintptr }
 
-// programIn returns the read-only mappings of a file, from the text of /proc/PID/maps (proc(5)).
-func programIn(maps io.Reader, file string) []mapping {
+// programMappings returns the read-only mappings of a file in the text of /proc/PID/maps (proc(5)).
+func programMappings(maps io.Reader, file string) []mapping {
 	var out []mapping
 	for s := bufio.NewScanner(maps); s.Scan(); {
 		var m mapping

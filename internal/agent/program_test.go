@@ -16,7 +16,7 @@ func TestProgramIn(t *testing.T) {
 7ffd1000-7ffd3000 r-xp 00000000 00:00 0 [vdso]
 garbage
 `
-	got := programIn(strings.NewReader(maps), "/usr/local/bin/trimtab")
+	got := programMappings(strings.NewReader(maps), "/usr/local/bin/trimtab")
 	want := []mapping{{0x400000, 0x1061000}, {0x1061000, 0x1c3f000}}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); d != "" {
 		t.Error(d)

@@ -17,20 +17,20 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record writes all events from now on to w until ctx ends. It calls flush when no more events wait.
+// Record writes a recording of all events to w until ctx ends. It calls flush when no more events wait.
 func (s source) Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error {
 	sub, now := conductor.Listen(s.a.conductor)
 	defer sub.Close()
 	return sub.Write(ctx, w, recording.Header{Version: s.a.opt.Version, Time: time.Now(), WithoutEnv: withoutEnv, Node: now}, flush)
 }
 
-// described returns the node and the configuration in force, for a recording.
-func (s *settings) described() recording.Node {
+// recordedNode returns the node and the configuration in force, for a recording.
+func (s *settings) recordedNode() recording.Node {
 	s.mu.Lock()
 	c, m, released := s.config, s.machine, !s.releasedAt.IsZero()
 	s.mu.Unlock()
 	asked := &recordingNode{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
-	_, _ = c.Hooks.Hooks(asked) // the configuration is in force, so it is valid
+	_, _ = c.Hooks.Hooks(asked) // stores the probes and devices that hooks need
 	for _, h := range hook.Catalogue() {
 		for _, features := range h.Kernel {
 			for f := range strings.SplitSeq(features, "|") {
@@ -47,13 +47,14 @@ func (s *settings) described() recording.Node {
 	}
 }
 
-// recordingNode is a node that stores the answers of its probes and makes no directories.
+// recordingNode wraps a node. It stores the answers of probes and the devices that hooks ask for, and makes no
+// directories.
 type recordingNode struct {
 	hook.Node
 
 	findings map[string]lifecycle.Finding
 	devices  map[string]lifecycle.Device
-	// hookFiles returns the files of the OCI hooks.
+	// hookFiles are the files of OCI hooks that were read.
 	hookFiles []lifecycle.HookFile
 }
 
@@ -81,14 +82,14 @@ func (n *recordingNode) HookFiles(directories []string) []lifecycle.HookFile {
 
 func (*recordingNode) MakeShared(string) error { return nil }
 
-// describedNode is the node that a recording describes, for hooks.
+// describedNode implements hook.Node for the node of a recording.
 type describedNode struct{ *recording.Node }
 
 func (n describedNode) Probe(feature string) lifecycle.Finding {
 	if f, known := n.Findings[feature]; known {
 		return f
 	}
-	return lifecycle.Finding{Why: "the recording does not have this fact"}
+	return lifecycle.Finding{Why: "the recording does not have the result of this probe"}
 }
 
 func (n describedNode) Host() lifecycle.Host { return n.Node.Host }
@@ -100,8 +101,8 @@ func (n describedNode) Device(path string) (lifecycle.Device, bool) {
 func (n describedNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
 func (describedNode) MakeShared(string) error                   { return nil }
 
-// Replay decides the events of a recording again, with the given configuration or, if it is nil, the
-// recorded one. It reads the recording and does no other I/O.
+// Replay decides the events of a recording again, with the recorded configuration or another one, and compares the
+// decisions with the recorded ones. another is nil for the recorded configuration.
 func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	recorded := func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 		c, err := config.Parse("the recording's configuration", []byte(n.Config))
@@ -121,7 +122,7 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	return report, err
 }
 
-// recordedPolicy makes the policy of a recorded node by a configuration.
+// recordedPolicy makes the policy of a configuration for a recorded node.
 func recordedPolicy(c config.Config, n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyFor(c, m, describedNode{n}, n.Namespaces)
 	if n.Released {
@@ -130,8 +131,8 @@ func recordedPolicy(c config.Config, n *recording.Node, m *topology.Machine) (en
 	return p, err
 }
 
-// recordedConfig prints a configuration without references to other files, because the machine that replays
-// the recording does not have those files.
+// recordedConfig prints a configuration without its references to other files, which the machine of a replay does not
+// have.
 func recordedConfig(c config.Config) string {
 	c.Placement.PolicyFile = ""
 	return string(config.Print(c))

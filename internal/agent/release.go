@@ -18,14 +18,14 @@ import (
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
-// copiesTimeout is how long a release waits until the runtime's stored copies are updated.
+// copiesTimeout is how long a release waits until the runtime has updated its stored copies of the resources.
 const copiesTimeout = time.Minute
 
-// serverTimeout is how long a release waits until the objects at the API server are restored.
+// serverTimeout is how long a release waits until the agent has restored its objects at the API server.
 const serverTimeout = 10 * time.Second
 
-// Release restores everything that the agent changed. After it the agent decides nothing until its next
-// start; it still reads a changed configuration, which has no effect.
+// Release restores everything that the agent changed. After a release the agent decides nothing until its next start.
+// Changes of the configuration have no effect in this time.
 func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	r, err := a.settings.release(ctx)
 	if err != nil {
@@ -39,8 +39,8 @@ func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	return r, nil
 }
 
-// ran reports whether an agent has run with a configuration: then its key exists.
-func ran(c config.Config) bool {
+// hasRun reports whether an agent with this configuration has run before, because its key file exists.
+func hasRun(c config.Config) bool {
 	_, err := os.Stat(c.Paths.Key)
 	return c.Paths.Key != "" && err == nil
 }
@@ -48,11 +48,11 @@ func ran(c config.Config) bool {
 // Release asks the running agent to restore what it changed.
 func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.Release(ctx) }
 
-// ReleaseAlone restores the values that an ended agent left in the kernel. It fails while an agent runs. It
-// does not change the runtime's stored copies.
+// ReleaseAlone restores the kernel values that an ended agent changed. It fails while an agent runs. It does not
+// update the runtime's stored copies of the resources.
 func ReleaseAlone(c config.Config) (r api.Released, err error) {
-	if none, err := noState(c); err != nil || none {
-		return api.Released{Nothing: none}, errors.Join(err, tidyGroups(c))
+	if none, err := neverRan(c); err != nil || none {
+		return api.Released{NeverRan: none}, errors.Join(err, removeResctrlGroups(c))
 	}
 	files, err := cgroup.OpenRoot(c.Cgroup.Root)
 	if err != nil {
@@ -75,45 +75,47 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if !locked {
-		return r, fmt.Errorf("%w (%s): ask it to release, or stop it", errInUse, c.Paths.State)
+		return r, fmt.Errorf("release without an agent: %w (%s): run 'trimtab release' while it runs, or stop it", errInUse, c.Paths.State)
 	}
 	k := keeper.New(tree)
 	if err := k.Originals.Load(journal, earlier); err != nil {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
-	if earlier == nil && ran(c) {
-		return r, lost(c, dir.Path(originalsName))
+	if earlier == nil && hasRun(c) {
+		return r, originalsLost(c, dir.Path(originalsName))
 	}
 	copied := k.Originals.Copied()
-	r = conductor.Released(k.ReleaseAll())
+	r = conductor.SumReleased(k.ReleaseAll())
+	given, failed, err := releaseCPUClasses(c, dir)
+	r.Restored, r.Failed = r.Restored+given, append(r.Failed, failed...)
 	for _, o := range copied {
-		r.Stale = append(r.Stale, api.Kept{
-			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "no running agent can make the runtime change it",
+		r.Stale = append(r.Stale, api.NotRestored{
+			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "the runtime stores the agent's value, and only a running agent can make it change that",
 		})
 	}
-	return r, tidyGroups(c)
+	return r, errors.Join(err, removeResctrlGroups(c))
 }
 
-// noState reports whether no agent has run: there is neither a state directory, which a release must not make, nor a
-// key. The error is that only the state directory is gone.
-func noState(c config.Config) (bool, error) {
+// neverRan reports whether no agent has run: there is neither a state directory nor a key. It returns an error if there
+// is a key but no state directory, because the original values are then lost.
+func neverRan(c config.Config) (bool, error) {
 	if _, err := os.Stat(c.Paths.State); c.Paths.State == "" || !errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if ran(c) {
-		return false, lost(c, c.Paths.State)
+	if hasRun(c) {
+		return false, originalsLost(c, c.Paths.State)
 	}
 	return true, nil
 }
 
-// lost is the error of original values that are lost with a file or directory.
-func lost(c config.Config, missing string) error {
-	return fmt.Errorf("release without an agent: %w: there is no %s, and an agent has run here (%s is there): "+
-		"values of pods and containers may remain until their cgroups are removed", keeper.ErrUnknown, missing, c.Paths.Key)
+// originalsLost returns the error that original values cannot be restored because their file or directory is missing.
+func originalsLost(c config.Config, missing string) error {
+	return fmt.Errorf("release without an agent: %w: %s does not exist, although an agent has run on this node (%s exists): "+
+		"pods and containers may keep the agent's values until they end", keeper.ErrUnknown, missing, c.Paths.Key)
 }
 
-// tidyGroups removes the resctrl groups of an agent.
-func tidyGroups(c config.Config) error {
+// removeResctrlGroups removes the resctrl groups that an agent made.
+func removeResctrlGroups(c config.Config) error {
 	groups, err := resctrl.OpenRoot(c.Paths.Resctrl)
 	if err != nil {
 		return nil // without the mount there are no groups

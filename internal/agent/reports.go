@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// nodeReports returns the objects about the node that the configuration enables.
+// nodeReports returns the services that write the enabled objects about the node to the API server.
 func (a *Agent) nodeReports(client *kube.Client) []kube.Service {
 	c := a.opt.Config.Cluster.Topology
 	d := &deviceList{grants: a.grants, log: a.log}
@@ -32,18 +32,18 @@ func (a *Agent) nodeReports(client *kube.Client) []kube.Service {
 		out = append(out, m, publish.New(client, m.nodeMetric(), publish.Pace{}))
 	}
 	if k.Device {
-		out = append(out, publish.New(client, a.newDeviceReport().device(), publish.Pace{}))
+		out = append(out, publish.New(client, a.newDeviceReport().report(), publish.Pace{}))
 	}
 	return out
 }
 
-// topologyReport makes the node's NodeResourceTopology.
+// topologyReport returns the report for the node's NodeResourceTopology object.
 func (a *Agent) topologyReport(d *deviceList) publish.Report {
 	c := a.opt.Config.Cluster.Topology
 	return publish.Report{
 		Kind:     "NodeResourceTopology",
 		Resource: schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
-		Key:      "zones", Later: "attributes", Ready: a.reportable, Changed: a.changed,
+		Key:      "zones", NewerField: "attributes", Ready: a.checkReportable, Changed: a.changed,
 		Make: func() (map[string]string, map[string]any) {
 			n := a.zones(d)
 			var annotations map[string]string
@@ -55,13 +55,13 @@ func (a *Agent) topologyReport(d *deviceList) publish.Report {
 	}
 }
 
-// katalystReport makes the node's CustomNodeResource.
+// katalystReport returns the report for the node's CustomNodeResource object.
 func (a *Agent) katalystReport(d *deviceList) publish.Report {
 	c := a.opt.Config.Cluster.Topology
 	return publish.Report{
 		Kind:     "CustomNodeResource",
 		Resource: schema.GroupVersionResource{Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
-		Key:      "status.topologyZone", Status: true, Ready: a.reportable, Changed: a.changed,
+		Key:      "status.topologyZone", Status: true, Ready: a.checkReportable, Changed: a.changed,
 		Make: func() (map[string]string, map[string]any) {
 			return nil, a.zones(d).CNR(zones.Manager{Policy: c.Policy, Scope: c.Scope})
 		},
@@ -78,10 +78,9 @@ func (a *Agent) zones(d *deviceList) zones.Node {
 	return n
 }
 
-// reportable returns why the agent cannot report free resources yet; nil if it can. Before the runtime's
-// list is decided, every CPU would look free. After a release every CPU is free, and the agent reports
-// that.
-func (a *Agent) reportable() (err error) {
+// checkReportable returns the reason why the agent cannot report free resources yet; nil if it can. Before the agent
+// has decided about the running containers, all CPUs would seem free.
+func (a *Agent) checkReportable() (err error) {
 	if other := a.otherAgent.standby(); other != "" {
 		return errors.New("standby: " + other)
 	}

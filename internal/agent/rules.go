@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// addRules adds the configuration's rules to a policy. They run after the hooks, but before the hooks that
-// depend on the decisions of all others. node returns the node's facts for rules.
+// addRules adds the configuration's rules to the hooks of a policy. node returns the facts of the node that the rules
+// need.
 func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node func(*rules.Set) rules.Facts) error {
 	if len(c.Rules) == 0 {
 		return nil
@@ -37,9 +37,8 @@ func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node 
 	return nil
 }
 
-// RulesNode makes empty nodes whose policy has the rules and authorization rules of a
-// configuration, and no hooks and no placement. The nodes have every device
-// and kernel feature.
+// RulesNode returns a function that makes empty nodes, for tests of a configuration's rules. Their policy has only the
+// rules and authorization rules. The nodes have all devices and kernel features that the rules need.
 func RulesNode(c config.Config, labels map[string]map[string]string) (func() *engine.State, error) {
 	m, err := topology.New([]topology.CPU{{ID: 0}}, nil)
 	if err != nil {
@@ -59,7 +58,7 @@ func RulesNode(c config.Config, labels map[string]map[string]string) (func() *en
 	return func() *engine.State { return engine.NewState(m, p) }, err
 }
 
-// factsForRules returns the facts of a node for rules.
+// factsForRules returns a function that returns the facts of a node that a set of rules needs.
 func factsForRules(n hook.Node) func(*rules.Set) rules.Facts {
 	return func(set *rules.Set) rules.Facts {
 		f := rules.Facts{Devices: devicesAt(n, set.Devices()), Unsupported: map[lifecycle.Field]string{}}
@@ -72,13 +71,13 @@ func factsForRules(n hook.Node) func(*rules.Set) rules.Facts {
 	}
 }
 
-// readsNamespaces reports whether rules read labels of namespaces.
+// readsNamespaces reports whether a CEL rule of a configuration reads labels of namespaces.
 func readsNamespaces(c config.Config) bool {
 	set, problems := rules.Compile(c.Rules)
 	return problems == nil && set.ReadsNamespaces()
 }
 
-// devicesAt returns the devices of the node with these paths.
+// devicesAt returns the devices of the node, among them those with the given paths; nil without paths.
 func devicesAt(n hook.Node, paths []string) map[string]lifecycle.Device {
 	if len(paths) == 0 {
 		return nil
@@ -87,7 +86,7 @@ func devicesAt(n hook.Node, paths []string) map[string]lifecycle.Device {
 	if all == nil {
 		all = map[string]lifecycle.Device{}
 	}
-	// For a recorded node only the devices in its Host are known.
+	// The Host of a recorded node already has all known devices.
 	if n, ok := n.(node); ok && n.deviceAt != nil {
 		for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
 			if d, ok := n.deviceAt(path); ok {

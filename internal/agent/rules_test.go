@@ -3,7 +3,7 @@ package agent_test
 import (
 	"testing"
 
-	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -46,11 +46,6 @@ steps:
     want: {shop/store/cache: {memory: 134217728, shares: 1024, quota: 200000}}
 `
 
-// simulated makes an agent for a described node.
-func simulated(o sim.AgentOptions) (sim.Agent, error) {
-	return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
-}
-
 // TestRuleOfItsOwnField: no restart computes a field again from what the agent had set.
 func TestRuleOfItsOwnField(t *testing.T) {
 	t.Parallel()
@@ -58,7 +53,7 @@ func TestRuleOfItsOwnField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sim.Run(t.Context(), s, sim.RunOptions{Agent: simulated, KeepState: true}); err != nil {
+	if err := sim.Run(t.Context(), s, sim.RunOptions{Agent: simulated.New, KeepState: true}); err != nil {
 		t.Error(err)
 	}
 }

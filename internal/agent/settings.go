@@ -18,28 +18,28 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// settings are the configuration in force, and the machine that it applies to.
+// settings has the configuration in force and the machine, and applies changes of both.
 type settings struct {
 	log       *slog.Logger
-	level     *slog.LevelVar // receives log.level; nil if not needed
-	format    func(string)   // is called with log.format; nil for none
+	level     *slog.LevelVar // as in Options
+	format    func(string)   // as in Options
 	override  func(*config.Config)
 	node      node
 	conductor *conductor.Conductor
-	observe   bool // the agent changes nothing, until it ends
+	observe   bool // the agent started with mode: observe, so it changes nothing until it ends
 
-	// applying is held while a policy is made and applied, so that the last policy that was made is in
-	// force.
+	// applying is held while a policy is made and applied, so that policies are applied in the order in which
+	// they are made.
 	applying sync.Mutex
 
 	mu         sync.Mutex // guards all below
 	machine    *topology.Machine
 	config     config.Config
 	generation uint64
-	badConfig  string // why a newer file is not in force
-	badCluster string // why what the API server has is not in force
+	fileErr    string // why a newer file is not in force
+	serverErr  string // why what the API server has is not in force
 	dropIn     bool   // the runtime sent the configuration
-	// releasedAt is when a release began; nothing is decided after it. Zero before one.
+	// releasedAt is when a release began; zero if there was none. After it the agent decides nothing.
 	releasedAt time.Time
 }
 
@@ -50,15 +50,15 @@ func (s *settings) current() config.Config {
 	return s.config
 }
 
-// hardware returns the machine as it is now.
+// hardware returns the machine with its current CPUs and memory.
 func (s *settings) hardware() *topology.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine
 }
 
-// policy makes the policy of a configuration on a machine. After a release it makes a policy that decides
-// nothing. The caller holds applying.
+// policy makes the policy of a configuration for a machine. After a release it makes a policy that decides nothing.
+// The caller holds applying.
 func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyOf(c, m, s.node)
 	s.mu.Lock()
@@ -69,63 +69,61 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	return p, err
 }
 
-// refusedReason returns why a newer configuration is not in force; "" if none was refused. The caller holds
-// mu.
+// refusedReason returns the reason why a newer configuration was refused; "" if none was. The caller holds mu.
 func (s *settings) refusedReason() string {
-	return strings.Trim(s.badConfig+"\n"+s.badCluster, "\n")
+	return strings.Trim(s.fileErr+"\n"+s.serverErr, "\n")
 }
 
-// noteCluster stores why the API server's configuration is not in force; nil means that it is.
-func (s *settings) noteCluster(err error) {
+// setServerErr stores the reason why the API server's configuration was refused; nil means that it is in force.
+func (s *settings) setServerErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.badCluster = ""; err != nil {
-		s.badCluster = err.Error()
+	if s.serverErr = ""; err != nil {
+		s.serverErr = err.Error()
 	}
 }
 
-// problem stores why a newer configuration is not in force; nil means that it is.
-func (s *settings) problem(err error) {
+// setFileErr stores and logs the reason why a newer file was refused; nil means that the file is in force.
+func (s *settings) setFileErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		s.badConfig = ""
+		s.fileErr = ""
 		return
 	}
-	s.badConfig = err.Error()
-	s.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
+	s.fileErr = err.Error()
+	s.log.Error("the agent refuses the new configuration; the old one stays in force", logkey.Err, err)
 }
 
-// fromFile applies a changed configuration file. A configuration that the runtime sent has priority: then
-// the file is not applied.
-func (s *settings) fromFile(c config.Config) error {
+// applyFile applies a changed configuration file. It returns an error if the runtime sent a configuration, which has
+// priority over the file.
+func (s *settings) applyFile(c config.Config) error {
 	s.mu.Lock()
 	dropIn := s.dropIn
 	s.mu.Unlock()
 	if dropIn {
-		return errors.New("the runtime's drop-in is in force; this file is not used")
+		return errors.New("the agent does not use this file, because the runtime sent a configuration (drop-in), which has priority")
 	}
 	return s.apply(c)
 }
 
-// fromCluster is fromFile for a change of the layers above the file.
-func (s *settings) fromCluster(c config.Config) error {
+// applyServerLayers is applyFile for a change of the layers from the API server. It keeps the error of a refused file.
+func (s *settings) applyServerLayers(c config.Config) error {
 	s.mu.Lock()
-	file := s.badConfig
+	file := s.fileErr
 	s.mu.Unlock()
-	err := s.fromFile(c)
+	err := s.applyFile(c)
 	s.mu.Lock()
-	s.badConfig = file
+	s.fileErr = file
 	s.mu.Unlock()
 	return err
 }
 
-// fromRuntime applies the configuration that a runtime sends to a plugin it
-// launched.
-func (s *settings) fromRuntime(yaml string) error {
+// applyDropIn applies the configuration that a runtime sends to an NRI plugin that it launched.
+func (s *settings) applyDropIn(yaml string) error {
 	c, err := config.Parse("the runtime's drop-in", []byte(yaml))
 	if err != nil {
-		s.problem(err)
+		s.setFileErr(err)
 		return err
 	}
 	if s.override != nil {
@@ -140,30 +138,30 @@ func (s *settings) fromRuntime(yaml string) error {
 		return err
 	}
 	if len(ignored) > 0 {
-		s.notePartial(fmt.Errorf("the runtime's drop-in: %s has no effect there, because the agent needs it before the runtime sends the drop-in; "+
+		s.setPartialErr(fmt.Errorf("the runtime's drop-in sets %s, which has no effect, because the agent needs it before it gets the drop-in: "+
 			"set it in the configuration file; all other keys are in force", strings.Join(ignored, ", ")))
 	}
 	return nil
 }
 
-// notePartial stores which parts of the configuration in force have no effect.
-func (s *settings) notePartial(err error) {
+// setPartialErr stores and logs the error that a part of the configuration in force has no effect.
+func (s *settings) setPartialErr(err error) {
 	s.mu.Lock()
-	s.badConfig = err.Error()
+	s.fileErr = err.Error()
 	s.mu.Unlock()
 	s.log.Error("a part of the configuration has no effect", logkey.Err, err)
 }
 
-// apply applies a new configuration to running and new pods. It returns the keys whose change needs a
-// restart of the agent; these keys keep their old values.
+// apply applies a new configuration to running and new pods. It logs the changed keys that take effect only after a
+// restart of the agent.
 func (s *settings) apply(c config.Config) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	if s.observe {
-		observed, off := onlyObserving(c)
+		observed, off := observeOnly(c)
 		observed.Mode = c.Mode
 		c = observed
-		logOff(s.log, off)
+		logIgnoredKeys(s.log, off)
 	}
 	policy, err := s.policy(c, s.hardware())
 	if err != nil {
@@ -171,12 +169,12 @@ func (s *settings) apply(c config.Config) error {
 	}
 	s.mu.Lock()
 	old := s.config
-	s.config, s.badConfig = c, ""
+	s.config, s.fileErr = c, ""
 	s.generation++
 	gen := s.generation
 	s.mu.Unlock()
 	if s.level != nil {
-		_ = s.level.UnmarshalText([]byte(c.Log.Level)) // validated
+		_ = s.level.UnmarshalText([]byte(c.Log.Level)) // the level is valid
 	}
 	if s.format != nil {
 		s.format(c.Log.Format)
@@ -185,12 +183,12 @@ func (s *settings) apply(c config.Config) error {
 		s.log.Warn("a changed setting takes effect after a restart of the agent", logkey.Key, key)
 	}
 	s.conductor.Configure(policy, tuning(c))
-	s.log.Info("configuration in force", logkey.Generation, gen)
+	s.log.Info("the configuration is in force", logkey.Generation, gen)
 	return nil
 }
 
-// keepStartKeys keeps the present values of the keys that need a restart, in a configuration from the
-// runtime. It returns the keys that this configuration sets to a value other than the default.
+// keepStartKeys replaces the keys that need a restart, in a configuration from the runtime, by their values in force.
+// It returns the replaced keys that the configuration had set.
 func keepStartKeys(c *config.Config, inForce config.Config) []string {
 	def := config.Default()
 	mine, theirs, plain := startKeysOf(inForce.NRI), startKeysOf(c.NRI), startKeysOf(def.NRI)
@@ -200,7 +198,7 @@ func keepStartKeys(c *config.Config, inForce config.Config) []string {
 		said bool
 	}{
 		{"cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup},
-		{"paths", c.Paths != inForce.Paths && c.Paths != def.Paths},
+		{"paths", !reflect.DeepEqual(c.Paths, inForce.Paths) && !reflect.DeepEqual(c.Paths, def.Paths)},
 		{"http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP},
 		{"nri (except cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
 		{"failurePolicy.agent (the agent applies it; the runtime uses the value that it got at the connection)",
@@ -215,12 +213,12 @@ func keepStartKeys(c *config.Config, inForce config.Config) []string {
 	return keys
 }
 
-// startKeysOf returns the keys of nri whose change needs a restart.
+// startKeysOf returns the keys of nri whose change needs a restart, without the others.
 func startKeysOf(n config.NRI) config.NRI {
 	return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
 }
 
-// applyMachine applies the policy to a changed machine. The caller holds applying.
+// applyMachine applies a change of the machine. The caller holds applying.
 func (s *settings) applyMachine(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
@@ -234,29 +232,28 @@ func (s *settings) applyMachine(now *topology.Machine) {
 	s.conductor.ConfigureMachine(now, policy, tuning(c))
 }
 
-// releaseState reports whether a release has restored all values, and why a newer configuration is not in
-// force; "" if none was refused.
+// releaseState reports whether a release has begun, and returns the reason why a newer configuration was refused.
 func (s *settings) releaseState() (released bool, refused string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.releasedAt.IsZero(), s.refusedReason()
 }
 
-// released returns when a release began; zero before one.
+// released returns when a release began; zero if there was none.
 func (s *settings) released() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.releasedAt
 }
 
-// release restores everything that the agent changed. After it the agent decides nothing.
+// release restores everything that the agent changed. After a release the agent decides nothing.
 func (s *settings) release(ctx context.Context) (api.Released, error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	s.mu.Lock()
 	c := s.config
 	again := !s.releasedAt.IsZero()
-	if !again { // a second release only tries again
+	if !again { // a second release keeps the time of the first
 		s.releasedAt = time.Now()
 	}
 	s.mu.Unlock()
@@ -267,6 +264,6 @@ func (s *settings) release(ctx context.Context) (api.Released, error) {
 	ctx, cancel := context.WithTimeout(ctx, copiesTimeout)
 	defer cancel()
 	r := s.conductor.Release(ctx, policy)
-	r.Again = again
+	r.AlreadyReleased = again
 	return r, nil
 }

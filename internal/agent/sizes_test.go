@@ -27,7 +27,7 @@ func TestAboutSameMemory(t *testing.T) {
 		"just too much":   {node(16, 0), node(17.1, 0), false},
 		"just not enough": {node(16, 0), node(16.9, 0), true},
 	} {
-		if got := aboutSameMemory(tt.now, tt.before); got != tt.same {
+		if got := isSameMemory(tt.now, tt.before); got != tt.same {
 			t.Errorf("%s: %v, want %v", name, got, tt.same)
 		}
 	}

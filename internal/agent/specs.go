@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/kube"
@@ -14,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// specSources makes the sources of pod specs that a configuration names, the most trusted first. The API
-// server is last; nil if the configuration names none.
+// specSources makes the configured sources of pod specs, most trusted first. The API server is last. The result is
+// nil if none is configured.
 func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []podspec.SpecSource {
 	var sources []podspec.SpecSource
 	k := c.Kubelet
@@ -26,12 +25,12 @@ func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []po
 		sources = append(sources, podspec.NewKubelet(podspec.KubeletOptions{
 			URL: k.URL, TokenFile: k.TokenFile, CAFile: k.CAFile, ServerName: k.ServerName,
 			CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
-			Node: k.NodeName, Interval: time.Duration(c.Poll) * time.Second, Dial: dial,
+			Node: k.NodeName, Interval: c.Poll.Duration(), Dial: dial,
 		}))
 	}
 	if server != nil && c.APIServer {
 		sources = append(sources, podspec.NewAPIServer(podspec.APIServerOptions{
-			URL: server.Server, Client: server.HTTP, Node: server.Node, Note: server.Note, Begin: server.Begin,
+			URL: server.Server, Client: server.HTTP, Node: server.Node, OnResult: server.Note, Begin: server.Begin,
 		}))
 	}
 	return sources
@@ -41,35 +40,35 @@ func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []po
 func (a *Agent) specChain(server *kube.Client) *podspec.Chain {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
-		Sources: specSources(c, a.opt.DialKubelet, server), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
+		Sources: specSources(c, a.opt.DialKubelet, server), Wait: c.Wait.Duration(), Log: a.log,
 		Changed: func(uids []string) { a.conductor.Inform(uids) }, PendingChanged: a.pendingChanged(),
-		Remembered: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
+		Saved: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
 	})
 }
 
-// grantsOf makes the source of the kubelet's grants: devices, CPUs and memory nodes.
+// grantsOf returns the options of the source of the kubelet's grants: devices, CPUs and memory nodes.
 func grantsOf(c config.PodSpec) podspec.GrantsOptions {
-	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: time.Duration(c.Wait) * time.Millisecond}
+	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: c.Wait.Duration()}
 }
 
-// newGrants makes the source of grants for the running agent.
+// newGrants makes the source of the kubelet's grants for a running agent.
 func (a *Agent) newGrants() *podspec.Grants {
 	o := grantsOf(a.opt.Config.PodSpec)
 	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
 	o.Dial = a.opt.DialKubelet
-	o.Remembered, o.Save = a.files.load(grantsName), a.files.save(grantsName)
+	o.Saved, o.Save = a.files.load(grantsName), a.files.save(grantsName)
 	return podspec.NewGrants(o)
 }
 
-// AskGrants asks the kubelet once for the devices that it granted.
+// AskGrants asks the kubelet once for its grants, and returns the state of that source.
 func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	g := podspec.NewGrants(grantsOf(c))
-	defer ask(ctx, g)()
+	defer startSource(ctx, g)()
 	return sourceOf(g.State())
 }
 
-// ask runs a source until it is ready. The source continues until the caller calls end.
-func ask(ctx context.Context, who interface {
+// startSource runs a source and waits for its first answer. The source runs until the caller calls end.
+func startSource(ctx context.Context, who interface {
 	Run(ctx context.Context) error
 	AwaitFirst(ctx context.Context)
 }) (end func()) {
@@ -77,7 +76,7 @@ func ask(ctx context.Context, who interface {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = who.Run(ctx) // the only errors are of connections that do not close
+		_ = who.Run(ctx) // it returns only errors of closing connections
 	}()
 	who.AwaitFirst(ctx)
 	return func() {
@@ -86,11 +85,11 @@ func ask(ctx context.Context, who interface {
 	}
 }
 
-// AskSpecs asks the configured sources of pod specs once.
+// AskSpecs asks the configured sources of pod specs once, and returns their states.
 func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
 	server := connectCluster(c.Cluster, kube.Options{Version: "doctor", Log: slog.New(slog.DiscardHandler)}).client
 	l := podspec.New(podspec.Options{Sources: specSources(c.PodSpec, nil, server)})
-	defer ask(ctx, l)()
+	defer startSource(ctx, l)()
 	return sources(l)
 }
 
@@ -111,7 +110,7 @@ func sourceOf(s podspec.State) api.SpecSource {
 		out.Error = s.Err.Error()
 	}
 	if s.NoCPUs != nil {
-		out.NoCPUs = s.NoCPUs.Error()
+		out.WhyNoCPUs = s.NoCPUs.Error()
 	}
 	return out
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// disabledStages returns the stages that the configuration disables for the CRI proxy, or for the hook
-// server if the agent is one.
+// disabledStages returns the disabled stages of the hook server if the agent is one, and of the CRI proxy otherwise.
 func disabledStages(c config.Config) []string {
 	if c.Attach == "hooks" {
 		return c.HookServers.DisabledStages
@@ -15,7 +14,7 @@ func disabledStages(c config.Config) []string {
 	return c.CRI.DisabledStages
 }
 
-// callsOf returns the runtime's calls for which hook servers are asked in these stages.
+// callsOf returns the calls of the runtime that correspond to stages of hook servers.
 func callsOf(stages []string) []runtimes.Call {
 	var calls []runtimes.Call
 	for _, s := range stages {

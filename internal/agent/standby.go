@@ -21,42 +21,41 @@ const (
 	// statusReopenPause is the pause before the agent tries again to open a status
 	// socket that another agent serves.
 	statusReopenPause = 200 * time.Millisecond
-	// otherAgentTimeout limits the question to the agent that serves the socket. An answer is valid for the
-	// same time.
+	// otherAgentTimeout limits the request to the agent that serves the status socket. The answer is cached for
+	// the same time.
 	otherAgentTimeout = 2 * time.Second
-	// otherReminderInterval is how often the log names the other agent.
+	// otherReminderInterval is how often the agent logs which other agent works on the node.
 	otherReminderInterval = 5 * time.Minute
 )
 
-// otherAgent is another agent on this node.
+// otherAgent detects another agent on this node, and keeps this agent in standby while there is one.
 type otherAgent struct {
 	log    *slog.Logger
 	lock   *nodelock.Lock // the locks that exclude a second agent
-	path   string         // the path of our status socket; "" for none
+	path   string         // the path of this agent's status socket; "" for none
 	accept func(net.Listener) net.Listener
-	// socket is our status socket; nil if another agent serves it, or if none is configured.
+	// socket is this agent's status socket; nil if another agent serves it, or if none is configured.
 	socket *status.Socket
 
 	mu sync.Mutex // guards all below
 	// socketInUse is the error if the status socket cannot be opened because another agent serves it.
 	socketInUse   error
-	asked         time.Time       // the process that served the socket last
-	by            nodelock.Holder // when that process was asked
-	standbyReason *nodelock.Taken // why this agent is in standby; nil if it works
-	logged        time.Time       // when the log last named the other agent
-	unlockable    map[string]bool // places that cannot be locked and that were logged
+	askedAt       time.Time            // when the process that serves the socket was asked last
+	holder        nodelock.Holder      // the process that served the socket at that time
+	standbyReason *nodelock.InUseError // why this agent is in standby; nil if it is active
+	logged        time.Time            // when the other agent was logged last
+	unlockable    map[string]bool      // the logged errors of directories that cannot be locked
 }
 
-// places are the directories that the agents of one node lock: the kubelet's cgroup root, because each
-// agent writes below it, and the directories of the sockets through which the agent attaches. They depend
-// only on where the agent attaches. So two agents of one runtime always lock the same directory, whatever
-// their configurations are.
-func (a *Agent) places() []nodelock.Place {
+// lockedDirs returns the directories that the agent locks to exclude a second agent. They are the kubelet's cgroup
+// root, below which each agent writes, and the directories of the runtime's sockets. So two agents of one runtime
+// lock a common directory, even if their configurations differ.
+func (a *Agent) lockedDirs() []nodelock.LockedDir {
 	c := a.opt.Config
-	if observes(c) { // beside an agent that works
+	if isObserveMode(c) { // it may run beside an active agent
 		return nil
 	}
-	var all []nodelock.Place
+	var all []nodelock.LockedDir
 	dir := a.opt.CgroupDir
 	if a.opt.Tree == nil {
 		dir = c.Cgroup.Root
@@ -66,19 +65,19 @@ func (a *Agent) places() []nodelock.Place {
 		dir = filepath.Join(dir, filepath.Clean("/"+c.Bypass.CgroupRoot))
 	}
 	if dir != "" {
-		all = append(all, nodelock.Place{Dir: dir, What: "kubelet's cgroup root (cgroup.root, bypass.cgroupRoot)"})
+		all = append(all, nodelock.LockedDir{Dir: dir, Description: "kubelet's cgroup root (cgroup.root, bypass.cgroupRoot)"})
 	}
 	if a.attached.nri != nil {
-		all = append(all, nodelock.Place{Dir: filepath.Dir(c.NRI.Socket), What: "directory of the NRI socket (nri.socket)"})
+		all = append(all, nodelock.LockedDir{Dir: filepath.Dir(c.NRI.Socket), Description: "directory of the NRI socket (nri.socket)"})
 	}
 	if a.attached.cri != nil || a.attached.bypass != nil {
-		all = append(all, nodelock.Place{Dir: filepath.Dir(socketOf(c.CRI.Endpoint)), What: "directory of the runtime's socket (cri.endpoint)"})
+		all = append(all, nodelock.LockedDir{Dir: filepath.Dir(socketOf(c.CRI.Endpoint)), Description: "directory of the runtime's socket (cri.endpoint)"})
 	}
 	return all
 }
 
-// admit is called by attachments before they connect. If another agent works on this node, admit returns a
-// *nodelock.Taken error.
+// admit takes the locks of the node for this agent. Attachments call it before they connect. It returns a
+// *nodelock.InUseError if another agent works on this node.
 func (n *otherAgent) admit() error {
 	taken := n.socketTaken()
 	if taken == nil {
@@ -90,7 +89,7 @@ func (n *otherAgent) admit() error {
 	n.mu.Lock()
 	before := n.standbyReason
 	n.standbyReason = taken
-	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.logged) >= otherReminderInterval)
+	remind := taken != nil && (before == nil || before.Holder.ID != taken.Holder.ID || time.Since(n.logged) >= otherReminderInterval)
 	if remind {
 		n.logged = time.Now()
 	}
@@ -99,7 +98,7 @@ func (n *otherAgent) admit() error {
 	case remind:
 		n.log.Error("another agent works on this node; this agent is in standby", logkey.Err, taken)
 	case taken == nil && before != nil:
-		n.log.Info("the other agent has ended; this agent takes over", logkey.Owner, before.By.String())
+		n.log.Info("the other agent has ended; this agent is now active", logkey.Owner, before.Holder.String())
 	}
 	if taken != nil {
 		return taken
@@ -107,7 +106,7 @@ func (n *otherAgent) admit() error {
 	return nil
 }
 
-// logUnlockable logs once that some directories cannot be locked.
+// logUnlockable logs, once for each error, that a directory cannot be locked.
 func (n *otherAgent) logUnlockable(err error) {
 	n.mu.Lock()
 	known := n.unlockable[err.Error()]
@@ -117,11 +116,11 @@ func (n *otherAgent) logUnlockable(err error) {
 	n.unlockable[err.Error()] = true
 	n.mu.Unlock()
 	if !known {
-		n.log.Warn("the agent may not notice a second agent on this node", logkey.Err, err)
+		n.log.Warn("the agent cannot take a lock, so it may not detect a second agent on this node", logkey.Err, err)
 	}
 }
 
-// standby returns why this agent decides nothing; "" if it is active.
+// standby returns the reason why this agent is in standby; "" if it is active.
 func (n *otherAgent) standby() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,9 +146,9 @@ func (n *otherAgent) open(ctx context.Context) {
 	n.mu.Unlock()
 }
 
-// serve answers at the status socket until ctx ends. While another agent serves the socket, it waits. If
-// the socket cannot be opened, or accepting fails (permanently if the kernel was out of memory once), it
-// opens the socket again: a node without a status socket still needs its QoS.
+// serve serves the status socket until ctx ends. While another agent serves the socket, it waits. After any other
+// error it opens the socket again, because an agent without a status socket must continue. Accepting can fail
+// permanently after the kernel was out of memory.
 func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 	again := time.NewTicker(statusReopenPause)
 	defer again.Stop()
@@ -162,7 +161,7 @@ func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 			if err = n.socket.Serve(ctx, source); err == nil {
 				return
 			}
-			n.socket = nil // the error after the listener was closed
+			n.socket = nil // it is closed
 		}
 		if err != nil && !errors.Is(err, socket.ErrInUse) && err.Error() != reported {
 			reported = err.Error()
@@ -177,25 +176,26 @@ func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 	}
 }
 
-// socketTaken returns the other agent that serves our status socket; nil if there is none.
-func (n *otherAgent) socketTaken() *nodelock.Taken {
+// socketTaken returns an error if another agent serves this agent's status socket; nil if none does.
+func (n *otherAgent) socketTaken() *nodelock.InUseError {
 	n.mu.Lock()
-	used, by, asked := errors.Is(n.socketInUse, socket.ErrInUse), n.by, n.asked
+	used, by, asked := errors.Is(n.socketInUse, socket.ErrInUse), n.holder, n.askedAt
 	n.mu.Unlock()
 	if !used {
 		return nil
 	}
 	if asked.IsZero() || time.Since(asked) >= otherAgentTimeout {
-		by = whoServes(n.path)
+		by = holderOfSocket(n.path)
 		n.mu.Lock()
-		n.by, n.asked = by, time.Now()
+		n.holder, n.askedAt = by, time.Now()
 		n.mu.Unlock()
 	}
-	return &nodelock.Taken{By: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
+	return &nodelock.InUseError{Holder: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
 }
 
-// whoServes asks the agent at a status socket for its identity.
-func whoServes(path string) nodelock.Holder {
+// holderOfSocket asks the agent that serves a status socket for its identity. The zero Holder means that it did
+// not answer.
+func holderOfSocket(path string) nodelock.Holder {
 	ctx, cancel := context.WithTimeout(context.Background(), otherAgentTimeout)
 	defer cancel()
 	c, err := status.Dial(ctx, path)

@@ -11,18 +11,17 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// statusInterval is how often the agent sends systemd the line that `systemctl status` shows, and the
-// watchdog's keep-alive. If a quarter of the watchdog's limit is shorter, that is used.
+// statusInterval is how often the agent sends systemd the line that `systemctl status` shows, and the keep-alive of
+// the watchdog. The agent uses a quarter of the watchdog's timeout instead if that is shorter.
 const statusInterval = 10 * time.Second
 
-// supervised reports the agent's state to systemd until ctx ends, if the unit has Type=notify
-// (sd_notify(3)). Because other units wait for this unit, it counts as started at once, also in standby and
-// while the runtime does not run. The watchdog gets a keep-alive only while the agent handles events, as
-// /healthz judges.
-func (a *Agent) supervised(ctx context.Context) {
+// reportToSystemd reports the agent's state to systemd until ctx ends, if the unit has Type=notify (sd_notify(3)).
+// It reports READY at once, also in standby or without a runtime, because other units may wait for this unit. It
+// sends the watchdog a keep-alive only while the agent handles events, like /healthz.
+func (a *Agent) reportToSystemd(ctx context.Context) {
 	if sent, err := daemon.SdNotify(false, daemon.SdNotifyReady); !sent {
 		if err != nil {
-			a.log.Warn("the agent cannot notify systemd of its start", logkey.Err, err)
+			a.log.Warn("the agent cannot report its start to systemd", logkey.Err, err)
 		}
 		return
 	}
@@ -30,7 +29,7 @@ func (a *Agent) supervised(ctx context.Context) {
 	pause := statusInterval
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		a.log.Warn("the agent cannot notify systemd's watchdog", logkey.Err, err)
+		a.log.Warn("the agent cannot read the timeout of systemd's watchdog, so it sends no keep-alives", logkey.Err, err)
 	}
 	if watchdog > 0 {
 		pause = min(pause, watchdog/4)
@@ -52,7 +51,7 @@ func (a *Agent) alive(ctx context.Context, limit time.Duration) bool {
 	defer cancel()
 	err := a.conductor.Alive(ctx)
 	if err != nil {
-		a.log.Error("the agent cannot notify systemd's watchdog", logkey.Err, err)
+		a.log.Error("the agent handles no events, so it sends systemd's watchdog no keep-alive", logkey.Err, err)
 	}
 	return err == nil
 }
@@ -67,12 +66,12 @@ func (a *Agent) statusLine() string {
 // notify sends a message to systemd. Without systemd it does nothing.
 func (a *Agent) notify(message string) {
 	if _, err := daemon.SdNotify(false, message); err != nil {
-		a.log.Warn("the agent cannot notify systemd", logkey.Err, err)
+		a.log.Warn("the agent cannot send its state to systemd", logkey.Err, err)
 	}
 }
 
-// reloading tells systemd that a change of the configuration is being applied.
-func (a *Agent) reloading(apply func(config.Config) error) func(config.Config) error {
+// notifyReload wraps apply: it reports to systemd that the agent reloads while apply runs.
+func (a *Agent) notifyReload(apply func(config.Config) error) func(config.Config) error {
 	return func(c config.Config) error {
 		a.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 		defer a.notify(daemon.SdNotifyReady)

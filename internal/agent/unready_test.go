@@ -18,7 +18,7 @@ func TestUnready(t *testing.T) {
 		var at []time.Duration
 		over := 0
 		var ready atomic.Bool
-		u := (&Agent{}).unready()
+		u := (&Agent{}).newReadinessWatcher()
 		u.ready = func() error {
 			if ready.Load() {
 				return nil
@@ -31,7 +31,7 @@ func TestUnready(t *testing.T) {
 			}
 			at = append(at, time.Since(start))
 		}
-		u.over = func() { over++ }
+		u.onReady = func() { over++ }
 		ctx, cancel := context.WithCancel(t.Context())
 		go u.run(ctx)
 		time.Sleep(11 * time.Minute)

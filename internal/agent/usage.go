@@ -22,35 +22,35 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// usageEvery is how often the agent reads usage. It reads two files for each pod.
-const usageEvery = 15 * time.Second
+// usageInterval is how often the agent reads the usage of the node and its pods. It reads two files for each pod.
+const usageInterval = 15 * time.Second
 
 // usageMeter measures the usage of the node and its pods. It implements kube.Service.
 type usageMeter struct {
-	// blocked returns why the pods are unknown, so that usage cannot be measured; nil if they are known.
-	blocked func() error
-	read    func() (nodemetric.Reading, error)
-	every   time.Duration
-	note    func(error) // the error of a reading
+	// blocked returns the reason why the agent does not know the node's pods; nil if it does.
+	blocked  func() error
+	read     func() (nodemetric.Reading, error)
+	interval time.Duration
+	note     func(error) // logs the error of read
 
-	mu      sync.Mutex // guards all below
-	history nodemetric.History
-	policy  nodemetric.Policy
-	status  map[string]any // the last report
-	made    time.Time      // when the report was made; zero if there is none
-	failed  error          // the error of the last reading
-	held    error          // blocked returned a reason
-	changed chan struct{}  // closed with the next report
+	mu         sync.Mutex // guards all below
+	history    nodemetric.History
+	policy     nodemetric.Policy
+	status     map[string]any // the last report
+	reportTime time.Time      // when the report was made; zero if there is none
+	failed     error          // the error of the last call of read
+	blockedErr error          // the result of the last call of blocked
+	changed    chan struct{}  // closed when the next report is made
 }
 
 func (a *Agent) newUsageMeter() *usageMeter {
 	return &usageMeter{
-		blocked: a.reportable, read: a.readUsage, every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}),
+		blocked: a.checkReportable, read: a.readUsage, interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}),
 		note: func(err error) { a.log.Warn("the agent cannot measure the node's usage", logkey.Err, err) },
 	}
 }
 
-// nodeMetric makes the node's NodeMetric.
+// nodeMetric returns the report for the node's NodeMetric object.
 func (m *usageMeter) nodeMetric() publish.Report {
 	return publish.Report{
 		Kind:     "NodeMetric",
@@ -74,28 +74,28 @@ func (m *usageMeter) nodeMetric() publish.Report {
 func (m *usageMeter) Run(ctx context.Context) {
 	for {
 		if m.open() {
-			m.take(m.read())
+			m.addReading(m.read())
 		}
-		if !sleep.For(ctx, m.every) {
+		if !sleep.For(ctx, m.interval) {
 			return
 		}
 	}
 }
 
-// open reports whether the pods are known. If they are not, it drops earlier measurements, because they may
-// be of other pods.
+// open reports whether the agent knows the node's pods. If not, open drops the earlier readings, which may be of other
+// pods.
 func (m *usageMeter) open() bool {
 	err := m.blocked()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held = err; err != nil {
-		m.history, m.made = nodemetric.History{}, time.Time{}
+	if m.blockedErr = err; err != nil {
+		m.history, m.reportTime = nodemetric.History{}, time.Time{}
 	}
 	return err == nil
 }
 
-// take stores a reading, and makes a report if one is due.
-func (m *usageMeter) take(r nodemetric.Reading, err error) {
+// addReading stores a reading, and makes a report if one is due.
+func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -107,25 +107,25 @@ func (m *usageMeter) take(r nodemetric.Reading, err error) {
 	}
 	m.failed = nil
 	m.history.Add(r, m.policy.Average)
-	if !m.history.Enough() || !m.made.IsZero() && r.At.Sub(m.made) < m.policy.Interval-m.every/2 {
+	if !m.history.Enough() || !m.reportTime.IsZero() && r.At.Sub(m.reportTime) < m.policy.Interval-m.interval/2 {
 		return
 	}
-	m.status, m.made = m.history.Status(m.policy, kube.Stamp(r.At)), r.At
+	m.status, m.reportTime = m.history.Status(m.policy, kube.Stamp(r.At)), r.At
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// ready returns why there is nothing to report; nil if there is.
+// ready returns the reason why there is nothing to report yet; nil if there is a report.
 func (m *usageMeter) ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.held != nil:
-		return m.held
+	case m.blockedErr != nil:
+		return m.blockedErr
 	case m.failed != nil:
 		return m.failed
-	case m.made.IsZero():
-		return errors.New("the usage has not been measured for long enough yet")
+	case m.reportTime.IsZero():
+		return errors.New("the agent has not measured the usage for long enough yet")
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (m *usageMeter) next() <-chan struct{} {
 	return m.changed
 }
 
-// Usage reads how much CPU time the running containers have used. It leaves out containers that end meanwhile, and those
-// whose cgroup's path it does not know.
+// Usage reads how much CPU time the running containers have used. It leaves out containers that end meanwhile, and
+// containers whose cgroup is unknown.
 func (s source) Usage() api.Usage {
 	out := api.Usage{At: time.Now()}
 	for _, g := range nodeview.ContainerGroups(s.a.conductor) {
@@ -162,7 +162,7 @@ func (s source) Usage() api.Usage {
 func (a *Agent) readUsage() (nodemetric.Reading, error) {
 	r := nodemetric.Reading{At: time.Now(), Pods: map[nodemetric.Pod]nodemetric.Counter{}}
 	var err error
-	if r.Node.CPU, r.Node.Bytes, err = usage.Node(os.DirFS(cmp.Or(a.opt.Proc, "/proc"))); err != nil {
+	if r.Node.CPU, r.Node.Bytes, err = usage.ReadNode(os.DirFS(cmp.Or(a.opt.Proc, "/proc"))); err != nil {
 		return r, err
 	}
 	for _, p := range nodeview.PodGroups(a.conductor) {

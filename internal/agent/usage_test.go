@@ -15,13 +15,13 @@ import (
 // cannot be read.
 func TestUsageMeter(t *testing.T) {
 	notes := 0
-	m := &usageMeter{every: usageEvery, policy: nodemetric.Policy{}.OrUsual(), changed: make(chan struct{}), note: func(error) { notes++ }}
+	m := &usageMeter{interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}), note: func(error) { notes++ }}
 	now, made := time.Now(), 0
 	read := func(n int) {
 		for range n {
 			before := m.next()
-			m.take(nodemetric.Reading{At: now, Node: nodemetric.Counter{CPU: time.Hour, Bytes: 1}}, nil)
-			now = now.Add(usageEvery)
+			m.addReading(nodemetric.Reading{At: now, Node: nodemetric.Counter{CPU: time.Hour, Bytes: 1}}, nil)
+			now = now.Add(usageInterval)
 			select {
 			case <-before:
 				made++
@@ -46,7 +46,7 @@ func TestUsageMeter(t *testing.T) {
 		t.Error("no status")
 	}
 	for range 2 {
-		m.take(nodemetric.Reading{}, errors.New("meminfo: no such file"))
+		m.addReading(nodemetric.Reading{}, errors.New("meminfo: no such file"))
 	}
 	if err := m.ready(); err == nil || notes != 1 {
 		t.Errorf("without a reading: %v, noted %d times", err, notes)

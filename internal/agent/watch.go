@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// watchDrift starts the watcher that repairs values which other programs change, until ctx ends.
+// watchDrift repairs values that other programs change, until ctx ends.
 func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.watcher()
 	if err != nil {
@@ -20,7 +20,7 @@ func (a *Agent) watchDrift(ctx context.Context) error {
 	return a.conductor.Watch(ctx, w)
 }
 
-// watcher watches the tree's files; nil if the given tree reports no changes.
+// watcher returns a watcher of the cgroup files; nil if Options.Tree has none.
 func (a *Agent) watcher() (cgroup.Watcher, error) {
 	switch {
 	case a.opt.Watch != nil:

@@ -4,8 +4,8 @@ import "strings"
 
 // This file reads and writes files that hold one line for each device.
 
-// part returns a setting's own part of a file's text, in Encode's form.
-func (s *Setting) part(v Version, text string) string {
+// ownPart returns the part of a file's text that belongs to the setting, in the form that Encode returns.
+func (s *Setting) ownPart(v Version, text string) string {
 	switch s.Kind {
 	case Default:
 		line, _, _ := strings.Cut(text, "\n")

@@ -37,8 +37,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Hint explains what the kernel usually means by this refusal; "" if there is nothing to add.
 func (e *Error) Hint() string {
-	var errno syscall.Errno
-	if !errors.As(e.Err, &errno) {
+	errno, ok := errors.AsType[syscall.Errno](e.Err)
+	if !ok {
 		return ""
 	}
 	file := path.Base(e.Path)
@@ -60,20 +60,20 @@ var hints = []struct {
 	{syscall.EACCES, "write", "cpuset.mems", "the parent cgroup does not have all these memory nodes"},
 	{syscall.EBUSY, "write", "cpuset.", "a child cgroup still has CPUs or memory nodes that the write would remove"},
 	{syscall.ENOSPC, "write", "cpuset.", "the set would be empty, and the cgroup has tasks"},
-	{syscall.EINVAL, "write", "cpuset.cpus", "a CPU that is not online, or malformed text"},
-	{syscall.EINVAL, "write", "cpuset.mems", "a node without memory, or malformed text"},
-	{syscall.ERANGE, "write", "cpuset.", "an id above the highest possible id of this machine"},
-	{syscall.EOVERFLOW, "write", "cpuset.", "an id above the highest possible id of any machine"},
+	{syscall.EINVAL, "write", "cpuset.cpus", "a CPU is not online, or the text is malformed"},
+	{syscall.EINVAL, "write", "cpuset.mems", "a memory node has no memory, or the text is malformed"},
+	{syscall.ERANGE, "write", "cpuset.", "an id is above the highest possible id of this machine"},
+	{syscall.EOVERFLOW, "write", "cpuset.", "an id is above the highest possible id of any machine"},
 	{syscall.EINVAL, "write", "cpu.cfs_burst", "the burst is above the quota"},
 	{syscall.EINVAL, "write", "cpu.max.burst", "the burst is above the quota"},
-	{syscall.EINVAL, "write", "cpu.cfs_", "above the parent's share of time, below a child's or the burst, or out of range"},
+	{syscall.EINVAL, "write", "cpu.cfs_", "the quota is above the parent's quota, below a child's quota or the burst, or out of range"},
 	{syscall.EINVAL, "write", "cpu.max", "the quota is below the burst, or out of range"},
-	{syscall.EINVAL, "write", "cpu.shares", "cpu.idle is 1 here, or malformed text"},
-	{syscall.EINVAL, "write", "cpu.weight", "cpu.idle is 1 here, or malformed text"},
-	{syscall.ERANGE, "write", "cpu.weight", "weights are 1 to 10000"},
-	{syscall.EINVAL, "write", swapV1, "below memory.limit_in_bytes, or malformed text"},
+	{syscall.EINVAL, "write", "cpu.shares", "cpu.idle is 1 in this cgroup, or the text is malformed"},
+	{syscall.EINVAL, "write", "cpu.weight", "cpu.idle is 1 in this cgroup, or the text is malformed"},
+	{syscall.ERANGE, "write", "cpu.weight", "a weight must be 1 to 10000"},
+	{syscall.EINVAL, "write", swapV1, "the limit is below memory.limit_in_bytes, or the text is malformed"},
 	{syscall.EBUSY, "write", "memory.", "the cgroup uses more than the limit, and the kernel could not reclaim the memory"},
-	{syscall.EINVAL, "write", "memory.limit", "above memory.memsw.limit_in_bytes, or malformed text"},
+	{syscall.EINVAL, "write", "memory.limit", "the limit is above memory.memsw.limit_in_bytes, or the text is malformed"},
 	{syscall.ENODEV, "write", "io.max", "no such disk"},
 	{syscall.ENODEV, "write", "blkio.throttle.", "no such disk"},
 	{syscall.EPERM, "write", "", "this is the agent's own container, and nsdelegate lets only the runtime write there"},
@@ -81,8 +81,8 @@ var hints = []struct {
 	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
 }
 
-// Gone reports whether an error says that a cgroup or its file does not exist, yet or any more.
-func Gone(err error) bool {
+// IsNotExist reports whether an error means that a cgroup or its file does not exist: it was removed or is not created yet.
+func IsNotExist(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
 }
 
@@ -90,14 +90,13 @@ func Gone(err error) bool {
 // cgroup namespace. If the hierarchy is mounted with nsdelegate, the kernel lets only programs
 // outside of that namespace write there.
 func RuntimeOnly(err error) bool {
-	e := (*Error)(nil)
-	return errors.As(err, &e) && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
 }
 
 // cause leaves out the path, which an fs.PathError would repeat.
 func cause(err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
 	return err

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Gone reports whether a cgroup does not exist in its tree. The tree must have the cgroup above
-// all pods: in another tree, a missing cgroup means nothing. Gone does not mean that the cgroup
-// ever existed.
-func (t *Tree) Gone(dir string) bool {
+// IsMissing reports whether a cgroup does not exist in its tree. The tree must have the cgroup above
+// all pods: in another tree, a missing cgroup means nothing. A missing cgroup need not have existed
+// before.
+func (t *Tree) IsMissing(dir string) bool {
 	return !t.Has(dir) && t.Has(Top(dir))
 }
 
-// existence is the controller whose hierarchy shows in version 1 which cgroups exist, because
-// runtimes make a cgroup there first.
-const existence = "cpuset"
+// existenceController is the controller whose hierarchy shows which cgroups exist in version 1, because runtimes create a
+// cgroup there first.
+const existenceController = "cpuset"
 
 // Has reports whether a cgroup exists.
-func (t *Tree) Has(dir string) bool { return t.Exists(dir, existence) }
+func (t *Tree) Has(dir string) bool { return t.Exists(dir, existenceController) }
 
 // Top returns the first component of dir, the cgroup directly below the root.
 func Top(dir string) string {
@@ -27,7 +27,7 @@ func Top(dir string) string {
 
 // Find returns the cgroup of a container, by its id, in a pod's cgroup.
 func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
-	names, err := t.Children(podDir, existence)
+	names, err := t.Children(podDir, existenceController)
 	if err != nil {
 		return "", false
 	}
@@ -39,8 +39,8 @@ func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
 	return "", false
 }
 
-// FindPod returns the cgroup of a pod by its UID. It searches below directories named kubepods
-// above some known ones, and where a kubelet makes its own.
+// FindPod returns the cgroup of a pod by its UID. It searches the kubelet's usual directories, and all kubepods
+// directories that contain one of the known cgroups.
 func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 	tops := map[string]bool{"kubepods": true, "kubepods.slice": true}
 	for _, dir := range known {
@@ -59,7 +59,7 @@ func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 }
 
 func (t *Tree) podBelow(above, uid string) (dir string, ok bool) {
-	names, err := t.Children(above, existence)
+	names, err := t.Children(above, existenceController)
 	if err != nil {
 		return "", false
 	}

@@ -31,8 +31,8 @@ const maxFile = 1 << 20
 type Real struct {
 	root *os.Root
 	dir  *os.File // the same directory
-	// beneath uses openat2 if the kernel has it; tests switch it off.
-	beneath bool
+	// usesOpenat2 means that files are opened with openat2 and RESOLVE_BENEATH. It is false only in tests of os.Root.
+	usesOpenat2 bool
 }
 
 // OpenRoot opens the tree below dir, usually /sys/fs/cgroup.
@@ -45,7 +45,7 @@ func OpenRoot(dir string) (*Real, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open cgroup root: %w", err), root.Close())
 	}
-	return &Real{root: root, dir: self, beneath: true}, nil
+	return &Real{root: root, dir: self, usesOpenat2: true}, nil
 }
 
 // Close closes the root directory.
@@ -58,23 +58,14 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// Control files return all text in one read; the size of stat is 0.
-	buf := make([]byte, 256)
-	n := 0
-	for n < maxFile {
-		m, err := f.Read(buf[n:])
-		n += m
-		if errors.Is(err, io.EOF) {
-			return buf[:n], nil
-		}
-		if err != nil {
-			return nil, &fs.PathError{Op: "read", Path: path, Err: cause(err)}
-		}
-		if n == len(buf) {
-			buf = append(buf, make([]byte, len(buf))...)
-		}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err == nil && len(data) == maxFile {
+		err = errors.New("file is too large")
 	}
-	return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("file is too large")}
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: cause(err)}
+	}
+	return data, nil
 }
 
 // WriteFile writes data in one write. The file must exist. It is neither created nor truncated,
@@ -90,7 +81,7 @@ func (r *Real) WriteFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// StatDir returns why path is no directory, or cannot be read.
+// StatDir returns an error if path is not a directory or cannot be opened.
 func (r *Real) StatDir(path string) error {
 	f, err := r.open(path, os.O_RDONLY|syscall.O_DIRECTORY)
 	if err != nil {

@@ -43,12 +43,14 @@ func (h Handle) Name() string {
 	return h.Path
 }
 
-// Refuse makes the error of an operation that was not done.
+// Refuse makes the error of an operation that the agent did not try.
 func (h Handle) Refuse(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
-// Encode is the function Encode for the handle's setting. It also checks the directory.
+// Encode returns the kernel's text for a value of the handle's setting. Quota and period are
+// encoded separately; Tree joins them where they are one file. Values that the kernel would refuse
+// or change (version 1 clamps shares) are errors, and so is an empty set.
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
 	if h.set == nil {
 		return "", h.err
@@ -61,10 +63,10 @@ func (h Handle) Encode(v lifecycle.Value) (string, error) {
 }
 
 // Same reports whether two kernel texts of the setting mean the same.
-func (h Handle) Same(a, b string) bool { return a == b || h.set != nil && h.set.same(a, b) }
+func (h Handle) Same(a, b string) bool { return a == b || h.set != nil && h.set.isSame(a, b) }
 
-// Compare orders two kernel texts of a setting; no limit is above all. It returns 0 for what is
-// no setting.
+// Compare orders two kernel texts of a setting, as cmp.Compare does. "No limit" is above all numbers. It returns 0
+// for a text that is not valid.
 func (h Handle) Compare(a, b string) int {
 	if h.set == nil {
 		return 0
@@ -72,10 +74,10 @@ func (h Handle) Compare(a, b string) int {
 	return h.set.compare(a, b)
 }
 
-// Free reports whether the kernel may show the text in another form than it was written in.
-func (h Handle) Free() bool { return h.set == nil || h.set.Kind == Text }
+// IsFreeText reports whether the kernel may show the text in another form than the written one.
+func (h Handle) IsFreeText() bool { return h.set == nil || h.set.Kind == Text }
 
-// Read returns the kernel's text; for cpu.max the field's part of it.
+// Read returns the kernel's text of the setting. Of cpu.max it returns only the quota or the period.
 func (h Handle) Read() (string, error) {
 	if h.err != nil {
 		return "", h.Refuse("read", "", h.err)
@@ -85,7 +87,7 @@ func (h Handle) Read() (string, error) {
 		return text, err
 	}
 	if h.tree.Version == V1 || h.set.Kind != Bandwidth {
-		return h.set.part(h.tree.Version, text), nil
+		return h.set.ownPart(h.tree.Version, text), nil
 	}
 	quota, period, err := splitMax(h.Path, text)
 	if h.set.Field == lifecycle.CPUPeriod {
@@ -101,7 +103,7 @@ func (h Handle) Write(text string) error {
 		return h.Refuse("write", text, h.err)
 	case text == "" && h.set.Kind != List:
 		// For the kernel, an empty limit of memory or huge pages is 0.
-		return h.Refuse("write", "", errors.New("nothing to write"))
+		return h.Refuse("write", "", errors.New("the text is empty"))
 	case h.tree.Version == V2 && h.set.Field == lifecycle.CPUPeriod:
 		return h.tree.WriteBandwidth(h.Dir, "", text)
 	}

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// NameKind is the kind of a cgroup below a kubelet's, by its name.
+// NameKind is the kind of a cgroup that the kubelet or a runtime made, as its name shows it.
 type NameKind int
 
 // The kinds of cgroups. Any program may use such a name: only the runtime knows the kind for
 // certain.
 const (
-	Other         NameKind = iota
-	PodDir                 // a pod's
-	ContainerDir           // a container's, or a pod sandbox's
-	KubepodsDir            // above all pods
-	QoSDir                 // above the pods of a QoS class
-	ForeignHelper          // that of a runtime's helper beside a container
+	Other        NameKind = iota
+	PodDir                // the cgroup of a pod
+	ContainerDir          // the cgroup of a container or of a pod sandbox
+	KubepodsDir           // the cgroup above all pods
+	QoSDir                // the cgroup above the pods of a QoS class
 )
 
-// Name is what a cgroup's name says.
+// Name is the information in a cgroup's name.
 type Name struct {
 	Kind NameKind
 	// ID is the UID of a pod or the id of a container, as the runtime writes it.
@@ -54,11 +53,8 @@ func ParseName(dir string) Name {
 		return Name{}
 	}
 	prefix, id, ok := cutLast(unit, "-")
-	switch {
-	case !ok || prefix == "" || !isContainerID(id):
+	if !ok || prefix == "" || !isContainerID(id) || strings.HasSuffix(prefix, "conmon") { // conmon is a helper of CRI-O beside a container
 		return Name{}
-	case strings.HasSuffix(prefix, "conmon"):
-		return Name{ForeignHelper, id}
 	}
 	return Name{ContainerDir, id}
 }
@@ -71,19 +67,12 @@ func namedSlice(base string) Name {
 	switch uid, isPod := strings.CutPrefix(last, "pod"); {
 	case last == "kubepods":
 		return Name{Kind: KubepodsDir}
-	case (last == "burstable" || last == "besteffort") && lastPart(above) == "kubepods":
+	case (last == "burstable" || last == "besteffort") && (above == "kubepods" || strings.HasSuffix(above, "-kubepods")):
 		return Name{Kind: QoSDir}
 	case ok && isPod && isID(uid):
 		return Name{PodDir, strings.ReplaceAll(uid, "_", "-")}
 	}
 	return Name{}
-}
-
-func lastPart(name string) string {
-	if _, last, ok := cutLast(name, "-"); ok {
-		return last
-	}
-	return name
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {
@@ -103,8 +92,8 @@ func isID(text string) bool {
 	return onlyOf(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
 }
 
-// isContainerID is stricter, since without a prefix any directory would match. Runtimes that
-// serve a kubelet use 64 hexadecimal digits.
+// isContainerID reports whether text is a container id of 64 hexadecimal digits, as runtimes that serve a kubelet use
+// it. It is stricter than isID, which any directory name without a prefix would match.
 func isContainerID(text string) bool {
 	return len(text) == 64 && onlyOf(text, "0123456789abcdef")
 }

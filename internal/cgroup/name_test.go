@@ -27,7 +27,7 @@ func TestNamed(t *testing.T) {
 		"x.slice/cri-containerd-" + id + ".scope":                   {ContainerDir, id},
 		"x.slice/crio-" + id + ".scope":                             {ContainerDir, id},
 		"x.slice/docker-" + id + ".scope":                           {ContainerDir, id},
-		"x.slice/crio-conmon-" + id + ".scope":                      {ForeignHelper, id},
+		"x.slice/crio-conmon-" + id + ".scope":                      {},
 		"system.slice":                                              {},
 		"user.slice/user-0.slice":                                   {},
 		"burstable.slice":                                           {},

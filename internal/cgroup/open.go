@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,32 +37,30 @@ func openBeneath(dir int, path string, flags int) (int, error) {
 	}
 }
 
-// file is an open cgroup file: a descriptor, or an os.File of os.Root. A plain descriptor
-// avoids the cost of os.File's poller and finalizer.
-type file struct {
-	fd   int
-	file *os.File
-}
+// file is the descriptor of an open cgroup file. It avoids the cost of os.File's poller and finalizer.
+type file int
 
 func (r *Real) open(path string, flags int) (file, error) {
-	if r.beneath {
+	if r.usesOpenat2 {
 		fd, err := openBeneath(int(r.dir.Fd()), path, flags)
 		if err == nil {
-			return file{fd: fd}, nil
+			return file(fd), nil
 		}
 		if !errors.Is(err, errNoOpenat2) {
-			return file{}, &fs.PathError{Op: "openat2", Path: path, Err: err}
+			return -1, &fs.PathError{Op: "openat2", Path: path, Err: err}
 		}
 	}
 	f, err := r.root.OpenFile(path, flags, 0)
-	return file{file: f}, err
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return file(fd), err
 }
 
 func (f file) Read(p []byte) (int, error) {
-	if f.file != nil {
-		return f.file.Read(p)
-	}
-	n, err := retried(func() (int, error) { return unix.Read(f.fd, p) })
+	n, err := retried(func() (int, error) { return unix.Read(int(f), p) })
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
@@ -72,22 +69,14 @@ func (f file) Read(p []byte) (int, error) {
 
 // Write writes in one call, which a kernel file treats as one transaction.
 func (f file) Write(p []byte) (int, error) {
-	if f.file != nil {
-		return f.file.Write(p)
-	}
-	n, err := retried(func() (int, error) { return unix.Write(f.fd, p) })
+	n, err := retried(func() (int, error) { return unix.Write(int(f), p) })
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite
 	}
 	return max(n, 0), err
 }
 
-func (f file) Close() error {
-	if f.file != nil {
-		return f.file.Close()
-	}
-	return unix.Close(f.fd)
-}
+func (f file) Close() error { return unix.Close(int(f)) }
 
 // retried repeats a call that a signal interrupted, as package os does.
 func retried(call func() (int, error)) (int, error) {

@@ -19,15 +19,20 @@ const (
 // ("kubepods-podX.slice:cri-containerd:ID", the systemd driver). parent is the pod's cgroup
 // parent. It is used if cgroupsPath has an empty slice or is a relative path, and may be empty.
 func Path(parent, cgroupsPath string) (string, error) {
-	if err := checkName(cgroupsPath); err != nil {
-		return "", fmt.Errorf("cgroups path %q: %w", shorten(cgroupsPath), err)
+	return checkAndParse("cgroups path", cgroupsPath, func() (string, error) { return containerDir(parent, cgroupsPath) })
+}
+
+// checkAndParse checks a text, parses it and checks the resulting path. Its errors begin with what and the text.
+func checkAndParse(what, text string, parse func() (string, error)) (string, error) {
+	err, dir := checkName(text), ""
+	if err == nil {
+		dir, err = parse()
 	}
-	dir, err := containerDir(parent, cgroupsPath)
 	if err == nil && len(dir) > maxPath {
 		err = errors.New("too long")
 	}
 	if err != nil {
-		return "", fmt.Errorf("cgroups path %q: %w", shorten(cgroupsPath), err)
+		return "", fmt.Errorf("%s %q: %w", what, shorten(text), err)
 	}
 	return dir, nil
 }
@@ -83,29 +88,17 @@ func scopeDir(parent string, parts []string) (string, error) {
 // PodPath returns the directory of a pod from its cgroup parent: a path, a slice name, or the
 // full path of a slice.
 func PodPath(cgroupParent string) (string, error) {
-	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("cgroup parent %q: %w", shorten(cgroupParent), err)
-	}
-	if err := checkName(cgroupParent); err != nil {
-		return fail(err)
-	}
-	dir, err := components(cgroupParent)
-	if err != nil {
-		return fail(err)
-	}
-	// A slice's name determines its path, so a name alone is enough.
-	if !strings.Contains(dir, "/") && strings.HasSuffix(dir, slice) {
-		if dir, err = expandSlice(dir); err != nil {
-			return fail(err)
+	return checkAndParse("cgroup parent", cgroupParent, func() (string, error) {
+		dir, err := components(cgroupParent)
+		// A slice's name determines its path, so a name alone is enough.
+		if err == nil && !strings.Contains(dir, "/") && strings.HasSuffix(dir, slice) {
+			dir, err = expandSlice(dir)
 		}
-	}
-	if dir == "" {
-		return fail(errors.New("is the root of the hierarchy"))
-	}
-	if len(dir) > maxPath {
-		return fail(errors.New("too long"))
-	}
-	return dir, nil
+		if err == nil && dir == "" {
+			err = errors.New("is the root of the hierarchy")
+		}
+		return dir, err
+	})
 }
 
 // expandSlice returns the path of a slice in systemd: every dash begins a level, and "-.slice"

@@ -10,19 +10,6 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// reference is a file that every cgroup of a controller has. If it exists and another file is
-// missing, the kernel lacks that other file.
-var reference = map[string]setting{
-	"cpu": {lifecycle.CPUQuota, ""}, "cpuset": {lifecycle.CPUSetCPUs, ""}, "memory": {lifecycle.MemoryLimit, ""},
-	"io": {lifecycle.IOLimit, sampleDiskLimit}, "blkio": {lifecycle.IOLimit, sampleDiskLimit},
-}
-
-// setting identifies a row of the table.
-type setting struct {
-	field lifecycle.Field
-	key   string
-}
-
 // Probe reports whether the kernel has a controller ("cpu") or a file, by its version 2 name
 // ("cpu.idle"). It only reads. A file can be found only in a cgroup with its controller, so the
 // answer may be unknown on a node where nothing has started yet.
@@ -40,7 +27,7 @@ func (t *Tree) Probe(feature string) lifecycle.Finding {
 	return t.probeFile(file)
 }
 
-// FeatureFile returns a feature's file in a version; for a controller its name alone.
+// FeatureFile returns a feature's file in a cgroup version; for a controller only the controller's name.
 func FeatureFile(feature string, v Version) (File, error) {
 	controller, _, isFile := strings.Cut(feature, ".")
 	if !isFile {
@@ -56,7 +43,7 @@ func FeatureFile(feature string, v Version) (File, error) {
 	return s.file(v)
 }
 
-// sampleDiskLimit is a disk's limit, whose file stands for those of all disks.
+// sampleDiskLimit is an example of a disk's limit. The limits of all disks are in the same file.
 const sampleDiskLimit = "0:0 rbps"
 
 func (t *Tree) probeController(controller string) lifecycle.Finding {
@@ -69,18 +56,17 @@ func (t *Tree) probeController(controller string) lifecycle.Finding {
 		}
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
-	text, err := t.read("cgroup.controllers")
-	switch {
+	switch has, err := t.hasController(".", controller); {
 	case err != nil:
 		return lifecycle.Finding{Why: err.Error()}
-	case !slices.Contains(strings.Fields(text), controller):
+	case !has:
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel offers no controller " + controller}
 	}
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
 
 // probeFile looks for a file in the cgroups below the root, because the root lacks some files.
-// It looks in those of pods first, as others may not have the controller.
+// It searches the cgroups of pods first, since other cgroups may not have the controller.
 func (t *Tree) probeFile(file File) lifecycle.Finding {
 	names, err := t.Children(".", file.Controller)
 	if err != nil {
@@ -89,12 +75,13 @@ func (t *Tree) probeFile(file File) lifecycle.Finding {
 	slices.SortStableFunc(names, func(a, b string) int { return rankPods(a) - rankPods(b) })
 	for _, dir := range names {
 		_, err := t.FS.ReadFile(t.path(file.Controller, dir, file.Name))
+		has, _ := t.hasController(dir, file.Controller) // an error means that dir was removed
 		switch {
 		case err == nil:
 			return lifecycle.Finding{Support: lifecycle.Supported}
 		case !errors.Is(err, fs.ErrNotExist):
 			return lifecycle.Finding{Why: (&Error{Op: "read", Path: file.Name, Err: err}).Error()}
-		case t.hasController(dir, file.Controller):
+		case has:
 			return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no " + file.Name}
 		}
 	}
@@ -114,11 +101,10 @@ func rankPods(dir string) int {
 }
 
 // hasController reports whether the files of a controller are in dir.
-func (t *Tree) hasController(dir, controller string) bool {
-	s, known := reference[controller]
-	if !known {
-		return false
+func (t *Tree) hasController(dir, controller string) (bool, error) {
+	if t.Version == V1 {
+		return t.Exists(dir, controller), nil
 	}
-	_, err := t.Read(dir, s.field, s.key)
-	return err == nil
+	text, err := t.read(t.path("", dir, "cgroup.controllers"))
+	return slices.Contains(strings.Fields(text), controller), err
 }

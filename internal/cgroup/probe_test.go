@@ -104,12 +104,12 @@ func TestProbePartitions(t *testing.T) {
 // TestSigned: group identities may be negative.
 func TestSigned(t *testing.T) {
 	for text, ok := range map[string]bool{"-1": true, "0": true, "2": true, "3": false, "-2": false, "--1": false, "": false, "max": false} {
-		got, err := cgroup.Encode(cgroup.V2, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Text: text})
+		got, err := (&cgroup.Tree{Version: cgroup.V2}).Resolve("a", lifecycle.Unified, "cpu.bvt_warp_ns").Encode(lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Text: text})
 		if (err == nil) != ok || ok && got != text {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	if (&cgroup.Tree{Version: cgroup.V2}).Resolve("a", lifecycle.Unified, "cpu.bvt_warp_ns").Compare("-1", "0") != -1 || !cgroup.Same(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "-1\n") {
+	if (&cgroup.Tree{Version: cgroup.V2}).Resolve("a", lifecycle.Unified, "cpu.bvt_warp_ns").Compare("-1", "0") != -1 || !(&cgroup.Tree{}).Resolve("a", lifecycle.Unified, "cpu.bvt_warp_ns").Same("-1", "-1\n") {
 		t.Error("-1 is not below 0, or not itself")
 	}
 	if v, err := cgroup.Decode(cgroup.V2, lifecycle.Unified, "cpu.bvt_warp_ns", "-1\n"); err != nil || v.Text != "-1" {

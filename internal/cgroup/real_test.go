@@ -65,7 +65,7 @@ func TestRealTree(t *testing.T) {
 	if !tree.Exists(name, "cpuset") || tree.Exists(name+"/b", "cpuset") {
 		t.Error("Exists is wrong")
 	}
-	if _, err := tree.Read(name+"/b", lifecycle.CPUQuota, ""); !Gone(err) {
+	if _, err := tree.Read(name+"/b", lifecycle.CPUQuota, ""); !IsNotExist(err) {
 		t.Errorf("missing cgroup: %v", err)
 	}
 }
@@ -103,7 +103,7 @@ func staysInside(t *testing.T, beneath bool) {
 		t.Fatal(err)
 	}
 	defer real.Close()
-	real.beneath = beneath
+	real.usesOpenat2 = beneath
 	for _, p := range []string{"absolute/secret", "relative/secret", "../x", filepath.Join(outside, "secret")} {
 		if _, err := real.ReadFile(p); err == nil {
 			t.Errorf("read %s", p)

@@ -26,30 +26,11 @@ const (
 	Bytes                 // bytes in whole pages, or unlimited
 	Signed                // a decimal number that may be negative
 	Bandwidth             // µs; quota and period are one file in version 2
-	PerDevice             // numbers by device, one of them ours
+	PerDevice             // one number for each device; the setting is the number of one device
 	Default               // a number, after the word default if devices have numbers of their own
 )
 
-// Order is the rule between a cgroup and its parent.
-type Order int
-
-// The orders.
-const (
-	// Free settings do not depend on parents and children.
-	Free Order = iota
-	// GrowParentFirst: a child's setting stays within the parent's. What grows is written
-	// parent first, what shrinks child first.
-	GrowParentFirst
-)
-
-// Owner is another program that writes a setting.
-type Owner struct {
-	Who   string // kubelet, runtime, systemd
-	Where string // which cgroups
-	When  string
-}
-
-// Setting is what is known about one cgroup setting.
+// Setting describes one cgroup setting.
 type Setting struct {
 	Field lifecycle.Field
 	Key   string // for Unified, the name of the version 2 file
@@ -59,22 +40,10 @@ type Setting struct {
 	// Min and Max limit numbers. Unlimited says that -1 is "no limit".
 	Min, Max  int64
 	Unlimited bool
-	Order     Order
-	Owners    []Owner
 }
 
 // maxBandwidth is the largest quota in µs that the kernel stores (2^44-1).
 const maxBandwidth = 1<<44 - 1
-
-var (
-	updates  = Owner{"runtime", "container", "at each UpdateContainer, with the values of its stored spec"}
-	resizes  = Owner{"kubelet", "pod", "when the pod is made and when it is resized"}
-	qosLoop  = Owner{"kubelet", "QoS classes", "about every minute and at each pod change"}
-	reloads  = Owner{"systemd", "slices and scopes", "at daemon-reload and at each property change of the unit"}
-	cpuSets  = Owner{"kubelet", "container", "every 10 s where its CPU manager policy is static, through the runtime"}
-	memSets  = Owner{"kubelet", "container", "every 10 s where its memory manager policy is Static, through the runtime"}
-	protects = Owner{"kubelet", "pod and container", "with the feature MemoryQoS"}
-)
 
 // The files of a cpuset partition, which gives a cgroup exclusive CPUs.
 const (
@@ -84,58 +53,62 @@ const (
 
 // settings is the table of all settings that we write. Rows of Unified are the version 2 files
 // whose text needs conversion; other files are plain text.
+//
+// A child's bandwidth, list, and amounts of memory stay within the parent's. What grows is written
+// parent first, what shrinks child first.
+//
+// Other programs write these files, too:
+//   - The runtime writes those of a container at each UpdateContainer, with the values of its
+//     stored spec.
+//   - The kubelet writes shares, bandwidth and memory limit of a pod when the pod is made and when
+//     it is resized, and the shares of QoS classes about every minute and at each pod change. With
+//     the feature MemoryQoS it writes memory.min, memory.low and memory.high of pods and containers.
+//   - The kubelet writes the cpuset of containers every 10 s, through the runtime: CPUs where its CPU
+//     manager policy is static, memory nodes where its memory manager policy is Static.
+//   - systemd writes those of slices and scopes at daemon-reload and at each property change of the
+//     unit.
 var settings = []Setting{
 	{
 		Field: lifecycle.CPUShares, Kind: Shares, Min: 2, Max: 262144,
 		V1: File{"cpu", "cpu.shares"}, V2: File{"cpu", "cpu.weight"},
-		Owners: []Owner{updates, resizes, qosLoop, reloads},
 	},
 	{
-		Field: lifecycle.CPUQuota, Kind: Bandwidth, Min: 1000, Max: maxBandwidth, Unlimited: true, Order: GrowParentFirst,
+		Field: lifecycle.CPUQuota, Kind: Bandwidth, Min: 1000, Max: maxBandwidth, Unlimited: true,
 		V1: File{"cpu", "cpu.cfs_quota_us"}, V2: File{"cpu", "cpu.max"},
-		Owners: []Owner{updates, resizes, reloads},
 	},
 	{
-		Field: lifecycle.CPUPeriod, Kind: Bandwidth, Min: 1000, Max: 1000000, Order: GrowParentFirst,
+		Field: lifecycle.CPUPeriod, Kind: Bandwidth, Min: 1000, Max: 1000000,
 		V1: File{"cpu", "cpu.cfs_period_us"}, V2: File{"cpu", "cpu.max"},
-		Owners: []Owner{updates, resizes, reloads},
 	},
 	{
-		Field: lifecycle.CPUSetCPUs, Kind: List, Order: GrowParentFirst,
+		Field: lifecycle.CPUSetCPUs, Kind: List,
 		V1: File{"cpuset", "cpuset.cpus"}, V2: File{"cpuset", "cpuset.cpus"},
-		Owners: []Owner{updates, cpuSets, reloads},
 	},
 	{
-		Field: lifecycle.CPUSetMems, Kind: List, Order: GrowParentFirst,
+		Field: lifecycle.CPUSetMems, Kind: List,
 		V1: File{"cpuset", "cpuset.mems"}, V2: File{"cpuset", "cpuset.mems"},
-		Owners: []Owner{updates, memSets, reloads},
 	},
 	{
-		Field: lifecycle.MemoryLimit, Kind: Bytes, Min: 4096, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
+		Field: lifecycle.MemoryLimit, Kind: Bytes, Min: 4096, Max: math.MaxInt64, Unlimited: true,
 		V1: File{"memory", "memory.limit_in_bytes"}, V2: File{"memory", "memory.max"},
-		Owners: []Owner{updates, resizes, reloads},
 	},
-	protection("memory.min"), protection("memory.low"), protection("memory.high"),
-	{
-		Field: lifecycle.Unified, Key: "memory.swap.max", Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
-		V2: File{"memory", "memory.swap.max"}, Owners: []Owner{updates, reloads},
-	},
+	memoryBytes("memory.min"), memoryBytes("memory.low"), memoryBytes("memory.high"), memoryBytes("memory.swap.max"),
 	{
 		Field: lifecycle.Unified, Key: "memory.oom.group", Kind: Number, Max: 1,
-		V2: File{"memory", "memory.oom.group"}, Owners: []Owner{updates, reloads},
+		V2: File{"memory", "memory.oom.group"},
 	},
 	{
 		Field: lifecycle.Unified, Key: "cpu.idle", Kind: Number, Max: 1,
-		V1: File{"cpu", "cpu.idle"}, V2: File{"cpu", "cpu.idle"}, Owners: []Owner{updates, reloads},
+		V1: File{"cpu", "cpu.idle"}, V2: File{"cpu", "cpu.idle"},
 	},
 	{
-		// Of Alibaba Cloud Linux and Anolis kernels.
+		// Only kernels of Alibaba Cloud Linux and Anolis have it.
 		Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Kind: Signed, Min: -1, Max: 2,
 		V1: File{"cpu", "cpu.bvt_warp_ns"}, V2: File{"cpu", "cpu.bvt_warp_ns"},
 	},
 	{
 		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: Number, Max: maxBandwidth,
-		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"}, Owners: []Owner{updates},
+		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"},
 	},
 	{
 		// Linux 6.7, with remote partitions. Empty in a new cgroup.
@@ -150,19 +123,20 @@ var settings = []Setting{
 	{
 		// The kernel applies it where io.cost serves the disk.
 		Field: lifecycle.Unified, Key: "io.weight", Kind: Default, Min: 1, Max: 10000,
-		V2: File{"io", "io.weight"}, Owners: []Owner{updates, reloads},
+		V2: File{"io", "io.weight"},
 	},
 	{
 		// The kernel applies it where the scheduler BFQ serves the disk.
 		Field: lifecycle.Unified, Key: "io.bfq.weight", Kind: Default, Min: 1, Max: 1000,
-		V1: File{"blkio", "blkio.bfq.weight"}, V2: File{"io", "io.bfq.weight"}, Owners: []Owner{updates, reloads},
+		V1: File{"blkio", "blkio.bfq.weight"}, V2: File{"io", "io.bfq.weight"},
 	},
 }
 
-func protection(name string) Setting {
+// memoryBytes returns the row of a file of version 2 with an amount of memory.
+func memoryBytes(name string) Setting {
 	return Setting{
-		Field: lifecycle.Unified, Key: name, Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
-		V2: File{"memory", name}, Owners: []Owner{updates, protects, reloads},
+		Field: lifecycle.Unified, Key: name, Kind: Bytes, Max: math.MaxInt64, Unlimited: true,
+		V2: File{"memory", name},
 	}
 }
 
@@ -198,8 +172,8 @@ func hugepages(size string) (*Setting, error) {
 	}
 	prefix := "hugetlb." + size
 	return &Setting{
-		Field: lifecycle.Hugepages, Key: size, Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
-		V1: File{"hugetlb", prefix + ".limit_in_bytes"}, V2: File{"hugetlb", prefix + ".max"}, Owners: []Owner{updates},
+		Field: lifecycle.Hugepages, Key: size, Kind: Bytes, Max: math.MaxInt64, Unlimited: true,
+		V1: File{"hugetlb", prefix + ".limit_in_bytes"}, V2: File{"hugetlb", prefix + ".max"},
 	}, nil
 }
 
@@ -211,7 +185,7 @@ func pageBytes(size string) (int64, error) {
 			return int64(n) << (10 * (i + 1)), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no size of huge pages, such as 2MB", shorten(size))
+	return 0, fmt.Errorf("%q is not a size of huge pages, such as 2MB", shorten(size))
 }
 
 // diskLimits are the directions of a disk's limits by their names in io.max, with the file of
@@ -231,11 +205,11 @@ func ioLimit(key string) (*Setting, error) {
 	disk, direction, ok := strings.Cut(key, " ")
 	limit, known := diskLimits[direction]
 	if !ok || !known || !isDeviceNumber(disk) {
-		return nil, fmt.Errorf("%q is no limit of a disk, such as 8:0 rbps", shorten(key))
+		return nil, fmt.Errorf("%q is not a limit of a disk, such as 8:0 rbps", shorten(key))
 	}
 	return &Setting{
 		Field: lifecycle.IOLimit, Key: key, Kind: PerDevice, Min: 1, Max: limit.most, Unlimited: true,
-		V1: File{"blkio", limit.v1}, V2: File{"io", "io.max"}, Owners: []Owner{reloads},
+		V1: File{"blkio", limit.v1}, V2: File{"io", "io.max"},
 	}, nil
 }
 
@@ -274,7 +248,7 @@ func findUnified(key string) (*Setting, error) {
 	if controller == "cgroup" {
 		return nil, fmt.Errorf("%s is not a setting", key)
 	}
-	return &Setting{Field: lifecycle.Unified, Key: key, V2: File{controller, key}, Owners: []Owner{updates, reloads}}, nil
+	return &Setting{Field: lifecycle.Unified, Key: key, V2: File{controller, key}}, nil
 }
 
 // file returns the setting's file in a version.

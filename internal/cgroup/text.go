@@ -15,17 +15,6 @@ import (
 // unlimited is the text of "no limit" in version 2.
 const unlimited = "max"
 
-// Encode returns the kernel's text for a value. Quota and period are encoded separately; Tree
-// joins them where they are one file. Values that the kernel would refuse or change (version 1
-// clamps shares) are errors, and so is an empty set.
-func Encode(version Version, v lifecycle.Value) (string, error) {
-	s, err := Find(v.Field, v.Key)
-	if err != nil {
-		return "", err
-	}
-	return s.encode(version, v)
-}
-
 func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	if _, err := s.file(version); err != nil {
 		return "", err
@@ -131,7 +120,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 		return v, err
 	}
 	if s.Kind == Bytes {
-		n = s.whole(n)
+		n = s.wholePages(n)
 	}
 	if field.Numeric() {
 		v.Int = n
@@ -167,9 +156,9 @@ func parseNumber(text string, none bool) (int64, error) {
 	return n, nil
 }
 
-// whole rounds bytes down to whole pages, as the kernel does. The value that version 1 shows
+// wholePages rounds bytes down to whole pages, as the kernel does. The value that version 1 shows
 // for "no limit" (9223372036854771712 with small pages) becomes -1.
-func (s *Setting) whole(n int64) int64 {
+func (s *Setting) wholePages(n int64) int64 {
 	size := int64(os.Getpagesize())
 	if s.Field == lifecycle.Hugepages {
 		size, _ = pageBytes(s.Key) // the row's number, so well formed
@@ -180,17 +169,9 @@ func (s *Setting) whole(n int64) int64 {
 	return n / size * size
 }
 
-// Same reports whether two kernel texts of a setting mean the same: "max" and "-1", "0,1" and
+// isSame reports whether two kernel texts of a setting mean the same: "max" and "-1", "0,1" and
 // "0-1", a limit and the limit in whole pages.
-func Same(field lifecycle.Field, key, a, b string) bool {
-	if a == b {
-		return true
-	}
-	s, err := Find(field, key)
-	return err == nil && s.same(a, b)
-}
-
-func (s *Setting) same(a, b string) bool {
+func (s *Setting) isSame(a, b string) bool {
 	switch s.Kind {
 	case Text:
 		return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
@@ -202,7 +183,7 @@ func (s *Setting) same(a, b string) bool {
 	x, errA := s.parse(a)
 	y, errB := s.parse(b)
 	if s.Kind == Bytes {
-		x, y = s.whole(x), s.whole(y)
+		x, y = s.wholePages(x), s.wholePages(y)
 	}
 	return errA == nil && errB == nil && x == y
 }
@@ -215,7 +196,7 @@ func (s *Setting) compare(a, b string) int {
 		n, err := s.parse(text)
 		switch s.Kind {
 		case Bytes:
-			n = s.whole(n)
+			n = s.wholePages(n)
 		case Signed:
 			n -= s.Min
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 // Tree is a cgroup tree of a known version. Directories are relative to the root of the
-// hierarchies, as Path and PodPath return them, and the same in both versions. Its methods may
-// be called by several goroutines at once.
+// hierarchies, as Path and PodPath return them, and the same in both versions. Its methods may be
+// called by several goroutines concurrently.
 type Tree struct {
 	FS      FS
 	Version Version
@@ -53,7 +53,7 @@ func (t *Tree) path(controller, dir, name string) string {
 	return controller + "/" + dir + "/" + name
 }
 
-// Read returns the kernel's text of a setting; for cpu.max the field's part of it.
+// Read returns the kernel's text of a setting. Of cpu.max it returns only the quota or the period.
 func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, error) {
 	return t.Resolve(dir, field, key).Read()
 }
@@ -77,11 +77,12 @@ func splitMax(file, text string) (quota, period string, err error) {
 
 // Write sets a value.
 func (t *Tree) Write(dir string, v lifecycle.Value) error {
-	text, err := Encode(t.Version, v)
+	h := t.Resolve(dir, v.Field, v.Key)
+	text, err := h.Encode(v)
 	if err != nil {
 		return &Error{Op: "encode", Path: path.Join(dir, v.Field.String()), Value: v.String(), Err: err}
 	}
-	return t.WriteText(dir, v.Field, v.Key, text)
+	return h.Write(text)
 }
 
 // WriteText sets a setting to kernel text, as Read returned or Encode made it. Empty text
@@ -161,7 +162,7 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 		}
 		err := t.WriteText(dir, b.field, "", b.new)
 		if err != nil {
-			// Half a change is neither the old nor the new limit.
+			// If only one of the two writes succeeded, the limit is neither the old nor the new one.
 			err = errors.Join(err, t.WriteText(dir, a.field, "", a.old))
 		}
 		return err
@@ -177,43 +178,34 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 
 // Effective returns the effective list of CPUSetCPUs or CPUSetMems in dir.
 func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
-	name := effectiveFile(t.Version, field)
-	if name == "" || !fs.ValidPath(dir) {
-		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
-	}
-	return t.read(t.path("cpuset", dir, name))
-}
-
-// effectiveFile names the file with the effective list; "" for fields that are no lists.
-func effectiveFile(v Version, field lifecycle.Field) string {
-	names := map[lifecycle.Field][2]string{
-		lifecycle.CPUSetCPUs: {"cpuset.effective_cpus", "cpuset.cpus.effective"},
-		lifecycle.CPUSetMems: {"cpuset.effective_mems", "cpuset.mems.effective"},
-	}[field]
-	if v == V1 {
-		return names[0]
-	}
-	return names[1]
+	return t.list(dir, field, ".effective_")
 }
 
 // Allowed returns which members of CPUSetCPUs or CPUSetMems dir allows its children. The root
 // is ".".
 func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
-	if t.Version == V2 {
-		return t.Effective(dir, field)
-	}
+	return t.list(dir, field, ".")
+}
+
+// list reads the effective list of a cgroup. In version 1 it reads the file whose name has v1 in place of the dot in
+// "cpuset.cpus".
+func (t *Tree) list(dir string, field lifecycle.Field, v1 string) (string, error) {
 	s, err := Find(field, "")
 	if err != nil || s.Kind != List || !fs.ValidPath(dir) {
 		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
 	}
-	return t.read(t.path(s.V1.Controller, dir, s.V1.Name))
+	name := s.V2.Name + ".effective"
+	if t.Version == V1 {
+		name = strings.Replace(s.V1.Name, ".", v1, 1)
+	}
+	return t.read(t.path("cpuset", dir, name))
 }
 
-// Exists reports whether dir exists, in version 1 for the given controller. One that cannot be
-// opened counts as existing: an agent without free descriptors (EMFILE) must not consider
-// running pods ended.
+// Exists reports whether dir exists, in version 1 for the given controller. A directory that cannot
+// be opened counts as existing: an agent without free descriptors (EMFILE) must not consider running
+// pods ended.
 func (t *Tree) Exists(dir, controller string) bool {
-	err := t.look(t.path(controller, dir, ""))
+	err := t.checkDir(t.path(controller, dir, ""))
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
@@ -224,7 +216,7 @@ type dirStater interface {
 
 var _ dirStater = (*Real)(nil)
 
-func (t *Tree) look(dir string) error {
+func (t *Tree) checkDir(dir string) error {
 	if fast, can := t.FS.(dirStater); can {
 		return fast.StatDir(dir)
 	}
@@ -267,7 +259,7 @@ func (t *Tree) Threads(dir string) ([]int, error) {
 	}
 	for _, child := range below {
 		more, err := t.Threads(path.Join(dir, child))
-		if err != nil && !Gone(err) {
+		if err != nil && !IsNotExist(err) {
 			return ids, err
 		}
 		ids = append(ids, more...)
@@ -275,8 +267,8 @@ func (t *Tree) Threads(dir string) ([]int, error) {
 	return ids, nil
 }
 
-// Children returns the names of the cgroups directly below dir, in version 1
-// those of the given controller.
+// Children returns the names of the cgroups directly below dir. In version 1 it reads the hierarchy of the given
+// controller.
 func (t *Tree) Children(dir, controller string) ([]string, error) {
 	d := t.path(controller, dir, "")
 	names, err := t.FS.List(d)

@@ -28,7 +28,7 @@ func TestTreeBandwidth(t *testing.T) {
 				t.Errorf("%v: %v", v, err)
 			}
 			q, p, err := tree.ReadBandwidth(dir)
-			if err != nil || quota != "" && !cgroup.Same(lifecycle.CPUQuota, "", q, quota) || period != "" && p != period {
+			if err != nil || quota != "" && !(&cgroup.Tree{}).Resolve("a", lifecycle.CPUQuota, "").Same(q, quota) || period != "" && p != period {
 				t.Errorf("%v: %s after %q %q: %q %q, %v", v, dir, quota, period, q, p, err)
 			}
 		}
@@ -66,7 +66,7 @@ func TestErrorText(t *testing.T) {
 		t.Errorf("evidence lost: %+v", e)
 	}
 	_, err = tree.Read("kubepods/none", lifecycle.CPUQuota, "")
-	if !cgroup.Gone(err) || !errors.Is(err, os.ErrNotExist) {
+	if !cgroup.IsNotExist(err) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing cgroup: %v", err)
 	}
 	if d := cmp.Diff("read cpu/kubepods/none/cpu.cfs_quota_us: no such file or directory", err.Error()); d != "" {

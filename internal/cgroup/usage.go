@@ -11,39 +11,27 @@ import (
 // Usage reads the CPU time that a cgroup has used, and its memory without page cache, which the
 // kernel can free only by swapping or killing.
 func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
-	if !IsDir(dir) {
-		return 0, 0, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
-	}
 	if cpu, err = t.cpuTime(dir); err != nil {
 		return 0, 0, err
 	}
-	file, keys := t.path("memory", dir, "memory.stat"), []string{"inactive_anon", "active_anon", "unevictable"}
+	keys := []string{"inactive_anon", "active_anon", "unevictable"}
 	if t.Version == V1 {
 		keys = []string{"total_inactive_anon", "total_active_anon", "total_unevictable"}
 	}
-	stat, err := t.read(file)
-	if err != nil {
+	if bytes, err = t.sumOf(t.path("memory", dir, "memory.stat"), keys...); err != nil {
 		return 0, 0, err
-	}
-	if bytes, err = sum(stat, keys...); err != nil {
-		return 0, 0, &Error{Op: "read", Path: file, Err: err}
 	}
 	return cpu, bytes, nil
 }
 
 // cpuTime reads the CPU time that a cgroup has used.
 func (t *Tree) cpuTime(dir string) (time.Duration, error) {
+	if !IsDir(dir) {
+		return 0, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
+	}
 	if t.Version == V2 {
-		file := t.path("", dir, "cpu.stat")
-		stat, err := t.read(file)
-		if err != nil {
-			return 0, err
-		}
-		us, err := sum(stat, "usage_usec")
-		if err != nil {
-			return 0, &Error{Op: "read", Path: file, Err: err}
-		}
-		return time.Duration(us) * time.Microsecond, nil
+		us, err := t.sumOf(t.path("", dir, "cpu.stat"), "usage_usec")
+		return time.Duration(us) * time.Microsecond, err
 	}
 	file := t.path("cpuacct", dir, "cpuacct.usage")
 	text, err := t.read(file)
@@ -52,9 +40,22 @@ func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	}
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, &Error{Op: "read", Path: file, Err: fmt.Errorf("%q is no number", shorten(text))}
+		return 0, &Error{Op: "read", Path: file, Err: fmt.Errorf("%q is not a number", shorten(text))}
 	}
 	return time.Duration(ns), nil
+}
+
+// sumOf reads a file of lines "key value" and adds the values of keys.
+func (t *Tree) sumOf(file string, keys ...string) (int64, error) {
+	text, err := t.read(file)
+	if err != nil {
+		return 0, err
+	}
+	total, err := sum(text, keys...)
+	if err != nil {
+		return 0, &Error{Op: "read", Path: file, Err: err}
+	}
+	return total, nil
 }
 
 // sum adds the values of keys in a file of lines "key value". All of them must be there.
@@ -68,13 +69,13 @@ func sum(text string, keys ...string) (total int64, err error) {
 			}
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
-				return 0, fmt.Errorf("%s: %q is no number", key, shorten(value))
+				return 0, fmt.Errorf("%s: %q is not a number", key, shorten(value))
 			}
 			found, total = found+1, total+n
 		}
 	}
 	if found != len(keys) {
-		return 0, fmt.Errorf("without %s", strings.Join(keys, ", "))
+		return 0, fmt.Errorf("the file lacks one of the keys %s", strings.Join(keys, ", "))
 	}
 	return total, nil
 }

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -23,9 +22,6 @@ type CPUUse struct {
 // CPUUse reads how much CPU time a cgroup has used, and how it has waited. A cgroup without the controller cpu has no
 // periods.
 func (t *Tree) CPUUse(dir string) (CPUUse, error) {
-	if !IsDir(dir) {
-		return CPUUse{}, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
-	}
 	used, err := t.cpuTime(dir)
 	if err != nil {
 		return CPUUse{}, err

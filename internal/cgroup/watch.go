@@ -15,7 +15,7 @@ type Change int
 
 // The changes.
 const (
-	Made     Change = iota // a directory appeared
+	Created  Change = iota // a directory appeared
 	Removed                // a directory disappeared
 	Written                // a file was written
 	Overflow               // inotify lost events, so only a full scan shows what changed
@@ -48,7 +48,7 @@ type inotify struct {
 // maxQueued is how many notices may wait for the agent; the kernel queues 16384 more.
 const maxQueued = 4096
 
-// Watch watches directories below root, usually /sys/fs/cgroup. Close it.
+// Watch makes a Watcher for directories below root, usually /sys/fs/cgroup. The caller closes it.
 func Watch(root string) (Watcher, error) {
 	w, err := fsnotify.NewBufferedWatcher(maxQueued)
 	if err != nil {
@@ -65,7 +65,7 @@ func (i *inotify) Add(dir string) error { return i.w.Add(filepath.Join(i.root, d
 // Remove stops watching a directory. It is no error if the directory is not watched.
 func (i *inotify) Remove(dir string) { _ = i.w.Remove(filepath.Join(i.root, dir)) }
 
-// Notices are in the order in which the changes happened.
+// Notices returns the channel of changes, in the order in which they happened.
 func (i *inotify) Notices() <-chan Notice { return i.out }
 
 // Close stops the watcher. Notices stays open, and sends nothing more.
@@ -98,7 +98,7 @@ func (i *inotify) translate(e fsnotify.Event) {
 	switch {
 	case !ok:
 	case e.Has(fsnotify.Create):
-		i.send(Notice{Made, dir})
+		i.send(Notice{Created, dir})
 	case e.Has(fsnotify.Remove), e.Has(fsnotify.Rename):
 		i.send(Notice{Removed, dir})
 	case e.Has(fsnotify.Write):

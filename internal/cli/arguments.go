@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// Arguments checks the arguments of a command: at least least of them, and at most len(names), or any number if the
-// last name ends in "...". Its errors name the missing argument, or the first one too many.
+// Arguments returns a check of the number of a command's arguments. It accepts from least to len(names) arguments, or
+// any larger number if the last name ends in "...". Its errors name the missing argument, or the first unexpected one.
 func Arguments(least int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
@@ -24,9 +24,9 @@ func Arguments(least int, names ...string) cobra.PositionalArgs {
 		case many:
 			return nil
 		case len(args) > len(names) && len(names) == 0:
-			return fmt.Errorf("%q takes no arguments: %q does not belong", cmd.CommandPath(), args[0])
+			return fmt.Errorf("%q takes no arguments, but got %q", cmd.CommandPath(), args[0])
 		case len(args) > len(names):
-			return fmt.Errorf("%q takes only %s: %q does not belong", cmd.CommandPath(), strings.Join(names, " and "), args[len(names)])
+			return fmt.Errorf("%q takes only %s, but also got %q", cmd.CommandPath(), strings.Join(names, " and "), args[len(names)])
 		}
 		return nil
 	}
@@ -43,7 +43,7 @@ func Interval(cmd *cobra.Command, usage string) *time.Duration {
 	return cmd.Flags().Duration("interval", time.Second, usage)
 }
 
-// FlagError describes an error in a flag for users. Pass it to SetFlagErrorFunc of the root command.
+// FlagError rewrites an error in a flag for users. It is the argument for SetFlagErrorFunc of the root command.
 func FlagError(cmd *cobra.Command, err error) error {
 	var (
 		absent *pflag.NotExistError
@@ -61,7 +61,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag names the flag that the user probably meant.
+// unknownFlag returns the error for an unknown flag. The error names a similar flag, if there is one.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	name := err.GetSpecifiedName()
 	if len(name) == 1 {
@@ -81,7 +81,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return fmt.Errorf("unknown flag --%s of %q", name, cmd.CommandPath())
 }
 
-// reason returns why a value is refused, without the names of Go's functions.
+// reason returns why the value of a flag is refused, without the names of Go functions.
 func reason(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "duration":
@@ -94,7 +94,7 @@ func reason(err *pflag.InvalidValueError) string {
 	return jsonwords.Text(err.Unwrap().Error())
 }
 
-// HelpHint returns the line that follows an error in the use of a command.
+// HelpHint returns the line to print after a usage error of a command.
 func HelpHint(cmd *cobra.Command) string {
 	return fmt.Sprintf("Run '%s --help' for how to use it.", cmd.CommandPath())
 }

@@ -14,8 +14,8 @@ import (
 func TestUsageErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"explain":                   `"tool explain" needs NAMESPACE/POD`,
-		"explain a b":               `"tool explain" takes only NAMESPACE/POD: "b" does not belong`,
-		"status a":                  `"tool status" takes no arguments: "a" does not belong`,
+		"explain a b":               `"tool explain" takes only NAMESPACE/POD, but also got "b"`,
+		"status a":                  `"tool status" takes no arguments, but got "a"`,
 		"status --outptu json":      `unknown flag --outptu of "tool status"; did you mean --output?`,
 		"status --zzzzzzzzz":        `unknown flag --zzzzzzzzz of "tool status"`,
 		"status -z":                 `unknown flag -z of "tool status"`,

@@ -10,13 +10,13 @@ import (
 type Build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
-	Time     string `json:"time,omitempty"`     // of the commit
+	Time     string `json:"time,omitempty"`     // time of the commit
 	Modified bool   `json:"modified,omitempty"` // built from files that differ from the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// ThisBuild describes the running program, as the Go toolchain recorded it.
+// ThisBuild returns how the running program was built, as the Go toolchain recorded it.
 func ThisBuild() Build {
 	b := Build{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -39,7 +39,7 @@ func ThisBuild() Build {
 	return b
 }
 
-// Line is the build of a program as one line.
+// Line formats the build of a program as one line.
 func (b Build) Line(program string) string {
 	s := program + " " + b.Version
 	if b.Commit != "" {

@@ -1,3 +1,3 @@
-// Package cli has what the commands of trimtab and of its plugin for kubectl share: the flag -o, the output of an
-// answer as text, JSON or YAML, and the version of the program.
+// Package cli has the code that the commands of trimtab and of its kubectl plugin share: the flag -o, the output of
+// answers as text, JSON or YAML, the errors about arguments, and the version of the program.
 package cli

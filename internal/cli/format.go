@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is the value of a flag -o: how a command prints its answer.
+// Format is the value of the flag -o: the format in which a command prints its answer.
 type Format struct {
 	chosen  string
 	choices []string
 }
 
-// AddFormat gives a command a flag -o. The first choice is the default.
+// AddFormat adds the flag -o to a command. The first choice is the default.
 func AddFormat(cmd *cobra.Command, choices ...string) *Format {
 	f := &Format{chosen: choices[0], choices: choices}
 	cmd.Flags().VarP(f, "output", "o", "what to print: "+strings.Join(choices, ", "))
-	// It fails only if the flag does not exist, and the line above has made it.
+	// This fails only if the flag does not exist, and the lines above have added it.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
@@ -30,7 +30,7 @@ func AddFormat(cmd *cobra.Command, choices ...string) *Format {
 // String returns the format that the user chose, or the default.
 func (f *Format) String() string { return f.chosen }
 
-// Type names the value in the help of the flag.
+// Type returns the name of the value in the help of the flag.
 func (f *Format) Type() string { return "format" }
 
 // Set chooses a format.
@@ -42,7 +42,7 @@ func (f *Format) Set(s string) error {
 	return nil
 }
 
-// Print writes v as JSON or YAML. For every other format it calls forPeople, which writes the answer itself.
+// Print writes v as JSON or YAML. For every other format it calls forPeople, which must write the answer.
 func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
 	var out []byte
 	var err error
@@ -64,7 +64,7 @@ func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
 // APIVersion is the version of the documents that commands print.
 const APIVersion = "trimtab.io/v1alpha1"
 
-// PrintAs does what Print does for one object. As JSON or YAML the object begins with apiVersion and kind.
+// PrintAs is Print for one object: as JSON or YAML, the object begins with apiVersion and kind.
 func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error) error {
 	if f.chosen != "json" && f.chosen != "yaml" {
 		return forPeople()
@@ -91,8 +91,7 @@ func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error
 	return Write(w, text)
 }
 
-// PrintList does what PrintAs does for a list. As JSON or YAML the output is an object of that kind, and its field
-// items has the list.
+// PrintList is PrintAs for a list: as JSON or YAML, it prints an object of this kind whose field items has the list.
 func (f *Format) PrintList(w io.Writer, kind string, list any, forPeople func() error) error {
 	return f.PrintAs(w, kind, struct {
 		Items any `json:"items"`

@@ -29,10 +29,10 @@ type Ahead struct {
 	c    *Conductor
 	o    AheadOptions
 	wake chan struct{}
-	busy sync.WaitGroup // pods that are decided
-	slot chan struct{}
+	busy sync.WaitGroup // counts pods that are being decided
+	slot chan struct{}  // limits how many pods are decided at one time
 
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	pods map[string]*aheadPod
 }
 
@@ -40,24 +40,27 @@ type Ahead struct {
 type aheadPod struct {
 	plan  engine.PlannedPod
 	since time.Time
-	// working: its containers are being decided. ended: what was decided must be freed.
+	// working means that its containers are being decided. ended means that the pod was deleted or changed meanwhile,
+	// so that the result must be freed.
 	working, ended bool
-	// unread: an earlier agent, or an earlier connection of the runtime, expected it.
-	unread bool
-	// arrived: a runtime has reported it.
-	arrived bool
-	// expired: no runtime has reported it in time.
+	// inherited means that the pod was expected before this Ahead first saw it: by an earlier agent, or before the
+	// runtime connected again. No source has named its spec since.
+	inherited bool
+	// reported means that a runtime has reported it.
+	reported bool
+	// expired means that no runtime reported it within Timeout.
 	expired bool
-	// kept: something was decided for it. If not, it is tried again at retry, after twice the pause.
-	kept  bool
-	pause time.Duration
-	retry time.Time
-	// forgotten is the state's count when it was decided.
+	// reserved means that CPUs or devices are kept for it. Otherwise the agent decides it again at the time retry, and
+	// doubles the pause before each further try.
+	reserved bool
+	pause    time.Duration
+	retry    time.Time
+	// forgotten is the value of State.ForgetCount when the pod was decided.
 	forgotten uint64
 }
 
 const (
-	// aheadPause is how often the pods that are expected are checked.
+	// aheadPause is the interval between checks of the expected pods.
 	aheadPause = time.Second
 	// aheadGrace is how long sources of specs may take after a start to name a pod that an earlier
 	// agent expected.
@@ -71,7 +74,7 @@ func NewAhead(c *Conductor, o AheadOptions) *Ahead {
 	return &Ahead{c: c, o: o, wake: make(chan struct{}, 1), slot: make(chan struct{}, maxAhead), pods: map[string]*aheadPod{}}
 }
 
-// Changed says that pods may be new, changed or deleted. It does not wait.
+// Changed makes Run compare the pods soon, because pods may be new, changed or deleted. It does not block.
 func (a *Ahead) Changed() {
 	select {
 	case a.wake <- struct{}{}:
@@ -91,17 +94,17 @@ func (a *Ahead) Run(ctx context.Context) {
 		case <-a.wake:
 		case <-check.C:
 		}
-		a.round(ctx)
+		a.comparePods(ctx)
 	}
 }
 
-// round compares the pods that the kubelet knows with those that are expected.
-func (a *Ahead) round(ctx context.Context) { //nolint:gocognit // one pass over pods, in the order of the page on ahead
+// comparePods compares the pods that the kubelet knows with those that are expected.
+func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass over the pods; their cases are easier to check in one place
 	pending := map[string]engine.PlannedPod{}
 	for _, p := range a.o.Pending() {
 		pending[p.Pod.UID] = p
 	}
-	synced, arrived, kept, forgotten := a.known(pending)
+	synced, arrived, kept, forgotten := a.knownPods(pending)
 	if !synced { // the runtime has not said yet which pods exist
 		return
 	}
@@ -110,7 +113,7 @@ func (a *Ahead) round(ctx context.Context) { //nolint:gocognit // one pass over 
 	defer a.mu.Unlock()
 	for uid := range kept {
 		if a.pods[uid] == nil {
-			a.pods[uid] = &aheadPod{plan: engine.PlannedPod{Pod: lifecycle.Pod{UID: uid}}, since: now, unread: true}
+			a.pods[uid] = &aheadPod{plan: engine.PlannedPod{Pod: lifecycle.Pod{UID: uid}}, since: now, inherited: true}
 		}
 	}
 	for uid, p := range a.pods {
@@ -118,15 +121,15 @@ func (a *Ahead) round(ctx context.Context) { //nolint:gocognit // one pass over 
 		switch {
 		case p.working:
 			p.ended = p.ended || !arrived[uid] && (!is || plan.Spec != p.plan.Spec)
-		case p.arrived && !is:
+		case p.reported && !is:
 			delete(a.pods, uid)
-		case p.arrived || arrived[uid]:
+		case p.reported || arrived[uid]:
 			// A source may report it as not started for a while after its end.
-			p.arrived = true
-		case p.unread && is:
-			p.plan, p.unread = plan, false
+			p.reported = true
+		case p.inherited && is:
+			p.plan, p.inherited = plan, false
 			a.start(ctx, p, forgotten)
-		case p.unread && now.Sub(p.since) < aheadGrace:
+		case p.inherited && now.Sub(p.since) < aheadGrace:
 		case !is || plan.Spec != p.plan.Spec:
 			a.free(p)
 			delete(a.pods, uid)
@@ -134,10 +137,10 @@ func (a *Ahead) round(ctx context.Context) { //nolint:gocognit // one pass over 
 		case now.Sub(p.since) >= a.o.Timeout:
 			p.expired = true
 			a.free(p)
-			a.o.Log.Debug("a pod was decided ahead, and no runtime has reported it in time; its creation decides it", logkey.Pod, plan.Pod.Name)
+			a.o.Log.Debug("the agent decided a pod before its creation, but no runtime reported the pod in time; the agent decides it again at its creation", logkey.Pod, plan.Pod.Name)
 		case kept[uid]:
-		case p.kept && p.forgotten == forgotten: // it was created, and has ended already
-			p.arrived = true
+		case p.reserved && p.forgotten == forgotten: // it was created, and has ended already
+			p.reported = true
 		case !now.Before(p.retry):
 			// A new configuration, or the kubelet has assigned its devices since.
 			a.start(ctx, p, forgotten)
@@ -147,15 +150,15 @@ func (a *Ahead) round(ctx context.Context) { //nolint:gocognit // one pass over 
 		if a.pods[uid] != nil {
 			continue
 		}
-		if a.pods[uid] = (&aheadPod{plan: plan, since: now, arrived: arrived[uid]}); !arrived[uid] {
+		if a.pods[uid] = (&aheadPod{plan: plan, since: now, reported: arrived[uid]}); !arrived[uid] {
 			a.start(ctx, a.pods[uid], forgotten)
 		}
 	}
 }
 
-// known returns whether a runtime has listed the node's pods, which pods it has reported, and which
+// knownPods returns whether a runtime has listed the node's pods, which pods a runtime has reported, and which pods
 // are expected.
-func (a *Ahead) known(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool, forgotten uint64) {
+func (a *Ahead) knownPods(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool, forgotten uint64) {
 	a.mu.Lock()
 	uids := maps.Clone(pending)
 	for uid, p := range a.pods {
@@ -167,12 +170,12 @@ func (a *Ahead) known(pending map[string]engine.PlannedPod) (synced bool, arrive
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for uid := range uids {
-		arrived[uid] = n.state.Arrived(uid)
+		arrived[uid] = n.state.IsReported(uid)
 	}
 	for _, uid := range n.state.ExpectedPods() {
-		arrived[uid], kept[uid] = n.state.Arrived(uid), true
+		arrived[uid], kept[uid] = n.state.IsReported(uid), true
 	}
-	return !a.c.synced.IsZero(), arrived, kept, n.state.Forgotten()
+	return !a.c.synced.IsZero(), arrived, kept, n.state.ForgetCount()
 }
 
 // start decides a pod in a goroutine of its own, since plugins may be slow. The caller holds mu.
@@ -189,7 +192,7 @@ func (a *Ahead) start(ctx context.Context, p *aheadPod, forgotten uint64) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if p.working, p.kept = false, kept; p.ended {
+		if p.working, p.reserved = false, kept; p.ended {
 			p.ended = false
 			a.free(p)
 		}
@@ -211,7 +214,7 @@ func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool)
 		w := a.c.newWork(nil, ev)
 		w.facts.HookServers = got.HookServers
 		_, _ = a.c.run(w)
-		kept = kept || w.done.Plan != nil && w.done.Plan.NotExpected == ""
+		kept = kept || w.report.Plan != nil && w.report.Plan.NotExpectedReason == ""
 	}
 	return kept
 }
@@ -219,6 +222,6 @@ func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool)
 // free frees what is kept for a pod. The caller holds mu.
 func (a *Ahead) free(p *aheadPod) {
 	_, _ = a.c.run(a.c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Expect, Pod: &p.plan.Pod}))
-	a.c.facts.NotExpected(p.plan.Pod.UID)
-	p.kept = false
+	a.c.facts.ReleaseExpected(p.plan.Pod.UID)
+	p.reserved = false
 }

@@ -22,6 +22,7 @@ type attack struct {
 	shares      uint64
 	quota       int64
 	want        string // the expected report; "" for none
+	others      bool   // another program may serve the request, so that strict mode creates the container
 }
 
 func labelled(class string) map[string]string { return map[string]string{intent.KoordQoSClass: class} }
@@ -148,7 +149,7 @@ func attacks() []attack {
 		{name: "NUMA nodes there are none of", annotations: katalyst("dedicated_cores", `{"numa_binding":"true","katalyst.kubewharf.io/numa_ids":"0-4000000000"}`), want: "is above"},
 		{name: "more NUMA nodes than there can be", annotations: katalyst("dedicated_cores", `{"numa_binding":"true","katalyst.kubewharf.io/numa_number":"1e9"}`), want: "want a number from 1 to 64"},
 		{name: "the system's cores", annotations: katalyst("system_cores", `{"cpuset_pool":"reserve"}`), want: "class/system: pods of namespace default"},
-		{name: "the reclaimed pool by name", annotations: katalyst("shared_cores", `{"cpuset_pool":"reclaim"}`), want: "the agent uses this pool itself"},
+		{name: "the reclaimed pool by name", annotations: katalyst("shared_cores", `{"cpuset_pool":"reclaim"}`), want: "the agent uses a pool of this name itself"},
 		{name: "a pool named as a path", annotations: katalyst("shared_cores", `{"cpuset_pool":"../../system.slice"}`), want: "not a name"},
 		{name: "a pool named without end", annotations: katalyst("shared_cores", `{"cpuset_pool":"`+strings.Repeat("a", 16000)+`"}`), want: "not a name"},
 		{name: "enhancements that are no strings", annotations: katalyst("shared_cores", `{"numa_binding":true}`), want: "malformed JSON"},
@@ -167,6 +168,13 @@ func attacks() []attack {
 		{name: "a policy that Linux has not", annotations: nri("scheduling-policy.noderesource.dev", "policy: SCHED_EXT"), want: "not a policy of Linux"},
 		{name: "memory of another node", annotations: nri("memory-policy.noderesource.dev", "{mode: MPOL_BIND, nodes: '1'}"), want: "memory-policy: pods of namespace default"},
 		{name: "memory of nodes without end", annotations: nri("memory-policy.nri.io", "{mode: MPOL_BIND, nodes: 0-4000000000}"), want: "is above"},
+		{name: "memory of another node by a class", annotations: nri("class.memory-policy.nri.io/container.a", "bound"), want: "memory-policy: pods of namespace default"},
+		{name: "memory of every node", annotations: nri("policy.memory-policy.nri.io", "{mode: MPOL_BIND, nodes: all}"), want: "memory-policy: pods of namespace default"},
+		{name: "memory nodes that are no set", annotations: nri("policy.memory-policy.nri.io", "{mode: MPOL_BIND, nodes: max-dist:999}"), want: "neither a list of nodes"},
+		{name: "swap by a class", annotations: nri("class.memory-qos.nri.io", "bronze"), want: "memory-qos: pods of namespace default"},
+		{name: "swap without a limit", annotations: nri("memory.swap.max.memory-qos.nri.io/container.a", "max"), want: "memory-qos: pods of namespace default"},
+		{name: "memory below nothing", annotations: nri("memory.high.memory-qos.nri.io", "-1"), want: "want bytes"},
+		{name: "more memory than there are numbers", annotations: nri("memory.high.memory-qos.nri.io/pod", "99999999999Ei"), want: "memory.high"},
 		{name: "parameters of the pod", annotations: nri("sysctl.noderesource.dev", "net.ipv4.ip_unprivileged_port_start: 0"), want: "sysctl: pods of namespace default"},
 		{name: "parameters of the node", annotations: nri("sysctl.noderesource.dev/container.a", "kernel.core_pattern: '|/bin/sh'"), want: "sysctl: pods of namespace default"},
 		{name: "parameters by a path", annotations: nri("sysctl.noderesource.dev", "../../kernel/core_pattern: x"), want: "is not the name"},
@@ -175,12 +183,12 @@ func attacks() []attack {
 		{name: "the node's disk, by the old key", annotations: nri("devices.nri.io/container.a", "- {path: /dev/null, type: b, major: 8, minor: 0, file_mode: 0666}"), want: "device-nodes: pods of namespace default"},
 		{name: "devices out of /dev", annotations: nri("devices.noderesource.dev/pod", "- {path: /dev/../etc/passwd, type: c, major: 1, minor: 3}"), want: "is not a path below /dev"},
 		{name: "a device with set-user-ID", annotations: nri("devices.noderesource.dev", "- {path: /dev/x, type: c, major: 1, minor: 3, file_mode: 04777}"), want: "is above 777"},
-		{name: "devices of negative numbers", annotations: nri("devices.noderesource.dev", "- {path: /dev/x, type: c, major: -1, minor: 3}"), want: "not numbers of a device"},
+		{name: "devices of negative numbers", annotations: nri("devices.noderesource.dev", "- {path: /dev/x, type: c, major: -1, minor: 3}"), want: "not a valid device number"},
 		{name: "devices without end", annotations: nri("devices.noderesource.dev", "["+strings.Repeat(`{"path":"/dev/x"},`, 99)+`{"path":"/dev/x"}]`), want: "more than 64 devices"},
 		{name: "the host's files", annotations: nri("mounts.noderesource.dev", "- {source: /, destination: /host, type: bind, options: [rbind, rw]}"), want: "mounts: pods of namespace default"},
 		{name: "the host's files, by the old key", annotations: nri("mounts.nri.io/container.a", "- {source: /etc/shadow, destination: /s}"), want: "mounts: pods of namespace default"},
 		{name: "a mount that leads elsewhere", annotations: nri("mounts.noderesource.dev/pod", "- {source: /data/../etc, destination: /s}"), want: "not an absolute path in its shortest form"},
-		{name: "a mount on the container's own devices", annotations: nri("mounts.noderesource.dev", "- {source: /data, destination: /dev/shm}"), want: "nothing may be mounted"},
+		{name: "a mount on the container's own devices", annotations: nri("mounts.noderesource.dev", "- {source: /data, destination: /dev/shm}"), want: "or is in /dev, /proc or /sys"},
 		{name: "a mount that the host shares", annotations: nri("mounts.noderesource.dev", "- {source: /data, destination: /d, options: [rshared]}"), want: "is not supported"},
 		{name: "a CDI device", annotations: nri("cdi-devices.noderesource.dev", "[vendor.com/all=all]"), want: "cdi-devices: pods of namespace default"},
 		{name: "a CDI device of a container, by the old key", annotations: nri("cdi-devices.nri.io/container.a", `["vendor.com/all=all"]`), want: "cdi-devices: pods of namespace default"},
@@ -209,7 +217,7 @@ func attacks() []attack {
 		{name: "a hook of the host by a long text", annotations: nri("trace.example/on", strings.Repeat("a", 16000)+"root"), want: "oci-hooks: pods of namespace default"},
 		{name: "a hook of the host by a longer text", annotations: nri("trace.example/on", strings.Repeat("root", 5000)), want: ""},
 
-		{name: "record on the pod", annotations: map[string]string{conductor.RecordKey: `00 {"v":1,"cpus":"4-7"}`}, want: "read only from containers"},
+		{name: "record on the pod", annotations: map[string]string{conductor.RecordKey: `00 {"v":1,"cpus":"4-7"}`}, want: "only the agent may write this annotation"},
 		{name: "record on the container", record: `00000000000000000000000000000000 {"v":1,"cpus":"4-7"}`, want: "not signed"},
 		{name: "record of another container", record: "stolen", want: "not signed"},
 		{name: "record without a sum", record: `{"v":1,"cpus":"4-7"}`, want: "not signed"},
@@ -220,6 +228,18 @@ func attacks() []attack {
 		{name: "a type of balloons for the pod", annotations: nri(intent.NRIBalloon+"/pod", strings.Repeat("x", 64)), want: "longer than 63 bytes"},
 		{name: "a scheduling class", annotations: nri(intent.NRISchedulingClass, "realtime"), want: "scheduling-class: pods of namespace default"},
 		{name: "a scheduling class for the pod", annotations: nri(intent.NRISchedulingClass+"/pod", strings.Repeat("x", 65)), want: "longer than 64 bytes"},
+		{name: "a CPU class", annotations: nri("cpu-class.resource-policy.nri.io", "fast"), want: "this agent does not serve it", others: true},
+		{name: "a CPU class for a container", annotations: nri("cpu-class.resource-policy.nri.io/container.a", "fast"), want: "this agent does not serve it", others: true},
+		{name: "a CPU class by a path", annotations: nri("cpu-class.resource-policy.nri.io/pod", "../../cpufreq/policy0/scaling_governor"), want: "this agent does not serve it", others: true},
+		{name: "a CPU class as a type of balloons", annotations: nri(intent.NRIBalloon, "fast"), want: "balloon: pods of namespace default"},
+		{name: "a CPU class as a type of balloons for the pod", annotations: nri(intent.NRIBalloon+"/pod", "fast"), want: "balloon: pods of namespace default"},
+		{name: "a CPU class as a scheduling class", annotations: nri(intent.NRISchedulingClass, "fast"), want: "scheduling-class: pods of namespace default"},
+		{name: "a CPU class as a resource", annotations: nri("cpuclass.balloons.nri.io/fast", "1")},
+		{name: "CPUs with a priority", annotations: nri("prefer-cpu-priority.resource-policy.nri.io", "high"), want: "this agent does not serve it", others: true},
+		{name: "a balloon by a record", record: `00000000000000000000000000000000 {"v":1,"pool":"balloon","name":"fast[0]"}`, want: "not signed"},
+		{name: "the cpufreq and cpuidle files by a mount", annotations: nri("mounts.noderesource.dev", "- {source: /sys/devices/system/cpu/cpufreq, destination: /c, type: bind, options: [rw]}"), want: "mounts: pods of namespace default"},
+		{name: "the cpufreq and cpuidle files by a parameter", annotations: nri("sysctl.noderesource.dev", "devices.system.cpu.cpufreq.boost: 1"), want: "sysctl: pods of namespace default"},
+		{name: "idle states by a device", annotations: nri("devices.noderesource.dev", "- {path: /dev/cpu_dma_latency, type: c, major: 10, minor: 124}"), want: "device-nodes: pods of namespace default"},
 		{name: "the CPUs of all balloons", annotations: nri(intent.NRIPreserveCPU, "true"), want: "preserve: pods of namespace default"},
 		{name: "the memory of all nodes", annotations: nri(intent.NRIPreserveMemory+"/container.a", "true"), want: "preserve: pods of namespace default"},
 		{name: "neither truth nor falsehood", annotations: nri(intent.NRIPreserveCPU, "True"), want: `want "true" or "false"`},

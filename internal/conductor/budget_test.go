@@ -151,10 +151,58 @@ func late(con *conductor.Conductor) []string {
 	found, _ := nodeview.Explain(con, "default", "p", "a")
 	for _, e := range found {
 		for _, q := range e.Problems {
-			if q.Key == lifecycle.LateSpec || q.Key == lifecycle.LateGrants {
+			if q.Key == lifecycle.MissingSpecKey || q.Key == lifecycle.MissingGrantsKey {
 				out = append(out, q.Sentence())
 			}
 		}
 	}
 	return out
+}
+
+// lateSpecs gets a pod's spec after it was asked for the first time. It reports this at once, as the real sources do.
+type lateSpecs struct {
+	asked  int
+	inform func(uids []string)
+}
+
+func (*lateSpecs) Await(context.Context, *lifecycle.Pod) {}
+
+func (s *lateSpecs) Spec(uid string) *lifecycle.PodSpec {
+	if s.asked++; s.asked == 1 {
+		s.inform([]string{uid, "unknown"})
+		return nil
+	}
+	return &lifecycle.PodSpec{UID: uid, Name: "p", Namespace: "default", From: lifecycle.FromKubelet}
+}
+
+// TestSpecDuringDecision: a spec that comes while the first event of its pod is decided counts after this event. The
+// pod was unknown when the source reported the spec.
+func TestSpecDuringDecision(t *testing.T) {
+	t.Parallel()
+	pod := &lifecycle.Pod{ID: "sandbox", Name: "p", UID: "u", Namespace: "default", CgroupParent: "/kubepods/podu"}
+	ctr := &lifecycle.Container{ID: "c", PodID: "sandbox", Name: "a", CgroupsPath: "/kubepods/podu/c", State: lifecycle.StateRunning}
+	for _, ev := range []lifecycle.Event{
+		{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{ctr}},
+		{Kind: lifecycle.RunPodSandbox, Pod: pod},
+	} {
+		mo := newModel(t, cgroup.V2, faults{})
+		specs := &lateSpecs{}
+		con := conductor.New(conductor.Options{
+			Machine: mo.machine, Policy: mo.policy, Keeper: keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version}),
+			Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler), Now: time.Now, Specs: specs,
+		})
+		specs.inform = con.Inform
+		if _, err := con.Handle(t.Context(), carrier{}, ev); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := con.Run(ctx); err != nil { // waits for what continues after an event
+			t.Fatal(err)
+		}
+		pods := con.CopyState().PodsOf("u")
+		if len(pods) != 1 || pods[0].Spec == nil {
+			t.Errorf("%v: the decided pods are %+v", ev.Kind, pods)
+		}
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/cpuclass"
+	"github.com/trimtab/trimtab/internal/demotion"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -30,7 +32,7 @@ type Options struct {
 	Keeper  *keeper.Keeper
 	// Key signs the records that containers carry.
 	Key []byte
-	// Returning: an earlier agent used this key, and may have written to the kernel.
+	// HasEarlierKey means that an earlier agent used this key, and may have written to the kernel.
 	HasEarlierKey bool
 	Log           *slog.Logger
 	// Now is time.Now. Its readings have a monotonic part, which is used to measure all waits.
@@ -48,19 +50,29 @@ type Options struct {
 	HookServers facts.HookServers
 	// Plugins are the resource plugins; nil for none.
 	Plugins facts.ResourcePlugins
-	// HasInterface reports whether the host has a network interface; nil if that is not known of any.
+	// FormerAgent is another agent that this one takes over from; nil for none.
+	FormerAgent facts.FormerAgent
+	// HasInterface reports whether the host has a network interface; nil if the host's interfaces are not known.
 	HasInterface func(name string) (has, known bool)
-	// Ahead: an Ahead decides pods before a runtime reports them.
+	// NodeDevices returns the devices that the node's CDI specifications name; nil for none.
+	NodeDevices func() []lifecycle.NodeDevice
+	// CPUClasses writes CPU classes; nil if the agent writes none.
+	CPUClasses *cpuclass.Writer
+	// Demoter asks the kernel to move cold memory to slow memory nodes; nil if the agent must not.
+	Demoter *demotion.Demoter
+	// Claims is the source of what resource claims give to containers; nil for none.
+	Claims facts.Claims
+	// Ahead means that an Ahead decides pods before a runtime reports them.
 	Ahead bool
 	// Sweep is the interval between checks for pods that ended without an event of the runtime;
 	// default: 5 s.
 	Sweep time.Duration
 	// NodeNow describes the node and its configuration for a recording.
 	NodeNow func() recording.Node
-	// Observe: decide, and change nothing. The keeper must observe, too.
+	// Observe means that the conductor decides and changes nothing. The keeper must observe, too.
 	Observe bool
-	// FreeMemory returns memory to the system after a runtime's whole list was
-	// read, of which little is kept; nil for nothing.
+	// FreeMemory returns unused memory to the operating system. The conductor calls it after a Synchronize, which
+	// reads the runtime's whole list and keeps little of it. It may be nil.
 	FreeMemory func()
 }
 
@@ -76,6 +88,8 @@ type Tuning struct {
 	Fail bool
 	// ConflictLimit says when the keeper leaves a file to another program that writes it.
 	ConflictLimit keeper.ConflictLimit
+	// Demotion limits what is moved to slow memory.
+	Demotion demotion.Options
 }
 
 // Conductor is the only writer of the engine's state.
@@ -85,9 +99,10 @@ type Conductor struct {
 	now     func() time.Time
 	reports *nodeview.Reporter
 	facts   *facts.Gatherer
-	fail    atomic.Bool
-	ops     atomic.Uint32
-	uptimes uptimes
+	// failClosed: failurePolicy.agent is "fail", so a creation whose decision panicked is rejected.
+	failClosed atomic.Bool
+	ops        atomic.Uint32
+	uptimes    uptimes
 
 	// turn serializes events. A runtime sends its events one after another, but several
 	// runtimes do not.
@@ -100,20 +115,23 @@ type Conductor struct {
 	// continuing counts Synchronize events that continue after their answer. Run waits for them.
 	continuing sync.WaitGroup
 
-	node           *node // its mu guards all below
+	node           *node // its mu guards the fields below
 	presence       *facts.Presence
-	hasEarlierKey  bool      // Options.Returning
+	hasEarlierKey  bool      // Options.HasEarlierKey
 	checkedEarlier bool      // the check for an earlier agent is done
 	synced         time.Time // the time of the last Synchronize that was decided and applied
 	sweepEvery     time.Duration
 	freeMemory     func()
 	listeners      listeners
 	observe        *observer // nil in mode enforce
+	classes        *cpuClasses
+	demotion       *demoter
+	former         facts.FormerAgent
 }
 
-// attached is a connected runtime and its attachment.
-type attached struct {
-	from    Carrier
+// connectedRuntime is a connected runtime and its attachment.
+type connectedRuntime struct {
+	carrier Carrier
 	runtime Runtime
 }
 
@@ -126,27 +144,28 @@ func New(o Options) *Conductor {
 		o.FreeMemory = func() {}
 	}
 	n := &node{
-		ceded: setOf(o.Ceded), failedCreates: map[placement.Key]int{}, undone: map[placement.Key]int{}, conflicts: map[placement.Key]*conflict{}, tracks: map[string]*track{},
+		ceded: setOf(o.Ceded), failedCreates: map[placement.Key]int{}, endedCreates: map[placement.Key]int{}, conflicts: map[placement.Key]*conflict{}, tracks: map[string]*track{},
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
-		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
+		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]connectedRuntime{}, unified: o.Keeper.Tree().Version == cgroup.V2,
 	}
 	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
-		hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
-		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never), listeners: listeners{nodeNow: o.NodeNow},
+		former: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(neverDue), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	if o.Observe {
 		c.observe = &observer{}
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
+	c.classes, c.demotion = c.newCPUClasses(o), newDemoter(o.Demoter, o.Demotion)
 	c.uptimes.start(o.Now())
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
-	c.fail.Store(o.Fail)
+	c.failClosed.Store(o.Fail)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), stateHolder{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Ahead: o.Ahead, Allowed: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Claims: o.Claims, DecidesAhead: o.Ahead, Allowed: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, NodeDevices: o.NodeDevices, FormerAgent: o.FormerAgent, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
 		Signer: n.signer, Checkpoint: n.checkpoint, Log: o.Log,
 		Renew: func(pod *lifecycle.Pod) {
 			_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
@@ -159,23 +178,23 @@ func New(o Options) *Conductor {
 // Handle decides one event, and applies what must be in force before the answer. The only error
 // it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
-	w := c.newWork(c.observing(from), &ev)
+	w := c.newWork(c.carrierInMode(from), &ev)
 	c.trace(w, stepWait)
 	got, done, err := c.facts.Gather(ctx, &w.capabilities, &ev)
 	defer done()
 	if err != nil { // a hook server refused it before the event got its turn
 		err = &Rejection{Reason: err.Error()}
-		c.reports.Refused(&w.done, err)
-		return c.observe.answered(Answer{Op: w.done.Op}, err)
+		c.reports.Refused(&w.report, err)
+		return c.observe.answerFor(Answer{Op: w.report.Op}, err)
 	}
 	compact(&ev)
-	w.facts.Unstoppable = ev.Kind == lifecycle.CreateContainer && !w.capabilities.CarriesRecords()
-	w.done.Limit, w.done.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
-	return c.observe.answered(c.run(w))
+	w.facts.CannotRefuse = ev.Kind == lifecycle.CreateContainer && !w.capabilities.CarriesRecords()
+	w.report.Limit, w.report.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
+	return c.observe.answerFor(c.run(w))
 }
 
-// Configure applies a new policy to all pods: to the kernel at once, to the runtime's copies
-// later, paced.
+// Configure applies a new policy to all pods. The kernel gets the new values at once. The runtime's stored copies get
+// them later, at the configured pace.
 func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Facts{Policy: &p}, t) }
 
 // ConfigureMachine is Configure with a machine made by topology.Machine.WithOnline, because
@@ -186,13 +205,13 @@ func (c *Conductor) ConfigureMachine(m *topology.Machine, p engine.Policy, t Tun
 
 func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
-	w.facts, w.first = f, func() { c.tune(t) }
+	w.facts, w.beforeGather = f, func() { c.applyTuning(t) }
 	_, _ = c.run(w)
 }
 
-// unplaced returns the containers whose records do not say whether they were refused CPUs. A
-// Synchronize or a changed configuration decides that afterwards.
-func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
+// unplacedContainers returns the containers that lacked CPUs which they may own, before this Synchronize or Configure
+// is decided. A container without a record counts as one of them.
+func (n *node) unplacedContainers(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
 		if ctr != nil {
@@ -239,18 +258,18 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Flush()
 	c.node.mu.Lock()
-	c.node.runtimes[from.Name()] = attached{c.observing(from), r}
+	c.node.runtimes[from.Name()] = connectedRuntime{c.carrierInMode(from), r}
 	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
 	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
 // connected returns a connected runtime; the zero value if there is none.
-func (n *node) connected() attached {
+func (n *node) connected() connectedRuntime {
 	for _, rt := range n.runtimes {
 		return rt
 	}
-	return attached{}
+	return connectedRuntime{}
 }
 
 // Detached unregisters a runtime that has disconnected; err is nil at an ordinary stop. Decisions stay in force.

@@ -13,39 +13,39 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// conflict is what is known of creations of a container that failed after the agent's answer. It is kept while the pod
-// lives, so that a status has it also after a later creation succeeded.
+// conflict records the creations of a container that failed after the agent's answer. It is kept while the pod lives,
+// so that the status still shows it when a later creation has succeeded.
 type conflict struct {
 	failed int
-	// claimed are the fields that the agent set in the answers, with their keys.
-	claimed []string
-	// others are those of them that another plugin set in the container that started.
-	others []string
+	// setByAgent lists the fields that the agent set in the answers, with their keys.
+	setByAgent []string
+	// setByOthers lists the fields of setByAgent that another plugin set in the container that started.
+	setByOthers []string
 }
 
-// noteUndone counts a creation that failed after the agent's answer, if the runtime reports it as a container that
-// ends: containerd 2.4 stops and removes it for each plugin that had answered. A container that the runtime has created
-// is reported by PostCreateContainer first.
-func (n *node) noteUndone(w *work) {
-	ev := w.done.Event
+// noteFailedAfterAnswer counts a creation that failed after the agent's answer. containerd 2.4 reports such a failure as
+// the stop and removal of the container, to each plugin that had answered. If a creation succeeds, PostCreateContainer
+// comes before the stop.
+func (n *node) noteFailedAfterAnswer(w *work) {
+	ev := w.report.Event
 	if ev.Kind != lifecycle.StopContainer && ev.Kind != lifecycle.RemoveContainer || !w.capabilities.OthersAnswer {
 		return
 	}
 	if t := n.tracks[ev.Container.ID]; t != nil && t.CreatePending {
 		t.CreatePending = false // the stop and the removal are of one failure
-		n.undone[placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}]++
+		n.endedCreates[placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}]++
 	}
 }
 
-// forgetCreations forgets the failed creations of pods, by UID.
-func (n *node) forgetCreations(of func(uid string) bool) {
-	maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return of(k.PodUID) })
-	maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return of(k.PodUID) })
-	maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return of(k.PodUID) })
+// forgetCreations forgets the failed creations of the pods whose UID matches.
+func (n *node) forgetCreations(matches func(uid string) bool) {
+	maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return matches(k.PodUID) })
+	maps.DeleteFunc(n.endedCreates, func(k placement.Key, _ int) bool { return matches(k.PodUID) })
+	maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return matches(k.PodUID) })
 }
 
-// noteFailed notes creations of a container that failed after an answer that set some values. The event of the next
-// creation reports it: a runtime gives no reason for a failure.
+// noteFailed notes that creations of a container failed after an answer that set values. It reports them with the event
+// of the next creation, because the runtime gives no reason for a failure.
 func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Value, failed int) {
 	c := n.conflicts[ctr.Key]
 	if failed == 0 || c == nil && len(values) == 0 { // an answer without values conflicts with nothing
@@ -57,11 +57,11 @@ func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Val
 	}
 	c.failed += failed
 	for _, v := range values {
-		if s := v.Setting(); !slices.Contains(c.claimed, s) {
-			c.claimed = append(c.claimed, s)
+		if s := v.Setting(); !slices.Contains(c.setByAgent, s) {
+			c.setByAgent = append(c.setByAgent, s)
 		}
 	}
-	w.done.Problems = append(w.done.Problems, *c.problem())
+	w.report.Problems = append(w.report.Problems, *c.problem())
 }
 
 // noteStarted compares the container that starts after failed creations with the request. A field that the agent did
@@ -76,20 +76,20 @@ func (n *node) noteStarted(ctr *engine.Container, now *lifecycle.Container) {
 		delete(n.conflicts, ctr.Key)
 		return
 	}
-	c.others = nil
-	requested, has := runtimesync.Of(&ctr.Pristine), runtimesync.Of(&now.Resources)
+	c.setByOthers = nil
+	requested, has := runtimesync.FieldTextsOf(&ctr.Pristine), runtimesync.FieldTextsOf(&now.Resources)
 	for _, v := range n.state.Values(ctr) {
 		text, set := has[v.Field]
-		if setting := v.Setting(); v.Key == "" && set && text != requested[v.Field] && slices.Contains(c.claimed, setting) {
-			c.others = append(c.others, setting)
+		if setting := v.Setting(); v.Key == "" && set && text != requested[v.Field] && slices.Contains(c.setByAgent, setting) {
+			c.setByOthers = append(c.setByOthers, setting)
 		}
 		if v.Field == lifecycle.Env && slices.ContainsFunc(now.Env, func(e string) bool { return strings.HasPrefix(e, v.Key+"=") }) {
-			c.others = append(c.others, v.Setting())
+			c.setByOthers = append(c.setByOthers, v.Setting())
 		}
 	}
 }
 
-// problem returns the trace of failed creations for users; nil if there were none.
+// problem describes the failed creations for users; nil if there were none.
 func (c *conflict) problem() *lifecycle.Problem {
 	if c == nil {
 		return nil
@@ -99,12 +99,12 @@ func (c *conflict) problem() *lifecycle.Problem {
 		times = "a creation of this container failed"
 	}
 	p := &lifecycle.Problem{Key: nodeview.ConflictKey}
-	if len(c.others) > 0 {
-		p.Value = strings.Join(c.others, ", ")
+	if len(c.setByOthers) > 0 {
+		p.Value = strings.Join(c.setByOthers, ", ")
 		p.Reason = fmt.Sprintf("%s after the agent's answer: another NRI plugin sets %s, too", times, p.Value)
 	} else {
-		p.Value = strings.Join(c.claimed, ", ")
-		p.Reason = fmt.Sprintf("%s after the agent's answer, perhaps because another NRI plugin sets a field of it, too (it set %s)", times, p.Value)
+		p.Value = strings.Join(c.setByAgent, ", ")
+		p.Reason = fmt.Sprintf("%s after the agent's answer, perhaps because another NRI plugin also sets one of these fields: %s", times, p.Value)
 	}
 	p.Then = "list the field in nri.cede, or remove it from the other plugin; the pod's events (kubectl describe pod) name plugin and field"
 	return p

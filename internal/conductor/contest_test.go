@@ -125,7 +125,7 @@ func testFailedCreations(t *testing.T, drop func(*model, *modelCtr)) {
 			t.Errorf("attempt %d claims %v, want %d fields", attempt, got, claims)
 		}
 		if claims == 0 {
-			if v := explained(t, mo, c, "cpu.shares"); !strings.Contains(v.Note, "2 failed creations") {
+			if v := explained(t, mo, c, "cpu.shares"); !strings.Contains(v.Note, "2 creations of this container failed in a row") {
 				t.Errorf("explain does not say why: %+v", v)
 			}
 			if p := traceOf(t, mo, c); !strings.Contains(p.Reason, "2 creations of this container failed") || !strings.Contains(p.Value, "cpu.shares") || !strings.Contains(p.Then, "nri.cede") {

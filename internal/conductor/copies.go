@@ -36,7 +36,7 @@ func (c *Conductor) sendDue(ctx context.Context) {
 // copyDue reports whether a copy can be sent now, and otherwise sets the timer. idle is for how
 // long no event has been handled.
 func (n *node) copyDue(idle time.Duration) bool {
-	to := n.connected().from
+	to := n.connected().carrier
 	if to == nil || len(n.queue.Waiting) == 0 {
 		return false // until a copy becomes outdated, or a runtime attaches
 	}
@@ -52,7 +52,7 @@ func (n *node) copyDue(idle time.Duration) bool {
 // the runtime, which may hold its lock until an event is answered. sendCopy checks during its
 // turn whether the copy is still due, since other events may have happened while it waited.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
-	var to attached
+	var to connectedRuntime
 	var out *runtimesync.Copy
 	var values []lifecycle.Value
 	_, _ = c.run(internalEvent(lifecycle.Copy, func() {
@@ -64,6 +64,7 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 		return out != nil
 	}
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
+	c.node.checkpoint.AwaitSaved(limited, out.ID) // a later agent must know that these values were not requested
 	failed, err := to.runtime.Update(limited, []Settings{{Container: out.ID, Values: values}})
 	cancel()
 	result := updateResult(failed, err)
@@ -93,23 +94,23 @@ func updateResult(failed []string, err error) string {
 }
 
 // nextCopy removes the first copy from the queue, and returns the values that it lacks.
-func (n *node) nextCopy() (to attached, out *runtimesync.Copy, values []lifecycle.Value) {
-	if to = n.connected(); to.from == nil || len(n.queue.Waiting) == 0 {
+func (n *node) nextCopy() (to connectedRuntime, out *runtimesync.Copy, values []lifecycle.Value) {
+	if to = n.connected(); to.carrier == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
 	}
-	out, can := n.queue.Next(), n.capabilities(to.from)
-	values = n.lacks(&can, out, route.Copying)
+	out, can := n.queue.Next(), n.capabilities(to.carrier)
+	values = n.missingInCopy(&can, out, route.Copying)
 	n.queue.Sending = len(values) > 0
 	return to, out, values
 }
 
-// lacks returns the values of a container that its copy lacks and that can be sent now.
-func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []lifecycle.Value {
+// missingInCopy returns the values of a container that are missing in the runtime's copy and can be sent now.
+func (n *node) missingInCopy(can *Capabilities, of *runtimesync.Copy, p route.Phase) []lifecycle.Value {
 	ctr := n.state.Container(of.ID)
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
+	return of.MissingValues(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
 }
 
 // noteUpdate takes the lock and notes the result of an update. If the agent decided newer values
@@ -121,7 +122,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	n.queue.Sent()
 	// A value that another event has decided meanwhile is reported by that event.
 	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
-		d, known := n.tracks[o.Target.Owner].of(o.Value)
+		d, known := n.tracks[o.Target.Owner].find(o.Value)
 		return known && d.Value != o.Value.String()
 	}))
 	ctr := n.state.Container(to.ID)
@@ -137,7 +138,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 				if d.Applied { // otherwise the note already has the reason why the kernel lacks the value
 					d.Note = "the runtime's copy agrees"
 				}
-				d.Alone = ""
+				d.WhyKernelOnly = ""
 			})
 		}
 	case n.queue.Refused(to):
@@ -149,7 +150,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		if len(lists) == 0 {
 			break
 		}
-		note := fmt.Sprintf("the runtime refused its copy of this (%v); the kernel has it, and the runtime is asked again after %v",
+		note := fmt.Sprintf("the runtime refused to update its stored copy (%v); the kernel has the value, and the agent asks the runtime again after %v",
 			cmp.Or(err, errRefused), n.queue.Postpone(to))
 		n.noteCopy(to.ID, lists, func(d *delivery) { d.Note = note })
 	}
@@ -161,7 +162,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	target, unnamed := n.target(ctr)
 	for _, v := range decided {
 		if unnamed == nil && route.InKernel(v.Field) {
-			again = append(again, n.item(target, ctr, v))
+			again = append(again, n.keeperItem(target, ctr, v))
 		}
 	}
 	return again, givenUp
@@ -174,9 +175,9 @@ var errRefused = errors.New("without a reason")
 func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
 	t := n.track(id)
 	for _, v := range values {
-		if d, ok := t.of(v); ok && d.Value == v.String() {
+		if d, ok := t.find(v); ok && d.Value == v.String() {
 			note(&d)
-			t.deliver(v, d)
+			t.noteResult(v, d)
 		}
 	}
 }
@@ -209,10 +210,10 @@ func (n *node) piggyback(w *work) {
 	// field that another plugin sets, since that plugin may set the field in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
-		if answered || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {
+		if answered || w.report.Event.Container != nil && w.report.Event.Container.ID == c.ID {
 			return nil
 		}
-		return n.lacks(&w.capabilities, c, route.Piggyback)
+		return n.missingInCopy(&w.capabilities, c, route.Piggyback)
 	})
 	if len(values) > 0 {
 		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: values})

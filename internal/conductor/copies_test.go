@@ -3,6 +3,8 @@ package conductor
 import (
 	"context"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,7 +59,7 @@ type beside struct {
 func newBeside(t *testing.T) *beside {
 	t.Helper()
 	c, _, _ := observed(t, false)
-	c.node.state.Policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}}
+	c.node.state.Policy.Hooks = []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}}
 	c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
 	b := &beside{Conductor: c, runtime: &acceptingRuntime{}}
 	c.Attached(anything{}, b.runtime)
@@ -204,7 +206,7 @@ func TestOvertakenUpdate(t *testing.T) {
 			t.Errorf("wanted in the end: %+v", o)
 		}
 	}
-	if d, _ := b.node.tracks["web"].of(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.Value != "0-3" {
+	if d, _ := b.node.tracks["web"].find(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.Value != "0-3" {
 		t.Errorf("told people: %+v", d)
 	}
 }
@@ -244,8 +246,8 @@ func TestQuietIsNow(t *testing.T) {
 	}
 	due := func() bool { return b.node.copyDue(b.uptimes.idle(b.now())) }
 	w := b.newWork(anything{}, &lifecycle.Event{Kind: lifecycle.Inform, Pod: b.pod})
-	w.first = func() {
-		clk.Pass(5 * time.Second)
+	w.beforeGather = func() {
+		clk.Advance(5 * time.Second)
 		if due() {
 			t.Error("a copy is sent while an event is under way")
 		}
@@ -258,10 +260,49 @@ func TestQuietIsNow(t *testing.T) {
 		after time.Duration
 		want  []string
 	}{{0, nil}, {900 * time.Millisecond, nil}, {100 * time.Millisecond, []string{"web cpuset.cpus 0-1"}}} {
-		clk.Pass(tt.after)
+		clk.Advance(tt.after)
 		b.sendCopy(t.Context(), due)
 		if d := cmp.Diff(tt.want, b.runtime.got); d != "" {
 			t.Errorf("%v later:\n%s", tt.after, d)
 		}
+	}
+}
+
+// TestRequestSavedFirst: before the runtime's copy of a container gets other values, the container's request is in the
+// checkpoint's file. A later agent would take the copy's values for the request.
+func TestRequestSavedFirst(t *testing.T) {
+	b := newBeside(t)
+	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
+		b.event(t, k, nil)
+	}
+	var saved atomic.Value
+	first := make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- b.Checkpoint().SaveChanges(ctx, func(text []byte) error {
+			saved.Store(string(text))
+			select {
+			case first <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	b.Checkpoint().SetRecord("another", lifecycle.Record{})
+	<-first // Keep runs
+	b.event(t, lifecycle.UpdateContainer, &lifecycle.Resources{CPU: lifecycle.CPU{CPUs: "0-3"}})
+	b.owner(t)
+	b.runtime.during = func() {
+		if text, _ := saved.Load().(string); !strings.Contains(text, `"web":`) {
+			t.Errorf("saved before the update: %s", text)
+		}
+	}
+	if d := cmp.Diff([]string{"web cpuset.cpus 0-1"}, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Errorf("told:\n%s", d)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -17,21 +17,21 @@ type delivery = nodeview.ApplyResult
 // takes a fifth of a map's memory.
 type deliveries []delivery
 
-// at returns the index of a value in the list; -1 if it is missing.
-func (ds deliveries) at(v lifecycle.Value) int {
+// indexOf returns the index of a value in the list; -1 if it is missing.
+func (ds deliveries) indexOf(v lifecycle.Value) int {
 	return slices.IndexFunc(ds, func(d delivery) bool { return d.Field == v.Field && d.Key == v.Key })
 }
 
-// of returns the result for a value.
-func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
-	if i := ds.at(v); i >= 0 {
+// find returns the result for a value.
+func (ds deliveries) find(v lifecycle.Value) (d delivery, ok bool) {
+	if i := ds.indexOf(v); i >= 0 {
 		return ds[i], true
 	}
 	return delivery{}, false
 }
 
-// byOther returns the result for a value that another program sets in a new container.
-func byOther(by *lifecycle.Delegation, v lifecycle.Value, d delivery) delivery {
+// setByOther returns the result for a value that another program sets in a new container.
+func setByOther(by *lifecycle.Delegation, v lifecycle.Value, d delivery) delivery {
 	if by == nil || !by.Fields.Has(v.Field) {
 		return d
 	}
@@ -47,7 +47,7 @@ func byOther(by *lifecycle.Delegation, v lifecycle.Value, d delivery) delivery {
 	return delivery{Channel: by.By, Value: v.String(), Applied: true}
 }
 
-// noteDelegated notes what became of the values of an event's container that another program sets.
+// noteDelegated notes the results for values of the event's container that another program sets.
 func (n *node) noteDelegated(ev *lifecycle.Event) {
 	if ev.Delegated == nil {
 		return
@@ -59,15 +59,15 @@ func (n *node) noteDelegated(ev *lifecycle.Event) {
 	t := n.track(ctr.ID)
 	t.delegated = ev.Delegated
 	for _, v := range n.state.Values(ctr) {
-		if d, ok := t.of(v); ok {
-			t.deliver(v, d)
+		if d, ok := t.find(v); ok {
+			t.noteResult(v, d)
 		}
 	}
 }
 
-// unreported reports whether some runtime does not report the field for an existing container:
-// none reports the first three, CRI-O no CDI devices over the CRI.
-func unreported(f lifecycle.Field) bool {
+// isUnreported reports whether some runtime does not report the field for an existing container. No runtime reports
+// the first three fields, and CRI-O reports no CDI devices over the CRI.
+func isUnreported(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass || f == lifecycle.MemPolicy || f == lifecycle.CDIDevice
 }
 
@@ -79,8 +79,8 @@ func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 	return set
 }
 
-// present reports whether a container already has a value that only its creation can set.
-func present(reported *lifecycle.Container, v lifecycle.Value) bool {
+// isPresent reports whether a container already has a value that only its creation can set.
+func isPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.Env:
 		for _, e := range reported.Env {
@@ -113,8 +113,8 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// presentProcess is present for what a container's first process starts with, for its
-// namespaces, and for OCI hooks.
+// presentProcess is isPresent for the fields of a container's first process, for fields of its namespaces, and for OCI
+// hooks.
 func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -135,8 +135,8 @@ func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 		return reported.RDT.Member(v.Key) == v.Text
 	case lifecycle.InjectedHook:
 		stage, hook, ok := lifecycle.ParseOCIHook(v.Key, v.Text)
-		hook.Timeout = 0 // which not every runtime reports
-		return ok && slices.ContainsFunc(reported.Hooks.At(stage), func(h lifecycle.OCIHook) bool {
+		hook.Timeout = 0 // not every runtime reports the timeout
+		return ok && slices.ContainsFunc(reported.Hooks.OfStage(stage), func(h lifecycle.OCIHook) bool {
 			h.Timeout = 0
 			return h.Text() == hook.Text()
 		})
@@ -144,22 +144,22 @@ func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// fromKernel converts the keeper's outcome into a delivery.
-func fromKernel(o keeper.Outcome, before delivery) delivery {
+// fromOutcome converts the keeper's outcome into a delivery.
+func fromOutcome(o keeper.Outcome, before delivery) delivery {
 	d := delivery{Channel: "kernel", Value: o.Value.String(), Applied: true}
 	if before.Value == d.Value {
-		d.Alone = before.Alone
+		d.WhyKernelOnly = before.WhyKernelOnly
 	}
 	switch o.State {
 	case keeper.Superseded, keeper.Forgotten:
 		return before // a later decision has its own result
-	case keeper.Same:
+	case keeper.Unchanged:
 		if before.Applied && before.Value == d.Value {
 			return before // another program had written it at our request
 		}
-		d.Note = "the kernel had it already"
+		d.Note = "the kernel already had this value"
 	case keeper.Pending:
-		if o.Err != nil { // the agent's own cpu.idle stands above the weight
+		if o.Err != nil { // the agent has set cpu.idle, which overrides the weight
 			d.Note = o.Err.Error()
 			break
 		}
@@ -169,7 +169,7 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 	case keeper.Ceded:
 		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.LeftAlone
 	case keeper.Clipped:
-		d.Note = "only " + o.Kernel + ": the cgroup above has no more"
+		d.Note = "only " + o.Kernel + " is in force: the parent cgroup allows no more"
 	}
 	return d
 }

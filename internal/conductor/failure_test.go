@@ -15,7 +15,7 @@ func TestFailurePolicy(t *testing.T) {
 		c, _, log := observed(t, false)
 		p := testPod(nil)
 		_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
-		c.fail.Store(fail)
+		c.failClosed.Store(fail)
 		c.node.state = nil // every access to it panics
 		answer, err := c.Handle(t.Context(), anything{}, lifecycle.Event{
 			Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg"},

@@ -40,9 +40,9 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 // new values at once, the runtime's copies later. It skips pods that no runtime reported.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
 
-// compact copies the parts of an event's pods and containers that the state keeps out of the
-// runtime's message. A runtime's whole list has megabytes, and a few strings that point into it
-// would keep all of it in memory. compact replaces the pods in the event's list.
+// compact copies the parts of an event's pods and containers that the state keeps. A copy does not point into the
+// runtime's message. A runtime's whole list has megabytes, and a few strings that point into it would keep all of it
+// in memory. compact replaces the pods in the event's list.
 func compact(ev *lifecycle.Event) {
 	for i, p := range ev.Pods {
 		if p != nil {

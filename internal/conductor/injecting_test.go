@@ -85,6 +85,16 @@ func bites(t *testing.T, a attack, f lifecycle.Field) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if f == lifecycle.Unified { // the keeper writes such files
+		silent, err := s.run(a, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, without := s.inForce(c), s.inForce(silent)
+		return slices.ContainsFunc(hook.MemoryQoSFiles(), func(file string) bool {
+			return with["container "+file] != without["container "+file]
+		})
+	}
 	return slices.ContainsFunc(c.created, func(setting string) bool {
 		return strings.HasPrefix(setting, f.String()+" ") || setting == f.String()
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// item makes a keeper item from a container's value and its original value.
-func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
+// keeperItem makes a keeper item from a container's value and its original value.
+func (n *node) keeperItem(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: t, Value: v, Asked: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
 	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && it.Asked != nil && copied != it.Asked.String() {
 		it.Carried = true // the runtime writes it to the kernel
@@ -22,14 +22,14 @@ func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) k
 // request for the pod, or else the kernel's present value.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
-	requested := engine.PodPristine(p.Pod)
-	_, known := requested.Of(v.Field, v.Key)
+	requested := engine.PodRequest(p.Pod)
+	_, known := requested.Value(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
 		it.RequestUnknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
 		it.RequestUnknown = !p.Limits()
-	default: // except for values that the runtime does not set
+	default: // the runtime does not set the two files of a partition, so their original is the value in a new cgroup
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}
 	if known {
@@ -42,7 +42,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 // decides a weight for it. The kernel forgets the weight of an idle cgroup, and an agent that
 // lost its state does not know it either.
 func requestedWeight(p *engine.Pod) (lifecycle.Value, bool) {
-	requested := engine.PodPristine(p.Pod).CPU.Shares
+	requested := engine.PodRequest(p.Pod).CPU.Shares
 	ends := false
 	for _, v := range p.Values {
 		if v.Field == lifecycle.CPUShares {
@@ -61,7 +61,7 @@ func isRestore(v lifecycle.Value) bool { return v.Why.Hook == "" }
 // originalOf returns the original value of a container's cgroup file: the runtime's request, or
 // else the value in a new cgroup. It is nil for values that runtimes do not report.
 func originalOf(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
-	out, known := p.Of(v.Field, v.Key)
+	out, known := p.Value(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
 		out.Int = cmp.Or(out.Int, 1024)
@@ -72,7 +72,7 @@ func originalOf(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
 	case lifecycle.CPUSetCPUs, lifecycle.CPUSetMems:
 	default:
 		if !known {
-			out.Text, known = engine.Neutral(v.Key)
+			out.Text, known = engine.InitialValue(v.Key)
 		}
 		if v.Field != lifecycle.Unified || !known {
 			return nil

@@ -63,7 +63,7 @@ func TestKubeletReassignsCPU(t *testing.T) {
 	con := conductor.New(conductor.Options{
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2}), Grants: kubeletGrants(t, l),
 		Policy: engine.Policy{
-			Dialects: []string{"kubernetes"}, Place: true, Placement: kubelet.Policy{Policy: none.Policy{}}, Hooks: []hook.Hook{hook.CPUSet{}},
+			Dialects: []string{"kubernetes"}, Place: true, Placement: kubelet.Policy{Policy: none.Policy{}}, Hooks: []hook.Hook{hook.CPUSetOptions{}},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		},
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),
@@ -89,7 +89,7 @@ func TestKubeletReassignsCPU(t *testing.T) {
 	create("new", "2")
 	for name, cpus := range map[string]string{"old": "1", "new": "2"} {
 		found, _ := nodeview.Explain(con, "shop", name, "c")
-		if len(found) != 1 || found[0].CPUs != cpus || found[0].CPUGroup != placement.Own.String() || name == "new" && len(found[0].Problems) > 0 {
+		if len(found) != 1 || found[0].CPUs != cpus || found[0].CPUGroup != placement.Exclusive.String() || name == "new" && len(found[0].Problems) > 0 {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}

@@ -23,18 +23,18 @@ func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
 	return s, now
 }
 
-// enter begins the entry of an event for recordings; nil if no recording is active.
-func (l *listeners) enter(s *engine.State, w *work) *recording.Entry {
+// newEntry begins the entry of an event for recordings; nil if no recording is active.
+func (l *listeners) newEntry(s *engine.State, w *work) *recording.Entry {
 	if !l.Listening() {
 		return nil
 	}
-	return recording.Enter(s, w.done.Event, w.facts)
+	return recording.NewEntry(s, w.report.Event, w.facts)
 }
 
 // record completes the entry of an event that was decided.
 func (w *work) record(e *recording.Entry, s *engine.State) {
 	if e != nil {
-		e.Time, e.Op, e.From, e.Decision = w.start, w.done.Op.String(), w.done.From, recording.DecisionOf(s, w.done.Plan)
+		e.Time, e.Op, e.From, e.Decision = w.start, w.report.Op.String(), w.report.From, recording.DecisionOf(s, w.report.Plan)
 		w.entry = e
 	}
 }
@@ -44,7 +44,7 @@ func (l *listeners) publish(w *work) {
 	if w.entry == nil {
 		return
 	}
-	if w.done.Event.Kind == lifecycle.Configure {
+	if w.report.Event.Kind == lifecycle.Configure {
 		now := l.nodeNow()
 		w.entry.Node = &now
 	}

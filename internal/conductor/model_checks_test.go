@@ -143,11 +143,11 @@ func (mo *model) checkValues(c *modelCtr) {
 				value.Text = ""
 				fmt.Sscan(v.Value, &value.Int)
 			}
-			want, err := cgroup.Encode(mo.version, value)
+			want, err := (&cgroup.Tree{Version: mo.version}).Resolve("a", value.Field, value.Key).Encode(value)
 			must(err)
 			got, err := tree.Read(c.dir(), f, "")
 			must(err)
-			if v.Applied && !cgroup.Same(f, "", got, want) {
+			if v.Applied && !(&cgroup.Tree{}).Resolve("a", f, "").Same(got, want) {
 				mo.wrong("I3: explain says %s of %s is %s (%s); the kernel says %s", f, c.ID, v.Value, v.Channel, got)
 			}
 			if !v.Applied && v.Note == "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/cpuclass"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -40,8 +41,10 @@ type model struct {
 	between func()            // called while the runtime creates a container
 	liar    facts.HookServers // a hook server; nil for none
 	plugins facts.ResourcePlugins
-	arrives func(*modelPod)  // called before the runtime reports a pod; nil for nothing
-	now     func() time.Time // the agent's clock, which stands still by default
+	classes *cpuclass.Writer       // nil for no CPU classes
+	devices []lifecycle.NodeDevice // CDI devices of the kind v.com/gpu; nil for none
+	arrives func(*modelPod)        // called before the runtime reports a pod; nil for nothing
+	now     func() time.Time       // the agent's clock, which stands still by default
 	n       int
 	faults  faults
 	broken  []string
@@ -215,16 +218,21 @@ func (mo *model) bootWith(saved []byte) {
 		Machine: mo.machine, Policy: mo.policy,
 		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
-		Now: func() time.Time { return mo.now() },
+		Now:         func() time.Time { return mo.now() },
+		CPUClasses:  mo.classes,
+		NodeDevices: func() []lifecycle.NodeDevice { return mo.devices },
 	})
 }
 
 // normalize switches CPU normalization to a ratio.
 func (mo *model) normalize(ratio hook.Ratio) {
 	mo.ratio = ratio
-	mo.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: ratio},
-		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.FallbackWeight, BVT: lifecycle.NotSupported},
+	mo.policy.Hooks = []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.Normalization{Ratio: ratio},
+		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.YieldWeight, BVT: lifecycle.NotSupported},
 		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
+	}
+	if mo.devices != nil {
+		mo.policy.Hooks = append(mo.policy.Hooks, hook.CDIDevicesOptions{Classes: []string{"v.com/gpu"}})
 	}
 }
 

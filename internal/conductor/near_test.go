@@ -55,7 +55,7 @@ func TestNearGrantedDevices(t *testing.T) {
 	options := conductor.Options{
 		Machine: m, Grants: kubeletGrants(t, plugged{}),
 		Policy: engine.Policy{
-			Dialects: []string{"katalyst", "kubernetes"}, Place: true, Hooks: []hook.Hook{hook.CPUSet{}},
+			Dialects: []string{"katalyst", "kubernetes"}, Place: true, Hooks: []hook.Hook{hook.CPUSetOptions{}},
 			Pools:     placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Placement: &pools.Policy{Tree: choose.NewTree(m), NearDevices: true},
 		},
@@ -93,7 +93,7 @@ func TestNearGrantedDevices(t *testing.T) {
 			}
 		}
 		found, _ := nodeview.Explain(con, "shop", c.name, "main")
-		if len(found) != 1 || found[0].CPUs != c.cpus || !strings.Contains(found[0].SeatWhy, c.why) {
+		if len(found) != 1 || found[0].CPUs != c.cpus || !strings.Contains(found[0].CPUGroupWhy, c.why) {
 			t.Fatalf("%s: %+v; want CPUs %s, %q", c.name, found, c.cpus, c.why)
 		}
 		all.Pods, all.Containers = append(all.Pods, pod), append(all.Containers, ctr)

@@ -19,9 +19,9 @@ import (
 // observer is set in mode observe: everything is decided, nothing is changed. Answers are empty,
 // the keeper writes nothing (keeper.Observe), and no runtime gets an update.
 type observer struct {
-	mu     sync.Mutex // guards all below; locked after the node
+	mu     sync.Mutex // guards the fields below; locked after the node
 	last   map[setting]keeper.Comparison
-	differ map[string]string // by owner: the differences that the journal has
+	differ map[string]string // the reported differences, by owner
 }
 
 // setting is a setting of a container or pod.
@@ -37,30 +37,30 @@ func settingOf(owner string, v lifecycle.Value) setting { return setting{owner, 
 // decisions stay in memory.
 type observedCarrier struct{ Carrier }
 
-// Capabilities returns those of the attachment, without annotations.
+// Capabilities returns the attachment's capabilities, without annotations at a creation.
 func (o observedCarrier) Capabilities() Capabilities {
 	can := o.Carrier.Capabilities()
 	can.Create = can.Create.Without(lifecycle.Annotation)
 	return can
 }
 
-// observing returns the attachment as it is used in this mode.
-func (c *Conductor) observing(from Carrier) Carrier {
+// carrierInMode returns the attachment as it is used in this mode.
+func (c *Conductor) carrierInMode(from Carrier) Carrier {
 	if c.observe == nil || from == nil {
 		return from
 	}
 	return observedCarrier{from}
 }
 
-// answered returns the answer for the attachment: in mode observe an empty one.
-func (o *observer) answered(a Answer, err error) (Answer, error) {
+// answerFor returns the answer for the attachment: in mode observe an empty one.
+func (o *observer) answerFor(a Answer, err error) (Answer, error) {
 	if o == nil {
 		return a, err
 	}
 	return Answer{Op: a.Op}, nil
 }
 
-// Compare reads what the node has of the decided values. It does nothing in mode enforce.
+// Compare compares the decided values with the values on the node. It does nothing in mode enforce.
 func (c *Conductor) Compare() {
 	if c.observe == nil {
 		return
@@ -82,10 +82,10 @@ func (o *observer) result(owner string, v lifecycle.Value) delivery {
 	d := delivery{Field: v.Field, Key: v.Key, Value: v.String(), Channel: "observe"}
 	switch {
 	case compared && r.Value.String() == d.Value && r.Same:
-		d.Applied, d.Note = true, "the node has it; the agent wrote nothing"
+		d.Applied, d.Note = true, "the node already has this value; the agent wrote nothing"
 	case compared && r.Value.String() == d.Value:
-		d.Missing, d.Has, d.Note = api.Differs, r.Has, fmt.Sprintf("the node has %s; the agent writes nothing (mode: observe)", cmp.Or(r.Has, "nothing"))
-	case route.Copied(v.Field) || v.Field == lifecycle.Unified:
+		d.Missing, d.NodeValue, d.Note = api.Differs, r.KernelText, fmt.Sprintf("the node has %s; the agent writes nothing (mode: observe)", cmp.Or(r.KernelText, "nothing"))
+	case route.IsCopied(v.Field) || v.Field == lifecycle.Unified:
 		d.Missing, d.Note = api.NotYet, "not compared yet; the agent writes nothing (mode: observe)"
 	default:
 		d.Missing, d.Note = api.NotCompared, "cannot be compared; the agent writes nothing (mode: observe)"
@@ -93,7 +93,7 @@ func (o *observer) result(owner string, v lifecycle.Value) delivery {
 	return d
 }
 
-// counts counts the values that the node has and those that it has otherwise, by setting.
+// counts returns how many values were compared, and how many of them differ on the node, in total and by setting.
 func (o *observer) counts() *api.Observed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,8 +109,8 @@ func (o *observer) counts() *api.Observed {
 	return out
 }
 
-// reportDifferences compares, and puts what differs since the last call into log and journal,
-// once for each container and pod.
+// reportDifferences compares the values again. For each container and pod whose differences have changed since the last
+// call, it writes one entry to the log and one to the journal.
 func (c *Conductor) reportDifferences() {
 	if c.observe == nil {
 		return
@@ -120,7 +120,7 @@ func (c *Conductor) reportDifferences() {
 	c.observe.mu.Lock()
 	for _, r := range c.observe.last {
 		if owner := r.Target.Owner; !r.Same {
-			now[owner] = append(now[owner], fmt.Sprintf("%s: the node has %s, Trimtab would set %s", r.Value.Setting(), cmp.Or(r.Has, "nothing"), r.Value.String()))
+			now[owner] = append(now[owner], fmt.Sprintf("%s: the node has %s, Trimtab would set %s", r.Value.Setting(), cmp.Or(r.KernelText, "nothing"), r.Value.String()))
 		}
 	}
 	before := c.observe.differ
@@ -155,5 +155,5 @@ func (c *Conductor) applyResult(owner string, v lifecycle.Value) (nodeview.Apply
 	if c.observe != nil {
 		return c.observe.result(owner, v), true
 	}
-	return c.node.tracks[owner].of(v)
+	return c.node.tracks[owner].find(v)
 }

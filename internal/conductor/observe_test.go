@@ -94,7 +94,7 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 		Policy: engine.Policy{
 			Strict: strict, Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, faulty{}},
+			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, faulty{}},
 		},
 	}), n, log
 }
@@ -229,7 +229,7 @@ func TestSummary(t *testing.T) {
 	want := api.Summary{
 		Attached: true, Exclusive: 2, LastSync: time.Unix(1000, 0),
 		Classes:   map[string]int{"none": 0, "system": 0, "dedicated": 1, "shared": 0, "reclaimed": 0},
-		Unapplied: map[api.Missing]int{api.NotYet: 1}, // the pod's quota: no cgroup yet
+		Unapplied: map[api.MissingReason]int{api.NotYet: 1}, // the pod's quota: no cgroup yet
 		Kernel:    map[string]uint64{"pending": 1},
 		Specs: map[lifecycle.Source]int{
 			lifecycle.FromPodsAPI: 0, lifecycle.FromKubelet: 0, lifecycle.FromAPIServer: 0, lifecycle.FromNothing: 1,
@@ -267,15 +267,15 @@ func TestAlive(t *testing.T) {
 	}
 	w := c.newWork(anything{}, &lifecycle.Event{})
 	c.turn.Lock()
-	c.begin(w)
-	if err := c.Alive(t.Context()); err != nil || w.done.Op == 0 {
+	c.beginTurn(w)
+	if err := c.Alive(t.Context()); err != nil || w.report.Op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
-	c.uptimes.since.Store(c.uptimes.at(c.now().Add(-2 * stuckAfter)))
-	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "an event has been under way for 4m0s") {
+	c.uptimes.turnBegan.Store(c.uptimes.nanoseconds(c.now().Add(-2 * stuckAfter)))
+	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "handling an event for 4m0s") {
 		t.Errorf("got %v", err)
 	}
-	c.leave(w)
+	c.endTurn(w)
 	if err := c.Alive(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -290,16 +290,16 @@ func TestAliveThroughSteps(t *testing.T) {
 		c.now, c.uptimes.began = clk.Now, clk.Now()
 		w := c.newWork(anything{}, &lifecycle.Event{})
 		c.turn.Lock()
-		c.begin(w)
+		c.beginTurn(w)
 		clk.Step(step)
 		if err := c.Alive(t.Context()); err != nil {
 			t.Errorf("a step by %v: %v", step, err)
 		}
-		clk.Pass(2 * stuckAfter)
-		if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "under way for 4m0s") {
+		clk.Advance(2 * stuckAfter)
+		if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "handling an event for 4m0s") {
 			t.Errorf("a step by %v: an event that never ends: %v", step, err)
 		}
-		c.leave(w)
+		c.endTurn(w)
 	}
 }
 
@@ -339,7 +339,7 @@ func (older) Capabilities() Capabilities {
 func TestUnsupportedFieldIsNotSent(t *testing.T) {
 	for _, from := range []Carrier{anything{}, older{}} {
 		c, _, _ := observed(t, false)
-		c.node.state.Policy.Hooks = []hook.Hook{hook.OOMScore{}}
+		c.node.state.Policy.Hooks = []hook.Hook{hook.OOMScoreOptions{}}
 		c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{intent.OOMScore}, Namespaces: []string{"*"}, Decision: intent.Allow}}
 		p := testPod(map[string]string{intent.KoordOOMScore: "500"})
 		ans, err := c.Handle(t.Context(), from, lifecycle.Event{

@@ -161,18 +161,18 @@ func TestOwnedCPUsStayOwned(t *testing.T) {
 	owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 	mo.start(owner)
 	if _, problems := whatIsSaid(t, mo, owner); mo.effective(owner) != "2-3" || len(problems) != 2 ||
-		!strings.Contains(problems[0], "does not say what the pod requests") || !strings.Contains(problems[1], "owns CPUs 2-3") {
+		!strings.Contains(problems[0], "nor a pod spec says what the pod requests") || !strings.Contains(problems[1], "owns CPUs 2-3") {
 		t.Errorf("the owner has %s: %q", mo.effective(owner), problems)
 	}
 	part := mo.create(mo.runPod("", "", ""), "a")
 	mo.start(part)
-	if _, problems := whatIsSaid(t, mo, part); mo.effective(part) != "4" || len(problems) != 1 || !strings.Contains(problems[0], "CPUs 2-3 are owned by default/p1; it gets the others, 4") {
+	if _, problems := whatIsSaid(t, mo, part); mo.effective(part) != "4" || len(problems) != 1 || !strings.Contains(problems[0], "CPUs 2-3 are owned by default/p1; it gets only CPUs 4") {
 		t.Errorf("it has %s: %q", mo.effective(part), problems)
 	}
 	cpus = "2"
 	none := mo.create(mo.runPod("LS", "", ""), "a")
 	mo.start(none)
-	if _, problems := whatIsSaid(t, mo, none); mo.effective(none) != "0-1,4-7" || len(problems) != 1 || !strings.Contains(problems[0], "it keeps the CPUs it would have") {
+	if _, problems := whatIsSaid(t, mo, none); mo.effective(none) != "0-1,4-7" || len(problems) != 1 || !strings.Contains(problems[0], "it gets the CPUs that it would get without this value") {
 		t.Errorf("it has %s: %q", mo.effective(none), problems)
 	}
 	cpus = "4-5"

@@ -120,8 +120,8 @@ func TestPartitions(t *testing.T) {
 				mo.kernel.OnWrite(nil) // a release restores everything that was decided
 				policy := mo.policy
 				policy.Hooks, policy.Place = nil, false
-				if r := mo.con.Release(t.Context(), policy); len(r.Failed)+len(r.Left) > 0 {
-					mo.wrong("released: left %+v, failed %+v", r.Left, r.Failed)
+				if r := mo.con.Release(t.Context(), policy); len(r.Failed)+len(r.LeftToOthers) > 0 {
+					mo.wrong("released: left %+v, failed %+v", r.LeftToOthers, r.Failed)
 				}
 				mo.checkUnparted()
 				if len(mo.broken) > 0 {

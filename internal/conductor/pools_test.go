@@ -106,7 +106,7 @@ func (mo *model) choosing(change func(*pools.Policy)) {
 	now, sizing := *p, *p.Sizing
 	now.Sizing = &sizing
 	change(&now)
-	if mo.policy.KubeletGives() {
+	if mo.policy.KubeletDecidesCPUs() {
 		mo.policy.Placement = kubelet.Policy{Policy: &now}
 	} else {
 		mo.policy.Placement = &now

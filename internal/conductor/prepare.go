@@ -16,34 +16,37 @@ import (
 
 // route turns a committed plan into an answer and kernel writes.
 func (n *node) route(w *work) {
-	switch w.done.Event.Kind {
+	switch w.report.Event.Kind {
 	case lifecycle.Synchronize:
-		n.checkpoint.Prune(w.done.Event)
+		n.checkpoint.Prune(w.report.Event)
 	case lifecycle.PostCreateContainer:
 		n.rename(w)
 	}
-	n.noteDelegated(w.done.Event)
-	n.noteUndone(w)
+	n.noteDelegated(w.report.Event)
+	n.noteFailedAfterAnswer(w)
 	n.dropEnded(w)
-	for _, id := range w.done.Plan.ChangedPods {
+	for _, id := range w.report.Plan.ChangedPods {
 		n.preparePod(w, id)
 	}
 	reported := map[string]*lifecycle.Container{}
-	for _, ctr := range w.done.Event.Containers {
+	for _, ctr := range w.report.Event.Containers {
 		if ctr != nil {
 			reported[ctr.ID] = ctr
 		}
 	}
-	for _, id := range n.losersFirst(w.done.Plan.Changed) {
+	for _, id := range n.sortLosersFirst(w.report.Plan.Changed) {
 		n.routeChanged(w, n.state.Container(id), reported[id])
 	}
-	for _, change := range w.done.Plan.GroupChanges {
+	for _, change := range w.report.Plan.GroupChanges {
 		n.prepareGroup(w, change)
 	}
 	n.refreshCreated(w)
 	n.piggyback(w)
-	if w.done.Plan.Moved() {
-		n.checkpoint.SetGrants(cpuLists(n.state.Held(), n.state.Machine))
+	if w.report.Plan.Moved() {
+		n.checkpoint.SetGrants(cpuLists(n.state.CPUsByPod(), n.state.Machine), n.state.LendingPods())
+	}
+	if w.report.Plan.DevicesMoved() {
+		n.checkpoint.SetDevices(n.state.HeldDevices())
 	}
 	if n.state.Resized() {
 		n.checkpoint.SetBalloons(cpuLists(n.state.Balloons(), n.state.Machine))
@@ -53,8 +56,8 @@ func (n *node) route(w *work) {
 // routeChanged routes the values of a container that was decided again. reported is the
 // container as a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
-	kind := w.done.Event.Kind
-	if slices.Contains(w.done.Plan.Reassigned, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
+	kind := w.report.Event.Kind
+	if slices.Contains(w.report.Plan.Reassigned, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.report.Event.Container.ID {
 		n.prepareResizedTogether(w, ctr)
 		return
 	}
@@ -75,7 +78,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		n.prepareLive(w, ctr, reported)
 	case lifecycle.PostCreateContainer:
 		n.createDone(ctr)
-		if w.done.Event.Former == "" {
+		if w.report.Event.Former == "" {
 			return
 		}
 		// The container's cgroup has a name now. If its pool changed while the runtime was
@@ -83,7 +86,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
-		n.routeValues(w, ctr, route.Named, nil)
+		n.routeValues(w, ctr, route.Created, nil)
 	case lifecycle.Inform:
 		// The container may have no record of its creation, which a restart needs.
 		n.track(ctr.ID).Recorded = true
@@ -93,31 +96,31 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 
 // dropEnded forgets pods and containers that have ended.
 func (n *node) dropEnded(w *work) {
-	for _, id := range slices.Concat(w.done.Plan.Gone, w.done.Plan.GonePods) {
+	for _, id := range slices.Concat(w.report.Plan.EndedContainers, w.report.Plan.EndedPods) {
 		n.forget(w, id)
 	}
-	if p := w.done.Plan.Pod; p != nil && p.Stopped {
+	if p := w.report.Plan.Pod; p != nil && p.Stopped {
 		n.forgetCreations(func(uid string) bool { return uid == p.Pod.UID })
 	}
-	if len(w.done.Plan.GonePods) > 0 { // the event may also have ended pods that a sweep found
+	if len(w.report.Plan.EndedPods) > 0 { // the event may also have ended pods that a sweep found
 		n.forgetCreations(func(uid string) bool { return len(n.state.PodsOf(uid)) == 0 })
 	}
 }
 
-// losersFirst sorts live containers so that those that lose CPUs come before those that get
+// sortLosersFirst sorts live containers so that those that lose CPUs come before those that get
 // CPUs.
-func (n *node) losersFirst(ids []string) []string {
-	var share, internalEvent []string
+func (n *node) sortLosersFirst(ids []string) []string {
+	var shared, exclusive []string
 	for _, id := range ids {
 		switch ctr := n.state.Container(id); {
 		case ctr == nil || !ctr.Alive():
-		case ctr.Assignment.Pool == placement.Own:
-			internalEvent = append(internalEvent, id)
+		case ctr.Assignment.Pool == placement.Exclusive && !ctr.Assignment.OwnsAndShares():
+			exclusive = append(exclusive, id)
 		default:
-			share = append(share, id)
+			shared = append(shared, id)
 		}
 	}
-	return append(share, internalEvent...)
+	return append(shared, exclusive...)
 }
 
 func (n *node) forget(w *work, id string) {
@@ -125,7 +128,7 @@ func (n *node) forget(w *work, id string) {
 	if t := n.tracks[id]; t != nil {
 		n.queue.Drop(&t.Copy)
 	}
-	if w.done.Event.Kind != lifecycle.Synchronize { // prune removes the checkpoint's entries for these
+	if w.report.Event.Kind != lifecycle.Synchronize { // a Synchronize prunes the checkpoint itself
 		n.checkpoint.Drop(id)
 	}
 	if n.state.Container(id) == nil && n.state.Pod(id) == nil {
@@ -154,14 +157,14 @@ func (n *node) preparePod(w *work, id string) {
 	p := n.state.Pod(id)
 	if p == nil || len(p.Values) == 0 {
 		if t := n.tracks[id]; t != nil {
-			t.sent = nil
+			t.results = nil
 		}
 		return
 	}
 	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 	for _, v := range p.Values {
 		if err != nil {
-			n.track(id).lost(v, api.BadCgroup, err.Error())
+			n.track(id).noteUnapplied(v, api.BadCgroup, err.Error())
 			continue
 		}
 		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
@@ -173,17 +176,17 @@ func (n *node) preparePod(w *work, id string) {
 
 // maxFailedCreates is how many creations of one container may fail in a row before the agent
 // stops setting fields that other plugins set, too. If two plugins set one field, every creation
-// fails. Where no other plugin answers, a creation fails for another reason, or the caller did not
-// hear of its success, because the agent was killed meanwhile.
+// fails. Where no other plugin answers, a creation fails for another reason, or the agent was killed
+// before it learned that the creation had succeeded.
 const maxFailedCreates = 2
 
 // prepareCreate answers with the values that the attachment carries and no other plugin sets.
 // The other values are written when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
-	t.Create()
-	failed := w.done.Plan.FailedCreates + n.undone[ctr.Key]
-	delete(n.undone, ctr.Key)
+	t.CreateAnswered()
+	failed := w.report.Plan.FailedCreates + n.endedCreates[ctr.Key]
+	delete(n.endedCreates, ctr.Key)
 	if !w.capabilities.OthersAnswer {
 		failed = 0
 	}
@@ -200,9 +203,9 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		// The container was created before the runtime reported it, so it carries no record. The
 		// checkpoint stores one, and the runtime's copy has the reported values.
 		n.noteLate(ctr)
-		t.Report(&w.done.Event.Container.Resources)
+		t.SetReported(&w.report.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // keep the record, even if no container owns CPUs and no value is decided
+	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || len(ctr.CDIDevices) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // keep the record, even if no container owns CPUs and no value is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
@@ -210,15 +213,15 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 
 // rename moves a container's track to the id that the runtime gave it.
 func (n *node) rename(w *work) {
-	from, to := n.tracks[w.done.Event.Former], w.done.Event.Container.ID
-	if w.done.Plan.Container == nil || w.done.Plan.Container.ID != to || from == nil {
+	from, to := n.tracks[w.report.Event.Former], w.report.Event.Container.ID
+	if w.report.Plan.Container == nil || w.report.Plan.Container.ID != to || from == nil {
 		return
 	}
 	t := n.track(to)
-	if from.sent != nil {
-		t.sent = slices.Clone(from.sent)
+	if from.results != nil {
+		t.results = slices.Clone(from.results)
 	}
-	t.Rename(&from.Copy)
+	t.InheritFrom(&from.Copy)
 	if from.creationValues != nil {
 		t.creationValues = from.creationValues
 	}
@@ -228,7 +231,7 @@ func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 	r := n.recordOf(ctr)
 	text, whole := n.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
 	if !whole {
-		n.checkpoint.Note(ctr.ID, r)
+		n.checkpoint.SetRecord(ctr.ID, r)
 	}
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey, Text: text,
@@ -250,8 +253,15 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 // noteLate stores in the checkpoint the values that a release would restore for a container now,
 // if they are known.
 func (n *node) noteLate(ctr *engine.Container) {
+	n.noteRecord(n.checkpoint.SetRecord, ctr)
+}
+
+// noteResized is noteLate for a container whose request changed.
+func (n *node) noteResized(ctr *engine.Container) { n.noteRecord(n.checkpoint.SetResizedRecord, ctr) }
+
+func (n *node) noteRecord(note func(string, lifecycle.Record), ctr *engine.Container) {
 	if !ctr.Undescribed.NoRequest {
-		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
+		note(ctr.ID, n.recordOf(ctr))
 	}
 }
 
@@ -269,20 +279,20 @@ func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 // otherwise apply only after the first instruction.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
-	n.noteStarted(ctr, w.done.Event.Container)
+	n.noteStarted(ctr, w.report.Event.Container)
 	delete(n.failedCreates, ctr.Key)
 	n.createDone(ctr)
 	w.kernel.owner = ctr.ID
-	w.answer.Owns = ctr.Assignment.Pool == placement.Own
+	w.answer.OwnsCPUs = ctr.Assignment.Pool == placement.Exclusive
 	switch {
 	case t.undescribed && ctr.Undescribed.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
-		n.prepareLive(w, ctr, w.done.Event.Container)
+		n.prepareLive(w, ctr, w.report.Event.Container)
 	case t.noCgroupPath: // its cgroup is known only now
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
-	case t.sent == nil: // the container was created while no agent ran, so it lacks values that only a creation can carry
-		n.prepareLive(w, ctr, w.done.Event.Container)
+	case t.results == nil: // the container was created while no agent ran, so it lacks values that only a creation can carry
+		n.prepareLive(w, ctr, w.report.Event.Container)
 	case w.capabilities.HoldsStart:
 		n.routeValues(w, ctr, route.Starting, nil)
 	}
@@ -291,11 +301,11 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 // prepareUpdate adds the values that we own to the kubelet's update.
 func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
-	n.noteLate(ctr)
+	n.noteResized(ctr)
 	t.Recorded = t.Recorded || w.capabilities.CarriesRecords()
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
-	t.Pending = runtimesync.Requested(w.done.Event.Requested)
+	t.Pending = runtimesync.RequestedTexts(w.report.Event.Requested)
 	n.routeValues(w, ctr, route.Updating, nil)
 	if !w.capabilities.CarriesRecords() {
 		n.storeUpdate(ctr) // the runtime reported an update that it has already made, and waits for no answer
@@ -305,7 +315,7 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 // prepareResizedTogether updates a container that was resized with its pod and whose record is
 // older than the resize.
 func (n *node) prepareResizedTogether(w *work, ctr *engine.Container) {
-	n.noteLate(ctr)
+	n.noteResized(ctr)
 	n.prepareLive(w, ctr, nil)
 }
 
@@ -335,7 +345,7 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Undescribed.Why != ""
 	if reported != nil {
-		t.Report(&reported.Resources)
+		t.SetReported(&reported.Resources)
 	}
 	if reported != nil && !w.capabilities.CarriesRecords() || ctr.Stamp.Stale {
 		n.noteLate(ctr)
@@ -347,9 +357,9 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 // with the answer to the runtime's copy of containers that have no cgroup yet.
 func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
-	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Group, change.Before) {
+	if q, now := n.state.DisplacedProblem(n.state.Container(change.Members[0])); now && !n.state.IsDisplaced(change.Group, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
-		w.done.Problems = append(w.done.Problems, q)
+		w.report.Problems = append(w.report.Problems, q)
 	}
 	for _, id := range change.Members {
 		ctr := n.state.Container(id)
@@ -358,17 +368,17 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 			continue
 		}
 		if change.Starved {
-			w.done.Problems = append(w.done.Problems, lifecycle.Problem{
+			w.report.Problems = append(w.report.Problems, lifecycle.Problem{
 				Key: "cpuset.cpus", Value: ctr.Name, Reason: "other containers own every CPU that it may use", Then: "it gets other CPUs",
 			})
 		}
 		target, err := n.target(ctr)
 		if err != nil {
-			n.track(id).lost(v, api.BadCgroup, err.Error())
+			n.track(id).noteUnapplied(v, api.BadCgroup, err.Error())
 			continue
 		}
 		sent := n.sendCreated(w, ctr, v)
-		w.kernel.items = append(w.kernel.items, n.item(target, ctr, v))
+		w.kernel.items = append(w.kernel.items, n.keeperItem(target, ctr, v))
 		if !sent {
 			w.sendRuntimeOnly(n, ctr, v)
 			n.enqueue(ctr, v)
@@ -380,27 +390,27 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 // cgroup yet. Without it, the container would start on CPUs that it has lost. It reports
 // whether the answer can carry the update.
 func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.LosingCPUs, &w.capabilities, v, route.Inputs{}).To != route.Runtime {
+	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Choose(route.LosingCPUs, &w.capabilities, v, route.Inputs{}).Sink != route.Runtime {
 		return false
 	}
 	n.sendInAnswer(w, ctr, v, route.LosingCPUs)
 	return true
 }
 
-// canUpdateOthers reports whether the answer to an event can change other containers. If starts
-// can be held, any answer can; of NRI's answers, three have a field for it.
+// canUpdateOthers reports whether the answer to an event can change other containers. An attachment that can hold
+// starts allows this in every answer. NRI's messages have a field for it only in the answers to these three events.
 func (w *work) canUpdateOthers() bool {
-	switch w.done.Event.Kind {
+	switch w.report.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
-		return w.from != nil
+		return w.carrier != nil
 	}
-	return w.from != nil && w.capabilities.HoldsStart
+	return w.carrier != nil && w.capabilities.HoldsStart
 }
 
 // refreshCreated is sendCreated for containers that lose no CPUs now but have an outdated copy,
 // which may list CPUs that other containers get.
 func (n *node) refreshCreated(w *work) {
-	if !w.canUpdateOthers() || !w.done.Plan.Moved() {
+	if !w.canUpdateOthers() || !w.report.Plan.Moved() {
 		return
 	}
 	for _, c := range n.queue.Waiting {

@@ -24,31 +24,34 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	w.facts.Policy = &nothing
-	w.first, w.last = func() { out = c.keeper.Cede() }, c.keeper.ReleaseAll
+	w.beforeGather, w.afterApply = func() { out = c.keeper.Cede() }, c.keeper.ReleaseAll
 	if _, err := c.run(w); err == nil {
-		out = append(out, w.done.Wrote...)
+		out = append(out, w.report.Written...)
 	}
-	r := Released(out)
-	r.Waiting = c.awaitCopies(ctx)
+	r := SumReleased(out)
+	given, failed := c.classes.release()
+	r.Restored, r.Failed = r.Restored+given, append(r.Failed, failed...)
+	r.PendingCopies = c.awaitCopies(ctx)
 	r.Stale = c.node.staleCopies()
-	c.log.Info("released", logkey.Values, r.Given, logkey.Changed, len(r.Left)+len(r.Failed))
+	c.log.Info("released", logkey.Values, r.Restored, logkey.Changed, len(r.LeftToOthers)+len(r.Failed))
 	return r
 }
 
-// tune applies the conductor's own settings.
-func (c *Conductor) tune(t Tuning) {
+// applyTuning applies the conductor's own settings.
+func (c *Conductor) applyTuning(t Tuning) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	c.node.queue.Pace, c.node.ceded = t.Pace, setOf(t.Ceded)
-	c.fail.Store(t.Fail)
+	c.failClosed.Store(t.Fail)
 	c.keeper.SetConflictLimit(t.ConflictLimit)
+	c.demotion.configure(t.Demotion)
 }
 
 // awaitCopies waits until the runtime's stored copies are up to date, and returns how many are
 // not. Without a runtime it does not wait.
 func (c *Conductor) awaitCopies(ctx context.Context) int {
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		c.node.mu.Lock()
 		n, attached := len(c.node.queue.Waiting), len(c.node.runtimes) > 0
@@ -62,28 +65,28 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 		select {
 		case <-ctx.Done():
 			return n
-		case <-look.C:
+		case <-poll.C:
 		}
 	}
 }
 
 // staleCopies lists our values in the runtime's stored copies. The runtime would write them
 // again at the kubelet's next update.
-func (n *node) staleCopies() []api.Kept {
+func (n *node) staleCopies() []api.NotRestored {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	to, can := n.connected(), n.capabilities(nil)
-	var out []api.Kept
+	var out []api.NotRestored
 	for _, id := range n.state.Containers() {
 		out = append(out, n.staleCopy(to, &can, id)...)
 	}
-	slices.SortFunc(out, func(a, b api.Kept) int {
+	slices.SortFunc(out, func(a, b api.NotRestored) int {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Setting, b.Setting))
 	})
 	return out
 }
 
-func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.Kept) {
+func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out []api.NotRestored) {
 	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
@@ -93,12 +96,12 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 		if !t.Differs(ctr, v) {
 			continue
 		}
-		k := api.Kept{Owner: n.state.FullName(ctr), Setting: v.Field.String(), Kernel: t.Stored[v.Field]}
+		k := api.NotRestored{Owner: n.state.FullName(ctr), Setting: v.Field.String(), Kernel: t.Stored[v.Field]}
 		if target, err := n.target(ctr); err == nil {
 			k.Cgroup = target.Dir
 		}
 		switch {
-		case to.from == nil:
+		case to.carrier == nil:
 			k.Why = "no runtime is connected, so the agent cannot send it " + v.String()
 		case can.Refuses(runtimes.Push, v) != "":
 			k.Why = can.Refuses(runtimes.Push, v)
@@ -110,8 +113,8 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 	return out
 }
 
-// Released sums up the results of a release.
-func Released(out []keeper.Outcome) api.Released {
+// SumReleased sums up the results of a release.
+func SumReleased(out []keeper.Outcome) api.Released {
 	type setting struct {
 		dir, key string
 		field    lifecycle.Field
@@ -122,32 +125,32 @@ func Released(out []keeper.Outcome) api.Released {
 	}
 	var r api.Released
 	for _, o := range last {
-		what := api.Kept{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: o.Value.Setting(), Kernel: o.Kernel}
+		what := api.NotRestored{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: o.Value.Setting(), Kernel: o.Kernel}
 		if o.Err != nil {
 			what.Why = o.Err.Error()
 		}
 		switch {
-		case o.State == keeper.Applied, o.State == keeper.Same, o.State == keeper.Clipped:
-			r.Given++
+		case o.State == keeper.Applied, o.State == keeper.Unchanged, o.State == keeper.Clipped:
+			r.Restored++
 		case o.RuntimeOnly(): // the container of this value ends together with the agent
-			r.Left = append(r.Left, what)
+			r.LeftToOthers = append(r.LeftToOthers, what)
 		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrUnknown):
 			r.Failed = append(r.Failed, what)
 		case o.State == keeper.Ceded:
-			r.Left = append(r.Left, what)
+			r.LeftToOthers = append(r.LeftToOthers, what)
 		}
 	}
-	for _, list := range [][]api.Kept{r.Left, r.Failed} {
-		slices.SortFunc(list, func(a, b api.Kept) int {
+	for _, list := range [][]api.NotRestored{r.LeftToOthers, r.Failed} {
+		slices.SortFunc(list, func(a, b api.NotRestored) int {
 			return cmp.Or(cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.Setting, b.Setting))
 		})
 	}
 	return r
 }
 
-// restoreEarlier restores values that an earlier agent wrote for live containers and that this
-// agent does not decide. Containers that the runtime cannot describe keep their values. The
-// conductor calls restoreEarlier again when the runtime describes one of them.
+// restoreEarlier restores values that an earlier agent wrote for live pods and containers, and that this agent does
+// not set. It also removes partitions of unknown owners. Pods and containers that the runtime cannot describe keep
+// their values until it describes them. The conductor then calls restoreEarlier again.
 func (c *Conductor) restoreEarlier(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
@@ -163,8 +166,8 @@ func (c *Conductor) restoreEarlier(w *work) {
 	})
 }
 
-// dirs lists the cgroups of all pods and containers.
-func (n *node) dirs() (out []string) {
+// cgroupDirs lists the cgroups of all pods and containers.
+func (n *node) cgroupDirs() (out []string) {
 	for _, id := range n.state.Pods() {
 		if dir, err := cgroup.PodPath(n.state.Pod(id).Pod.CgroupParent); err == nil {
 			out = append(out, dir)
@@ -179,14 +182,13 @@ func (n *node) dirs() (out []string) {
 }
 
 // checkEarlierAgent notifies the keeper if an earlier agent wrote to the kernel. A record, or a
-// key that was used before, shows that. Each Synchronize repeats the check until it finds an
-// earlier agent.
+// key that was used before, shows that. Only the first Synchronize makes this check.
 func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
 	if c.checkedEarlier {
 		return
 	}
 	c.checkedEarlier = true
-	if (len(records) > 0 || c.hasEarlierKey) && c.keeper.Originals.EarlierWrote(c.node.dirs()) {
+	if (len(records) > 0 || c.hasEarlierKey) && c.keeper.Originals.NoteEarlierKeeper(c.node.cgroupDirs()) {
 		c.log.Warn("an earlier agent wrote to the kernel, and its file of original values is missing (paths.state): " +
 			"values that the runtime does not report cannot be restored")
 	}

@@ -25,8 +25,8 @@ func (mo *model) release() {
 	policy := mo.policy
 	policy.Hooks, policy.Place = nil, false
 	r := mo.con.Release(context.Background(), policy)
-	if len(r.Left)+len(r.Failed) > 0 {
-		mo.wrong("released: left %+v, failed %+v", r.Left, r.Failed)
+	if len(r.LeftToOthers)+len(r.Failed) > 0 {
+		mo.wrong("released: left %+v, failed %+v", r.LeftToOthers, r.Failed)
 	}
 	mo.checkReleased()
 }
@@ -80,7 +80,7 @@ func (mo *model) checkReleased() {
 }
 
 func cgroupText(v cgroup.Version, value lifecycle.Value) string {
-	text, err := cgroup.Encode(v, value)
+	text, err := (&cgroup.Tree{Version: v}).Resolve("a", value.Field, value.Key).Encode(value)
 	must(err)
 	return text
 }
@@ -126,9 +126,9 @@ func (mo *model) releaseAlone() {
 	must(k.Originals.Load(mo.journal, bytes.Clone(mo.journal.Bytes())))
 	// A container that has ended owns no CPUs.
 	mo.kernel.OnWrite(nil)
-	r := conductor.Released(k.ReleaseAll())
-	if len(r.Left)+len(r.Failed) > 0 {
-		mo.wrong("released alone: left %+v, failed %+v", r.Left, r.Failed)
+	r := conductor.SumReleased(k.ReleaseAll())
+	if len(r.LeftToOthers)+len(r.Failed) > 0 {
+		mo.wrong("released alone: left %+v, failed %+v", r.LeftToOthers, r.Failed)
 	}
 	mo.checkReleased()
 }

@@ -20,7 +20,7 @@ import (
 // the answer.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
-		from = n.connected().from
+		from = n.connected().carrier
 	}
 	if from == nil {
 		return can
@@ -39,10 +39,10 @@ func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Pha
 		return k
 	}
 	t, text := n.track(ctr.ID), v.String()
-	d, _ := t.of(v)
+	d, _ := t.find(v)
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
 	k.KeptFromCopy = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
-	k.CreatedWith = reported != nil && present(reported, v) || t.createdWith(v)
+	k.CreatedWith = reported != nil && isPresent(reported, v) || t.createdWith(v)
 	k.LowersLimit = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
 }
@@ -54,36 +54,36 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 	var before deliveries
 	switch p {
 	case route.Running:
-		before = t.sent
+		before = t.results
 		fallthrough
 	case route.Creating:
-		t.sent = make(deliveries, 0, len(values))
+		t.results = make(deliveries, 0, len(values))
 	}
 	target, err := n.target(ctr)
 	for _, v := range values {
-		if d, ok := before.of(v); ok && d.Value == v.String() {
-			t.deliver(v, d)
+		if d, ok := before.find(v); ok && d.Value == v.String() {
+			t.noteResult(v, d)
 		}
 		k := n.routeInputs(ctr, v, p, reported)
-		k.NoCgroup, k.NoAttachment = err, w.from == nil
-		r := route.Of(p, &w.capabilities, v, k)
-		if r.To == route.Answer {
+		k.NoCgroup, k.NoAttachment = err, w.carrier == nil
+		r := route.Choose(p, &w.capabilities, v, k)
+		if r.Sink == route.Answer {
 			w.answerWith(t, v, p)
 		}
-		if err == nil && (route.InKernel(v.Field) || route.OnProcess(v.Field) && r.To == route.Kernel) {
-			w.toKernel(p, n.item(target, ctr, v), reported != nil && t.Recorded)
+		if err == nil && (route.InKernel(v.Field) || route.OnProcess(v.Field) && r.Sink == route.Kernel) {
+			w.sendToKeeper(p, n.keeperItem(target, ctr, v), reported != nil && t.Recorded)
 		}
-		switch r.To {
+		switch r.Sink {
 		case route.Runtime:
 			n.sendInAnswer(w, ctr, v, p)
 		case route.Kernel:
-			n.keepInKernel(ctr, v, p, r.Why, k, reported != nil)
+			n.keepInKernel(ctr, v, p, r.Reason, k, reported != nil)
 		case route.CreatedWith:
-			t.deliver(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "given at an earlier time"})
+			t.noteResult(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
 		case route.Unapplied:
-			t.lost(v, r.Missing, r.Why)
+			t.noteUnapplied(v, r.Missing, r.Reason)
 		}
-		if p == route.Updating && !k.KeptFromCopy && (r.To == route.Kernel || v.Field == lifecycle.Unified) {
+		if p == route.Updating && !k.KeptFromCopy && (r.Sink == route.Kernel || v.Field == lifecycle.Unified) {
 			// Write it before the runtime writes its values: the kernel refuses a quota below
 			// the burst.
 			w.kernel.owner = ctr.ID
@@ -97,23 +97,23 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
 	if p == route.Updating {
 		t.Pending[v.Field] = v.String()
-		t.carried(v, w.capabilities.Name+" update")
+		t.noteAnswered(v, w.capabilities.Name+" update")
 		return
 	}
-	t.carried(v, w.capabilities.Name+" create")
+	t.noteAnswered(v, w.capabilities.Name+" create")
 	if route.InKernel(v.Field) {
 		t.Store(v.Field, v.String())
 	}
 	t.noteCreatedWith(v)
 }
 
-// toKernel gives a value to the keeper. A resize takes CPUs before others get them, and others
+// sendToKeeper gives a value to the keeper. A resize takes CPUs before others get them, and others
 // lose CPUs before a resize gives them. So the value is written in one batch with theirs,
 // before the runtime writes it.
-func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
+func (w *work) sendToKeeper(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
-	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.done.Plan.Moved():
+	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.Moved():
 		it.Carried = it.Carried || carried
 		w.kernel.items = append(w.kernel.items, it)
 	default:
@@ -129,12 +129,12 @@ func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p
 	} else {
 		w.answer.Others = append(others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 	}
-	t.Send(v)
+	t.NoteSent(v)
 	if p != route.Starting {
 		n.noteLate(ctr)
 	}
 	if p != route.LosingCPUs {
-		t.carried(v, w.capabilities.Name+" update")
+		t.noteAnswered(v, w.capabilities.Name+" update")
 	}
 }
 
@@ -143,27 +143,27 @@ func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p
 func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Inputs, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
-	case route.Creating, route.Named:
-		if asked, ok := runtimesync.Of(&ctr.Pristine)[v.Field]; ok && why != "" {
+	case route.Creating, route.Created:
+		if asked, ok := runtimesync.FieldTextsOf(&ctr.Pristine)[v.Field]; ok && why != "" {
 			t.Store(v.Field, asked) // the runtime's copy has the request
 		}
-		if p == route.Named {
+		if p == route.Created {
 			k.ContestedBy = ""
 		}
-		t.deliver(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Alone: why, Note: route.AtStart(k.ContestedBy)})
+		t.noteResult(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, WhyKernelOnly: why, Note: route.AtStart(k.ContestedBy)})
 		return
 	case route.Running:
 		if reported && k.Stored {
-			t.deliver(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "given at an earlier time"})
+			t.noteResult(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
 		}
 	}
 	if why != "" {
-		d, ok := t.of(v)
+		d, ok := t.find(v)
 		if !ok || d.Value != v.String() {
 			d = delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Note: "not written yet"}
 		}
-		d.Alone = why
-		t.deliver(v, d)
+		d.WhyKernelOnly = why
+		t.noteResult(v, d)
 	}
 	if p == route.Running {
 		n.enqueue(ctr, v)
@@ -177,7 +177,7 @@ func (n *node) whyNotClaimed(ctr *engine.Container, f lifecycle.Field) string {
 	case n.ceded[f]:
 		return "ceded to other plugins by nri.cede"
 	case failed >= maxFailedCreates:
-		return fmt.Sprintf("not claimed after %d failed creations", failed)
+		return fmt.Sprintf("not set at creation, because %d creations of this container failed in a row, perhaps because another plugin sets the same field", failed)
 	}
 	return ""
 }

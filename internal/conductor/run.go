@@ -16,26 +16,26 @@ import (
 
 // work is one event while it is handled.
 type work struct {
-	done  nodeview.Done // the report about it
-	from  Carrier
-	start time.Time
-	facts engine.Facts
-	// first runs before facts are gathered, and last runs when the kernel has the decision. Both
+	report  nodeview.EventReport // the report about it
+	carrier Carrier
+	start   time.Time
+	facts   engine.Facts
+	// beforeGather runs before facts are gathered, and afterApply runs when the kernel has the decision. Both
 	// may be nil.
-	first func()
-	last  func() []keeper.Outcome
+	beforeGather func()
+	afterApply   func() []keeper.Outcome
 	// read and write are used by events that decide nothing. read runs under the node's lock.
 	// write makes the keeper write stored values again. Both may be nil.
 	read  func()
 	write func() []keeper.Outcome
 
-	capabilities     Capabilities // those of from, or of a connected runtime if from is nil
+	capabilities     Capabilities // those of carrier, or of a connected attachment if carrier is nil
 	answer           Answer
 	kernel           writes
-	wasUnplaced      map[string]bool  // see unplaced
+	wasUnplaced      map[string]bool  // see unplacedContainers
 	err              error            // a *Rejection
 	failed           bool             // a panic in the agent made a part of the event fail
-	firstDescription bool             // it describes what the runtime could not describe before
+	firstDescription bool             // the event describes a pod or container that the runtime could not describe before
 	entry            *recording.Entry // for recordings; nil if nobody records
 }
 
@@ -52,16 +52,16 @@ type writes struct {
 }
 
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
-	w := &work{done: nodeview.Done{Op: logkey.ID(c.ops.Add(1)), Event: ev}, from: from, start: c.now()}
+	w := &work{report: nodeview.EventReport{Op: logkey.ID(c.ops.Add(1)), Event: ev}, carrier: from, start: c.now()}
 	if from != nil {
-		w.done.From, w.capabilities = from.Name(), from.Capabilities()
+		w.report.From, w.capabilities = from.Name(), from.Capabilities()
 	}
 	return w
 }
 
 // internalEvent makes an event of the agent that decides nothing.
 func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
-	return &work{done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
+	return &work{report: nodeview.EventReport{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
 }
 
 // run handles one event. Everything that changes a decision, or what is in force, goes through
@@ -69,7 +69,7 @@ func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome)
 func (c *Conductor) run(w *work) (Answer, error) {
 	c.turn.Lock()
 	c.confirmAnswered() // this event reads the results of the previous creation
-	c.begin(w)
+	c.beginTurn(w)
 	c.recoverPanic(w, func() {
 		c.gather(w)
 		c.node.mu.Lock() // until it is routed, so that no reader sees half of a decision
@@ -77,13 +77,16 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		c.decide(w)
 		c.route(w)
 	})
+	if missed := c.facts.TakeMissed(); len(missed) > 0 {
+		c.continuing.Go(func() { c.Inform(missed) }) // these events get their turns after this one
+	}
 	c.listeners.publish(w)
-	w.answer.Op = w.done.Op
+	w.answer.Op = w.report.Op
 	answer := w.answer
 	finish := func() {
-		defer c.leave(w)
+		defer c.endTurn(w)
 		c.apply(w)
-		if w.done.Event.Kind == lifecycle.CreateContainer {
+		if w.report.Event.Kind == lifecycle.CreateContainer {
 			c.confirmLater(w)
 		} else {
 			c.confirm(w)
@@ -91,15 +94,15 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	}
 	switch {
 	case w.err != nil:
-		defer c.leave(w)
-		if w.done.Plan != nil && w.done.Plan.Reject != "" {
-			c.reports.Refused(&w.done, w.err)
+		defer c.endTurn(w)
+		if w.report.Plan != nil && w.report.Plan.Reject != "" {
+			c.reports.Refused(&w.report, w.err)
 		}
-		c.reports.Count.Event(w.done.Event.Kind, c.now().Sub(w.start), w.done.Decided)
-		return Answer{Op: w.done.Op}, w.err
+		c.reports.Count.Event(w.report.Event.Kind, c.now().Sub(w.start), w.report.DecideTime)
+		return Answer{Op: w.report.Op}, w.err
 	case w.isOver():
-		c.leave(w)
-	case w.done.Event.Kind == lifecycle.Synchronize:
+		c.endTurn(w)
+	case w.report.Event.Kind == lifecycle.Synchronize:
 		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not
 		// wait for the kernel writes. The turn stays taken, so no later event is decided before
 		// this one is in the kernel.
@@ -115,17 +118,18 @@ func (c *Conductor) run(w *work) (Answer, error) {
 }
 
 // decides reports whether the event decides something.
-func (w *work) decides() bool { return w.done.Event.Kind < lifecycle.Repair }
+func (w *work) decides() bool { return w.report.Event.Kind < lifecycle.Repair }
 
-// isOver reports whether the new facts change nothing.
+// isOver reports whether the event is complete without an apply and a confirm step: it only read the state, or its new
+// facts change nothing.
 func (w *work) isOver() bool {
 	return !w.decides() && w.write == nil || w.changesNothing() && !w.failed
 }
 
-// changesNothing reports whether an event of the agent itself was decided, and changes nothing.
+// changesNothing reports whether the decision of an Inform or Expect event changes nothing.
 func (w *work) changesNothing() bool {
-	p := w.done.Plan
-	switch w.done.Event.Kind {
+	p := w.report.Plan
+	switch w.report.Event.Kind {
 	case lifecycle.Inform:
 		return p != nil && len(p.Changed)+len(p.ChangedPods) == 0
 	case lifecycle.Expect:
@@ -134,16 +138,16 @@ func (w *work) changesNothing() bool {
 	return false
 }
 
-// begin starts the turn of an event.
-func (c *Conductor) begin(w *work) {
+// beginTurn starts the turn of an event.
+func (c *Conductor) beginTurn(w *work) {
 	c.trace(w, stepTurn)
 	if w.decides() {
 		c.uptimes.begin(c.now())
 	}
 }
 
-// leave ends the turn.
-func (c *Conductor) leave(w *work) {
+// endTurn ends the turn of an event, so that the next event begins.
+func (c *Conductor) endTurn(w *work) {
 	if w.decides() {
 		c.uptimes.end(c.now())
 	}
@@ -158,12 +162,12 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 		if r == nil {
 			return
 		}
-		c.log.Error("an event could not be decided", logkey.Op, w.done.Op, logkey.Event, w.done.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+		c.log.Error("an event could not be decided", logkey.Op, w.report.Op, logkey.Event, w.report.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 		c.reports.Count.HookError(nodeview.AgentPanic)
 		w.failed = true
 		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
-		if c.fail.Load() && w.done.Event.Kind == lifecycle.CreateContainer {
-			w.err = &Rejection{Reason: fmt.Sprintf("the agent could not decide: %v: failurePolicy.agent lets no container start without a decision", r)}
+		if c.failClosed.Load() && w.report.Event.Kind == lifecycle.CreateContainer {
+			w.err = &Rejection{Reason: fmt.Sprintf("the agent could not decide (%v), and with failurePolicy.agent: fail no container starts without a decision", r)}
 		}
 	}()
 	part()
@@ -187,14 +191,15 @@ func (c *Conductor) gather(w *work) {
 		return
 	}
 	c.trace(w, stepGather)
-	if w.first != nil {
-		w.first()
+	if w.beforeGather != nil {
+		w.beforeGather()
 	}
-	c.facts.Read(&w.capabilities, w.done.Event, &w.facts)
-	if w.done.Event.Kind == lifecycle.CreateContainer && w.done.Event.Container != nil {
-		_, w.done.Again = w.facts.Records[w.done.Event.Container.ID]
-		if q, found := w.facts.Distrusted[w.done.Event.Container.ID]; found {
-			c.reports.Foreign(&w.done, q.Reason)
+	c.facts.CollectMissed()
+	c.facts.Read(&w.capabilities, w.report.Event, &w.facts)
+	if w.report.Event.Kind == lifecycle.CreateContainer && w.report.Event.Container != nil {
+		_, w.report.Repeated = w.facts.Records[w.report.Event.Container.ID]
+		if q, found := w.facts.UntrustedRecords[w.report.Event.Container.ID]; found {
+			c.reports.Foreign(&w.report, q.Reason)
 		}
 	}
 }
@@ -209,24 +214,25 @@ func (c *Conductor) decide(w *work) {
 		return
 	}
 	c.trace(w, stepDecide)
-	entry := c.listeners.enter(c.node.state, w)
+	entry := c.listeners.newEntry(c.node.state, w)
 	start := c.now()
-	w.done.Plan = engine.Decide(c.node.state, w.done.Event, w.facts)
-	w.done.Decided = c.now().Sub(start)
-	c.node.state.Count(w.done.Plan)
-	if w.done.Plan.Reject != "" {
+	w.report.Plan = engine.Decide(c.node.state, w.report.Event, w.facts)
+	w.report.DecideTime = c.now().Sub(start)
+	c.node.state.CountMatches(w.report.Plan)
+	if w.report.Plan.Reject != "" {
 		w.record(entry, c.node.state)
-		w.err = &Rejection{Reason: w.done.Plan.Reject}
+		w.err = &Rejection{Reason: w.report.Plan.Reject}
 		return
 	}
-	w.capabilities = c.node.capabilities(w.from)
-	w.firstDescription = firstDescription(c.node.state, w.done.Event)
+	w.capabilities = c.node.capabilities(w.carrier)
+	w.firstDescription = firstDescription(c.node.state, w.report.Event)
 	records := w.facts.Records
-	w.wasUnplaced = c.node.unplaced(w.done.Event, records)
-	c.node.state.Commit(w.done.Plan)
+	w.wasUnplaced = c.node.unplacedContainers(w.report.Event, records)
+	c.node.state.Commit(w.report.Plan)
+	c.classes.update(w.report.Event.Kind, c.node.state)
 	w.record(entry, c.node.state)
 	for id := range records {
-		if c.node.state.Container(id) != nil && (w.from == nil || w.capabilities.CarriesRecords()) {
+		if c.node.state.Container(id) != nil && (w.carrier == nil || w.capabilities.CarriesRecords()) {
 			t := c.node.track(id)
 			t.Recorded = true
 			if given := records[id].CreatedWith; given != nil {
@@ -234,7 +240,7 @@ func (c *Conductor) decide(w *work) {
 			}
 		}
 	}
-	if w.done.Event.Kind == lifecycle.Synchronize {
+	if w.report.Event.Kind == lifecycle.Synchronize {
 		c.checkEarlierAgent(records)
 	}
 	w.facts = engine.Facts{}
@@ -254,7 +260,7 @@ func (c *Conductor) apply(w *work) {
 	c.trace(w, stepApply)
 	c.recoverPanic(w, func() {
 		if w.write != nil {
-			w.done.Wrote = w.write()
+			w.report.Written = w.write()
 			return
 		}
 		to := &w.kernel
@@ -263,39 +269,39 @@ func (c *Conductor) apply(w *work) {
 		}
 		switch {
 		case len(to.items)+len(to.forget) == 0:
-		case w.done.Event.Kind == lifecycle.CreateContainer:
-			w.done.Wrote, to.deferred = c.keeper.ApplyUrgent(to.items)
+		case w.report.Event.Kind == lifecycle.CreateContainer:
+			w.report.Written, to.deferred = c.keeper.ApplyUrgent(to.items)
 		default:
-			w.done.Wrote = c.keeper.Apply(to.items)
+			w.report.Written = c.keeper.Apply(to.items)
 		}
-		if w.done.Event.Kind == lifecycle.StartContainer {
+		if w.report.Event.Kind == lifecycle.StartContainer {
 			// This is the last moment before the container's first instruction, so other
 			// containers must give up its CPUs now.
-			w.done.Wrote = append(w.done.Wrote, c.keeper.RetryFailed()...)
+			w.report.Written = append(w.report.Written, c.keeper.RetryFailed()...)
 		}
 		if to.owner != "" {
 			c.keeper.Note(to.notes)
 			to.notes = nil
-			w.done.Wrote = append(w.done.Wrote, c.keeper.Reconcile(to.owner)...)
+			w.report.Written = append(w.report.Written, c.keeper.Reconcile(to.owner)...)
 		}
 	})
-	if w.last != nil {
-		c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.last()...) })
+	if w.afterApply != nil {
+		c.recoverPanic(w, func() { w.report.Written = append(w.report.Written, w.afterApply()...) })
 	}
-	w.done.Took = c.now().Sub(w.start)
+	w.report.Duration = c.now().Sub(w.start)
 }
 
 // confirm notes the results of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
 	c.trace(w, stepConfirm)
-	c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.kernel.deferred.Apply()...) })
+	c.recoverPanic(w, func() { w.report.Written = append(w.report.Written, w.kernel.deferred.Apply()...) })
 	c.recoverPanic(w, func() {
 		c.keeper.Note(w.kernel.notes)
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
-		c.node.noteOutcomes(w.done.Wrote)
+		c.node.noteOutcomes(w.report.Written)
 	})
-	takesOver := w.done.Event.Kind == lifecycle.Synchronize
+	takesOver := w.report.Event.Kind == lifecycle.Synchronize
 	if (takesOver || w.firstDescription) && !w.failed {
 		c.restoreEarlier(w)
 	}
@@ -305,13 +311,17 @@ func (c *Conductor) confirm(w *work) {
 		}
 		c.node.mu.Lock()
 		c.synced = c.now()
+		c.classes.retryTimer.Reset(answerDelay)
 		c.node.mu.Unlock()
+		if c.former != nil {
+			c.recoverPanic(w, c.former.TookOver)
+		}
 	}
 	switch {
-	case w.done.Event.Kind == lifecycle.Expect: // its creation is reported
-		c.reports.Count.Event(w.done.Event.Kind, w.done.Took, w.done.Decided)
+	case w.report.Event.Kind == lifecycle.Expect: // its creation is reported
+		c.reports.Count.Event(w.report.Event.Kind, w.report.Duration, w.report.DecideTime)
 	case w.decides():
-		c.recoverPanic(w, func() { c.reports.Done(&w.done) })
+		c.recoverPanic(w, func() { c.reports.Report(&w.report) })
 	}
 }
 
@@ -344,7 +354,7 @@ func (c *Conductor) Flush() {
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
 	w := internalEvent(k, nil, write)
 	_, _ = c.run(w)
-	return w.done.Wrote
+	return w.report.Written
 }
 
 // noteOutcomes notes the kernel's results for pods and containers that still live.
@@ -355,11 +365,11 @@ func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
 			continue
 		}
 		t := n.track(owner)
-		before, _ := t.of(o.Value)
-		after := fromKernel(o, before)
-		if ctr := n.state.Container(owner); ctr != nil && route.Copied(o.Value.Field) && t.leaveToRuntime(&o, before, &after) {
+		before, _ := t.find(o.Value)
+		after := fromOutcome(o, before)
+		if ctr := n.state.Container(owner); ctr != nil && route.IsCopied(o.Value.Field) && t.leaveToRuntime(&o, before, &after) {
 			n.enqueue(ctr, o.Value)
 		}
-		t.deliver(o.Value, after)
+		t.noteResult(o.Value, after)
 	}
 }

@@ -38,12 +38,12 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 // owner starts. Another update follows, since no runtime reports that it applied this one.
 func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
-	of := w.done.Event.Container
+	of := w.report.Event.Container
 	if !t.RuntimeOnly || !w.capabilities.Piggybacks || !w.canUpdateOthers() || t.Pending != nil || of != nil && of.ID == ctr.ID {
 		return
 	}
 	k := route.Inputs{ContestedBy: n.whyNotClaimed(ctr, v.Field), Stored: t.Has(v)}
-	if route.Of(route.Piggyback, &w.capabilities, v, k).To != route.Runtime {
+	if route.Choose(route.Piggyback, &w.capabilities, v, k).Sink != route.Runtime {
 		return
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})

@@ -44,7 +44,7 @@ func (p piggybacks) Capabilities() Capabilities {
 // update that is checked. If another program overwrites it, it is written again.
 func TestRuntimeOnly(t *testing.T) {
 	b := newBatch(t, "{}")
-	b.node.state.Policy.Hooks = []hook.Hook{hook.CPUSet{}}
+	b.node.state.Policy.Hooks = []hook.Hook{hook.CPUSetOptions{}}
 	b.pod.Labels, b.pod.Annotations = nil, nil
 	for _, dir := range []string{"kubepods", "kubepods/podub", "kubepods/podub/c"} {
 		if err := b.kernel.MkdirRunc(dir); err != nil {

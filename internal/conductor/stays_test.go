@@ -19,7 +19,7 @@ func TestRefusalEnds(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		const limits = `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`
 		b := newBatch(t, limits)
-		b.node.state.Policy.Hooks = []hook.Hook{hook.Batch{}}
+		b.node.state.Policy.Hooks = []hook.Hook{hook.BatchOptions{}}
 		var log bytes.Buffer
 		b.reports.Log = slog.New(slog.NewTextHandler(&log, nil))
 		b.event(lifecycle.CreateContainer, nil)

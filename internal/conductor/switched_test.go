@@ -20,7 +20,7 @@ func TestSwitchedOn(t *testing.T) {
 			mo := newModel(t, cgroup.V1, faults{})
 			on := mo.policy
 			mo.policy.Place = false
-			mo.policy.Hooks = []hook.Hook{hook.Batch{}}
+			mo.policy.Hooks = []hook.Hook{hook.BatchOptions{}}
 			mo.boot()
 			class := "LSR"
 			if extended != "" {

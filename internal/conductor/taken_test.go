@@ -23,10 +23,10 @@ type crio struct{ anything }
 
 func (crio) Capabilities() Capabilities { return toCRIO(runtimes.NRI) }
 
-func toCRIO(by runtimes.Way) Capabilities {
+func toCRIO(by runtimes.Protocol) Capabilities {
 	can := anything{}.Capabilities()
 	can.WhyNotAccepted = func(c runtimes.Call, v lifecycle.Value) string {
-		return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(by, c, v)
+		return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).WhyNotAccepted(by, c, v)
 	}
 	return can
 }
@@ -48,7 +48,7 @@ func newBatch(t *testing.T, limits string) *batch {
 		t.Fatal(err)
 	}
 	c.keeper = keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2})
-	c.node.state.Policy.Hooks = []hook.Hook{hook.Batch{}}
+	c.node.state.Policy.Hooks = []hook.Hook{hook.BatchOptions{}}
 	c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
 	b := &batch{Conductor: c, t: t, kernel: kernel}
 	b.pod = &lifecycle.Pod{
@@ -141,9 +141,9 @@ func TestLoweredMemory(t *testing.T) {
 		t.Errorf("the limit in force is not sent: %v", ans.Values)
 	}
 	c, memory := b.node.track("c"), lifecycle.Value{Field: lifecycle.MemoryLimit}
-	d, _ := c.of(memory)
+	d, _ := c.find(memory)
 	d.Applied = false // as if the kernel had refused it
-	c.deliver(memory, d)
+	c.noteResult(memory, d)
 	c.Store(lifecycle.MemoryLimit, "1073741824")
 	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
 		t.Errorf("the kubelet's update would fail: %v", ans.Values)

@@ -11,10 +11,10 @@ import (
 
 // timer is a row of the table of timers.
 type timer struct {
-	name  string
-	due   *time.Timer
-	every time.Duration // the interval; 0 if other code sets the timer
-	run   func(context.Context)
+	name     string
+	due      *time.Timer
+	interval time.Duration // the interval; 0 if other code sets the timer
+	run      func(context.Context)
 }
 
 // answerDelay lets an answer leave before the rest of its event uses the processor.
@@ -24,20 +24,23 @@ const answerDelay = 300 * time.Microsecond
 // runtime. A check costs one directory look-up per pod.
 const sweepInterval = 5 * time.Second
 
-// never is the due time of a timer that is not set.
-const never = math.MaxInt64
+// neverDue is the due time of a timer that is not set.
+const neverDue = math.MaxInt64
 
 // Run serves the table of timers until ctx ends. No timer waits for another: the sweep also
 // runs on a node that is never idle, or while a runtime does not answer an update. When Run
 // returns, everything that was answered is confirmed. Other timed work is separate: the
 // keeper's drift (Watch), and the checkpoint, which is saved after all of these
-// (record.Checkpoint.Keep).
+// (record.Checkpoint.SaveChanges).
 func (c *Conductor) Run(ctx context.Context) error {
 	timers := []timer{
 		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Flush() }},
 		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
 		{"compare the node with what would be done", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.reportDifferences() }},
+		{"give CPUs their classes", c.classes.retryTimer, classCheck, c.classes.run},
+		{"have the kernel demote cold memory", c.demotion.due, 0, c.demote},
+		{"end cold starts", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.endColdStarts() }},
 		{"end pods whose cgroup is gone", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
 	}
 	var all sync.WaitGroup
@@ -56,8 +59,8 @@ func (t timer) serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.due.C:
-			if t.every > 0 {
-				t.due.Reset(t.every)
+			if t.interval > 0 {
+				t.due.Reset(t.interval)
 			}
 			t.run(ctx)
 		}
@@ -78,7 +81,7 @@ func (c *Conductor) sweep() {
 	c.reports.Absent()
 	for _, pod := range c.presence.Ended() {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
-		w.facts.Swept = true
+		w.facts.CgroupGone = true
 		_, _ = c.run(w)
 	}
 }

@@ -22,7 +22,7 @@ type toy struct{ none.Policy }
 func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	t := placement.Terms{Chooses: true}
 	if s.Intent.Class.V == intent.Dedicated {
-		t.Pays, t.Key = placement.Resources, s.Intent.Class.Key
+		t.CountBasis, t.Key = placement.CountByResources, s.Intent.Class.Key
 	}
 	return t
 }
@@ -30,15 +30,15 @@ func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 // Choose takes the highest CPUs, first those of its pod, and gives up the lowest.
 func (toy) Choose(v placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	a := placement.Assignment{Why: "the highest CPUs that are free"}
-	if w.N <= w.Held.Len() { // it owns some and should have fewer
-		a.CPUs = highest(topology.Set{}, w.Have, w.N)
+	if w.N <= w.OwnedCPUs.Len() { // it owns some and should have fewer
+		a.CPUs = highest(topology.Set{}, w.UsableCPUs, w.N)
 		return a, nil
 	}
-	missing := w.N - w.Held.Len()
-	a.CPUs = highest(w.Have, w.TakenOver, missing)
-	a.CPUs = highest(a.CPUs, v.Free, missing-a.CPUs.Minus(w.Have).Len())
-	if has := a.CPUs.Minus(w.Have).Len(); has < missing {
-		return a, fmt.Errorf("%d CPUs are wanted, and %d are free", missing, has)
+	missing := w.N - w.OwnedCPUs.Len()
+	a.CPUs = highest(w.UsableCPUs, w.TakenOver, missing)
+	a.CPUs = highest(a.CPUs, v.Free, missing-a.CPUs.Minus(w.UsableCPUs).Len())
+	if has := a.CPUs.Minus(w.UsableCPUs).Len(); has < missing {
+		return a, fmt.Errorf("%d CPUs are requested, and %d are free", missing, has)
 	}
 	return a, nil
 }
@@ -80,7 +80,7 @@ func TestToyPolicy(t *testing.T) {
 	for i, want := range []string{"6-7", "5"} {
 		c := dedicated(2 - i)
 		told, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
-		if len(told) != 1 || told[0].CPUs != want || told[0].SeatWhy != "chosen: the highest CPUs that are free" {
+		if len(told) != 1 || told[0].CPUs != want || told[0].CPUGroupWhy != "chosen: the highest CPUs that are free" {
 			t.Errorf("%s: %+v, want CPUs %s", c.ID, told, want)
 		}
 	}

@@ -24,5 +24,5 @@ func (c *Conductor) trace(w *work, step string) {
 	if !c.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	c.log.Debug("event reached a step", append(w.done.About(), logkey.Step, step)...)
+	c.log.Debug("event reached a step", append(w.report.About(), logkey.Step, step)...)
 }

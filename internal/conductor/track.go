@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -13,34 +14,35 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// node is the decided state of the node, and how far it is applied. Its methods run under mu
+// node is the decided state of the node. It also records which decided values are applied. Its methods run under mu
 // and do no I/O; methods that take mu themselves say so.
 type node struct {
-	mu sync.Mutex // guards all below; never held across I/O
+	mu sync.Mutex // guards the fields below; never held across I/O
 
 	state         *engine.State
 	tracks        map[string]*track // by container or sandbox id
 	queue         *runtimesync.Queue
-	runtimes      map[string]attached
+	runtimes      map[string]connectedRuntime
 	ceded         map[lifecycle.Field]bool
 	failedCreates map[placement.Key]int // creations in a row that failed after our answer
-	undone        map[placement.Key]int // those of them that ended before a later creation was decided
+	endedCreates  map[placement.Key]int // failed creations that failedCreates does not count yet: the next creation adds them
 	conflicts     map[placement.Key]*conflict
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer
 	unified       bool // cgroups are of version 2
 }
 
-// track is what is known of one container besides the engine's state: the results for its
+// track is what the conductor knows about one container in addition to the engine's state: the results for its
 // values, and what the runtime knows. For a pod it has only the results. node.track makes it
 // and node.forget drops it.
 type track struct {
 	runtimesync.Copy                            // the runtime's stored copy
-	sent             deliveries                 // the results for its values; nil if none was applied
+	results          deliveries                 // the results for its values; nil if none was applied
 	creationValues   map[lifecycle.Field]string // values that it was created with and that no runtime reports
 	cgroup           cgroupPath
-	noCgroupPath     bool // its creation has no cgroup path that the keeper can use
-	undescribed      bool // the runtime listed it without a description
+	noCgroupPath     bool      // its creation has no cgroup path that the keeper can use
+	coldSince        time.Time // when its cold start was seen first; zero for none
+	undescribed      bool      // the runtime listed it without a description
 	// delegated says which of its values another program sets; nil for none.
 	delegated *lifecycle.Delegation
 }
@@ -58,18 +60,18 @@ func (n *node) track(id string) *track {
 	return t
 }
 
-// of returns the result for a value. A nil track has none.
-func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
+// find returns the result for a value; none if the track is nil.
+func (t *track) find(v lifecycle.Value) (d delivery, ok bool) {
 	if t == nil {
 		return delivery{}, false
 	}
-	return t.sent.of(v)
+	return t.results.find(v)
 }
 
 // noteCreatedWith remembers a value that a container is created with and that some runtime does not report
-// later. The container's record has the value, too: of a keyed field all keys, separated by commas.
+// later. The container's record stores the value, too. For a field with keys, it stores all keys, separated by commas.
 func (t *track) noteCreatedWith(v lifecycle.Value) {
-	if !unreported(v.Field) || t.createdWith(v) {
+	if !isUnreported(v.Field) || t.createdWith(v) {
 		return
 	}
 	if t.creationValues == nil {
@@ -89,7 +91,7 @@ func (t *track) noteCreatedWith(v lifecycle.Value) {
 func (t *track) createdWith(v lifecycle.Value) bool {
 	given := t.creationValues[v.Field]
 	switch {
-	case given == "" || !unreported(v.Field):
+	case given == "" || !isUnreported(v.Field):
 		return false
 	case v.Key != "":
 		return slices.Contains(strings.Split(given, ","), v.Key)
@@ -97,23 +99,23 @@ func (t *track) createdWith(v lifecycle.Value) bool {
 	return given == v.Text
 }
 
-// deliver notes the result for a value.
-func (t *track) deliver(v lifecycle.Value, d delivery) {
-	d = byOther(t.delegated, v, d)
+// noteResult notes the result for a value.
+func (t *track) noteResult(v lifecycle.Value, d delivery) {
+	d = setByOther(t.delegated, v, d)
 	d.Field, d.Key = v.Field, v.Key
-	if i := t.sent.at(v); i >= 0 {
-		t.sent[i] = d
+	if i := t.results.indexOf(v); i >= 0 {
+		t.results[i] = d
 		return
 	}
-	t.sent = append(t.sent, d)
+	t.results = append(t.results, d)
 }
 
-// lost notes that a value could not be applied.
-func (t *track) lost(v lifecycle.Value, missing api.Missing, why string) {
-	t.deliver(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
+// noteUnapplied notes that a value could not be applied.
+func (t *track) noteUnapplied(v lifecycle.Value, missing api.MissingReason, why string) {
+	t.noteResult(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }
 
-// carried notes a value that is in an answer.
-func (t *track) carried(v lifecycle.Value, by string) {
-	t.deliver(v, delivery{Channel: by, Value: v.String(), Applied: true})
+// noteAnswered notes a value that is in an answer.
+func (t *track) noteAnswered(v lifecycle.Value, by string) {
+	t.noteResult(v, delivery{Channel: by, Value: v.String(), Applied: true})
 }

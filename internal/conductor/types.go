@@ -36,12 +36,12 @@ type Answer struct {
 	// UpdateContainer.
 	Values []lifecycle.Value
 	// Others are for other existing containers. Some have not started, so the keeper cannot
-	// reach their cgroup yet. On a node that is never idle, it may also have one whose copy in
-	// the runtime is outdated (Capabilities.Piggybacks).
+	// reach their cgroup yet. On a node that is never idle, Others may also have a container whose
+	// stored copy in the runtime is outdated (Capabilities.Piggybacks).
 	Others []Settings
-	// Owns reports, at StartContainer, that the container owns CPUs. When it runs, no other
+	// OwnsCPUs reports, at StartContainer, that the container owns CPUs. When it runs, no other
 	// container may still be starting on these CPUs.
-	Owns bool
+	OwnsCPUs bool
 	// Op names the event in logs and journal.
 	Op logkey.ID
 }

@@ -102,9 +102,11 @@ func everyKind() []asks {
 		{intent.IOPrioKind, "I/O priority", nil, always(intent.NRIIOPriority, "class: IOPRIO_CLASS_RT"), false},
 		{intent.SchedKind, "scheduler", nil, always(intent.NRIScheduler, "{policy: SCHED_FIFO, priority: 99}"), false},
 		{intent.MemPolicyKind, "memory policy", nil, always(intent.NRIMemPolicy, "{mode: MPOL_BIND, nodes: '0'}"), false},
+		{intent.MemPolicyKind, "class of memory policies", nil, always(intent.NRIMemoryPolicyClass, "bound"), false},
 		{intent.SysctlKind, "parameters", nil, always(intent.NRISysctl, "net.ipv4.tcp_syncookies: 0"), false},
 		{intent.DeviceNodeKind, "devices by number", nil, always(intent.NRIDevices, "- {path: /dev/sda, type: b, major: 8, minor: 0}"), false},
 		{intent.Mounts, "mounts", nil, always(intent.NRIMounts, "- {source: /, destination: /host}"), false},
+		{intent.ExclusiveDevicesKind, "CDI devices for it alone", nil, always(intent.TrimtabCDIDevices, `{"a":{"vendor.com/class":2}}`), false},
 		{intent.CDIKind, "CDI devices", nil, always(intent.NRICDI, "[vendor.com/class=all]"), false},
 		{intent.NetDeviceKind, "interfaces", nil, always(intent.NRINetDevices, "- {hostIf: eth0}"), false},
 		{intent.NetDeviceKind, "interfaces of the pod", nil, always(intent.NRIPodNetwork, "- {name: eth0}"), false},
@@ -112,9 +114,14 @@ func everyKind() []asks {
 		{intent.ClassSystem, "reserved CPUs", nil, always(intent.NRIPreferReserved, "true"), false},
 		{intent.CPUPreference, "own CPUs", nil, always(intent.NRIPreferShared, "false"), false},
 		{intent.CPUPreference, "isolated CPUs", nil, always(intent.NRIPreferIsolated, "true"), false},
+		{intent.CPUPreference, "only isolated CPUs", nil, always(intent.NRIRequireIsolated, "true"), false},
 		{intent.CPUPreference, "part of the node", nil, always(intent.NRIUnlimited, "system"), false},
 		{intent.CPUPreference, "affinity", nil, always(intent.NRIAffinity, "a: [b]"), false},
+		{intent.CPUPreference, "affinity by expressions", nil, always(intent.NRIAffinity, `{"a":[{"scope":{"operator":"AlwaysTrue"},"match":{"key":"name","operator":"Exists"}}]}`), false},
 		{intent.SchedClassKind, "scheduling class", nil, always(intent.NRISchedulingClass, "realtime"), false},
+		{intent.MemoryQoSKind, "memory class", nil, always(intent.NRIMemoryQoS, "bronze"), false},
+		{intent.MemoryQoSKind, "memory.high", nil, always(intent.NRIMemoryHigh, "max"), false},
+		{intent.MemoryQoSKind, "swap", nil, always(intent.NRISwapMax, "max"), false},
 		{intent.ThreadsKind, "threads", nil, always(intent.NRIHideThreads, "false"), false},
 		{intent.PreserveKind, "preserved CPUs", nil, always(intent.NRIPreserveCPU, "true"), false},
 		{intent.PreserveKind, "preserved memory", nil, always(intent.NRIPreserveMemory, "true"), false},
@@ -204,7 +211,7 @@ func newCity(t testing.TB, v cgroup.Version, pooled bool, rules intent.Rules) *c
 	s := &city{stage: &stage{model: newModelOn(t, sixteen(t), v, faults{})}, pools: pooled}
 	s.log = &s.said
 	s.policy.Rules = append(intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"trusted"}, Decision: intent.Allow, Name: "rule 1"}}, rules...)
-	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.OOMScore{}, hook.Normalization{Ratio: 100},
+	s.policy.Hooks = []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.OOMScoreOptions{}, hook.Normalization{Ratio: 100},
 		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
 	s.policy.Hooks = append(s.policy.Hooks, injectors()...)
 	p := &s.policy.Pools

@@ -237,7 +237,7 @@ func (u *unplugged) grew() bool {
 func (u *unplugged) granted() (cpus, away []int) {
 	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
 		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
-			return idsOf(g.CPUs), idsOf(g.Away)
+			return idsOf(g.CPUs), idsOf(g.Unusable)
 		}
 	}
 	return nil, nil
@@ -350,7 +350,7 @@ func (u *unplugged) said(c *modelCtr) string {
 	var all []string
 	for _, t := range told {
 		for _, p := range t.Problems {
-			if t.ID == c.ID && !strings.Contains(p.Reason, "no pod spec does") { // for every pod whose sum is not reported
+			if t.ID == c.ID && !strings.Contains(p.Reason, "nor a pod spec says what the pod requests") { // for every pod whose sum is not reported
 				all = append(all, p.String())
 			}
 		}
@@ -385,8 +385,8 @@ func (u *unplugged) check() {
 		}
 	}
 	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
-		if len(intersect(idsOf(g.Away), idsOf(g.CPUs))) > 0 || mo.version == cgroup.V2 && len(idsOf(g.Away)) != len(intersect(idsOf(g.Away), u.offline)) {
-			mo.wrong("%s: %s has %s and is said to be without %s, offline are %v", u.step, g.Pod, g.CPUs, g.Away, u.offline)
+		if len(intersect(idsOf(g.Unusable), idsOf(g.CPUs))) > 0 || mo.version == cgroup.V2 && len(idsOf(g.Unusable)) != len(intersect(idsOf(g.Unusable), u.offline)) {
+			mo.wrong("%s: %s has %s and is said to be without %s, offline are %v", u.step, g.Pod, g.CPUs, g.Unusable, u.offline)
 		}
 	}
 	u.checkPools()
@@ -404,7 +404,7 @@ func (u *unplugged) checkPools() {
 	now := nodeview.Status(u.mo.con).CPUs
 	for _, g := range now.Grants {
 		for _, p := range now.Pools {
-			if both := intersect(idsOf(g.Away), idsOf(p.CPUs)); len(both) > 0 {
+			if both := intersect(idsOf(g.Unusable), idsOf(p.CPUs)); len(both) > 0 {
 				u.mo.wrong("%s: pool %s has %v of %s, which are kept for %s", u.step, p.Name, both, p.CPUs, g.Pod)
 			}
 		}

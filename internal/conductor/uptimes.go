@@ -10,9 +10,9 @@ import (
 // wall clock do not affect them. Its methods take the current time.
 type uptimes struct {
 	began time.Time
-	// since is when the current event got its turn, in nanoseconds; 0 if there is none. last is
+	// turnBegan is when the current event got its turn, in nanoseconds; 0 if there is none. last is
 	// when the last one ended.
-	since, last atomic.Int64
+	turnBegan, last atomic.Int64
 }
 
 // start sets the time of the conductor's start. The node counts as idle for a long time.
@@ -21,29 +21,29 @@ func (u *uptimes) start(now time.Time) {
 	u.last.Store(math.MinInt64 / 2)
 }
 
-// at returns the nanoseconds since the conductor's start.
-func (u *uptimes) at(now time.Time) int64 { return int64(now.Sub(u.began)) }
+// nanoseconds returns the nanoseconds since the conductor's start.
+func (u *uptimes) nanoseconds(now time.Time) int64 { return int64(now.Sub(u.began)) }
 
 // begin notes that an event gets its turn, and end that its turn ends.
-func (u *uptimes) begin(now time.Time) { u.since.Store(max(1, u.at(now))) }
+func (u *uptimes) begin(now time.Time) { u.turnBegan.Store(max(1, u.nanoseconds(now))) }
 
 func (u *uptimes) end(now time.Time) {
-	u.last.Store(u.at(now))
-	u.since.Store(0)
+	u.last.Store(u.nanoseconds(now))
+	u.turnBegan.Store(0)
 }
 
-// underWay returns for how long the current event has had its turn; 0 if there is none.
-func (u *uptimes) underWay(now time.Time) time.Duration {
-	if s := u.since.Load(); s != 0 {
-		return time.Duration(u.at(now) - s)
+// currentTurn returns for how long the current event has had its turn; 0 if there is none.
+func (u *uptimes) currentTurn(now time.Time) time.Duration {
+	if s := u.turnBegan.Load(); s != 0 {
+		return time.Duration(u.nanoseconds(now) - s)
 	}
 	return 0
 }
 
 // idle returns for how long no event has been handled.
 func (u *uptimes) idle(now time.Time) time.Duration {
-	if u.since.Load() != 0 {
+	if u.turnBegan.Load() != 0 {
 		return 0
 	}
-	return time.Duration(u.at(now) - u.last.Load())
+	return time.Duration(u.nanoseconds(now) - u.last.Load())
 }

@@ -17,19 +17,22 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
-	v.ApplyResult = c.applyResult
+	v.ApplyResult, v.Demotion = c.applyResult, c.demotion.report()
+	if c.classes.writer != nil {
+		v.CPUClasses = c.classes.writer.Report()
+	}
 	if c.observe != nil {
 		v.Observed = c.observe.counts()
 	}
 	v.Conflict = func(ctr *engine.Container) *lifecycle.Problem { return c.node.conflicts[ctr.Key].problem() }
-	v.Attached = func() []api.Attached { return attachedNow(c.node.runtimes) }
+	v.Attached = func() []api.Attachment { return attachedNow(c.node.runtimes) }
 	read(&v)
 }
 
 // attachedNow lists the connected runtimes.
-func attachedNow(runtimes map[string]attached) (all []api.Attached) {
+func attachedNow(runtimes map[string]connectedRuntime) (all []api.Attachment) {
 	for _, a := range runtimes {
-		all = append(all, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
+		all = append(all, api.Attachment{Name: a.carrier.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	return all
 }
@@ -50,16 +53,16 @@ const stuckAfter = 2 * time.Minute
 // Alive reports whether the conductor still handles events: its lock is free before ctx ends,
 // and no event is stuck. The result does not depend on other processes.
 func (c *Conductor) Alive(ctx context.Context) error {
-	if took := c.uptimes.underWay(c.now()); took > stuckAfter {
-		return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
+	if took := c.uptimes.currentTurn(c.now()); took > stuckAfter {
+		return fmt.Errorf("the agent has been handling an event for %v", took.Round(time.Second))
 	}
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
 	for !c.node.mu.TryLock() {
 		select {
 		case <-ctx.Done():
-			return errors.New("the conductor does not answer")
-		case <-look.C:
+			return errors.New("the agent handles no events: its lock was not free in time")
+		case <-poll.C:
 		}
 	}
 	c.node.mu.Unlock()

@@ -20,13 +20,13 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	d := keeper.Drift{
 		Keeper: c.keeper, Watcher: w, Noticed: c.askForResources, Repair: c.repair, Retry: c.retryRefused,
 		Unwatched: func(dir string, err error) {
-			c.log.Warn("cgroup files cannot all be watched; they are polled", logkey.File, dir, logkey.Err, err)
+			c.log.Warn("the agent cannot watch all cgroup files with inotify, so it polls them", logkey.File, dir, logkey.Err, err)
 		},
 	}
 	return d.Run(ctx)
 }
 
-// RepairAll checks every value in force at once. It writes again what others have changed and
+// RepairAll checks every value in force, without a pause. It writes again what others have changed and
 // what the kernel refused. Watch does the same in small steps, within a second.
 func (c *Conductor) RepairAll() {
 	if owners := c.keeper.Differing(); len(owners) > 0 {
@@ -63,7 +63,7 @@ func (c *Conductor) retryRefused() {
 // repair writes again what others have changed, and reports it.
 func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	wrote := c.rewrite(lifecycle.Repair, func() []keeper.Outcome {
-		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Same && !c.node.isMissing(o) })
+		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Unchanged && !c.node.isMissing(o) })
 	})
 	for _, o := range wrote {
 		c.reports.Repaired(o)
@@ -71,10 +71,10 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	return wrote
 }
 
-// isMissing reports whether status shows a value as not in force.
+// isMissing reports whether a value is not in force, so that status shows it.
 func (n *node) isMissing(o keeper.Outcome) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d, ok := n.tracks[o.Target.Owner].of(o.Value)
+	d, ok := n.tracks[o.Target.Owner].find(o.Value)
 	return ok && !d.Applied
 }

@@ -179,7 +179,7 @@ func TestWatchGivesUp(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		n := nodeview.Status(mo.con)
-		if quota() != "50000" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
+		if quota() != "50000" || len(n.Contested) != 1 || n.Contested[0].GaveUpReason == "" || n.Unapplied != 1 {
 			b.Errorf("quota %s, contested %+v, not in force %d", quota(), n.Contested, n.Unapplied)
 		}
 		if n := nodeview.Summary(mo.con); n.Ceded["cpu.quota"] != 1 || n.Unapplied[api.LeftAlone] != 1 {
@@ -189,7 +189,7 @@ func TestWatchGivesUp(t *testing.T) {
 		policy.Hooks, policy.Place = nil, false
 		ctx, cancel := context.WithCancel(b.Context())
 		cancel() // there is no runtime whose copies a release would wait for
-		if r := mo.con.Release(ctx, policy); len(r.Left) != 1 || quota() != "50000" {
+		if r := mo.con.Release(ctx, policy); len(r.LeftToOthers) != 1 || quota() != "50000" {
 			b.Errorf("released as theirs: %+v, quota %s", r, quota())
 		}
 	})
@@ -253,7 +253,7 @@ func (b bubble) keepsApart(v cgroup.Version) {
 	if n := nodeview.Summary(mo.con); n.Contested["cpuset.cpus"] != 2 || len(n.Ceded) != 0 {
 		b.Errorf("%s: contested %v, left alone %v", v, n.Contested, n.Ceded)
 	}
-	if n := nodeview.Status(mo.con); len(n.Contested) != 2 || n.Contested[0].Kept == "" || n.Contested[1].Kept == "" {
+	if n := nodeview.Status(mo.con); len(n.Contested) != 2 || n.Contested[0].RepairReason == "" || n.Contested[1].RepairReason == "" {
 		b.Errorf("%s: status has %+v", v, n.Contested)
 	}
 	if writes := nodeview.Summary(mo.con).Drift["cpuset.cpus"]; writes < 120 || writes > 300 {
@@ -269,7 +269,7 @@ func (b bubble) keepsApart(v cgroup.Version) {
 		}
 	}
 	time.Sleep(time.Minute)
-	if n := nodeview.Status(mo.con); n.Contested[0].Kept != "" || len(nodeview.Summary(mo.con).Contested) != 0 {
+	if n := nodeview.Status(mo.con); n.Contested[0].RepairReason != "" || len(nodeview.Summary(mo.con).Contested) != 0 {
 		b.Errorf("%s: in peace, and status says %+v", v, n.Contested)
 	}
 }

@@ -8,5 +8,5 @@ type Ahead struct {
 	Enabled bool `json:"enabled"`
 	// Timeout is how long CPUs and resources are kept for a pod that no runtime reports, in
 	// seconds.
-	Timeout int `json:"timeoutSeconds" default:"60" check:"1..3600"`
+	Timeout Seconds `json:"timeoutSeconds" default:"60" check:"1..3600"`
 }

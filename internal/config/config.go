@@ -5,6 +5,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/placement/balloons"
+	"github.com/trimtab/trimtab/internal/placement/class"
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
@@ -16,9 +17,21 @@ const (
 	Kind       = "Config"
 )
 
+// Milliseconds is the value of a key that is a duration in this unit.
+type Milliseconds int
+
+// Seconds is the value of a key that is a duration in this unit.
+type Seconds int
+
+// Duration converts the value of a key.
+func (m Milliseconds) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
+
+// Duration converts the value of a key.
+func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
+
 // Config is the whole configuration of an agent: one YAML document.
 type Config struct {
-	// APIVersion is the version of this file's shape.
+	// APIVersion is the version of the format of this file.
 	APIVersion string `json:"apiVersion" default:"trimtab.io/v1alpha1" check:"version"`
 	// Kind is always "Config".
 	Kind string `json:"kind" default:"Config" check:"kind"`
@@ -34,51 +47,51 @@ type Config struct {
 	// FailurePolicy says which failures stop the creation of a container.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 	// Authorization says what pods may ask for, by namespace. The first rule
-	// that matches wins; where none does, safe defaults hold, which
-	// docs/kinds.md lists.
+	// that matches applies. If no rule matches, the safe defaults of docs/kinds.md apply.
 	Authorization []Rule `json:"authorization" was:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`
-	// Placement says who chooses CPUs, and how large pools are.
+	// Placement configures the policy that chooses CPUs, and the size of pools.
 	Placement Placement `json:"placement"`
 	// TopologyManager says how strictly the CPUs, memory and devices of a container
 	// come from the same NUMA nodes. It needs placement.policy: pools and authority:
-	// agent. The kubelet's own topologyManagerPolicy is "none" then.
+	// agent. The kubelet's own topologyManagerPolicy must then be "none".
 	TopologyManager TopologyManager `json:"topologyManager"`
 	// Authority says who decides which containers own CPUs. With "agent" the
 	// agent does, and the kubelet's CPU manager policy must be "none". With
-	// "kubelet" the kubelet's static CPU manager gives CPUs away: the agent keeps
-	// all other containers off them, shapes the rest, and gives no CPUs away itself.
-	Authority string `json:"authority" default:"agent" check:"agent|kubelet"`
-	// Hooks switches and tunes each hook.
+	// "kubelet" the kubelet's static CPU manager assigns exclusive CPUs: the agent keeps
+	// all other containers off them, and assigns no exclusive CPUs itself.
+	// With "dra" a driver for dynamic resource allocation assigns CPUs by resource
+	// claims. If the driver's NRI plugin runs, nri.cede must list cpuset.cpus.
+	Authority string `json:"authority" default:"agent" check:"agent|kubelet|dra"`
+	// Hooks enables and configures each hook.
 	Hooks hook.Options `json:"hooks"`
 	// Rules are conditions over pods and containers in CEL, and the values to set if they are true, in order.
 	// docs/rules.md describes them.
 	Rules []rules.RuleOptions `json:"rules"`
 	// PodSpec says where the agent reads those facts about pods that the runtime does not report.
 	PodSpec PodSpec `json:"podspec" restart:"yes"`
-	// Attach is how the agent learns of containers and gives them what was
-	// decided: "nri" is a plugin of the runtime and acts before a container
-	// exists, "cri" stands between the kubelet and the runtime and does the same,
-	// "bypass" stays beside the runtime and acts when its cgroup appears, "auto" is
-	// nri while the runtime's NRI socket works, and bypass meanwhile, and "hooks" is
-	// asked by a runtime proxy that is there already.
+	// Attach is how the agent learns of containers and applies its decisions. "nri"
+	// is a plugin of the runtime, and acts before a container exists. "cri" is a proxy
+	// between the kubelet and the runtime, and also acts before a container exists.
+	// "bypass" reads containers from the runtime, and acts when a container's cgroup
+	// appears. "auto" is nri while the runtime's NRI socket works, and bypass while it
+	// does not. With "hooks" a runtime proxy that is already installed calls the agent.
 	Attach string `json:"attach" default:"nri" check:"nri|cri|bypass|auto|hooks" restart:"yes"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
-	// CRI says where the runtime answers the kubelet's questions, and ours, and
-	// where the CRI proxy serves.
+	// CRI has the runtime's CRI socket, and the socket of the CRI proxy.
 	CRI CRI `json:"cri" restart:"yes"`
 	// Bypass configures the bypass attachment.
 	Bypass Bypass `json:"bypass" restart:"yes"`
-	// HookServers says which policies outside of Trimtab are asked.
+	// HookServers says which external hook servers the agent calls.
 	HookServers HookServers `json:"hookServers" restart:"yes"`
 	// ResourcePlugins says which QoS resource plugins (QRM plugins of Katalyst) allocate
 	// resources that pods request.
 	ResourcePlugins ResourcePlugins `json:"resourcePlugins" restart:"yes"`
 	// Ahead says whether pods are decided before the runtime reports them.
 	Ahead Ahead `json:"ahead" restart:"yes"`
-	// NRIHost serves NRI to plugins of others in front of a runtime without NRI.
+	// NRIHost lets NRI plugins connect to the agent if the runtime has no NRI.
 	NRIHost NRIHost `json:"nriHost" restart:"yes"`
 	// PodResources serves the kubelet's PodResources API for monitoring and device plugins, with the CPUs and
 	// memory that the agent gave to containers.
@@ -102,11 +115,11 @@ type Config struct {
 // is not a fault and always counts.
 type FailurePolicy struct {
 	// Agent is "ignore" or "fail". With "ignore" a container that could not be
-	// decided is created without Trimtab. With "fail" its creation fails, and
+	// decided is created without Trimtab's values. With "fail" its creation fails, and
 	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
-	// where the agent does not answer. "Ignore" and "Fail", as Kubernetes
+	// if the agent does not answer. "Ignore" and "Fail", as Kubernetes
 	// spells them, are the same.
-	Agent string `json:"agent" default:"ignore" check:"ignore|fail" also:"Ignore|Fail" restart:"the runtime is told at the next connection; our own part is in force"`
+	Agent string `json:"agent" default:"ignore" check:"ignore|fail" also:"Ignore|Fail" restart:"the agent already uses it; the runtime gets it at its next connection"`
 	// Hooks lists hooks without which no container is created. The agent reports the failure of any other hook, and
 	// creates the container without its values.
 	Hooks []string `json:"hooks" check:"hooks"`
@@ -117,20 +130,20 @@ type Rule struct {
 	// Kinds are the kinds of intent the rule is about; "class" is every class,
 	// "*" everything.
 	Kinds []string `json:"kinds" check:"kinds"`
-	// Namespaces are names of namespaces, or patterns of them: "*" stands for
-	// any letters, "?" for one, "[a-c]" for one of some.
+	// Namespaces are names or patterns of namespaces: "*" matches any characters, "?" one
+	// character, and "[a-c]" one character of a range.
 	Namespaces []string `json:"namespaces" check:"namespaces"`
 	// NamespaceSelector narrows the rule to those of these namespaces whose labels
 	// match, as kubectl takes label selectors: "team=db,tier!=test". Labels are read
 	// through the API server (cluster.enabled), and the last answer is kept. A
 	// namespace whose labels were never read does not match.
 	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
-	// Decision is "allow", "cap" or "refuse". Capped, assigned CPUs are at most
-	// the pod's CPU limit and request, batch resources are for pods that are
-	// BestEffort to Kubernetes, and huge pages are at most what Kubernetes gave
-	// the container; nothing else has a cap.
+	// Decision is "allow", "cap" or "refuse". With "cap" a pod gets at most as many
+	// assigned CPUs as its CPU limit and request. Only pods that are BestEffort to
+	// Kubernetes get batch resources. A container gets at most the huge pages that
+	// Kubernetes gave it. Other kinds cannot be capped.
 	Decision string `json:"decision" check:"decision"`
-	// MostCPUs is a further bound of the CPUs assigned to a pod, if they are capped; 0 means no bound.
+	// MostCPUs limits the number of CPUs assigned to a pod, in addition to the other limits; 0 means no limit.
 	MostCPUs int `json:"mostCPUs" check:"CPUs or 0"`
 }
 
@@ -152,13 +165,13 @@ type Pools struct {
 	HardReserved bool `json:"hardReserved"`
 }
 
-// Placement says who chooses CPUs where no scheduler did, and how large pools
-// are. It needs hooks.cpuset.
+// Placement configures the policy that chooses CPUs if no scheduler has chosen them, and the size of pools. It needs
+// hooks.cpuset.
 type Placement struct {
 	// Policy is "none", "pools", "balloons" or "topology-aware". With "none" containers own CPUs that a
-	// scheduler assigned, and pools are what pools says. With "pools" the agent
+	// scheduler assigned, and pools have the CPUs of the section pools. With "pools" the agent
 	// chooses CPUs for pods of class dedicated, shared pools are at least as large as
-	// their containers' requests, and the reclaimed pool has what these leave. With
+	// their containers' requests, and the reclaimed pool has the remaining CPUs. With
 	// "balloons" containers share sets of CPUs by type (docs/balloons.md). With
 	// "topology-aware" each container is placed in the smallest part of the node that can
 	// hold it (docs/topology-aware.md).
@@ -171,9 +184,11 @@ type Placement struct {
 	Balloons balloons.PolicyOptions `json:"balloons" only:"balloons"`
 	// TopologyAware configures the policy topology-aware.
 	TopologyAware TopologyAware `json:"topologyAware" only:"topology-aware"`
-	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no
-	// shared pool needs, and shared pools use these, too; with "leftover" it alone
-	// has them; with "overlap" shared pools divide all CPUs nobody owns, and
+	// Demotion has the kernel move cold memory of containers that have fast and slow memory (PMEM, CXL).
+	Demotion Demotion `json:"demotion" only:"topology-aware"`
+	// Reclaim says which CPUs the reclaimed pool has. With "together" it has every CPU that no
+	// shared pool needs, and shared pools also use these CPUs. With "leftover" only the reclaimed
+	// pool uses them. With "overlap" shared pools divide all CPUs that no container owns, and
 	// reclaimed containers run on a part of them.
 	Reclaim string `json:"reclaim" default:"together" only:"pools" check:"together|leftover|overlap"`
 	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer are left, the pool overlaps with
@@ -183,8 +198,8 @@ type Placement struct {
 	// and limit: in "guaranteed" pods, in pods of "any" QoS class, or in none ("never").
 	WholeCPUs string `json:"wholeCPUs" default:"never" only:"pools" check:"never|guaranteed|any"`
 	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
-	// meant for nodes where hooks.groupIdentity puts reclaimed pods behind all
-	// others.
+	// meant for nodes where hooks.groupIdentity gives reclaimed pods a lower priority
+	// than all others.
 	LendLSR bool `json:"lendLSR" only:"pools"`
 	// Spread places owners in the emptiest part of the node. If it is off, the agent places them together, so that
 	// large parts stay free.
@@ -200,12 +215,12 @@ type Placement struct {
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" only:"pools" check:"single|prefer|avoid"`
 }
 
-// TopologyAware configures the policy topology-aware. Each key is the one of this name of
-// nri-plugins' TopologyAwarePolicy.
+// TopologyAware configures the policy topology-aware. Each key means the same as the key with
+// this name in the TopologyAwarePolicy of nri-plugins.
 type TopologyAware struct {
 	// PinMemory binds containers to the memory nodes of their CPUs when they are created.
 	PinMemory bool `json:"pinMemory" default:"true"`
-	// PreferSharedCPUs has containers share CPUs that would own some otherwise.
+	// PreferSharedCPUs lets containers share CPUs that would own CPUs without this key.
 	PreferSharedCPUs bool `json:"preferSharedCPUs"`
 	// PreferIsolatedCPUs gives owners of one CPU an isolated one (isolcpus), if there is one.
 	PreferIsolatedCPUs bool `json:"preferIsolatedCPUs" default:"true"`
@@ -219,6 +234,22 @@ type TopologyAware struct {
 	// UnlimitedBurstable is the part of the node in which Burstable containers without CPU
 	// limit are placed, or the next larger part that the node has.
 	UnlimitedBurstable string `json:"unlimitedBurstable" default:"package" check:"system|package|die|numa|l3cache"`
+	// SchedulingClasses are how processes are scheduled; the next two keys name them.
+	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
+	// NamespaceSchedulingClasses give containers scheduling classes by namespace. The first entry that matches applies.
+	NamespaceSchedulingClasses []class.NamespaceOptions `json:"namespaceSchedulingClasses"`
+	// PodQoSSchedulingClasses give scheduling classes by QoS class to containers of other namespaces.
+	PodQoSSchedulingClasses []class.QoSOptions `json:"podQoSSchedulingClasses"`
+}
+
+// Demotion has the kernel move cold memory of containers from fast to slow memory nodes.
+type Demotion struct {
+	// Enabled switches it on. It needs cgroup v2, Linux 6.16 and /sys/kernel/mm/numa/demotion_enabled.
+	Enabled bool `json:"enabled"`
+	// SlowPercent is the part of a container's anonymous memory that should be in slow memory: the coldest pages.
+	SlowPercent int `json:"slowPercent" default:"50" check:"1..95"`
+	// MebibytesPerSecond limits how much memory is moved in a second from or to one memory node.
+	MebibytesPerSecond int `json:"mebibytesPerSecond" default:"64" check:"1..65536"`
 }
 
 // TopologyManager says how strictly the CPUs, memory and devices of a container come
@@ -237,9 +268,9 @@ type TopologyManager struct {
 	// CPUs as with "best-effort", and reports a problem. With "fail" its creation fails with the reason, if the
 	// attachment can do that.
 	Refusal string `json:"refusal" default:"report" check:"report|fail"`
-	// EvictAfter is after how many failed creations the agent evicts the pod through the API server, because the
-	// kubelet repeats them for ever. 0 means never. It needs refusal "fail", cluster.enabled and the right to evict
-	// pods, which is rbac.eviction of the chart.
+	// EvictAfter is the number of failed creations after which the agent evicts the pod through the API server, because
+	// the kubelet repeats them without end. 0 means never. It needs refusal "fail", cluster.enabled and the right to
+	// evict pods, which is rbac.eviction of the chart.
 	EvictAfter int `json:"evictAfter" check:"0..1000"`
 	// PreferClosest prefers NUMA nodes near each other, if several are needed.
 	PreferClosest bool `json:"preferClosestNUMANodes"`
@@ -263,7 +294,7 @@ type NRI struct {
 	Index string `json:"index" default:"90" check:"plugin index" restart:"yes"`
 	// UpdateInterval is the pause between updates of the runtime's stored copies of two live containers, in
 	// milliseconds.
-	UpdateInterval int `json:"updateIntervalMilliseconds" default:"50" check:"0..60000"`
+	UpdateInterval Milliseconds `json:"updateIntervalMilliseconds" default:"50" check:"0..60000"`
 	// Cede lists fields that other NRI plugins set, such as cpu.shares. The agent does not set them at a creation,
 	// because that would fail the creation, but writes them when the container starts.
 	Cede []string `json:"cede" check:"fields"`
@@ -274,19 +305,15 @@ type NRI struct {
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
-// Pace returns UpdateInterval as a duration.
-func (n NRI) Pace() time.Duration { return time.Duration(n.UpdateInterval) * time.Millisecond }
-
 // PodSpec says where the agent reads those facts about pods that the runtime does not report: requests, init
 // containers and sidecars, resources of the pod as a whole. The agent can work without them: without a spec, a
 // container counts as an app container.
 type PodSpec struct {
 	// Wait is the longest time, in milliseconds, that a pod or container waits for its spec. It waits only while a
 	// source answers. 0 never waits: the agent then uses the spec when it arrives later.
-	Wait int `json:"waitMilliseconds" default:"50" check:"0..1000"`
-	// Poll is the pause between two questions to the kubelet's /pods, in
-	// seconds.
-	Poll int `json:"pollSeconds" default:"10" check:"1..3600"`
+	Wait Milliseconds `json:"waitMilliseconds" default:"50" check:"0..1000"`
+	// Poll is the pause between two requests for the kubelet's /pods, in seconds.
+	Poll Seconds `json:"pollSeconds" default:"10" check:"1..3600"`
 	// Kubelet says how the agent asks the kubelet.
 	Kubelet KubeletClient `json:"kubelet"`
 	// APIServer watches this node's pods at the API server while the kubelet's own
@@ -308,7 +335,7 @@ type KubeletClient struct {
 	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the read-only port
 	// "http://127.0.0.1:10255", which must be on this machine. If it is empty, the agent does not use /pods.
 	URL string `json:"url" check:"kubelet URL"`
-	// TokenFile has a bearer token for the kubelet. The agent reads it again for each question, and sends it only
+	// TokenFile has a bearer token for the kubelet. The agent reads it again for each request, and sends it only
 	// by https.
 	TokenFile string `json:"tokenFile" check:"path or empty"`
 	// CAFile has the certificates against which the agent checks the kubelet's certificate; empty uses the
@@ -328,7 +355,7 @@ type KubeletClient struct {
 	NodeName string `json:"nodeName" check:"node name"`
 }
 
-// CRI says where the runtime answers, and where the CRI proxy serves.
+// CRI has the runtime's CRI socket, and the socket of the CRI proxy.
 type CRI struct {
 	// Endpoint is the runtime's CRI socket: the value of the kubelet's --container-runtime-endpoint without
 	// Trimtab.
@@ -349,13 +376,14 @@ type CRI struct {
 	OCIWrapper OCIWrapper `json:"ociWrapper"`
 }
 
-// OCIWrapper says what the agent leaves for the OCI runtime wrapper trimtab-oci.
+// OCIWrapper configures what the OCI runtime wrapper trimtab-oci applies for the agent.
 type OCIWrapper struct {
 	// Enabled makes the CRI proxy write a file with these values for each new container that has some. Switch it on
 	// only if every runtime handler starts trimtab-oci: a container that another OCI runtime creates does not get
 	// the values, and the agent logs that.
 	Enabled bool `json:"enabled"`
-	// Directory has the files. Set decisions in the wrapper's own settings to the same directory.
+	// Directory is the directory of the decision files. Set decisions in the wrapper's own settings to the same
+	// directory.
 	Directory string `json:"directory" default:"/run/trimtab/oci" check:"path"`
 }
 
@@ -366,21 +394,21 @@ type Bypass struct {
 	CgroupRoot string `json:"cgroupRoot" check:"path or empty"`
 	// Resync is how often, in seconds, the agent lists all pods and containers and compares them with those that it
 	// knows.
-	Resync int `json:"resyncSeconds" default:"60" check:"5..3600"`
+	Resync Seconds `json:"resyncSeconds" default:"60" check:"5..3600"`
 }
 
-// HookServers says which policies outside of Trimtab the agent calls: servers of
+// HookServers says which external hook servers the agent calls: servers of
 // runtime.v1alpha1.RuntimeHookService.
 type HookServers struct {
-	// Directory holds a JSON file per server, and the agent watches it. Empty, the
+	// Directory has a JSON file for each server, and the agent watches it. If it is empty, the
 	// agent calls no server.
 	Directory string `json:"directory" default:"/etc/runtime/hookserver.d" check:"path or empty"`
 	// Timeout is how long one server may take for one call, in milliseconds. All
 	// servers of an event together have at most 1500.
-	Timeout int `json:"timeoutMilliseconds" default:"500" check:"1..1500"`
+	Timeout Milliseconds `json:"timeoutMilliseconds" default:"500" check:"1..1500"`
 	// Socket is where the agent itself is a hook server, with attach: hooks.
 	Socket string `json:"socket" default:"/var/run/trimtab/hooks.sock" check:"socket"`
-	// Register is the file that tells runtime proxies of that socket. With attach: hooks the agent writes it at its
+	// Register is the file that announces that socket to runtime proxies. With attach: hooks the agent writes it at its
 	// start. If it is empty, the agent writes no file.
 	Register string `json:"register" default:"/etc/runtime/hookserver.d/trimtab.json" check:"path or empty"`
 	// DisabledStages are moments at which the agent changes nothing in the runtime's call: PreCreateContainer,
@@ -388,14 +416,6 @@ type HookServers struct {
 	// a creation can set as not applied. The file register does not name these stages, so that proxies do not ask.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
-
-// TimeoutDuration returns Timeout as a duration.
-func (h HookServers) TimeoutDuration() time.Duration {
-	return time.Duration(h.Timeout) * time.Millisecond
-}
-
-// Interval returns Resync as a duration.
-func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
 
 // PodResources says where the agent serves the kubelet's PodResources API.
 type PodResources struct {
@@ -417,11 +437,11 @@ type Cgroup struct {
 type Keeper struct {
 	// GiveUpAfter is how often within a minute the agent repairs one file that
 	// another program writes. After that it leaves the file to that program and
-	// reports it, until it decides another value for it, the configuration of the
-	// keeper changes or the agent starts again. It never leaves lists of CPUs and
-	// memory nodes, and partitions, to others, as they keep containers apart: it
-	// repairs them less often, every 10 s at last, and reports it. 0 never gives up,
-	// nor slows down.
+	// reports it, until it decides another value for the file, the configuration of the
+	// keeper changes or the agent starts again. Lists of CPUs and memory nodes, and
+	// partitions, keep containers apart, so the agent never leaves them to other
+	// programs. It repairs them less and less often, down to every 10 s, and reports it.
+	// With 0 the agent repairs every file at once and without limit.
 	GiveUpAfter int `json:"giveUpAfter" default:"30" check:"0..10000"`
 }
 
@@ -431,8 +451,17 @@ type Paths struct {
 	Sys string `json:"sys" default:"/sys" check:"path"`
 	// Dev is the directory with the node's device nodes.
 	Dev string `json:"dev" default:"/dev" check:"path"`
+	// CDI are the directories with the node's CDI specifications, for hooks.cdiDevices.classes and
+	// for authority dra. A later one has precedence.
+	CDI []string `json:"cdi" default:"/etc/cdi,/var/run/cdi" check:"path"`
+	// DRACheckpoint is the checkpoint of the kubelet's DRA manager, which says which pods use which resource
+	// claims. If it is empty or missing, claims have no names, and the agent does not check whose they are.
+	DRACheckpoint string `json:"draCheckpoint" default:"/var/lib/kubelet/dra_manager_state" check:"path or empty"`
 	// Resctrl is the directory on which resctrl is mounted.
 	Resctrl string `json:"resctrl" default:"/sys/fs/resctrl" check:"path"`
+	// CPU is the directory with the cpufreq and cpuidle files, where the agent sets the CPU classes
+	// (placement.balloons.cpuClasses).
+	CPU string `json:"cpu" default:"/sys/devices/system/cpu" check:"path"`
 	// StatusSocket is the root-only socket at which status, explain and events ask the agent. If it is empty, the
 	// agent serves no status.
 	StatusSocket string `json:"statusSocket" default:"/run/trimtab/trimtab.sock" check:"socket or empty"`
@@ -446,7 +475,7 @@ type Paths struct {
 // HTTP configures the metrics page, the probes and the web page of the node.
 type HTTP struct {
 	// Address is where /metrics, /healthz and /readyz are served, e.g.
-	// "127.0.0.1:9464". Empty, the agent serves none of them. Every client that can
+	// "127.0.0.1:9464". If it is empty, the agent serves none of them. Every client that can
 	// reach the port can read the pages, so the default is empty.
 	Address string `json:"address" check:"address or empty"`
 	// Page also serves the web page of the node at /page/ of the address: the map of its CPUs with the names of
@@ -509,10 +538,10 @@ type ClusterConfig struct {
 	// Enabled reads the ConfigMaps with the label trimtab.io/config: trimtab-cluster, trimtab-group-NAME and
 	// trimtab-node-NODE. They override the node's file, in this order.
 	Enabled bool `json:"enabled" default:"true"`
-	// AlsoRead lists other agents whose objects for this node are read, below the
-	// ConfigMaps: "koordinator" (NodeSLO, and annotations of the Node and of its
-	// NodeResourceTopology), "nri-plugins" (BalloonsPolicy, TopologyAwarePolicy: status
-	// names them, they have no effect).
+	// AlsoRead lists other agents whose objects for this node are also read; ConfigMaps
+	// override them. With "koordinator" the agent reads the NodeSLO, and annotations of
+	// the Node and of its NodeResourceTopology. With "nri-plugins" trimtab status names
+	// BalloonsPolicies and TopologyAwarePolicies, which have no effect.
 	AlsoRead []string `json:"alsoRead" check:"koordinator|nri-plugins"`
 }
 
@@ -522,9 +551,9 @@ type TopologyReport struct {
 	// CustomResourceDefinition and no other program writes that object.
 	Enabled bool `json:"enabled" default:"true"`
 	// Policy is how strictly a container's CPUs and memory come from one NUMA node. The
-	// agent reports it to schedulers. With "single-numa-node" the plugin
-	// NodeResourceTopologyMatch sends no Guaranteed pod here that fits in none. With
-	// authority: kubelet, set the kubelet's topologyManagerPolicy here.
+	// agent reports it to schedulers. With "single-numa-node" the scheduler plugin
+	// NodeResourceTopologyMatch sends a Guaranteed pod to this node only if it fits into
+	// one NUMA node. With authority: kubelet, write the kubelet's topologyManagerPolicy here.
 	Policy string `json:"policy" default:"best-effort" check:"none|best-effort|restricted|single-numa-node"`
 	// Scope is what must fit into one NUMA node: each "container", or the whole "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`

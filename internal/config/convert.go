@@ -1,9 +1,9 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Converted is the configuration that another system's document amounts to.
+// Converted is the configuration that has the same meaning as a document of another system.
 type Converted struct {
 	// From names the document's kind.
 	From string
@@ -26,22 +26,23 @@ type Converted struct {
 
 // Convert converts a BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins, or a
 // KubeletConfiguration with static managers. Unknown keys and wrong values of the policies are
-// errors with file and line. Of the kubelet's only what concerns CPUs and memory nodes is read.
+// errors with file and line. Of a KubeletConfiguration it reads only the keys about CPUs and memory
+// nodes.
 func Convert(name string, data []byte) (c Converted, err error) {
 	root, problems := document(name, data)
 	if problems != nil {
 		return c, refuse(problems)
 	}
 	c.Config = Default()
-	switch kind := keyOf(root, "kind"); {
-	case kind != nil && kind.Value == "BalloonsPolicy":
+	if kind := keyOf(root, "kind"); kind != nil {
 		c.From = kind.Value
-		err = c.balloons(name, data)
-	case kind != nil && kind.Value == "TopologyAwarePolicy":
-		c.From = kind.Value
-		err = c.topologyAware(name, data)
-	case kind != nil && kind.Value == "KubeletConfiguration":
-		c.From = kind.Value
+	}
+	switch c.From {
+	case "BalloonsPolicy":
+		err = c.policy("balloons", name, data)
+	case "TopologyAwarePolicy":
+		err = c.policy("topology-aware", name, data)
+	case "KubeletConfiguration":
 		k := kubeletReader{file: name, root: root, out: &c}
 		k.convert()
 		err = refuse(k.problems)
@@ -69,9 +70,9 @@ func IsPolicy(data []byte) bool {
 	return kind != nil && (kind.Value == "BalloonsPolicy" || kind.Value == "TopologyAwarePolicy")
 }
 
-// On returns a configuration with the converted document's placement, and with its pools where it has
-// lists.
-func (c *Converted) On(base Config) Config {
+// ApplyTo returns a configuration with the converted document's placement, and with the CPU lists of its
+// pools if it has some.
+func (c *Converted) ApplyTo(base Config) Config {
 	p := c.Config.Placement
 	base.Placement.Policy, base.Placement.PolicyFile = p.Policy, ""
 	base.Placement.Balloons, base.Placement.TopologyAware = p.Balloons, p.TopologyAware
@@ -80,25 +81,25 @@ func (c *Converted) On(base Config) Config {
 	return base
 }
 
-func (c *Converted) balloons(name string, data []byte) error {
-	p, err := ReadBalloonsPolicy(name, data)
-	if err != nil {
-		return err
+// pairs iterates over the keys and values of a mapping. For nil and for other nodes there are none.
+func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return
+		}
+		for pair := range slices.Chunk(n.Content, 2) {
+			if !yield(pair[0], pair[1]) {
+				return
+			}
+		}
 	}
-	c.Unserved = p.Unserved
-	c.Config.Placement.Policy, c.Config.Placement.Balloons = "balloons", p.Balloons
-	c.Config.Pools.Reserved, c.Config.Pools.Shared = p.Reserved, p.Shared
-	return nil
 }
 
 // keyOf returns the value of a key of a mapping; nil if it has none.
 func keyOf(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
+	for k, value := range pairs(n) {
+		if k.Value == key {
+			return value
 		}
 	}
 	return nil
@@ -146,11 +147,7 @@ func (k *kubeletReader) convert() {
 
 // cpuOptions converts the options of the static CPU manager.
 func (k *kubeletReader) cpuOptions(options *yaml.Node) {
-	if options == nil {
-		return
-	}
-	for i := 0; i+1 < len(options.Content); i += 2 {
-		key, v := options.Content[i], options.Content[i+1]
+	for key, v := range pairs(options) {
 		if v.Value != "true" {
 			continue
 		}
@@ -168,7 +165,7 @@ func (k *kubeletReader) cpuOptions(options *yaml.Node) {
 	}
 }
 
-// topology converts the topology manager.
+// topology converts the settings of the kubelet's topology manager.
 func (k *kubeletReader) topology() {
 	t := &k.out.Config.TopologyManager
 	n := keyOf(k.root, "topologyManagerPolicy")
@@ -180,19 +177,14 @@ func (k *kubeletReader) topology() {
 		return
 	}
 	t.Policy = n.Value
-	if n.Value == "restricted" || n.Value == "single-numa-node" { // with these the kubelet refuses pods
+	if n.Value == "restricted" || n.Value == "single-numa-node" { // with these policies the kubelet refuses pods
 		t.Refusal = "fail"
 	}
 	k.note(n, "topologyManagerPolicy", "is "+printable(n.Value)+`: set it to "none" on this node, since the agent does this here`)
 	if s := keyOf(k.root, "topologyManagerScope"); s != nil {
 		t.Scope = s.Value
 	}
-	options := keyOf(k.root, "topologyManagerPolicyOptions")
-	if options == nil {
-		return
-	}
-	for i := 0; i+1 < len(options.Content); i += 2 {
-		key, v := options.Content[i], options.Content[i+1]
+	for key, v := range pairs(keyOf(k.root, "topologyManagerPolicyOptions")) {
 		if key.Value == "prefer-closest-numa-nodes" {
 			t.PreferClosest = v.Value == "true"
 			continue
@@ -203,44 +195,13 @@ func (k *kubeletReader) topology() {
 
 // printChanged prints the keys of a configuration that differ from the defaults.
 func printChanged(c Config) []byte {
-	n := changed(reflect.ValueOf(c), reflect.ValueOf(Default()))
+	n := node(reflect.ValueOf(c), reflect.ValueOf(Default()))
 	for i, key := range []string{"apiVersion", "kind"} { // always there, and first
 		if keyOf(n, key) == nil {
-			value := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: []string{APIVersion, Kind}[i]}
-			n.Content = slices.Insert(n.Content, 2*i, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, value)
+			n.Content = slices.Insert(n.Content, 2*i, textNode(key), textNode([]string{APIVersion, Kind}[i]))
 		}
 	}
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	_ = enc.Encode(n) // into memory, from nodes made here
-	_ = enc.Close()
-	return b.Bytes()
-}
-
-// changed is the mapping of the keys of a section that differ from other.
-func changed(v, other reflect.Value) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	for f, fv := range v.Fields() {
-		was := other.FieldByName(f.Name)
-		if reflect.DeepEqual(fv.Interface(), was.Interface()) || fv.Kind() == reflect.Slice && fv.Len() == 0 && was.Len() == 0 {
-			continue
-		}
-		value := node(fv)
-		switch {
-		case fv.Kind() == reflect.Struct:
-			value = changed(fv, was)
-		case fv.Kind() == reflect.Slice && isSections(fv.Type()):
-			value = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
-			for i := range fv.Len() {
-				unset := reflect.New(fv.Type().Elem()).Elem()
-				fill(unset)
-				value.Content = append(value.Content, changed(fv.Index(i), unset))
-			}
-		}
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: f.Tag.Get("json")}, value)
-	}
-	return n
+	return encode(n)
 }
 
 // policyFile reads the file that placement.policyFile names into placement.balloons or
@@ -285,7 +246,7 @@ func (m *merging) policyFile() {
 		case *l.into == "":
 			*l.into = l.given
 		default:
-			refuse("%s has CPUs %s where %s is %s: leave the latter out", c.Placement.PolicyFile, l.given, l.key, *l.into)
+			refuse("%s lists CPUs %s, but %s is %s: remove %s", c.Placement.PolicyFile, l.given, l.key, *l.into, l.key)
 		}
 	}
 }
@@ -297,14 +258,10 @@ func sameList(a, b string) bool {
 	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
-// unservedKeys lists the keys of the file that placement.policyFile names that have no equivalent.
+// unservedKeys lists the keys without an equivalent in the file that placement.policyFile names.
 func unservedKeys(c *Config) []Problem {
-	text := c.PolicyText()
-	if text == nil {
-		return nil
-	}
 	read := Converted{Config: Default()}
-	if err := read.policy(c.Placement.Policy, c.Placement.PolicyFile, text); err != nil {
+	if err := read.policy(c.Placement.Policy, c.Placement.PolicyFile, c.PolicyText()); err != nil {
 		return nil
 	}
 	return read.Unserved
@@ -317,20 +274,14 @@ var policiesWithFile = []string{"balloons", "topology-aware"}
 // policy converts the custom resource of a policy.
 func (c *Converted) policy(policy, name string, data []byte) error {
 	if policy == "topology-aware" {
-		return c.topologyAware(name, data)
+		return readPolicy(c, name, data, "TopologyAwarePolicy", "placement.topologyAware", (*crReader).topology)
 	}
-	return c.balloons(name, data)
+	return readPolicy(c, name, data, "BalloonsPolicy", "placement.balloons", (*crReader).balloons)
 }
 
 // PolicyText returns the content of the file that placement.policyFile names; nil if there is
 // none, or it cannot be read.
 func (c *Config) PolicyText() []byte {
-	if c.Placement.PolicyFile == "" {
-		return nil
-	}
-	data, err := Read(c.Placement.PolicyFile)
-	if err != nil {
-		return nil
-	}
+	data, _ := Read(c.Placement.PolicyFile)
 	return data
 }

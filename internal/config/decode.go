@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -8,13 +9,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder decodes YAML nodes into a Config. It continues after a problem, to report all problems at once. It stores
+// decoder decodes YAML nodes into a Config. It continues after a problem, to report all problems together. It stores
 // the line of every path for later checks.
 type decoder struct {
 	file     string
 	lines    map[string]int
 	problems []Problem
 	renamed  []Problem // keys with their former names, which are still read
+}
+
+// decodeAlone decodes a document over the defaults, without a check of values. The decoder is nil if it is no YAML document.
+func decodeAlone(name string, data []byte) (*Config, *decoder) {
+	root, problems := document(name, data)
+	if problems != nil {
+		return nil, nil
+	}
+	c, d := Default(), &decoder{file: name, lines: map[string]int{}}
+	d.value(root, reflect.ValueOf(&c).Elem(), "")
+	return &c, d
 }
 
 func (d *decoder) problem(line int, path, format string, args ...any) {
@@ -41,7 +53,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 }
 
 func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
-	if isNothing(n) && path != "" {
+	if isNull(n) && path != "" {
 		return // a section with all its keys commented out
 	}
 	if n.Kind != yaml.MappingNode {
@@ -50,8 +62,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 	}
 	fields, names := fieldsOf(v.Type())
 	first := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, val := n.Content[i], n.Content[i+1]
+	for key, val := range pairs(n) {
 		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
 			d.problem(key.Line, path, "want a plain key, got %s", describe(key))
 			continue
@@ -69,8 +80,9 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		d.lines[at] = key.Line
-		d.value(val, v.Field(f), at)
-		respell(v.Type().Field(f), v.Field(f))
+		field := v.FieldByIndex(f.Index)
+		d.value(val, field, at)
+		respell(f, field)
 	}
 }
 
@@ -84,7 +96,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		d.lines[at] = item.Line
 		if e := out.Index(i); e.Kind() == reflect.Struct {
-			fill(e)
+			fillDefaults(e)
 		}
 		d.value(item, out.Index(i), at)
 	}
@@ -122,37 +134,22 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-func isNothing(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// describe names the type of a node for messages.
+// describe names the type of a node for messages, and the value of a scalar.
 func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "an alias"
+	kinds := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list", yaml.AliasNode: "an alias"}
+	if kind, is := kinds[n.Kind]; is {
+		return kind
 	}
-	switch tag := n.ShortTag(); tag {
-	case "!!str":
-		return "the string " + quoteShort(n.Value)
-	case "!!int":
-		return "the integer " + printable(n.Value)
-	case "!!float":
-		return "the number " + printable(n.Value)
-	case "!!bool":
-		return "the truth value " + printable(n.Value)
-	case "!!null":
-		return "nothing"
-	case "!!merge":
-		return "a merge key"
-	default:
-		return fmt.Sprintf("a value of type %s", printable(tag))
+	scalars := map[string]string{
+		"!!str": "the string " + quoteShort(n.Value), "!!int": "the integer " + printable(n.Value), "!!float": "the number " + printable(n.Value),
+		"!!bool": "the truth value " + printable(n.Value), "!!null": "nothing", "!!merge": "a merge key",
 	}
+	return cmp.Or(scalars[n.ShortTag()], "a value of type "+printable(n.ShortTag()))
 }
 
-// printable does the same as quoteShort, but without quotes where they are not needed.
+// printable is quoteShort without the quotes.
 func printable(s string) string {
 	q := quoteShort(s)
 	return q[1 : len(q)-1]

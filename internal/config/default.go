@@ -12,17 +12,17 @@ import (
 // separated by commas, and a field without the tag is zero. All dialects are read.
 func Default() Config {
 	var c Config
-	fill(reflect.ValueOf(&c).Elem())
+	fillDefaults(reflect.ValueOf(&c).Elem())
 	c.Dialects = intent.Dialects()
 	return c
 }
 
-func fill(section reflect.Value) {
+func fillDefaults(section reflect.Value) {
 	for f, v := range section.Fields() {
 		text := f.Tag.Get("default")
 		switch v.Kind() {
 		case reflect.Struct:
-			fill(v)
+			fillDefaults(v)
 		case reflect.Slice:
 			v.Set(reflect.MakeSlice(v.Type(), 0, 0)) // a list is printed as [], not as null
 			if text != "" {
@@ -45,7 +45,7 @@ func NeedRestart(old, c Config) []string {
 	var keys []string
 	visitFields(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		note, only := f.Tag.Lookup("restart")
-		if !only || reflect.DeepEqual(v.Interface(), at(reflect.ValueOf(c), path)) {
+		if !only || reflect.DeepEqual(v.Interface(), valueAt(reflect.ValueOf(c), path)) {
 			return
 		}
 		if note != "yes" {
@@ -56,11 +56,11 @@ func NeedRestart(old, c Config) []string {
 	return keys
 }
 
-// at returns the value of a key that is not in a list.
-func at(v reflect.Value, path string) any {
+// valueAt returns the value of a key that is not in a list.
+func valueAt(v reflect.Value, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		fields, _ := fieldsOf(v.Type())
-		v = v.Field(fields[name])
+		v = v.FieldByIndex(fields[name].Index)
 	}
 	return v.Interface()
 }

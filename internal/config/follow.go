@@ -23,24 +23,24 @@ const (
 	recheck = 10 * time.Second
 )
 
-// A Follower passes on every new configuration a file holds.
+// A Follower watches a configuration file, and applies every new valid content.
 type Follower struct {
 	File string
-	// InForce is the configuration loaded from File before following it. Nil,
+	// InForce is the configuration that was loaded from File before Run. If it is nil,
 	// the first valid content is applied.
 	InForce *Config
-	// Override, where not nil, puts what stands above the file (flags) over
-	// each configuration read from it.
+	// Override, if not nil, sets values that have priority over the file, such as flags, in each configuration read
+	// from it.
 	Override func(*Config)
-	// Parse reads the file's content; nil is the function of that name.
+	// Parse parses the file's content, as the function Parse does.
 	Parse func(name string, data []byte) (Config, error)
-	// Apply puts a configuration in force. Where it fails, the one before
-	// stays, and the new one is not tried again until the file changes.
+	// Apply puts a configuration in force. If it fails, the previous configuration stays in force, and the new one is
+	// not tried again until the file changes.
 	Apply func(Config) error
 	// Report is called with the reason why the newest content of the file is not in
 	// force, once per reason, with all problems; and with nil when it is in force again.
 	Report func(error)
-	// Now has the file read at once, such as for SIGHUP; nil for never.
+	// Now makes the Follower read the file immediately when it has a value, such as after SIGHUP. It may be nil.
 	Now <-chan os.Signal
 }
 
@@ -48,7 +48,7 @@ type Follower struct {
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {
 	r := following{Follower: f}
-	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Read: r.look, Now: r.Now}.Run(ctx)
+	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Read: r.reload, Now: r.Now}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", f.File, err)
 	}
@@ -59,15 +59,15 @@ func (f Follower) Run(ctx context.Context) error {
 type following struct {
 	Follower
 
-	content  []byte // of the file as last read
-	last     Config // as last parsed
-	policy   []byte // of the file that it names
+	content  []byte // the last content of the file
+	last     Config // the last valid configuration of the file
+	policy   []byte // the last content of its placement.policyFile
 	read     bool
 	reported string // the reason last reported, "" for none
 }
 
-// look reads the file, and applies its content if that is new.
-func (r *following) look() {
+// reload reads the file, and applies its content if it is new.
+func (r *following) reload() {
 	data, err := Read(r.File)
 	if err != nil {
 		// If the same content returns, the code below must find it in force.
@@ -80,24 +80,17 @@ func (r *following) look() {
 		return
 	}
 	r.read, r.content = true, data
-	parse := Parse
-	if r.Parse != nil {
-		parse = r.Parse
-	}
-	c, err := parse(r.File, data)
-	if err == nil {
-		r.last = c
-		policy = c.PolicyText()
-	}
-	r.policy = policy
+	c, err := r.Parse(r.File, data)
 	if err != nil {
+		r.policy = policy
 		r.report(fmt.Errorf("%w\nthe configuration in force stays", err))
 		return
 	}
+	r.last, r.policy = c, c.PolicyText()
 	if r.Override != nil {
 		r.Override(&c)
 		if err := refuse(Validate(c)); err != nil {
-			r.report(fmt.Errorf("%s with the layers above it: %w", r.File, err))
+			r.report(fmt.Errorf("%s with the layers that have priority over it: %w", r.File, err))
 			return
 		}
 	}
@@ -124,7 +117,8 @@ func (r *following) report(err error) {
 	r.Report(err)
 }
 
-// dirs are the file's directory and, if the file is a symbolic link, the directory of its target.
+// dirs returns the directories to watch: the file's and, if the file is a symbolic link, its target's, and that of
+// placement.policyFile.
 func (r *following) dirs() []string {
 	dirs := []string{filepath.Dir(r.File)}
 	if real, err := filepath.EvalSymlinks(r.File); err == nil {

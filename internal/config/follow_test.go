@@ -35,7 +35,7 @@ func startFollowing(t *testing.T, file string, inForce *Config) *followed {
 	done := make(chan error, 1)
 	go func() {
 		done <- Follower{
-			File: file, InForce: inForce,
+			File: file, InForce: inForce, Parse: Parse,
 			Apply: func(c Config) error {
 				f.calls <- heard{applied: &c}
 				select {
@@ -223,7 +223,7 @@ func TestFollowWithOverride(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Follower{
-			File: file, InForce: &inForce,
+			File: file, InForce: &inForce, Parse: Parse,
 			Override: func(c *Config) { c.Log.Format = "json" },
 			Apply:    func(c Config) error { applied <- c; return nil },
 			Report:   func(err error) { t.Errorf("reported %v", err) },
@@ -249,7 +249,7 @@ func TestFollow(t *testing.T) {
 	write(t, file, level("info"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err := Follower{File: file, Report: func(err error) { t.Errorf("reported %v", err) }, Apply: func(Config) error {
+	err := Follower{File: file, Parse: Parse, Report: func(err error) { t.Errorf("reported %v", err) }, Apply: func(Config) error {
 		cancel()
 		return nil
 	}}.Run(ctx)

@@ -12,16 +12,11 @@ import (
 // them, because another document may set the policy. The tag only of a field names the policy that reads it. The list
 // is empty for a document that is malformed.
 func Ineffective(name string, data []byte) []Problem {
-	root, problems := document(name, data)
-	if problems != nil {
+	c, d := decodeAlone(name, data)
+	if d == nil || len(d.problems) > 0 {
 		return nil
 	}
-	c, def := Default(), Default()
-	d := decoder{file: name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&c).Elem(), "")
-	if len(d.problems) > 0 {
-		return nil
-	}
+	def := Default()
 	var unread []Problem
 	report := func(path, format string, args ...any) {
 		unread = append(unread, Problem{File: name, Line: d.lines[path], Path: path, What: fmt.Sprintf(format, args...)})
@@ -47,31 +42,20 @@ func Ineffective(name string, data []byte) []Problem {
 	return unread
 }
 
-// Remarks lists what a valid document has that is no error: what Renamed and Ineffective list, by line.
+// Remarks lists keys of a valid document that have a former name or no effect, by line.
 func Remarks(name string, data []byte) []Problem {
 	all := append(Renamed(name, data), Ineffective(name, data)...)
 	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return all
 }
 
-// Located gives an error of a configuration the place of its key in a document. The error begins with the key, as in
+// ProblemOf adds to an error of a configuration the line of its key in a document. The error begins with the key, as in
 // "pools.reserved: no CPU 99".
-func Located(name string, data []byte, err error) Problem {
-	p := Problem{File: name, What: err.Error()}
-	root, problems := document(name, data)
+func ProblemOf(name string, data []byte, err error) Problem {
 	path, what, is := strings.Cut(err.Error(), ": ")
-	if problems != nil || !is {
-		return p
+	_, d := decodeAlone(name, data)
+	if d == nil || !is {
+		return Problem{File: name, What: err.Error()}
 	}
-	p.Path, p.What = path, what
-	c := Default()
-	d := decoder{file: name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&c).Elem(), "")
-	for ; path != ""; path = parentOf(path) {
-		if line, ok := d.lines[path]; ok {
-			p.Line = line
-			return p
-		}
-	}
-	return p
+	return Problem{File: name, Line: d.nearest(path), Path: path, What: what}
 }

@@ -82,7 +82,7 @@ func TestLocated(t *testing.T) {
 		"hooks.rdt: no":                     "f: hooks.rdt: no",
 		"nothing":                           "f: nothing",
 	} {
-		if got := Located("f", []byte(file), errors.New(err)).String(); got != want {
+		if got := ProblemOf("f", []byte(file), errors.New(err)).String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/placement/balloons"
-	"github.com/trimtab/trimtab/internal/rules"
 )
 
 // Key describes one key of the configuration file.
@@ -21,8 +18,8 @@ type Key struct {
 	About   string
 }
 
-// Section reports whether the key has only other keys below it.
-func (k Key) Section() bool { return k.Type == "section" }
+// IsSection reports whether the key has only other keys below it.
+func (k Key) IsSection() bool { return k.Type == "section" }
 
 // Keys returns all keys in the order of the struct's fields.
 func Keys() []Key {
@@ -33,7 +30,7 @@ func Keys() []Key {
 		if isSections(f.Type) {
 			v = reflect.ValueOf([]Rule{})
 		}
-		if !k.Section() {
+		if !k.IsSection() {
 			k.Default = asJSON(v.Interface())
 			r := byPath[k.Path]
 			k.Values, k.Allowed = r.choices, r.allowed()
@@ -43,16 +40,25 @@ func Keys() []Key {
 	return keys
 }
 
-// keySample is a configuration with one rule, so that it has all keys.
+// keySample is a configuration with one element in each list of sections, so that it has all keys.
 func keySample() reflect.Value {
 	c := Default()
-	c.Authorization = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
-	c.Rules = []rules.RuleOptions{{Set: []rules.SettingOptions{{Options: []string{}}}}}
-	fill(reflect.ValueOf(&c.Rules[0].Set[0]).Elem())
-	b, e := &c.Placement.Balloons, []balloons.ExpressionOptions{{Values: []string{}}}
-	b.SchedulingClasses = []balloons.SchedulingOptions{{Flags: []string{}}}
-	b.Preserve.MatchExpressions, b.BalloonTypes = e, []balloons.TypeOptions{{Namespaces: []string{}, MatchExpressions: e, MemoryTypes: []string{}, PreferCloseToDevices: []string{}, Components: []balloons.ComponentOptions{{}}}}
+	growLists(reflect.ValueOf(&c).Elem())
 	return reflect.ValueOf(c)
+}
+
+// growLists gives each list of sections one element.
+func growLists(section reflect.Value) {
+	for _, v := range section.Fields() {
+		switch {
+		case v.Kind() == reflect.Struct:
+			growLists(v)
+		case isSections(v.Type()):
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fillDefaults(v.Index(0))
+			growLists(v.Index(0))
+		}
+	}
 }
 
 // visitFields visits every field of a struct and of the structs in it, top down. In a list of structs, it visits the
@@ -72,23 +78,33 @@ func visitFields(v reflect.Value, path string, visit func(path string, f reflect
 	}
 }
 
+// visitKeys visits every key that has a value. It skips sections, and keys of sections that are in a list.
+func visitKeys(c Config, visit func(path string, v reflect.Value)) {
+	visitFields(reflect.ValueOf(c), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+		if !strings.Contains(path, "[") && f.Type.Kind() != reflect.Struct {
+			visit(path, v)
+		}
+	})
+}
+
 func isSections(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
-var element = regexp.MustCompile(`\[\d+\]`)
+var listIndex = regexp.MustCompile(`\[\d+\]`)
 
 // withoutIndexes is a path without the numbers of list elements, as rules know it.
-func withoutIndexes(path string) string { return element.ReplaceAllString(path, "[]") }
+func withoutIndexes(path string) string { return listIndex.ReplaceAllString(path, "[]") }
 
-// fieldsOf returns the fields of a struct type by key, and the keys in order.
-func fieldsOf(t reflect.Type) (map[string]int, []string) {
-	byKey := map[string]int{}
+// fieldsOf returns the fields of a struct type by key, and the keys in order. It includes fields of embedded structs.
+func fieldsOf(t reflect.Type) (map[string]reflect.StructField, []string) {
+	byKey := map[string]reflect.StructField{}
 	var names []string
-	for i := range t.NumField() {
-		name := t.Field(i).Tag.Get("json")
-		byKey[name] = i
-		names = append(names, name)
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("json"); !f.Anonymous {
+			byKey[name] = f
+			names = append(names, name)
+		}
 	}
 	return byKey, names
 }

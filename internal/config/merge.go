@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The names of sources that are no layer.
+// The names of sources that are not layers.
 const (
 	SourceDefault = "default"
 	SourceFlag    = "flag"
@@ -39,16 +39,16 @@ func (s Sources) Of(key string) string {
 	return SourceDefault
 }
 
-// fileOnly are what a shared layer must not have: sections that a start reads before it knows of
-// shared layers, and a file of the node that it would have read.
+// fileOnly lists the keys that a shared layer must not have: sections that the agent reads at its start before it can
+// read shared layers, and a key that makes the agent read a file of the node.
 func fileOnly() []string { return []string{"cluster", "paths", "placement.policyFile"} }
 
-// Merge makes one configuration of layers. A later layer stands above the ones
-// before: sections merge key by key, a list or a single value replaces what was
-// there, and a key that no layer has keeps its default. Each layer is checked as
-// strictly as a file by itself; the values are checked together, so that a key that
-// needs another may find it in another layer. What is wrong comes back as one
-// *Error, which names layer and line.
+// Merge makes one configuration of layers. A later layer overrides the earlier ones.
+// Sections merge key by key, and a list or a single value replaces the earlier one. A
+// key that no layer has keeps its default. The keys and types of each layer are checked
+// as strictly as those of a file. The values are checked together, since a key may need
+// another key that is in another layer. All problems are returned as one *Error, which
+// names layer and line.
 func Merge(layers ...Layer) (Config, Sources, error) {
 	m := merging{config: Default(), set: map[string]place{}}
 	for _, l := range layers {
@@ -80,11 +80,11 @@ type merging struct {
 	config     Config
 	set        map[string]place
 	problems   []Problem
-	notMapping bool // a layer is no configuration: whatever it is, it has no keys to check
+	notMapping bool // a layer is not a mapping of configuration keys, so there are no keys to check
 	last       place
 }
 
-// chartValues is said of a file whose configuration is below a key.
+// chartValues is the message about a file whose configuration is below a key.
 const chartValues = "a configuration begins with apiVersion and kind, and this looks like a values file of the chart, " +
 	"whose configuration is below config: 'helm template trimtab deploy/charts/trimtab -f FILE' checks it"
 
@@ -168,10 +168,7 @@ func (m *merging) placeOf(path string) place {
 // sources returns the layers of the keys that have values.
 func (m *merging) sources() Sources {
 	s := Sources{}
-	visitFields(reflect.ValueOf(m.config), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
-		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {
-			return
-		}
+	visitKeys(m.config, func(path string, _ reflect.Value) {
 		if at, ok := m.set[path]; ok {
 			s[path] = at.layer
 		}
@@ -181,30 +178,14 @@ func (m *merging) sources() Sources {
 
 // Changed marks the keys in which two configurations differ as set by a source.
 func (s Sources) Changed(before, after Config, source string) {
-	visitFields(reflect.ValueOf(before), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
-		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {
-			return
-		}
-		if !reflect.DeepEqual(v.Interface(), at(reflect.ValueOf(after), path)) {
+	visitKeys(before, func(path string, v reflect.Value) {
+		if !reflect.DeepEqual(v.Interface(), valueAt(reflect.ValueOf(after), path)) {
 			s[path] = source
 		}
 	})
 }
 
-// Setting is the value of a key, and where it comes from.
-type Setting struct {
-	Key    string
-	Value  string // as JSON
-	Source string
-}
-
-// Settings returns all keys of a configuration in the order of the docs.
-func (s Sources) Settings(c Config) []Setting {
-	var all []Setting
-	visitFields(reflect.ValueOf(c), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
-		if !strings.Contains(path, "[") && f.Type.Kind() != reflect.Struct {
-			all = append(all, Setting{path, asJSON(v.Interface()), s.Of(path)})
-		}
-	})
-	return all
+// Visit visits all keys of a configuration in the order of the docs, each with its value as JSON and its source.
+func (s Sources) Visit(c Config, visit func(key, value, source string)) {
+	visitKeys(c, func(path string, v reflect.Value) { visit(path, asJSON(v.Interface()), s.Of(path)) })
 }

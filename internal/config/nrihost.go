@@ -1,8 +1,6 @@
 package config
 
-import "time"
-
-// NRIHost serves NRI to plugins of others in front of a runtime without NRI. It needs
+// NRIHost lets NRI plugins connect to the agent if the runtime has no NRI. It needs
 // attach: cri. Its keys are those of containerd's NRI.
 type NRIHost struct {
 	// Enabled switches it on. The CRI proxy then makes the kubelet's calls again instead of
@@ -17,12 +15,12 @@ type NRIHost struct {
 	// NN-name.conf, else name.conf.
 	PluginConfigPath string `json:"pluginConfigPath" default:"/etc/nri/conf.d" check:"path"`
 	// RegistrationTimeout is how long a plugin may take to register, in milliseconds.
-	RegistrationTimeout int `json:"pluginRegistrationTimeoutMilliseconds" default:"5000" check:"1..60000"`
-	// RequestTimeout is how long a plugin may take for one request, in milliseconds. One
-	// that takes longer is disconnected, and the pod goes on without it, unless the plugin
+	RegistrationTimeout Milliseconds `json:"pluginRegistrationTimeoutMilliseconds" default:"5000" check:"1..60000"`
+	// RequestTimeout is how long a plugin may take for one request, in milliseconds. A plugin
+	// that takes longer is disconnected, and the request continues without it, unless the plugin
 	// itself asks for another policy.
-	RequestTimeout int `json:"pluginRequestTimeoutMilliseconds" default:"2000" check:"1..60000"`
-	// DisableConnections lets no plugin connect: pre-installed ones alone run.
+	RequestTimeout Milliseconds `json:"pluginRequestTimeoutMilliseconds" default:"2000" check:"1..60000"`
+	// DisableConnections refuses connections of plugins: only pre-installed plugins run.
 	DisableConnections bool `json:"disableConnections"`
 	// Unsupported says what happens to a container if a part of a plugin's adjustment
 	// cannot be applied here: "refuse" fails its creation, "report" logs the part and
@@ -34,7 +32,7 @@ type NRIHost struct {
 
 // DefaultValidator is the validator that the NRI library has built in.
 type DefaultValidator struct {
-	// Enable switches it on.
+	// Enable enables the validator.
 	Enable bool `json:"enable"`
 	// RejectOCIHookAdjustment refuses OCI hooks.
 	RejectOCIHookAdjustment bool `json:"rejectOCIHookAdjustment"`
@@ -57,14 +55,4 @@ type DefaultValidator struct {
 	// TolerateMissingPluginsAnnotation is the key of a pod's annotation that waives
 	// requiredPlugins where it is true.
 	TolerateMissingPluginsAnnotation string `json:"tolerateMissingPluginsAnnotation" check:"annotation or empty"`
-}
-
-// Registration returns RegistrationTimeout as a duration.
-func (h NRIHost) Registration() time.Duration {
-	return time.Duration(h.RegistrationTimeout) * time.Millisecond
-}
-
-// Request returns RequestTimeout as a duration.
-func (h NRIHost) Request() time.Duration {
-	return time.Duration(h.RequestTimeout) * time.Millisecond
 }

@@ -16,8 +16,9 @@ import (
 // MaxSize is the largest configuration file read, in bytes.
 const MaxSize = 1 << 20
 
-// Load reads, checks and completes a configuration file. An unreadable file
-// gives the error of the file system, a bad one an *Error.
+// Load reads and checks a configuration file, and adds the defaults. If the file cannot
+// be read, it returns the error of the file system. If the content is invalid, it
+// returns an *Error.
 func Load(file string) (Config, error) {
 	data, err := Read(file)
 	if err != nil {
@@ -63,7 +64,7 @@ func document(name string, data []byte) (*yaml.Node, []Problem) {
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		return nil, []Problem{{File: name, Line: more.Line, What: "a second document; a configuration is one"}}
+		return nil, []Problem{{File: name, Line: more.Line, What: "a second YAML document: a configuration has only one"}}
 	case !errors.Is(err, io.EOF):
 		return nil, []Problem{syntax(name, err)}
 	}

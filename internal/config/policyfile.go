@@ -16,38 +16,37 @@ import (
 // anyNode is a key whose value may have any form; nil if the document lacks it.
 type anyNode struct{ node *yaml.Node }
 
-// balloonsPolicy is the custom resource BalloonsPolicy of containers/nri-plugins (0.14,
+// policyResource is the custom resource of a policy of containers/nri-plugins (0.14,
 // pkg/apis/config/v1alpha1).
-type balloonsPolicy struct {
-	APIVersion string     `json:"apiVersion"`
-	Kind       string     `json:"kind"`
-	Metadata   anyNode    `json:"metadata"`
-	Status     anyNode    `json:"status"`
-	Spec       policySpec `json:"spec"`
+type policyResource[S any] struct {
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Metadata   anyNode `json:"metadata"`
+	Status     anyNode `json:"status"`
+	Spec       S       `json:"spec"`
 }
 
-type policySpec struct {
-	PinCPU                      bool                         `json:"pinCPU" default:"true"`
-	PinMemory                   bool                         `json:"pinMemory" default:"true"`
-	ReservedPoolNamespaces      []string                     `json:"reservedPoolNamespaces"`
-	AllocatorTopologyBalancing  bool                         `json:"allocatorTopologyBalancing"`
-	PreferSpreadOnPhysicalCores bool                         `json:"preferSpreadOnPhysicalCores"`
-	BalloonTypes                []policyType                 `json:"balloonTypes"`
-	AvailableResources          policyResources              `json:"availableResources"`
-	ReservedResources           policyResources              `json:"reservedResources"`
-	Preserve                    balloons.PreserveOptions     `json:"preserve"`
-	SchedulingClasses           []balloons.SchedulingOptions `json:"schedulingClasses"`
+// balloonsSpec has the keys of the section placement.balloons, and those that only the custom resource has.
+type balloonsSpec struct {
+	balloons.PolicyOptions
+	policyKeys
+	BalloonTypes []balloonType    `json:"balloonTypes"`
+	CPUClasses   []policyCPUClass `json:"cpuClasses"`
 
-	IdleCPUClass          anyNode `json:"idleCPUClass" none:"CPU classes"`
-	ShowContainersInNrt   anyNode `json:"showContainersInNrt" none:"zones for single containers"`
-	LoadClasses           anyNode `json:"loadClasses" none:"load classes"`
-	CPUClasses            anyNode `json:"cpuClasses" none:"CPU classes"`
-	TurboDomain           anyNode `json:"turboDomain" none:"CPU classes"`
-	ControllableInterrupt anyNode `json:"controllableInterrupts" none:"the affinity of interrupts"`
-	Control               anyNode `json:"control" none:"controllers: see hooks.rdt and hooks.blockIO"`
-	Log                   anyNode `json:"log" none:"it: see log.level"`
-	Instrumentation       anyNode `json:"instrumentation" none:"it: see http.address"`
-	Agent                 anyNode `json:"agent" none:"it: see cluster.topology"`
+	ShowContainersInNrt anyNode `json:"showContainersInNrt" none:"zones for single containers"`
+	TurboDomain         anyNode `json:"turboDomain" none:"priorities of CPU classes"`
+}
+
+// policyKeys are the keys that the custom resources of both policies have, and our own sections lack.
+type policyKeys struct {
+	AvailableResources policyResources `json:"availableResources"`
+	ReservedResources  policyResources `json:"reservedResources"`
+
+	ControllableInterrupts anyNode `json:"controllableInterrupts" none:"the affinity of interrupts"`
+	Control                anyNode `json:"control" instead:"hooks.rdt and hooks.blockIO"`
+	Log                    anyNode `json:"log" instead:"log.level"`
+	Instrumentation        anyNode `json:"instrumentation" instead:"http.address"`
+	Agent                  anyNode `json:"agent" instead:"cluster.topology"`
 }
 
 type policyResources struct {
@@ -55,77 +54,57 @@ type policyResources struct {
 	Memory anyNode `json:"memory" none:"memory: nri-plugins ignores it, too"`
 }
 
-type policyType struct {
-	Name                        string                       `json:"name"`
-	Namespaces                  []string                     `json:"namespaces"`
-	GroupBy                     string                       `json:"groupBy"`
-	MatchExpressions            []balloons.ExpressionOptions `json:"matchExpressions"`
-	MinCPUs                     int                          `json:"minCPUs"`
-	MaxCPUs                     int                          `json:"maxCPUs"`
-	MinBalloons                 int                          `json:"minBalloons"`
-	MaxBalloons                 int                          `json:"maxBalloons"`
-	MemoryTypes                 []string                     `json:"memoryTypes"`
-	AllocatorPriority           string                       `json:"allocatorPriority" default:"high"`
-	PreferNewBalloons           bool                         `json:"preferNewBalloons"`
-	PreferPerNamespaceBalloon   bool                         `json:"preferPerNamespaceBalloon"`
-	PreferSpreadingPods         bool                         `json:"preferSpreadingPods"`
-	ShareIdleCPUsInSame         string                       `json:"shareIdleCPUsInSame"`
-	Components                  []balloons.ComponentOptions  `json:"components"`
-	ComponentCreation           string                       `json:"componentCreation" default:"all"`
-	PreferCloseToDevices        []string                     `json:"preferCloseToDevices"`
-	PreferIsolCPUs              bool                         `json:"preferIsolCpus"`
-	PreferCoreType              string                       `json:"preferCoreType"`
-	HideHyperthreads            bool                         `json:"hideHyperthreads"`
-	SchedulingClass             string                       `json:"schedulingClass"`
-	PinMemory                   anyNode                      `json:"pinMemory"`
-	PreferSpreadOnPhysicalCores anyNode                      `json:"preferSpreadOnPhysicalCores"`
-	AllocatorTopologyBalancing  anyNode                      `json:"allocatorTopologyBalancing"`
+// balloonType is a balloon type in the custom resource. It has the keys of Trimtab's balloon types; the values of some
+// have another form.
+type balloonType struct {
+	balloons.TypeOptions
+	PinMemory                   anyNode `json:"pinMemory"`
+	PreferSpreadOnPhysicalCores anyNode `json:"preferSpreadOnPhysicalCores"`
+	AllocatorTopologyBalancing  anyNode `json:"allocatorTopologyBalancing"`
 
-	CPUClass             anyNode `json:"cpuClass" none:"CPU classes"`
-	Loads                anyNode `json:"loads" none:"load classes"`
 	ShowContainersInNrt  anyNode `json:"showContainersInNrt" none:"zones for single containers"`
 	IRQClaim             anyNode `json:"irqClaim" none:"the affinity of interrupts"`
 	IRQMode              anyNode `json:"irqMode" none:"the affinity of interrupts"`
 	PreferFarFromDevices anyNode `json:"preferFarFromDevices" none:"balloons near devices"`
 }
 
-// BalloonsPolicy is what a BalloonsPolicy of nri-plugins says in keys of this configuration.
-type BalloonsPolicy struct {
-	Balloons balloons.PolicyOptions
-	// Reserved and Shared are pools.reserved and pools.shared; "" if the document has no list.
-	Reserved, Shared string
-	// Unserved are its keys without an equivalent, with their lines.
-	Unserved []Problem
-}
-
-// ReadBalloonsPolicy reads a custom resource BalloonsPolicy. Unknown keys and wrong values are
-// errors with file and line. Known keys without an equivalent are Unserved.
-func ReadBalloonsPolicy(name string, data []byte) (out BalloonsPolicy, err error) {
+// readPolicy reads a custom resource of a policy, whose spec convert puts into a section of c.Config. Unknown keys and wrong
+// values are errors with file and line. Known keys without an equivalent are c.Unserved.
+func readPolicy[S any](c *Converted, name string, data []byte, kind, section string, convert func(*crReader, *S, *Config)) error {
 	root, problems := document(name, data)
 	if problems != nil {
-		return out, refuse(problems)
+		return refuse(problems)
 	}
-	var cr balloonsPolicy
-	fill(reflect.ValueOf(&cr).Elem())
+	var cr policyResource[S]
+	fillDefaults(reflect.ValueOf(&cr).Elem())
 	d := decoder{file: name, lines: map[string]int{}}
 	d.value(root, reflect.ValueOf(&cr).Elem(), "")
-	if cr.Kind != "BalloonsPolicy" || !strings.HasPrefix(cr.APIVersion, "config.nri/") {
-		d.problem(root.Line, "kind", "want apiVersion config.nri/v1alpha1 and kind BalloonsPolicy, got %s and %s", quoteShort(cr.APIVersion), quoteShort(cr.Kind))
+	if cr.Kind != kind || !strings.HasPrefix(cr.APIVersion, "config.nri/") {
+		d.problem(root.Line, "kind", "want apiVersion config.nri/v1alpha1 and kind %s, got %s and %s", kind, quoteShort(cr.APIVersion), quoteShort(cr.Kind))
 	}
-	c := crReader{decoder: &d}
-	c.unserved(reflect.ValueOf(cr.Spec), "spec")
-	out = c.convert(&cr.Spec)
-	slices.SortStableFunc(c.notes, func(a, b Problem) int { return a.Line - b.Line })
-	out.Unserved = c.notes
-	all := Default()
-	all.Placement.Balloons = out.Balloons
+	r := crReader{decoder: &d}
+	r.noteUnserved(reflect.ValueOf(cr.Spec), "spec")
+	convert(&r, &cr.Spec, &c.Config)
+	slices.SortStableFunc(r.notes, func(a, b Problem) int { return a.Line - b.Line })
+	c.Unserved = r.notes
 	if len(d.problems) == 0 {
-		for _, p := range Validate(all) {
-			at := strings.Replace(p.Path, "placement.balloons", "spec", 1)
+		for _, p := range Validate(c.Config) {
+			at := strings.Replace(p.Path, section, "spec", 1)
 			d.problem(d.nearest(at), at, "%s", p.What)
 		}
 	}
-	return out, refuse(d.problems)
+	return refuse(d.problems)
+}
+
+// withKubeSystem adds kube-system to the namespaces whose containers use the reserved CPUs, as nri-plugins always does.
+func withKubeSystem(others []string) []string {
+	all := []string{"kube-system"}
+	for _, n := range others {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // nearest returns the line of a key, or of the nearest above it that the document has.
@@ -149,82 +128,69 @@ func (r *crReader) note(path, format string, args ...any) {
 	r.notes = append(r.notes, Problem{File: r.file, Line: r.nearest(path), Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-// unserved notes the keys with the tag none that the document has.
-func (r *crReader) unserved(v reflect.Value, path string) {
+// noteUnserved notes the keys that the document has and that are not converted. The tag none of such a key says for what
+// Trimtab has no keys, and the tag instead names the keys to set instead.
+func (r *crReader) noteUnserved(v reflect.Value, path string) {
 	for f, field := range v.Fields() {
-		at := joinPath(path, f.Tag.Get("json"))
-		switch what := f.Tag.Get("none"); {
-		case what != "":
-			if n := field.Interface().(anyNode).node; n != nil && !isNothing(n) {
-				r.note(at, "has no equivalent: this agent has no keys for %s", what)
+		at := strings.TrimSuffix(joinPath(path, f.Tag.Get("json")), ".") // an embedded field has no key
+		what, instead := f.Tag.Get("none"), f.Tag.Get("instead")
+		switch {
+		case what+instead != "":
+			if n := field.Interface().(anyNode).node; n == nil || isNull(n) {
+				continue
 			}
+			if instead != "" {
+				r.note(at, "is not converted: set %s instead", instead)
+				continue
+			}
+			r.note(at, "has no equivalent: this agent has no keys for %s", what)
 		case field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[anyNode]():
-			r.unserved(field, at)
+			r.noteUnserved(field, at)
 		case field.Kind() == reflect.Slice && isSections(field.Type()):
 			for i := range field.Len() {
-				r.unserved(field.Index(i), fmt.Sprintf("%s[%d]", at, i))
+				r.noteUnserved(field.Index(i), fmt.Sprintf("%s[%d]", at, i))
 			}
 		}
 	}
 }
 
-func (r *crReader) convert(s *policySpec) (out BalloonsPolicy) {
-	b := &out.Balloons
-	b.PinCPU, b.PinMemory, b.Preserve = s.PinCPU, s.PinMemory, s.Preserve
-	b.AllocatorTopologyBalancing, b.PreferSpreadOnPhysicalCores = s.AllocatorTopologyBalancing, s.PreferSpreadOnPhysicalCores
-	b.ReservedPoolNamespaces = []string{"kube-system"}
-	for _, n := range s.ReservedPoolNamespaces {
-		if !slices.Contains(b.ReservedPoolNamespaces, n) {
-			b.ReservedPoolNamespaces = append(b.ReservedPoolNamespaces, n)
-		}
-	}
-	if b.Preserve.MatchExpressions == nil {
-		b.Preserve.MatchExpressions = []balloons.ExpressionOptions{}
-	}
-	if b.SchedulingClasses = s.SchedulingClasses; b.SchedulingClasses == nil {
-		b.SchedulingClasses = []balloons.SchedulingOptions{}
-	}
-	b.BalloonTypes = []balloons.TypeOptions{}
+// balloons puts a policy into a configuration.
+func (r *crReader) balloons(s *balloonsSpec, c *Config) {
+	b := &c.Placement.Balloons
+	c.Placement.Policy, *b = "balloons", s.PolicyOptions
+	b.ReservedPoolNamespaces = withKubeSystem(s.ReservedPoolNamespaces)
+	b.CPUClasses, b.IdleCPUClass = r.cpuClasses(s.CPUClasses), r.knownClass(s.IdleCPUClass, s, "spec.idleCPUClass")
 	for i := range s.BalloonTypes {
 		b.BalloonTypes = append(b.BalloonTypes, r.typeOf(&s.BalloonTypes[i], s, fmt.Sprintf("spec.balloonTypes[%d]", i)))
 	}
-	out.Shared, _ = r.cpus(s.AvailableResources.CPU, "spec.availableResources.cpu")
-	list, whole := r.cpus(s.ReservedResources.CPU, "spec.reservedResources.cpu")
-	out.Reserved = list
-	out.Shared = cpusWithout(out.Shared, list)
-	if whole > 0 {
+	if whole := r.pools(&s.policyKeys, &c.Pools); whole > 0 {
 		r.reserve(b, whole)
 	}
-	return out
 }
 
-// cpusWithout returns a list of CPUs less those of another.
-func cpusWithout(list, less string) string {
-	some, errSome := topology.ParseList(less)
+// pools sets pools.shared and pools.reserved to the CPUs that a policy may use and that it reserves. whole is how many
+// CPUs it reserves, if it has a number instead of a list.
+func (r *crReader) pools(s *policyKeys, p *Pools) (whole int) {
+	p.Shared, _ = r.cpus(s.AvailableResources.CPU, "spec.availableResources.cpu")
+	p.Reserved, whole = r.cpus(s.ReservedResources.CPU, "spec.reservedResources.cpu")
+	p.Shared = cpusWithout(p.Shared, p.Reserved)
+	return whole
+}
+
+// cpusWithout returns a list of CPUs without the CPUs of another list.
+func cpusWithout(list, excluded string) string {
+	without, errWithout := topology.ParseList(excluded)
 	all, err := topology.ParseList(list)
-	if errSome != nil || err != nil {
+	if errWithout != nil || err != nil {
 		return list
 	}
-	return topology.FormatList(slices.DeleteFunc(all, func(id int) bool { return slices.Contains(some, id) }))
+	return topology.FormatList(slices.DeleteFunc(all, func(id int) bool { return slices.Contains(without, id) }))
 }
 
 // typeOf converts a type of balloons.
-func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.TypeOptions {
-	o := balloons.TypeOptions{
-		Name: t.Name, Namespaces: t.Namespaces, GroupBy: t.GroupBy, MatchExpressions: t.MatchExpressions, MinCPUs: t.MinCPUs, MaxCPUs: t.MaxCPUs,
-		MinBalloons: t.MinBalloons, MaxBalloons: t.MaxBalloons, MemoryTypes: t.MemoryTypes, AllocatorPriority: t.AllocatorPriority,
-		PreferNewBalloons: t.PreferNewBalloons, PreferPerNamespaceBalloon: t.PreferPerNamespaceBalloon, PreferSpreadingPods: t.PreferSpreadingPods,
-		HideHyperthreads: t.HideHyperthreads, ShareIdleCPUsInSame: t.ShareIdleCPUsInSame,
-		Components: t.Components, ComponentCreation: t.ComponentCreation, PreferIsolCPUs: t.PreferIsolCPUs, PreferCoreType: t.PreferCoreType,
-		PreferCloseToDevices: []string{}, SchedulingClass: t.SchedulingClass,
-	}
-	for i, device := range t.PreferCloseToDevices {
-		if strings.HasPrefix(device, "podresourceapi:") {
-			r.note(fmt.Sprintf("%s.preferCloseToDevices[%d]", path, i), "has no equivalent: paths below /sys/devices are read")
-			continue
-		}
-		o.PreferCloseToDevices = append(o.PreferCloseToDevices, device)
-	}
+func (r *crReader) typeOf(t *balloonType, s *balloonsSpec, path string) balloons.TypeOptions {
+	o := t.TypeOptions
+	o.CPUClass = r.knownClass(t.CPUClass, s, path+".cpuClass")
 	if v, set := r.optionalBool(t.PinMemory, path+".pinMemory"); set {
 		o.PinMemory = map[bool]string{true: "always", false: "never"}[v]
 	}
@@ -247,7 +213,7 @@ func (r *crReader) typeOf(t *policyType, s *policySpec, path string) balloons.Ty
 
 // optionalBool reads a truth value that may be missing.
 func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
-	if n.node == nil || isNothing(n.node) {
+	if n.node == nil || isNull(n.node) {
 		return false, false
 	}
 	r.value(n.node, reflect.ValueOf(&v).Elem(), path)
@@ -257,7 +223,7 @@ func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
 // cpus reads an amount of CPUs: a list after "cpuset:", or a quantity, of which it returns the
 // whole CPUs, rounded up.
 func (r *crReader) cpus(n anyNode, path string) (list string, whole int) {
-	if n.node == nil || isNothing(n.node) {
+	if n.node == nil || isNull(n.node) {
 		return "", 0
 	}
 	text := strings.TrimSpace(n.node.Value)
@@ -295,22 +261,18 @@ const milliOfCPU = 1000
 
 // reserve gives the type reserved a number of CPUs.
 func (r *crReader) reserve(b *balloons.PolicyOptions, whole int) {
-	for i := range b.BalloonTypes {
-		t := &b.BalloonTypes[i]
-		switch {
-		case t.Name != "reserved":
-		case t.MinCPUs != 0 && t.MinCPUs != whole:
-			path := fmt.Sprintf("spec.balloonTypes[%d].minCPUs", i)
-			r.problem(r.nearest(path), path, "is %d, and reservedResources.cpu is %d CPUs", t.MinCPUs, whole)
-		default:
-			t.MinCPUs = whole
-		}
-		if t.Name == "reserved" {
-			return
-		}
+	i := slices.IndexFunc(b.BalloonTypes, func(t balloons.TypeOptions) bool { return t.Name == "reserved" })
+	if i < 0 {
+		t := balloons.TypeOptions{}
+		fillDefaults(reflect.ValueOf(&t).Elem())
+		t.Name, t.MinBalloons, t.MaxBalloons, t.AllocatorPriority = "reserved", 1, 1, "low"
+		b.BalloonTypes, i = slices.Insert(b.BalloonTypes, 0, t), 0
 	}
-	t := balloons.TypeOptions{}
-	fill(reflect.ValueOf(&t).Elem())
-	t.Name, t.MinCPUs, t.MinBalloons, t.MaxBalloons, t.AllocatorPriority = "reserved", whole, 1, 1, "low"
-	b.BalloonTypes = append([]balloons.TypeOptions{t}, b.BalloonTypes...)
+	t := &b.BalloonTypes[i]
+	if t.MinCPUs != 0 && t.MinCPUs != whole {
+		path := fmt.Sprintf("spec.balloonTypes[%d].minCPUs", i)
+		r.problem(r.nearest(path), path, "is %d, but reservedResources.cpu is %d CPUs: make both equal, or remove one", t.MinCPUs, whole)
+		return
+	}
+	t.MinCPUs = whole
 }

@@ -10,23 +10,33 @@ import (
 
 // Print returns a configuration as a YAML file, with keys in the order of the docs. Parse reads it back to the same
 // configuration.
-func Print(c Config) []byte {
+func Print(c Config) []byte { return encode(node(reflect.ValueOf(c), reflect.Value{})) }
+
+// encode formats a YAML node that this package made.
+func encode(n *yaml.Node) []byte {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	// Encoding nodes that we made into memory cannot fail.
-	_ = enc.Encode(node(reflect.ValueOf(c)))
+	_ = enc.Encode(n) // into memory, which cannot fail
 	_ = enc.Close()
 	return b.Bytes()
 }
 
-func node(v reflect.Value) *yaml.Node {
+// node makes the node of a value. A section has only the keys that differ from those of other, or all keys if other is
+// not valid.
+func node(v, other reflect.Value) *yaml.Node {
 	switch v.Kind() {
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		for f, fv := range v.Fields() {
-			key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: f.Tag.Get("json")}
-			n.Content = append(n.Content, key, node(fv))
+			var was reflect.Value
+			if other.IsValid() {
+				was = other.FieldByName(f.Name)
+				if reflect.DeepEqual(fv.Interface(), was.Interface()) || fv.Kind() == reflect.Slice && fv.Len() == 0 && was.Len() == 0 {
+					continue
+				}
+			}
+			n.Content = append(n.Content, textNode(f.Tag.Get("json")), node(fv, was))
 		}
 		return n
 	case reflect.Slice:
@@ -34,8 +44,13 @@ func node(v reflect.Value) *yaml.Node {
 		if isSections(v.Type()) && v.Len() > 0 {
 			n.Style = 0 // one section below the other
 		}
+		var unset reflect.Value
+		if other.IsValid() && isSections(v.Type()) {
+			unset = reflect.New(v.Type().Elem()).Elem()
+			fillDefaults(unset)
+		}
 		for i := range v.Len() {
-			n.Content = append(n.Content, node(v.Index(i)))
+			n.Content = append(n.Content, node(v.Index(i), unset))
 		}
 		return n
 	}
@@ -47,4 +62,8 @@ func node(v reflect.Value) *yaml.Node {
 		tag = "!!int"
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: fmt.Sprint(v.Interface())}
+}
+
+func textNode(text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }

@@ -18,18 +18,12 @@ type Problem struct {
 
 // String returns "file:line: path: what" without the parts that are unknown.
 func (p Problem) String() string {
-	var b strings.Builder
-	if p.File != "" {
-		b.WriteString(p.File)
-		if p.Line > 0 {
-			b.WriteString(":" + strconv.Itoa(p.Line))
-		}
-		b.WriteString(": ")
+	at := p.File
+	if at != "" && p.Line > 0 {
+		at += ":" + strconv.Itoa(p.Line)
 	}
-	if p.Path != "" {
-		b.WriteString(p.Path + ": ")
-	}
-	return b.String() + p.What
+	known := slices.DeleteFunc([]string{at, p.Path}, func(part string) bool { return part == "" })
+	return strings.Join(append(known, p.What), ": ")
 }
 
 // Error is a refused configuration with all its problems.

@@ -10,12 +10,9 @@ import (
 
 // formerNames returns the keys of a section by their former names, from the tag was of its fields.
 func formerNames(section reflect.Type) map[string]string {
-	var names map[string]string
+	names := map[string]string{}
 	for f := range section.Fields() {
 		if was := f.Tag.Get("was"); was != "" {
-			if names == nil {
-				names = map[string]string{}
-			}
 			names[was] = f.Tag.Get("json")
 		}
 	}
@@ -38,42 +35,33 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 // ones, and the keys of its placement.policyFile that have no equivalent. It is empty for a
 // document that is malformed.
 func Renamed(name string, data []byte) []Problem {
-	root, problems := document(name, data)
-	if problems != nil {
+	c, d := decodeAlone(name, data)
+	if d == nil {
 		return nil
 	}
-	c := Default()
-	d := decoder{file: name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&c).Elem(), "")
-	return append(d.renamed, unservedKeys(&c)...)
+	return append(d.renamed, unservedKeys(c)...)
 }
 
-// Rename gives the top-level keys of a document their new names.
-func Rename(document map[string]any) {
+// Rename gives the top-level keys of a document their new names. It reports whether there were any to change.
+func Rename[V any](document map[string]V) (changed bool) {
 	for was, now := range formerNames(reflect.TypeFor[Config]()) {
 		v, has := document[was]
 		if _, both := document[now]; has && !both {
 			delete(document, was)
-			document[now] = v
+			document[now], changed = v, true
 		}
 	}
+	return changed
 }
 
 // RenameJSON does what Rename does for a document as JSON. It returns a document that is not a mapping unchanged.
 func RenameJSON(document []byte) []byte {
 	var keys map[string]json.RawMessage
-	if json.Unmarshal(document, &keys) != nil {
+	if json.Unmarshal(document, &keys) != nil || !Rename(keys) {
 		return document
 	}
-	for was, now := range formerNames(reflect.TypeFor[Config]()) {
-		v, has := keys[was]
-		if _, both := keys[now]; has && !both {
-			delete(keys, was)
-			keys[now] = v
-			if out, err := json.Marshal(keys); err == nil {
-				document = out
-			}
-		}
+	if out, err := json.Marshal(keys); err == nil {
+		return out
 	}
 	return document
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// rule is what a value must be beyond having the right type. Validation,
+// rule is the condition that a value must meet in addition to its type. Validation,
 // schema and docs all read it.
 type rule struct {
-	choices     []string              // one of these; of a list: each element, once
+	choices     []string              // the valid values; each element of a list must be one, and none twice
 	also        []string              // further spellings of choices, which respell replaces
-	pattern     string                // a regular expression, and
-	matches     func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without one
-	description string                // what it means
-	check       func(s string) string // what is wrong with a text, "" for nothing; nil goes by the pattern alone
-	maxBytes    int                   // bytes of a text, where not 0
-	required    bool                  // a list with an element at least
-	min, max    int                   // of an integer; no bound where both are 0
+	pattern     string                // a regular expression that the text must match; "" for none
+	matches     func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without pattern
+	description string                // describes the valid values for users
+	check       func(s string) string // what is wrong with a text, or ""; nil if only the pattern is checked
+	maxBytes    int                   // the most bytes of a text; 0 for no limit
+	required    bool                  // a list must have at least one element
+	min, max    int                   // the bounds of an integer; no bounds if both are 0
 }
 
-// keyRules returns the rule of every key that has one, by path. A key's rule is the
-// tag check of its field: "one|two" for values, "1..10" for a range, else a name
-// of checks. All callers share one map, which nobody changes.
+// keyRules returns the rule of every key that has one, by path. The tag check of a field
+// gives its rule: "one|two" for values, "1..10" for a range, otherwise the name of a rule in
+// checks. Callers share the map and must not change it.
 var keyRules = sync.OnceValue(readRules)
 
 func readRules() map[string]rule {
@@ -83,8 +83,9 @@ const maxRuleText = 1024
 
 // checks are the rules that tags name.
 func checks() map[string]rule {
-	return map[string]rule{
-		"CPU list":            {pattern: `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`, description: `CPU list, e.g. "0-3,8"`, check: cpuList},
+	_, hooks := fieldsOf(reflect.TypeFor[hook.Options]()) // their keys are their names
+	all := map[string]rule{
+		"CPU list":            {pattern: `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`, description: `CPU list, e.g. "0-3,8"`, check: parsedBy(topology.ParseList)},
 		"CPUs":                {min: 1, max: topology.MaxCPUs},
 		"CPUs or 0":           {min: 0, max: topology.MaxCPUs},
 		"path":                {pattern: "^/", description: "absolute path", check: absolute},
@@ -95,7 +96,7 @@ func checks() map[string]rule {
 		"version":             {choices: []string{APIVersion}},
 		"kind":                {choices: []string{Kind}},
 		"dialects":            {choices: intent.Dialects()},
-		"hooks":               {choices: hookNames()},
+		"hooks":               {choices: hooks},
 		"fields":              {choices: fieldNames()},
 		"kinds":               {choices: intent.KindNames(), required: true},
 		"namespaces":          {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces, required: true},
@@ -113,8 +114,8 @@ func checks() map[string]rule {
 		"plugin index":        {pattern: `^[0-9]{2}$`, description: `two digits, e.g. "90"`},
 		"ratio":               {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, description: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
 		"ways":                {pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, description: `two percentages, e.g. "0-30"`},
-		"class":               {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, description: "a class's name: letters, digits, and - _ . inside, or empty"},
-		"rule name":           {pattern: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, description: "small letters, digits and -, at most 63"},
+		"class":               {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, description: `the name of a class: at most 64 letters, digits, "-", "_" and ".", the first a letter or digit; or empty`},
+		"rule name":           {pattern: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, description: `at most 63 lower-case letters, digits and "-", the first and last a letter or digit`},
 		"expression":          {pattern: `[^\s]`, description: fmt.Sprintf("an expression in CEL, at most %d bytes", rules.MaxExpression), maxBytes: rules.MaxExpression},
 		"expression or empty": {pattern: `^[^\x00]*$`, description: fmt.Sprintf("an expression in CEL, at most %d bytes, or empty", rules.MaxExpression), maxBytes: rules.MaxExpression},
 		"resource names":      {pattern: `^[a-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$`, description: `names of resources, e.g. "cpu" or "example.com/nic"`},
@@ -122,34 +123,41 @@ func checks() map[string]rule {
 		"rule fields":         {choices: rules.FieldNames()},
 		"mount options":       {choices: rules.MountOptions()},
 		"texts":               {pattern: `^[^\x00]*$`, description: "any texts", maxBytes: maxRuleText},
-		"memory types":        {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
-		"scheduling flags":    {choices: []string{"reset-on-fork", "reclaim", "dl-overrun", "keep-policy", "keep-params"}},
-		"sysfs devices":       {pattern: `^/sys/devices/[^\x00]+$`, description: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0"`},
-		"balloon type":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, description: "a type's name: letters, digits, and - _ . inside"},
-		"balloon namespaces":  {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces},
 		"text":                {pattern: `^[^\x00]*$`, description: "any text", maxBytes: maxRuleText},
 		"message":             {pattern: `^[^\x00-\x1f]*$`, description: "a message of one line, or empty", maxBytes: maxRuleText},
-		"pool or empty":       {pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`, description: "a pool's name: letters, digits, and - _ . inside, or empty"},
-		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, description: "a variable's name, with =count or =list"},
+		"pool or empty":       {pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`, description: `the name of a pool: at most 63 letters, digits, "-", "_" and ".", the first and last a letter or digit; or empty`},
+		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, description: `the name of a variable, alone or followed by "=count" or "=list"`},
 		"process limits": {pattern: `^(as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)=(0|[1-9][0-9]{0,18})$`,
-			description: `a limit and the highest number of it, e.g. "nofile=1048576"`},
-		"device paths":      {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, description: `the path of a device of the host, e.g. "/dev/fuse"`, check: absolute},
-		"RDT classes":       {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, description: "names of resctrl groups, or prefixes of names followed by *"},
-		"directories":       {pattern: "^/", description: "absolute paths of directories", check: absolute},
-		"CDI devices":       {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, description: `a CDI device, e.g. "vendor.com/net=nic0", or a prefix of names of one kind followed by *`},
-		"interfaces":        {pattern: `^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}\*?$`, description: `a network interface's name, e.g. "eth1", or a prefix followed by *`},
-		"kernel parameters": {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\*?$`, description: `a kernel parameter's name, e.g. "net.core.somaxconn", or a prefix of names followed by *`},
+			description: `a limit and the highest value that pods may request, e.g. "nofile=1048576"`},
+		"device paths":             {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, description: `the path of a device of the host, e.g. "/dev/fuse"`, check: absolute},
+		"RDT classes":              {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, description: "names of resctrl groups, or prefixes of names followed by *"},
+		"memory nodes of a policy": {pattern: `^([0-9,-]*|all|allowed-mems|cpu-packages|cpu-nodes|max-dist:[0-9]{1,3})$`, description: "a list of memory nodes, all, allowed-mems, cpu-packages, cpu-nodes, or max-dist:N"},
+		"memory classes":           {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=([0-9]|[1-9][0-9])$`, description: `a class and the part of the memory limit that may be swapped, 0 to 99 percent, e.g. "bronze=20"`},
+		"directories":              {pattern: "^/", description: "absolute paths of directories", check: absolute},
+		"CDI devices":              {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, description: `a CDI device, e.g. "vendor.com/net=nic0", or a prefix of names of one kind followed by *`},
+		"interfaces":               {pattern: `^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}\*?$`, description: `a network interface's name, e.g. "eth1", or a prefix followed by *`},
+		"kernel parameters":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\*?$`, description: `a kernel parameter's name, e.g. "net.core.somaxconn", or a prefix of names followed by *`},
+		"CDI kinds":                {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`, description: `a kind of CDI devices, e.g. "vendor.com/gpu"`},
 	}
+	maps.Copy(all, placementChecks())
+	return all
 }
 
-// hookNames are the keys below hooks, which are the hooks' names.
-func hookNames() []string {
-	var names []string
-	t := reflect.TypeFor[hook.Options]()
-	for i := range t.NumField() {
-		names = append(names, t.Field(i).Tag.Get("json"))
+// placementChecks are the rules that only keys below placement use.
+func placementChecks() map[string]rule {
+	return map[string]rule{
+		"memory types":     {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
+		"scheduling flags": {choices: []string{"reset-on-fork", "reclaim", "dl-overrun", "keep-policy", "keep-params"}},
+		"frequency":        {pattern: `^([0-9]+(\.[0-9]+)?(kHz|MHz|GHz)?|min|base|turbo)?$`, description: `a frequency in kHz or with a unit, in quotes, e.g. "2.9GHz", or min, base, turbo, or empty`, check: parsedBy(lifecycle.ParseFrequency)},
+		"kernel word":      {pattern: `^([A-Za-z0-9_-]{1,32})?$`, description: "a name that the kernel knows: letters, digits, - and _, or empty"},
+		"kernel words":     {pattern: `^[A-Za-z0-9_-]{1,32}$`, description: "names that the kernel knows: letters, digits, - and _"},
+		"near devices": {
+			pattern:     `^(/sys/devices/[^\x00]+|podresourceapi:[^/\\\x00]+/[^/\\\x00]+)$`,
+			description: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0", or podresourceapi: and a resource or a pattern, e.g. "podresourceapi:example.com/*"`,
+		},
+		"balloon type":       {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, description: `the name of a balloon type: at most 63 letters, digits, "-", "_" and ".", the first a letter or digit`},
+		"balloon namespaces": {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces},
 	}
-	return names
 }
 
 func fieldNames() []string {

@@ -26,7 +26,7 @@ func Schema() ([]byte, error) {
 	for _, k := range Keys() {
 		s := find(root, k.Path)
 		s.Description = k.About
-		if !k.Section() {
+		if !k.IsSection() {
 			if !strings.Contains(k.Path, "[]") {
 				s.Default = json.RawMessage(k.Default)
 			}
@@ -45,8 +45,8 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// optional makes every key optional, and null what the decoder takes it for: a
-// section whose keys are all commented out, but never a list.
+// optional makes every key optional. It allows null for a section, as the decoder does if
+// all keys of a section are commented out, and forbids null for a list.
 func optional(s *jsonschema.Schema) {
 	s.Required = nil
 	if s.Items != nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trimtab/trimtab/internal/placement/balloons"
+	"github.com/trimtab/trimtab/internal/placement/class"
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
@@ -65,7 +66,7 @@ func TestNeedRestart(t *testing.T) {
 	}
 	c.Paths.Sys, c.Paths.Dev, c.NRI.Index, c.NRI.Cede, c.Log.Level, c.Strict = "/a", "/b", "07", []string{"cpu.shares"}, "debug", true
 	c.FailurePolicy.Agent = "fail"
-	want := []string{"failurePolicy.agent (the runtime is told at the next connection; our own part is in force)", "nri.index", "paths"}
+	want := []string{"failurePolicy.agent (the agent already uses it; the runtime gets it at its next connection)", "nri.index", "paths"}
 	if d := cmp.Diff(want, NeedRestart(Default(), c)); d != "" {
 		t.Error(d)
 	}
@@ -139,14 +140,23 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		Name: "r", Match: "pod.name == \"a\"\n  || true", Refuse: "",
 		Set: []rules.SettingOptions{{Field: "mount", Key: "/a", Value: "/b", Options: []string{"rw"}, Scope: "container"}},
 	}, {Name: "s", Match: "true", Set: []rules.SettingOptions{}, Class: "shared", NUMA: rules.NUMAOptions{Count: 2, Even: true}}}
-	c.Placement.Balloons.SchedulingClasses = []balloons.SchedulingOptions{{
+	c.Placement.Balloons.SchedulingClasses = []class.SchedulingOptions{{
 		Name: "fast", Policy: "fifo", Priority: 1, Flags: []string{"reset-on-fork"}, IOClass: "rt", IOPriority: 1,
 	}, {Name: "nice", Nice: -1, Flags: []string{}}, {Name: "periodic", Policy: "deadline", Runtime: 2, Deadline: 3, Period: 4, Flags: []string{}}}
+	c.Placement.Balloons.LoadClasses = []balloons.LoadOptions{{Name: "heavy", Level: "core", OverloadsLevelInBalloon: true}}
+	a := &c.Placement.TopologyAware
+	a.SchedulingClasses = c.Placement.Balloons.SchedulingClasses
+	a.NamespaceSchedulingClasses = []class.NamespaceOptions{{Namespaces: []string{"a-*"}, SchedulingClass: "fast"}}
+	a.PodQoSSchedulingClasses = []class.QoSOptions{{QoSClass: "Guaranteed", SchedulingClass: "nice"}}
+	c.Placement.Balloons.CPUClasses = []balloons.CPUClassOptions{{
+		Name: "fast", MinFreq: "2000000", MaxFreq: "2.9GHz", FreqGovernor: "performance", EnergyPerformancePreference: "0", DisabledCStates: []string{"C6"},
+	}}
+	c.Placement.Balloons.IdleCPUClass = "fast"
 	c.Placement.Balloons.BalloonTypes = []balloons.TypeOptions{{
-		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2, MemoryTypes: []string{}, PreferCloseToDevices: []string{}, ComponentCreation: "all", Components: []balloons.ComponentOptions{{BalloonType: "c"}},
+		Name: "b", Namespaces: []string{}, AllocatorPriority: "low", MaxCPUs: 2, MemoryTypes: []string{}, PreferCloseToDevices: []string{}, Loads: []string{"heavy"}, ComponentCreation: "all", Components: []balloons.ComponentOptions{{BalloonType: "c"}},
 		MatchExpressions: []balloons.ExpressionOptions{{Key: "name", Operator: "In", Values: []string{"a", "b"}}},
 	}, {
-		Name: "c", Namespaces: []string{}, AllocatorPriority: "high", MemoryTypes: []string{}, PreferCloseToDevices: []string{}, ComponentCreation: "all",
+		Name: "c", Namespaces: []string{}, AllocatorPriority: "high", MemoryTypes: []string{}, PreferCloseToDevices: []string{}, Loads: []string{}, ComponentCreation: "all",
 		Components: []balloons.ComponentOptions{}, MatchExpressions: []balloons.ExpressionOptions{},
 	}}
 	out := string(Print(c))

@@ -15,7 +15,7 @@ func also(f reflect.StructField) []string {
 	return nil
 }
 
-// respell gives a value that has a further spelling its ordinary one.
+// respell replaces a second spelling of a value by the usual one.
 func respell(f reflect.StructField, v reflect.Value) {
 	if further := also(f); further != nil && slices.Contains(further, v.String()) {
 		v.SetString(strings.ToLower(v.String()))

@@ -1,95 +1,75 @@
 package config
 
 import (
-	"reflect"
-	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/placement/class"
 )
 
-// topologyPolicy is the custom resource TopologyAwarePolicy of containers/nri-plugins (0.14,
-// pkg/apis/config/v1alpha1).
-type topologyPolicy struct {
-	APIVersion string       `json:"apiVersion"`
-	Kind       string       `json:"kind"`
-	Metadata   anyNode      `json:"metadata"`
-	Status     anyNode      `json:"status"`
-	Spec       topologySpec `json:"spec"`
-}
-
+// topologySpec has the keys of our own section, and those that only the custom resource TopologyAwarePolicy of
+// containers/nri-plugins has.
 type topologySpec struct {
-	PinCPU                 bool            `json:"pinCPU" default:"true"`
-	PinMemory              bool            `json:"pinMemory" default:"true"`
-	PreferIsolatedCPUs     bool            `json:"preferIsolatedCPUs" default:"true"`
-	PreferSharedCPUs       bool            `json:"preferSharedCPUs"`
-	ColocatePods           bool            `json:"colocatePods"`
-	ColocateNamespaces     bool            `json:"colocateNamespaces"`
-	ReservedPoolNamespaces []string        `json:"reservedPoolNamespaces"`
-	AvailableResources     policyResources `json:"availableResources"`
-	ReservedResources      policyResources `json:"reservedResources"`
-	UnlimitedBurstable     string          `json:"unlimitedBurstable" default:"package"`
+	TopologyAware
+	policyKeys
+	PinCPU bool `json:"pinCPU" default:"true"`
 
-	DefaultCPUPriority         anyNode `json:"defaultCPUPriority" none:"the priority of CPUs"`
-	SchedulingClasses          anyNode `json:"schedulingClasses" none:"scheduling classes: annotations of NRI's scheduler plugin are read"`
-	NamespaceSchedulingClasses anyNode `json:"namespaceSchedulingClasses" none:"scheduling classes"`
-	PodQoSSchedulingClasses    anyNode `json:"podQoSSchedulingClasses" none:"scheduling classes"`
-	CPUClasses                 anyNode `json:"cpuClasses" none:"CPU classes"`
-	SharedPoolCPUClass         anyNode `json:"sharedPoolCPUClass" none:"CPU classes"`
-	ReservedPoolCPUClass       anyNode `json:"reservedPoolCPUClass" none:"CPU classes"`
-	DefaultExclusiveCPUClass   anyNode `json:"defaultExclusiveCPUClass" none:"CPU classes"`
-	ControllableInterrupts     anyNode `json:"controllableInterrupts" none:"the affinity of interrupts"`
-	Control                    anyNode `json:"control" none:"controllers: see hooks.rdt and hooks.blockIO"`
-	Log                        anyNode `json:"log" none:"it: see log.level"`
-	Instrumentation            anyNode `json:"instrumentation" none:"it: see http.address"`
-	Agent                      anyNode `json:"agent" none:"it: see cluster.topology"`
-}
+	NamespaceSchedulingClasses anyNode `json:"namespaceSchedulingClasses"`
+	PodQoSSchedulingClasses    anyNode `json:"podQoSSchedulingClasses"`
 
-// topologyAware converts a TopologyAwarePolicy. Unknown keys and wrong values are errors with
-// file and line.
-func (c *Converted) topologyAware(name string, data []byte) error {
-	root, problems := document(name, data)
-	if problems != nil {
-		return refuse(problems)
-	}
-	var cr topologyPolicy
-	fill(reflect.ValueOf(&cr).Elem())
-	d := decoder{file: name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&cr).Elem(), "")
-	if cr.Kind != "TopologyAwarePolicy" || !strings.HasPrefix(cr.APIVersion, "config.nri/") {
-		d.problem(root.Line, "kind", "want apiVersion config.nri/v1alpha1 and kind TopologyAwarePolicy, got %s and %s", quoteShort(cr.APIVersion), quoteShort(cr.Kind))
-	}
-	r := crReader{decoder: &d}
-	r.unserved(reflect.ValueOf(cr.Spec), "spec")
-	r.topology(&cr.Spec, &c.Config)
-	slices.SortStableFunc(r.notes, func(a, b Problem) int { return a.Line - b.Line })
-	c.Unserved = r.notes
-	if len(d.problems) == 0 {
-		for _, p := range Validate(c.Config) {
-			at := strings.Replace(p.Path, "placement.topologyAware", "spec", 1)
-			d.problem(d.nearest(at), at, "%s", p.What)
-		}
-	}
-	return refuse(d.problems)
+	DefaultCPUPriority       anyNode `json:"defaultCPUPriority" none:"the priority of CPUs"`
+	CPUClasses               anyNode `json:"cpuClasses" none:"CPU classes"`
+	SharedPoolCPUClass       anyNode `json:"sharedPoolCPUClass" none:"CPU classes"`
+	ReservedPoolCPUClass     anyNode `json:"reservedPoolCPUClass" none:"CPU classes"`
+	DefaultExclusiveCPUClass anyNode `json:"defaultExclusiveCPUClass" none:"CPU classes"`
 }
 
 // topology puts a policy into a configuration.
 func (r *crReader) topology(s *topologySpec, c *Config) {
-	t := &c.Placement.TopologyAware
-	c.Placement.Policy = "topology-aware"
-	t.PinMemory, t.PreferIsolatedCPUs, t.PreferSharedCPUs = s.PinMemory, s.PreferIsolatedCPUs, s.PreferSharedCPUs
-	t.ColocatePods, t.ColocateNamespaces, t.UnlimitedBurstable = s.ColocatePods, s.ColocateNamespaces, s.UnlimitedBurstable
-	t.ReservedPoolNamespaces = []string{"kube-system"}
-	for _, n := range s.ReservedPoolNamespaces {
-		if !slices.Contains(t.ReservedPoolNamespaces, n) {
-			t.ReservedPoolNamespaces = append(t.ReservedPoolNamespaces, n)
-		}
-	}
+	c.Placement.Policy, c.Placement.TopologyAware = "topology-aware", s.TopologyAware
+	c.Placement.TopologyAware.ReservedPoolNamespaces = withKubeSystem(s.ReservedPoolNamespaces)
+	r.schedulingClasses(s, &c.Placement.TopologyAware)
 	if !s.PinCPU {
 		r.note("spec.pinCPU", "has no equivalent: with mode: observe the agent decides and pins nothing")
 	}
-	c.Pools.Shared, _ = r.cpus(s.AvailableResources.CPU, "spec.availableResources.cpu")
-	list, whole := r.cpus(s.ReservedResources.CPU, "spec.reservedResources.cpu")
-	c.Pools.Reserved, c.Pools.Shared = list, cpusWithout(c.Pools.Shared, list)
-	if whole > 0 {
+	if whole := r.pools(&s.policyKeys, &c.Pools); whole > 0 {
 		r.note("spec.reservedResources.cpu", "has no equivalent: write a list of %d CPUs into pools.reserved", whole)
+	}
+}
+
+// schedulingClasses makes lists of the mappings from namespaces, and from QoS classes, to scheduling classes.
+func (r *crReader) schedulingClasses(s *topologySpec, o *TopologyAware) {
+	const namespaces, qos = "spec.namespaceSchedulingClasses", "spec.podQoSSchedulingClasses"
+	r.names(s.NamespaceSchedulingClasses, namespaces, func(namespace, name string, _ int) {
+		o.NamespaceSchedulingClasses = append(o.NamespaceSchedulingClasses, class.NamespaceOptions{Namespaces: []string{namespace}, SchedulingClass: name})
+	})
+	r.names(s.PodQoSSchedulingClasses, qos, func(of, name string, line int) {
+		for _, q := range []intent.QoS{intent.Guaranteed, intent.Burstable, intent.BestEffort} {
+			if strings.EqualFold(of, q.String()) {
+				o.PodQoSSchedulingClasses = append(o.PodQoSSchedulingClasses, class.QoSOptions{QoSClass: q.String(), SchedulingClass: name})
+				return
+			}
+		}
+		r.problem(line, qos, "%s is not a QoS class: want Guaranteed, Burstable or BestEffort", quoteShort(of))
+	})
+}
+
+// names calls add for each pair of a mapping of texts.
+func (r *crReader) names(n anyNode, path string, add func(key, value string, line int)) {
+	if n.node == nil || isNull(n.node) {
+		return
+	}
+	if n.node.Kind != yaml.MappingNode {
+		r.problem(n.node.Line, path, "want a mapping of names, got %s", describe(n.node))
+		return
+	}
+	for key, value := range pairs(n.node) {
+		if key.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
+			r.problem(key.Line, path, "want a mapping of names, got %s", describe(value))
+			continue
+		}
+		add(key.Value, value.Value, key.Line)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/nearest"
 	"github.com/trimtab/trimtab/internal/placement/balloons"
+	"github.com/trimtab/trimtab/internal/placement/class"
 	"github.com/trimtab/trimtab/internal/rules"
-	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // maxSocketPath is the longest path in the kernel's sockaddr_un, without its NUL.
@@ -45,9 +45,16 @@ func orEmpty(r rule) rule {
 	return r
 }
 
+// faults are errors in the values of a configuration. They have no files and lines.
+type faults []Problem
+
+func (f *faults) add(path, format string, args ...any) {
+	*f = append(*f, Problem{Path: path, What: fmt.Sprintf(format, args...)})
+}
+
 // Validate returns all errors in the values of a configuration, with field paths. Only Parse knows files and lines.
 func Validate(c Config) []Problem {
-	var problems []Problem
+	var found faults
 	byPath := keyRules()
 	visitFields(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
 		r, ok := byPath[withoutIndexes(path)]
@@ -56,7 +63,7 @@ func Validate(c Config) []Problem {
 		}
 		report := func(path, what string) {
 			if what != "" {
-				problems = append(problems, Problem{Path: path, What: what})
+				found.add(path, "%s", what)
 			}
 		}
 		switch v.Kind() {
@@ -69,70 +76,93 @@ func Validate(c Config) []Problem {
 		}
 	})
 	for i, a := range c.Authorization {
-		problems = append(problems, a.check(fmt.Sprintf("authorization[%d]", i))...)
+		at := fmt.Sprintf("authorization[%d]", i)
+		found.rule(a, at)
 		if a.NamespaceSelector != "" && !c.Cluster.Enabled {
-			problems = append(problems, Problem{
-				Path: fmt.Sprintf("authorization[%d].namespaceSelector", i), What: "needs the API server for the labels of namespaces: set cluster.enabled",
-			})
+			found.add(at+".namespaceSelector", "needs the API server for the labels of namespaces: set cluster.enabled")
 		}
 	}
 	if c.NRIHost.Enabled && c.Attach != "cri" {
-		problems = append(problems, Problem{Path: "nriHost.enabled", What: "needs the CRI proxy, because the agent serves NRI plugins in front of it: set attach: cri"})
+		found.add("nriHost.enabled", "needs the CRI proxy, because the agent serves NRI plugins in front of it: set attach: cri")
 	}
-	problems = append(problems, c.PodResources.check(c.PodSpec.Kubelet)...)
+	if socket := c.PodResources.Socket; socket != "" && filepath.Clean(socket) == filepath.Clean(c.PodSpec.Kubelet.PodResourcesSocket) {
+		found.add("podResources.socket", "is the kubelet's own socket (podspec.kubelet.podResourcesSocket): the agent serves beside it, on another path")
+	}
+	if c.Authority == "dra" && c.Attach == "hooks" {
+		found.add("authority", "dra needs an attachment that has the containers' CDI devices: set attach: nri, cri or bypass")
+	}
 	if c.TopologyManager.Policy != "none" && (c.Placement.Policy != "pools" || c.Authority != "agent") {
-		problems = append(problems, Problem{Path: "topologyManager.policy", What: "needs an agent that chooses CPUs: set placement.policy: pools and authority: agent"})
+		found.add("topologyManager.policy", "needs an agent that chooses CPUs: set placement.policy: pools and authority: agent")
 	}
-	problems = append(problems, checkRules(c, problems)...)
-	for _, w := range balloons.Check(c.Placement.Balloons) {
-		problems = append(problems, Problem{Path: "placement.balloons." + w.Path, What: w.What})
-	}
-	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
-	problems = append(problems, checkMounts(c.Hooks.Mounts)...)
-	return append(problems, c.PodSpec.Kubelet.check()...)
+	found.rules(c)
+	found.placement(&c.Placement)
+	found.grants(c)
+	found.variables(c.Hooks.CPUEnv.Variables)
+	found.mounts(c.Hooks.Mounts)
+	found.kubelet(c.PodSpec.Kubelet)
+	return found
 }
 
-// checkRules returns the errors in rules whose keys are each valid. known are the problems found so far.
-func checkRules(c Config, known []Problem) []Problem {
-	if slices.ContainsFunc(known, func(p Problem) bool { return strings.HasPrefix(p.Path, "rules[") }) {
-		return nil
+// rules adds the errors in rules whose keys are each valid.
+func (f *faults) rules(c Config) {
+	if slices.ContainsFunc(*f, func(p Problem) bool { return strings.HasPrefix(p.Path, "rules[") }) {
+		return
 	}
 	set, wrong := rules.Compile(c.Rules)
-	var problems []Problem
 	for _, p := range wrong {
-		problems = append(problems, Problem{Path: "rules" + p.Path, What: p.Sentence()})
+		f.add("rules"+p.Path, "%s", p.Sentence())
 	}
 	if wrong == nil && set.ReadsNamespaces() && !c.Cluster.Enabled {
-		problems = append(problems, Problem{Path: "rules", What: "pod.namespaceLabels needs the API server for the labels of namespaces: set cluster.enabled"})
+		f.add("rules", "pod.namespaceLabels needs the API server for the labels of namespaces: set cluster.enabled")
 	}
-	return problems
 }
 
-// checkVariables returns the errors in variables that are each valid.
-func checkVariables(variables []string) []Problem {
-	var problems []Problem
+// grants adds an error for each balloon type that prefers CPUs near granted devices, if no socket reports the grants.
+func (f *faults) grants(c Config) {
+	if c.PodSpec.Kubelet.PodResourcesSocket != "" {
+		return
+	}
+	for _, at := range balloons.GrantedDeviceKeys(c.Placement.Balloons) {
+		f.add("placement.balloons."+at, "needs podspec.kubelet.podResourcesSocket, which is empty")
+	}
+}
+
+// placement adds the errors that concern several keys of a policy.
+func (f *faults) placement(p *Placement) {
+	for _, w := range balloons.Check(p.Balloons) {
+		f.add("placement.balloons."+w.Path, "%s", w.Text)
+	}
+	known, wrong := class.Scheduling(p.TopologyAware.SchedulingClasses).Check()
+	for i, of := range p.TopologyAware.NamespaceSchedulingClasses {
+		wrong = append(wrong, class.CheckSchedulingClass(known, fmt.Sprintf("namespaceSchedulingClasses[%d].schedulingClass", i), of.SchedulingClass)...)
+	}
+	for i, of := range p.TopologyAware.PodQoSSchedulingClasses {
+		wrong = append(wrong, class.CheckSchedulingClass(known, fmt.Sprintf("podQoSSchedulingClasses[%d].schedulingClass", i), of.SchedulingClass)...)
+	}
+	for _, w := range wrong {
+		f.add("placement.topologyAware."+w.Path, "%s", w.Text)
+	}
+}
+
+// variables adds an error for each variable whose name an earlier, different variable has.
+func (f *faults) variables(variables []string) {
 	seen := map[string]string{}
 	for i, text := range variables {
 		name, _, _ := strings.Cut(text, "=")
 		if first, twice := seen[name]; twice && first != text {
-			problems = append(problems, Problem{
-				Path: fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), What: fmt.Sprintf("is %s, but %s has this name already", quoteShort(text), quoteShort(first)),
-			})
+			f.add(fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), "is %s, but %s has this name already", quoteShort(text), quoteShort(first))
 		}
 		seen[name] = text
 	}
-	return problems
 }
 
-// check returns the errors in combinations of keys that are each valid.
-func (k KubeletClient) check() []Problem {
-	var problems []Problem
-	report := func(key, what string) {
-		problems = append(problems, Problem{Path: "podspec.kubelet." + key, What: what})
-	}
-	https := strings.HasPrefix(k.URL, "https://")
+// kubelet adds the errors in combinations of keys that are each valid.
+func (f *faults) kubelet(k KubeletClient) {
 	if (k.CertFile == "") != (k.KeyFile == "") {
-		report("certFile", "needs keyFile: set both or neither")
+		f.add("podspec.kubelet.certFile", "needs keyFile: set both or neither")
+	}
+	if strings.HasPrefix(k.URL, "https://") {
+		return
 	}
 	for _, needs := range []struct {
 		key string
@@ -141,31 +171,23 @@ func (k KubeletClient) check() []Problem {
 		{"tokenFile", k.TokenFile != ""}, {"caFile", k.CAFile != ""}, {"serverName", k.ServerName != ""},
 		{"certFile", k.CertFile != ""}, {"insecureSkipVerify", k.SkipVerify},
 	} {
-		if needs.set && !https {
-			report(needs.key, "has no effect without an https:// address in podspec.kubelet.url")
+		if needs.set {
+			f.add("podspec.kubelet."+needs.key, "has no effect without an https:// address in podspec.kubelet.url")
 		}
 	}
-	return problems
 }
 
-// check returns the errors in combinations of keys of a rule that are each valid.
-func (a Rule) check(path string) []Problem {
-	var problems []Problem
-	cpus := slices.Contains(a.Kinds, string(intent.AssignedCPUs))
+// rule adds the errors in combinations of keys of a rule that are each valid.
+func (f *faults) rule(a Rule, path string) {
+	capped := a.Decision == string(intent.Cap)
 	for i, k := range a.Kinds {
-		if a.Decision == string(intent.Cap) && !intent.HasCap(intent.Kind(k)) {
-			problems = append(problems, Problem{
-				Path: fmt.Sprintf("%s.kinds[%d]", path, i),
-				What: fmt.Sprintf("%s cannot be capped, only %s can; set allow or refuse", quoteShort(k), strings.Join(intent.Capped(), ", ")),
-			})
+		if capped && !intent.CanCap(intent.Kind(k)) {
+			f.add(fmt.Sprintf("%s.kinds[%d]", path, i), "%s cannot be capped, only %s can; set allow or refuse", quoteShort(k), strings.Join(intent.CappableKinds(), ", "))
 		}
 	}
-	if a.MostCPUs != 0 && (a.Decision != string(intent.Cap) || !cpus) {
-		problems = append(problems, Problem{
-			Path: path + ".mostCPUs", What: fmt.Sprintf("limits %s that are capped; this rule caps none", intent.AssignedCPUs),
-		})
+	if a.MostCPUs != 0 && (!capped || !slices.Contains(a.Kinds, string(intent.AssignedCPUs))) {
+		f.add(path+".mostCPUs", "has no effect: this rule does not cap %[1]s; set decision: cap and add %[1]s to kinds, or remove mostCPUs", intent.AssignedCPUs)
 	}
-	return problems
 }
 
 func (r rule) integer(i int64) string {
@@ -177,13 +199,13 @@ func (r rule) integer(i int64) string {
 
 func (r rule) list(path string, v reflect.Value, report func(path, what string)) {
 	if r.required && v.Len() == 0 {
-		report(path, "is missing, want a list of at least one")
+		report(path, "is missing, want a list with at least one element")
 	}
 	seen := map[string]bool{}
 	for i := range v.Len() {
 		at, s := fmt.Sprintf("%s[%d]", path, i), v.Index(i).String()
 		if seen[s] {
-			report(at, quoteShort(s)+" is given twice")
+			report(at, quoteShort(s)+" is listed twice: remove one")
 			continue
 		}
 		seen[s] = true
@@ -204,11 +226,14 @@ func (r rule) text(s string) string {
 	return ""
 }
 
-func cpuList(s string) string {
-	if _, err := topology.ParseList(s); err != nil {
-		return err.Error()
+// parsedBy returns a check that reports the error of a parser.
+func parsedBy[T any](parse func(string) (T, error)) func(string) string {
+	return func(s string) string {
+		if _, err := parse(s); err != nil {
+			return err.Error()
+		}
+		return ""
 	}
-	return ""
 }
 
 var isNamespacePattern = matching(namespacePattern)
@@ -233,7 +258,7 @@ func selector(s string) string {
 	return ""
 }
 
-// address accepts no host names: they may not resolve yet when the node starts.
+// address refuses host names, because they may not resolve yet when the node starts.
 func address(s string) string {
 	host, port, err := net.SplitHostPort(s)
 	if err == nil && host != "" {
@@ -284,12 +309,4 @@ func socket(s string) string {
 		return wrong
 	}
 	return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
-}
-
-// check returns the errors of a socket path that is valid by itself.
-func (p PodResources) check(k KubeletClient) []Problem {
-	if p.Socket == "" || filepath.Clean(p.Socket) != filepath.Clean(k.PodResourcesSocket) {
-		return nil
-	}
-	return []Problem{{Path: "podResources.socket", What: "is the kubelet's own socket (podspec.kubelet.podResourcesSocket): the agent serves beside it, on another path"}}
 }

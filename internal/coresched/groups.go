@@ -10,7 +10,7 @@ import (
 )
 
 // Groups records which cookie belongs to which group. A group is known while one of its threads
-// lives. Its methods may be called by several goroutines at once.
+// lives. Its methods may be called by several goroutines concurrently.
 type Groups struct {
 	kernel Kernel
 
@@ -18,10 +18,10 @@ type Groups struct {
 	cookies   map[string]uint64
 	members   map[string][]int  // threads by group
 	groups    map[uint64]string // by cookie
-	cleanupAt int               // the number of groups at which dead ones are removed
+	cleanupAt int               // the number of groups above which groups without threads are removed
 }
 
-// minCleanup is the number of groups below which dead ones are not searched.
+// minCleanup is the number of groups up to which groups without threads are not removed.
 const minCleanup = 64
 
 // New makes Groups for a kernel's threads.
@@ -29,7 +29,7 @@ func New(k Kernel) *Groups {
 	return &Groups{kernel: k, cookies: map[string]uint64{}, members: map[string][]int{}, groups: map[uint64]string{}}
 }
 
-// maxRounds limits how often Join looks for new threads.
+// maxRounds limits how often Join reads the list of threads.
 const maxRounds = 5
 
 // Join gives threads the cookie of a group, "" for none. It reports whether there were any
@@ -66,7 +66,7 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 		case errors.Is(err, syscall.ESRCH): // the thread has ended meanwhile
 			continue
 		case err != nil:
-			return changed, fmt.Errorf("ask for the cookie of thread %d: %w", id, err)
+			return changed, fmt.Errorf("read the cookie of thread %d: %w", id, err)
 		}
 		live = append(live, id)
 		switch owner := g.groups[have]; {
@@ -74,7 +74,7 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 			continue
 		case group != "" && want == 0 && have != 0 && (owner == "" || owner == group):
 			from, want = id, have // from an earlier run
-			g.knowLocked(group, want)
+			g.recordLocked(group, want)
 			continue
 		case group != "" && want == 0:
 			if want, err = g.createLocked(group, id); err != nil {
@@ -103,11 +103,11 @@ func (g *Groups) createLocked(group string, thread int) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("give thread %d a cookie: %w", thread, err)
 	}
-	g.knowLocked(group, c)
+	g.recordLocked(group, c)
 	return c, nil
 }
 
-func (g *Groups) knowLocked(group string, cookie uint64) {
+func (g *Groups) recordLocked(group string, cookie uint64) {
 	delete(g.groups, g.cookies[group])
 	g.cookies[group], g.groups[cookie] = cookie, group
 	if len(g.cookies) <= max(g.cleanupAt, minCleanup) {

@@ -16,7 +16,8 @@ type Kernel interface {
 	Cookie(thread int) (uint64, error)
 	// Create gives a thread a cookie that no other thread has.
 	Create(thread int) error
-	// Share gives one thread's cookie to another; from 0 removes it.
+	// Share gives the thread with id "to" the cookie of the thread with id "from". If "from" is 0, it removes the
+	// cookie.
 	Share(from, to int) error
 }
 
@@ -56,10 +57,10 @@ func (Real) Share(from, to int) error {
 	return <-done
 }
 
-// Probe reports whether a kernel has cookies, by requesting the agent's own.
+// Probe reports whether a kernel supports cookies. It reads the cookie of the agent's own thread.
 func Probe(k Kernel) lifecycle.Finding {
 	if k == nil {
-		return lifecycle.Finding{Why: "no test of the kernel is possible"}
+		return lifecycle.Finding{Why: "the agent cannot test whether the kernel supports core scheduling"}
 	}
 	_, err := k.Cookie(0)
 	switch {
@@ -70,5 +71,5 @@ func Probe(k Kernel) lifecycle.Finding {
 	case errors.Is(err, unix.ENODEV):
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the processors run one thread per core"}
 	}
-	return lifecycle.Finding{Why: fmt.Sprintf("prctl: %v", err)}
+	return lifecycle.Finding{Why: fmt.Sprintf("the agent cannot read its own core scheduling cookie: prctl: %v", err)}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recovery reconstructs the decision for a container that already runs.
+// recovery reconstructs the decision about a container that already runs. c is nil while no single container
+// is meant.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -18,40 +19,43 @@ type recovery struct {
 	c     *Container
 }
 
-// name returns the container's name; "" if it is about none.
-func (b *recovery) name() string {
+// containerName returns the container's name; "" if c is nil.
+func (b *recovery) containerName() string {
 	if b.c == nil {
 		return ""
 	}
 	return b.c.Name
 }
 
-// find returns the container's record with all later changes applied, or a substitute if the
-// container has no record. It returns nil for a new container.
-func (b *recovery) find(reported *lifecycle.Container) *Record {
-	if q, ok := b.facts.Distrusted[reported.ID]; ok {
-		b.c.decided.distrust = []lifecycle.Problem{q}
+// findRecord returns the container's record with all later changes applied, or a substitute if the container
+// has no record. It returns nil for a new container.
+func (b *recovery) findRecord(reported *lifecycle.Container) *Record {
+	if q, ok := b.facts.UntrustedRecords[reported.ID]; ok {
+		b.c.decided.untrusted = []lifecycle.Problem{q}
 	}
 	rec, recorded := b.facts.Records[reported.ID]
 	if reported.Undescribed != "" {
 		b.c.Undescribed = Undescribed{Why: reported.Undescribed, NoRequest: !recorded || b.p.Pod.CgroupParent == ""}
-		b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), undescribedProblem(reported.Undescribed))
+		b.c.decided.untrusted = append(slices.Clip(b.c.decided.untrusted), undescribedProblem(reported.Undescribed))
 	}
 	_, found := b.facts.Kernel[reported.ID]
+	former, formerly := b.facts.FormerAgent[reported.ID]
 	switch {
 	case recorded:
-		b.recorded(reported, &rec)
+		b.restoreRecorded(reported, &rec)
 		return &rec
 	case b.c.Undescribed.Why != "":
 		return b.adoptUndescribed()
+	case formerly:
+		return b.restoreFormer(former)
 	case found:
 		return b.adopt()
 	}
 	return nil
 }
 
-// recorded restores a container from its record.
-func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
+// restoreRecorded restores a container from its record.
+func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
 	if c.Undescribed.Why == "" {
 		rec.CPUs = b.withoutYoungerOwners(reported, b.resizedSince(reported, rec))
@@ -59,24 +63,24 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 		rec.CPUs = b.undescribedSince(rec)
 	}
 	c.decided.narrowed = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // an offline CPU may come online again
-	c.Pristine = askedSince(rec, &reported.Resources)
-	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.Late && (slices.Contains(rec.Managed, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
-		c.Pristine.CPU.Quota = had // an owner's quota is lifted, also while its CPUs are offline
-		requota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
+	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // includes offline CPUs, which may come online again
+	c.Pristine = requestFromRecord(rec, &reported.Resources)
+	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.FromCheckpoint && (slices.Contains(rec.Managed, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
+		c.Pristine.CPU.Quota = had // the agent lifted the owner's quota, so the copy lacks it
+		restoreQuota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
 	b.dropUnpaid(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // the old record lacks values that the agent decides from now on, so a new record is needed
+	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // with decidedBefore, noteManaged sees that the record lacks values that are decided from now on
 	c.Pristine, c.Unplaced = asked, false
+	endFinishedColdStart(c, b.facts.KernelMems[c.ID])
 	c.decided.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }
 
-// withoutYoungerOwners removes CPUs from a container's claim if the record of a younger
-// container of another pod has them and that container runs on them. The younger container could
-// get them only after the older container had lost them. CPUs that the container itself runs on
-// stay in the claim.
+// withoutYoungerOwners removes CPUs from the claimed CPUs of a container if a younger container of another
+// pod owns them by its record and runs on them. The younger container could get them only after the older
+// container had lost them. CPUs that the container itself runs on stay.
 func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim string) string {
 	if claim == "" {
 		return claim
@@ -100,15 +104,14 @@ func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim str
 	return b.n.machine.Format(left)
 }
 
-// adopt restores a container without a record from the CPUs that the kernel gives it now. If
-// these are the CPUs that its pod was assigned, the container owns them. If it runs on fewer
-// CPUs for another reason, it owns none.
+// adopt restores a container without a record from the CPUs that the kernel gives it now. If ownsRunningCPUs,
+// the container owns them. If it runs on fewer CPUs than others for another reason, it owns none.
 //
-// If its record is not trusted, for example because the key was lost, the CPUs in the runtime's
-// copy come from an agent.
+// If its record is not trusted, for example because the key was lost, then an agent wrote the CPUs in the
+// runtime's copy.
 func (b *recovery) adopt() *Record {
 	has, whole := b.n.machine.OnlineOf(b.facts.Kernel[b.c.ID]), b.n.machine.Online()
-	_, ours := b.facts.Distrusted[b.c.ID]
+	_, ours := b.facts.UntrustedRecords[b.c.ID]
 	if ours {
 		b.c.Pristine.CPU.CPUs = ""
 	}
@@ -117,7 +120,7 @@ func (b *recovery) adopt() *Record {
 		// are there and a release moves no pages.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
-	if ours && has.Empty() { // it may use all CPUs, so it owns none
+	if ours && has.Empty() { // the kernel allows it all CPUs, so it owns none
 		has = whole
 	}
 	whole = b.p.allowedOf(whole)
@@ -127,17 +130,17 @@ func (b *recovery) adopt() *Record {
 	}
 	b.c.decided.narrowed = !has.Empty() && has != whole || ours
 	asked := b.p.withOriginalQuota(&b.c.Pristine)
-	_, chosen := b.n.asks(b.p, b.name(), &asked)
+	_, chosen := b.n.requestedCPUs(b.p, b.containerName(), &asked)
 	b.adoptPoolNode(has)
 	if has.Empty() || !b.p.Intent.CPUs.IsSet() && !chosen || !b.n.policy.Place {
 		return nil
 	}
-	if b.ownsRunningCPUs(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
+	if b.ownsRunningCPUs(has) && b.n.checkGrantable(b.p, b.c.Key, has) == nil {
 		b.c.Stamp.CPUs, b.c.Pristine = has, asked
 		return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
-	// If the agent chooses CPUs, only the agent writes a CPU list into the runtime's copy. So a
-	// container in a pool was refused CPUs, even if the copy lists CPUs now.
+	// If the agent chooses CPUs, only the agent writes a list of CPUs into the runtime's copy. So a container
+	// in a pool was refused CPUs, even if the copy has such a list now.
 	if !b.c.decided.narrowed && (!chosen || !narrowed) {
 		return nil
 	}
@@ -152,8 +155,8 @@ func (b *recovery) adoptPoolNode(has topology.Set) {
 	}
 }
 
-// withOriginalQuota returns a container's resources with the quota that the agent lifted because
-// the container owns CPUs. In a Guaranteed pod the quota follows from the shares.
+// withOriginalQuota returns a container's resources with the quota that they had before the agent lifted it
+// because the container owns CPUs. In a Guaranteed pod the quota follows from the shares.
 func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
@@ -173,20 +176,19 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 		return err == nil && assigned == has
 	}
 	asked := b.p.withOriginalQuota(&b.c.Pristine)
-	if _, ok := b.n.asks(b.p, b.name(), &asked); !ok || has.Empty() {
+	if _, ok := b.n.requestedCPUs(b.p, b.containerName(), &asked); !ok || has.Empty() {
 		return false
 	}
 	quota, lifts := b.c.Pristine.CPU.Quota.V, b.losesQuota(has)
-	if _, ours := b.facts.Distrusted[b.c.ID]; ours && lifts {
+	if _, ours := b.facts.UntrustedRecords[b.c.ID]; ours && lifts {
 		return quota < 0
 	}
 	if quota > 0 && lifts && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
 		return false // the copy has the decided values, and the agent lifted no quota
 	}
 	as := slices.Contains(b.possibleCPUCounts(&asked), has.Len())
-	if !as && b.p.Intent.NUMA.V.Exclusive { // it owns whole NUMA nodes, which may have more CPUs than it requests
-		all := b.n.machine.Spread(topology.NodeLevel, has).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
-		as = has.Contains(all) && (quota < 0 || !lifts)
+	if !as { // an owner of whole NUMA nodes may have more CPUs than it requests
+		as = b.wholeNodes(has) && (quota < 0 || !lifts)
 	}
 	return as && b.onlyUserOf(has)
 }
@@ -194,13 +196,13 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 // losesQuota reports whether a container would lose its quota if it owned CPUs.
 func (b *recovery) losesQuota(cpus topology.Set) bool {
 	owner := *b.c
-	owner.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus}
+	owner.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Exclusive, Owned: cpus}
 	values, _ := b.n.propose(b.p, &owner)
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }
 
-// onlyUserOf reports whether no other pod's container runs on these CPUs. Containers to which
-// they may have been lent do not count.
+// onlyUserOf reports whether no other pod's container runs on these CPUs. If the pod lends its CPUs,
+// reclaimed containers do not count.
 func (b *recovery) onlyUserOf(has topology.Set) bool {
 	lent := b.n.terms(b.p).Lent
 	for pod, all := range b.n.listed {
@@ -209,7 +211,7 @@ func (b *recovery) onlyUserOf(has topology.Set) bool {
 			continue
 		}
 		for _, c := range all {
-			if c.State != lifecycle.StateStopped && !b.n.machine.OnlineOf(cmp.Or(b.facts.Kernel[c.ID], b.facts.Runs[c.ID])).And(has).Empty() {
+			if c.State != lifecycle.StateStopped && !b.n.machine.OnlineOf(cmp.Or(b.facts.Kernel[c.ID], b.facts.RunningCPUs[c.ID])).And(has).Empty() {
 				return false
 			}
 		}
@@ -217,11 +219,11 @@ func (b *recovery) onlyUserOf(has topology.Set) bool {
 	return true
 }
 
-// reportedOwnsCPUs is ownsRunningCPUs for a container as the runtime reports it.
+// reportedOwnsCPUs is like ownsRunningCPUs, for a container as the runtime reports it.
 func (b *recovery) reportedOwnsCPUs(c *lifecycle.Container) bool {
 	list, known := b.facts.Kernel[c.ID]
 	if c.Undescribed != "" {
-		list, known = b.facts.Runs[c.ID]
+		list, known = b.facts.RunningCPUs[c.ID]
 	}
 	p := b.n.pod(c.PodID)
 	if _, recorded := b.facts.Records[c.ID]; !known || recorded || p == nil {

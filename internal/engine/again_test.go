@@ -14,7 +14,7 @@ func TestRefusedResizeAfterRestart(t *testing.T) {
 	a := asking{name: "a", level: "LSR", milli: 7000}
 	now := asking{milli: 6000}.resources()
 	main := &lifecycle.Container{ID: "a", PodID: "sandbox-a", Name: "c", Resources: now, State: lifecycle.StateRunning}
-	records := map[string]Record{"a": {Late: true, CPUs: "1", RecordFields: lifecycle.RecordFields{Pristine: now, RefusedCPUs: 6}}}
+	records := map[string]Record{"a": {FromCheckpoint: true, CPUs: "1", RecordFields: lifecycle.RecordFields{Pristine: now, RefusedCPUs: 6}}}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{a.pod()}, Containers: []*lifecycle.Container{main}}, Facts{Records: records}))
 	resizeTo(t, s, a, 6000, false)
 	if got := s.Container("a").Assignment.Owned; got.Len() != 6 {

@@ -14,16 +14,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TopologyManager says how strictly the CPUs, memory and devices of an owner of CPUs come from
-// the same NUMA nodes. It applies to owners for which the agent chooses CPUs.
+// TopologyManager is the configuration of the topology manager. It says how strictly the CPUs, memory and
+// devices of an owner must be on the same NUMA nodes. It applies to owners for which the agent chooses CPUs.
 type TopologyManager struct {
 	Policy numahints.Policy
 	// Closest prefers NUMA nodes that are near each other.
 	Closest bool
-	Align   []string // for the policy numeric
-	// Pod: the containers of a pod are on the same NUMA nodes.
+	Align   []string // the names of resources that get the same nodes, for the policy numeric
+	// Pod means that the containers of a pod are on the same NUMA nodes.
 	Pod bool
-	// Refuse rejects a container that the policy does not admit. Without Refuse, the agent
+	// Refuse means that the agent refuses a container that the policy does not admit. Otherwise the agent
 	// chooses its CPUs as the policy best-effort does, and reports a problem.
 	Refuse bool
 }
@@ -31,30 +31,29 @@ type TopologyManager struct {
 // topologyKey is the configuration key that problems name.
 const topologyKey = "topologyManager.policy"
 
-// on reports whether the policy matters on a machine.
-func (t *TopologyManager) on(m *topology.Machine) bool {
+// applies reports whether the policy can have an effect on a machine.
+func (t *TopologyManager) applies(m *topology.Machine) bool {
 	return t.Policy != "" && t.Policy != numahints.None && len(m.Nodes) > 1 && len(m.Nodes) <= numahints.MaxNodes
 }
 
 // alignment is the result of the topology manager for a new owner of CPUs.
 type alignment struct {
-	// bound: only the CPUs and memory nodes below may be chosen.
+	// bound means that only the CPUs and memory nodes below may be chosen.
 	bound bool
 	cpus  topology.Set
 	nodes []int // ids, ascending
-	// preferred: the nodes have enough CPUs by the counts in the hints.
+	// preferred means that every resource prefers these nodes.
 	preferred bool
-	why       string // a clause for users; "" if the topology manager is off
-	// refused is the reason why the policy does not admit the container, as a sentence; "" if it
-	// does.
+	reason    string // a clause for users; "" if the topology manager is off
+	// refused is the reason why the policy does not admit the container, as a sentence; "" if it admits it.
 	refused string
 }
 
-// align merges the hints for a new owner of n CPUs out of the free CPUs. It returns no limits
-// for a pod that requests NUMA nodes itself.
+// align merges the hints for a new owner of n CPUs out of the free CPUs. The result has no limits if the pod
+// itself requests NUMA nodes.
 func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignment {
 	t, m := &s.n.policy.Topology, s.n.machine
-	if !t.on(m) || s.p.Intent.NUMA.IsSet() {
+	if !t.applies(m) || s.p.Intent.NUMA.IsSet() {
 		return alignment{}
 	}
 	hints := s.hints(n, free, memory)
@@ -62,11 +61,11 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	got, used, refused := s.mergeHints(hints)
 	a.refused = refused
 	if got.Any {
-		a.why = fmt.Sprintf("topology manager (%s): any NUMA node", used)
+		a.reason = fmt.Sprintf("topology manager (%s): any NUMA node", used)
 		return a
 	}
 	nodes := got.Nodes
-	if got.Each != nil && !got.Each[0].Any { // the policy numeric: CPUs have their own
+	if got.Each != nil && !got.Each[0].Any { // under the policy numeric, each resource has its own nodes
 		nodes = got.Each[0].Nodes
 	}
 	for _, i := range nodes.Indices() {
@@ -74,26 +73,26 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	}
 	a.nodes = nodeIDs(m, nodes)
 	a.bound, a.preferred = true, got.Preferred
-	a.why = fmt.Sprintf("topology manager (%s): NUMA nodes %s", used, topology.FormatList(a.nodes))
+	a.reason = fmt.Sprintf("topology manager (%s): NUMA nodes %s", used, topology.FormatList(a.nodes))
 	if !got.Preferred {
-		a.why += ", not preferred"
+		a.reason += ", not preferred"
 	}
 	if !got.Exact {
-		a.why += ", the best that was found in time"
+		a.reason += ", the best nodes found before the search limit"
 	}
 	return a
 }
 
-// hints returns the hints for a new owner: first for its CPUs, then for memory and devices. With
-// scope pod they are about the pod as a whole, as the kubelet's are: what its containers own
-// already counts as free, and its NUMA nodes are in each set. Its memory was decided with its
-// first container.
+// hints returns the hints for a new owner: first for its CPUs, then for memory and devices. With scope pod
+// they are about the whole pod, as in the kubelet. CPUs that its containers own already count as free, and
+// each hint has the NUMA nodes of these CPUs. There is a hint for memory only when the first container is
+// decided.
 func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
 	t, m := &s.n.policy.Topology, s.n.machine
-	owned := s.n.ledger.OfPod(s.p.Pod.UID)
+	owned := s.n.ledger.CPUsOfPod(s.p.Pod.UID)
 	bytes := memory.Bytes
 	if t.Pod {
-		cpus, all := s.ofPod()
+		cpus, all := s.podDemand()
 		n, bytes = max(n+owned.Len(), cpus), max(bytes, all)
 		free = free.Union(owned)
 	}
@@ -116,30 +115,31 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	}
 	first := !t.Pod || has == 0
 	if !first {
-		cpus.Through(has)
+		cpus.RequireNodes(has)
 	}
 	out := []numahints.Resource{{Name: lifecycle.ResourceCPU, Counts: cpus}}
-	if mem.Free = memory.Left; first && restrictsMemory(mem) {
+	if mem.Free = memory.FreeByNode; first && restrictsMemory(mem) {
 		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
 	}
 	out = append(out, s.pageHints()...)
-	// A card that a scheduler allocated is found by its address, like a device that a device
-	// plugin reports by its id.
-	for _, g := range append(s.subject().Devices, lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {
+	// A network card that a scheduler allocated is found by its PCI address.
+	for _, g := range append(s.alignedDevices(), lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {
 		out = append(out, deviceHints(m, g)...)
 	}
+	out = append(out, s.exclusiveHints()...)
 	return append(out, pluginHints(m, s.c.decided.hints)...)
 }
 
-// restrictsMemory reports whether memory has hints: without a limit only if a node has none left.
+// restrictsMemory reports whether a hint for memory is needed. For a container without a memory limit it is
+// needed only if a node has almost no free memory.
 func restrictsMemory(c *numahints.Counts) bool {
 	return c.Free != nil && (c.Need > leastMemory || slices.Min(c.Free) < c.Need)
 }
 
-// ofPod returns the largest amounts that a pod's containers have at one time: whole CPUs, and
-// bytes by their limits. Init containers run before the other containers. Sidecars run beside
-// all of them.
-func (s *placer) ofPod() (cpus int, bytes uint64) {
+// podDemand returns the largest number of whole CPUs and of bytes that a pod's containers use at one time, by
+// the limits in the spec. Init containers run before the other containers. Sidecars run at the same time as
+// all others.
+func (s *placer) podDemand() (cpus int, bytes uint64) {
 	if s.p.Spec == nil {
 		return 0, 0
 	}
@@ -163,8 +163,8 @@ func (s *placer) ofPod() (cpus int, bytes uint64) {
 	return int(max(together[0], before[0])), uint64(max(together[1], before[1])) //nolint:gosec // amounts are positive
 }
 
-// deviceHints returns the hints of granted devices whose NUMA nodes are known. A hint has one of
-// these nodes, or all of them if there are as many devices.
+// deviceHints returns the hints for granted devices whose NUMA nodes are known. Devices of one resource need
+// as many of these nodes as there are devices, if there are enough nodes.
 func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.Resource) {
 	add := func(name string, need int, at numahints.Mask) {
 		if at == 0 {
@@ -205,7 +205,7 @@ func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.
 	return out
 }
 
-// nodesOf returns the NUMA nodes of some CPUs.
+// nodesOf returns the NUMA nodes that have some of the CPUs.
 func nodesOf(m *topology.Machine, cpus topology.Set) (at numahints.Mask) {
 	for i := range m.Nodes {
 		if !m.Nodes[i].CPUs.And(cpus).Empty() {
@@ -215,8 +215,8 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at numahints.Mask) {
 	return at
 }
 
-// places describes for users on which NUMA nodes each resource fits.
-func places(m *topology.Machine, hints []numahints.Resource) string {
+// describeFit says for users on which NUMA nodes each resource fits.
+func describeFit(m *topology.Machine, hints []numahints.Resource) string {
 	var parts []string
 	for _, r := range hints {
 		var alone []int
@@ -234,15 +234,16 @@ func places(m *topology.Machine, hints []numahints.Resource) string {
 	return strings.Join(parts, ", ")
 }
 
-// chooseNew asks the policy for the CPUs of a new owner, on the NUMA nodes of the topology manager.
+// chooseNew asks the placement policy for the CPUs of a new owner, on the NUMA nodes that the topology
+// manager chose.
 func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 	free, memory, passed := s.n.ownable(s.p), s.memory(), s.takeOverFrom()
 	a := s.align(n, free.Union(passed), memory)
 	if a.refused != "" {
 		if s.n.policy.Topology.Refuse {
-			return cpus, "", s.unalign(a.refused)
+			return cpus, "", s.rejectUnaligned(a.refused)
 		}
-		s.misaligned(a.refused, "its CPUs are chosen as by the policy best-effort")
+		s.reportMisaligned(a.refused, "its CPUs are chosen as by the policy best-effort")
 	}
 	ask := func(free, passed topology.Set) (placement.Assignment, error) {
 		w := placement.CPURequest{N: n, TakenOver: passed, Memory: memory}
@@ -257,31 +258,31 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		got, err = ask(free, passed)
 	case err == nil && memoryOn(s.n.machine, memory, a.nodes) >= memory.Bytes:
 		s.aligned = a.nodes
-	case err == nil: // its memory may be on other nodes, too
+	case err == nil: // these nodes have too little free memory, so memory may be on other nodes, too
 	case !a.preferred || s.n.policy.Topology.Policy == numahints.BestEffort:
-		// The nodes that all resources share may have too few CPUs; the agent's own choice is
-		// near all resources.
-		a.why = ""
+		// The nodes may have too few CPUs. Then the placement policy chooses CPUs on all nodes, near the
+		// other resources.
+		a.reason = ""
 		got, err = ask(free, passed)
-	default: // for example, the policy needs whole cores, which the hints do not count
+	default: // for example, the pod requires whole cores, which hints do not consider
 		reason := fmt.Sprintf("on NUMA nodes %s: %v", topology.FormatList(a.nodes), err)
 		if s.n.policy.Topology.Refuse {
-			return cpus, "", s.unalign(reason)
+			return cpus, "", s.rejectUnaligned(reason)
 		}
 		if got, err = ask(free, passed); err == nil {
-			a.why = ""
-			s.misaligned(reason, "its CPUs are chosen on all NUMA nodes")
+			a.reason = ""
+			s.reportMisaligned(reason, "its CPUs are chosen on all NUMA nodes")
 		}
 	}
 	if err == nil {
-		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
+		err = s.n.checkGrantable(s.p, s.c.Key, got.CPUs)
 	}
-	return got.CPUs, strings.TrimPrefix(a.why+"; "+got.Why, "; "), err
+	return got.CPUs, strings.TrimPrefix(a.reason+"; "+got.Why, "; "), err
 }
 
-// memoryOn sums the free memory of NUMA nodes, by id.
+// memoryOn returns the sum of the free memory of the NUMA nodes with the given ids.
 func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes uint64) {
-	for i, left := range memory.Left {
+	for i, left := range memory.FreeByNode {
 		if slices.Contains(nodes, m.Nodes[i].ID) {
 			bytes += left
 		}
@@ -289,20 +290,22 @@ func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes 
 	return bytes
 }
 
-// unalign makes the plan refuse the creation. The error is the reason, as a sentence.
-func (s *placer) unalign(reason string) error {
+// rejectUnaligned makes the plan refuse the container, and returns the reason as an error. reason is a
+// sentence.
+func (s *placer) rejectUnaligned(reason string) error {
 	s.c.decided.unaligned = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
 	return errors.New(reason)
 }
 
-// misaligned reports that the policy of the topology manager is not met.
-func (s *placer) misaligned(reason, then string) {
+// reportMisaligned adds a problem: the container does not meet the policy of the topology manager.
+func (s *placer) reportMisaligned(reason, then string) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 		Key: topologyKey, Value: string(s.n.policy.Topology.Policy), Reason: reason, Warning: true, Then: then,
 	})
 }
 
-// alignedMemory limits memory nodes to those of the topology manager, if any of them is usable.
+// alignedMemory returns the usable memory nodes that the topology manager chose. If none of its nodes is
+// usable, it returns all usable nodes.
 func (s *placer) alignedMemory(usable []int) []int {
 	both := slices.DeleteFunc(slices.Clone(usable), func(id int) bool { return !slices.Contains(s.aligned, id) })
 	if len(both) == 0 {

@@ -7,13 +7,12 @@ import (
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/numahints"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// pageHints returns the hints for the huge pages that a new owner requests by its spec: pages that
-// nodes have reserved, less those that other containers request.
+// pageHints returns the hints for the huge pages in the spec of a new owner. The free pages of a node are its
+// reserved pages without those that other containers request.
 func (s *placer) pageHints() (out []numahints.Resource) {
 	of, known := s.p.Spec.Container(s.c.Name)
 	if !known {
@@ -29,7 +28,7 @@ func (s *placer) pageHints() (out []numahints.Resource) {
 			c.Capacity = append(c.Capacity, s.n.machine.Nodes[i].HugePages[size]*size)
 		}
 		if slices.Max(c.Capacity) == 0 {
-			continue // no node reports them; the kubelet admits by the node's sum
+			continue // no NUMA node reports such pages; the kubelet only checks the sum over all nodes
 		}
 		c.Free = s.freePages(name, c.Capacity)
 		out = append(out, numahints.Resource{Name: name, Counts: c})
@@ -37,20 +36,44 @@ func (s *placer) pageHints() (out []numahints.Resource) {
 	return out
 }
 
-// freePages returns what other containers leave of huge pages on each node, in bytes. A container
-// whose memory nodes are not limited may have them anywhere, and does not count.
+// freePages returns the huge pages that other containers leave free on each node, in bytes. Containers whose
+// memory nodes are not limited do not count, because it is unknown where they use pages.
 func (s *placer) freePages(resource string, all []uint64) []uint64 {
-	free := slices.Clone(all)
-	for _, c := range s.n.changedContainers(true) {
-		p, list := s.n.pod(c.PodID), cmp.Or(c.Mems, c.Pristine.CPU.Mems)
-		if !c.Alive() || list == "" || p == nil || c.Key == s.c.Key {
-			continue
-		}
-		of, _ := p.Spec.Container(c.Name)
-		ids, err := topology.ParseList(list)
-		if n := of.Requests[resource]; n > 0 && err == nil && of.Kind != lifecycle.Init {
-			choose.Charge(s.n.machine, free, s.n.memoryNear(p, c), ids, uint64(n))
+	changes := maps.Clone(s.n.containers)
+	for _, c := range s.n.containersOf(s.c.PodID) {
+		if c.Key == s.c.Key {
+			changes[c.ID] = nil // an earlier attempt of this container
 		}
 	}
+	free := slices.Clone(all)
+	s.n.subtract(free, s.n.usersOf(s.n.base.pages[resource], func(p *Pod, c *Container) charge { return pagesOf(p, c, resource) }, changes))
 	return free
+}
+
+// pagesOf returns which huge pages of a resource a container may use; the zero charge if that is not known.
+func pagesOf(p *Pod, c *Container, resource string) (of charge) {
+	if c == nil || p == nil || !c.Alive() {
+		return of
+	}
+	list := cmp.Or(c.Mems, c.Pristine.CPU.Mems)
+	if list == "" {
+		return of
+	}
+	spec, _ := p.Spec.Container(c.Name)
+	if n := spec.Requests[resource]; n > 0 && spec.Kind != lifecycle.Init {
+		return charge{list, uint64(n)}
+	}
+	return of
+}
+
+// newPageUse returns an empty nodeUse for each size of huge pages that the machine's nodes report, by
+// resource name.
+func newPageUse(m *topology.Machine) map[string]nodeUse {
+	out := map[string]nodeUse{}
+	for i := range m.Nodes {
+		for size := range m.Nodes[i].HugePages {
+			out[intent.HugepageName(size)] = newNodeUse()
+		}
+	}
+	return out
 }

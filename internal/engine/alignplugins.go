@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Affinity returns what the topology manager chose for the event's container; nil if it made no
-// choice.
+// Affinity returns the NUMA nodes that the topology manager chose for the event's container; nil if it made
+// no choice.
 func (p *Plan) Affinity() *lifecycle.Affinity {
 	if p.Container == nil {
 		return nil
@@ -19,15 +19,15 @@ func (p *Plan) Affinity() *lifecycle.Affinity {
 	return p.Container.decided.affinity
 }
 
-// mergeHints merges the hints of a container, and notes the choice. If the policy does not admit
-// it, refused says why, and the choice is that of the policy best-effort. used is the policy that
-// chose.
+// mergeHints merges the hints of a container, and notes the choice. If the policy does not admit the
+// container, refused is the reason, and the policy best-effort makes the choice. used is the policy that made
+// the choice.
 func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, used numahints.Policy, refused string) {
 	t, m := &s.n.policy.Topology, s.n.machine
 	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, Align: t.Align}
 	got = numahints.Merge(len(m.Nodes), hints, o)
 	if !got.Admitted {
-		refused = "no NUMA nodes meet the policy: " + places(m, hints)
+		refused = "no NUMA nodes meet the policy: " + describeFit(m, hints)
 		o.Policy = numahints.BestEffort
 		got = numahints.Merge(len(m.Nodes), hints, o)
 	}
@@ -42,28 +42,29 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 	return got, o.Policy, refused
 }
 
-// alignShared merges the hints of resource plugins for a new container that owns no CPUs: they are
-// told the choice, and the policy may refuse the container.
+// alignShared merges the hints of resource plugins and of CDI devices for a new container that owns no CPUs.
+// Plugins and the choice of devices follow the result, and the policy may refuse the container.
 func alignShared(s *placer) {
-	if len(s.c.decided.hints) == 0 || s.c.decided.affinity != nil || s.c.Assignment.Pool == placement.Own || !s.n.policy.Topology.on(s.n.machine) {
+	if len(s.c.decided.hints) == 0 && len(s.askedDevices()) == 0 || s.c.decided.affinity != nil || s.c.Assignment.Pool == placement.Exclusive || !s.n.policy.Topology.applies(s.n.machine) {
 		return
 	}
 	hints := pluginHints(s.n.machine, s.c.decided.hints)
 	for _, g := range s.subject().Devices {
 		hints = append(hints, deviceHints(s.n.machine, g)...)
 	}
+	hints = append(hints, s.exclusiveHints()...)
 	_, _, refused := s.mergeHints(hints)
 	switch {
 	case refused == "":
 	case s.n.policy.Topology.Refuse:
-		_ = s.unalign(refused)
-		s.misaligned(refused, "the container exists already, and cannot be refused")
+		_ = s.rejectUnaligned(refused)
+		s.reportMisaligned(refused, "the container exists already and keeps running")
 	default:
-		s.misaligned(refused, "resource plugins get what the policy best-effort chooses")
+		s.reportMisaligned(refused, "resource plugins and CDI devices follow what the policy best-effort chooses")
 	}
 }
 
-// pluginHints converts hints of resource plugins. A set with a node that does not exist is left out.
+// pluginHints converts the hints of resource plugins. It leaves out hints with a node that does not exist.
 func pluginHints(m *topology.Machine, of []lifecycle.ResourceHints) (out []numahints.Resource) {
 	for _, r := range of {
 		one := numahints.Resource{Name: intent.Printable(r.Resource)}
@@ -88,7 +89,7 @@ func pluginHints(m *topology.Machine, of []lifecycle.ResourceHints) (out []numah
 	return out
 }
 
-// numaHint is a hint with the ids of its nodes.
+// numaHint converts a hint to a lifecycle.NUMAHint, which has the ids of nodes.
 func numaHint(m *topology.Machine, h numahints.Hint) lifecycle.NUMAHint {
 	out := lifecycle.NUMAHint{Preferred: h.Preferred}
 	if !h.Any {
@@ -106,7 +107,7 @@ func nodeIDs(m *topology.Machine, nodes numahints.Mask) (ids []int) {
 	return ids
 }
 
-// fitsAlone reports whether a resource can be had on one node alone.
+// fitsAlone reports whether a single node has enough of a resource.
 func fitsAlone(r numahints.Resource, node int) bool {
 	if r.Counts != nil {
 		return r.Counts.Free[node] >= r.Counts.Need

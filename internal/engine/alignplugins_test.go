@@ -33,7 +33,7 @@ func TestUnstoppable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewState(m, p)
-			plan := Decide(s, &ev, Facts{Unstoppable: c.after, HookServers: lifecycle.HookServerAnswer{Hints: c.hints}})
+			plan := Decide(s, &ev, Facts{CannotRefuse: c.after, HookServers: lifecycle.HookServerAnswer{Hints: c.hints}})
 			if a := plan.Affinity(); a == nil || !strings.Contains(a.Refused, c.why) || (a.Refused == "") != (c.why == "") {
 				t.Errorf("affinity %+v, want %q", a, c.why)
 			}

@@ -6,39 +6,39 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mark counts a container where its balloon distinguishes containers.
-func (s *State) mark(c *Container, sign int) {
+// countMemberships adds sign to the counts of a container's memberships.
+func (s *State) countMemberships(c *Container, sign int) {
 	if !c.Alive() {
 		return
 	}
-	for _, m := range c.Assignment.Marks {
-		if s.marks[m] += sign; s.marks[m] == 0 {
-			delete(s.marks, m)
+	for _, m := range c.Assignment.Memberships {
+		if s.memberships[m] += sign; s.memberships[m] == 0 {
+			delete(s.memberships, m)
 		}
 	}
 }
 
-// balloonContainers are the containers of balloons in a view.
+// balloonContainers answers questions about the containers of balloons in a view.
 type balloonContainers struct{ n *view }
 
-// marked counts the live containers with a mark.
-func (o balloonContainers) marked(m placement.Mark) int {
-	if o.n.fresh {
-		return o.n.marks[m]
+// countMembers returns the number of live containers with a membership.
+func (o balloonContainers) countMembers(m placement.Membership) int {
+	if o.n.ignoresBase {
+		return o.n.memberships[m]
 	}
-	return o.n.base.marks[m] + o.n.marks[m]
+	return o.n.base.memberships[m] + o.n.memberships[m]
 }
 
-// recount counts a container that the view replaces or gets.
-func (n *view) recount(c *Container, sign int) {
+// recountMemberships adds sign to the view's counts for a container that the view adds or replaces.
+func (n *view) recountMemberships(c *Container, sign int) {
 	if c == nil || !c.Alive() {
 		return
 	}
-	for _, m := range c.Assignment.Marks {
-		if n.marks == nil {
-			n.marks = map[placement.Mark]int{}
+	for _, m := range c.Assignment.Memberships {
+		if n.memberships == nil {
+			n.memberships = map[placement.Membership]int{}
 		}
-		n.marks[m] += sign
+		n.memberships[m] += sign
 	}
 }
 
@@ -46,68 +46,81 @@ func (n *view) recount(c *Container, sign int) {
 func (o balloonContainers) neighbours(c *Container) (all []placement.Neighbour) {
 	for _, other := range o.n.containersOf(c.PodID) {
 		if other.ID != c.ID && other.Alive() {
-			all = append(all, placement.Neighbour{Name: other.Name, Pool: other.Assignment.Which.Name, Owned: other.Assignment.Owned})
+			all = append(all, placement.Neighbour{Name: other.Name, Pool: other.Assignment.PoolID.Name, Owned: other.Assignment.Owned})
 		}
 	}
 	return all
 }
 
-// cpus returns the CPUs of a container's balloon that its memory is near. If the container is new, they include
-// those that the balloon gets with it.
+// cpus returns the CPUs near which a container in a balloon, or in a part of the node, gets memory. If the
+// container is new, these include the CPUs that the balloon gets because of it.
 func (o balloonContainers) cpus(c *Container) topology.Set {
 	n := o.n
-	laid := n.laid()
+	laid := n.lastLayout()
 	if n.container(c.ID) == nil {
 		laid = n.layout(c)
 	}
 	cpus, _ := laid.CPUs(c.Assignment.CPUGroup)
-	if b := laid.Balloons.Of(c.Assignment.Which.Name); b != nil && !b.Near.Empty() {
-		return b.Near
+	if b := laid.Balloons.ByName(c.Assignment.PoolID.Name); b != nil && !b.MemoryCPUs.Empty() {
+		return b.MemoryCPUs
 	}
 	return cpus
 }
 
-// expectBalloons notes the balloons of the containers of a Synchronize, and their CPUs. The
-// checkpoint has these. Otherwise they are what the kernel gives the containers, or what their
-// records say. A container may also run on CPUs that its balloon does not have for itself.
-func (d *draft) expectBalloons(all []*lifecycle.Container) {
-	d.n.expected = map[string]*Container{}
+// countUndecidedMembers adds the containers of a Synchronize to the needs of their balloons before the
+// containers are decided. The balloons come from records, or from another agent (formerBalloons). It also
+// notes the CPUs that balloons had. These come from the checkpoint, or else from the kernel and the records.
+func (d *draft) countUndecidedMembers(all []*lifecycle.Container) {
+	d.n.undecidedMembers = map[string]*Container{}
 	held := make(map[string]topology.Set, len(d.facts.Balloons))
 	for name, list := range d.facts.Balloons {
 		held[name] = d.n.machine.OnlineOf(list)
 	}
-	pool := d.n.laid().NamedPool()
+	pool := d.n.lastLayout().NamedPoolKind()
+	expect := func(c *lifecycle.Container, asked *lifecycle.Resources, at placement.CPUGroup) {
+		d.n.undecidedMembers[c.ID] = &Container{
+			ID: c.ID, Life: c.State, Assignment: Assignment{CPUGroup: at}, RecordFields: lifecycle.RecordFields{Pristine: *asked},
+		}
+		d.n.poolNeeds = addNeed(d.n.poolNeeds, d.n.lastLayout(), d.n.undecidedMembers[c.ID], 1)
+	}
+	for name, b := range d.formerBalloons(all) {
+		for _, c := range b.members {
+			asked := pristine(&c.Resources)
+			expect(c, &asked, placement.CPUGroup{Pool: pool, PoolID: placement.PoolID{Name: name}})
+		}
+		held[name] = b.cpus
+	}
 	for _, c := range all {
 		if rec, known := d.facts.Records[c.ID]; known && rec.Balloon != "" {
-			w := placement.Which{Name: rec.Balloon}
-			d.n.expected[c.ID] = &Container{
-				ID: c.ID, Life: c.State, Assignment: Assignment{CPUGroup: placement.CPUGroup{Pool: pool, Which: w}},
-				RecordFields: lifecycle.RecordFields{Pristine: askedSince(&rec, &c.Resources)},
+			at := placement.CPUGroup{Pool: pool, PoolID: placement.PoolID{Name: rec.Balloon}}
+			if owned := d.n.machine.OnlineOf(rec.CPUs); pool == placement.TreePool && !owned.Empty() {
+				at.Pool, at.Owned = placement.Exclusive, owned
 			}
-			d.n.poolNeeds = addNeed(d.n.poolNeeds, d.n.laid(), d.n.expected[c.ID], 1)
+			asked := requestFromRecord(&rec, &c.Resources)
+			expect(c, &asked, at)
 			if d.facts.Balloons[rec.Balloon] == "" {
-				held[rec.Balloon] = held[rec.Balloon].Union(d.n.heldOf(d.facts.Runs[c.ID], rec.BalloonCPUs))
+				held[rec.Balloon] = held[rec.Balloon].Union(d.n.heldBalloonCPUs(d.facts.RunningCPUs[c.ID], rec.BalloonCPUs))
 			}
 		}
 	}
-	d.n.before = &placement.Layout{Balloons: placement.HeldBy(held)}
+	d.n.baseLayout = &placement.Layout{Balloons: placement.BalloonsFromCPUs(held)}
 }
 
-// forgetExpected ends the steps of a Synchronize: the last layout is made from what balloons had
-// before all of it. Containers that were expected and not decided no longer count.
-func (d *draft) forgetExpected() {
-	for id, c := range d.n.expected {
+// dropUndecidedMembers ends a Synchronize. Containers that were counted for balloons and not decided no
+// longer count. The final layout is computed from the CPUs that balloons had before the Synchronize.
+func (d *draft) dropUndecidedMembers() {
+	for id, c := range d.n.undecidedMembers {
 		if _, decided := d.n.containers[id]; !decided {
-			d.n.poolNeeds = addNeed(d.n.poolNeeds, d.n.laid(), c, -1)
+			d.n.poolNeeds = addNeed(d.n.poolNeeds, d.n.lastLayout(), c, -1)
 		}
 	}
-	d.n.expected, d.n.step, d.n.layoutCache = nil, nil, nil
+	d.n.undecidedMembers, d.n.stepLayout, d.n.layoutCache = nil, nil, nil
 }
 
-// heldOf returns the CPUs that a container's balloon had: those that it runs on, and of those
-// in its record the other threads of the same cores, since it may run on one thread of each.
-// Without the former, all of its record count.
-func (n *view) heldOf(runs, recorded string) topology.Set {
+// heldBalloonCPUs returns CPUs that a container's balloon had: those on which it runs, and the other threads
+// of their cores if the record has them. The container may run on only one thread of each core. If it is not
+// known where the container runs, it returns all CPUs of the record. Both parameters are kernel lists.
+func (n *view) heldBalloonCPUs(runs, recorded string) topology.Set {
 	on, known := n.machine.OnlineOf(runs), n.machine.OnlineOf(recorded)
 	if on.Empty() {
 		return known
@@ -115,10 +128,10 @@ func (n *view) heldOf(runs, recorded string) topology.Set {
 	return on.Union(known.And(n.machine.Spread(topology.CoreLevel, on)))
 }
 
-// BalloonCPUs returns the CPUs that a balloon has for itself.
+// BalloonCPUs returns the own CPUs of a balloon.
 func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
-	if b := s.layout.Balloons.Of(name); b != nil {
-		return b.Own
+	if b := s.layout.Balloons.ByName(name); b != nil {
+		return b.OwnCPUs
 	}
 	return cpus
 }
@@ -126,6 +139,6 @@ func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
 // Resized reports whether the last plan changed the CPUs of pools or balloons.
 func (s *State) Resized() bool { return s.resized }
 
-// Balloons returns the CPUs that each balloon, and each part of a composite one, has for itself, by
-// name; nil if the policy makes none.
-func (s *State) Balloons() map[string]topology.Set { return s.layout.Held() }
+// Balloons returns the own CPUs of each balloon and of each component of a composite balloon, by name; nil if
+// the policy makes no balloons.
+func (s *State) Balloons() map[string]topology.Set { return s.layout.CPUsByBalloon() }

@@ -20,12 +20,12 @@ import (
 
 func balloonTypes() []balloons.TypeOptions {
 	return []balloons.TypeOptions{
-		{Name: "fixed", Namespaces: []string{"fixed"}, MinCPUs: 2, MaxCPUs: 2, PreferNewBalloons: true, AllocatorPriority: "high"},
-		{Name: "grows", Namespaces: []string{"grows"}, MaxCPUs: 5, MinBalloons: 1, AllocatorPriority: "normal"},
+		{Name: "fixed", Namespaces: []string{"fixed"}, Loads: []string{"cores"}, MinCPUs: 2, MaxCPUs: 2, PreferNewBalloons: true, AllocatorPriority: "high"},
+		{Name: "grows", Namespaces: []string{"grows"}, Loads: []string{"within"}, MaxCPUs: 5, MinBalloons: 1, AllocatorPriority: "normal"},
 		{Name: "spreads", Namespaces: []string{"spreads"}, MaxCPUs: 3, MaxBalloons: 3, PreferSpreadingPods: true, AllocatorPriority: "high"},
 		{Name: "apart", Namespaces: []string{"apart-*"}, PreferPerNamespaceBalloon: true, AllocatorPriority: "low"},
 		{Name: "grouped", Namespaces: []string{"grouped"}, GroupBy: "${pod/labels/app}", MaxCPUs: 4, AllocatorPriority: "none"},
-		{Name: "left", PreferCloseToDevices: []string{"/sys/devices/system/node/node0"}, MaxCPUs: 3, AllocatorPriority: "normal"},
+		{Name: "left", Loads: []string{"cores"}, PreferCloseToDevices: []string{"/sys/devices/system/node/node0"}, MaxCPUs: 3, AllocatorPriority: "normal"},
 		{Name: "right", PreferCloseToDevices: []string{"/sys/devices/system/node/node2"}, AllocatorPriority: "normal"},
 		{Name: "both", Namespaces: []string{"both"}, AllocatorPriority: "normal", Components: []balloons.ComponentOptions{{BalloonType: "left"}, {BalloonType: "right"}}},
 		{
@@ -33,6 +33,10 @@ func balloonTypes() []balloons.TypeOptions {
 			Components: []balloons.ComponentOptions{{BalloonType: "left"}, {BalloonType: "right"}}, ComponentCreation: "balance-balloons",
 		},
 	}
+}
+
+func balloonLoads() []balloons.LoadOptions {
+	return []balloons.LoadOptions{{Name: "cores", Level: "core"}, {Name: "within", Level: "core", OverloadsLevelInBalloon: true}}
 }
 
 func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topology.Machine, Policy) {
@@ -115,7 +119,7 @@ func checkBalloons(t *rapid.T, s *State) {
 // CPUs; the same events give the same decisions; and records give the same state as the events.
 func TestBalloons(t *testing.T) {
 	t.Parallel()
-	m, p := balloonsPolicy(t, "2s x 2n x 4c x 2t", balloons.PolicyOptions{BalloonTypes: balloonTypes()})
+	m, p := balloonsPolicy(t, "2s x 2n x 4c x 2t", balloons.PolicyOptions{BalloonTypes: balloonTypes(), LoadClasses: balloonLoads()})
 	p.Dialects = append(slices.Clone(p.Dialects), "nri-plugins")
 	p.Rules = intent.Rules{{
 		Kinds: []intent.Kind{intent.BalloonKind, intent.PreserveKind, intent.MemoryTypeKind}, Namespaces: []string{"fixed", "grows"}, Decision: intent.Allow,
@@ -149,7 +153,7 @@ func TestBalloons(t *testing.T) {
 				of = plan.Container.Balloon
 			}
 			for _, g := range plan.GroupChanges {
-				name := g.Group.Which.Name
+				name := g.Group.PoolID.Name
 				if starved := s.Balloons()[name].Len() < wantedCPUs(s, name); name != of && !starved {
 					t.Fatalf("an event of %s changes %s, which had all its CPUs", of, name)
 				}
@@ -172,17 +176,17 @@ func checkMarks(t *rapid.T, plan *Plan) {
 		return
 	}
 	n := &plan.draft.n
-	counts := map[placement.Mark]int{}
+	counts := map[placement.Membership]int{}
 	for _, c := range n.changedContainers(true) {
 		if c.Alive() {
-			for _, m := range c.Assignment.Marks {
+			for _, m := range c.Assignment.Memberships {
 				counts[m]++
 			}
 		}
 	}
-	for _, all := range []map[placement.Mark]int{counts, n.marks, n.base.marks} {
+	for _, all := range []map[placement.Membership]int{counts, n.memberships, n.base.memberships} {
 		for m := range all {
-			if got := (balloonContainers{n}).marked(m); got != counts[m] {
+			if got := (balloonContainers{n}).countMembers(m); got != counts[m] {
 				t.Fatalf("%d containers with %v, counted %d", got, m, counts[m])
 			}
 		}
@@ -260,7 +264,7 @@ func checkRecovered(t *rapid.T, s *State, pods map[int]*lifecycle.Pod, live map[
 	}
 	for id := range f.Records {
 		if got, want := now.Container(id).Assignment.CPUGroup, s.Container(id).Assignment.CPUGroup; got != want {
-			t.Fatalf("%s recovered in %v, was in %v", id, got.Which, want.Which)
+			t.Fatalf("%s recovered in %v, was in %v", id, got.PoolID, want.PoolID)
 		}
 	}
 	back := Restore(s.Machine, s.Policy, s.Save())

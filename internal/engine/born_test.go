@@ -24,13 +24,13 @@ func TestOwnerAcrossConfigurations(t *testing.T) {
 		taking(&taken)
 		configure(taken)
 		c := s.Container(owner.ID)
-		if c.Assignment.Pool == placement.Own || len(s.Grants()) > 0 || m.Format(c.Stamp.CPUs) != "2-3" {
+		if c.Assignment.Pool == placement.Exclusive || len(s.Grants()) > 0 || m.Format(c.Stamp.CPUs) != "2-3" {
 			t.Errorf("%s: %+v, grants %v", name, c, s.Grants())
 		}
 		configure(taken) // once more changes nothing
 		configure(policy(m))
 		c = s.Container(owner.ID)
-		if c.Assignment.Pool != placement.Own || m.Format(c.Assignment.Owned) != "2-3" || len(s.Grants()) != 1 || len(c.ProblemSummary.Problems) > 0 {
+		if c.Assignment.Pool != placement.Exclusive || m.Format(c.Assignment.Owned) != "2-3" || len(s.Grants()) != 1 || len(c.ProblemSummary.Problems) > 0 {
 			t.Errorf("%s, and taken back: %+v, grants %v", name, c, s.Grants())
 		}
 	}

@@ -9,14 +9,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// burstFile sets the burst, which the quota limits: the kernel refuses a burst above the quota,
-// and a quota below the burst.
+// burstFile is the cgroup file of the CPU burst. The kernel refuses a burst above the quota, and a quota
+// below the burst.
 const burstFile = "cpu.max.burst"
 
-// bound lowers a container's burst to its CPU quota. The quota is the one that a hook proposes,
-// or else the one that the runtime requested. It removes the burst of a container without a
-// quota.
-func (o *output) bound(in *hook.Input) {
+// limitBurst lowers the proposed burst of a container to its CPU quota: the quota that a hook proposes, or
+// else the requested quota. It removes the burst if the container has no quota.
+func (o *output) limitBurst(in *hook.Input) {
 	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
 	if at < 0 {
 		return
@@ -40,9 +39,8 @@ func (o *output) bound(in *hook.Input) {
 	}
 }
 
-// bursts is the sum of the bursts of a pod's live containers, in µs; 0 if the pod requested no
-// burst.
-func (n *view) bursts(p *Pod) (sum int64) {
+// sumBursts returns the sum of the bursts of a pod's live containers, in µs; 0 if the pod requested no burst.
+func (n *view) sumBursts(p *Pod) (sum int64) {
 	if !p.Intent.Burst.IsSet() {
 		return 0
 	}
@@ -57,17 +55,16 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// recomputePod decides a pod's own values again if its exclusive CPUs or the sum of its
-// containers' bursts have changed. Then the pod's burst covers its containers' bursts, and the
-// kubelet can lower the pod's quota after the quotas of its containers.
+// recomputePod decides a pod's own values again if its exclusive CPUs or the sum of its containers' bursts
+// changed. So the pod's burst is always at least the sum of its containers' bursts, and it shrinks before the
+// kubelet lowers the pod's quota.
 func (d *draft) recomputePod(podID string) {
-	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusive || d.n.bursts(p) != p.bursts) {
-		d.redecide(p, p.Values)
+	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusive || d.n.sumBursts(p) != p.burstSum) {
+		d.decidePodAgain(p, p.Values)
 	}
 }
 
-// limitsChanged reports whether the CPU limits in the spec of a pod that may burst have
-// changed.
+// limitsChanged reports whether a pod requests bursts and the CPU limits in its spec changed.
 func limitsChanged(old, now *Pod) bool {
 	if !now.Intent.Burst.IsSet() || now.Spec == old.Spec {
 		return false

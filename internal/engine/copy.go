@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -8,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy returns an independent state for a what-if. Both states share pods and containers, which
-// are never changed, only replaced.
+// Copy returns an independent copy of the state, for a what-if. Both states share pods and containers, which
+// code never changes but only replaces.
 func (s *State) Copy() *State {
 	c := *s
 	c.ledger = s.ledger.Clone()
@@ -18,12 +19,20 @@ func (s *State) Copy() *State {
 	for id, of := range s.byPod {
 		c.byPod[id] = slices.Clone(of)
 	}
-	c.marks, c.seats, c.begun, c.memory = maps.Clone(s.marks), maps.Clone(s.seats), slices.Clone(s.begun), s.memory.clone()
+	c.memberships, c.poolGroups, c.newGroups, c.memory = maps.Clone(s.memberships), maps.Clone(s.poolGroups), nil, s.memory.clone()
+	c.pages = make(map[string]nodeUse, len(s.pages))
+	for resource, use := range s.pages {
+		c.pages[resource] = use.clone()
+	}
+	c.subjects = nil
 	c.groups = make(map[placement.CPUGroup]*groupMembers, len(s.groups))
-	for seat, b := range s.groups {
+	c.pooled = make(map[*groupMembers]bool, len(s.pooled))
+	for group, b := range s.groups {
 		other := *b
 		other.members = slices.Clone(b.members)
-		c.groups[seat] = &other
+		if c.groups[group] = &other; s.pooled[b] {
+			c.pooled[&other] = true
+		}
 	}
 	return &c
 }
@@ -34,33 +43,37 @@ type PlannedPod struct {
 	Pod        lifecycle.Pod
 	Spec       *lifecycle.PodSpec
 	Containers []lifecycle.Container
+	// Devices are the CDI devices of the node, if the pod asks for CDI devices.
+	Devices []lifecycle.NodeDevice
 }
 
-// Rejected is a container of a what-if that the policy would refuse.
-type Rejected struct {
+// RejectedContainer is a container of a what-if that the policy would refuse.
+type RejectedContainer struct {
 	Pod, Container string
 	Reason         string
 }
 
-// WhatIf decides planned pods one after another, as if each were created and started. An init
-// container ends before the next one starts. It changes the state, so call it on a Copy. A
-// refused container does not stop the other containers of its pod.
-func (s *State) WhatIf(wishes []PlannedPod) []Rejected {
-	var refused []Rejected
+// WhatIf decides planned pods one after another, as if each were created and started. An init container ends
+// before the next one starts. It changes the state, so call it on a Copy. A refused container does not stop
+// the other containers of its pod. If the first container of a pod is refused because of a later one
+// (lookAhead), the later one is not reported again.
+func (s *State) WhatIf(wishes []PlannedPod) []RejectedContainer {
+	var refused []RejectedContainer
 	for i := range wishes {
 		refused = append(refused, s.whatIf(&wishes[i])...)
 	}
 	return refused
 }
 
-func (s *State) whatIf(w *PlannedPod) (refused []Rejected) {
-	f := Facts{}
+// whatIf decides one planned pod.
+func (s *State) whatIf(w *PlannedPod) (refused []RejectedContainer) {
+	f := Facts{NodeDevices: w.Devices}
 	if w.Spec != nil {
 		f.Specs = map[string]*lifecycle.PodSpec{w.Pod.UID: w.Spec}
 	}
-	gone := ""
+	refusedID, refusedLater := "", ""
 	for _, step := range w.events() {
-		if c := step.Container; c != nil && c.ID == gone {
+		if c := step.Container; c != nil && c.ID == refusedID {
 			continue // its creation was refused
 		}
 		p := Decide(s, &step, f)
@@ -68,16 +81,21 @@ func (s *State) whatIf(w *PlannedPod) (refused []Rejected) {
 			s.Commit(p)
 			continue
 		}
-		r := Rejected{Pod: w.Pod.Namespace + "/" + w.Pod.Name, Reason: p.Reject}
+		if c := step.Container; c != nil && c.Name == refusedLater {
+			refusedID = c.ID
+			continue
+		}
+		refusedLater = cmp.Or(p.refusedForContainer, refusedLater)
+		r := RejectedContainer{Pod: w.Pod.Namespace + "/" + w.Pod.Name, Reason: p.Reject}
 		if c := step.Container; c != nil {
-			r.Container, gone = c.Name, c.ID
+			r.Container, refusedID = c.Name, c.ID
 		}
 		refused = append(refused, r)
 	}
 	return refused
 }
 
-// events are what the runtime would send for the pod of a what-if.
+// events returns the events that the runtime would send for the planned pod.
 func (w *PlannedPod) events() []lifecycle.Event {
 	steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
 	for i := range w.Containers {

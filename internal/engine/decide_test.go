@@ -40,7 +40,7 @@ func policy(m *topology.Machine) Policy {
 	return Policy{
 		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}},
+		Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
 }
@@ -101,7 +101,7 @@ func TestCPUSetTable(t *testing.T) {
 		{name: "unlabelled Guaranteed, left", parent: guaranteed},
 		{name: "SYSTEM with CPUs", class: "SYSTEM", change: func(p *Policy) { p.Pools.System = topology.SetOf(0, 1, 2, 3) }, cpus: "0-3"},
 		{name: "SYSTEM without", class: "SYSTEM"},
-		{name: "quota kept", class: "LSR", status: `{"cpuset":"2-4"}`, change: func(p *Policy) { p.Hooks = []hook.Hook{hook.CPUSet{}} }, cpus: "2-4"},
+		{name: "quota kept", class: "LSR", status: `{"cpuset":"2-4"}`, change: func(p *Policy) { p.Hooks = []hook.Hook{hook.CPUSetOptions{}} }, cpus: "2-4"},
 		{name: "offline CPU", class: "LSR", status: `{"cpuset":"2,20"}`, cpus: "1-7,9-15", problem: "CPU 20 is not online"},
 		{name: "reserved CPU", class: "LSR", status: `{"cpuset":"0,1"}`, change: func(p *Policy) { p.Pools.Reserved = topology.SetOf(0) }, cpus: "1-7,9-15", problem: "reserved"},
 		{name: "every CPU", class: "LSR", status: `{"cpuset":"0-15"}`, cpus: "1-7,9-15", problem: "no CPU would be left"},
@@ -145,7 +145,7 @@ func TestSecondOwner(t *testing.T) {
 }
 
 // panicking is a hook that fails.
-type panicking struct{ hook.Batch }
+type panicking struct{ hook.BatchOptions }
 
 func (panicking) Propose(in *hook.Input, out *hook.Output) {
 	out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUShares, Int: 1})
@@ -155,7 +155,7 @@ func (panicking) Propose(in *hook.Input, out *hook.Output) {
 func TestHookPanics(t *testing.T) {
 	m := node(t)
 	pol := policy(m)
-	pol.Hooks = []hook.Hook{panicking{}, hook.CPUSet{UnsetQuota: true}}
+	pol.Hooks = []hook.Hook{panicking{}, hook.CPUSetOptions{UnsetQuota: true}}
 	s := NewState(m, pol)
 	got, ctr := create(t, s, "a", "LSR", `{"cpuset":"2-4"}`, "")
 	if got["cpuset.cpus"] != "2-4" || got["cpu.shares"] != "" {
@@ -284,7 +284,7 @@ func TestPodQuotaFollowsOwner(t *testing.T) {
 	}
 	do(t, s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod("first")})
 	p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod("second"), Container: ctr("second")})
-	if s.Container("second").Assignment.Pool != placement.Own || quota("second") != "-1" || len(p.ChangedPods) != 1 {
-		t.Errorf("it sits in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Assignment, quota("second"), p.ChangedPods)
+	if s.Container("second").Assignment.Pool != placement.Exclusive || quota("second") != "-1" || len(p.ChangedPods) != 1 {
+		t.Errorf("it isMember in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Assignment, quota("second"), p.ChangedPods)
 	}
 }

@@ -2,91 +2,100 @@ package engine
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// sharesOfCPU are the CPU shares that the kubelet sets for a request of one CPU. defaultPeriod
-// is the kernel's default CFS period in µs.
+// sharesOfCPU is the number of CPU shares that the kubelet sets for a request of one CPU. defaultPeriod is
+// the kernel's default CFS period in µs.
 const (
 	milliOfCPU    = 1000
 	sharesOfCPU   = 1024
 	defaultPeriod = 100000
 )
 
-// paidCPUs returns the number of whole CPUs that the requests and limits of a pod or container
-// cover ("pay for").
+// paidCPUs returns how many whole CPUs a pod or container may own because of its requests and limits. These
+// CPUs are called paid.
 func (p *Pod) paidCPUs(r *lifecycle.Resources) intent.PaidCPUs {
 	return intent.CountPaidCPUs(r, p.Intent.QoS)
 }
 
-// payingResources returns the resources of a container that paidCPUs counts.
+// payingResources returns the resources by which the rules check how many CPUs a container may own.
 func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.PayingResources {
 	return intent.PayingResources{Pod: sum, Container: requested, QoS: p.Intent.QoS}
 }
 
-// laid returns the last layout under the current policy.
-func (n *view) laid() *placement.Layout { return cmp.Or(n.layoutCache, n.base.layout) }
+// lastLayout returns the layout that was computed last, in this draft or in the state.
+func (n *view) lastLayout() *placement.Layout { return cmp.Or(n.layoutCache, n.base.layout) }
 
-// needs returns the sums of the CPU requests of pools' containers.
+// needs returns the CPU requests of containers, summed up by pool.
 func (n *view) needs() placement.Needs {
-	if n.counted || n.fresh {
+	if n.needsCounted || n.ignoresBase {
 		return n.poolNeeds
 	}
 	return n.base.layout.Demand.Needs
 }
 
-// countNeed counts a container that the view replaces, gets or (if c is nil) loses. It must be
-// called before the view has it.
+// countNeed updates the needs before put replaces, adds or (if c is nil) removes a container.
 func (n *view) countNeed(id string, c *Container) {
 	was, laid := n.countedAs(id)
-	if !laid.CountsRequests() && !n.laid().CountsRequests() {
+	if !laid.UsesRequests() && !n.lastLayout().UsesRequests() {
 		return
 	}
-	if was != nil && c != nil && laid == n.laid() && was.Alive() == c.Alive() && was.Assignment.Pool == c.Assignment.Pool &&
-		was.Assignment.Which == c.Assignment.Which && sharesMilli(&was.Pristine) == sharesMilli(&c.Pristine) {
+	if was != nil && c != nil && laid == n.lastLayout() && was.Alive() == c.Alive() && was.Assignment.Pool == c.Assignment.Pool &&
+		was.Assignment.PoolID == c.Assignment.PoolID && was.Assignment.Owned == c.Assignment.Owned && sharesMilli(&was.Pristine) == sharesMilli(&c.Pristine) &&
+		slices.Equal(was.Assignment.Devices, c.Assignment.Devices) {
 		return
 	}
-	n.poolNeeds = addNeed(addNeed(n.needs(), laid, was, -1), n.laid(), c, 1)
-	n.counted = true
+	n.poolNeeds = addNeed(addNeed(n.needs(), laid, was, -1), n.lastLayout(), c, 1)
+	n.needsCounted = true
 }
 
-// countedAs returns a container as it counts until now, and the layout that says whether it does.
+// countedAs returns the version of a container that the needs include now, and the layout that determines
+// whether it counts.
 func (n *view) countedAs(id string) (*Container, *placement.Layout) {
 	if c, decided := n.containers[id]; decided {
-		return c, n.laid()
+		return c, n.lastLayout()
 	}
-	if n.fresh {
-		return n.expected[id], n.laid()
+	if n.ignoresBase {
+		return n.undecidedMembers[id], n.lastLayout()
 	}
 	return n.base.containers[id], n.base.layout
 }
 
-// addNeed adds a container's request to its pool's need, or subtracts it, if the layout depends on
-// its request.
+// addNeed adds a container's request to the need of its pool, or subtracts it if sign is -1. It does nothing
+// if the layout does not depend on the request.
 func addNeed(to placement.Needs, l *placement.Layout, c *Container, sign int) placement.Needs {
-	if c == nil || !c.Alive() || !l.Counts(c.Assignment.Pool) {
+	if c == nil || !c.Alive() {
 		return to
 	}
-	return to.With(c.Assignment.Which, int64(sign)*sharesMilli(&c.Pristine), sign)
+	pool, milli := c.Assignment.Pool, sharesMilli(&c.Pristine)
+	if c.Assignment.OwnsAndShares() {
+		pool, milli = placement.TreePool, max(milli-int64(c.Assignment.Owned.Len())*milliOfCPU, 0)
+	}
+	if !l.UsesRequestsOf(pool) {
+		return to
+	}
+	return to.With(c.Assignment.PoolID, int64(sign)*milli, sign, c.Assignment.Devices...)
 }
 
-// layout returns the CPUs of the pools. It returns the state's own layout if its inputs have
-// not changed. more is one container that is not in the state yet; nil for none.
+// layout returns the layout of the pools. It returns an earlier layout if the demand has not changed. more is
+// a container that the view does not have yet; nil for none.
 func (n *view) layout(more *Container) *placement.Layout {
 	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.moved {
 		return n.base.layout
 	}
-	// A reserved CPU may be online: cgroup v1 removes a CPU that goes offline from all cgroups
-	// and never adds it again. Such a CPU does not count for the size of pools, because their
+	// A CPU that is reserved for its owner may be online: cgroup v1 removes a CPU that goes offline from all
+	// cgroups and never adds it again. Such a CPU does not count for the size of pools, because their
 	// containers could not use it.
-	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
-	if n.laid().CountsRequests() {
+	demand := placement.Demand{Owned: n.ledger.OwnedOrReserved().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
+	if n.lastLayout().UsesRequests() {
 		if demand.Needs = n.needs(); more != nil {
 			was, laid := n.countedAs(more.ID)
-			demand.Needs = addNeed(addNeed(demand.Needs, laid, was, -1), n.laid(), more, 1)
+			demand.Needs = addNeed(addNeed(demand.Needs, laid, was, -1), n.lastLayout(), more, 1)
 		}
 	}
 	for _, known := range []*placement.Layout{n.layoutCache, n.base.layout} {
@@ -94,16 +103,16 @@ func (n *view) layout(more *Container) *placement.Layout {
 			return known
 		}
 	}
-	demand.Before = n.before
+	demand.Previous = n.baseLayout
 	switch {
-	case n.step != nil && n.step.Demand.Owned == demand.Owned:
-		demand.Before = n.step
-	case demand.Before == nil:
-		demand.Before = n.base.layout
+	case n.stepLayout != nil && n.stepLayout.Demand.Owned == demand.Owned:
+		demand.Previous = n.stepLayout
+	case demand.Previous == nil:
+		demand.Previous = n.base.layout
 	}
 	n.layoutCache = n.policy.Placement.Layout(&n.policy.Pools, demand)
-	if n.fresh && more == nil {
-		n.step = n.layoutCache
+	if n.ignoresBase && more == nil {
+		n.stepLayout = n.layoutCache
 	}
 	return n.layoutCache
 }

@@ -16,47 +16,63 @@ import (
 // in the layout before), the groups of each pool, and the use of memory.
 func checkDerived(t *rapid.T, before *placement.Layout, s *State) {
 	t.Helper()
-	needs, seats, memory := placement.Needs(nil), map[placement.Which]map[placement.CPUGroup]bool{}, newMemoryUse()
+	needs, seats := placement.Needs(nil), map[placement.PoolID]map[placement.CPUGroup]bool{}
 	for _, c := range s.containers {
 		if needs = addNeed(needs, s.layout, c, 1); !c.Alive() {
 			continue
 		}
-		if seat := c.Assignment.CPUGroup; seat.Pool.Named() {
-			if seats[seat.Which] == nil {
-				seats[seat.Which] = map[placement.CPUGroup]bool{}
+		if group := c.Assignment.CPUGroup; group.Pool.Named() {
+			if seats[group.PoolID] == nil {
+				seats[group.PoolID] = map[placement.CPUGroup]bool{}
 			}
-			seats[seat.Which][seat] = true
+			seats[group.PoolID][group] = true
 		}
-		if now := chargeOf(s.pods[c.PodID], c); now != (charge{}) {
-			memory.charges[c.ID] = now
-			if !now.oneNode() {
-				memory.wide[c.ID] = true
-			} else {
-				memory.alone[now.list] += now.bytes
-			}
-		}
+	}
+	checkUse(t, s, s.memory, chargeOf)
+	for resource, kept := range s.pages {
+		checkUse(t, s, kept, func(p *Pod, c *Container) charge { return pagesOf(p, c, resource) })
 	}
 	if diff := cmp.Diff(needs, s.layout.Demand.Needs, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatal("needs computed and kept: ", diff)
 	}
 	for w, all := range seats {
-		if len(all) != len(s.seats[w]) || !slices.ContainsFunc(s.seats[w], func(g placement.CPUGroup) bool { return all[g] }) {
-			t.Fatalf("%d groups of %s, %d kept", len(all), w, len(s.seats[w]))
+		if len(all) != len(s.poolGroups[w]) || !slices.ContainsFunc(s.poolGroups[w], func(g placement.CPUGroup) bool { return all[g] }) {
+			t.Fatalf("%d groups of %s, %d kept", len(all), w, len(s.poolGroups[w]))
 		}
 	}
-	maps.DeleteFunc(s.memory.alone, func(_ string, bytes uint64) bool { return bytes == 0 })
-	if len(seats) != len(s.seats) || !maps.Equal(memory.charges, s.memory.charges) || !maps.Equal(memory.alone, s.memory.alone) || !maps.Equal(memory.wide, s.memory.wide) {
-		t.Fatalf("%d pools with groups, %d kept; memory %v, kept %v", len(seats), len(s.seats), memory, s.memory)
+	if len(seats) != len(s.poolGroups) {
+		t.Fatalf("%d pools with groups, %d kept", len(seats), len(s.poolGroups))
 	}
+	checkScopes(t, s)
 	anew := s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{
-		Owned: s.layout.Demand.Owned, Lent: s.layout.Demand.Lent, Needs: needs, Before: &placement.Layout{Balloons: before.Balloons},
+		Owned: s.layout.Demand.Owned, Lent: s.layout.Demand.Lent, Needs: needs, Previous: &placement.Layout{Balloons: before.Balloons},
 	})
 	if diff := cmp.Diff(anew.Balloons, s.layout.Balloons); diff != "" || anew.Idle != s.layout.Idle || !maps.Equal(anew.Tree, s.layout.Tree) {
 		t.Fatal("layout made anew and kept: ", diff)
 	}
-	for seat, b := range s.groups {
-		if cpus, _ := s.layout.CPUs(seat); b.cpus != cpus || b.text != s.Machine.Format(cpus) {
-			t.Fatalf("%v has %s, kept %s", seat, s.Machine.Format(cpus), b.text)
+	for group, b := range s.groups {
+		if cpus, _ := s.layout.CPUs(group); b.cpus != cpus || b.cpuList != s.Machine.Format(cpus) {
+			t.Fatalf("%v has %s, kept %s", group, s.Machine.Format(cpus), b.cpuList)
 		}
+	}
+}
+
+// checkUse compares what a state keeps about the use of NUMA nodes to what its containers use.
+func checkUse(t *rapid.T, s *State, kept nodeUse, of func(*Pod, *Container) charge) {
+	t.Helper()
+	use := newNodeUse()
+	for _, c := range s.containers {
+		if now := of(s.pods[c.PodID], c); now != (charge{}) {
+			use.charges[c.ID] = now
+			if !now.oneNode() {
+				use.multiNode[c.ID] = true
+			} else {
+				use.singleNode[now.list] += now.bytes
+			}
+		}
+	}
+	maps.DeleteFunc(kept.singleNode, func(_ string, bytes uint64) bool { return bytes == 0 })
+	if !maps.Equal(use.charges, kept.charges) || !maps.Equal(use.singleNode, kept.singleNode) || !maps.Equal(use.multiNode, kept.multiNode) {
+		t.Fatalf("use %v, kept %v", use, kept)
 	}
 }

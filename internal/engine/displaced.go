@@ -10,11 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Displaced returns a problem if a container's pool is bound to NUMA nodes, or prefers NUMA
-// nodes, and has no CPU left on them. The problem names the owners of these CPUs.
-func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
-	near, cpus := nearOf(c.Assignment.CPUGroup, s.Machine), s.CPUs(c)
-	if !c.Alive() || !s.DisplacedBy(c.Assignment.CPUGroup, cpus) {
+// DisplacedProblem returns a problem if a container's pool has no CPUs left on the NUMA nodes to which it is
+// bound or that it prefers. The problem names the owners of these CPUs.
+func (s *State) DisplacedProblem(c *Container) (q lifecycle.Problem, ok bool) {
+	near, cpus := preferredCPUs(c.Assignment.CPUGroup, s.Machine), s.CPUs(c)
+	if !c.Alive() || !s.IsDisplaced(c.Assignment.CPUGroup, cpus) {
 		return q, false
 	}
 	list := func(t topology.Set) string { return s.Machine.Format(t) }
@@ -26,32 +26,32 @@ func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 	return lifecycle.Problem{
 		Key: c.Assignment.From, Value: list(near), Warning: true,
 		Reason: fmt.Sprintf("its pool has none of the %d CPUs of its NUMA nodes: %s", near.Len(), left),
-		Then:   fmt.Sprintf("it runs on %d others, %s, until its pool has some there", cpus.Len(), list(cpus)),
+		Then:   fmt.Sprintf("it runs on %d other CPUs, %s, until its pool gets CPUs there", cpus.Len(), list(cpus)),
 	}, true
 }
 
-// DisplacedBy reports whether none of these CPUs is on a NUMA node that the group is bound to or
-// prefers.
-func (s *State) DisplacedBy(seat placement.CPUGroup, cpus topology.Set) bool {
-	near := nearOf(seat, s.Machine)
+// IsDisplaced reports whether a group is bound to NUMA nodes or prefers NUMA nodes, and none of the CPUs is
+// on such a node.
+func (s *State) IsDisplaced(group placement.CPUGroup, cpus topology.Set) bool {
+	near := preferredCPUs(group, s.Machine)
 	return !near.Empty() && cpus.And(near).Empty()
 }
 
-// nearOf returns the CPUs of the NUMA nodes that a pool is bound to or prefers; empty if it has
-// no such nodes.
-func nearOf(seat placement.CPUGroup, m *topology.Machine) topology.Set {
-	near := seat.Near
-	for _, id := range seat.Which.On() {
+// preferredCPUs returns the CPUs of the NUMA nodes to which a group is bound or that it prefers; empty if
+// there are none.
+func preferredCPUs(group placement.CPUGroup, m *topology.Machine) topology.Set {
+	near := group.Near
+	for _, id := range group.PoolID.NodeIDs() {
 		node, _ := m.Node(id)
 		near = near.Union(node.CPUs)
 	}
 	return near
 }
 
-// maxOwners limits how many owners a problem names.
+// maxOwners is the largest number of owners that a problem names.
 const maxOwners = 3
 
-// ownersOf names the pods that own some of these CPUs.
+// ownersOf returns the names of the pods that own some of these CPUs, at most maxOwners of them.
 func (s *State) ownersOf(cpus topology.Set) string {
 	var pods []string
 	for _, g := range s.ledger.Grants() {

@@ -15,46 +15,54 @@ type draft struct {
 	n     view
 	plan  *Plan
 	facts Facts
-	// ended is the pod that the runtime has removed; "" for none.
-	ended string
-	// expects are the changes of what is expected; nil for a container that is not expected any more.
+	// endedPod is the id of the sandbox that the runtime has removed in this event; "" for none.
+	endedPod string
+	// expects has the changes of State.expected: the new entry of a key, or nil if the container is no longer
+	// expected.
 	expects map[placement.Key]*expected
-	// forgets: all that was expected is forgotten.
-	forgets bool
+	// devices are the node's CDI devices, as the container of the event sees them; nil until the decision
+	// needs them.
+	devices *nodeDevices
+	// forgetsExpected means that this event removes all entries of State.expected.
+	forgetsExpected bool
 }
 
-// view is a state with changes on top. It never writes to the state below.
+// view is a state with the changes of a draft. It never writes to the base state.
 type view struct {
-	base    *State
-	fresh   bool // ignore the content of base
-	policy  *Policy
-	machine *topology.Machine
-	ledger  draftLedger
-	// layoutCache is the last layout. before is the one that the next is made from, if it is not
-	// that of the state below: step precedes it in a Synchronize, where each step adds to the one
-	// before.
-	layoutCache, before, step *placement.Layout
-	// poolNeeds are the needs of pools with the changes above, if counted is set.
-	poolNeeds placement.Needs
-	counted   bool
-	pods      map[string]*Pod
-	// containers has the replaced containers, and nil for removed ones. order is their order of
-	// arrival.
+	base        *State
+	ignoresBase bool // a Synchronize ignores the pods, containers and grants of base
+	policy      *Policy
+	machine     *topology.Machine
+	ledger      draftLedger
+	// layoutCache is the layout that was computed last; nil if none was. baseLayout is the layout from which
+	// the next one is computed; nil means the layout of the base state. In a Synchronize, the next layout is
+	// computed from stepLayout, the layout of the step before.
+	layoutCache, baseLayout, stepLayout *placement.Layout
+	// poolNeeds are the needs of pools with the changes of the draft, if needsCounted is set. Otherwise the
+	// needs of the base state are valid.
+	poolNeeds    placement.Needs
+	needsCounted bool
+	pods         map[string]*Pod
+	// containers has the new versions of containers that changed, and nil for removed containers. order has
+	// the ids in the order in which they changed. byPod has the ids by sandbox.
 	containers map[string]*Container
 	order      []string
-	byPod      map[string][]string // the same by sandbox
-	// marks counts what the changes above add to the marks of the state below, or take from it.
-	marks map[placement.Mark]int
-	// failed is the error of a hook for which failurePolicy.hooks refuses containers; "" for
-	// none.
+	byPod      map[string][]string
+	// memberships has the differences between the counts of memberships in this view and in the base state.
+	memberships map[placement.Membership]int
+	// scopes has the counts of affinities that the draft needed so far, by the id of the affinity. They
+	// include the changes of the draft.
+	scopes map[string]*scopeCount
+	// failed is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it;
+	// otherwise "".
 	failed string
-	// matched are the new pods and containers that meet the condition of a hook, by hook and id;
-	// nil for none.
+	// matched has the new pods and containers that meet the condition of a hook, by hook and id; nil for
+	// none.
 	matched map[string]map[string]bool
-	// expected are the containers of a Synchronize whose records name a balloon, by id. They
-	// count as containers of that balloon until they are decided.
-	expected map[string]*Container
-	// listed are the containers in a Synchronize, by sandbox.
+	// undecidedMembers are the containers of a Synchronize whose balloon is known before they are decided, by
+	// id. They count as containers of that balloon until they are decided.
+	undecidedMembers map[string]*Container
+	// listed has the containers that the runtime lists in a Synchronize, by sandbox.
 	listed map[string][]*lifecycle.Container
 }
 
@@ -68,32 +76,34 @@ func newDraft(s *State, f Facts) *draft {
 }
 
 func (n *view) pod(id string) *Pod {
-	if p, ok := n.pods[id]; ok || n.fresh {
+	if p, ok := n.pods[id]; ok || n.ignoresBase {
 		return p
 	}
 	return n.base.pods[id]
 }
 
 func (n *view) container(id string) *Container {
-	if c, ok := n.containers[id]; ok || n.fresh {
+	if c, ok := n.containers[id]; ok || n.ignoresBase {
 		return c
 	}
 	return n.base.containers[id]
 }
 
+// put replaces, adds or (if c is nil) removes a container, and updates all counts.
 func (n *view) put(id string, c *Container) {
 	if _, twice := n.containers[id]; !twice {
 		if n.order = append(n.order, id); c != nil {
 			n.byPod[c.PodID] = append(n.byPod[c.PodID], id)
 		}
 	}
-	n.recount(n.container(id), -1)
-	n.recount(c, 1)
+	n.recountMemberships(n.container(id), -1)
+	n.recountMemberships(c, 1)
+	n.recountScopes(id, c)
 	n.countNeed(id, c)
 	n.containers[id] = c
 }
 
-// containersOf returns a pod's containers, in the order they came.
+// containersOf returns a pod's containers in the order of their creation.
 func (n *view) containersOf(podID string) []*Container {
 	var out []*Container
 	for _, ids := range [][]string{n.base.byPod[podID], n.byPod[podID]} {
@@ -106,10 +116,10 @@ func (n *view) containersOf(podID string) []*Container {
 	return out
 }
 
-// changedContainers lists the containers that changed, or all containers.
+// changedContainers returns the containers that changed, or all containers if all is set.
 func (n *view) changedContainers(all bool) []*Container {
 	var out []*Container
-	if all && !n.fresh {
+	if all && !n.ignoresBase {
 		for id, c := range n.base.containers {
 			if _, changed := n.containers[id]; !changed {
 				out = append(out, c)
@@ -124,7 +134,7 @@ func (n *view) changedContainers(all bool) []*Container {
 	return out
 }
 
-// firstOf returns the first element that meets a condition, or nothing.
+// firstOf returns the first element that meets a condition, or the zero value.
 func firstOf[T any](all []T, meets func(T) bool) (none T) {
 	if i := slices.IndexFunc(all, meets); i >= 0 {
 		return all[i]
@@ -132,63 +142,66 @@ func firstOf[T any](all []T, meets func(T) bool) (none T) {
 	return none
 }
 
-// groupChanges lists the CPU groups of the base state whose CPUs changed.
+// groupChanges returns the CPU groups of the base state whose CPUs changed, with the containers that are
+// still in them.
 func (n *view) groupChanges() []GroupChange {
 	layout := n.layout(nil)
-	if !n.ledger.moved && layout == n.base.layout || n.fresh {
+	if !n.ledger.moved && layout == n.base.layout || n.ignoresBase {
 		return nil
 	}
 	var out []GroupChange
-	for seat, b := range n.base.groupsSince(layout) {
-		after, ok := layout.CPUs(seat)
+	for b := range n.base.groupsSince(layout) {
+		after, ok := layout.CPUs(b.group)
 		if after == b.cpus {
 			continue
 		}
 		members := slices.Clone(b.members)
 		for _, id := range n.order {
 			c := n.containers[id]
-			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Assignment.CPUGroup != seat || !c.Alive()) {
+			if i, isMember := slices.BinarySearch(members, id); isMember && (c == nil || c.Assignment.CPUGroup != b.group || !c.Alive()) {
 				members = slices.Delete(members, i, i+1)
 			}
 		}
 		if len(members) > 0 {
-			out = append(out, GroupChange{Group: seat, Before: b.cpus, After: after, Members: members, Starved: !ok})
+			out = append(out, GroupChange{Group: b.group, Before: b.cpus, After: after, Members: members, Starved: !ok})
 		}
 	}
 	slices.SortFunc(out, func(a, b GroupChange) int { return slices.Compare(a.Members, b.Members) })
 	return out
 }
 
-// draftLedger is the ledger with changes. It copies the state's ledger before the first change.
+// draftLedger is the ledger of a draft. It copies the state's ledger before the first change.
 type draftLedger struct {
 	*placement.Ledger
 
 	cloned bool
-	moved  bool // owned CPUs or pools have changed
+	moved  bool // the owned, lent or reserved CPUs have changed
+	// devicesMoved means that a container got or lost CDI devices of its own.
+	devicesMoved bool
 }
 
-// write changes the ledger, and notes whether CPUs have changed owner.
+// write changes the ledger, and notes whether the owned, lent or reserved CPUs changed.
 func (b *draftLedger) write(change func(*placement.Ledger)) {
-	held, owned, lent := b.Held(), b.Exclusive(), b.Lent()
+	held, owned, lent := b.OwnedOrReserved(), b.Exclusive(), b.Lent()
 	if !b.cloned {
 		b.Ledger, b.cloned = b.Clone(), true
 	}
 	change(b.Ledger)
-	b.moved = b.moved || b.Held() != held || b.Exclusive() != owned || b.Lent() != lent
+	b.moved = b.moved || b.OwnedOrReserved() != held || b.Exclusive() != owned || b.Lent() != lent
 }
 
-// dropKey ends one grant.
+// dropKey ends the grant and the reservation of one key.
 func (b *draftLedger) dropKey(key placement.Key) {
-	if _, owns := b.Of(key); owns || !b.Reserved(key).Empty() {
+	if _, owns := b.GrantOf(key); owns || !b.Reserved(key).Empty() {
 		b.write(func(l *placement.Ledger) { l.Drop(key) })
 	}
 }
 
-// usualValues is the usual number of a container's values.
+// usualValues is the number of values that most containers have at most.
 const usualValues = 4
 
-// propose runs the hooks for a container, or for the pod if c is nil. A hook that panics
-// proposes nothing; the proposals of other hooks count.
+// propose runs the hooks for a container, or for the pod if c is nil. If a hook panics, only its own
+// proposals are lost.
 func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	out := output{n: n, p: p, c: c}
 	in := out.input()
@@ -196,13 +209,13 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	run := func(final bool) {
 		for _, h := range n.policy.Hooks {
 			if _, last := h.(hook.AfterAll); last == final {
-				out.run(h, in)
+				out.runHook(h, in)
 			}
 		}
 	}
 	run(false)
 	out.scale(in)
-	out.bound(in)
+	out.limitBurst(in)
 	if c != nil {
 		out.Values = out.applyExternal(out.Values)
 	}
@@ -213,8 +226,7 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 		}
 	}
 	if c != nil && c.Undescribed.NoRequest {
-		// Memory protection of the pod must not wait until the runtime can describe this
-		// container.
+		// The request of the container is not known, so only its CPUs can be decided.
 		out.Values = slices.DeleteFunc(out.Values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 	}
 	n.failed = cmp.Or(n.failed, out.failed)

@@ -1,16 +1,17 @@
 package engine
 
-// maxEnded limits how many removed pods are remembered. Late events about a removed pod come
+// maxEnded is the number of removed sandboxes that are remembered. Late events about a removed sandbox arrive
 // within seconds.
 const maxEnded = 512
 
-// endedPods are the ids of the pods that were removed last. A late event about one of them does
-// not add it again. The zero value is ready.
+// endedPods has the ids of the sandboxes that were removed last. A late event about one of them does not add
+// it again. The zero value is ready to use.
 type endedPods struct {
 	ids   map[string]bool
-	order []string // the same, in order of arrival
+	order []string // the ids, the oldest first
 }
 
+// add adds an id, and removes the oldest one if there are too many.
 func (e *endedPods) add(id string) {
 	if e.ids[id] {
 		return
@@ -25,8 +26,8 @@ func (e *endedPods) add(id string) {
 	e.ids[id], e.order = true, append(e.order, id)
 }
 
-// afterEnd reports whether the event is late: its pod was removed, or the pod is unknown and
-// the event can only follow another (follows). Such a pod is not added again.
-func (d *draft) afterEnd(podID string, follows bool) bool {
+// isLateEvent reports whether an event about a pod comes too late: the pod was removed before. follows means
+// that the event can only come after other events, so an unknown pod must have been removed, too.
+func (d *draft) isLateEvent(podID string, follows bool) bool {
 	return d.n.pod(podID) == nil && (follows || d.n.base.ended.ids[podID])
 }

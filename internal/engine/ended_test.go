@@ -21,13 +21,13 @@ func TestLateEvents(t *testing.T) {
 			}
 			pod := s.Pod("sandbox-db").Pod
 			end := lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod}
-			p := Decide(s, &end, Facts{Swept: swept})
+			p := Decide(s, &end, Facts{CgroupGone: swept})
 			s.Commit(p)
-			if len(p.Gone) != 1 || len(s.Pods())+len(s.Containers()) != 0 {
-				t.Errorf("%d containers are said to be gone; known: %q, %q", len(p.Gone), s.Pods(), s.Containers())
+			if len(p.EndedContainers) != 1 || len(s.Pods())+len(s.Containers()) != 0 {
+				t.Errorf("%d containers are said to be gone; known: %q, %q", len(p.EndedContainers), s.Pods(), s.Containers())
 			}
 			do(t, s, lifecycle.Event{Kind: kind, Pod: pod, Container: &lifecycle.Container{ID: "db", PodID: pod.ID, Name: "c", State: lifecycle.StateRunning}})
-			goesOn := swept && (slices.Contains(begins, kind) || kind == lifecycle.UpdatePodSandbox)
+			goesOn := swept && (slices.Contains(introducingEvents, kind) || kind == lifecycle.UpdatePodSandbox)
 			if back := len(s.Pods()) == 1; back != goesOn || !goesOn && !s.Exclusive().Empty() {
 				t.Errorf("%s after the end (swept: %v): pods %q, containers %q, %d CPUs owned", kind, swept, s.Pods(), s.Containers(), s.Exclusive().Len())
 			}

@@ -9,18 +9,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// exclusiveCPUs returns the CPUs that a pod's cgroup can have exclusively: the CPUs that its
-// containers own and do not lend. It is empty if a container of the pod runs on other CPUs.
+// exclusiveCPUs returns the CPUs that the cgroup of a pod can have exclusively: the CPUs that its containers
+// own. It is empty if the pod lends CPUs, or if a container of the pod runs on other CPUs.
 func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
 		return topology.Set{} // no hook needs it
 	}
-	cpus := n.ledger.OfPod(p.Pod.UID)
+	cpus := n.ledger.CPUsOfPod(p.Pod.UID)
 	if cpus.Empty() || p.Stopped || !cpus.And(n.ledger.Lent()).Empty() {
 		return topology.Set{}
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
-		if c.Alive() && (c.Assignment.Pool != placement.Own || c.Assignment.From == placement.ByKubelet) {
+		if c.Alive() && (c.Assignment.Pool != placement.Exclusive || c.Assignment.OwnsAndShares() || placement.IsExternal(c.Assignment.From)) {
 			return topology.Set{}
 		}
 	}

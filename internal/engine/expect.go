@@ -10,25 +10,26 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// expected is a container that no runtime has reported yet. Its pod is known from its spec. The
-// ledger has its CPUs.
+// expected is a container that no runtime has reported yet. Its pod is known from its spec. The ledger keeps
+// CPUs for it.
 type expected struct {
 	pod *Pod
-	// container is the container as it was decided ahead.
+	// container is the result of the decision before the runtime reports the container.
 	container *Container
-	ask       ask
+	request   cpuRequest // the request for which CPUs were chosen
 }
 
-// expect decides a container before a runtime reports it, and keeps only its grant. An event
-// without a container ends what is expected of a pod. Pods that a runtime reported are not expected
-// any more.
+// expect decides a container before a runtime reports it, and keeps only its CPUs and devices for it. An
+// event without a container means that the pod is no longer expected. A pod that a runtime has reported
+// cannot be expected.
 func (d *draft) expect(ev *lifecycle.Event) {
 	uid := ev.Pod.UID
 	switch {
-	case uid == "" || d.n.arrived(uid):
-		d.plan.NotExpected = "a runtime has reported the pod"
+	case uid == "" || d.n.isReported(uid):
+		d.plan.NotExpectedReason = "a runtime has reported the pod"
 	case ev.Container == nil:
 		d.unexpect(uid)
+		d.n.ledger.freeDevices(uid)
 		if d.n.ledger.Owns(uid) {
 			d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
 		}
@@ -37,12 +38,13 @@ func (d *draft) expect(ev *lifecycle.Event) {
 	}
 }
 
-// arrived reports whether a runtime has reported a pod that has not ended.
-func (n *view) arrived(uid string) bool {
+// isReported reports whether a runtime has reported a pod that has not ended.
+func (n *view) isReported(uid string) bool {
 	return slices.ContainsFunc(n.base.PodsOf(uid), func(p *Pod) bool { return !p.Stopped })
 }
 
-// expectContainer decides one container on a draft of its own, as if it were created now.
+// expectContainer decides one container on a separate draft, as if it were created now, and copies its grant
+// and devices.
 func (d *draft) expectContainer(ev *lifecycle.Event) {
 	try := newDraft(d.n.base, d.facts)
 	key := placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}
@@ -53,23 +55,27 @@ func (d *draft) expectContainer(ev *lifecycle.Event) {
 	try.refuse()
 	c := try.plan.Container
 	if d.plan.Container = c; try.plan.Reject != "" {
-		d.plan.NotExpected = try.plan.Reject
+		d.plan.NotExpectedReason = try.plan.Reject
 		return
 	}
 	one := &expected{pod: try.plan.Pod, container: c}
-	one.ask, _ = try.n.asks(try.plan.Pod, c.Name, &c.Pristine)
-	g, owns := try.n.ledger.Of(key)
+	one.request, _ = try.n.requestedCPUs(try.plan.Pod, c.Name, &c.Pristine)
+	g, owns := try.n.ledger.GrantOf(key)
 	d.n.ledger.dropKey(key)
-	if owns && c.Assignment.Pool == placement.Own {
+	if owns && c.Assignment.Pool == placement.Exclusive {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
+		d.claimUnlisted(g)
 	}
-	d.put(key, one)
+	for _, of := range append(d.n.ledger.DevicesOfPod(key.PodUID), key) { // the container may have taken over devices of init containers
+		d.n.ledger.holdDevices(of, try.n.ledger.Devices()[of])
+	}
+	d.setExpected(key, one)
 }
 
-// expectUnlisted keeps the CPUs of pods that were expected before a Synchronize and that no runtime
-// lists, so that a restart changes no pool.
+// expectUnlisted keeps, in a Synchronize, the CPUs of pods that were expected before and that no runtime
+// lists. So a restart of the agent changes no pool.
 func (d *draft) expectUnlisted() {
-	if !d.facts.Expecting || !d.n.policy.Place {
+	if !d.facts.ExpectsMorePods || !d.n.policy.Place {
 		return
 	}
 	listed := map[string]bool{}
@@ -80,52 +86,68 @@ func (d *draft) expectUnlisted() {
 		key := placement.Key{PodUID: uid}
 		pools := &d.n.policy.Pools
 		cpus := d.n.machine.PlacesOf(d.facts.Grants[uid]).And(d.n.machine.Online()).Minus(pools.Reserved)
-		if listed[uid] || cpus.Empty() || d.n.ledger.Check(key, cpus) != nil || pools.ForAll().Minus(d.n.ledger.Held()).Minus(cpus).Empty() {
+		if listed[uid] || cpus.Empty() || d.n.ledger.Check(key, cpus) != nil || pools.UnclassifiedCPUs().Minus(d.n.ledger.OwnedOrReserved()).Minus(cpus).Empty() {
 			continue
 		}
-		d.n.ledger.write(func(l *placement.Ledger) { l.Put(placement.Grant{Key: key, Pod: "a pod that is expected", CPUs: cpus}) })
-		d.put(key, &expected{})
+		d.n.ledger.write(func(l *placement.Ledger) {
+			l.Put(placement.Grant{Key: key, Pod: "a pod that no runtime has reported yet", CPUs: cpus, Lent: d.facts.LentPods[uid]})
+		})
+		d.setExpected(key, &expected{})
 	}
 }
 
-// put replaces what is expected of a key.
-func (d *draft) put(key placement.Key, one *expected) {
+// claimUnlisted removes the CPUs of a new grant from the CPUs that expectUnlisted keeps for the pod.
+func (d *draft) claimUnlisted(g placement.Grant) {
+	key := placement.Key{PodUID: g.Key.PodUID}
+	kept, has := d.n.ledger.GrantOf(key)
+	if _, expects := d.n.base.expected[key]; !has || !expects {
+		return
+	}
+	d.n.ledger.dropKey(key)
+	if kept.CPUs = kept.CPUs.Minus(g.CPUs); kept.CPUs.Empty() {
+		d.setExpected(key, nil)
+		return
+	}
+	d.n.ledger.write(func(l *placement.Ledger) { l.Put(kept) })
+}
+
+// setExpected sets the new entry of a key in State.expected; nil removes it.
+func (d *draft) setExpected(key placement.Key, one *expected) {
 	if d.expects == nil {
 		d.expects = map[placement.Key]*expected{}
 	}
 	d.expects[key] = one
 }
 
-// unexpect forgets what was expected of a pod.
+// unexpect removes the entries of a pod from State.expected.
 func (d *draft) unexpect(uid string) {
 	for key := range d.n.base.expected {
 		if key.PodUID == uid {
-			d.put(key, nil)
+			d.setExpected(key, nil)
 		}
 	}
 }
 
-// arrives notes that a runtime creates a container that may be expected. A grant that does not fit
-// its request is dropped, so that it is decided anew.
-func (d *draft) arrives(c *Container) {
+// noteReported notes that a runtime creates a container, which may be expected. If the kept grant does not
+// fit the container's request, noteReported drops it, and the CPUs are chosen again.
+func (d *draft) noteReported(c *Container) {
 	one := d.n.base.expected[c.Key]
-	if _, tried := d.expects[c.Key]; one == nil || tried || d.n.fresh {
+	if _, tried := d.expects[c.Key]; one == nil || tried || d.n.ignoresBase {
 		return
 	}
-	d.put(c.Key, nil)
-	g, owns := d.n.ledger.Of(c.Key)
-	now, _ := d.n.asks(d.n.pod(c.PodID), c.Name, &c.Pristine)
-	if owns && (now != one.ask || d.n.grantable(d.n.pod(c.PodID), c.Key, g.CPUs) != nil) {
+	d.setExpected(c.Key, nil)
+	g, owns := d.n.ledger.GrantOf(c.Key)
+	now, _ := d.n.requestedCPUs(d.n.pod(c.PodID), c.Name, &c.Pristine)
+	if owns && (now != one.request || d.n.checkGrantable(d.n.pod(c.PodID), c.Key, g.CPUs) != nil) {
 		d.n.ledger.dropKey(c.Key)
 		owns = false
 	}
-	d.plan.Expected = owns
+	d.plan.UsesExpectedCPUs = owns
 }
 
-// expectedMemory returns the containers that are expected, and the pod of each, for the count of
-// free memory.
+// expectedMemory returns the expected containers whose memory counts as used, with their pods.
 func (s *placer) expectedMemory() map[*Container]*Pod {
-	if s.n.fresh || len(s.n.base.expected) == 0 {
+	if s.n.ignoresBase || len(s.n.base.expected) == 0 {
 		return nil
 	}
 	out := map[*Container]*Pod{}
@@ -138,7 +160,7 @@ func (s *placer) expectedMemory() map[*Container]*Pod {
 	return out
 }
 
-// commitExpected applies a plan's changes of what is expected.
+// commitExpected applies a plan's changes to State.expected.
 func (s *State) commitExpected(changes map[placement.Key]*expected) {
 	if len(changes) == 0 {
 		return
@@ -156,10 +178,10 @@ func (s *State) commitExpected(changes map[placement.Key]*expected) {
 	}
 }
 
-// Forgotten counts how often all that was expected was forgotten, by a Synchronize or a new policy.
-func (s *State) Forgotten() uint64 { return s.forgotten }
+// ForgetCount returns how often a Synchronize or a new policy removed all expected containers.
+func (s *State) ForgetCount() uint64 { return s.forgotten }
 
-// ExpectedPods returns the UIDs of pods with containers that are expected, sorted.
+// ExpectedPods returns the UIDs of pods with expected containers, sorted.
 func (s *State) ExpectedPods() []string {
 	uids := map[string]bool{}
 	for key := range s.expected {
@@ -168,14 +190,30 @@ func (s *State) ExpectedPods() []string {
 	return sortedKeys(uids)
 }
 
-// Arrived reports whether a runtime has reported a pod that has not ended.
-func (s *State) Arrived(uid string) bool { return newDraft(s, Facts{}).n.arrived(uid) }
+// LendingPods returns the UIDs of pods whose own CPUs reclaimed containers may use; nil for none.
+func (s *State) LendingPods() (lending map[string]bool) {
+	if s.ledger.Lent().Empty() {
+		return nil // the usual case, without a loop over all grants
+	}
+	for _, g := range s.ledger.Grants() {
+		if g.Lent {
+			if lending == nil {
+				lending = map[string]bool{}
+			}
+			lending[g.Key.PodUID] = true
+		}
+	}
+	return lending
+}
+
+// IsReported reports whether a runtime has reported a pod that has not ended.
+func (s *State) IsReported(uid string) bool { return newDraft(s, Facts{}).n.isReported(uid) }
 
 // ExpectedGrants returns the CPUs that are kept for containers that no runtime has reported yet,
 // sorted by key.
 func (s *State) ExpectedGrants() (out []placement.Grant) {
 	for key := range s.expected {
-		if g, owns := s.ledger.Of(key); owns {
+		if g, owns := s.ledger.GrantOf(key); owns {
 			out = append(out, g)
 		}
 	}

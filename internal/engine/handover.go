@@ -8,13 +8,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kindOf returns the kind of a container by the pod's spec; an app container if there is none.
+// kindOf returns the kind of a container by the pod's spec. Without a spec it is App.
 func (p *Pod) kindOf(name string) lifecycle.ContainerKind {
 	spec, _ := p.Spec.Container(name)
 	return spec.Kind
 }
 
-// comesAfter reports whether a container comes after another in the pod's spec.
+// comesAfter reports whether a container comes after another container in the pod's spec.
 func (p *Pod) comesAfter(name, other string) bool {
 	at := func(name string) int {
 		return slices.IndexFunc(p.Spec.Containers, func(s lifecycle.ContainerSpec) bool { return s.Name == name })
@@ -22,23 +22,22 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// takeOverFrom returns the CPUs of its pod that a new container may take over, if each container
-// owns its own CPUs. These are CPUs that the pod owned before a restart and that no container
-// has now, and CPUs of init containers.
+// takeOverFrom returns the CPUs of its pod that a new container may take over, if each container owns
+// different CPUs. These are CPUs that the pod owned before a restart of the agent and that no container owns
+// now, and CPUs of init containers.
 //
-// Init containers end before the next container in the spec is created, so it does not matter
-// whether the runtime still reports them as running. A container that does not come after the
-// init containers in the spec takes over no CPUs while they live. An init container runs before
-// all app containers, so it may take over the CPUs of every container that does not live, except
-// the CPUs of sidecars.
+// Init containers end before the next container in the spec is created, so it does not matter whether the
+// runtime still reports them as running. A container that does not come after an init container in the spec
+// takes over no CPUs of it while it lives. An init container runs before all app containers. So it may take
+// over the CPUs of every container that does not live, except sidecars.
 func (s *placer) takeOverFrom() topology.Set {
-	out := s.n.ledger.WithoutContainer(s.p.Pod.UID)
+	out := s.n.ledger.UnclaimedCPUs(s.p.Pod.UID)
 	if s.p.Spec == nil {
 		return out
 	}
 	lives := s.n.liveNames(s.p.Pod.ID, s.c.ID)
 	var kept topology.Set
-	for _, g := range s.n.ledger.OfPodByContainer(s.p.Pod.UID) {
+	for _, g := range s.n.ledger.GrantsOfPod(s.p.Pod.UID) {
 		name := g.Key.Container
 		kind, first := s.p.kindOf(name), s.p.kindOf(s.c.Name) == lifecycle.Init
 		switch {
@@ -52,8 +51,8 @@ func (s *placer) takeOverFrom() topology.Set {
 	return out.Minus(kept)
 }
 
-// liveNames says for each container name of a pod whether a container of that name lives. It
-// leaves out the container with the id except.
+// liveNames reports, by name, whether a container of the pod with this name is alive. It ignores the
+// container with the id except.
 func (n *view) liveNames(podID, except string) map[string]bool {
 	lives := map[string]bool{}
 	for _, c := range n.containersOf(podID) {

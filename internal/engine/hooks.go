@@ -12,43 +12,49 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// input is the input of hooks for a container, or for the pod if c is nil.
+// input makes the input of the hooks for a container, or for the pod if c is nil.
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
-		in.Pristine, in.Bursts, in.Exclusive = o.p.Pod.Resources, o.p.bursts, o.n.machine.Format(o.p.exclusive)
+		in.Pristine, in.Bursts, in.Exclusive = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusive)
 		if !o.p.assigned.Empty() {
-			in.Pool, in.AssignedBy = placement.Own, o.p.Intent.CPUs.Key
-		} else if !o.n.ledger.OfPod(o.p.Pod.UID).Empty() && o.n.chosenForPod(o.p) {
-			in.Pool, in.AssignedBy = placement.Own, o.p.Intent.Class.Key
+			in.Pool, in.AssignedBy = placement.Exclusive, o.p.Intent.CPUs.Key
+		} else if !o.n.ledger.CPUsOfPod(o.p.Pod.UID).Empty() && o.n.chosenForPod(o.p) {
+			in.Pool, in.AssignedBy = placement.Exclusive, o.p.Intent.Class.Key
 		}
 		return in
 	}
 	in.Container, in.About, in.Pristine = o.c.Name, o.c.About, &o.c.Pristine
-	in.Pool, in.AssignedBy, in.AssignedWhy = o.c.Assignment.Pool, o.c.Assignment.From, o.c.Assignment.Why
+	in.Pool, in.AssignedBy, in.AssignedWhy = o.c.Assignment.Pool, o.c.Assignment.From, o.c.placementReason(o.n.machine)
+	if o.c.Assignment.OwnsAndShares() { // hooks must not lift its quota, because it also shares CPUs
+		in.Pool = placement.TreePool
+	}
+	in.Machine = o.n.machine
 	in.CPUs, in.Mems = o.n.cpuList(o.c.Assignment.CPUGroup), o.c.Mems
-	if o.c.Assignment.From == placement.ByKubelet {
+	in.ColdStart = o.c.ColdStart
+	if placement.IsExternal(o.c.Assignment.From) {
 		in.Pool, in.Mems = placement.Unclassified, ""
 		if o.c.Assignment.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
-			in.CPUs = "" // the kubelet set them itself
+			in.CPUs = "" // the runtime's request already has these CPUs
 		}
 	}
-	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
+	in.Granted, in.RequestedDevices = o.p.Granted.DevicesOf(o.c.Name), o.c.RequestedDevices
 	in.CPUEnv, in.Scheduling, in.SkippedInterfaces = o.c.CPUEnv, o.c.Scheduling, o.c.SkippedInterfaces
-	if o.c.decided.creation != nil { // only a new container has the runtime's request and the decision for itself and its pod
+	in.Devices, in.DevicesRefused, in.TakenDevices = o.c.CDIDevices, o.c.DevicesRefused, o.n.takenDevices(o.p, o.c)
+	if o.c.decided.creation != nil { // a hook needs values that are known only while the container is created
 		now := *o.c.decided.creation
-		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Own {
+		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Exclusive {
 			now.Owned = o.n.machine.Format(o.c.Assignment.Owned)
 		}
-		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // a pool is as large as its containers' requests, so this container counts too
+		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // the layout must count this container, because pools are as large as their containers' requests
 		now.CPUs, in.Creation = cpus.Len(), &now
 		now.PodInterfaces = o.n.podInterfaces(o.c)
 	}
 	return in
 }
 
-// podInterfaces returns the network interfaces that other containers of a container's pod were
-// created with, and whether such a container has not started yet.
+// podInterfaces returns the network interfaces with which other containers of the pod were created. The value
+// is true if one of these containers has not started yet.
 func (n *view) podInterfaces(c *Container) (all map[string]bool) {
 	for _, other := range n.containersOf(c.PodID) {
 		if other.ID == c.ID {
@@ -66,17 +72,17 @@ func (n *view) podInterfaces(c *Container) (all map[string]bool) {
 	return all
 }
 
-// cpuList returns the CPUs of a group as a kernel list. It reuses the group's text if the CPUs
-// have not changed.
-func (n *view) cpuList(seat placement.CPUGroup) string {
-	if b := n.base.groups[seat]; b != nil && !n.ledger.moved && !n.fresh {
-		return b.text
+// cpuList returns the CPUs of a group as a kernel list. It reuses the list in the state if no CPUs have
+// changed.
+func (n *view) cpuList(group placement.CPUGroup) string {
+	if b := n.base.groups[group]; b != nil && !n.ledger.moved && !n.ignoresBase {
+		return b.cpuList
 	}
-	cpus, _ := n.layout(nil).CPUs(seat)
+	cpus, _ := n.layout(nil).CPUs(group)
 	return n.machine.Format(cpus)
 }
 
-// output merges the proposals of hooks by the composition rules of the fields.
+// output collects the proposals of hooks, and merges them by the composition rules of the fields.
 type output struct {
 	hook.Output
 
@@ -84,13 +90,13 @@ type output struct {
 	p      *Pod
 	c      *Container
 	failed string
-	// refused is the reason why a hook refuses the container. refusedBy is the first hook that
-	// refuses it.
+	// refused is the reason why a hook refuses the container; "" if none does. refusedBy is the name of that
+	// hook.
 	refused, refusedBy string
 }
 
-// run asks one hook. A hook that panics proposes nothing, and the panic is reported.
-func (o *output) run(h hook.Hook, in *hook.Input) {
+// runHook runs one hook. If the hook panics, it proposes nothing, and a problem reports the panic.
+func (o *output) runHook(h hook.Hook, in *hook.Input) {
 	had, scales, trouble := len(o.Values), len(o.Scales), len(o.Problems)
 	defer func() {
 		if r := recover(); r != nil {
@@ -103,9 +109,9 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 		}
 	}()
 	h.Propose(in, &o.Output)
-	o.condition(h)
+	o.noteCondition(h)
 	proposed := o.Values[had:]
-	o.Values = o.Values[:had] // add writes only at positions that were read before
+	o.Values = o.Values[:had] // add reuses the same array, and writes only at positions that the loop has read
 	for _, v := range proposed {
 		o.add(v)
 	}
@@ -114,9 +120,9 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}
 }
 
-// condition notes the rest of the output of a hook with a condition: matches, failures and
-// refusals.
-func (o *output) condition(h hook.Hook) {
+// noteCondition notes whether the condition of a hook matched, and whether the hook failed or refuses the
+// container.
+func (o *output) noteCondition(h hook.Hook) {
 	if !o.Matched && o.Failed == "" {
 		return
 	}
@@ -124,14 +130,15 @@ func (o *output) condition(h hook.Hook) {
 	if o.c != nil {
 		id, isNew = o.c.ID, o.n.base.containers[o.c.ID] == nil
 	}
-	o.n.judge(h, &o.Output, id, isNew)
+	o.n.noteHookResult(h, &o.Output, id, isNew)
 	if o.Refuse != "" && o.refused == "" {
 		o.refused, o.refusedBy = o.Refuse, h.Info().Name
 	}
 	o.Matched, o.Refuse, o.Failed = false, "", ""
 }
 
-// add keeps a value unless an earlier hook set the same field to another value.
+// add adds a value. If an earlier hook set the same field, the earlier value stays, or the smaller one for
+// fields that compose so.
 func (o *output) add(v lifecycle.Value) {
 	for i, have := range o.Values {
 		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
@@ -151,7 +158,7 @@ func (o *output) add(v lifecycle.Value) {
 // minQuota is the smallest quota that the kernel accepts, in µs.
 const minQuota = 1000
 
-// scale applies the factors of hooks to quotas, when all values are set.
+// scale applies the factors of hooks to quotas, after all values are collected.
 func (o *output) scale(in *hook.Input) {
 	for _, s := range o.Scales {
 		if s.Field != lifecycle.CPUQuota {
@@ -166,7 +173,7 @@ func (o *output) scale(in *hook.Input) {
 			s.Why.Text = o.Values[at].Why.Hook + "'s, " + s.Why.Text
 		case !s.OnlyDecided && in.Pristine != nil:
 			v.Int, v.Scaled = in.Pristine.CPU.Quota.V, true
-			s.Why.Text = fmt.Sprintf("%d as asked, %s", v.Int, s.Why.Text)
+			s.Why.Text = fmt.Sprintf("%d as requested, %s", v.Int, s.Why.Text)
 		}
 		if v.Int <= 0 { // no limit, or nothing to scale
 			continue
@@ -180,28 +187,28 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
-// neutral has the initial values of cgroup files, which a file has until a program writes it.
-var neutral = map[string]string{
+// initialValues has the values of files in a new cgroup.
+var initialValues = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
 	hook.ExclusiveFile: "", hook.PartitionFile: "member",
-	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
+	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.swap.max": "max", "memory.oom.group": "0",
 }
 
-// Neutral returns the value of a file in a new cgroup, for files that hooks decide.
-func Neutral(key string) (text string, known bool) {
-	text, known = neutral[key]
+// InitialValue returns the value of a file in a new cgroup. known is false for files that no hook writes.
+func InitialValue(key string) (text string, known bool) {
+	text, known = initialValues[key]
 	return text, known
 }
 
-// revert restores the runtime's request for each resource that hooks decided earlier and do not
-// decide now. It adds the requested values.
+// revert adds the runtime's requested value for each resource that hooks decided before (in before) and do
+// not decide now. So the container gets the requested value again.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
 			continue
 		}
 		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime requested"}}
-		asked, _ := pristine.Of(old.Field, old.Key)
+		asked, _ := pristine.Value(old.Field, old.Key)
 		switch old.Field {
 		case lifecycle.CPUShares:
 			v.Int = cmp.Or(asked.Int, 1024) // CRI-O sends 0 for a value that it did not get
@@ -225,7 +232,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			}
 		case lifecycle.Unified:
 			var known bool
-			if v.Text, known = neutral[old.Key]; !known {
+			if v.Text, known = initialValues[old.Key]; !known {
 				continue
 			}
 		default: // environment, mounts and devices are fixed at the container's creation
@@ -236,11 +243,11 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// claim notes the resources that hooks decide for a container now.
-func (c *Container) claim(values []lifecycle.Value) {
+// noteManaged adds the resources that hooks decide now to the container's Managed.
+func (c *Container) noteManaged(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
-		if !slices.Contains(restorable, f) || slices.Contains(c.Managed, f) {
+		if !slices.Contains(restorableFields, f) || slices.Contains(c.Managed, f) {
 			continue
 		}
 		c.Managed = append(slices.Clone(c.Managed), f)
@@ -249,18 +256,17 @@ func (c *Container) claim(values []lifecycle.Value) {
 	c.Stamp.decidedBefore = true
 }
 
-// restorable are the fields that hooks decide and that a runtime's copy may contain.
-var restorable = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
+// restorableFields are the fields that hooks decide and whose decided value the runtime's copy may have.
+var restorableFields = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
-// valuesInCopy lists our values in the runtime's copy of a running container: those of fields
-// that hooks may decide and whose value differs from the request. If no hook decides such a
-// field now, its request is restored, even if no record of the decision is left. A runtime
-// sends zero for a value that it does not know.
+// valuesInCopy returns the fields in ours for which the runtime's copy has another value than the request.
+// There the agent's earlier value is still set. If no hook decides such a field now, revert restores the
+// request. A runtime sends zero for a value that it does not know.
 func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {
-		has, _ := requested.Of(f, "")
-		asked, _ := pristine.Of(f, "")
+		has, _ := requested.Value(f, "")
+		asked, _ := pristine.Value(f, "")
 		if f != lifecycle.CPUShares {
 			asked.Int = cmp.Or(asked.Int, unlimited)
 		}
@@ -271,6 +277,5 @@ func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resourc
 	return out
 }
 
-// unlimited reports whether a requested limit is missing or zero. Both mean "no limit" to every
-// runtime.
+// unlimited is the value that means "no limit". Runtimes treat a missing or zero limit in the same way.
 const unlimited int64 = -1

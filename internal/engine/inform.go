@@ -11,9 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// setFacts sets a pod's spec and the kubelet's grants to its containers. Facts that were
-// gathered now replace known facts. It ignores facts of another pod, and reports a spec of
-// another pod.
+// setFacts sets the spec of a pod and the kubelet's grants to its containers. Facts of this event replace
+// known facts. It ignores facts about a pod with another name, and adds a problem for such a spec.
 func (d *draft) setFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
@@ -28,40 +27,41 @@ func (d *draft) setFacts(np, old *Pod) {
 	}
 }
 
-// decidePod asks the hooks for the pod's own values.
+// decidePod runs the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
-	p.bursts, p.exclusive = d.n.bursts(p), d.n.exclusiveCPUs(p)
+	p.burstSum, p.exclusive = d.n.sumBursts(p), d.n.exclusiveCPUs(p)
 	var err error
-	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
+	if p.assigned, err = d.n.assignedCPUs(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
 		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
-		p.assigned = topology.Set{} // no live container has bursts
+		p.assigned = topology.Set{} // the assigned CPUs cannot be granted, or no container owns them
 	}
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Undescribed != "" {
-		// The pod's request is not known. The pod can still have exclusive CPUs, if its cgroup
-		// is known.
+		// The pod's request is not known, so only a cpuset partition can be decided, if the pod's cgroup is
+		// known.
 		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
 		trouble = append(trouble, undescribedProblem(p.Pod.Undescribed))
 	}
 	p.ProblemSummary = summarize(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// inform decides a pod again after its spec became known, and decides the containers again that
-// the spec affects. No decision about CPUs depends on the spec. A spec that changes nothing
-// leaves an empty plan.
+// inform decides a pod again after new facts became known, such as its spec, and decides its containers again
+// if the facts affect them. The number of CPUs that a container owns never depends on the spec. If nothing
+// changes, the plan is empty.
 func (d *draft) inform(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)
 	if old == nil || old.Stopped {
 		return
 	}
-	n := d.newPod(old.Pod)
-	n.Values = revert(n.Values, old.Values, PodPristine(n.Pod), d.n.machine)
+	n := d.newPod(withClaims(old.Pod, pod))
+	n.Values = revert(n.Values, old.Values, PodRequest(n.Pod), d.n.machine)
 	d.n.pods[pod.ID], d.plan.Pod = n, n
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.ProblemSummary.Problems, old.ProblemSummary.Problems) || n.ProblemSummary.More != old.ProblemSummary.More {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 	}
-	// If nothing below changed, the spec affects only CPUs that are chosen later.
-	granted := (intent.AsksDevices(pod) || d.n.terms(n).DecidedElsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
+	// The containers are decided again only if one of these inputs of their decisions changed.
+	terms := d.n.terms(n)
+	granted := (intent.RequestsDevices(pod) || terms.PoolsNearDevices || terms.NoGrantReason != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	again := !reflect.DeepEqual(n.Intent, old.Intent) || d.n.specMatters(old.Spec, n.Spec) || granted || limitsChanged(old, n)
 	for _, id := range d.n.base.byPod[pod.ID] {
 		c := d.n.container(id)
@@ -69,7 +69,12 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 			continue
 		}
 		now := *c
-		if d.reallocate(&now) || again {
+		given := d.facts.Claims[id]
+		if given != nil { // the kubelet reported the claims after the container's creation
+			now.Claims = given
+		}
+		now.ClaimDevices = claimDevices(now.Claims, n.Pod)
+		if d.reallocate(&now) || again || given != nil || d.facts.ColdStartsOver[id] {
 			d.decideContainer(&now, recordFor(d.n.machine, c, d.n.ledger.Ledger), nil)
 		}
 	}

@@ -11,73 +11,82 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// pinned returns the exclusive CPUs that the kubelet's static CPU manager gave to a container;
-// empty if none. The source is the PodResources API if the agent uses it, otherwise the
-// runtime's request.
-func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) topology.Set {
+// grantedCPUs returns the exclusive CPUs that the kubelet's static CPU manager gave to a container, or that
+// its resource claims give it under authority: dra. The kubelet's CPUs come from its PodResources API if the
+// agent uses it, otherwise from the runtime's request.
+func (n *view) grantedCPUs(p *Pod, container string, requested *lifecycle.Resources, claims *lifecycle.ClaimGrant) topology.Set {
 	if p == nil {
 		return topology.Set{}
 	}
-	if t := n.termsOf(p, container, requested); t.DecidedElsewhere != nil {
+	if t := n.termsOf(p, container, requested, claims); t.NoGrantReason != nil {
 		return t.External.CPUs
 	}
 	return placement.Pinned(n.machine, p.Intent, requested)
 }
 
-// placeByKubelet makes a container own the CPUs that the kubelet gave it, if the kubelet decides
-// who owns CPUs. All other containers lose these CPUs. No other value of the container changes.
-// Its record does not have the CPUs, because the kubelet reports them again after a restart.
-func (s *placer) placeByKubelet() bool {
-	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
-	if t.DecidedElsewhere == nil || !s.n.policy.Place {
+// placeExternal makes a container own the CPUs that another program gave it, if that program decides who owns
+// CPUs. All other containers lose these CPUs. The container's record does not have the CPUs, because the
+// program reports them again after a restart. placeExternal reports whether the container owns CPUs.
+func (s *placer) placeExternal() bool {
+	t := s.termsNow()
+	if t.NoGrantReason == nil || !s.n.policy.Place {
 		return false
 	}
 	cpus := t.External.CPUs
+	s.c.OwnsClaimedCPUs = false
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, t.External.Problems...)
 	if cpus.Empty() {
-		if g, owns := s.n.ledger.Of(s.c.Key); owns && g.From == placement.ByKubelet {
+		if g, owns := s.n.ledger.GrantOf(s.c.Key); owns && placement.IsExternal(g.From) {
 			s.n.ledger.dropKey(s.c.Key)
 		}
 		return false
 	}
-	if taken := s.n.otherOwner(s.c.Key, cpus); taken != nil {
+	if taken := s.n.otherOwner(s.c.Key, t.External); taken != nil {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "it owns none of them",
-			Reason: fmt.Sprintf("the kubelet gave it CPUs %s that %s owns", s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
+			Reason: fmt.Sprintf("%s CPUs %s, which %s owns", t.External.SentenceStart, s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
 		})
 		return false
 	}
-	s.own(cpus, placement.ByKubelet, t.External.Why)
+	s.giveCPUs(cpus, t.External.From, t.External.Why)
+	s.c.OwnsClaimedCPUs = t.External.From == placement.ByClaims
 	s.c.Stamp.CPUs = topology.Set{}
-	s.reportAway("authority", t.External.Offline, "it runs on the remaining CPUs of its grant")
+	s.reportUnusable("authority", t.External.Offline, "it runs on the remaining CPUs of its grant")
 	return true
 }
 
-// otherOwner returns another owner of CPUs that the kubelet gave to a container; nil if there is
-// none. An owner that got them from the kubelet and has ended loses them to this grant.
-func (n *view) otherOwner(key placement.Key, cpus topology.Set) *placement.Taken {
+// otherOwner returns an OwnedError if another key owns some of the CPUs that another program gave to a
+// container; otherwise nil. First it ends the grants of owners that got the CPUs from such a program and have
+// no live container.
+func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placement.OwnedError {
 	for {
-		var taken *placement.Taken
-		if !errors.As(n.ledger.Check(key, cpus), &taken) {
+		var taken *placement.OwnedError
+		err := n.ledger.Check(key, g.CPUs)
+		if g.From == placement.ByClaims {
+			err = n.ledger.CheckClaims(placement.Grant{Key: key, CPUs: g.CPUs, Claims: g.Claims})
+		}
+		if !errors.As(err, &taken) {
 			return nil
 		}
 		runs := func(c *Container) bool { return c.Key == taken.Owner.Key && c.Alive() }
-		if taken.Owner.From != placement.ByKubelet || slices.ContainsFunc(n.changedContainers(true), runs) {
+		// After a restart, the grant of a container that is between two attempts has no container name.
+		given := placement.IsExternal(taken.Owner.From) || g.From == placement.ByClaims && taken.Owner.Key.Container == ""
+		if !given || slices.ContainsFunc(n.changedContainers(true), runs) {
 			return taken
 		}
 		n.ledger.dropKey(taken.Owner.Key)
 	}
 }
 
-// kubeletOwned returns which of these CPUs the kubelet gave to containers of other pods, and
-// one such pod. CPUs with an owner in the ledger do not count.
+// kubeletOwned returns which of these CPUs the kubelet gave to containers of other pods, and the first such
+// pod by name. CPUs with an owner in the ledger do not count.
 func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
-	for _, c := range n.changedContainers(n.base.listed > 0) {
-		if c.Pristine.CPU.CPUs == "" || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Own {
+	for _, c := range n.changedContainers(n.base.withCPUList > 0) {
+		if c.Pristine.CPU.CPUs == "" && c.Claims == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Exclusive {
 			continue
 		}
 		other := n.pod(c.PodID)
-		has := n.pinned(other, c.Name, &c.Pristine).Minus(n.ledger.Exclusive()).And(cpus)
+		has := n.grantedCPUs(other, c.Name, &c.Pristine, c.Claims).Minus(n.ledger.Exclusive()).And(cpus)
 		if !has.Empty() && (owner == "" || other.FullName() < owner) {
 			owner = other.FullName()
 		}
@@ -86,35 +95,34 @@ func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner
 	return both, owner
 }
 
-// regroup updates pools if the kubelet granted or took back CPUs in this event. The kubelet's
-// grants count only as long as the kubelet reports them.
-func (d *draft) regroup() {
-	if d.n.policy.Place && d.pinsChanged() {
+// updatePools places containers in pools again if the kubelet granted or took back CPUs in this event.
+func (d *draft) updatePools() {
+	if d.n.policy.Place && d.kubeletCPUsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
-			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reassigned, c.ID) && d.n.within(p, c) != c.Assignment.Within
+			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reassigned, c.ID) && d.n.allowedPoolCPUs(p, c) != c.Assignment.AllowedCPUs
 		})
 	}
 }
 
-// regrant makes containers own the CPUs that the kubelet gave them while the ledger still had
-// another owner. The runtime may report the end of that owner only after the kubelet's grant.
+// regrant makes containers own the CPUs that another program gave them, if the ledger had another owner
+// before and has none now. The runtime may report the end of the earlier owner later than the new grant.
 func (d *draft) regrant() {
-	if d.n.policy.KubeletGives() && d.freed() {
+	if d.n.policy.othersDecideCPUs() && d.freesCPUs() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
 			if slices.Contains(d.plan.Changed, c.ID) {
 				return false
 			}
-			cpus := d.n.pinned(p, c.Name, &c.Pristine)
-			return !cpus.Empty() && d.n.otherOwner(c.Key, cpus) == nil
+			g := d.n.termsOf(p, c.Name, &c.Pristine, c.Claims).External
+			return !g.CPUs.Empty() && d.n.otherOwner(c.Key, g) == nil
 		})
 	}
 }
 
-// placeAgainWhere places those containers of pools again that meet a condition.
+// placeAgainWhere decides all containers in pools again that meet a condition.
 func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)
-		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Own {
+		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Exclusive {
 			continue
 		}
 		if p := d.n.pod(c.PodID); p == nil || p.Stopped || !due(p, c) {
@@ -130,23 +138,23 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	}
 }
 
-// freed reports whether other containers may use more CPUs after this event: a pod or container
-// owns fewer CPUs than before, or a container with a kubelet grant has ended.
-func (d *draft) freed() bool {
+// freesCPUs reports whether CPUs may have become free in this event: the ledger changed, or a container that
+// owned CPUs ended.
+func (d *draft) freesCPUs() bool {
 	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
-		return was != nil && was.Alive() && was.Assignment.Pool == placement.Own && (now == nil || !now.Alive())
+		return was != nil && was.Alive() && was.Assignment.Pool == placement.Exclusive && (now == nil || !now.Alive())
 	})
 }
 
-// pinsChanged reports whether the kubelet granted or took back CPUs in this event that have no
-// owner in the ledger.
-func (d *draft) pinsChanged() bool {
+// kubeletCPUsChanged reports whether, in this event, the kubelet granted CPUs that have no owner in the ledger, or
+// took such CPUs back.
+func (d *draft) kubeletCPUsChanged() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
-		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Own {
+		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Exclusive {
 			return topology.Set{}
 		}
-		return d.n.pinned(pod(c.PodID), c.Name, &c.Pristine)
+		return d.n.grantedCPUs(pod(c.PodID), c.Name, &c.Pristine, c.Claims)
 	}
 	return slices.ContainsFunc(d.n.order, func(id string) bool {
 		return pins(d.n.base.Pod, d.n.base.containers[id]) != pins(d.n.pod, d.n.containers[id])

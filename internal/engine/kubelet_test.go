@@ -62,8 +62,8 @@ func TestKubeletMemoryNodes(t *testing.T) {
 		for _, q := range ctr.ProblemSummary.Problems {
 			said += q.String() + "\n"
 		}
-		if mems != c.want || ctr.Assignment.Which.Node != c.node || c.problem == "" && strings.Contains(said, "memory manager") || !strings.Contains(said, c.problem) {
-			t.Errorf("%s: seat %+v, memory nodes %q, want %q; problems %q, want %q", c.name, ctr.Assignment, mems, c.want, said, c.problem)
+		if mems != c.want || ctr.Assignment.PoolID.Node != c.node || c.problem == "" && strings.Contains(said, "memory manager") || !strings.Contains(said, c.problem) {
+			t.Errorf("%s: group %+v, memory nodes %q, want %q; problems %q, want %q", c.name, ctr.Assignment, mems, c.want, said, c.problem)
 		}
 	}
 }
@@ -104,8 +104,8 @@ func TestKubeletGrantsBeforeEnd(t *testing.T) {
 	owns := func(name, cpus string) {
 		t.Helper()
 		c := s.Container(name)
-		if has := m.Format(s.CPUs(c)); (c.Assignment.Pool == placement.Own) != (cpus != "") || cpus != "" && has != cpus {
-			t.Errorf("%s sits in %+v with CPUs %s, wanted its own %q; %v", name, c.Assignment, has, cpus, c.ProblemSummary.Problems)
+		if has := m.Format(s.CPUs(c)); (c.Assignment.Pool == placement.Exclusive) != (cpus != "") || cpus != "" && has != cpus {
+			t.Errorf("%s isMember in %+v with CPUs %s, wanted its own %q; %v", name, c.Assignment, has, cpus, c.ProblemSummary.Problems)
 		}
 	}
 	run := func(name, gives string) {

@@ -4,37 +4,58 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// memoryUse is what containers may use of NUMA nodes. It is kept up to date with every container,
-// so that a decision does not look at all of them.
-type memoryUse struct {
-	charges map[string]charge // by container
-	alone   map[string]uint64 // bytes of the containers that use one node, by its list
-	wide    map[string]bool   // the containers that use several
+// nodeUse is how much memory, or how many huge pages of one size, containers may use of each NUMA node. It is
+// updated whenever a container changes, so that a decision need not visit all containers.
+type nodeUse struct {
+	charges    map[string]charge // by container id
+	singleNode map[string]uint64 // the bytes of the containers that may use only one node, by the node's id
+	multiNode  map[string]bool   // the ids of the containers that may use several nodes
 }
 
-// charge is the memory of one container.
+// charge is how many bytes one container may use, and on which nodes.
 type charge struct {
-	list  string // of nodes
+	list  string // the ids of the nodes, as a kernel list
 	bytes uint64
 }
 
-func newMemoryUse() memoryUse {
-	return memoryUse{charges: map[string]charge{}, alone: map[string]uint64{}, wide: map[string]bool{}}
+func newNodeUse() nodeUse {
+	return nodeUse{charges: map[string]charge{}, singleNode: map[string]uint64{}, multiNode: map[string]bool{}}
 }
 
-func (u memoryUse) clone() memoryUse {
-	return memoryUse{charges: maps.Clone(u.charges), alone: maps.Clone(u.alone), wide: maps.Clone(u.wide)}
+func (u nodeUse) clone() nodeUse {
+	return nodeUse{charges: maps.Clone(u.charges), singleNode: maps.Clone(u.singleNode), multiNode: maps.Clone(u.multiNode)}
 }
 
-// chargeOf returns the memory that a container of a pod may use; nothing if that is not known.
-// Only limits of Guaranteed pods count, since these limits equal the requests. Other limits may be
-// arbitrarily large, and would needlessly keep pods off a node.
+// replace sets the charge of a container; the zero charge removes it.
+func (u nodeUse) replace(id string, now charge) {
+	old := u.charges[id]
+	if old == now {
+		return
+	}
+	if delete(u.multiNode, id); old.oneNode() {
+		u.singleNode[old.list] -= old.bytes
+	}
+	switch u.charges[id] = now; {
+	case now == charge{}:
+		delete(u.charges, id)
+	case now.oneNode():
+		u.singleNode[now.list] += now.bytes
+	default:
+		u.multiNode[id] = true
+	}
+}
+
+// chargeOf returns the memory that a container may use; the zero charge if that is not known. Only limits in
+// Guaranteed pods count, because they equal the requests. Other limits may be arbitrarily large, and would
+// needlessly keep pods off a node.
 func chargeOf(p *Pod, c *Container) (of charge) {
 	if c == nil || p == nil || !c.Alive() || c.Pristine.Memory.Limit.V <= 0 || p.Intent.QoS != intent.Guaranteed {
 		return of
@@ -45,36 +66,22 @@ func chargeOf(p *Pod, c *Container) (of charge) {
 	return of
 }
 
-// oneNode reports whether a list names one node.
-func (c charge) oneNode() bool {
-	ids, err := topology.ParseList(c.list)
-	return err == nil && len(ids) == 1
-}
+// oneNode reports whether the list has exactly one node.
+func (c charge) oneNode() bool { return c.list != "" && !strings.ContainsAny(c.list, ",-") }
 
-// charge replaces what a container may use; c is nil if it has ended.
+// charge updates memory and pages for a container; c is nil if the container was removed.
 func (s *State) charge(id string, c *Container) {
-	old := s.memory.charges[id]
-	var now charge
+	var p *Pod
 	if c != nil {
-		now = chargeOf(s.pods[c.PodID], c)
+		p = s.pods[c.PodID]
 	}
-	if old == now {
-		return
-	}
-	if delete(s.memory.wide, id); old.oneNode() {
-		s.memory.alone[old.list] -= old.bytes
-	}
-	switch s.memory.charges[id] = now; {
-	case now == charge{}:
-		delete(s.memory.charges, id)
-	case now.oneNode():
-		s.memory.alone[now.list] += now.bytes
-	default:
-		s.memory.wide[id] = true
+	s.memory.replace(id, chargeOf(p, c))
+	for resource, use := range s.pages {
+		use.replace(id, pagesOf(p, c, resource))
 	}
 }
 
-// chargePods charges the containers of pods that changed.
+// chargePods updates memory and pages for the containers of pods that changed.
 func (s *State) chargePods(pods map[string]*Pod) {
 	for id := range pods {
 		for _, of := range s.byPod[id] {
@@ -83,78 +90,102 @@ func (s *State) chargePods(pods map[string]*Pod) {
 	}
 }
 
-// freeMemory returns the memory of each node that the limits of placed containers leave free, in
-// bytes; nil if the nodes' memory is not known. A container on several nodes is assumed to fill
-// the nearest node first. Containers that are expected, with their pods, count too.
+// freeMemory returns the memory of each node that the limits of containers leave free, in bytes; nil if the
+// memory of the nodes is not known. A container on several nodes is assumed to fill the nearest node first.
+// expected has expected containers and their pods, which also count.
 func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	free := make([]uint64, len(n.machine.Nodes))
 	known := false
-	for i, node := range n.machine.Nodes {
-		free[i], known = node.Memory, known || node.Memory > 0
+	for i := range n.machine.Nodes {
+		free[i] = n.machine.Nodes[i].Memory
+		known = known || free[i] > 0
 	}
 	if !known {
 		return nil
 	}
-	alone, wide := map[string]uint64{}, []wideUser{}
-	add := func(p *Pod, c *Container) {
-		switch now := chargeOf(p, c); {
-		case now.oneNode():
-			alone[now.list] += now.bytes
-		case now != charge{}:
-			wide = append(wide, wideUser{p, c})
-		}
-	}
-	if !n.fresh {
-		maps.Copy(alone, n.base.memory.alone)
-		for id := range n.base.memory.wide {
-			if _, changed := n.containers[id]; !changed {
-				c := n.base.containers[id]
-				wide = append(wide, wideUser{n.pod(c.PodID), c})
-			}
-		}
-	}
-	for id, c := range n.containers {
-		if old := n.base.memory.charges[id]; !n.fresh && old.oneNode() {
-			alone[old.list] -= old.bytes
-		}
-		if c != nil {
-			add(n.pod(c.PodID), c)
-		}
-	}
+	users := n.usersOf(n.base.memory, chargeOf, n.containers)
 	for c, p := range expected {
-		add(p, c)
+		users.add(p, c, chargeOf(p, c))
 	}
-	// Containers that can use only one node come first.
-	for i := range n.machine.Nodes {
-		free[i] -= min(free[i], alone[topology.FormatList([]int{n.machine.Nodes[i].ID})])
-	}
-	n.chargeWide(free, wide)
+	// Containers that may use all nodes and are near none of them do not count, because it is unknown where
+	// they use memory.
+	users.multiNode = slices.DeleteFunc(users.multiNode, func(w multiNodeUser) bool {
+		ids, _ := topology.ParseList(w.list)
+		return len(ids) >= len(n.machine.Nodes) && n.memoryNear(w.pod, w.c).Empty()
+	})
+	n.subtract(free, users)
 	return free
 }
 
-// wideUser is a container that may use memory of several nodes.
-type wideUser struct {
+// nodeUsers has the charges of all containers, for subtract.
+type nodeUsers struct {
+	singleNode map[string]uint64 // the bytes of containers that may use only one node, by the node's id
+	multiNode  []multiNodeUser
+}
+
+// multiNodeUser is a container that may use several nodes.
+type multiNodeUser struct {
+	charge
+
 	pod *Pod
 	c   *Container
 }
 
-// chargeWide subtracts what containers on several nodes may use.
-func (n *view) chargeWide(free []uint64, wide []wideUser) {
-	type user struct {
-		c    *Container
-		ids  []int
-		near topology.Set
+// add adds the charge of a container.
+func (u *nodeUsers) add(p *Pod, c *Container, now charge) {
+	switch {
+	case now.oneNode():
+		u.singleNode[now.list] += now.bytes
+	case now != charge{}:
+		u.multiNode = append(u.multiNode, multiNodeUser{now, p, c})
 	}
-	var users []user
-	for _, w := range wide {
-		ids, err := topology.ParseList(chargeOf(w.pod, w.c).list)
-		near := n.memoryNear(w.pod, w.c)
-		if err == nil && (!near.Empty() || len(ids) < len(n.machine.Nodes)) {
-			users = append(users, user{w.c, ids, near})
+}
+
+// usersOf returns the users in kept, a nodeUse of the state, with the given changes of containers. of returns
+// the charge of a container.
+func (n *view) usersOf(kept nodeUse, of func(*Pod, *Container) charge, changes map[string]*Container) nodeUsers {
+	out := nodeUsers{singleNode: map[string]uint64{}}
+	if n.ignoresBase {
+		kept = nodeUse{}
+	}
+	maps.Copy(out.singleNode, kept.singleNode)
+	for id := range kept.multiNode {
+		if _, changed := changes[id]; !changed {
+			c := n.base.containers[id]
+			out.multiNode = append(out.multiNode, multiNodeUser{kept.charges[id], n.pod(c.PodID), c})
 		}
 	}
-	slices.SortFunc(users, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
-	for _, u := range users {
-		choose.Charge(n.machine, free, u.near, u.ids, uint64(u.c.Pristine.Memory.Limit.V))
+	for id, c := range changes {
+		if old := kept.charges[id]; old.oneNode() {
+			out.singleNode[old.list] -= old.bytes
+		}
+		if c != nil {
+			p := n.pod(c.PodID)
+			out.add(p, c, of(p, c))
+		}
+	}
+	return out
+}
+
+// subtract subtracts the charges of containers from the free bytes of each node. Containers that may use few
+// nodes come first.
+func (n *view) subtract(free []uint64, users nodeUsers) {
+	for i := range n.machine.Nodes {
+		free[i] -= min(free[i], users.singleNode[strconv.Itoa(n.machine.Nodes[i].ID)])
+	}
+	type user struct {
+		multiNodeUser
+
+		ids []int
+	}
+	var all []user
+	for _, w := range users.multiNode {
+		if ids, err := topology.ParseList(w.list); err == nil {
+			all = append(all, user{w, ids})
+		}
+	}
+	slices.SortFunc(all, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
+	for _, u := range all {
+		choose.Charge(n.machine, free, n.memoryNear(u.pod, u.c), u.ids, u.bytes)
 	}
 }

@@ -11,27 +11,33 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// chooseMemory decides the memory nodes of a new container. A container that owns CPUs, or is
-// bound to NUMA nodes, gets the nodes of its CPUs. Any other container gets all nodes that no
-// other pod has exclusively. If its nodes have no free memory, it may use other nodes.
-// chooseMemory keeps the kubelet's choice. The decision is final, because a change would make
-// the kernel move pages.
+// chooseMemory decides the memory nodes of a new container. The agent never takes one of them away later,
+// because the kernel would move pages.
 func (s *placer) chooseMemory() {
-	if s.c.Assignment.Memory.Keep {
+	s.bindMemory()
+	s.startCold()
+}
+
+// bindMemory binds a new container to memory nodes. A container that owns CPUs, or is bound to NUMA nodes,
+// gets the nodes of its CPUs, and further nodes if these have too little free memory. Any other container
+// gets all nodes that no other pod has exclusively. If the kubelet chose memory nodes, bindMemory changes
+// nothing.
+func (s *placer) bindMemory() {
+	if s.c.Assignment.Memory.KeepRequested {
 		return
 	}
-	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
-	if s.c.Assignment.Pool == placement.Own {
+	t := s.termsNow()
+	if s.c.Assignment.Pool == placement.Exclusive {
 		s.c.Assignment.Memory = t.Memory
 	}
-	if !t.Chooses || t.KeepsMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
+	if !t.Chooses || t.KeepsRequestedMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
 	every, bounded := s.memoryNodes()
 	usable := s.alignedMemory(every)
 	q := choose.Memory{
-		Within: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
-		Further: []topology.MemoryKind{topology.HBM, topology.PMEM},
+		AllowedNodes: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
+		FallbackKinds: []topology.MemoryKind{topology.HBM, topology.PMEM},
 	}
 	if q.CPUs.Empty() {
 		if bounded && (s.c.Assignment.Pool == placement.Shared || s.c.Assignment.Pool == placement.Reclaimed) {
@@ -44,32 +50,32 @@ func (s *placer) chooseMemory() {
 		s.c.Mems = topology.FormatList(s.memoryOfKinds(q, kinds))
 		return
 	}
-	ids, err := choose.Nodes(s.n.machine, q)
+	ids, err := choose.MemoryNodes(s.n.machine, q)
 	if short := (*choose.MemoryError)(nil); errors.As(err, &short) && len(usable) > 0 {
 		ids = usable
 		if q.Bytes > 0 {
 			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-				Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "all of them are used, the nearest first",
+				Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "it may use all of these nodes, the nearest first",
 			})
 		}
 	}
 	s.c.Mems = topology.FormatList(s.withPages(ids, every, q))
 }
 
-// withPages adds memory nodes until the container's huge pages fit, the nearest first. If they do not fit within the nodes
-// of q, it adds some of every.
+// withPages adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes that q
+// allows, or else any of every.
 func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
 	for _, r := range s.pageHints() {
-		q.Bytes, q.Free, q.Further = r.Counts.Need, r.Counts.Free, nil
-		more, err := choose.Nodes(s.n.machine, q)
+		q.Bytes, q.Free, q.FallbackKinds = r.Counts.Need, r.Counts.Free, nil
+		more, err := choose.MemoryNodes(s.n.machine, q)
 		if err != nil {
-			q.Within = every
-			more, err = choose.Nodes(s.n.machine, q)
+			q.AllowedNodes = every
+			more, err = choose.MemoryNodes(s.n.machine, q)
 		}
 		if err != nil {
 			more = every
 			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-				Key: "cpuset.mems", Value: topology.FormatList(more), Reason: r.Name + ": " + err.Error(), Warning: true, Then: "all of them are used, the nearest first",
+				Key: "cpuset.mems", Value: topology.FormatList(more), Reason: r.Name + ": " + err.Error(), Warning: true, Then: "it may use all of these nodes, the nearest first",
 			})
 		}
 		ids = append(ids, more...)
@@ -78,9 +84,9 @@ func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
 	return slices.Compact(ids)
 }
 
-// memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the memory
-// does not fit. Kinds that the machine does not have are reported; without any of them it gets
-// DRAM.
+// memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the memory does not
+// fit. It adds a problem for each kind of which no node has free memory. If no kind has any, it returns DRAM
+// nodes.
 func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (ids []int) {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -92,26 +98,26 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 		})
 	}
 	for _, k := range kinds {
-		one := choose.Memory{CPUs: q.CPUs, Within: q.Within, Free: q.Free, Kinds: []topology.MemoryKind{k}}
-		near, err := choose.Nodes(s.n.machine, one)
+		one := choose.Memory{CPUs: q.CPUs, AllowedNodes: q.AllowedNodes, Free: q.Free, Kinds: []topology.MemoryKind{k}}
+		near, err := choose.MemoryNodes(s.n.machine, one)
 		if err != nil {
-			warn("this node has no free memory of kind "+k.String(), "it gets memory of the others, or of kind DRAM")
+			warn("this node has no free memory of kind "+k.String(), "it gets memory of the other kinds that it asks for, or else of kind DRAM")
 			continue
 		}
 		ids = append(ids, near...)
 	}
-	q.Kinds, q.Further = kinds, nil
+	q.Kinds, q.FallbackKinds = kinds, nil
 	if len(ids) == 0 {
 		q.Kinds, q.Bytes = nil, 0
 	}
-	more, err := choose.Nodes(s.n.machine, q)
+	more, err := choose.MemoryNodes(s.n.machine, q)
 	switch {
 	case len(ids) == 0 && err != nil:
-		return q.Within
+		return q.AllowedNodes
 	case len(ids) == 0:
 		ids = more
 	case err != nil:
-		warn(err.Error(), "the nodes of these kinds that are nearest are used")
+		warn(err.Error(), "it gets the nearest nodes of these kinds")
 	default:
 		ids = append(ids, more...)
 	}
@@ -119,12 +125,15 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 	return slices.Compact(ids)
 }
 
-// memoryNear returns the CPUs that a container's memory should be near: the CPUs that it owns,
-// or the CPUs of the NUMA nodes that it is bound to. It is empty if the container may run on all
-// CPUs.
+// memoryNear returns the CPUs to which a container's memory should be near: the CPUs that it owns, or the
+// CPUs of its balloon or of the NUMA nodes to which it is bound. It is empty if the container is bound to
+// none.
 func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
-	case c.Assignment.Pool == placement.Own:
+	case c.Assignment.OwnsAndShares():
+		cpus, _ = n.layout(c).CPUs(c.Assignment.CPUGroup)
+		return cpus
+	case c.Assignment.Pool == placement.Exclusive:
 		return c.Assignment.Owned
 	case c.PoolNode.Set:
 		node, _ := n.machine.Node(c.PoolNode.V)
@@ -133,15 +142,15 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 		return c.Assignment.Near
 	case c.Assignment.Pool.Named():
 		return balloonContainers{n}.cpus(c)
-	case c.Assignment.Which.Nodes != "":
-		return nearOf(c.Assignment.CPUGroup, n.machine)
+	case c.Assignment.PoolID.Nodes != "":
+		return preferredCPUs(c.Assignment.CPUGroup, n.machine)
 	}
 	return cpus
 }
 
-// memoryNodes lists the nodes with memory that no other pod has exclusively. bounded reports
-// whether another pod has any node exclusively. If other pods have all DRAM nodes exclusively,
-// the pod may use every node.
+// memoryNodes returns the ids of the nodes with memory that no other pod has exclusively. bounded reports
+// whether another pod has a node exclusively. If other pods have all DRAM nodes exclusively, it returns all
+// nodes.
 func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
 	alone, ordinary := s.n.ledger.ExclusiveNodesOfOthers(s.p.Pod.UID), false

@@ -9,36 +9,37 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// This file handles CPUs that their owner cannot use now: they are offline, or missing in its
-// pod's cgroup. The ledger reserves them for it.
+// This file handles CPUs that their owner cannot use now, because they are offline or missing in the cgroup
+// of its pod. The ledger reserves these CPUs for the owner.
 
-// reach returns the CPUs that containers of a pod can use now: CPUs that are online and in the
+// usableCPUs returns the CPUs that containers of a pod can use now: CPUs that are online and in the
 // pod's cgroup. Cgroup v1 removes a CPU that goes offline from cgroups and never adds it again.
-func (n *view) reach(p *Pod) topology.Set {
+func (n *view) usableCPUs(p *Pod) topology.Set {
 	return p.allowedOf(n.machine.Online())
 }
 
-// heldBy returns the CPUs of a pod: the CPUs that its containers own, and the CPUs that are
+// ownedOrReserved returns the CPUs of a pod: the CPUs that its containers own, and the CPUs that are
 // reserved for them.
-func (n *view) heldBy(p *Pod) topology.Set {
-	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
+func (n *view) ownedOrReserved(p *Pod) topology.Set {
+	return n.ledger.CPUsOfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
 
-// missing returns the CPUs that an owner cannot use now. A container that is created again has
-// the CPUs of its pod, or of its earlier attempt.
-func (s *placer) missing() topology.Set {
+// unusableCPUs returns the CPUs that an owner cannot use now. If the container is created again, these
+// include the reserved CPUs of its pod, if all containers of the pod own the same CPUs.
+func (s *placer) unusableCPUs() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.Reserved(s.c.Key))
 	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownsAsOne(s.p)) {
 		own = own.Union(s.n.ledger.ReservedForPod(s.p.Pod.UID))
 	}
-	return own.Minus(s.n.reach(s.p))
+	return own.Minus(s.n.usableCPUs(s.p))
 }
 
-// waitOnCreate handles a container that is created again and can use none of its pod's CPUs now.
-// The container waits, and gets these CPUs when they are usable again.
+// waitOnCreate handles a container that is created again and can use none of its CPUs now. The container
+// waits in a pool, and gets its CPUs when they are usable again. waitOnCreate reports whether the container
+// waits.
 func (s *placer) waitOnCreate() bool {
-	away := s.missing()
-	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
+	away := s.unusableCPUs()
+	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
 		return false
 	}
 	s.c.Stamp.CPUs = away
@@ -46,36 +47,36 @@ func (s *placer) waitOnCreate() bool {
 	return true
 }
 
-// placeWaitingOwner resizes an owner that waits in a pool because it can use none of its CPUs.
-// The owner may give up some of them, and also owns the CPUs that its pod got meanwhile.
+// placeWaitingOwner places an owner that waits in a pool because it could use none of its CPUs. If its key
+// has been granted CPUs meanwhile, the owner gets these. It reports whether the owner got CPUs.
 func (s *placer) placeWaitingOwner() bool {
 	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Reserved(s.c.Key).Empty() {
 		return false
 	}
-	g, _ := s.n.ledger.Of(s.c.Key)
+	g, _ := s.n.ledger.GrantOf(s.c.Key)
 	if s.resize != nil {
-		g.CPUs = s.resized(g.CPUs)
+		g.CPUs = s.resizedCPUs(g.CPUs)
 	}
 	if g.CPUs.Empty() {
 		return false
 	}
-	s.own(g.CPUs, g.From, "those of its pod")
+	s.giveCPUs(g.CPUs, g.From, "the CPUs of its pod")
 	return true
 }
 
-// waitFor reserves the CPUs of an owner that can use none of them now, and reports a problem. If
-// another pod owns one of these CPUs by now, the owner loses all of them.
+// waitFor reserves the CPUs of an owner that can use none of them now, and adds a problem. If another pod
+// owns one of these CPUs by now, the owner loses all of them.
 func (s *placer) waitFor(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		return
 	}
 	s.n.reserveCPUs(s.p, s.c.Key, s.c.Stamp.CPUs, from)
-	s.reportAway(from, s.c.Stamp.CPUs, "it runs in a shared pool")
+	s.reportUnusable(from, s.c.Stamp.CPUs, "it runs in a shared pool")
 }
 
-// reportAway reports CPUs that their owner cannot use now.
-func (s *placer) reportAway(key string, cpus topology.Set, then string) {
+// reportUnusable adds problems for CPUs that their owner cannot use now.
+func (s *placer) reportUnusable(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
 		why, until string
@@ -94,10 +95,10 @@ func (s *placer) reportAway(key string, cpus topology.Set, then string) {
 	}
 }
 
-// stays reports whether an owner keeps running on those of its CPUs that it can use.
-func (s *placer) stays(old *Container) bool {
-	left := s.n.ownedBy(old).And(s.n.reach(s.p))
-	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
+// staysOnOwnCPUs reports whether an owner can use some of its CPUs and may still own them.
+func (s *placer) staysOnOwnCPUs(old *Container) bool {
+	left := s.n.ownedBy(old).And(s.n.usableCPUs(s.p))
+	return !left.Empty() && s.n.checkGrantable(s.p, old.Key, left) == nil
 }
 
 // lowestCPUs returns the lowest n CPUs of a set.
@@ -111,15 +112,15 @@ func lowestCPUs(cpus topology.Set, n int) topology.Set {
 	return out
 }
 
-// withOffline adds a container's offline CPUs to a set of CPUs.
+// withOffline adds the CPUs that are reserved for a container to a set of CPUs.
 func (s *placer) withOffline(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.Reserved(s.c.Key))
 }
 
-// ownOrReserve splits CPUs between grant and reservation: the key owns the CPUs that its pod can
-// use now, and the others are reserved for it.
+// ownOrReserve grants a key the CPUs that its pod can use now, and reserves the other CPUs for it. It does
+// nothing if another pod owns some of the CPUs, or if some of the CPUs are in pools.reserved.
 func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from string) {
-	cpus := all.And(n.reach(pod))
+	cpus := all.And(n.usableCPUs(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
 		return
 	}

@@ -10,39 +10,37 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// lowersCPU reports whether a new request has a lower CPU request or a lower CPU limit than the
-// old one.
+// lowersCPU reports whether now has a lower CPU request or a lower CPU limit than was.
 func lowersCPU(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
 }
 
-// accountResize updates the known resource sum of a pod after one of its containers was resized.
-// Runtimes report the sum when the pod is created. Few runtimes report a later sum, and none
-// reports it together with the container's request. Without this update, the first sum would
-// count for the pod's whole life.
+// accountResize updates the known sum of a pod's resources after one of its containers was resized. Runtimes
+// report the sum when the pod is created. Few runtimes report a later sum, and none reports it together with
+// the container's request. Without this update, the first sum would count for the pod's whole life.
 //
-// accountResize subtracts from the sum what the container gave up. It adds an increase only if
-// the sum has no room for it; otherwise the kubelet's sum already contains the increase.
+// accountResize subtracts from the sum what the container gave up. It adds an increase only if the sum has no
+// room for it; otherwise the kubelet's sum already contains the increase.
 func (d *draft) accountResize(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
 	next := p
 	switch less := lowersCPU(&was.Pristine, &now.Pristine); {
-	case !p.sumOld:
-		next = p.accounted(&was.Pristine, &now.Pristine, &live)
+	case !p.sumOutdated:
+		next = p.withAccountedResize(&was.Pristine, &now.Pristine, &live)
 	case less || lowersCPU(&now.Pristine, &was.Pristine):
-		next = p.recounted(&was.Pristine, &now.Pristine, &live, d.n.endedSum(p))
+		next = p.withRecountedSum(&was.Pristine, &now.Pristine, &live, d.n.endedSum(p))
 	}
 	if next != p {
 		d.replace(next)
-		d.redecide(next, next.Values)
+		d.decidePodAgain(next, next.Values)
 	}
 }
 
-// accounted returns a pod after one of its containers changed its request; live is the request
-// of all its live containers.
-func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
+// withAccountedResize returns the pod with a new sum of its resources after a resize of a container. was and now are
+// the container's requests before and after the resize. live is the sum of the requests of the pod's live containers.
+func (p *Pod) withAccountedResize(was, now, live *lifecycle.Resources) *Pod {
 	sum := p.Pod.Resources
 	if !p.paidCPUs(sum).Known() {
 		return p
@@ -58,11 +56,11 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// recounted returns a pod after one of its containers changed its request, if the pod's sum
-// comes from a Synchronize and may be old. The sum is then limited to the requests of known
-// containers, including ended containers. So an old sum is not mistaken for pod-level resources
-// until the runtime reports the sum again.
-func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
+// withRecountedSum returns the pod with a new sum of its resources after a resize of a container, if the known sum
+// comes from a Synchronize and may be old. was and now are the container's requests before and after the resize. The
+// new sum is the known sum plus the increase, but at most the requests of live and ended containers plus the pod's
+// overhead. Without this limit, an old sum that is too large would look like pod-level resources.
+func (p *Pod) withRecountedSum(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.paidCPUs(p.Pod.Resources).Known() {
 		return p
 	}
@@ -86,23 +84,22 @@ func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// withSum returns a copy of the pod with a new sum of resources, which is known to be current.
+// withSum returns a copy of the pod with a new sum of resources, which is known to be up to date.
 func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
-	if sum.CPU == p.Pod.Resources.CPU && !p.sumOld {
+	if sum.CPU == p.Pod.Resources.CPU && !p.sumOutdated {
 		return p
 	}
 	n, pod := *p, *p.Pod
-	pod.Resources, n.Pod, n.sumOld = &sum, &pod, false
+	pod.Resources, n.Pod, n.sumOutdated = &sum, &pod, false
 	return &n
 }
 
-// sharesMilli returns a container's CPU request in milli-CPUs from its shares, which the
-// kubelet computes from the request. The pod's spec may come late, so no decision about CPUs
-// uses it.
+// sharesMilli returns a container's CPU request in milli-CPUs, computed from its CPU shares. The pod's spec
+// has the request, too, but may become known late, so decisions about CPUs do not use it.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
-// adjustedSum returns a sum, in thousandths, after one part of it changed. It is never less than
-// the sum of the known parts.
+// adjustedSum returns a sum after one of its parts changed from before to after. It is at least parts, the
+// sum of the known parts. All numbers are milli-CPUs.
 func adjustedSum(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before
@@ -110,9 +107,9 @@ func adjustedSum(sum, before, after, parts int64) int64 {
 	return max(sum, parts)
 }
 
-// paidNow returns how many CPUs a pod pays for at a resize, and the request that pays for them:
-// its sum, or its containers' requests if the sum is old.
-func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
+// paidAtResize returns how many CPUs a pod may own at a resize, and the resources that pay for them: the
+// known sum, or live if that pays for more, because then the known sum is old.
+func (p *Pod) paidAtResize(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	whole, parts := p.paidCPUs(p.Pod.Resources), p.paidCPUs(live)
 	if parts.CPUs > whole.CPUs {
 		return parts.CPUs, live
@@ -120,18 +117,17 @@ func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resource
 	return whole.CPUs, p.Pod.Resources
 }
 
-// revokeUnpaid ends ownership of the CPUs that a scheduler assigned to a pod's containers, if
-// their request no longer pays for these CPUs. The agent grants an assignment completely or not
-// at all, so the containers lose all of it. They are then placed like containers whose
-// assignment was refused at their creation. c is the resized container, nil if the pod was
-// resized. revokeUnpaid reports whether any container lost CPUs.
+// revokeUnpaid ends the grants of CPUs that a scheduler assigned to a pod's containers, if their requests no
+// longer pay for these CPUs. The agent grants an assignment completely or not at all, so a container loses
+// all its CPUs. It is then placed like a container whose assignment was refused at its creation. c is the
+// resized container; nil if the pod was resized. revokeUnpaid reports whether a container lost CPUs.
 func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
 	if !p.Intent.CPUs.IsSet() || !d.n.ledger.Owns(p.Pod.UID) {
 		return false
 	}
 	live := d.n.podSum(p, c)
-	for _, g := range d.n.ledger.HeldByPod(p.Pod.UID) {
+	for _, g := range d.n.ledger.CombinedGrants(p.Pod.UID) {
 		owner := firstOf(d.n.containersOf(podID), func(o *Container) bool { return o.Key == g.Key && o.Alive() })
 		switch {
 		case c != nil && c.Key == g.Key:
@@ -149,24 +145,23 @@ func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	return revoked
 }
 
-// checkPaid applies the check of a container's creation to the number of CPUs that the container
-// owns. It uses the current requests of the container and its pod. live is the request of the
-// pod's live containers.
+// checkPaid returns an error if the current requests of a container and its pod do not pay for the number of
+// CPUs that the container owns. live is the sum of the requests of the pod's live containers.
 func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.paidCPUs(sum).Known() {
-		_, sum = p.paidNow(live)
+		_, sum = p.paidAtResize(live)
 	}
 	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
 }
 
-// revoke ends a container's ownership of CPUs because its request no longer pays for them.
-// placeRevoked then places its live attempts again.
+// revoke ends the grant of a key because the request no longer pays for its CPUs. placeRevoked then decides
+// the live containers with this key again.
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
-		waits := c.Assignment.Pool != placement.Own && !c.Stamp.CPUs.Empty() // all of its CPUs are offline
-		if c.Key != key || !c.Alive() || c.Assignment.Pool != placement.Own && !waits || c.Assignment.From == placement.ByKubelet {
+		waits := c.Assignment.Pool != placement.Exclusive && !c.Stamp.CPUs.Empty() // all of its CPUs are offline
+		if c.Key != key || !c.Alive() || c.Assignment.Pool != placement.Exclusive && !waits || placement.IsExternal(c.Assignment.From) {
 			continue
 		}
 		now := *c
@@ -175,8 +170,8 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 	}
 }
 
-// placeRevoked places the containers of a pod again whose CPUs were revoked, except the one of
-// the event, and decides the pod's own values again.
+// placeRevoked decides containers whose CPUs were revoked again, except the container of the event. It also
+// decides the pod's own values again.
 func (d *draft) placeRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
@@ -185,47 +180,47 @@ func (d *draft) placeRevoked(podID string, about *Container) {
 		}
 	}
 	p := d.n.pod(podID)
-	d.redecide(p, p.Values)
+	d.decidePodAgain(p, p.Values)
 }
 
-// lostAll reports that a container owns no CPUs any more because it requests less than a whole
-// CPU.
-func (s *placer) lostAll(key string, had int) {
+// reportLostAll adds a problem: a container no longer owns CPUs because it requests less than a whole CPU.
+// had is the number of CPUs that it owned.
+func (s *placer) reportLostAll(key string, had int) {
 	sum := s.p.Pod.Resources
 	if !s.n.chosenForPod(s.p) {
 		sum = nil
 	}
-	s.refused(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, whyNoCPUs(s.p, sum, &s.c.Pristine)))
+	s.reportNotGranted(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, whyNoCPUs(s.p, sum, &s.c.Pristine)))
 }
 
 // whyNoCPUs returns the reason why the agent chooses no CPUs for a container to own.
 func whyNoCPUs(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.paidCPUs(r); due.Known() {
-			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.By, intent.FormatMilli(due.Milli))
+			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.DeterminedBy, intent.FormatMilli(due.Milli))
 		}
 	}
 	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 }
 
-// previousLarger returns the previous attempt of a new container if that attempt requested more
-// CPU. The new attempt is then treated like a resize, even if other containers own the CPUs of
-// its pod.
+// previousLarger returns the previous attempt of a new container if that attempt requested more CPU. The new
+// attempt is then treated like a resize, even if other containers own the CPUs of its pod. If only the
+// request of the new container itself decides how many CPUs it owns, previousLarger returns c.
 func (d *draft) previousLarger(p *Pod, c *Container) *Container {
-	if g, owns := d.n.ownedBefore(p, c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
+	if g, owns := d.n.ownedBefore(p, c.Key); d.n.ignoresBase || !owns || placement.IsExternal(g.From) || d.n.container(c.ID) != nil {
 		return nil
 	}
 	var was *Container
 	for _, o := range d.n.containersOf(p.Pod.ID) {
-		if o.Key == c.Key && o.ID != c.ID && o.Assignment.From != placement.ByKubelet {
-			was = o // containers are listed in order of arrival
+		if o.Key == c.Key && o.ID != c.ID && !placement.IsExternal(o.Assignment.From) {
+			was = o // containersOf returns the newest container last
 		}
 	}
 	switch {
 	case was != nil && lowersCPU(&was.Pristine, &c.Pristine):
 		return was
 	case !p.paidCPUs(p.Pod.Resources).Known():
-		return c // it owns CPUs because of its own request, and only that request determines how many
+		return c // its own request alone determines how many CPUs it owns
 	}
 	return nil
 }

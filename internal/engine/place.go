@@ -11,29 +11,29 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// assigned returns the CPUs that a scheduler assigned to the pod, if key can own them. requested
-// are the resources of the container, nil for the pod itself. The error is a sentence for users.
-func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
+// assignedCPUs returns the CPUs that a scheduler assigned to the pod. The error, a sentence for users, says
+// why key cannot own them. requested are the resources of the container; nil for the pod itself.
+func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.IsSet() || !n.policy.Place {
 		return topology.Set{}, nil
 	}
 	list := topology.FormatList(p.Intent.CPUs.V)
 	cpus, err := n.machine.ParseCPUs(list)
-	if all := n.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && n.heldBy(p).Contains(all) {
-		// They were granted before; some may be offline now.
-		if cpus, err = all.And(n.reach(p)), nil; cpus.Empty() {
+	if all := n.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && n.ownedOrReserved(p).Contains(all) {
+		// The CPUs were granted before. Some of them may be offline now.
+		if cpus, err = all.And(n.usableCPUs(p)), nil; cpus.Empty() {
 			err = errors.New("these CPUs, which it owns, are offline")
 		}
 	}
 	if err != nil {
 		return topology.Set{}, err
 	}
-	if g, owns := n.ledger.Of(key); owns && g.CPUs == cpus {
-		// The number was checked when they were granted. A later request does not take them
-		// from a running container.
-		return cpus, n.grantable(p, key, cpus)
+	if g, owns := n.ledger.GrantOf(key); owns && g.CPUs == cpus {
+		// The number of CPUs was checked when they were granted. A later request does not take them from a
+		// running container.
+		return cpus, n.checkGrantable(p, key, cpus)
 	}
-	if err := n.terms(p).DecidedElsewhere; err != nil {
+	if err := n.terms(p).NoGrantReason; err != nil {
 		return topology.Set{}, err
 	}
 	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.payingResources(p.Pod.Resources, requested)); err != nil {
@@ -42,7 +42,7 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	if both, owner := n.kubeletOwned(p, cpus); !both.Empty() {
 		return cpus, fmt.Errorf("CPUs %s were given to %s by the kubelet's static CPU manager", intent.Printable(n.machine.Format(both)), owner)
 	}
-	return cpus, n.grantable(p, key, cpus)
+	return cpus, n.checkGrantable(p, key, cpus)
 }
 
 // refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs, whether a
@@ -51,45 +51,50 @@ func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
 
-// grantable returns nil if key may own these CPUs, otherwise the reason as a sentence.
-func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
+// checkGrantable returns nil if key may own these CPUs. Otherwise the error is the reason, as a sentence.
+func (n *view) checkGrantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	pools := &n.policy.Pools
 	format := func(s topology.Set) string { return intent.Printable(n.machine.Format(s)) }
 	if both := cpus.And(pools.Reserved); !both.Empty() {
 		return fmt.Errorf("CPUs %s are reserved by pools.reserved", format(both))
 	}
-	if out := cpus.Minus(p.Within); !p.Within.Empty() && !out.Empty() {
+	if out := cpus.Minus(p.AllowedCPUs); !p.AllowedCPUs.Empty() && !out.Empty() {
 		return fmt.Errorf("CPUs %s are not allowed in the pod's cgroup", format(out))
 	}
-	var taken *placement.Taken
+	var taken *placement.OwnedError
 	if err := n.ledger.Check(key, cpus); errors.As(err, &taken) {
 		return fmt.Errorf("CPUs %s are owned by %s", format(taken.CPUs), taken.Owner.Pod)
 	}
-	if pools.ForAll().Minus(n.ledger.Held()).Minus(cpus).Empty() {
+	if pools.UnclassifiedCPUs().Minus(n.ledger.OwnedOrReserved()).Minus(cpus).Empty() {
 		return errors.New("no CPU would be left for all other containers")
 	}
 	return nil
 }
 
-// placer places one container: it collects the result and writes owned CPUs into the ledger.
+// placer decides the CPUs, memory nodes and devices of one container. It stores the result in c, and grants
+// in the ledger.
 type placer struct {
 	n *view
+	d *draft // nil for a container that a recovery finds running
 	p *Pod
 	c *Container
 	// resize is the resize in progress; nil for none.
 	resize *resize
 	// aligned are the ids of the NUMA nodes that the topology manager chose; nil for none.
 	aligned []int
-	// scheduling is the scheduling class of its pool; empty for none.
+	// scheduling is the scheduling class that its pool gives it; empty for none.
 	scheduling lifecycle.SchedulingClass
+	// creating means that the container is being created, so that it can get memory nodes and CDI devices.
+	creating bool
 }
 
+// placer makes a placer for a container. r is the resize in progress; nil for none.
 func (d *draft) placer(c *Container, r *resize) placer {
-	return placer{n: &d.n, p: d.n.pod(c.PodID), c: c, resize: r}
+	return placer{n: &d.n, d: d, p: d.n.pod(c.PodID), c: c, resize: r}
 }
 
-// refused adds a problem for CPUs that a container requested and did not get.
-func (s *placer) refused(key, value string, err error) {
+// reportNotGranted adds a problem for CPUs that a container requested and did not get.
+func (s *placer) reportNotGranted(key, value string, err error) {
 	q := lifecycle.Problem{Key: key, Value: value, Reason: err.Error(), Refused: true, Then: "the container runs in a shared pool"}
 	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
 		q.Rule = refusal.Rule
@@ -97,36 +102,38 @@ func (s *placer) refused(key, value string, err error) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, q)
 }
 
-// CreatedAgain ends the reason of a container that runs without the CPUs of its own that its pod asks for.
-const CreatedAgain = "it can get them when it is created again"
+// RecreateHint ends the reason of a problem for a container that runs without the CPUs or devices that its
+// pod asks for.
+const RecreateHint = "it can get them when it is created again"
 
-// place decides which CPUs a container uses: its own, or a pool's.
+// place decides which CPUs a container uses: CPUs of its own, or the CPUs of a pool. rec is its record; nil
+// for none.
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
 	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
-	if s.placeByKubelet() || s.placeRecorded(rec) {
+	if s.placeExternal() || s.placeRecorded(rec) {
 		return
 	}
-	isNew := (old == nil || !old.Alive() || old.Assignment.Pool == placement.Own || old.Unplaced) && (rec == nil || rec.CPUs != "" || rec.Unplaced)
+	isNew := (old == nil || !old.Alive() || old.Assignment.Pool == placement.Exclusive || old.Unplaced) && (rec == nil || rec.CPUs != "" || rec.Unplaced)
 	if !isNew && s.placeWaitingOwner() {
 		return
 	}
-	cpus, err := s.n.assigned(s.p, s.c.Key, &s.c.Pristine)
+	cpus, err := s.n.assignedCPUs(s.p, s.c.Key, &s.c.Pristine)
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
-		// The CPUs were refused when the container was created, and its record has that refusal.
-		// If it got the CPUs now, the next restart would take them away.
-		err = errors.New("they could not be granted when the container was created; " + CreatedAgain)
+		// The CPUs were refused when the container was created, and its record does not have them. If the
+		// container got the CPUs now, it would lose them at the next restart of the agent.
+		err = errors.New("they could not be granted when the container was created; " + RecreateHint)
 	}
 	switch {
 	case err != nil && isNew && s.waitOnCreate():
-	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.reach(s.p)).Empty():
-		if rec == nil { // otherwise the problem is reported already
+	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.usableCPUs(s.p)).Empty():
+		if rec == nil { // otherwise placeRecorded has called waitFor
 			s.waitFor(s.p.Intent.CPUs.Key)
 		}
 	case err != nil:
-		s.refused(s.p.Intent.CPUs.Key, intent.Printable(topology.FormatList(s.p.Intent.CPUs.V)), err)
+		s.reportNotGranted(s.p.Intent.CPUs.Key, intent.Printable(topology.FormatList(s.p.Intent.CPUs.V)), err)
 	case !cpus.Empty():
-		s.own(cpus, s.p.Intent.CPUs.Key, "assigned by the scheduler")
+		s.giveCPUs(cpus, s.p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
 	case !isNew:
 		s.reportRefused()
@@ -136,28 +143,28 @@ func (s *placer) place(rec *Record) {
 	s.placeInPool(isNew)
 }
 
-// placeRecorded gives a container the CPUs in its record, if it can still own them. So a running
-// container does not move.
+// placeRecorded gives a container the CPUs in its record, if it may still own them, so that a running
+// container keeps its CPUs. It reports whether the container got them.
 func (s *placer) placeRecorded(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
 	}
-	from := cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, intent.KoordResourceStatus)
-	cpus := s.n.machine.PlacesOf(rec.CPUs).And(s.n.reach(s.p))
+	from := cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, s.termsNow().Key, intent.KoordResourceStatus)
+	cpus := s.n.machine.PlacesOf(rec.CPUs).And(s.n.usableCPUs(s.p))
 	if cpus.Empty() {
 		s.waitFor(from)
 		return false
 	}
-	if s.n.grantable(s.p, s.c.Key, cpus) != nil {
+	if s.n.checkGrantable(s.p, s.c.Key, cpus) != nil {
 		if cpus.And(s.n.policy.Pools.Reserved).Empty() {
-			// Another pod owns them now. If the record kept them, this container would move to
-			// them at a restart after they became free. Reserved CPUs stay in the record,
-			// because the next configuration may allow them.
+			// Another pod owns the CPUs now. If the record kept them, this container would move to them at a
+			// later restart, after they became free. CPUs in pools.reserved stay in the record, because the
+			// next configuration may allow them.
 			s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		}
 		return false
 	}
-	s.own(cpus, from, "owned since it was created")
+	s.giveCPUs(cpus, from, "owned since it was created")
 	owns := s.withOffline(cpus).Len()
 	if asks := s.refusedResize(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.IsSet() && !s.p.Intent.NUMA.V.Exclusive {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(s.c.Assignment.From, asks, owns))
@@ -165,36 +172,36 @@ func (s *placer) placeRecorded(rec *Record) bool {
 	return true
 }
 
-// reportRefused reports that a container owns no CPUs although it asks for some. A refusal at
+// reportRefused adds a problem if an existing container asks for CPUs of its own and has none. A refusal at
 // its creation is final.
 func (s *placer) reportRefused() {
-	switch a, ok := s.n.asks(s.p, s.c.Name, &s.c.Pristine); {
+	switch a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine); {
 	case !ok:
 	case !s.c.Stamp.CPUs.Empty():
 		s.waitFor(a.key)
 	case a.n == 0:
-		s.refused(a.key, "", whyNoCPUs(s.p, s.p.Pod.Resources, &s.c.Pristine))
+		s.reportNotGranted(a.key, "", whyNoCPUs(s.p, s.p.Pod.Resources, &s.c.Pristine))
 	default:
-		s.refused(a.key, "", errors.New("no CPUs were granted when the container was created; "+CreatedAgain))
+		s.reportNotGranted(a.key, "", errors.New("no CPUs were granted when the container was created; "+RecreateHint))
 	}
 }
 
-// placeChosen gives a container CPUs that the agent chooses, if the container should own CPUs. A
-// container that owned CPUs before and cannot have the same CPUs gets none, because its record
-// has the old CPUs.
+// placeChosen gives a container CPUs that the agent chooses, if the container should own CPUs. It reports
+// whether the container got CPUs. A container that owned CPUs before and cannot have the same CPUs gets none,
+// because its record has the old CPUs.
 func (s *placer) placeChosen() bool {
 	old := s.n.container(s.c.ID)
 	switch {
 	case s.p.Intent.CPUs.IsSet() || !s.n.policy.Place || !s.n.terms(s.p).Chooses:
 		return false
-	case old != nil && old.Alive() && old.Assignment.Pool == placement.Own && old.Assignment.From != placement.ByKubelet && s.stays(old):
-		cpus := s.n.ownedBy(old).And(s.n.reach(s.p))
+	case old != nil && old.Alive() && old.Assignment.Pool == placement.Exclusive && !placement.IsExternal(old.Assignment.From) && s.staysOnOwnCPUs(old):
+		cpus := s.n.ownedBy(old).And(s.n.usableCPUs(s.p))
 		if s.resize != nil {
-			if cpus = s.resized(cpus); cpus.Empty() {
+			if cpus = s.resizedCPUs(cpus); cpus.Empty() {
 				return false
 			}
 		}
-		s.own(cpus, old.Assignment.From, old.Assignment.Why)
+		s.giveCPUs(cpus, old.Assignment.From, old.Assignment.Why)
 		if s.resize == nil || s.resize.failed == nil {
 			s.reportResized()
 		}
@@ -207,21 +214,24 @@ func (s *placer) placeChosen() bool {
 	case key == "" || err == nil && cpus.Empty():
 		return false
 	case err != nil:
-		s.refused(key, "", err)
+		if unmet := (*placement.RequirementError)(nil); errors.As(err, &unmet) {
+			s.c.decided.missingRequirement = unmet.Error()
+		}
+		s.reportNotGranted(key, "", err)
 		return false
 	}
 	again := s.copyRefusedResize()
-	s.own(cpus, key, why)
+	s.giveCPUs(cpus, key, why)
 	if again {
 		s.reportResized()
 	}
 	return true
 }
 
-// ownedBy returns the CPUs that the ledger grants to an owner. During a resize the ledger
-// changes before the containers do.
+// ownedBy returns the CPUs that a container owns. During a resize, the ledger changes before the containers,
+// so the ledger's grant counts first.
 func (n *view) ownedBy(c *Container) topology.Set {
-	if g, owns := n.ledger.Of(c.Key); owns {
+	if g, owns := n.ledger.GrantOf(c.Key); owns {
 		return g.CPUs
 	}
 	return c.Assignment.Owned
@@ -229,63 +239,104 @@ func (n *view) ownedBy(c *Container) topology.Set {
 
 // placeInPool places a container in a pool.
 func (s *placer) placeInPool(isNew bool) {
+	s.c.Assignment.CPUGroup = placement.CPUGroup{} // the container no longer owns CPUs
 	a := s.choosePool(isNew, topology.Set{})
-	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why, a.Marks, a.Memory}, a.PoolNode
+	s.c.Assignment, s.c.PoolNode = Assignment{a.Group, a.From, a.Why, a.Memberships, a.Devices, a.Memory}, a.PoolNode
 	s.c.Balloon, s.scheduling = "", a.Scheduling
 	if a.Group.Pool.Named() {
-		s.c.Balloon = a.Group.Which.Name
+		s.c.Balloon = a.Group.PoolID.Name
 	}
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)
-	s.c.Assignment.Within = s.n.within(s.p, s.c)
-	s.shareExternal()
+	s.c.Assignment.AllowedCPUs = s.n.allowedPoolCPUs(s.p, s.c)
+	s.limitToExternalCPUs()
 	if _, ok := s.n.layout(nil).CPUs(s.c.Assignment.CPUGroup); !ok {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Assignment.Within),
-			Reason: "every CPU this container may use is owned by another", Then: "it gets CPUs outside of them",
+			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Assignment.AllowedCPUs),
+			Reason: "other containers own every CPU that this container may use", Then: "it gets other CPUs",
 		})
 	}
 }
 
-// within returns the CPUs to which a container in a pool is limited by its pod's cgroup and, in
-// some cases, by the runtime's request.
-func (n *view) within(p *Pod, c *Container) topology.Set {
-	if bound := cmp.Or(p.allowedOf(c.Undescribed.bound), c.Undescribed.bound); !bound.Empty() && c.Assignment.Pool == placement.Unclassified {
+// schedule sets the scheduling class of a new container. An existing container keeps the class with which it
+// was created.
+func (s *placer) schedule(isNew bool) {
+	class := s.scheduling
+	if s.n.policy.Place {
+		of, problems := placement.SchedulingOf(s.n.policy.Placement, placement.Subject{Intent: s.p.Intent, Pod: s.p.Pod, Name: s.c.Name})
+		if of.Name != "" {
+			class = of
+		}
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, problems...)
+	}
+	if isNew {
+		s.c.Scheduling = class
+	}
+}
+
+// allowedPoolCPUs returns the CPUs to which a container in a pool is limited: by its pod's cgroup and, in
+// some cases, by the runtime's request. An empty set is no limit.
+func (n *view) allowedPoolCPUs(p *Pod, c *Container) topology.Set {
+	if bound := cmp.Or(p.allowedOf(c.Undescribed.kernelCPUs), c.Undescribed.kernelCPUs); !bound.Empty() && c.Assignment.Pool == placement.Unclassified {
 		return bound
 	}
-	if c.Pristine.CPU.CPUs == "" {
-		return p.Within
+	if c.Pristine.CPU.CPUs == "" || n.policy.ClaimsDecideCPUs() { // the DRA driver changes this cpuset without an event
+		return p.AllowedCPUs
 	}
 	if c.Assignment.Pool != placement.Unclassified {
-		// The kubelet's list for a container has the CPUs that no container owns. Pools are
-		// limited to that list, too.
+		// If the kubelet grants CPUs, its list for other containers has the remaining CPUs. Pools are limited
+		// to that list, too.
 		if others, _ := n.kubeletOwned(p, n.machine.Online()); others.Empty() {
-			return p.Within
+			return p.AllowedCPUs
 		}
 	}
 	return p.allowedOf(n.machine.OnlineOf(c.Pristine.CPU.CPUs))
 }
 
-// allowedOf returns the CPUs that the pod's cgroup allows.
+// allowedOf returns those of the CPUs that the pod's cgroup allows.
 func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
-	if p.Within.Empty() {
+	if p.AllowedCPUs.Empty() {
 		return cpus
 	}
-	return cpus.And(p.Within)
+	return cpus.And(p.AllowedCPUs)
 }
 
-func (s *placer) own(cpus topology.Set, from, why string) {
-	s.ownNotExternal(cpus)
-	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Own, Owned: cpus, Threads: s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Threads}
+// giveCPUs makes a container own CPUs. from is the key that asked for them, and why the reason.
+func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
+	s.dropExternalCPUs(cpus)
+	t := s.termsNow()
+	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Exclusive, Owned: cpus, Threads: t.Threads}
 	// Owned CPUs that are offline belong to the container again when they come online.
-	gone := s.missing().Minus(cpus)
+	gone := s.unusableCPUs().Minus(cpus)
 	s.c.Stamp.CPUs = cpus.Union(gone)
 	s.c.Assignment.From, s.c.Assignment.Why = from, why
 	g := s.n.grantOf(s.p, s.c.Key, cpus, from)
+	if from == placement.ByClaims {
+		g.Claims = t.External.Claims
+	}
 	g.RefusedCPUs = s.c.RefusedCPUs
 	s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 	s.n.reserveCPUs(s.p, s.c.Key, gone, from)
-	s.reportAway(from, gone, "it runs on those that are left")
+	s.reportUnusable(from, gone, "it runs on the CPUs that it can use")
+	if !t.SharesFraction {
+		s.c.Balloon = ""
+		return
+	}
+	a := s.choosePool(false, topology.Set{})
+	s.c.Assignment.PoolID, s.c.Assignment.AllowedCPUs, s.c.Balloon = a.Group.PoolID, s.n.allowedPoolCPUs(s.p, s.c), a.Group.PoolID.Name
+	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)
 }
+
+// placementReason says why a container has its CPUs. If it owns some and shares others, it says which ones it
+// owns.
+func (c *Container) placementReason(m *topology.Machine) string {
+	if !c.Assignment.OwnsAndShares() {
+		return c.Assignment.Why
+	}
+	return fmt.Sprintf("%s; it owns CPUs %s, and shares the CPUs of %s for the rest of its request", c.Assignment.Why, m.Format(c.Assignment.Owned), c.Assignment.PoolID.Name)
+}
+
+// PlacementReason says why a container has its CPUs.
+func (s *State) PlacementReason(c *Container) string { return c.placementReason(s.Machine) }
 
 // grantOf makes a grant of CPUs to a container of a pod.
 func (n *view) grantOf(p *Pod, key placement.Key, cpus topology.Set, from string) placement.Grant {

@@ -10,79 +10,97 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record is what is stored about a container.
+// Record is what the agent stores about a container.
 type Record = lifecycle.Record
 
-// Facts are the inputs of a decision besides the runtime's request.
+// Facts are the inputs of a decision besides the state and the event.
 type Facts struct {
 	// Records are the trusted records of the event's containers, by container id.
 	Records map[string]Record
-	// Distrusted has the reason why a record is not trusted, by id of its container.
-	Distrusted map[string]lifecycle.Problem
-	// ParentCPUs are the CPUs that pods' cgroups allow, by sandbox id, as kernel lists; ""
-	// allows all.
+	// UntrustedRecords has the problems of records that are not trusted, by container id.
+	UntrustedRecords map[string]lifecycle.Problem
+	// FormerAgent has what another agent gave to the containers of a Synchronize, by container id; nil if
+	// there was no other agent.
+	FormerAgent map[string]lifecycle.FormerContainer
+	// ParentCPUs has the CPUs that pods' cgroups allow, by sandbox id, as kernel lists; "" allows all CPUs.
 	ParentCPUs map[string]string
-	// Balloons are the CPUs that each balloon had at a Synchronize, by name, as kernel lists.
+	// Balloons has the CPUs of each balloon before a Synchronize, by name, as kernel lists.
 	Balloons map[string]string
-	// Kernel are the CPUs that the kernel gives to containers of a Synchronize, by id, as
-	// kernel lists. It has containers whose record is lost or may be older than a resize; all
-	// containers if some records are distrusted.
+	// Kernel has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel
+	// lists. It has containers whose record is lost or may be older than a resize. If a record is not
+	// trusted, it has all containers.
 	Kernel map[string]string
-	// Runs are the CPUs that the kernel gives to each container of a Synchronize. It is filled
-	// only if the runtime cannot describe one of the containers.
-	Runs map[string]string
-	// Grants are the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel
-	// lists.
+	// KernelMems has the memory nodes that the kernel gives to containers of a Synchronize whose record has a
+	// cold start, by container id, as kernel lists.
+	KernelMems map[string]string
+	// RunningCPUs has the CPUs that the kernel gives to each container of a Synchronize, by container id, as
+	// kernel lists. It is set only if the runtime cannot describe one of the containers.
+	RunningCPUs map[string]string
+	// Grants has the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel lists.
 	Grants map[string]string
-	// Expecting: pods of Grants that no runtime lists may still come. Their CPUs are kept until an
-	// Expect decides about them.
-	Expecting bool
-	// Ended are sandboxes whose cgroup is gone and whose end no runtime reported.
-	Ended map[string]bool
-	// Swept: the agent created the event because the pod's cgroup is gone. The runtime may
+	// LentPods has the UIDs of the pods in Grants whose CPUs reclaimed containers may use.
+	LentPods map[string]bool
+	// ExpectsMorePods means that a runtime may still create pods that are in Grants. Their CPUs are kept
+	// until an Expect event decides about them.
+	ExpectsMorePods bool
+	// EndedSandboxes has the ids of sandboxes whose cgroup is gone and whose end no runtime reported.
+	EndedSandboxes map[string]bool
+	// CgroupGone means that the agent made this event because the pod's cgroup is gone. The runtime may
 	// still list the pod.
-	Swept bool
-	// Specs are the known pod specs, by pod UID.
+	CgroupGone bool
+	// Specs has the known pod specs, by pod UID.
 	Specs map[string]*lifecycle.PodSpec
-	// Granted are the kubelet's grants to pods' containers, by pod UID.
+	// Granted has the kubelet's grants to the containers of pods, by pod UID.
 	Granted map[string]*lifecycle.KubeletGrants
-	// HookServers are the answers of hook servers for the event's container or pod.
+	// Claims has the resource claims that give CPUs to the event's containers, by container id.
+	Claims map[string]*lifecycle.ClaimGrant
+	// HookServers has the merged answers of hook servers for the event's container or pod.
 	HookServers lifecycle.HookServerAnswer
-	// Allocated has what resource plugins have allocated now for containers of an Inform, by pod UID
-	// and container name.
+	// Allocated has the values that resource plugins allocate now for containers of an Inform, by pod UID and
+	// container name.
 	Allocated map[string]map[string][]lifecycle.Value
-	// HostInterfaces reports whether the host has a network interface, by name. It has those that a
-	// new container asks for; nil if that is unknown.
+	// HostInterfaces reports whether the host has a network interface, by name, for the interfaces that a new
+	// container asks for. It is nil if that is unknown.
 	HostInterfaces map[string]bool
-	// Unstoppable: the container exists, and its creation cannot be refused any more.
-	Unstoppable bool
+	// NodeDevices are the node's CDI devices, if a new container asks for CDI devices.
+	NodeDevices []lifecycle.NodeDevice
+	// HeldDevices has the CDI devices that containers are known to have exclusively at a Synchronize, by pod
+	// UID and container name.
+	HeldDevices map[string]map[string][]string
+	// ColdStartsOver has the ids of the containers of an Inform whose cold start is over.
+	ColdStartsOver map[string]bool
+	// CannotRefuse means that the container already exists, so its creation cannot be refused.
+	CannotRefuse bool
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, if it changed.
 	Machine *topology.Machine
 }
 
-// GroupChange is a change of a CPU group's CPUs. It stands for a change of each container in the
-// group, and is expanded to these only when it is applied.
+// GroupChange is a change of the CPUs of a CPU group. It changes each container in the group. The changes of
+// the containers are computed only when the plan is applied.
 type GroupChange struct {
 	Group   placement.CPUGroup
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
-	// Starved: other containers own every CPU that the group may use, so it got other CPUs.
+	// Starved means that other containers own every CPU that the group may use, so it got other CPUs.
 	Starved bool
 }
 
-// Plan is the result of a decision. It takes effect when it is committed to the state and
-// applied to the node.
+// Plan is the result of a decision. It has no effect until it is committed to the state and applied to the
+// node.
 type Plan struct {
-	// Reject is the policy's reason to refuse the request; "" if it does not. A plan that
-	// rejects changes nothing.
+	// Reject is the reason why the runtime's request is refused; "" if it is not. A plan that rejects changes
+	// nothing.
 	Reject string
-	// Unaligned means that the topology manager is the one that rejects.
+	// Unaligned means that the topology manager refuses the request.
 	Unaligned bool
-	// Matched is the number of new pods and containers that meet each hook's condition, by hook;
-	// nil for none.
+	// refusedForContainer is the name of the later container of the pod because of which this one is refused
+	// (lookAhead); "" if there is none.
+	refusedForContainer string
+	// Matched has the number of new pods and containers that meet the condition of a hook, by hook; nil for
+	// none.
 	Matched map[string]int
 	// Container is the event's container after the decision; nil for pod events.
 	Container *Container
@@ -90,31 +108,29 @@ type Plan struct {
 	Pod *Pod
 	// Changed are the ids of containers that this event decided again, sorted.
 	Changed []string
-	// Reassigned are the containers of Changed whose CPUs changed, without the event's own
-	// container.
+	// Reassigned are the ids in Changed of containers whose CPUs changed, without the event's own container.
 	Reassigned []string
 	// ChangedPods are the ids of sandboxes that this event decided again, sorted.
 	ChangedPods []string
-	// Gone are the ids of containers that have ended, so that other code can drop its state of
-	// them.
-	Gone []string
-	// GonePods are the ids of sandboxes that have ended, so that other code can drop its state
-	// of them.
-	GonePods []string
-	// FailedCreates counts earlier creations of the event's container that failed.
+	// EndedContainers are the ids of containers that ended, so that other code can drop its state about them.
+	EndedContainers []string
+	// EndedPods are the ids of sandboxes that ended, so that other code can drop its state about them.
+	EndedPods []string
+	// FailedCreates is the number of earlier creations of the event's container that failed.
 	FailedCreates int
 	// GroupChanges are the CPU groups whose CPUs change.
 	GroupChanges []GroupChange
-	// Expected: the event's container gets the CPUs that were kept for it by an Expect.
-	Expected bool
-	// NotExpected is why an Expect keeps nothing; "" if it does.
-	NotExpected string
+	// UsesExpectedCPUs means that the event's container gets the CPUs that an Expect event kept for it.
+	UsesExpectedCPUs bool
+	// NotExpectedReason is the reason why an Expect event keeps nothing for its container; "" if it keeps
+	// CPUs or devices.
+	NotExpectedReason string
 
 	base  uint64
 	draft *draft
 }
 
-// Moved reports whether a pod or container got or lost CPUs.
+// Moved reports whether the owned, lent or reserved CPUs changed.
 func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
 // Commit applies a plan to the state. It panics if the plan was made for another state, which
@@ -129,22 +145,22 @@ func (s *State) Commit(p *Plan) {
 	}
 	n := &d.n
 	s.Generation++
-	if n.fresh {
+	if n.ignoresBase {
 		s.reset()
 	}
-	layout := n.layout(nil)
-	var changed []placement.CPUGroup
-	for seat := range s.groupsSince(layout) {
-		changed = append(changed, seat)
-	}
-	if s.resized = s.layout != layout; s.Machine != n.machine || n.policy != &s.Policy {
-		changed = slices.Collect(maps.Keys(s.groups))
+	layout, other := n.layout(nil), s.Machine != n.machine
+	anew := other || n.policy != &s.Policy
+	var changed []*groupMembers // pointers, because keys of groups are large
+	if s.resized = s.layout != layout; anew {
+		changed = slices.Collect(maps.Values(s.groups))
+	} else {
+		changed = slices.AppendSeq(changed, s.groupsSince(layout))
 	}
 	s.ledger, s.Machine, s.layout = n.ledger.Ledger, n.machine, layout
 	if n.policy != &s.Policy {
 		s.Policy = *n.policy
 	}
-	if s.commitExpected(d.expects); d.forgets {
+	if s.commitExpected(d.expects); d.forgetsExpected {
 		s.forgotten++
 	}
 	for id, pod := range n.pods {
@@ -152,29 +168,34 @@ func (s *State) Commit(p *Plan) {
 			delete(s.pods, id)
 		}
 	}
-	if d.ended != "" {
-		s.ended.add(d.ended)
+	if d.endedPod != "" {
+		s.ended.add(d.endedPod)
 	}
 	for _, id := range n.order {
-		s.put(id, n.containers[id])
+		s.putContainer(id, n.containers[id])
 	}
-	s.chargePods(n.pods)
-	s.refreshGroups(changed)
+	if s.chargePods(n.pods); other {
+		s.pages = newPageUse(s.Machine)
+		s.chargePods(s.pods)
+	}
+	s.indexPods(n.pods)
+	s.refreshGroups(changed, anew)
 }
 
-// put replaces, adds or (if c is nil) removes one container, also in its group.
-func (s *State) put(id string, c *Container) {
+// putContainer replaces, adds or (if c is nil) removes one container, and updates its group and all indexes.
+func (s *State) putContainer(id string, c *Container) {
 	old := s.containers[id]
 	if old != nil {
-		s.leave(old)
-		s.mark(old, -1)
+		s.leaveGroup(old)
+		s.countMemberships(old, -1)
 	}
 	s.charge(id, c)
+	s.indexContainer(id, c)
 	if old != nil && old.Pristine.CPU.CPUs != "" {
-		s.listed--
+		s.withCPUList--
 	}
 	if c != nil && c.Pristine.CPU.CPUs != "" {
-		s.listed++
+		s.withCPUList++
 	}
 	if old != nil && (c == nil || c.PodID != old.PodID) {
 		s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
@@ -190,60 +211,64 @@ func (s *State) put(id string, c *Container) {
 		s.byPod[c.PodID] = append(slices.Clone(s.byPod[c.PodID]), id)
 	}
 	s.containers[id] = c
-	if s.mark(c, 1); c.Alive() {
-		s.join(c)
+	if s.countMemberships(c, 1); c.Alive() {
+		s.joinGroup(c)
 	}
 }
 
-// leave removes a container from its group.
-func (s *State) leave(c *Container) {
-	seat := c.Assignment.CPUGroup
-	b := s.groups[seat]
+// leaveGroup removes a container from its CPU group, and removes the group if it is empty.
+func (s *State) leaveGroup(c *Container) {
+	group := c.Assignment.CPUGroup
+	b := s.groups[group]
 	if b == nil {
 		return
 	}
-	if i, sits := slices.BinarySearch(b.members, c.ID); sits {
+	if i, isMember := slices.BinarySearch(b.members, c.ID); isMember {
 		b.members = slices.Delete(b.members, i, i+1)
 	}
 	if len(b.members) == 0 {
-		delete(s.groups, seat)
-		left := slices.DeleteFunc(slices.Clone(s.seats[seat.Which]), func(g placement.CPUGroup) bool { return g == seat })
-		if s.seats[seat.Which] = left; len(left) == 0 {
-			delete(s.seats, seat.Which)
+		delete(s.groups, group)
+		delete(s.pooled, b)
+		left := slices.DeleteFunc(slices.Clone(s.poolGroups[group.PoolID]), func(g placement.CPUGroup) bool { return g == group })
+		if s.poolGroups[group.PoolID] = left; len(left) == 0 {
+			delete(s.poolGroups, group.PoolID)
 		}
 	}
 }
 
-// join adds a container to its group.
-func (s *State) join(c *Container) {
-	seat := c.Assignment.CPUGroup
-	b := s.groups[seat]
+// joinGroup adds a container to its CPU group, and makes the group if there is none.
+func (s *State) joinGroup(c *Container) {
+	group := c.Assignment.CPUGroup
+	b := s.groups[group]
 	if b == nil {
-		b = &groupMembers{}
-		s.groups[seat], s.begun = b, append(s.begun, seat)
-		if seat.Pool.Named() {
-			s.seats[seat.Which] = append(slices.Clone(s.seats[seat.Which]), seat)
+		b = &groupMembers{group: group}
+		s.groups[group], s.newGroups = b, append(s.newGroups, b)
+		if group.Pool != placement.Exclusive || group.OwnsAndShares() {
+			s.pooled[b] = true
+		}
+		if group.Pool.Named() {
+			s.poolGroups[group.PoolID] = append(slices.Clone(s.poolGroups[group.PoolID]), group)
 		}
 	}
-	if i, sits := slices.BinarySearch(b.members, c.ID); !sits {
+	if i, isMember := slices.BinarySearch(b.members, c.ID); !isMember {
 		b.members = slices.Insert(b.members, i, c.ID)
 	}
-	if c.Assignment.Pool == placement.Unclassified && b.text != "" && !b.complete {
+	if c.Assignment.Pool == placement.Unclassified && b.cpuList != "" && !b.hasAllCPUs {
 		s.markNarrowed([]string{c.ID})
 	}
 }
 
-// groupsSince iterates over the groups that may have other CPUs under another layout than under
-// the state's.
-func (s *State) groupsSince(l *placement.Layout) iter.Seq2[placement.CPUGroup, *groupMembers] {
-	which, known := l.Since(s.layout)
+// groupsSince iterates over the groups that may have other CPUs under the layout l than under the state's
+// layout.
+func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
+	which, known := l.ChangedSince(s.layout)
 	if !known {
-		return maps.All(s.groups)
+		return maps.Keys(s.pooled)
 	}
-	return func(yield func(placement.CPUGroup, *groupMembers) bool) {
+	return func(yield func(*groupMembers) bool) {
 		for _, w := range which {
-			for _, seat := range s.seats[w] {
-				if !yield(seat, s.groups[seat]) {
+			for _, group := range s.poolGroups[w] {
+				if !yield(s.groups[group]) {
 					return
 				}
 			}
@@ -251,26 +276,29 @@ func (s *State) groupsSince(l *placement.Layout) iter.Seq2[placement.CPUGroup, *
 	}
 }
 
-// refreshGroups updates the CPUs of some groups, and of those that are new, from the layout.
-func (s *State) refreshGroups(changed []placement.CPUGroup) {
+// refreshGroups updates the CPUs of the changed groups and of new groups from the layout. anew means that the
+// machine or the policy changed.
+func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
 	var open *placement.Layout // the layout of the pools if no CPU had an owner
-	for _, seat := range append(changed, s.begun...) {
-		b := s.groups[seat]
-		if b == nil {
+	for _, b := range append(changed, s.newGroups...) {
+		if len(b.members) == 0 {
 			continue // its last container ended
 		}
-		if open == nil {
-			open = (&placement.Pools{Online: s.Policy.Pools.Online}).Lay(placement.Demand{})
+		if cpus, _ := s.layout.CPUs(b.group); anew || cpus != b.cpus || b.cpuList == "" {
+			b.cpus, b.cpuList = cpus, s.Machine.Format(cpus)
 		}
-		b.cpus, _ = s.layout.CPUs(seat)
-		b.text = s.Machine.Format(b.cpus)
-		unowned, _ := open.CPUs(seat)
-		b.complete = seat.Pool == placement.Unclassified && b.cpus == unowned
-		if seat.Pool == placement.Unclassified && !b.complete {
+		if b.group.Pool != placement.Unclassified {
+			continue
+		}
+		if open == nil {
+			open = (&placement.Pools{Online: s.Policy.Pools.Online}).DefaultLayout(placement.Demand{})
+		}
+		unowned, _ := open.CPUs(b.group)
+		if b.hasAllCPUs = b.cpus == unowned; !b.hasAllCPUs {
 			s.markNarrowed(b.members)
 		}
 	}
-	s.begun = nil
+	s.newGroups = nil
 }
 
 // markNarrowed marks containers as narrowed, once per container.

@@ -9,35 +9,42 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// PoolShare is a pool with its current CPUs.
+// PoolShare is a pool with its current CPUs and the number of its containers.
 type PoolShare struct {
-	Pool  placement.Pool
-	Which placement.Which
-	CPUs  topology.Set
-	// Members is the number of live containers in it.
+	Pool   placement.Pool
+	PoolID placement.PoolID
+	CPUs   topology.Set
+	// Members is the number of live containers in the pool.
 	Members int
 }
 
-// PoolShares lists the pools that always exist, and all other pools that have containers. A
-// pod's cgroup may limit a container further.
+// PoolShares returns the pools that always exist, all balloons, and all other pools that have containers. For
+// a balloon without containers it returns only the balloon's own CPUs. A pod's cgroup may limit a container
+// to fewer CPUs.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
 		pool  placement.Pool
-		which placement.Which
+		which placement.PoolID
 	}
 	members := map[name]int{{pool: placement.Shared}: 0, {pool: placement.Reclaimed}: 0}
-	for seat, b := range s.groups {
-		if seat.Pool != placement.Own {
-			members[name{seat.Pool, seat.Which}] += len(b.members)
+	for group, b := range s.groups {
+		if group.Pool != placement.Exclusive {
+			members[name{group.Pool, group.PoolID}] += len(b.members)
 		}
+	}
+	for _, b := range s.layout.Balloons {
+		members[name{placement.Balloon, b.Need.PoolID}] += 0
 	}
 	names := slices.SortedFunc(maps.Keys(members), func(a, b name) int {
 		return cmp.Or(cmp.Compare(a.pool, b.pool), a.which.Compare(b.which))
 	})
 	out := make([]PoolShare, len(names))
 	for i, n := range names {
-		cpus, _ := s.layout.CPUs(placement.CPUGroup{Pool: n.pool, Which: n.which})
-		out[i] = PoolShare{Pool: n.pool, Which: n.which, CPUs: cpus, Members: members[n]}
+		cpus, _ := s.layout.CPUs(placement.CPUGroup{Pool: n.pool, PoolID: n.which})
+		if n.pool == placement.Balloon && members[n] == 0 {
+			cpus = s.BalloonCPUs(n.which.Name)
+		}
+		out[i] = PoolShare{Pool: n.pool, PoolID: n.which, CPUs: cpus, Members: members[n]}
 	}
 	return out
 }

@@ -140,11 +140,11 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "8,10", problem: "4 does not exist: this machine has 0-3", cpu: `{"katalyst.kubewharf.io/numa_ids":"0,2,4"}`},
 		}},
 		{name: "more CPUs than the node has", pods: []asking{
-			{name: "a", level: "dedicated", milli: 15000, cpus: "1,3-15", problem: "15 CPUs are wanted, and there are 14 to choose from"},
+			{name: "a", level: "dedicated", milli: 15000, cpus: "1,3-15", problem: "15 CPUs are requested, and there are 14 to choose from"},
 		}},
 		{name: "no CPU for all others", pods: []asking{
 			{name: "a", level: "dedicated", milli: 14000, cpus: "1,3-15", mems: "0-3"},
-			{name: "b", level: "dedicated", milli: 1000, cpus: "0,2", problem: "1 CPUs are wanted, and there are 0 to choose from"},
+			{name: "b", level: "dedicated", milli: 1000, cpus: "0,2", problem: "1 CPUs are requested, and there are 0 to choose from"},
 		}},
 		{name: "no request", pods: []asking{{name: "a", level: "dedicated", cpus: "8", problem: "a CPU request of 0 pays for no whole CPU"}}},
 		{name: "a memory limit that is no request drives nobody off a node", pods: []asking{
@@ -179,7 +179,7 @@ func TestPools(t *testing.T) {
 			{name: "b", level: "LSR", milli: 4000, cpus: "1,3,9,11", mems: "0-1", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUBindPolicy":"FullPCPUs"}`}, why: "near whole cores"},
 		}},
 		{name: "Koordinator: whole cores are required", pods: []asking{
-			{name: "a", level: "LSR", milli: 3000, cpus: "4,8,10", problem: "3 CPUs are no whole cores", more: map[string]string{intent.KoordResourceSpec: `{"requiredCPUBindPolicy":"FullPCPUs"}`}},
+			{name: "a", level: "LSR", milli: 3000, cpus: "4,8,10", problem: "3 CPUs are not whole cores", more: map[string]string{intent.KoordResourceSpec: `{"requiredCPUBindPolicy":"FullPCPUs"}`}},
 		}},
 		{name: "Koordinator: apart from other owners' NUMA nodes", pods: []asking{
 			{name: "a", level: "LSR", milli: 1000, cpus: "10", mems: "1"},
@@ -205,7 +205,7 @@ func TestPools(t *testing.T) {
 		{name: "cpuset_pool: pools apart", pods: []asking{
 			{name: "a", level: "shared", milli: 1000, cpus: "8"},
 			{name: "b", level: "shared", milli: 2000, cpu: `{"cpuset_pool":"batch"}`, cpus: "7,15"},
-			{name: "sys", level: "system", cpu: `{"cpuset_pool":"bat"}`, cpus: "7,15", why: "whose names start"},
+			{name: "sys", level: "system", cpu: `{"cpuset_pool":"bat"}`, cpus: "7,15", why: "whose names begin"},
 		}},
 		{name: "Katalyst A12 and A13: system pods", pods: []asking{
 			{name: "a", level: "system", cpu: `{"cpuset_pool":"reserve"}`, cpus: "0,2"}, {name: "b", level: "system", cpus: "0-15"},

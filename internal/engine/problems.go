@@ -8,29 +8,29 @@ import (
 
 // ProblemSummary has the problems of a container, or of a pod itself.
 type ProblemSummary struct {
-	// Problems are the problems that are kept, up to the limit for one pod. More is the number
-	// of dropped problems.
+	// Problems are the problems that are stored, up to the limit for one pod. More is the number of problems
+	// that were dropped.
 	Problems []lifecycle.Problem
 	More     int
 	// Refused reports whether a requested value was refused, even if Problems does not list it.
 	Refused bool
 
-	malformed string // the problem for which strict mode refuses it; "" for none
+	malformed string // the problem because of which strict mode refuses the pod or container; "" for none
 }
 
-// summarize keeps as many problems as the limit allows, and counts the others.
+// summarize keeps at most room problems, the most severe ones, and counts the others.
 func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 	if len(all) == 0 {
 		return f
 	}
 	f.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
 	f.malformed = malformed(all)
-	f.Problems, f.More = lifecycle.Worst(all, room)
+	f.Problems, f.More = lifecycle.MostSevere(all, room)
 	return f
 }
 
-// room returns how many problems of a container can be kept, after the problems of its pod and
-// of the pod's other containers.
+// room returns how many problems of a container can be stored, besides the problems of its pod and of the
+// pod's other containers.
 func (n *view) room(p *Pod, c *Container) int {
 	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.ProblemSummary.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
@@ -41,8 +41,8 @@ func (n *view) room(p *Pod, c *Container) int {
 	return room
 }
 
-// malformed returns the first problem for which strict mode refuses a container. A hook
-// server's error does not count, since the pod did not cause it.
+// malformed returns the first problem because of which strict mode refuses a container; "" for none. Errors
+// of hook servers do not count, because the pod did not cause them.
 func malformed(problems []lifecycle.Problem) string {
 	for _, q := range problems {
 		if !q.Warning && !q.Unserved && !lifecycle.IsExternal(q.Hook) {
@@ -57,13 +57,13 @@ func malformed(problems []lifecycle.Problem) string {
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.DecisionProblems()
 	p := s.Pod(c.PodID)
-	over := func(q lifecycle.Problem) bool { // the missing fact is known now
-		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
+	over := func(q lifecycle.Problem) bool { // the fact that was missing is known now
+		return p != nil && (q.Key == lifecycle.MissingSpecKey && p.Spec != nil || q.Key == lifecycle.MissingGrantsKey && p.Granted != nil)
 	}
 	if slices.ContainsFunc(out, over) {
 		out = slices.DeleteFunc(slices.Clone(out), over)
 	}
-	if q, ok := s.Displaced(c); ok {
+	if q, ok := s.DisplacedProblem(c); ok {
 		out = append(out, q)
 	}
 	return out
@@ -76,9 +76,10 @@ func (c *Container) DecisionProblems() []lifecycle.Problem {
 
 // Problems returns the problems of the pod itself.
 func (p *Pod) Problems() []lifecycle.Problem {
-	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
+	return lifecycle.LimitProblems(withMore(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
 }
 
+// withMore adds a problem that says how many problems were dropped.
 func withMore(problems []lifecycle.Problem, more int) []lifecycle.Problem {
 	if more == 0 {
 		return problems

@@ -38,25 +38,25 @@ func TestResize(t *testing.T) {
 			{milli: 1999, cpus: "1"}, {milli: 10, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
 		}},
 		{name: "bound: on its nodes alone", pod: asking{level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "the container requests 4 CPUs now and owns 3: 1 CPUs are wanted, and there are 0 to choose from"},
+			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "the container requests 4 CPUs now and owns 3: 1 CPUs are requested, and there are 0 to choose from"},
 		}},
 		{
 			name: "bound and whole cores", pod: asking{level: "dedicated", memory: numaBound, cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"1"}`, milli: 2000, cpus: "3,11"},
 			asks: []ask{
-				{milli: 3000, cpus: "3,11", problem: "1 CPUs are wanted, and there are 0 in whole cores to choose from"},
-				{milli: 1000, cpus: "3", problem: "1 CPUs are no whole cores: each core has 2 threads"},
+				{milli: 3000, cpus: "3,11", problem: "1 CPUs are requested, and there are 0 in whole cores to choose from"},
+				{milli: 1000, cpus: "3", problem: "1 CPUs are not whole cores: each core has 2 threads"},
 			},
 		},
 		{name: "whole NUMA nodes", pod: asking{level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13"}, asks: []ask{
 			{milli: 1000, cpus: "4-5,12-13"}, {milli: 4000, cpus: "4-5,12-13"},
-			{milli: 5000, cpus: "4-5,12-13", problem: "the container requests 5 CPUs now and owns 4: whole NUMA nodes are chosen only when a container is created"},
+			{milli: 5000, cpus: "4-5,12-13", problem: "the container requests 5 CPUs now and owns 4: the agent chooses whole NUMA nodes only when a container is created"},
 		}},
 		{name: "evenly", pod: asking{level: "dedicated", memory: numaBound, cpu: even, milli: 2000, cpus: "8,10"}, asks: []ask{
 			{milli: 3000, cpus: "8,10", problem: "1 CPUs cannot be divided evenly over 2 NUMA nodes"},
 			{milli: 4000, cpus: "1,3,8,10"}, {milli: 2000, cpus: "8,10"},
 		}},
 		{name: "a growth that was refused, and then less", pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 20000, cpus: "1,9", problem: "the container requests 20 CPUs now and owns 2: 18 CPUs are wanted, and there are 12 to choose from"},
+			{milli: 20000, cpus: "1,9", problem: "the container requests 20 CPUs now and owns 2: 18 CPUs are requested, and there are 12 to choose from"},
 			{milli: 1000, cpus: "1"},
 		}},
 		{name: "the pod's sum counts where the containers' do not", pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
@@ -136,7 +136,7 @@ func TestResizeAfterAnEnd(t *testing.T) {
 		pod, one := a.pod(), asking{milli: 1000}.resources()
 		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: one, State: lifecycle.StateRunning}
 		side := &lifecycle.Container{ID: "b", PodID: pod.ID, Name: "side", Resources: one, State: lifecycle.StateStopped}
-		records := map[string]Record{"a": {Late: true, CPUs: "1,9", RecordFields: lifecycle.RecordFields{Pristine: one}}}
+		records := map[string]Record{"a": {FromCheckpoint: true, CPUs: "1,9", RecordFields: lifecycle.RecordFields{Pristine: one}}}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{main, side}}, Facts{Records: records}))
 		checkOwned(t, m, s, "1,9")
 		if tc.anew {

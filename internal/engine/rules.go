@@ -10,12 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// This file handles hooks with a condition. Besides proposing values, such hooks can change a
-// pod's intent and refuse containers, and the engine counts how often their conditions hold.
+// This file handles hooks with a condition. Such hooks can also change a pod's intent and refuse containers.
+// The engine counts how often their conditions hold.
 
-// wish lets hooks change a pod's intent. It calls ask with the output of each hook that was
-// asked.
-func (p *Policy) wish(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
+// adjustIntent lets hooks change a pod's intent, asked. It calls ask with each such hook and its output.
+func (p *Policy) adjustIntent(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
 	for _, h := range p.Hooks {
 		if w, ok := h.(hook.IntentChanger); ok {
 			var out hook.Output
@@ -25,18 +24,18 @@ func (p *Policy) wish(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent
 	}
 }
 
-// wish lets hooks change the intent of a new version of a pod, and notes their problems and
-// matches.
-func (d *draft) wish(np *Pod) {
-	d.n.policy.wish(np.Pod, np.Spec, np.Intent, func(h hook.Hook, out *hook.Output) {
+// adjustIntent lets hooks change the intent of a new version of a pod. It notes the problems of the hooks,
+// and whether their conditions matched.
+func (d *draft) adjustIntent(np *Pod) {
+	d.n.policy.adjustIntent(np.Pod, np.Spec, np.Intent, func(h hook.Hook, out *hook.Output) {
 		np.specProblems = append(np.specProblems, out.Problems...)
-		d.n.judge(h, out, np.Pod.ID, d.n.base.pods[np.Pod.ID] == nil)
+		d.n.noteHookResult(h, out, np.Pod.ID, d.n.base.pods[np.Pod.ID] == nil)
 	})
 }
 
-// judge notes whether a hook's condition holds, and whether a hook failed for which
-// failurePolicy.hooks refuses containers.
-func (n *view) judge(h hook.Hook, out *hook.Output, id string, isNew bool) {
+// noteHookResult notes whether a hook's condition matched a new pod or container. It also notes the failure
+// of a hook, if failurePolicy.hooks refuses containers because of it.
+func (n *view) noteHookResult(h hook.Hook, out *hook.Output, id string, isNew bool) {
 	if out.Failed != "" && n.policy.Fatal[h.Info().Name] && n.failed == "" {
 		n.failed = out.Failed
 	}
@@ -53,9 +52,9 @@ func (n *view) judge(h hook.Hook, out *hook.Output, id string, isNew bool) {
 	n.matched[name][id] = true
 }
 
-// matches returns the number of new pods and containers that meet each hook's condition, by
-// hook; nil for none.
-func (n *view) matches() map[string]int {
+// matchCounts returns the number of new pods and containers that meet the condition of a hook, by hook; nil
+// for none.
+func (n *view) matchCounts() map[string]int {
 	if n.matched == nil {
 		return nil
 	}
@@ -66,9 +65,9 @@ func (n *view) matches() map[string]int {
 	return counts
 }
 
-// Count adds the conditions that held in a decision to the totals, even if the decision refused
-// the container. Call it once for each decision.
-func (s *State) Count(p *Plan) {
+// CountMatches adds the matches of a decision to the totals, even if the decision refused the container.
+// Callers must call it once for each decision.
+func (s *State) CountMatches(p *Plan) {
 	if len(p.Matched) == 0 {
 		return
 	}
@@ -82,14 +81,14 @@ func (s *State) Count(p *Plan) {
 	s.matched = counts
 }
 
-// Condition is a hook with a condition, and the number of pods and containers that met the
-// condition since the agent's start.
+// Condition is the condition of a hook, and the number of pods and containers that met it since the start of
+// the agent.
 type Condition struct {
 	Hook, Condition string
 	Matched         uint64
 }
 
-// Conditions lists the hooks with conditions in the order in which they are asked.
+// Conditions returns the conditions of hooks, in the order in which the hooks run.
 func (s *State) Conditions() []Condition {
 	var all []Condition
 	for _, h := range s.Policy.Hooks {
@@ -101,14 +100,14 @@ func (s *State) Conditions() []Condition {
 	return all
 }
 
-// refusal returns the problem for a container that a hook refuses but that exists already.
+// refusal returns the problem for an existing container that the hook h refuses.
 func refusal(h, why string) lifecycle.Problem {
-	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "it exists already and stays"}
+	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "the container exists already and keeps running"}
 }
 
-// aboutOf returns the properties of a container that policies may use.
-func aboutOf(c *lifecycle.Container) hook.About {
-	labels, annotations := intent.OfContainer(c)
+// propertiesOf returns the properties of a container that hooks may use.
+func propertiesOf(c *lifecycle.Container) hook.About {
+	labels, annotations := intent.ContainerMetadata(c)
 	a := hook.About{Labels: labels, Annotations: annotations, BindMounts: slices.ContainsFunc(c.Mounts, lifecycle.Mount.Binds)}
 	if len(c.Args) > 0 {
 		a.Command = c.Args[0]
@@ -119,7 +118,7 @@ func aboutOf(c *lifecycle.Container) hook.About {
 	return a
 }
 
-// specMatters reports whether a spec that became known changes any input of the hooks.
+// specMatters reports whether a change of a pod's spec changes the input of a hook.
 func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
 	reads := func(h hook.Hook) bool {
 		r, ok := h.(hook.SpecReader)
@@ -128,7 +127,7 @@ func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
 	return slices.ContainsFunc(n.policy.Hooks, reads) && !reflect.DeepEqual(amounts(old), amounts(now))
 }
 
-// amounts are the parts of a spec that conditions can read.
+// amounts returns the parts of a spec that conditions of hooks can read.
 func amounts(s *lifecycle.PodSpec) (all []any) {
 	if s != nil {
 		all = append(all, s.Containers, s.Requests)

@@ -8,28 +8,29 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Saved is a whole state as data. A recording of events begins with it. It leaves out values
-// that follow from the policy; Restore decides these again. Sets of CPUs use the machine's CPU
-// indexes.
-type Saved struct {
+// SavedState is a whole state in a form that can be encoded as JSON. A recording of events begins with it. It
+// leaves out values that Restore can compute from the policy. Sets of CPUs have the machine's CPU indexes.
+type SavedState struct {
 	Generation uint64
 	Pods       []SavedPod
-	// Containers are the containers of each pod in order of arrival.
+	// Containers has the containers of each pod, the oldest first.
 	Containers []SavedContainer
-	// Grants are the grants of each pod in order of arrival.
+	// Grants has the grants of each pod, the oldest first.
 	Grants   []placement.Grant
 	Reserved []placement.Grant
-	Ended    []string
-	// Balloons are the CPUs of each balloon.
+	// Devices has the CDI devices that containers have exclusively, by pod UID and container name.
+	Devices map[string]map[string][]string `json:",omitempty"`
+	Ended   []string
+	// Balloons has the own CPUs of each balloon and component, by name.
 	Balloons map[string]topology.Set
 }
 
-// SavedPod is a pod of a Saved.
+// SavedPod is a pod of a SavedState.
 type SavedPod struct {
 	Pod          *lifecycle.Pod
 	Spec         *lifecycle.PodSpec
 	Granted      *lifecycle.KubeletGrants
-	Within       topology.Set
+	AllowedCPUs  topology.Set `json:"Within"`
 	Values       []SavedValue
 	Problems     ProblemSummary
 	Malformed    string
@@ -38,66 +39,65 @@ type SavedPod struct {
 	Bursts       int64
 	Exclusive    topology.Set
 	Assigned     topology.Set
-	SumOld       bool
+	SumOutdated  bool `json:"SumOld"`
 	Ended        map[string]*lifecycle.Resources
 	SpecProblems []lifecycle.Problem
 }
 
-// SavedContainer is a container of a Saved.
+// SavedContainer is a container of a SavedState.
 type SavedContainer struct {
 	Container *Container
-	// Pristine is the container's runtime request. Records store it in another form.
+	// Pristine is the runtime's request for the container, which the JSON form of Container leaves out.
 	Pristine      lifecycle.Resources
 	DecidedBefore bool
-	Bound         topology.Set
+	RunningCPUs   topology.Set `json:"Bound"`
 	Malformed     string
 	Proposed      []SavedValue
 	Narrowed      bool
-	Distrust      []lifecycle.Problem
+	Untrusted     []lifecycle.Problem `json:"Distrust"`
 	Refusals      []lifecycle.Problem
 }
 
-// SavedValue is a value together with the properties that reports leave out.
+// SavedValue is a value with the properties that the JSON form of Value leaves out.
 type SavedValue struct {
 	Value  lifecycle.Value
 	OfPod  bool
 	Scaled bool
 }
 
-// Save returns a state as data. Call it on a Copy if the state continues to change. The result
-// shares pods and containers with the state.
-func (s *State) Save() *Saved {
-	out := &Saved{Generation: s.Generation, Reserved: s.ledger.AllReserved(), Ended: slices.Clone(s.ended.order), Balloons: s.Balloons()}
+// Save returns the state as a SavedState. The result shares pods and containers with the state. Callers use a
+// Copy if the state continues to change.
+func (s *State) Save() *SavedState {
+	out := &SavedState{Generation: s.Generation, Reserved: s.ledger.Reservations(), Ended: slices.Clone(s.ended.order), Balloons: s.Balloons(), Devices: s.HeldDevices()}
 	uids := map[string]bool{}
 	for _, g := range s.ledger.Grants() {
 		uids[g.Key.PodUID] = true
 	}
 	for _, uid := range sortedKeys(uids) {
-		out.Grants = append(out.Grants, s.ledger.OfPodByContainer(uid)...)
+		out.Grants = append(out.Grants, s.ledger.GrantsOfPod(uid)...)
 	}
 	for _, id := range s.Pods() {
 		p := s.pods[id]
 		out.Pods = append(out.Pods, SavedPod{
-			Pod: p.Pod, Spec: p.Spec, Granted: p.Granted, Within: p.Within, Values: savedValues(p.Values), Problems: p.ProblemSummary, Malformed: p.ProblemSummary.malformed,
-			Stopped: p.Stopped, BySpec: p.bySpec, Bursts: p.bursts, Exclusive: p.exclusive, Assigned: p.assigned, SumOld: p.sumOld, Ended: p.ended, SpecProblems: p.specProblems,
+			Pod: p.Pod, Spec: p.Spec, Granted: p.Granted, AllowedCPUs: p.AllowedCPUs, Values: savedValues(p.Values), Problems: p.ProblemSummary, Malformed: p.ProblemSummary.malformed,
+			Stopped: p.Stopped, BySpec: p.bySpec, Bursts: p.burstSum, Exclusive: p.exclusive, Assigned: p.assigned, SumOutdated: p.sumOutdated, Ended: p.ended, SpecProblems: p.specProblems,
 		})
 	}
 	for _, podID := range sortedKeys(s.byPod) {
 		for _, id := range s.byPod[podID] {
 			c := s.containers[id]
 			out.Containers = append(out.Containers, SavedContainer{
-				Container: c, Pristine: c.Pristine, DecidedBefore: c.Stamp.decidedBefore, Bound: c.Undescribed.bound, Malformed: c.ProblemSummary.malformed,
-				Proposed: savedValues(c.decided.proposed), Narrowed: c.decided.narrowed, Distrust: c.decided.distrust, Refusals: c.decided.refusals,
+				Container: c, Pristine: c.Pristine, DecidedBefore: c.Stamp.decidedBefore, RunningCPUs: c.Undescribed.kernelCPUs, Malformed: c.ProblemSummary.malformed,
+				Proposed: savedValues(c.decided.proposed), Narrowed: c.decided.narrowed, Untrusted: c.decided.untrusted, Refusals: c.decided.refusals,
 			})
 		}
 	}
 	return out
 }
 
-// Restore returns the saved state, for the same machine and policy. With another policy, it
-// keeps the saved decisions as if that policy had made them; call Reconfigure to decide
-// everything again.
-func Restore(m *topology.Machine, p Policy, from *Saved) *State {
+// Restore returns the state of a SavedState, for the same machine and policy. With another policy, it keeps
+// the saved decisions as if that policy had made them. Reconfigure then decides everything again.
+func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 	s := NewState(m, p)
 	s.Generation = from.Generation
 	for _, g := range from.Grants {
@@ -105,6 +105,11 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 	}
 	for _, g := range from.Reserved {
 		s.ledger.Reserve(g)
+	}
+	for uid, of := range from.Devices {
+		for container, names := range of {
+			s.ledger.HoldDevices(placement.Key{PodUID: uid, Container: container}, names)
+		}
 	}
 	for _, id := range from.Ended {
 		s.ended.add(id)
@@ -116,7 +121,7 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 	}
 	d := newDraft(s, Facts{})
 	if len(from.Balloons) > 0 {
-		d.n.before = &placement.Layout{Balloons: placement.HeldBy(from.Balloons)}
+		d.n.baseLayout = &placement.Layout{Balloons: placement.BalloonsFromCPUs(from.Balloons)}
 	}
 	for i := range from.Containers {
 		if of := &from.Containers[i]; of.Container != nil {
@@ -124,29 +129,31 @@ func Restore(m *topology.Machine, p Policy, from *Saved) *State {
 			d.n.put(c.ID, c)
 		}
 	}
-	d.n.ledger.moved = true // all pools are computed anew
+	d.n.ledger.moved = true // so that layout computes all pools
 	s.layout = d.n.layout(nil)
 	for _, id := range d.n.order {
-		s.put(id, d.n.containers[id])
+		s.putContainer(id, d.n.containers[id])
 	}
-	s.refreshGroups(nil)
+	s.refreshGroups(nil, false)
 	return s
 }
 
+// restoredPod returns a pod of a SavedState, and reads its intent again.
 func (s *State) restoredPod(of *SavedPod) *Pod {
 	p := &Pod{
-		Pod: of.Pod, Spec: of.Spec, Granted: of.Granted, Within: of.Within, Values: restoredValues(of.Values), ProblemSummary: of.Problems,
-		Stopped: of.Stopped, bySpec: of.BySpec, bursts: of.Bursts, exclusive: of.Exclusive, assigned: of.Assigned, sumOld: of.SumOld, ended: of.Ended, specProblems: of.SpecProblems,
+		Pod: of.Pod, Spec: of.Spec, Granted: of.Granted, AllowedCPUs: of.AllowedCPUs, Values: restoredValues(of.Values), ProblemSummary: of.Problems,
+		Stopped: of.Stopped, bySpec: of.BySpec, burstSum: of.Bursts, exclusive: of.Exclusive, assigned: of.Assigned, sumOutdated: of.SumOutdated, ended: of.Ended, specProblems: of.SpecProblems,
 	}
 	p.ProblemSummary.malformed = of.Malformed
 	p.Intent = s.Policy.Rules.Authorise(s.Policy.Serving.Read(p.Pod, p.Spec, s.Policy.Dialects), p.Pod.Namespace)
 	return p
 }
 
+// restoredContainer returns a container of a SavedState.
 func restoredContainer(of *SavedContainer) *Container {
 	c := *of.Container
-	c.Pristine, c.Stamp.decidedBefore, c.Undescribed.bound, c.ProblemSummary.malformed = of.Pristine, of.DecidedBefore, of.Bound, of.Malformed
-	c.decided = decision{proposed: restoredValues(of.Proposed), narrowed: of.Narrowed, distrust: of.Distrust, refusals: of.Refusals}
+	c.Pristine, c.Stamp.decidedBefore, c.Undescribed.kernelCPUs, c.ProblemSummary.malformed = of.Pristine, of.DecidedBefore, of.RunningCPUs, of.Malformed
+	c.decided = decision{proposed: restoredValues(of.Proposed), narrowed: of.Narrowed, untrusted: of.Untrusted, refusals: of.Refusals}
 	return &c
 }
 

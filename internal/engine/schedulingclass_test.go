@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement/balloons"
+	"github.com/trimtab/trimtab/internal/placement/class"
 )
 
 // TestKeepsSchedulingClass: a container keeps the scheduling class that it was created with, after a
@@ -16,10 +17,10 @@ func TestKeepsSchedulingClass(t *testing.T) {
 	t.Parallel()
 	policy := func(nice int) Policy {
 		_, p := balloonsPolicy(t, "1s x 1n x 4c", balloons.PolicyOptions{
-			SchedulingClasses: []balloons.SchedulingOptions{{Name: "batch", Policy: "batch", Nice: nice}},
+			SchedulingClasses: []class.SchedulingOptions{{Name: "batch", Policy: "batch", Nice: nice}},
 			BalloonTypes:      []balloons.TypeOptions{{Name: "b", Namespaces: []string{"ns"}, SchedulingClass: "batch"}},
 		})
-		p.Hooks = append(p.Hooks, hook.SchedulingClass{})
+		p.Hooks = append(p.Hooks, hook.SchedulingClassOptions{})
 		return p
 	}
 	m, _ := balloonsPolicy(t, "1s x 1n x 4c", balloons.PolicyOptions{})

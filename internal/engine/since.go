@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// requestsSinceRecord adds up what a pod's containers requested by their records, and what they
-// request now, at a Synchronize.
+// requestsSinceRecord returns, at a Synchronize, the sum of the requests of a pod's containers in their
+// records, and the sum of their requests now.
 func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
 	for _, reported := range b.n.listed[b.p.Pod.ID] {
@@ -20,9 +20,9 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 		asked := reported.Resources
 		first := &asked
 		if rec, ok := b.facts.Records[reported.ID]; ok {
-			asked = askedSince(&rec, &reported.Resources)
+			asked = requestFromRecord(&rec, &reported.Resources)
 			switch first = &asked; {
-			case !rec.Late:
+			case !rec.FromCheckpoint:
 				first = &rec.Pristine
 			case rec.Stamped != nil && !b.podOwns(): // the requests of owners were checked when they were resized
 				first = rec.Stamped
@@ -33,31 +33,30 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 	return sumOf(before), sumOf(after)
 }
 
-// podOwns reports whether containers of a pod own CPUs at a Synchronize, or owned some before
-// they ended.
+// podOwns reports whether containers of a pod own CPUs at a Synchronize, or owned CPUs before they ended.
 func (b *recovery) podOwns() bool {
 	return b.facts.Grants[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listed[b.p.Pod.ID], func(c *lifecycle.Container) bool {
 		return b.facts.Records[c.ID].CPUs != ""
 	})
 }
 
-// accountSince updates the pods' sums at a Synchronize: it recounts pods with a container that
-// was resized after its record was written.
+// accountSince updates the sums of pods' resources at a Synchronize. It recounts the sum of a pod if a
+// container was resized after its record was written.
 func (b *recovery) accountSince() {
 	for id, p := range b.n.pods {
 		n := *p
-		n.sumOld, n.ended = true, b.endedParts(id)
+		n.sumOutdated, n.ended = true, b.endedParts(id)
 		of := &recovery{n: b.n, facts: b.facts, p: p}
 		if was, now := of.requestsSinceRecord(); lowersCPU(&was, &now) {
-			n = *n.recounted(&was, &now, &now, b.n.endedSum(&n))
-			n.sumOld = true
+			n = *n.withRecountedSum(&was, &now, &now, b.n.endedSum(&n))
+			n.sumOutdated = true
 		}
 		b.n.pods[id] = &n
 	}
 }
 
-// endedParts returns the requests of a pod's containers that have ended at a Synchronize and
-// still count for the pod, each by its last attempt.
+// endedParts returns, by name, the requests of a pod's containers whose last attempt has ended at a
+// Synchronize. They still count for the pod's sum.
 func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
 	for _, c := range b.n.listed[podID] {
@@ -74,7 +73,7 @@ func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	return ended
 }
 
-// endedSum adds up the requests of a pod's ended containers that were not created again.
+// endedSum returns the sum of the requests of a pod's ended containers that were not created again.
 func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	if len(p.ended) == 0 {
 		return &lifecycle.Resources{}
@@ -89,11 +88,10 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	return &sum
 }
 
-// dropUnpaid removes from a container the CPUs of its record that its request no longer pays
-// for. It does so if the container was resized after the record was written and no newer record
-// has the resize.
+// dropUnpaid removes CPUs from a container's record that its request no longer pays for. It does so only if
+// the container was resized after the record was written.
 func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
-	if rec.Late || rec.CPUs == "" || !b.n.fresh {
+	if rec.FromCheckpoint || rec.CPUs == "" || !b.n.ignoresBase {
 		return
 	}
 	was, now := b.requestsSinceRecord()
@@ -105,7 +103,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	}
 	owned := b.n.machine.PlacesOf(rec.CPUs)
 	left := owned
-	switch a, ok := b.n.asks(b.p, b.name(), &b.c.Pristine); {
+	switch a, ok := b.n.requestedCPUs(b.p, b.containerName(), &b.c.Pristine); {
 	case b.p.Intent.CPUs.IsSet():
 		if b.n.checkPaid(b.p, &now, &b.c.Pristine, owned.Len()) != nil {
 			left = topology.Set{}
@@ -114,10 +112,10 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	default:
 		n := b.p.paidCPUs(&b.c.Pristine).CPUs
 		if ok && a.pod {
-			n, _ = b.p.paidNow(&now)
+			n, _ = b.p.paidAtResize(&now)
 		}
 		if n < owned.Len() && b.n.terms(b.p).Chooses {
-			have := owned.And(b.n.reach(b.p))
+			have := owned.And(b.n.usableCPUs(b.p))
 			left = (&placer{n: b.n, p: b.p, c: b.c}).shrinkTo(have, owned.Minus(have), n)
 			left = left.Union(b.c.Stamp.CPUs)
 		}
@@ -126,7 +124,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 		return
 	}
 	rec.CPUs, b.c.Stamp.CPUs = b.n.machine.Format(left), left
-	switch quota := reported.Resources.CPU.Quota.V; { // if the record's quota was lifted, the record is older
+	switch quota := reported.Resources.CPU.Quota.V; { // the record's quota is older than the resize
 	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
 		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	case quota > 0:
@@ -134,84 +132,88 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// resizedSince returns the CPUs that a container owns. They come from its record or, if a resize
-// is newer than all records, from the CPUs that it runs on. The kernel got the new list first
-// and the runtime's copy a moment later, so one list contains the other. One of the lists must
-// match the container's current request, with or without its offline CPUs.
+// resizedSince returns the CPUs that a recovered container owns. They come from its record. If a resize is
+// newer than the record, they come from the CPUs on which it runs, or from the runtime's copy. The kernel got
+// the new list first and the copy a moment later, so one list contains the other. One of the lists must match
+// the container's current request, with or without its offline CPUs.
 //
-// If its last resize was refused, it owns a different number of CPUs. Only owners run without
-// the quota that they requested. So a copy without a quota lists the CPUs that its container
-// owned, and the kernel's list lacks those that it gave up since.
+// If the last resize was refused, the container owns another number of CPUs than it requests. Only owners run
+// without the quota that they requested. So a copy without a quota has the CPUs that the container owned, and
+// the kernel's list lacks the CPUs that it gave up since.
 func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
-	t := ownershipSources{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
+	t := ownershipSources{machine: b.n.machine, online: b.n.usableCPUs(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
 	list, read := b.facts.Kernel[reported.ID]
-	t.runs = b.n.machine.OnlineOf(list)
+	t.kernel = b.n.machine.OnlineOf(list)
 	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recorded) {
 		if t.copied = (topology.Set{}); read && list == "" { // the container runs on the CPUs of its pool
-			t.runs = t.online
+			t.kernel = t.online
 		}
 	}
-	if rec.Late || t.recorded.Empty() || b.p.Intent.CPUs.IsSet() || t.same() && t.online.Contains(t.recorded) {
+	if rec.FromCheckpoint || t.recorded.Empty() || b.p.Intent.CPUs.IsSet() || t.matchesRecord() && t.online.Contains(t.recorded) {
 		return rec.CPUs
 	}
 	t.quotaRemoved = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
 	asks := b.p.withOriginalQuota(&reported.Resources)
+	if b.n.termsOf(b.p, b.containerName(), &asks, b.c.Claims).SharesFraction && (t.copied.Contains(t.recorded.And(t.online)) || t.kernel.Contains(t.recorded.And(t.online))) {
+		return rec.CPUs // the lists also have CPUs that the container shares
+	}
 	t.candidates = b.possibleCPUCounts(&asks)
 	t.requestedCount = pickCPUCount(t.candidates, is.Shares.V != was.Shares.V, t.recorded.Len())
 	t.held, t.wholeNodes = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
-	return t.owned(rec.CPUs, is.CPUs)
+	return t.ownedCPUs(rec.CPUs, is.CPUs)
 }
 
-// ownershipSources are the sources that show which CPUs a container owns now.
+// ownershipSources are the sources from which a recovery finds which CPUs a container owns.
 type ownershipSources struct {
 	machine *topology.Machine
-	// recorded are the CPUs in the container's record, copied the CPUs in the runtime's copy,
-	// and runs the CPUs that the kernel gives it. online are the CPUs it could use, and held the
-	// CPUs that its pod is known to own.
-	recorded, copied, runs, online, held topology.Set
-	// lifted: the copy lacks the requested quota, as an owner's copy does.
+	// recorded are the CPUs in the container's record, copied the CPUs in the runtime's copy, and kernel the
+	// CPUs that the kernel gives it. online are the CPUs that it could use now. held are the CPUs that its
+	// pod is known to own.
+	recorded, copied, kernel, online, held topology.Set
+	// quotaRemoved means that the runtime's copy lacks the requested quota, as it does for owners.
 	quotaRemoved bool
-	// whole: it owns whole NUMA nodes.
+	// wholeNodes means that the pod asks for whole NUMA nodes.
 	wholeNodes bool
-	// candidates are the numbers of CPUs that the container may have requested; due is the
-	// number that counts.
+	// candidates are the numbers of CPUs that the container may have requested. requestedCount is the most
+	// likely one.
 	candidates     []int
 	requestedCount int
 }
 
-// same reports whether copy and kernel have only CPUs of the record.
-func (t *ownershipSources) same() bool {
+// matchesRecord reports whether the runtime's copy and the kernel have the CPUs of the record, as far as they
+// have CPUs.
+func (t *ownershipSources) matchesRecord() bool {
 	was, is := t.recorded.And(t.online), t.copied.And(t.online)
-	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.recorded.Contains(t.copied)
+	return (is.Empty() || is == was) && (t.kernel.Empty() || t.kernel == was) && t.recorded.Contains(t.copied)
 }
 
-// owned returns the CPUs that a container owns: the CPUs of its record, the CPUs of the
-// runtime's copy, or a set that follows from both.
-func (t *ownershipSources) owned(record, copied string) string {
-	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.same()
-	if !t.quotaRemoved && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.runs)) {
-		return t.inPool(record)
+// ownedCPUs returns the CPUs that a container owns, as a kernel list: the CPUs of its record, of the
+// runtime's copy, of the kernel, or a set that follows from these.
+func (t *ownershipSources) ownedCPUs(record, copied string) string {
+	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.matchesRecord()
+	if !t.quotaRemoved && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.kernel)) {
+		return t.ownedInPool(record)
 	}
-	if !t.copied.Empty() && !t.copied.Contains(t.runs) && (is.Empty() || !t.runs.Contains(is)) {
-		t.runs = topology.Set{}
+	if !t.copied.Empty() && !t.copied.Contains(t.kernel) && (is.Empty() || !t.kernel.Contains(is)) {
+		t.kernel = topology.Set{}
 	}
 	whole := t.requestedCount == 0 || t.requestedCount >= t.recorded.Len() || t.wholeNodes
-	if same && whole || t.held.Contains(t.recorded) && was.Contains(t.runs.Union(is)) {
-		// It runs on a part of its known CPUs: no agent ran when the others came online again.
+	if same && whole || t.held.Contains(t.recorded) && was.Contains(t.kernel.Union(is)) {
+		// The container runs on a part of its CPUs, because no agent ran when the others came online again.
 		return record
 	}
-	switch running, copies := t.fits(t.runs), t.fits(is); {
+	switch running, copies := t.fillToCount(t.kernel), t.fillToCount(is); {
 	case !running.Empty():
 		return t.machine.Format(running)
 	case !copies.Empty():
 		return t.machine.Format(copies)
 	case t.quotaRemoved && was.Empty() && t.requestedCount == t.recorded.Len() && t.recorded.Contains(t.copied):
-		// All CPUs of the container are offline, and it requests as many as its record has. Some
-		// were offline when it was created, so the copy leaves them out.
+		// All CPUs of the container are offline, and it requests as many as its record has. The copy lacks
+		// those that were offline when the container was created.
 		return record
-	case t.quotaRemoved && !t.runs.Empty() && t.copied.Contains(t.runs):
-		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
+	case t.quotaRemoved && !t.kernel.Empty() && t.copied.Contains(t.kernel):
+		return t.machine.Format(t.kernel.Union(t.copied.Minus(t.online)))
 	case t.quotaRemoved, len(t.candidates) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidates) && (was.Contains(is) || is.Contains(was)):
 		// The container owns fewer CPUs than it requests, because a later increase was refused.
 		return copied
@@ -219,19 +221,19 @@ func (t *ownershipSources) owned(record, copied string) string {
 	return record
 }
 
-// inPool returns the CPUs that a container owns if it may run in a pool because they are all
-// offline. After a shrink these are as many offline CPUs as it requests; otherwise they are the
-// CPUs of its record. An owner of whole NUMA nodes keeps all of them when it shrinks.
-func (t *ownershipSources) inPool(record string) string {
+// ownedInPool returns the CPUs of an owner that may run in a pool because all its CPUs are offline. If it now
+// requests fewer CPUs, the result has as many offline CPUs as it requests. Otherwise the result has the CPUs
+// of its record. An owner of whole NUMA nodes keeps all of its CPUs when it requests fewer.
+func (t *ownershipSources) ownedInPool(record string) string {
 	if away := t.recorded.Minus(t.online); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recorded.Len() && t.requestedCount <= away.Len() {
 		return t.machine.Format(lowestCPUs(away, t.requestedCount))
 	}
 	return record
 }
 
-// fits adds offline CPUs to a set until it has the requested number; it returns an empty set if
-// no number fits.
-func (t *ownershipSources) fits(has topology.Set) topology.Set {
+// fillToCount adds offline CPUs of the container to a set, so that the set has a number of CPUs that the
+// container may have requested. If that is impossible, it returns an empty set.
+func (t *ownershipSources) fillToCount(has topology.Set) topology.Set {
 	away := t.recorded.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
 	case has.Empty():
@@ -239,16 +241,15 @@ func (t *ownershipSources) fits(has topology.Set) topology.Set {
 		return has
 	case slices.Contains(t.candidates, both.Len()):
 		return both
-	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recorded.Contains(has): // a shrink gives up offline CPUs first
+	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recorded.Contains(has): // an owner gives up offline CPUs first
 		return has.Union(lowestCPUs(away, t.requestedCount-has.Len()))
 	}
 	return topology.Set{}
 }
 
-// pickCPUCount picks the number of CPUs of a container from the candidates of
-// possibleCPUCounts; 0 if there is none. For a container that was not resized it is the number
-// at its creation, if that is a candidate, otherwise the first one. For a resized container it
-// is the last one.
+// pickCPUCount returns the most likely of the candidates of possibleCPUCounts; 0 if there is none. For a
+// container that was not resized it is the number of recorded CPUs, if that is a candidate, and otherwise the
+// first candidate. For a resized container it is the last candidate.
 func pickCPUCount(asked []int, resized bool, recorded int) int {
 	if !resized && slices.Contains(asked, recorded) {
 		return recorded
@@ -262,11 +263,11 @@ func pickCPUCount(asked []int, resized bool, recorded int) int {
 	return n
 }
 
-// possibleCPUCounts returns the numbers of CPUs that a container may have requested, from the
-// runtime's report; none if the report gives no number. The pod's sum may be older than a resize
-// of the containers, so the sum of the containers' requests is another candidate.
+// possibleCPUCounts returns the numbers of CPUs that a container may have requested, by the runtime's report;
+// none if the report gives no number. The pod's sum may be older than a resize of the containers. So the sum
+// of the containers' requests is a second candidate.
 func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
-	a, ok := b.n.asks(b.p, b.name(), requested)
+	a, ok := b.n.requestedCPUs(b.p, b.containerName(), requested)
 	switch {
 	case !ok:
 		return nil
@@ -277,10 +278,10 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
 }
 
-// requota replaces the quota in an owner's changed request by the quota of its record, because
-// the agent wrote the quota in the runtime's copy and usually lifted it. In a Guaranteed pod the
-// limit equals the request; in other pods it is never below the request.
-func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
+// restoreQuota corrects the quota in an owner's changed request, because the quota of its record is older
+// than the change. In a Guaranteed pod the limit equals the request. In other pods it is never below the
+// request.
+func restoreQuota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return
 	}

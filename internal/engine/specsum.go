@@ -2,10 +2,10 @@ package engine
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// RequestedBySpec returns a pod's own resources from its spec, for a runtime that does not
-// report them. It has only the CPU request, as shares, summed up as the kubelet does. A spec
-// does not show whether the kubelet enforces limits (cpuCFSQuota). The result is nil if the
-// containers request nothing, since the spec may be incomplete.
+// RequestedBySpec returns a pod's own resources from its spec, for a runtime that does not report them. The
+// result has only the CPU request, as shares, which it sums up as the kubelet does. It has no limits, because
+// a spec does not show whether the kubelet enforces them (cpuCFSQuota). It is nil if the containers request
+// nothing, because the spec may be incomplete.
 func RequestedBySpec(spec *lifecycle.PodSpec) *lifecycle.Resources {
 	milli := spec.Request(lifecycle.ResourceCPU)
 	if milli <= 0 || milli > maxMilli {
@@ -16,9 +16,9 @@ func RequestedBySpec(spec *lifecycle.PodSpec) *lifecycle.Resources {
 	return r
 }
 
-// Limits reports whether the runtime reported the limits of the pod's own cgroup, even if there
-// are none.
+// Limits reports whether the runtime reported the resources of the pod's own cgroup, so that its limits are
+// known.
 func (p *Pod) Limits() bool { return p.Pod.Resources != nil && !p.bySpec }
 
-// maxMilli is more than any machine has.
+// maxMilli is a number of milli-CPUs that no machine has.
 const maxMilli = 1 << 30

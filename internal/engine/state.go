@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/expression"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -14,29 +15,27 @@ import (
 
 // Policy is the part of the configuration that the engine needs.
 type Policy struct {
-	// Strict refuses containers of pods whose annotations are malformed.
+	// Strict means that the agent refuses containers of pods with malformed annotations.
 	Strict   bool
 	Dialects []string
 	Pools    placement.Pools
-	// Placement decides who owns CPUs that no scheduler assigned, and which CPUs the pools
-	// have.
+	// Placement decides which containers own CPUs that no scheduler assigned, and which CPUs the pools have.
 	Placement placement.Policy
-	// Topology sets how strictly the CPUs of owners must be on the NUMA nodes of their memory
-	// and devices.
+	// Topology says how strictly the CPUs of owners must be on the NUMA nodes of their memory and devices.
 	Topology TopologyManager
-	// Place switches placement on. Without it no container owns CPUs.
+	// Place means that placement is on. If it is off, no container owns CPUs.
 	Place bool
-	// Fatal names hooks whose failure refuses the container, because it must not start without
-	// their values.
+	// Fatal has the names of the hooks without whose values a container must not start. If such a hook fails,
+	// the container is refused.
 	Fatal map[string]bool
-	// Rules limit which keys pods may use. Without rules the safe defaults apply.
+	// Rules are the authorization rules. Without rules the defaults apply.
 	Rules intent.Rules
-	// Serving lists the requests of pods that this node serves; nil serves all.
+	// Serving says which requests of pods this node can serve; nil means all.
 	Serving *intent.Serving
 	Hooks   []hook.Hook
 }
 
-// Pod is what the engine knows about a pod sandbox. A value is never changed, only replaced.
+// Pod is what the engine knows about a pod sandbox. Code never changes a value, it only replaces it.
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
@@ -45,35 +44,33 @@ type Pod struct {
 	Spec *lifecycle.PodSpec
 	// Granted are the kubelet's grants to its containers; nil if not known.
 	Granted *lifecycle.KubeletGrants
-	// Within are the CPUs that the pod's cgroup allows; empty if it allows all.
-	Within         topology.Set
+	// AllowedCPUs are the CPUs that the pod's cgroup allows; empty if it allows all.
+	AllowedCPUs    topology.Set
 	Values         []lifecycle.Value // for the pod's own cgroup
 	ProblemSummary ProblemSummary
 	Stopped        bool
 	// bySpec reports that the pod's resources come from its spec, because the runtime reported
 	// none.
 	bySpec bool
-	// bursts is the sum of its live containers' bursts, in µs, for which the pod's own values
-	// were decided.
-	bursts int64
-	// exclusive are the exclusive CPUs for which the pod's own values were decided.
+	// burstSum is the sum of its live containers' bursts, in µs, when the pod's own values were decided.
+	burstSum int64
+	// exclusive are the CPUs that its cgroup could have exclusively when the pod's own values were decided.
 	exclusive topology.Set
-	// assigned are the CPUs that a scheduler assigned to it and that could be granted, for
-	// which the pod's own values were decided.
+	// assigned are the CPUs that a scheduler assigned to the pod and that could be granted when the pod's own
+	// values were decided.
 	assigned topology.Set
-	// sumOld reports that the sum of resources comes from a Synchronize and may be older than a
-	// resize. ended has the requests, by name, of containers that had ended before it.
-	sumOld bool
-	ended  map[string]*lifecycle.Resources
-	// specProblems say what is wrong with the spec that a source sent for it.
+	// sumOutdated reports that the sum of the pod's resources comes from a Synchronize and may be older than
+	// a resize. ended has the requests, by name, of containers that had ended before the Synchronize.
+	sumOutdated bool
+	ended       map[string]*lifecycle.Resources
+	// specProblems are the problems of the pod's spec, and those of hooks that change the pod's intent.
 	specProblems []lifecycle.Problem
 }
 
 // FullName returns namespace/name.
 func (p *Pod) FullName() string { return p.Pod.Namespace + "/" + p.Pod.Name }
 
-// Container is what the engine knows about a container. A value is never changed, only
-// replaced.
+// Container is what the engine knows about a container. Code never changes a value, it only replaces it.
 type Container struct {
 	ID          string
 	Name        string
@@ -81,8 +78,7 @@ type Container struct {
 	PodID       string
 	Life        lifecycle.State
 	CgroupsPath string
-	// RecordFields are the fields of its record, as written or as the agent would write them
-	// now.
+	// RecordFields are the fields of the container's record, as the agent would write them now.
 	lifecycle.RecordFields
 	Assignment     Assignment
 	Stamp          Stamp
@@ -90,65 +86,69 @@ type Container struct {
 	ProblemSummary ProblemSummary
 	// About has the labels, annotations and other properties that the runtime reported.
 	About hook.About
-	// RequestedDevices are the devices in the runtime's request.
+	// RequestedDevices are the devices in the runtime's request for the container.
 	RequestedDevices lifecycle.DeviceGrant
+	// Claims are the resource claims that give it CPUs; nil for none.
+	Claims *lifecycle.ClaimGrant
 
 	decided decision
 }
 
-// Assignment is the pool or the owned CPUs of a container, with the key that asked for them and
+// Assignment is the pool or the owned CPUs of a container, with From, the key that asked for them, and Why,
 // the reason.
 type Assignment struct {
 	placement.CPUGroup
 
 	From, Why string
-	// Marks are those of the container in its balloon, and Memory its memory nodes.
-	Marks  []placement.Mark
-	Memory placement.MemoryChoice
+	// Memberships, Devices and Memory are those of the placement.Assignment that the policy chose.
+	Memberships []placement.Membership `json:"Marks"`
+	Devices     []placement.DeviceCPUs
+	Memory      placement.MemoryChoice
 }
 
-// Stamp compares a container's written record with the current state.
+// Stamp says how a container's written record differs from the current state.
 type Stamp struct {
-	// CPUs are the CPUs that it owned at its creation.
+	// CPUs are the CPUs in its record: those that it owns, including those that it cannot use now.
 	CPUs topology.Set
-	// Stale reports that the record lacks facts that are stored nowhere else. Either the agent
-	// decides more values now, the container owns other CPUs, or another container owns the CPUs
-	// in the record.
+	// Stale reports that the record must be written again: the agent decides more values now, the container
+	// owns other CPUs, or another container owns the CPUs in the record.
 	Stale bool
 
-	decidedBefore bool // it was decided before, so its record has the values that were ours then
+	decidedBefore bool // the container was decided before, so it has a record that may lack newly managed fields
 }
 
 // Undescribed is the state of a container that the runtime cannot describe.
 type Undescribed struct {
-	// Why is the reason; "" if the runtime can describe it. The container keeps what it has
-	// until the runtime describes it.
+	// Why is the reason; "" if the runtime can describe the container. The container keeps its values until
+	// the runtime can describe it.
 	Why string
-	// NoRequest reports that no record has its request either. Then the agent decides only its
-	// CPUs, so that containers stay apart.
+	// NoRequest reports that there is no record with its request either. Then the agent decides only its
+	// CPUs.
 	NoRequest bool
 
-	bound topology.Set // the CPUs that the kernel gave it; in a pool without a class it does not get more
+	kernelCPUs topology.Set // the CPUs that the kernel gives it; in the pool Unclassified it gets no more CPUs
 }
 
-// decision is the result of deciding a container, and its inputs.
+// decision is the decision about a container, with inputs that are needed only while it is decided.
 type decision struct {
-	// proposed are the hooks' values. The cpuset of a pool is filled in when the values are
-	// read, because it changes with the pool.
+	// proposed are the values of hooks. State.value fills in the cpuset of a container in a pool, because it
+	// changes with the pool.
 	proposed []lifecycle.Value
 	// creation is set while a new container is decided, if a hook needs it.
 	creation *hook.Creation
-	// narrowed reports that the agent has narrowed the container's cpuset before. Its cpuset
-	// must then also be written when its group has all CPUs again.
+	// narrowed reports that the agent has limited the container's cpuset before. Then the agent must write
+	// the cpuset even if the container may use all CPUs again.
 	narrowed bool
-	// distrust are the problems of its records that are not trusted, and of a description that
-	// the runtime cannot give.
-	distrust []lifecycle.Problem
+	// untrusted are problems that were found before the decision, such as a record that is not trusted.
+	untrusted []lifecycle.Problem
 	// refused is the reason why a hook refuses the container; "" if no hook does.
 	refused string
+	// missingRequirement is the reason why the container's creation is refused: the pod requires CPUs that it
+	// cannot get; "" if there is none.
+	missingRequirement string
 	// unaligned is the reason why the topology manager refuses it; "" if it does not.
 	unaligned string
-	// hints are those of resource plugins, while a new container is decided.
+	// hints are the hints of resource plugins, while a new container is decided.
 	hints []lifecycle.ResourceHints
 	// affinity is the topology manager's choice for a new container; nil if it made none.
 	affinity *lifecycle.Affinity
@@ -174,48 +174,57 @@ func (c *Container) Runs() bool {
 	return c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
 }
 
-// groupMembers are the containers of a CPU group, and the CPUs that it has now.
+// groupMembers is a CPU group with its containers and its current CPUs.
 type groupMembers struct {
-	members []string // sorted ids
+	group   placement.CPUGroup
+	members []string // container ids, sorted
 	cpus    topology.Set
-	text    string
-	// complete reports that the group has all CPUs that it would have if no CPU had an owner.
-	complete bool
+	cpuList string
+	// hasAllCPUs reports that the group has all CPUs that it would have if no CPU had an owner.
+	hasAllCPUs bool
 }
 
-// State is everything decided so far. Only one goroutine at a time may use it.
+// State has all pods, containers and decisions about them. Only one goroutine at a time may use it.
 type State struct {
 	Machine *topology.Machine
 	Policy  Policy
-	// Generation counts committed plans.
+	// Generation is the number of committed plans.
 	Generation uint64
 
 	ledger *placement.Ledger
-	// expected are containers that no runtime has reported yet. The map is replaced, never changed.
+	// expected has the containers that no runtime has reported yet. Code replaces the map, and never changes
+	// it.
 	expected map[placement.Key]*expected
-	// forgotten counts how often all that was expected was forgotten.
+	// forgotten counts how often all expected containers were removed; see ForgetCount.
 	forgotten  uint64
 	pods       map[string]*Pod
 	containers map[string]*Container
 	byPod      map[string][]string
 	groups     map[placement.CPUGroup]*groupMembers
-	// seats are the groups of pools that the policy names, and begun those that are new since
-	// the groups' CPUs were last computed.
-	seats map[placement.Which][]placement.CPUGroup
-	begun []placement.CPUGroup
-	// memory is what containers may use of each NUMA node.
-	memory memoryUse
-	// marks has the number of containers of each balloon, by namespace and by group.
-	marks map[placement.Mark]int
-	// listed is the number of containers whose request has a list of CPUs. Only the kubelet's
+	// pooled has the groups whose CPUs depend on the layout: all groups except those that only own CPUs.
+	pooled map[*groupMembers]bool
+	// poolGroups has the groups of each pool to which the policy gives a name. newGroups are the groups whose
+	// CPUs have not been computed yet.
+	poolGroups map[placement.PoolID][]placement.CPUGroup
+	newGroups  []*groupMembers
+	// memory is how much memory containers may use of each NUMA node. pages is how many huge pages they may
+	// use, by the name of the resource.
+	memory nodeUse
+	pages  map[string]nodeUse
+	// memberships has the number of live containers with each membership.
+	memberships map[placement.Membership]int
+	// subjects is an index of the live containers in parts of the node, for affinities. It is nil in a Copy.
+	// A Copy makes few decisions, which then compare all containers.
+	subjects *expression.Index
+	// withCPUList is the number of containers whose request has a list of CPUs. Only the kubelet's
 	// static CPU manager sends such lists.
-	listed int
-	layout *placement.Layout
-	// resized: the last plan changed the layout.
+	withCPUList int
+	layout      *placement.Layout
+	// resized means that the last plan changed the layout.
 	resized bool
 	ended   endedPods
-	// matched has the number of matches of each hook's condition. The map is replaced, never
-	// changed.
+	// matched has the number of matches of each hook's condition. Code replaces the map, and never changes
+	// it.
 	matched map[string]uint64
 }
 
@@ -226,16 +235,18 @@ func NewState(m *topology.Machine, p Policy) *State {
 	return s
 }
 
+// reset removes all pods, containers and grants.
 func (s *State) reset() {
 	s.ledger, s.expected = placement.NewLedger(), nil
 	s.forgotten++
 	s.pods = map[string]*Pod{}
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}
-	s.groups = map[placement.CPUGroup]*groupMembers{}
-	s.seats, s.begun = map[placement.Which][]placement.CPUGroup{}, nil
-	s.marks, s.memory = map[placement.Mark]int{}, newMemoryUse()
-	s.listed = 0
+	s.groups, s.pooled = map[placement.CPUGroup]*groupMembers{}, map[*groupMembers]bool{}
+	s.poolGroups, s.newGroups = map[placement.PoolID][]placement.CPUGroup{}, nil
+	s.memberships, s.memory, s.pages = map[placement.Membership]int{}, newNodeUse(), newPageUse(s.Machine)
+	s.subjects = expression.NewIndex()
+	s.withCPUList = 0
 	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
 }
 
@@ -262,8 +273,8 @@ func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }
 
-// IsLive reports whether a pod, or a container that has not ended, is known by its id.
-// undecided reports whether the runtime cannot describe it yet, so that few values are decided.
+// IsLive reports whether id is the id of a known pod, or of a known container that has not ended. undecided
+// reports whether the runtime cannot describe it yet, so that few values are decided.
 func (s *State) IsLive(id string) (known, undecided bool) {
 	if p := s.pods[id]; p != nil {
 		return true, p.Pod.Undescribed != ""
@@ -281,16 +292,21 @@ func (s *State) Pods() []string { return sortedKeys(s.pods) }
 // Containers returns the ids of all containers, sorted.
 func (s *State) Containers() []string { return sortedKeys(s.containers) }
 
-// ContainersOf returns the ids of a pod's containers in order of arrival.
+// ContainersOf returns the ids of a pod's containers, the oldest first.
 func (s *State) ContainersOf(podID string) []string { return s.byPod[podID] }
 
-// Grants returns which keys own which CPUs.
+// Grants returns all grants of CPUs, sorted by key.
 func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 
-// Owners returns the pods that own CPUs and have not been stopped.
+// Owners returns the pods that own CPUs or CDI devices and have not been stopped.
 func (s *State) Owners() []*Pod {
-	held := s.Held()
-	if len(held) == 0 { // called at every end of a container
+	held := s.CPUsByPod()
+	for key := range s.ledger.Devices() {
+		if _, owns := held[key.PodUID]; !owns {
+			held[key.PodUID] = topology.Set{}
+		}
+	}
+	if len(held) == 0 { // a fast path, because Owners is called whenever a container ends
 		return nil
 	}
 	return s.PodsWhere(func(p *Pod) bool {
@@ -299,18 +315,18 @@ func (s *State) Owners() []*Pod {
 	})
 }
 
-// Held returns the CPUs of each pod that owns CPUs, by UID: the CPUs that its containers own,
+// CPUsByPod returns the CPUs of each pod that owns CPUs, by UID: the CPUs that its containers own,
 // and offline CPUs that are reserved for them.
-func (s *State) Held() map[string]topology.Set {
+func (s *State) CPUsByPod() map[string]topology.Set {
 	held := map[string]topology.Set{}
-	for _, g := range append(s.ledger.Grants(), s.ledger.AllReserved()...) {
+	for _, g := range append(s.ledger.Grants(), s.ledger.Reservations()...) {
 		held[g.Key.PodUID] = held[g.Key.PodUID].Union(g.CPUs)
 	}
 	return held
 }
 
 // ReservedGrants returns the CPUs that are reserved for owners that cannot use them now.
-func (s *State) ReservedGrants() []placement.Grant { return s.ledger.AllReserved() }
+func (s *State) ReservedGrants() []placement.Grant { return s.ledger.Reservations() }
 
 // Exclusive returns all CPUs that have an owner.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
@@ -330,7 +346,7 @@ func (s *State) CPUs(c *Container) topology.Set {
 	return cpus
 }
 
-// Values returns the current decision for a container. A container without any request has a
+// Values returns the values that are decided for a container now. A container that asks for nothing has a
 // cpuset value only if it must avoid owned CPUs, or had to avoid them before.
 func (s *State) Values(c *Container) []lifecycle.Value {
 	out := make([]lifecycle.Value, 0, len(c.decided.proposed))
@@ -342,22 +358,23 @@ func (s *State) Values(c *Container) []lifecycle.Value {
 	return out
 }
 
-// value completes one proposed value; ok is false if the container has no such value.
+// value returns a proposed value with the current cpuset of the container's pool. ok is false if the
+// container does not need the value.
 func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
 	v = *proposed
-	// A value without a hook restores a request, so it does not come from a pool.
-	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Assignment.Pool != placement.Own {
+	// A value without a hook restores the runtime's request, so it does not come from a pool.
+	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && (c.Assignment.Pool != placement.Exclusive || c.Assignment.OwnsAndShares()) {
 		if b := s.groups[c.Assignment.CPUGroup]; b != nil {
-			if c.Assignment.Pool == placement.Unclassified && b.complete && !c.decided.narrowed {
+			if c.Assignment.Pool == placement.Unclassified && b.hasAllCPUs && !c.decided.narrowed {
 				return v, false
 			}
-			v.Text = b.text
+			v.Text = b.cpuList
 		}
 	}
 	return v, true
 }
 
-// CPUSet returns the cpuset among a container's values, if one is decided.
+// CPUSet returns the cpuset value of a container, if there is one.
 func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
 	for i := range c.decided.proposed {
 		if v, ok := s.value(c, &c.decided.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {
@@ -367,6 +384,7 @@ func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
 	return lifecycle.Value{}, false
 }
 
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
 	slices.Sort(keys)

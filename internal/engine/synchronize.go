@@ -9,11 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// synchronize rebuilds the state from the runtime's list of pods and containers. It first
-// decides the containers whose record or kubelet grant has CPUs, the oldest first. So these
-// containers keep their CPUs.
+// synchronize rebuilds the state from the runtime's list of pods and containers. It first decides the
+// containers that own CPUs, the oldest first, so that they keep their CPUs.
 func (d *draft) synchronize(ev *lifecycle.Event) {
-	d.n.fresh, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.n.ignoresBase, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	d.n.listed = map[string][]*lifecycle.Container{}
 	for _, c := range ev.Containers {
 		if c != nil {
@@ -25,36 +24,42 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 			d.runPod(pod)
 		}
 	}
-	d.expectBalloons(ev.Containers)
+	d.countUndecidedMembers(ev.Containers)
 	all := &recovery{n: &d.n, facts: &d.facts}
 	all.accountSince()
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
 		asked, rec := c.Resources, d.facts.Records[c.ID]
 		if _, known := d.facts.Records[c.ID]; known {
-			asked = askedSince(&rec, &c.Resources)
+			asked = requestFromRecord(&rec, &c.Resources)
+		} else if f, formerly := d.facts.FormerAgent[c.ID]; formerly && f.CPUs != "" {
+			return all.formerlyOwns(c.ID)
 		}
-		return rec.CPUs != "" || all.reportedOwnsCPUs(c) || !d.n.pinned(d.n.pod(c.PodID), c.Name, &asked).Empty()
+		if claims, known := d.facts.Claims[c.ID]; known && rec.Version > 0 && claims.Devices() != nil && slices.Contains(rec.ClaimDevices, claims.Claims[0].Device) {
+			return rec.OwnsClaimedCPUs
+		}
+		return rec.CPUs != "" || all.reportedOwnsCPUs(c) || !d.n.grantedCPUs(d.n.pod(c.PodID), c.Name, &asked, d.facts.Claims[c.ID]).Empty()
 	}) {
 		if d.plan.Pod = d.n.pod(c.PodID); d.plan.Pod != nil {
 			d.create(c, c.State)
 		}
 	}
 	d.reserveBetweenAttempts()
+	d.restoreDevices()
 	d.expectUnlisted()
-	d.forgetExpected()
+	d.dropUndecidedMembers()
 	// Pods' own values depend on who owns which CPUs, which is known only now.
 	for _, id := range d.plan.ChangedPods {
-		d.redecide(d.n.pods[id], nil)
+		d.decidePodAgain(d.n.pods[id], nil)
 	}
 	stays := func(id string) bool { return d.n.container(id) != nil }
-	d.plan.Gone = append(d.plan.Gone, slices.DeleteFunc(d.n.base.Containers(), stays)...)
+	d.plan.EndedContainers = append(d.plan.EndedContainers, slices.DeleteFunc(d.n.base.Containers(), stays)...)
 	podStays := func(id string) bool { return d.n.pod(id) != nil }
-	d.plan.GonePods = append(d.plan.GonePods, slices.DeleteFunc(d.n.base.Pods(), podStays)...)
+	d.plan.EndedPods = append(d.plan.EndedPods, slices.DeleteFunc(d.n.base.Pods(), podStays)...)
 	d.plan.Pod, d.plan.Container = nil, nil
 }
 
-// adoptionOrder sorts containers: owners first, then by age, then by id. It leaves out
-// containers that have ended or have no name.
+// adoptionOrder returns the containers in the order in which they are decided: owners first, then by age,
+// then by id. It leaves out containers that have ended or have no id.
 func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) bool) []*lifecycle.Container {
 	live := slices.DeleteFunc(slices.Clone(all), func(c *lifecycle.Container) bool {
 		return c == nil || c.ID == "" || c.State == lifecycle.StateStopped
@@ -71,8 +76,8 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// configure decides every live container again under a new policy. Owners keep their CPUs
-// unless the policy forbids it.
+// configure decides all live containers again under a new policy or on a changed machine. Owners keep their
+// CPUs unless the policy forbids it.
 func (d *draft) configure() {
 	if d.facts.Policy != nil {
 		d.n.policy = d.facts.Policy
@@ -82,11 +87,12 @@ func (d *draft) configure() {
 		d.n.machine = d.facts.Machine
 	}
 	owners := d.n.ledger.Ledger
-	for key := range d.n.base.expected { // what is expected is decided again by an event of its own
-		d.put(key, nil)
+	for key := range d.n.base.expected { // new Expect events will decide expected containers again
+		d.setExpected(key, nil)
 	}
-	d.forgets = true
+	d.forgetsExpected = true
 	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.carryDevices(owners)
 	s := d.n.base
 	for _, id := range s.Pods() {
 		if old := s.pods[id]; !old.Stopped {
@@ -97,7 +103,7 @@ func (d *draft) configure() {
 	for _, owning := range []bool{true, false} {
 		for _, id := range s.Containers() {
 			c := s.containers[id]
-			if _, owns := owners.Of(c.Key); owns != owning || d.n.pods[c.PodID] == nil || !c.Alive() {
+			if _, owns := owners.GrantOf(c.Key); owns != owning || d.n.pods[c.PodID] == nil || !c.Alive() {
 				continue
 			}
 			n := *c
@@ -108,45 +114,44 @@ func (d *draft) configure() {
 			d.decideContainer(&n, rec, nil)
 		}
 	}
-	d.carryOver(owners)
+	d.keepGrantsBetweenAttempts(owners)
 	for _, id := range d.plan.ChangedPods {
-		d.redecide(d.n.pods[id], s.pods[id].Values)
+		d.decidePodAgain(d.n.pods[id], s.pods[id].Values)
 	}
 }
 
-// recordFor returns a live container's current record; nil if the container owns no CPUs and
-// never did. Its key may still own CPUs, if an earlier attempt runs and did not get the CPUs of
-// a later attempt.
+// recordFor returns a record with the CPUs that a live container owns; nil if the container owns none and
+// never did. Its key may own CPUs even then, if a later attempt owns them.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
 	}
-	// The rest of the record is in c already.
-	g, _ := owners.Of(c.Key)
+	// c has the other fields of the record already.
+	g, _ := owners.GrantOf(c.Key)
 	cpus := cmp.Or(g.CPUs.Union(owners.Reserved(c.Key)), c.Stamp.CPUs)
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
-// carryOver keeps the grants of containers that do not live at the moment, between two attempts,
-// if their pod lives.
-func (d *draft) carryOver(owners *placement.Ledger) {
+// keepGrantsBetweenAttempts keeps the grants of containers that are between two attempts, under a new policy,
+// if their pod has not stopped.
+func (d *draft) keepGrantsBetweenAttempts(owners *placement.Ledger) {
 	decided := map[placement.Key]bool{}
 	for _, id := range d.plan.Changed {
 		decided[d.n.containers[id].Key] = true
 	}
-	for _, g := range append(owners.Grants(), owners.AllReserved()...) {
+	for _, g := range append(owners.Grants(), owners.Reservations()...) {
 		pod := firstOf(d.n.base.PodsOf(g.Key.PodUID), func(p *Pod) bool { return !p.Stopped })
 		if decided[g.Key] || !d.n.policy.Place || pod == nil || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		decided[g.Key] = true
-		had, _ := owners.Of(g.Key)
+		had, _ := owners.GrantOf(g.Key)
 		d.n.ownOrReserve(d.n.pod(pod.Pod.ID), g.Key, had.CPUs.Union(owners.Reserved(g.Key)), g.From)
 	}
 }
 
-// reserveBetweenAttempts reserves the CPUs of containers that do not live at the moment, between
-// two attempts, if their pod owns CPUs.
+// reserveBetweenAttempts keeps, in a Synchronize, the CPUs that a pod is known to own and that none of its
+// listed containers owns. They belong to containers that are between two attempts.
 func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]
@@ -155,8 +160,8 @@ func (d *draft) reserveBetweenAttempts() {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}
-		all := d.n.machine.PlacesOf(list).Minus(d.n.heldBy(pod))
-		if left := all.And(d.n.reach(pod)); left.Empty() || d.n.grantable(pod, key, left) == nil {
+		all := d.n.machine.PlacesOf(list).Minus(d.n.ownedOrReserved(pod))
+		if left := all.And(d.n.usableCPUs(pod)); left.Empty() || d.n.checkGrantable(pod, key, left) == nil {
 			d.n.ownOrReserve(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
 		}
 	}

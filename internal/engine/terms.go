@@ -11,78 +11,97 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// terms returns the policy's terms on which containers of a pod own CPUs.
+// terms returns the terms of the placement policy for a pod: the conditions under which its containers own
+// CPUs.
 func (n *view) terms(p *Pod) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Pod: p.Pod})
 }
 
-// termsOf returns the terms for one container of the pod, with the kubelet's grant to it.
-// requested is the runtime's request.
-func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
+// termsOf returns the terms of the placement policy for one container of a pod. requested is the runtime's
+// request for the container, and claims are its resource claims.
+func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources, claims *lifecycle.ClaimGrant) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{
-		Intent: p.Intent, Pod: p.Pod, Name: container, Requested: requested, KubeletGrant: p.Granted.StaticOf(container),
+		Intent: p.Intent, Pod: p.Pod, Name: container, Requested: requested, KubeletGrant: p.Granted.StaticGrantOf(container), Claims: claims,
 	})
 }
 
-// noRequest is a pod that asks for nothing.
-var noRequest = Pod{Intent: &intent.Pod{}}
-
-// KubeletGives reports whether the kubelet's static managers decide who owns CPUs.
-func (p *Policy) KubeletGives() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).DecidedElsewhere != nil
+// termsNow returns the terms for the container by its current request.
+func (s *placer) termsNow() placement.Terms {
+	return s.n.termsOf(s.p, s.c.Name, &s.c.Pristine, s.c.Claims)
 }
 
-// GrantsMatter reports whether a pod's decision depends on the kubelet's device grants, because
-// the pod requests devices or because the agent chooses CPUs near its devices. in is the pod's
-// intent, nil if it was not read yet.
-func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
-	if intent.AsksDevices(pod) {
+// noRequest is a pod that asks for nothing, for terms that do not depend on a pod.
+var noRequest = Pod{Intent: &intent.Pod{}}
+
+// KubeletDecidesCPUs reports whether the kubelet's static managers decide who owns CPUs.
+func (p *Policy) KubeletDecidesCPUs() bool { return p.othersDecideCPUs() && !p.ClaimsDecideCPUs() }
+
+// ClaimsDecideCPUs reports whether resource claims decide who owns CPUs.
+func (p *Policy) ClaimsDecideCPUs() bool {
+	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).ByClaims
+}
+
+// othersDecideCPUs reports whether another program decides who owns CPUs.
+func (p *Policy) othersDecideCPUs() bool {
+	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).NoGrantReason != nil
+}
+
+// UsesDeviceGrants reports whether the decision about a pod depends on the devices that the kubelet grants to
+// it. It does if the pod requests such devices in annotations, or if the agent chooses CPUs near devices. in
+// is the pod's intent; nil if it was not read yet.
+func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
+	if intent.RequestsDevices(pod) {
 		return true
 	}
-	if t := p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}); !t.NearDevices || !p.Place || t.DecidedElsewhere != nil {
+	switch t := p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}); {
+	case !t.NearDevices || !p.Place || t.NoGrantReason != nil:
 		return false
+	case t.PoolsNearDevices:
+		return true
 	}
 	if in == nil {
 		in = p.Serving.Read(pod, nil, p.Dialects)
-		p.wish(pod, nil, in, func(hook.Hook, *hook.Output) {})
+		p.adjustIntent(pod, nil, in, func(hook.Hook, *hook.Output) {})
 	}
-	return !in.CPUs.IsSet() && p.Placement.Terms(nil, placement.Subject{Intent: in}).Pays != placement.Nothing
+	return !in.CPUs.IsSet() && p.Placement.Terms(nil, placement.Subject{Intent: in}).CountBasis != placement.CountNone
 }
 
-// ask is a request for CPUs that the policy should choose.
-type ask struct {
+// cpuRequest is a request for CPUs that the policy should choose.
+type cpuRequest struct {
 	n   int
-	key string // the key that asked for it
-	// pod: the CPUs are for all containers of the pod.
+	key string // the annotation or configuration key that asked for the CPUs
+	// pod means that all containers of the pod own the same CPUs.
 	pod bool
 }
 
 // chosenForPod reports whether all containers of a pod own the same CPUs, chosen by the policy.
 func (n *view) chosenForPod(p *Pod) bool {
-	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).Pays == placement.Resources && p.paidCPUs(p.Pod.Resources).Known()
+	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).CountBasis == placement.CountByResources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
-// asks returns a container's request for CPUs, from the resources in the runtime's request; ok
-// is false if the container requests no CPUs of its own.
-func (n *view) asks(p *Pod, container string, r *lifecycle.Resources) (a ask, ok bool) {
+// requestedCPUs returns a container's request for CPUs of its own, from the resources in the runtime's
+// request. ok is false if it requests none.
+func (n *view) requestedCPUs(p *Pod, container string, r *lifecycle.Resources) (a cpuRequest, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
 	}
-	switch t := n.termsOf(p, container, r); {
-	case t.Pays == placement.Nothing:
+	switch t := n.termsOf(p, container, r, nil); {
+	case t.CountBasis == placement.CountNone:
 		return a, false
-	case t.Pays == placement.WholeCPUs:
+	case t.CountBasis == placement.CountWholePart:
+		return cpuRequest{n: p.paidCPUs(r).CPUs, key: t.Key}, true
+	case t.CountBasis == placement.CountWholeRequest:
 		n := WholeCPUs(r)
-		return ask{n: n, key: t.Key}, n > 0
+		return cpuRequest{n: n, key: t.Key}, n > 0
 	case p.paidCPUs(p.Pod.Resources).Known():
-		return ask{n: p.paidCPUs(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
+		return cpuRequest{n: p.paidCPUs(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
 	default:
-		return ask{n: p.paidCPUs(r).CPUs, key: t.Key}, true
+		return cpuRequest{n: p.paidCPUs(r).CPUs, key: t.Key}, true
 	}
 }
 
-// WholeCPUs returns the number of CPUs that a container requests, if request and limit are
-// equal and a whole number; otherwise 0.
+// WholeCPUs returns the number of CPUs that a container requests, if request and limit are equal and a whole
+// number of CPUs; otherwise 0.
 func WholeCPUs(r *lifecycle.Resources) int {
 	shares, quota, period := r.CPU.Shares.V, r.CPU.Quota.V, int64(r.CPU.Period.Or(defaultPeriod))
 	if shares == 0 || shares%sharesOfCPU != 0 || period <= 0 || quota != int64(shares/sharesOfCPU)*period {
@@ -91,32 +110,32 @@ func WholeCPUs(r *lifecycle.Resources) int {
 	return int(shares / sharesOfCPU)
 }
 
-// choose chooses the CPUs that a container should own. The error is a sentence for users. why
-// lists the criteria that decided.
+// choose chooses the CPUs that a container should own. key is the key that asked for them; "" if the
+// container asks for none. why says how they were chosen. The error is a sentence for users.
 func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
-	a, ok := s.n.asks(s.p, s.c.Name, &s.c.Pristine)
+	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources
 		return cpus, "", "", nil
 	}
-	if g, owns := s.n.ledger.Of(s.c.Key); owns {
+	if g, owns := s.n.ledger.GrantOf(s.c.Key); owns {
 		cpus = g.CPUs
-		if s.resize != nil { // created again with a smaller request
-			cpus = s.resized(cpus)
+		if s.resize != nil { // the container is created again, with a smaller request
+			cpus = s.resizedCPUs(cpus)
 		}
-		return cpus, a.key, "chosen before", s.n.grantable(s.p, s.c.Key, cpus)
+		return cpus, a.key, "chosen for an earlier attempt of the container", s.n.checkGrantable(s.p, s.c.Key, cpus)
 	}
-	if have := s.n.ledger.OfPod(s.p.Pod.UID); a.pod && !have.Empty() {
+	if have := s.n.ledger.CPUsOfPod(s.p.Pod.UID); a.pod && !have.Empty() {
 		if s.resize != nil {
-			have = s.resized(have)
+			have = s.resizedCPUs(have)
 		}
-		return have, a.key, "those of its pod", s.n.grantable(s.p, s.c.Key, have)
+		return have, a.key, "the CPUs of its pod", s.n.checkGrantable(s.p, s.c.Key, have)
 	}
-	if err := s.n.terms(s.p).DecidedElsewhere; err != nil {
+	if err := s.n.terms(s.p).NoGrantReason; err != nil {
 		return cpus, a.key, "", err
 	}
 	sum := s.p.Pod.Resources
 	if a.pod {
-		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.n { // its last resize was refused
+		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.n { // the last resize of the pod's containers was refused
 			a.n, sum = s.p.paidCPUs(&now).CPUs, &now
 		}
 	}
@@ -130,13 +149,13 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	return cpus, a.key, "chosen: " + why, err
 }
 
-// leastMemory is the number of bytes that the agent assumes for a container without a memory
-// limit. So it does not place the container on a NUMA node without free memory.
+// leastMemory is the number of bytes that the agent assumes for a container without a memory limit, so that
+// it does not choose a NUMA node without free memory.
 const leastMemory = 1 << 20
 
-// memory returns how much memory a container may use if its memory nodes follow from its CPUs,
-// and how much is free on each node that no other pod has exclusively. If all containers of the
-// pod run on the same nodes, the limit of the whole pod counts.
+// memory returns how much memory the container may use, and how much is free on each node. Nodes that another
+// pod has exclusively have none. If all containers of the pod run on the same nodes, the memory limit of the
+// whole pod counts.
 func (s *placer) memory() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
@@ -152,32 +171,37 @@ func (s *placer) memory() placement.Memory {
 			left[i] = 0
 		}
 	}
-	return placement.Memory{Bytes: uint64(bytes), Left: left}
+	return placement.Memory{Bytes: uint64(bytes), FreeByNode: left}
 }
 
-// placementView returns the node as the policy sees it.
+// placementView returns the view of the node for the placement policy. free are the CPUs that the pod could
+// own.
 func (n *view) placementView(free topology.Set) placement.View {
-	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, InBalloon: balloonContainers{n}.marked}
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, CountMembers: balloonContainers{n}.countMembers}
 }
 
-// subject returns the container that should own CPUs, as the policy sees it.
+// subject returns the container, for the choice of CPUs of its own.
 func (s *placer) subject() placement.Subject {
-	grants := []lifecycle.DeviceGrant{s.p.Granted.Of(s.c.Name)}
+	grants := []lifecycle.DeviceGrant{s.p.Granted.DevicesOf(s.c.Name)}
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
 	return placement.Subject{
-		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID),
-		Neighbours: balloonContainers{s.n}.neighbours(s.c),
+		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices, s.namedDevices()), Owned: s.n.ledger.CPUsOfPod(s.p.Pod.UID),
+		Pod: s.p.Pod, Balloon: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), Attraction: s.attraction,
 	}
 }
 
-// choosePool asks the policy for the pool of a container that owns nothing.
+// choosePool asks the placement policy for the pool of a container that owns no CPUs, or that shares CPUs in
+// addition to its own. runsOn are the CPUs on which a container without a record runs; otherwise empty.
 func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
-		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticOf(s.c.Name),
-		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode,
-		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c),
+		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticGrantOf(s.c.Name),
+		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode, Owns: s.c.Assignment.Owned,
+		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), Attraction: s.attraction,
+	}
+	if isNew && s.n.lastLayout().Tree != nil || s.n.terms(s.p).PoolsNearDevices { // pools may get CPUs near the container's devices
+		who.Devices = s.subject().Devices
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.IsSet() {
@@ -193,11 +217,11 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
-// ownable returns the CPUs that a pod could own: CPUs that have no owner, are not reserved, and
-// that the kubelet did not grant to a container.
+// ownable returns the CPUs that a pod could own: CPUs that no container owns, that are not reserved, and that
+// the kubelet did not grant to a container.
 func (n *view) ownable(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
-	for _, g := range n.ledger.AllReserved() {
+	for _, g := range n.ledger.Reservations() {
 		free = free.Minus(g.CPUs)
 	}
 	free = p.allowedOf(free)

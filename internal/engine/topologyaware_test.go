@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/topologyaware"
@@ -52,7 +54,7 @@ func checkTree(t *rapid.T, s *State) {
 	var owned topology.Set
 	for _, id := range s.Containers() {
 		c := s.Container(id)
-		if c.Assignment.Pool != placement.Own {
+		if c.Assignment.Pool != placement.Exclusive {
 			continue
 		}
 		if both := owned.And(c.Assignment.Owned); !both.Empty() {
@@ -66,13 +68,21 @@ func checkTree(t *rapid.T, s *State) {
 	for _, id := range s.Containers() {
 		c := s.Container(id)
 		cpus, ok := s.layout.CPUs(c.Assignment.CPUGroup)
-		if c.Assignment.Pool == placement.Own {
+		if c.Assignment.OwnsAndShares() {
+			if part, known := s.layout.Tree[c.Assignment.PoolID]; !known || cpus != part.Union(c.Assignment.Owned) || cpus.Has(0) {
+				t.Fatalf("%s runs on %s, owns %s, and shares %s", id, s.Machine.Format(cpus), s.Machine.Format(c.Assignment.Owned), s.Machine.Format(part))
+			}
+			if v, _ := s.CPUSet(c); v.Text != s.Machine.Format(cpus) {
+				t.Fatalf("%s has %s and gets %s", id, s.Machine.Format(cpus), v.Text)
+			}
+		}
+		if c.Assignment.Pool == placement.Exclusive {
 			continue
 		}
 		if !ok || cpus.Empty() || !cpus.And(owned).Empty() {
 			t.Fatalf("%s shares CPUs %q; owned are %s", id, s.Machine.Format(cpus), s.Machine.Format(owned))
 		}
-		if c.Assignment.Pool == placement.TreePool && cpus.Has(0) {
+		if c.Assignment.Pool == placement.TreePool && cpus.Has(0) && !s.layout.Tree[c.Assignment.PoolID].Empty() { // Layout.CPUs gives an empty pool all CPUs without an owner
 			t.Fatalf("%s runs on the reserved CPU", id)
 		}
 	}
@@ -149,7 +159,7 @@ func TestTopologyAwareParts(t *testing.T) {
 		m, p := topologyAwarePolicy(t, c.node, topologyaware.Options{})
 		pod, ctr := treePod(0, "a", c.milli, c.limit)
 		plan := Decide(NewState(m, p), &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, Facts{})
-		if got := plan.Container.Assignment.Which.Name; got != c.want {
+		if got := plan.Container.Assignment.PoolID.Name; got != c.want {
 			t.Errorf("%s, %dm of %dm: placed in %q, want %q", c.node, c.milli, c.limit, got, c.want)
 		}
 	}
@@ -168,5 +178,69 @@ func TestTopologyAwareMemory(t *testing.T) {
 				t.Errorf("pinMemory %v, %dm: memory nodes %q, want %q", pin, milli, got, want)
 			}
 		}
+	}
+}
+
+// TestTopologyAwareRequiresIsolated: a container whose pod requires isolated CPUs owns these, or is not created. That
+// counts only for one that owns CPUs, and not if it prefers others itself.
+func TestTopologyAwareRequiresIsolated(t *testing.T) {
+	t.Parallel()
+	require := map[string]string{intent.NRIRequireIsolated + "/pod": "true"}
+	prefers := map[string]string{intent.NRIRequireIsolated: "true", intent.NRIPreferIsolated + "/container.c0": "false"}
+	wants := map[string]string{intent.NRIRequireIsolated + "/container.c0": "true", intent.NRIPreferIsolated + "/container.c0": "false"}
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		asks        treeAsk
+		cpus        string // of isolated CPUs that it owns; "" if it owns none of them
+		refused     bool
+	}{
+		{"as many as there are", require, whole(3), "5-7", false},
+		{"one and a fraction", require, treeAsk{1500, 1500}, "5", false},
+		{"more than there are", require, whole(4), "", true},
+		{"shared CPUs", require, treeAsk{500, 500}, "", false},
+		{"Burstable", require, treeAsk{4000, 5000}, "", false},
+		{"its own preference counts first", prefers, whole(4), "", false},
+		{"its own requirement counts first", wants, whole(4), "", true},
+		{"required of no one", map[string]string{intent.NRIRequireIsolated: "false"}, whole(4), "", false},
+	} {
+		m, p := topologyAwarePolicy(t, "1s x 8c", topologyaware.Options{})
+		for cpu := range topology.SetOf(5, 6, 7).All() {
+			m.CPUs[cpu].Isolated = true
+		}
+		b := treeNodeOf(t, m, p)
+		pod, ctr := treePod(1, "default", c.asks.milli, c.asks.limit)
+		pod.Annotations, ctr.Name = c.annotations, "c0"
+		for _, f := range []Facts{{}, {CannotRefuse: true}} {
+			plan := Decide(b.s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, f)
+			if refused := plan.Reject != ""; refused != (c.refused && !f.CannotRefuse) || refused && !strings.Contains(plan.Reject, "3 are free") {
+				t.Errorf("%s: refused %q", c.name, plan.Reject)
+				continue
+			}
+			if got := m.Format(plan.Container.Assignment.Owned.And(m.Isolated())); plan.Reject == "" && got != c.cpus {
+				t.Errorf("%s: owns isolated CPUs %q, want %q", c.name, got, c.cpus)
+			}
+		}
+	}
+}
+
+// TestOwnerThatWouldShare: after a new configuration by which such containers share CPUs, an owner stays one. Reports name
+// the policy, and a resize says why it keeps its CPUs.
+func TestOwnerThatWouldShare(t *testing.T) {
+	m, p := topologyAwarePolicy(t, "2s x 2n x 2c x 2t", topologyaware.Options{PreferSharedCPUs: true})
+	pod, c := treePod(1, "shop", 2000, 2000)
+	s := NewState(m, p)
+	c.State = lifecycle.StateRunning
+	records := map[string]Record{c.ID: {CPUs: "2-3", RecordFields: lifecycle.RecordFields{Pristine: c.Resources}}}
+	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{c}}, Facts{Records: records}))
+	if a := s.Container(c.ID).Assignment; m.Format(a.Owned) != "2-3" || a.From != topologyaware.Key {
+		t.Errorf("it owns %s by %s, wanted 2-3 by %s", m.Format(a.Owned), a.From, topologyaware.Key)
+	}
+	_, smaller := treePod(1, "shop", 1000, 1000)
+	pod.Resources = &smaller.Resources
+	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &smaller.Resources}, Facts{}))
+	got := s.Container(c.ID)
+	if said := fmt.Sprint(got.ProblemSummary.Problems); got.Assignment.Owned.Len() != 1 || !strings.Contains(said, topologyaware.Key) || !strings.Contains(said, "such a container shares CPUs, and it still owns 1") {
+		t.Errorf("it owns %s: %s", m.Format(got.Assignment.Owned), said)
 	}
 }

@@ -32,14 +32,14 @@ func TestTraces(t *testing.T) {
 		{name: "nothing tells", record: "2-3", runs: "2-3", asked: nil, want: "2-3"},
 	} {
 		got := (&ownershipSources{
-			machine: m, recorded: set(t, m, c.record), copied: m.OnlineOf(c.copied), runs: m.OnlineOf(c.runs),
+			machine: m, recorded: set(t, m, c.record), copied: m.OnlineOf(c.copied), kernel: m.OnlineOf(c.runs),
 			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), quotaRemoved: c.lifted, wholeNodes: c.whole, candidates: c.asked, requestedCount: c.due,
-		}).owned(c.record, c.copied)
+		}).ownedCPUs(c.record, c.copied)
 		if got != c.want {
 			t.Errorf("%s: it owns %s, want %s", c.name, got, c.want)
 		}
 	}
-	if none := (&ownershipSources{}).fits(topology.Set{}); !none.Empty() {
+	if none := (&ownershipSources{}).fillToCount(topology.Set{}); !none.Empty() {
 		t.Errorf("nothing fits %v", none)
 	}
 }

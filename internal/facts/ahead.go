@@ -7,10 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Expect asks resource plugins about a container that no runtime has reported yet. The answers are
-// those of its creation, if that requests the same. ok is false if it must be decided at its
-// creation: the kubelet's grants are not known yet, a plugin does not answer, or the topology
-// manager refuses it now.
+// Expect asks resource plugins about a container that no runtime has reported yet. If its creation later requests
+// the same, it gets these answers. ok is false if the agent must decide the container at its creation: the
+// kubelet's grants are not known yet, a plugin does not answer, or the topology manager refuses the container now.
 func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got Gathered, ok bool) {
 	if g.grantsUnknown(ev.Pod) {
 		return got, false
@@ -18,16 +17,16 @@ func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got Gathere
 	if g.o.Plugins != nil {
 		g.allocate(ctx, &route.Capabilities{}, ev, &got)
 	}
-	return got, got.refused == nil && !got.unanswered
+	return got, got.refused == nil && !got.notAllocated
 }
 
-// grantsUnknown reports whether a pod's decision depends on grants of the kubelet that are not known.
+// grantsUnknown reports whether the decision about a pod depends on grants of the kubelet that are not known.
 func (g *Gatherer) grantsUnknown(pod *lifecycle.Pod) bool {
 	return g.o.Grants != nil && g.grantsMatter(pod) && g.o.Grants.Granted(pod) == nil
 }
 
-// NotExpected releases what plugins allocated for a pod of which no container was created.
-func (g *Gatherer) NotExpected(podUID string) {
+// ReleaseExpected releases what plugins allocated for an expected pod, if no container of it was created.
+func (g *Gatherer) ReleaseExpected(podUID string) {
 	if g.o.Plugins != nil {
 		g.o.Plugins.RemoveExpected(podUID)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCgroups finds the cgroups of the event's pods, and reads the CPUs that they allow. CPUs
-// that went offline may be missing from cgroups permanently, or be there again.
+// readCgroups finds the cgroups of the event's pods, and reads the CPUs that they allow. After CPUs were offline,
+// cgroups may lack them permanently, or allow them again.
 func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
@@ -21,13 +21,13 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	}
 	switch ev.Kind {
 	case lifecycle.Configure:
-		for _, p := range g.pick(allPods, anyPod) {
+		for _, p := range g.podsWhere(allPods, anyPod) {
 			allowed(p)
 		}
 	case lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StartContainer, lifecycle.UpdateContainer:
 		g.findUndescribed(ev)
 		eachPod(ev, func(p **lifecycle.Pod) {
-			g.o.Presence.Seen(*p)
+			g.o.Presence.NoteSeen(*p)
 			if ev.Container == nil { // otherwise its pod is known
 				allowed(*p)
 			}
@@ -35,9 +35,9 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	}
 }
 
-// findUndescribed finds the cgroups of pods and containers that the runtime lists and cannot
-// describe. The keeper reads their present values there, and narrows them there. The results
-// are put into copies, since events belong to their attachments.
+// findUndescribed finds the cgroups of pods and containers that the runtime lists and cannot describe. The keeper
+// reads and limits their values there. findUndescribed puts the results into copies, because the attachment also
+// uses the event's pods and containers.
 func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
 	var dirs []string
 	eachPod(ev, func(p **lifecycle.Pod) {

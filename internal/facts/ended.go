@@ -6,16 +6,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readEnded finds pods that own CPUs and ended without an event. Some runtimes do not report
-// the end of pods older than their last restart, but the kubelet removes the pod's cgroup. It
-// checks these cgroups only when CPUs are requested or may be free.
+// readEnded finds pods that own CPUs or CDI devices and ended without an event. Some runtimes do not report the end
+// of pods older than their last restart, but the kubelet removes the pod's cgroup. readEnded checks the cgroups of
+// these pods only when CPUs are requested or may have become free.
 func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return
 	}
 	for id, parent := range g.owners(ev) {
 		if g.o.Presence.Vanished(id, parent) {
-			put(&f.Ended, id, true)
+			put(&f.EndedSandboxes, id, true)
 		}
 	}
 }
@@ -27,7 +27,7 @@ func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
 	s := g.o.State.Hold()
 	removed := ev.Kind == lifecycle.RemoveContainer
 	p := s.Pod(ev.Pod.ID)
-	if !removed && (p == nil || !p.Intent.CPUs.IsSet()) {
+	if !removed && (p == nil || !p.Intent.CPUs.IsSet() && !p.Intent.ExclusiveDevices.IsSet()) {
 		return nil
 	}
 	parents := map[string]string{}

@@ -28,20 +28,27 @@ type Options struct {
 	HookServers HookServers
 	// Plugins are resource plugins; nil for none.
 	Plugins ResourcePlugins
-	// Ahead: pods are decided before a runtime reports them.
-	Ahead bool
+	// Claims is the source of what resource claims give to containers; nil for none.
+	Claims Claims
+	// DecidesAhead means that the agent decides pods before a runtime reports them.
+	DecidesAhead bool
 	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
 	Allowed  func(dir string) (list string, ok bool)
 	Tree     *cgroup.Tree // the tree with the cgroups of pods and containers
 	Presence *Presence
-	// HasInterface reports whether the host has a network interface; nil if that is not known of any.
+	// HasInterface reports whether the host has a network interface. It is nil if the interfaces of the host are
+	// not known.
 	HasInterface func(name string) (has, known bool)
-	State        State
-	Signer       *record.Signer
-	Checkpoint   *record.Checkpoint
+	// NodeDevices returns the devices that the node's CDI specifications name; nil for none.
+	NodeDevices func() []lifecycle.NodeDevice
+	// FormerAgent is another agent that this one takes over from; nil for none.
+	FormerAgent FormerAgent
+	State       State
+	Signer      *record.Signer
+	Checkpoint  *record.Checkpoint
 	// Renew decides a pod again with its current facts.
 	Renew func(pod *lifecycle.Pod)
-	// Fault counts a panic, by its hook; "" if no hook caused it.
+	// Fault counts a panic under the name of the hook that caused it; "" if no hook did.
 	Fault func(hook string)
 	Log   *slog.Logger
 }
@@ -55,21 +62,20 @@ type State interface {
 // Gathered is the result of Gather.
 type Gathered struct {
 	HookServers lifecycle.HookServerAnswer
-	// Problems name the waits that were cut short, if the event has no container to report
-	// them.
+	// Problems reports waits that ended early, if the event has no container that could report them.
 	Problems []lifecycle.Problem
 	// Limit is how long the runtime waits for the answer; 0 if it does not say.
 	Limit time.Duration
 
-	refused    error            // the refusal of a hook server or resource plugin
-	unanswered bool             // resource plugins were not asked to allocate
-	past       *lifecycle.Event // hook servers are notified of it at the end of the event
+	refused      error            // the refusal of a hook server or resource plugin
+	notAllocated bool             // resource plugins were not asked to allocate
+	notifyAtEnd  *lifecycle.Event // hook servers are notified of it at the end of the event
 }
 
 // source is one source of facts.
 type source struct {
-	// key and what describe the source in the problem of a wait that was cut short.
-	key, what string
+	// key and description describe the source in the problem of a wait that ended early.
+	key, description string
 	// await waits for what the event needs, and reports whether some of it is missing.
 	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool)
 	// read adds what is known now.
@@ -80,34 +86,39 @@ type source struct {
 type Gatherer struct {
 	o       Options
 	sources []source
-	line    containerQueue
+	queue   containerQueue
+	missed  missed
 }
 
 // New makes a gatherer.
 func New(o Options) *Gatherer {
-	g := &Gatherer{o: o, line: containerQueue{last: map[string]chan struct{}{}}}
+	g := &Gatherer{o: o, queue: containerQueue{last: map[string]chan struct{}{}}}
 	g.sources = []source{ // in the order of their calls
-		{key: lifecycle.LateGrants, what: "the kubelet's grants for the pod", await: g.awaitGrants, read: g.readGrants},
-		{key: lifecycle.LateSpec, what: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
+		{await: g.rereadClaims}, // the sources below ask which pods have claims
+		{key: lifecycle.MissingGrantsKey, description: "the kubelet's grants for the pod", await: g.awaitGrants, read: g.readGrants},
+		{key: lifecycle.MissingSpecKey, description: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
+		{await: g.awaitClaims, read: g.readClaims},
 		{await: g.askHookServers},
 		{await: g.askPlugins, read: g.readPlugins},
 		{read: g.readCgroups},
 		{read: g.readRecords},
+		{read: g.readFormer},
 		{read: g.readCPUs},
 		{read: g.readInterfaces},
+		{read: g.readDevices},
 		{read: g.readEnded},
 	}
 	return g
 }
 
-// Gather waits for what an event needs, with one time budget for all sources. Events of one
-// container are gathered and decided in the order of their arrival. The caller calls done at
-// the end of the event. The error is a hook server's refusal.
+// Gather waits for what an event needs, with one time limit for all sources. Events of one container are gathered
+// and decided in the order of their arrival. The caller calls done at the end of the event. The error is a refusal
+// by a hook server or resource plugin.
 func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (got Gathered, done func(), err error) {
-	ctx, limit, free := bound(ctx, can, ev)
+	ctx, limit, free := limitWaits(ctx, can, ev)
 	defer free()
 	got.Limit = limit
-	leave, whole := g.line.enter(ev), false
+	leave, whole := g.queue.enter(ev), false
 	defer func() {
 		if !whole { // a panic
 			leave()
@@ -117,7 +128,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	for _, s := range g.sources {
 		if s.await != nil && s.await(ctx, can, ev, &got) && ctx.Err() != nil {
 			late = append(late, lifecycle.Problem{
-				Key: s.key, Warning: true, Reason: s.what + " came too late: the runtime's time limit for the event was over",
+				Key: s.key, Warning: true, Reason: s.description + " came too late: the runtime's time limit for the event was over",
 				Then: "the event is decided without it, and again when it is known",
 			})
 		}
@@ -130,13 +141,13 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	whole = true
 	return got, func() {
 		leave()
-		if got.past != nil {
-			g.o.HookServers.Notify(got.past)
+		if got.notifyAtEnd != nil {
+			g.o.HookServers.Notify(got.notifyAtEnd)
 		}
 	}, got.refused
 }
 
-// Read adds to an event's facts what is known or can be read at once.
+// Read adds to the facts of an event what is known already or can be read at once.
 func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	for _, s := range g.sources {
 		if s.read != nil {
@@ -145,14 +156,14 @@ func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.
 	}
 }
 
-// waitShare of ofShares of a runtime's time limit may be spent on waits. The rest is for the
+// waitNumerator/waitDenominator is the share of a runtime's time limit that waits may take. The rest is for the
 // decision, the kernel and the answer.
-const waitShare, ofShares = 3, 4
+const waitNumerator, waitDenominator = 3, 4
 
-// bound limits the waits of an event by the runtime's time limit, which it returns, too. The
-// caller calls free after the last wait. A Synchronize is answered before it is decided, so it
-// has no limit.
-func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
+// limitWaits limits the waits of an event to their share of the runtime's time limit. It also returns that time
+// limit. The caller calls free after the last wait. A Synchronize has no limit, because it is answered before it is
+// decided.
+func limitWaits(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
 	if ev.Kind == lifecycle.Synchronize {
 		return ctx, 0, func() {}
 	}
@@ -165,11 +176,11 @@ func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (b
 	if limit <= 0 {
 		return ctx, 0, func() {}
 	}
-	ctx, free = context.WithTimeout(ctx, limit*waitShare/ofShares)
+	ctx, free = context.WithTimeout(ctx, limit*waitNumerator/waitDenominator)
 	return ctx, limit, free
 }
 
-// put makes the map when it is needed, since most events have none of these facts.
+// put adds an entry, and makes the map for the first one. Most events have no such facts, and so no map.
 func put[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
 		*m = map[string]V{}
@@ -177,7 +188,7 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// eachPod calls a function with every pod of an event, which may replace it.
+// eachPod calls a function for each pod of an event. The function may replace the pod.
 func eachPod(ev *lifecycle.Event, do func(p **lifecycle.Pod)) {
 	if ev.Pod != nil {
 		do(&ev.Pod)
@@ -189,8 +200,8 @@ func eachPod(ev *lifecycle.Event, do func(p **lifecycle.Pod)) {
 	}
 }
 
-// eachContainer calls a function with every container of an event, which may replace it, and
-// with its pod, which is empty if the event does not have it.
+// eachContainer calls a function for each container of an event, with its pod. The function may replace the
+// container. If the event does not have the pod, the pod is empty.
 func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycle.Container)) {
 	if ev.Pod != nil && ev.Container != nil {
 		do(ev.Pod, &ev.Container)
@@ -205,8 +216,8 @@ func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycl
 	}
 }
 
-// pick returns the pods that have not ended and meet a condition.
-func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.Pod) bool) []*lifecycle.Pod {
+// podsWhere returns the pods that have not ended and meet a condition.
+func (g *Gatherer) podsWhere(of func(*engine.State) []*engine.Pod, test func(*engine.Pod) bool) []*lifecycle.Pod {
 	defer g.o.State.Free()
 	var out []*lifecycle.Pod
 	for _, p := range of(g.o.State.Hold()) {

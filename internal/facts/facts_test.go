@@ -142,12 +142,12 @@ func TestBudget(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, tt.call)
 					defer cancel()
 				}
-				bounded, limit, free := bound(ctx, &route.Capabilities{AnswersWithin: tt.within}, &lifecycle.Event{Kind: tt.kind})
+				bounded, limit, free := limitWaits(ctx, &route.Capabilities{AnswersWithin: tt.within}, &lifecycle.Event{Kind: tt.kind})
 				defer free()
 				if limit != tt.limit {
 					t.Errorf("the limit is %v, not %v", limit, tt.limit)
 				}
-				if end, ok := bounded.Deadline(); tt.limit > 0 && (!ok || time.Until(end) > tt.limit*waitShare/ofShares) {
+				if end, ok := bounded.Deadline(); tt.limit > 0 && (!ok || time.Until(end) > tt.limit*waitNumerator/waitDenominator) {
 					t.Errorf("it ends in %v", time.Until(end))
 				}
 			})
@@ -172,15 +172,15 @@ func TestGather(t *testing.T) {
 	}{
 		"a pod": {
 			ev:    lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod},
-			asked: []string{"specs", "hook servers"}, problems: []string{lifecycle.LateSpec}, onCtr: []string{"server"},
+			asked: []string{"specs", "hook servers"}, problems: []string{lifecycle.MissingSpecKey}, onCtr: []string{"server"},
 		},
 		"a creation": {
 			ev:    lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr},
-			asked: []string{"specs", "hook servers"}, onCtr: []string{lifecycle.LateSpec, "server"},
+			asked: []string{"specs", "hook servers"}, onCtr: []string{lifecycle.MissingSpecKey, "server"},
 		},
 		"a refusal": {
 			ev: lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, create: stamps, err: errors.New("no"),
-			asked: []string{"specs", "hook servers"}, onCtr: []string{lifecycle.LateSpec, "server"}, refused: true,
+			asked: []string{"specs", "hook servers"}, onCtr: []string{lifecycle.MissingSpecKey, "server"}, refused: true,
 		},
 		"a refusal too late": {
 			ev: lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: ctr}, err: errors.New("no"),
@@ -228,8 +228,8 @@ func TestGather(t *testing.T) {
 				if d := cmp.Diff(tt.notified, servers.notified); d != "" {
 					t.Error(d)
 				}
-				if len(g.line.last) > 0 {
-					t.Errorf("%d containers are still in line\n%s", len(g.line.last), n.log.String())
+				if len(g.queue.last) > 0 {
+					t.Errorf("%d containers are still in line\n%s", len(g.queue.last), n.log.String())
 				}
 			})
 		})
@@ -255,7 +255,7 @@ func TestPanicLeavesTheLine(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _, _ = g.Gather(t.Context(), &route.Capabilities{}, &ev)
 	}()
-	if len(g.line.last) > 0 {
+	if len(g.queue.last) > 0 {
 		t.Error("it is still in line")
 	}
 }
@@ -299,8 +299,8 @@ func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in tu
 	if !err {
 		t.Fatal(mine)
 	}
-	o.Checkpoint.Note("late", lifecycle.Record{Version: lifecycle.RecordVersion})
-	o.Checkpoint.SetGrants(map[string]string{"u": "1"})
+	o.Checkpoint.SetRecord("late", lifecycle.Record{Version: lifecycle.RecordVersion})
+	o.Checkpoint.SetGrants(map[string]string{"u": "1"}, nil)
 	for dir, cpus := range map[string]string{"kubepods/podu": "0-2", "kubepods/podu/c": "1", "kubepods/podu/unread": "0-2", "kubepods/podu/late": "2"} {
 		n.cpus[dir] = cpus
 	}
@@ -353,7 +353,7 @@ func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in tu
 			}
 			var f engine.Facts
 			g.Read(&tt.can, &ev, &f)
-			got := want{sortedKeys(f.Records), sortedKeys(f.Distrusted), sortedKeys(f.ParentCPUs), sortedKeys(f.Kernel), sortedKeys(f.Runs), f.Grants != nil}
+			got := want{sortedKeys(f.Records), sortedKeys(f.UntrustedRecords), sortedKeys(f.ParentCPUs), sortedKeys(f.Kernel), sortedKeys(f.RunningCPUs), f.Grants != nil}
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Error(d)
 			}
@@ -379,11 +379,11 @@ func TestOverlay(t *testing.T) {
 	t.Parallel()
 	_, o := newNode(t)
 	g := New(o)
-	o.Checkpoint.NotePod("s", record.Overlay{Labels: map[string]string{"a": "new"}, Annotations: map[string]string{"trimtab.io/record": "forged", "b": "c"}})
+	o.Checkpoint.SetOverlay("s", record.Overlay{Labels: map[string]string{"a": "new"}, Annotations: map[string]string{"trimtab.io/record": "forged", "b": "c"}})
 	pod := &lifecycle.Pod{ID: "s", Labels: map[string]string{"a": "old", "d": "e"}}
 	other := &lifecycle.Pod{ID: "o"}
 	ev := lifecycle.Event{Pods: []*lifecycle.Pod{nil, pod, other}}
-	g.overlay(&ev)
+	g.addAnswers(&ev)
 	want := &lifecycle.Pod{ID: "s", Labels: map[string]string{"a": "new", "d": "e"}, Annotations: map[string]string{"b": "c"}}
 	if d := cmp.Diff(want, ev.Pods[1]); d != "" {
 		t.Error(d)
@@ -401,7 +401,7 @@ func TestPresence(t *testing.T) {
 	p := o.Presence
 	pod := &lifecycle.Pod{ID: "s", UID: "u", Name: "p", Namespace: "n", CgroupParent: "/kubepods/podu"}
 	n.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
-	if p.Seen(pod); p.Vanished("s", pod.CgroupParent) || len(p.Ended()) > 0 {
+	if p.NoteSeen(pod); p.Vanished("s", pod.CgroupParent) || len(p.Ended()) > 0 {
 		t.Error("a pod that was never seen has vanished")
 	}
 	n.make("kubepods/podu", true)

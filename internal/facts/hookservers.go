@@ -15,20 +15,20 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookServers are external hook servers. They are asked before an event has its turn, so that a
-// slow server delays only its own container.
+// HookServers are external hook servers. The agent asks them before an event has its turn, so that a slow server
+// delays only its own container.
 type HookServers interface {
 	// Asks reports whether any server is asked about, or notified of, a kind of event.
 	Asks(kind lifecycle.Kind) bool
 	// Ask returns the servers' answers for the event's container or pod, within their own time
 	// limit. The error is a refusal: the event must fail.
 	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
-	// Notify reports an event that has ended. It does not wait.
+	// Notify notifies the servers of an event that has ended. It does not wait.
 	Notify(ev *lifecycle.Event)
 }
 
-// Wants returns all kinds of events that a hook server may need. The agent subscribes at a
-// runtime once, and hook servers may be added later.
+// Wants returns all kinds of events that a hook server may need. The agent subscribes to events only once, and hook
+// servers may be added later.
 func (g *Gatherer) Wants() []lifecycle.Kind {
 	if g.o.HookServers == nil {
 		return nil
@@ -39,13 +39,13 @@ func (g *Gatherer) Wants() []lifecycle.Kind {
 	}
 }
 
-// Notify reports an event that decides nothing to hook servers.
+// Notify notifies hook servers of an event for which the agent decides nothing.
 func (g *Gatherer) Notify(ev *lifecycle.Event) {
-	g.overlay(ev)
+	g.addAnswers(ev)
 	if ev.Pod == nil {
 		return
 	}
-	if past := g.past(ev, ev.Kind); past != nil {
+	if past := g.notificationEvent(ev, ev.Kind); past != nil {
 		g.o.HookServers.Notify(past)
 	}
 }
@@ -53,31 +53,31 @@ func (g *Gatherer) Notify(ev *lifecycle.Event) {
 // BeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet.
 func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
-	ctx, _, free := bound(ctx, can, ev)
+	ctx, _, free := limitWaits(ctx, can, ev)
 	defer free()
 	return g.ask(ctx, can, ev)
 }
 
-// askHookServers asks about an event. It also reads now what the servers are notified of
-// afterwards, since the state may have dropped it by then.
+// askHookServers asks hook servers about an event. It also builds the event of which they are notified afterwards,
+// because the state may not have the container any more by then.
 func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
-	g.overlay(ev)
+	g.addAnswers(ev)
 	switch {
 	case ev.Pod == nil:
 		return false
 	case ev.Kind == lifecycle.StartContainer && !can.CarriesRecords():
 		// Bypass reports starts only afterwards.
-		got.past = g.past(ev, lifecycle.PostStartContainer)
+		got.notifyAtEnd = g.notificationEvent(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
-		got.past = g.past(ev, ev.Kind)
+		got.notifyAtEnd = g.notificationEvent(ev, ev.Kind)
 		return false
 	case ev.Kind == lifecycle.RunPodSandbox && can.AsksBeforePod:
 		return false
 	}
 	got.HookServers, got.refused = g.ask(ctx, can, ev)
 	if o := got.HookServers; ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
-		g.o.Checkpoint.NotePod(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
-		g.overlay(ev)
+		g.o.Checkpoint.SetOverlay(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
+		g.addAnswers(ev)
 	}
 	return false
 }
@@ -86,18 +86,18 @@ func (g *Gatherer) asks(kind lifecycle.Kind) bool {
 	return g.o.HookServers != nil && g.o.HookServers.Asks(kind)
 }
 
-// past returns the event that hook servers are notified of; nil if none needs it.
-func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Event {
+// notificationEvent returns the event of which hook servers are notified, or nil if no server needs it.
+func (g *Gatherer) notificationEvent(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Event {
 	if !g.asks(kind) {
 		return nil
 	}
-	past := g.stored(ev)
+	past := g.withStoredValues(ev)
 	past.Kind = kind
 	return past
 }
 
-// ask asks about one event. A refusal counts if the attachment can still fail the event;
-// otherwise it is reported. After a panic there is no answer.
+// ask asks hook servers about one event. A refusal is an error if the attachment can still fail the event, and
+// otherwise a problem. After a panic there is no answer.
 func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.HookServerAnswer, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
@@ -109,7 +109,7 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 			o, err = lifecycle.HookServerAnswer{}, nil
 		}
 	}()
-	o, err = g.o.HookServers.Ask(ctx, g.stored(ev))
+	o, err = g.o.HookServers.Ask(ctx, g.withStoredValues(ev))
 	if err == nil || can.CarriesRecords() {
 		return o, err
 	}
@@ -120,21 +120,21 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	return o, nil
 }
 
-// overlay adds earlier answers of hook servers to an event's pods. It replaces pods of the
+// addAnswers adds earlier answers of hook servers to an event's pods. It replaces pods of the
 // event and does not change them.
-func (g *Gatherer) overlay(ev *lifecycle.Event) {
+func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
 			n := **p
-			n.Labels, n.Annotations = merged(n.Labels, o.Labels), merged(n.Annotations, o.Annotations)
+			n.Labels, n.Annotations = withEntries(n.Labels, o.Labels), withEntries(n.Annotations, o.Annotations)
 			*p = &n
 		}
 	})
 }
 
-// merged returns a map with the entries of another added, except for records, which only the
-// agent writes.
-func merged(have, more map[string]string) map[string]string {
+// withEntries returns a map to which the entries of another are added. It does not add records, because only the
+// agent writes them.
+func withEntries(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have
 	}
@@ -147,9 +147,9 @@ func merged(have, more map[string]string) map[string]string {
 	return n
 }
 
-// stored returns an event whose pod and container have the values of the state: the request
-// with earlier answers of hook servers, so that servers need no state.
-func (g *Gatherer) stored(ev *lifecycle.Event) *lifecycle.Event {
+// withStoredValues returns an event whose pod and container have the values in the state. These are the requests
+// with the earlier answers of hook servers, so that the servers need no state.
+func (g *Gatherer) withStoredValues(ev *lifecycle.Event) *lifecycle.Event {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()
 	out := &lifecycle.Event{Kind: ev.Kind, Pod: ev.Pod, Container: ev.Container, Requested: ev.Requested}
@@ -165,18 +165,18 @@ func (g *Gatherer) stored(ev *lifecycle.Event) *lifecycle.Event {
 		delete(n.Annotations, intent.RecordKey)
 	}
 	if known := s.Container(n.ID); known != nil && ev.Kind != lifecycle.CreateContainer {
-		asked := engine.Updated(known.Pristine, ev.Requested)
+		asked := engine.MergeUpdate(known.Pristine, ev.Requested)
 		n.Resources.CPU, n.Resources.Memory.Limit, n.Resources.Hugepages = asked.CPU, asked.Memory.Limit, asked.Hugepages
 		for _, v := range engine.NotOverridden(known.HookServerValues, ev.Requested) {
-			set(&n, v)
+			setValue(&n, v)
 		}
 	}
 	out.Container = &n
 	return out
 }
 
-// set puts a value into a container.
-func set(c *lifecycle.Container, v lifecycle.Value) {
+// setValue puts a value into a container.
+func setValue(c *lifecycle.Container, v lifecycle.Value) {
 	r := &c.Resources
 	switch v.Field {
 	case lifecycle.CPUShares:

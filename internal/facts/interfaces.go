@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readInterfaces reports which network interfaces that a new container may have are on the host.
-// An interface leaves the host when a container gets it, and nobody reports its return.
+// readInterfaces reads which network interfaces that a new container may have are on the host. An interface leaves
+// the host when a container gets it, and no event reports its return.
 func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.HasInterface == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || ev.Container == nil {
 		return
@@ -19,7 +19,7 @@ func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f 
 	}
 }
 
-// interfacesOf returns the interfaces that a pod may ask for, and asks for, for a container.
+// interfacesOf returns the interfaces that a pod requests for a container and that its namespace may request.
 func (g *Gatherer) interfacesOf(podID, container string) (names []string) {
 	defer g.o.State.Free()
 	p := g.o.State.Hold().Pod(podID)

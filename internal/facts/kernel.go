@@ -9,27 +9,32 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCPUs reads the CPUs that the kernel gives to containers whose record lacks their present
-// ones.
-//
-// At a Synchronize these are containers whose record is lost, those of balloons that the
-// checkpoint lacks, containers of an attachment whose records only the checkpoint has, and
-// owners whose record may be older than a resize. If a
-// record is not trusted, or the runtime cannot describe a container, the CPUs of all containers
-// show who owned what. At a start it is a container that the runtime could not describe before,
-// or cannot describe now.
+// readCPUs reads the CPUs that the kernel gives to containers whose record lacks their present CPUs. At a
+// StartContainer, it does so for a container that the runtime could not describe before, or cannot describe now. At
+// a Synchronize, it does so for:
+//   - containers whose record is lost
+//   - containers of balloons that the checkpoint lacks
+//   - containers of an attachment whose records only the checkpoint has
+//   - containers that the agent takes over from another agent
+//   - owners whose record may be older than a resize
+//   - all containers, if a record is not trusted or the runtime cannot describe a container: their CPUs show who
+//     owned them
 func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	list := ev.Kind == lifecycle.Synchronize
 	if !list && ev.Kind != lifecycle.StartContainer {
 		return
 	}
 	if list {
-		f.Expecting = g.o.Ahead
+		f.ExpectsMorePods = g.o.DecidesAhead
 		f.Kernel, f.Grants, f.Balloons = map[string]string{}, g.o.Checkpoint.Grants(), g.o.Checkpoint.Balloons()
+		f.LentPods = g.o.Checkpoint.Lent()
 	}
 	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Undescribed != "" })
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		c := *ctr
+		if list && f.Records[c.ID].ColdStart.Seconds > 0 {
+			g.readMems(p, c, f)
+		}
 		kernel, runs := g.needsKernelCPUs(can, c, f, list)
 		if runs = runs || list && unread; !kernel && !runs {
 			return
@@ -44,21 +49,34 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 			put(&f.Kernel, c.ID, given)
 		}
 		if ok && runs {
-			put(&f.Runs, c.ID, given)
+			put(&f.RunningCPUs, c.ID, given)
 		}
 	})
 }
 
-// needsKernelCPUs reports whether a record lacks a container's present CPUs, so that the kernel
-// is read, and whether that is because the runtime cannot describe the container at its start.
+// readMems reads the memory nodes that the kernel gives to a container that may be in its cold start.
+func (g *Gatherer) readMems(p *lifecycle.Pod, c *lifecycle.Container, f *engine.Facts) {
+	dir, err := cgroup.Path(p.CgroupParent, c.CgroupsPath)
+	if err != nil {
+		return // an error is reported when a value must be written there
+	}
+	if given, err := g.o.Tree.Effective(dir, lifecycle.CPUSetMems); err == nil {
+		put(&f.KernelMems, c.ID, given)
+	}
+}
+
+// needsKernelCPUs reports for which facts the kernel's CPUs of a container are read. kernel is for Facts.Kernel:
+// the record is lost or may be older than the present CPUs, some record is not trusted, or the runtime could not
+// describe the container before. runs is for Facts.RunningCPUs: the checkpoint lacks the container's balloon, or
+// the runtime cannot describe the container at its start.
 func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {
 	r, recorded := f.Records[c.ID]
 	switch {
 	case list:
 		// Its balloon may have other CPUs than when it was created.
 		runs = recorded && r.Balloon != "" && f.Balloons[r.Balloon] == ""
-		kernel = c.Undescribed == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.CarriesRecords() || len(f.Distrusted) > 0)
-	case !recorded || !r.Late:
+		kernel = c.Undescribed == "" && (recorded && !r.FromCheckpoint && r.CPUs != "" || !recorded && (f.FormerAgent != nil || !can.CarriesRecords()) || len(f.UntrustedRecords) > 0)
+	case !recorded || !r.FromCheckpoint:
 		kernel, runs = c.Undescribed == "" && g.wasUndescribed(c.ID), c.Undescribed != ""
 	}
 	return kernel, runs

@@ -12,25 +12,25 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Specs are sources of pod specs.
+// Specs is a source of pod specs.
 type Specs interface {
-	// Await returns when the pod's spec is known, or cannot be known in time. It has its own
-	// time limit, since a runtime waits meanwhile.
+	// Await returns when the pod's spec is known, or its own time limit has passed. The limit is needed because a
+	// runtime waits meanwhile.
 	Await(ctx context.Context, pod *lifecycle.Pod)
-	// Spec returns the known spec at once; nil if unknown.
+	// Spec returns the known spec, or nil if it is unknown. It sends no request.
 	Spec(podUID string) *lifecycle.PodSpec
 }
 
-// Grants are sources of the devices, CPUs and memory nodes that the kubelet gave to pods.
+// Grants is a source of the devices, CPUs and memory nodes that the kubelet gave to pods.
 type Grants interface {
-	// Await returns when they are known, or cannot be known in time, as for Specs.
+	// Await returns when the grants are known, or its own time limit has passed.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
-	// Invalidate makes a pod's grants be read again, because the known ones may be old.
+	// Invalidate requests a pod's grants again, because the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
-	// Granted returns the known grants at once; nil if unknown. It requests unknown ones, and
-	// Inform is called when they arrive.
+	// Granted returns the known grants at once, or nil if they are unknown. It then requests them. When they
+	// arrive, Inform is called.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
-	// Known returns the known grants at once, without a request.
+	// Known returns the known grants, or nil. It sends no request.
 	Known(podUID string) *lifecycle.KubeletGrants
 }
 
@@ -48,8 +48,8 @@ func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
 	return g.o.Grants.Known(uid)
 }
 
-// awaitSpec waits for the spec of a new pod or container. If a pod was decided without its
-// spec, it is decided again before its container.
+// awaitSpec waits for the spec of a new pod or container. If a pod was decided without its spec, the agent decides
+// it again before it decides the container.
 func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
@@ -59,7 +59,7 @@ func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lif
 	}
 	missing = g.spec(ev.Pod.UID) == nil
 	if ev.Kind == lifecycle.CreateContainer {
-		g.renew(ev.Pod.UID, func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} })
+		g.decideAgain(ev.Pod.UID, func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} })
 		if missing && ev.Container != nil {
 			g.o.Log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
 				logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
@@ -77,20 +77,22 @@ func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	})
 }
 
-// awaitGrants waits for the kubelet's grants to the event's pods. Pods whose CPUs change by the
-// answer are decided again first, since the event's container may have got those CPUs.
+// awaitGrants waits for the kubelet's grants to the event's pods. The agent first decides pods again whose CPUs the
+// answer changes, because the event's container may have got those CPUs.
 func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {
 	case g.o.Grants == nil:
 	case ev.Kind == lifecycle.Synchronize:
-		if g.kubeletOwns() {
+		if g.kubeletDecidesCPUs() {
 			eachPod(ev, func(p **lifecycle.Pod) { pods = append(pods, *p) })
 			pods = slices.DeleteFunc(pods, func(p *lifecycle.Pod) bool { return p.UID == "" })
+		} else {
+			pods = g.podsWithHiddenClaims(ev)
 		}
 	case ev.Pod == nil:
 	case ev.Kind == lifecycle.RunPodSandbox || ev.Kind == lifecycle.CreateContainer:
-		if g.grantsMatter(ev.Pod) {
+		if g.grantsMatter(ev.Pod) || g.mustAskForClaims(ev) {
 			pods = []*lifecycle.Pod{ev.Pod}
 		}
 	case ev.Kind == lifecycle.UpdateContainer && g.requestsOtherCPUs(ev):
@@ -101,8 +103,8 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 		return false
 	}
 	g.o.Grants.Await(ctx, pods...)
-	if g.kubeletOwns() {
-		for _, p := range g.pick(allPods, func(p *engine.Pod) bool {
+	if g.kubeletDecidesCPUs() {
+		for _, p := range g.podsWhere(allPods, func(p *engine.Pod) bool {
 			known := g.granted(p.Pod.UID)
 			return known != nil && p.Granted != known
 		}) {
@@ -112,35 +114,35 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.granted(p.UID) == nil })
 }
 
-// readGrants adds the known grants of pods whose decision depends on them; of all pods if a new
-// policy makes the kubelet the authority.
+// readGrants adds the known grants of pods whose decision depends on them. If a new policy lets the kubelet decide
+// CPUs, it adds the known grants of all pods.
 func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.Grants == nil {
 		return
 	}
 	read := func(p *lifecycle.Pod) {
-		if known := g.o.Grants.Granted(p); known != nil {
+		if known := g.o.Grants.Granted(p); known != nil { // it also asks the kubelet for unknown ones
 			put(&f.Granted, p.UID, known)
 		}
 	}
 	eachPod(ev, func(p **lifecycle.Pod) {
-		if (*p).UID != "" && g.grantsMatter(*p) {
+		if (*p).UID != "" && (g.grantsMatter(*p) || g.usesClaims(*p) && g.claimsDecideCPUs()) {
 			read(*p)
 		}
 	})
-	if f.Policy != nil && f.Policy.KubeletGives() {
-		for _, p := range g.pick(allPods, anyPod) {
+	if f.Policy != nil && f.Policy.KubeletDecidesCPUs() {
+		for _, p := range g.podsWhere(allPods, anyPod) {
 			read(p)
 		}
 	}
 }
 
-func (g *Gatherer) kubeletOwns() bool {
+func (g *Gatherer) kubeletDecidesCPUs() bool {
 	defer g.o.State.Free()
-	return g.o.State.Hold().Policy.KubeletGives()
+	return g.o.State.Hold().Policy.KubeletDecidesCPUs()
 }
 
-// grantsMatter reports whether a pod's decision depends on its grants.
+// grantsMatter reports whether the decision about a pod depends on its grants.
 func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
@@ -149,11 +151,11 @@ func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	if known != nil && known.Pod.UID == p.UID {
 		in = known.Intent
 	}
-	return policy.KubeletGives() || policy.GrantsMatter(p, in)
+	return policy.KubeletDecidesCPUs() || policy.UsesDeviceGrants(p, in)
 }
 
-// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's known
-// grant, which a resize may have changed. Only Guaranteed pods have such grants.
+// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's known grant. A resize may have
+// changed the grant. Only Guaranteed pods have such grants.
 func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	if ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
 		return false
@@ -161,22 +163,29 @@ func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()
 	pod, m := s.Pod(ev.Pod.ID), s.Machine
-	given := g.granted(ev.Pod.UID).StaticOf(ev.Container.Name)
-	return s.Policy.KubeletGives() && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
+	given := g.granted(ev.Pod.UID).StaticGrantOf(ev.Container.Name)
+	return s.Policy.KubeletDecidesCPUs() && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
-// Inform decides pods again whose specs, grants or allocations became known or changed. It skips
-// unknown pods.
+// Inform decides pods again whose specs, grants or allocations became known or changed. It skips pods that the
+// state does not have.
 func (g *Gatherer) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
-		g.renew(uid, func(s *engine.State) []*engine.Pod { return s.PodsOf(uid) })
+		g.decideAgain(uid, func(s *engine.State) []*engine.Pod {
+			pods := s.PodsOf(uid)
+			if len(pods) == 0 {
+				g.missed.add(uid)
+			}
+			return pods
+		})
 	}
 }
 
-// renew decides the sandboxes of a pod again that lack its current spec or grants. A creation
-// names its sandbox, so that not all pods are searched. A panic has no other effect.
-func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod) {
+// decideAgain decides the sandboxes of a pod again that lack its current spec or grants. sandboxes returns the
+// sandboxes to check: for a creation only one, so that not all pods are searched. A panic is only logged and
+// counted.
+func (g *Gatherer) decideAgain(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {
 		if r := recover(); r != nil {
 			g.o.Log.Error("the agent could not decide a pod again", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
@@ -185,7 +194,7 @@ func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod
 	}()
 	spec, granted, allocated := g.spec(uid), g.granted(uid), g.allocated(uid)
 	var state *engine.State
-	for _, pod := range g.pick(func(s *engine.State) []*engine.Pod { state = s; return sandboxes(s) }, func(p *engine.Pod) bool {
+	for _, pod := range g.podsWhere(func(s *engine.State) []*engine.Pod { state = s; return sandboxes(s) }, func(p *engine.Pod) bool {
 		return spec != nil && p.Spec != spec || granted != nil && p.Granted != granted || allocated != nil && state.Reallocated(p, allocated)
 	}) {
 		g.o.Renew(pod)

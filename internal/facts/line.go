@@ -6,14 +6,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// containerQueue keeps events of one container in order of arrival: each begins when the one
-// before it has ended. Events of different containers do not wait for each other.
+// containerQueue keeps the events of one container in the order of their arrival. Each event begins when the
+// previous one has ended. Events of different containers do not wait for each other.
 type containerQueue struct {
 	mu   sync.Mutex
 	last map[string]chan struct{} // by container id; closed when its last event has ended
 }
 
-// enter waits until the earlier events have ended. Each of them has a time limit.
+// enter waits until the earlier events of the container have ended. Each of them has a time limit.
 func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}

@@ -11,35 +11,36 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// ResourcePlugins allocate resources that the agent does not know, such as NICs. They are asked
-// before a creation has its turn.
+// ResourcePlugins allocate resources that the agent does not know, such as NICs. The agent asks them before a
+// creation has its turn.
 type ResourcePlugins interface { //nolint:interfacebloat // what the conductor needs of plugins
-	// Question returns the question about a new container; nil if no plugin serves a resource that
-	// it requests. ahead: no runtime has reported the container yet.
+	// Question returns the requests to plugins for a new container, or nil if no plugin serves a resource that it
+	// requests. ahead means that no runtime has reported the container yet.
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question
 	// RemoveExpected releases a pod, unless a container of it was created.
 	RemoveExpected(podUID string)
-	// PreStart notifies plugins that require it of a container's start.
+	// PreStart notifies the plugins that require it that a container starts.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
 	Remove(podUID string)
-	// Values returns what is allocated for the containers of a pod, by container name.
+	// Values returns what plugins allocated for the containers of a pod, by container name.
 	Values(podUID string) map[string][]lifecycle.Value
-	// Synchronized reports the pods of a Synchronize: what plugins allocated for others is released.
+	// Synchronized releases what plugins allocated for pods that a Synchronize does not have.
 	Synchronized(podUIDs map[string]bool)
 }
 
-// Question is one question to resource plugins.
+// Question has the requests to resource plugins for one new container.
 type Question interface {
-	// Hints returns where its resources can be had.
+	// Hints returns the NUMA nodes on which the requested resources are available.
 	Hints(ctx context.Context) ([]lifecycle.ResourceHints, []lifecycle.Problem)
-	// Allocate allocates its resources, on the NUMA nodes that the topology manager chose; nil if it
-	// made no choice. The error is a refusal: the creation must fail.
+	// Allocate allocates the requested resources, on the NUMA nodes that the topology manager chose. at is nil if
+	// it made no choice. The error is a refusal: the creation must fail.
 	Allocate(ctx context.Context, at *lifecycle.Affinity) (lifecycle.HookServerAnswer, error)
 }
 
-// askPlugins asks resource plugins about a new container: first where its resources can be had,
-// then for them, at the place that the engine chooses by the present state.
+// askPlugins asks resource plugins about a new container. It first asks on which NUMA nodes its resources are
+// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate
+// there.
 func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
 	if g.o.Plugins == nil || got.refused != nil {
 		return false
@@ -69,13 +70,13 @@ func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *
 	return false
 }
 
-// hasOtherSandbox reports whether a pod has a newer sandbox, which the end of this one does not end.
+// hasOtherSandbox reports whether a pod has a newer sandbox. If so, the pod continues when this sandbox ends.
 func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
-	others := g.pick(func(s *engine.State) []*engine.Pod { return s.PodsOf(pod.UID) }, func(p *engine.Pod) bool { return p.Pod.ID != pod.ID })
+	others := g.podsWhere(func(s *engine.State) []*engine.Pod { return s.PodsOf(pod.UID) }, func(p *engine.Pod) bool { return p.Pod.ID != pod.ID })
 	return len(others) > 0
 }
 
-// allocate asks about one creation.
+// allocate asks plugins to allocate the resources of one new container.
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
 	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
 	if q == nil {
@@ -83,16 +84,16 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	}
 	hints, problems := q.Hints(ctx)
 	got.HookServers.Hints = hints
-	at, refused := g.choose(can, ev, got)
+	at, refused := g.chosenAffinity(can, ev, got)
 	if refused {
 		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
-		got.unanswered = true
+		got.notAllocated = true
 		return // the decision refuses it again, and nothing is allocated
 	}
 	answer, err := q.Allocate(ctx, at)
 	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)
 	got.HookServers.Values = withPlugins(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
-	got.HookServers.Hints = narrowed(hints, at)
+	got.HookServers.Hints = limitHints(hints, at)
 	if err == nil || can.CarriesRecords() {
 		got.refused = err
 		return
@@ -103,9 +104,9 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	})
 }
 
-// choose returns the NUMA nodes that the engine would choose now. refused: it would refuse the
-// container.
-func (g *Gatherer) choose(can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (at *lifecycle.Affinity, refused bool) {
+// chosenAffinity returns the NUMA nodes that the engine would choose now. refused means that the engine would
+// refuse the container.
+func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (at *lifecycle.Affinity, refused bool) {
 	if len(got.HookServers.Hints) == 0 {
 		return nil, false
 	}
@@ -114,24 +115,26 @@ func (g *Gatherer) choose(can *route.Capabilities, ev *lifecycle.Event, got *Gat
 	f.HookServers = got.HookServers
 	defer g.o.State.Free()
 	plan := engine.Decide(g.o.State.Hold(), ev, f)
-	return plan.Affinity(), plan.Reject != "" || plan.NotExpected != ""
+	return plan.Affinity(), plan.Reject != "" || plan.NotExpectedReason != ""
 }
 
-// narrowed limits hints to what was allocated, since the state may change before the decision.
-func narrowed(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifecycle.ResourceHints {
+// limitHints limits hints to the NUMA nodes at which plugins allocated, because the state may change before the
+// decision.
+func limitHints(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifecycle.ResourceHints {
 	if at == nil {
 		return nil
 	}
 	out := slices.Clone(hints)
 	for i, h := range out {
 		if h.Hints != nil {
-			out[i].Hints = []lifecycle.NUMAHint{at.Of(h.Resource)}
+			out[i].Hints = []lifecycle.NUMAHint{at.HintFor(h.Resource)}
 		}
 	}
 	return out
 }
 
-// withPlugins adds the values of resource plugins to those of hook servers, which have priority.
+// withPlugins adds the values of resource plugins to the values of hook servers. Values of hook servers have
+// priority.
 func withPlugins(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []lifecycle.Value {
 	type slot struct {
 		field lifecycle.Field

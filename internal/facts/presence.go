@@ -15,29 +15,28 @@ import (
 // be the wrong one (cgroup.root, another cgroup namespace's). The cgroup must have existed
 // before, or the runtime must report the end.
 type Presence struct {
-	tree  *cgroup.Tree
-	state State
-	now   func() time.Time
-	every time.Duration // between two calls of Find
+	tree     *cgroup.Tree
+	state    State
+	now      func() time.Time
+	interval time.Duration // between two calls of Find
 
 	mu   sync.Mutex      // guards all below; locked after the state is held
 	seen map[string]bool // by sandbox or container id
-	// absent are running containers, and their pods, with the time since when their cgroup is
+	// absent are running containers without a cgroup, and their pods, with the time since when the cgroup is
 	// missing.
 	absent map[string]time.Time
-	// faults are the cgroups that two calls of Find did not find, with their directories. At
-	// the first call, a start or an end may have been in progress. The map is replaced, not
-	// changed.
-	faults map[string]string
+	// missing are the directories of cgroups that two calls of Find did not find, by id. At the first call, a start
+	// or an end may have been in progress. The map is replaced and never changed.
+	missing map[string]string
 }
 
 // NewPresence returns an empty Presence for a tree.
 func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every time.Duration) *Presence {
-	return &Presence{tree: tree, state: state, now: now, every: every, seen: map[string]bool{}, absent: map[string]time.Time{}}
+	return &Presence{tree: tree, state: state, now: now, interval: every, seen: map[string]bool{}, absent: map[string]time.Time{}}
 }
 
-// Seen notes that a pod's cgroup exists, if it does.
-func (p *Presence) Seen(pod *lifecycle.Pod) {
+// NoteSeen notes that the cgroup of a pod was seen, if it exists.
+func (p *Presence) NoteSeen(pod *lifecycle.Pod) {
 	p.mu.Lock()
 	known := p.seen[pod.ID]
 	p.mu.Unlock()
@@ -50,10 +49,10 @@ func (p *Presence) Seen(pod *lifecycle.Pod) {
 	p.mu.Unlock()
 }
 
-// Vanished reports whether a pod's cgroup existed and is gone.
+// Vanished reports whether a pod's cgroup existed and no longer exists.
 func (p *Presence) Vanished(id, parent string) bool {
 	dir, err := cgroup.PodPath(parent)
-	if err != nil || !p.tree.Gone(dir) {
+	if err != nil || !p.tree.IsMissing(dir) {
 		return false
 	}
 	p.mu.Lock()
@@ -61,9 +60,8 @@ func (p *Presence) Vanished(id, parent string) bool {
 	return p.seen[id]
 }
 
-// Ended returns pods without a cgroup: those whose end the runtime reported, and those whose
-// cgroup this agent has seen. Others are left out, since a cgroup may come late, and the tree
-// may be the wrong one.
+// Ended returns pods without a cgroup whose end the runtime reported, or whose cgroup this agent has seen. It
+// leaves out other pods, because their cgroups may be created later, and the tree may be the wrong one.
 func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 	all := allPods(p.state.Hold())
 	p.state.Free()
@@ -74,29 +72,27 @@ func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 		case pod.Stopped && !p.tree.Has(dir), p.Vanished(pod.Pod.ID, pod.Pod.CgroupParent):
 			gone = append(gone, pod.Pod)
 		default:
-			p.Seen(pod.Pod)
+			p.NoteSeen(pod.Pod)
 		}
 	}
 	return gone
 }
 
-// Absent returns the cgroup directories of containers that run without one, and of their pods,
-// by id.
+// Absent returns the cgroup directories of containers that run without a cgroup, and of their pods, by id.
 func (p *Presence) Absent() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.faults
+	return p.missing
 }
 
-// Find looks for cgroups that were not seen yet: those of owners' pods and of running
-// containers.
+// Find looks for cgroups that were not seen yet: those of pods that own CPUs, and of running containers.
 func (p *Presence) Find() {
-	wanted := p.unseen()
+	wanted := p.missingDirs()
 	found := map[string]bool{}
 	for id, dir := range wanted {
 		found[id] = p.tree.Has(dir)
 	}
-	now, faults := p.now(), map[string]string{}
+	now, missing := p.now(), map[string]string{}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, dir := range wanted {
@@ -107,16 +103,16 @@ func (p *Presence) Find() {
 			delete(p.absent, id)
 		case !absent:
 			p.absent[id] = now
-		case now.Sub(since) >= p.every:
-			faults[id] = dir
+		case now.Sub(since) >= p.interval:
+			missing[id] = dir
 		}
 	}
-	p.faults = faults
+	p.missing = missing
 }
 
-// unseen returns the directories to look for, by sandbox or container id. It forgets ended
-// ones.
-func (p *Presence) unseen() map[string]string {
+// missingDirs returns the directories to look for, by sandbox or container id. It forgets pods and containers that
+// have ended.
+func (p *Presence) missingDirs() map[string]string {
 	s := p.state.Hold()
 	defer p.state.Free()
 	p.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readRecords adds the records of containers that may carry one.
+// readRecords adds the records of the event's containers.
 func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	switch ev.Kind {
 	case lifecycle.Synchronize, lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer:
@@ -17,7 +17,7 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		id, name := (*ctr).ID, (*ctr).Name
 		text, stamped := (*ctr).Annotations[intent.RecordKey]
-		if r, late := g.o.Checkpoint.Record(id); late {
+		if r, late := g.o.Checkpoint.Record(id); late && f.FormerAgent == nil { // a what-if question about a former agent is about the time before these records
 			if first, err := g.o.Signer.Read(p.UID, name, text); stamped && err == nil {
 				r.Stamped = &first.Pristine
 			}
@@ -30,7 +30,7 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 		if r, err := g.o.Signer.Read(p.UID, name, text); err == nil {
 			put(&f.Records, id, r)
 		} else {
-			put(&f.Distrusted, id, lifecycle.Problem{
+			put(&f.UntrustedRecords, id, lifecycle.Problem{
 				Key: intent.RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
 			})
 		}

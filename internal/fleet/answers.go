@@ -110,12 +110,12 @@ type Report struct {
 	Checks   []Check `json:"checks"`
 }
 
-// OK reports whether the check of this name found no problem.
+// OK reports whether the check with this name has passed.
 func (r Report) OK(name string) bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.Result == "ok" })
 }
 
-// Check is one check of the doctor.
+// Check is one check of 'trimtab doctor'.
 type Check struct {
 	Name   string `json:"check"`
 	Result string `json:"result"` // "ok", "problem", "could not tell"
@@ -148,7 +148,7 @@ type Move struct {
 }
 
 // Ask runs the agent's program with -o json and decodes its answer. It also decodes the answer if the exit code is
-// not zero, and then returns the *Exit, too.
+// not zero, and then returns the *ExitError, too.
 func Ask[T any](ctx context.Context, c *Cluster, a *Agent, in []byte, args ...string) (T, error) {
 	var answer T
 	out, err := c.Output(ctx, a, in, append(args, "-o", "json")...)

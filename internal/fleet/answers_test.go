@@ -14,7 +14,7 @@ import (
 func TestWords(t *testing.T) {
 	n := api.Node{
 		Version: "v1", Started: time.Unix(5, 0).UTC(), ConfigGen: 3, ConfigError: "bad", Standby: "other", Released: true, Unsaved: []string{"x"},
-		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "r", InForce: "why"}},
+		Attachments: []api.Attachment{{Name: "nri", State: "connected", Runtime: "r", WhyActive: "why"}},
 		Containers:  []api.Container{{Pod: "a/b", State: "running"}}, Unapplied: 2, Problems: 3,
 	}
 	var s fleet.Status

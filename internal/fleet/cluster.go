@@ -19,10 +19,10 @@ const (
 	Selector = "app.kubernetes.io/name=trimtab"
 	// Container is the agent's container in its pod.
 	Container = "trimtab"
-	// Idle is the command of a pod without an agent (attach: none of the chart).
-	Idle = "idle"
-	// page is how many objects one request lists.
-	page = 500
+	// IdleCommand is the command of a pod without an agent (attach: none of the chart).
+	IdleCommand = "idle"
+	// pageSize is how many objects one request lists.
+	pageSize = 500
 )
 
 var (
@@ -39,8 +39,8 @@ type Cluster struct {
 	agents string
 }
 
-// Connect makes a connection, and sends no request yet. The agents are in namespace
-// agents, "" for all namespaces.
+// Connect makes a connection, and sends no request yet. agents is the namespace with the
+// agents' pods; "" means all namespaces.
 func Connect(c *rest.Config, agents string) (*Cluster, error) {
 	c = rest.CopyConfig(c)
 	// A command sends one or two requests per node. client-go's own limit of 5 requests per second is meant
@@ -58,13 +58,13 @@ func (c *Cluster) PodNode(ctx context.Context, namespace, name string) (string, 
 	u, err := c.objects.Resource(pods).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", &NotFound{fmt.Sprintf("there is no pod %s/%s: check the namespace (-n)", namespace, name)}
+		return "", &NotFoundError{fmt.Sprintf("there is no pod %s/%s: check the namespace (-n)", namespace, name)}
 	case err != nil:
-		return "", c.refused(err, "get", "pods", namespace)
+		return "", c.requestError(err, "get", "pods", namespace)
 	}
 	node, _, _ := unstructured.NestedString(u.Object, "spec", "nodeName")
 	if node == "" {
-		return "", &NotFound{fmt.Sprintf("pod %s/%s has no node yet: kubectl describe pod says why it is not scheduled", namespace, name)}
+		return "", &NotFoundError{fmt.Sprintf("pod %s/%s has no node yet: kubectl describe pod says why it is not scheduled", namespace, name)}
 	}
 	return node, nil
 }
@@ -72,11 +72,11 @@ func (c *Cluster) PodNode(ctx context.Context, namespace, name string) (string, 
 // list reads all objects of a resource, in pages.
 func (c *Cluster) list(ctx context.Context, of schema.GroupVersionResource, namespace, labels string) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
-	o := metav1.ListOptions{LabelSelector: labels, Limit: page}
+	o := metav1.ListOptions{LabelSelector: labels, Limit: pageSize}
 	for {
 		l, err := c.objects.Resource(of).Namespace(namespace).List(ctx, o)
 		if err != nil {
-			return nil, c.refused(err, "list", of.Resource, namespace)
+			return nil, c.requestError(err, "list", of.Resource, namespace)
 		}
 		all = append(all, l.Items...)
 		if o.Continue = l.GetContinue(); o.Continue == "" {
@@ -85,7 +85,7 @@ func (c *Cluster) list(ctx context.Context, of schema.GroupVersionResource, name
 	}
 }
 
-// pod reads the fields of a pod into their types.
+// pod converts an object to the type Pod.
 func pod(u unstructured.Unstructured) (corev1.Pod, error) {
 	var p corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
@@ -94,16 +94,16 @@ func pod(u unstructured.Unstructured) (corev1.Pod, error) {
 	return p, nil
 }
 
-// ready asks whether an agent's pod is ready.
-func (c *Cluster) ready(ctx context.Context, a *Agent) (bool, error) {
+// isReady requests an agent's pod, and reports whether it is ready.
+func (c *Cluster) isReady(ctx context.Context, a *Agent) (bool, error) {
 	u, err := c.objects.Resource(pods).Namespace(a.Namespace).Get(ctx, a.Pod, metav1.GetOptions{})
 	if err != nil {
-		return false, c.refused(err, "get", "pods", a.Namespace)
+		return false, c.requestError(err, "get", "pods", a.Namespace)
 	}
 	p, err := pod(*u)
 	if err != nil {
 		return false, err
 	}
 	now, _ := agentOf(p)
-	return now != nil && now.Down == "" && now.Ready, nil
+	return now != nil && now.WhyDown == "" && now.Ready, nil
 }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Each calls f for every node, at most parallel at a time, and returns the answers in the order of the nodes. It
+// ForEachNode calls f for every node, at most parallel at a time, and returns the answers in the order of the nodes. It
 // calls done after each node with the number of finished nodes. done may be nil.
-func Each[T any](ctx context.Context, nodes []Node, parallel int, f func(context.Context, Node) T, done func(int)) []T {
+func ForEachNode[T any](ctx context.Context, nodes []Node, parallel int, f func(context.Context, Node) T, done func(int)) []T {
 	answers := make([]T, len(nodes))
 	var (
 		group errgroup.Group

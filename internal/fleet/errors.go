@@ -9,37 +9,37 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// NotFound says which object does not exist, and where else to search.
-type NotFound struct{ Why string }
+// NotFoundError says which object does not exist, and where else to search.
+type NotFoundError struct{ Reason string }
 
 // Error returns the message.
-func (n *NotFound) Error() string { return n.Why }
+func (n *NotFoundError) Error() string { return n.Reason }
 
-// Unreachable says that the API server or an agent does not answer, and what to do.
-type Unreachable struct {
-	Why string
-	Err error // the cause; nil if Why is complete
+// UnreachableError says that the API server or an agent does not answer, and what to do.
+type UnreachableError struct {
+	Reason string
+	Err    error // the cause; nil if Reason is complete
 }
 
 // Error returns the message with the cause.
-func (u *Unreachable) Error() string {
+func (u *UnreachableError) Error() string {
 	if u.Err == nil {
-		return u.Why
+		return u.Reason
 	}
-	return u.Why + ": " + u.Err.Error()
+	return u.Reason + ": " + u.Err.Error()
 }
 
 // Unwrap returns the cause.
-func (u *Unreachable) Unwrap() error { return u.Err }
+func (u *UnreachableError) Unwrap() error { return u.Err }
 
-// Forbidden names the RBAC rule that the user lacks.
-type Forbidden struct {
+// ForbiddenError is the error of a request that RBAC refuses, with the rule that the user needs.
+type ForbiddenError struct {
 	Verb, Resource, Namespace string // Namespace is "" for all
 	Err                       error
 }
 
 // Error names the rule as RBAC writes it.
-func (f *Forbidden) Error() string {
+func (f *ForbiddenError) Error() string {
 	where := "in all namespaces"
 	if f.Namespace != "" {
 		where = "in namespace " + f.Namespace
@@ -56,21 +56,21 @@ func (f *Forbidden) Error() string {
 }
 
 // Unwrap returns the API server's answer.
-func (f *Forbidden) Unwrap() error { return f.Err }
+func (f *ForbiddenError) Unwrap() error { return f.Err }
 
-// refused returns an error for a failed request to the API server, with advice.
-func (c *Cluster) refused(err error, verb, resource, namespace string) error {
+// requestError returns an error for a failed request to the API server, with advice.
+func (c *Cluster) requestError(err error, verb, resource, namespace string) error {
 	var (
 		network net.Error
 		dial    *url.Error
 	)
 	switch {
 	case apierrors.IsForbidden(err):
-		return &Forbidden{Verb: verb, Resource: resource, Namespace: namespace, Err: err}
+		return &ForbiddenError{Verb: verb, Resource: resource, Namespace: namespace, Err: err}
 	case apierrors.IsUnauthorized(err):
-		return &Unreachable{Why: fmt.Sprintf("the API server %s does not accept your credentials: log in again, or choose another --context", c.config.Host), Err: err}
+		return &UnreachableError{Reason: fmt.Sprintf("the API server %s does not accept your credentials: log in again, or choose another --context", c.config.Host), Err: err}
 	case errors.As(err, &dial), errors.As(err, &network):
-		return &Unreachable{Why: fmt.Sprintf("the API server %s does not answer: check --context and the network", c.config.Host), Err: err}
+		return &UnreachableError{Reason: fmt.Sprintf("the API server %s does not answer: check --context and the network", c.config.Host), Err: err}
 	}
 	return fmt.Errorf("%s %s: %w", verb, resource, err)
 }

@@ -28,15 +28,15 @@ type Streams struct {
 	Sizes remotecommand.TerminalSizeQueue
 }
 
-// Exit is a program's own exit code, other than 0.
-type Exit struct {
+// ExitError is a program's own exit code, other than 0.
+type ExitError struct {
 	Code int
-	// Message is its standard error output, if the caller read that.
+	// Message is the program's standard error output, if the caller read it.
 	Message string
 }
 
 // Error returns the program's message.
-func (e *Exit) Error() string {
+func (e *ExitError) Error() string {
 	if e.Message != "" {
 		return e.Message
 	}
@@ -44,10 +44,10 @@ func (e *Exit) Error() string {
 }
 
 // Run runs the agent's program with arguments in its pod, until the program or ctx ends. If the program fails, the
-// error is an *Exit.
+// error is an *ExitError.
 func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) error {
-	if a.Down != "" {
-		return &Unreachable{Why: a.Down}
+	if a.WhyDown != "" {
+		return &UnreachableError{Reason: a.WhyDown}
 	}
 	target, err := c.target(a, args, s)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) e
 	err = both.StreamWithContext(ctx, remotecommand.StreamOptions{
 		Stdin: s.In, Stdout: s.Out, Stderr: s.stderr(), Tty: s.Sizes != nil, TerminalSizeQueue: s.Sizes,
 	})
-	return c.ended(ctx, a, err)
+	return c.execError(ctx, a, err)
 }
 
 // stderr is nil with a terminal, because a terminal has only one output.
@@ -82,11 +82,11 @@ func (s Streams) stderr() io.Writer {
 	return s.Err
 }
 
-// target is the URL of an exec request.
+// target returns the URL of an exec request.
 func (c *Cluster) target(a *Agent, args []string, s Streams) (*url.URL, error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
-		return nil, fmt.Errorf("the API server's address %s: %w", c.config.Host, err)
+		return nil, fmt.Errorf("read the API server's address %s: %w", c.config.Host, err)
 	}
 	u := base.JoinPath("api/v1/namespaces", a.Namespace, "pods", a.Pod, "exec")
 	q := url.Values{"container": {Container}, "command": append([]string{Program}, args...)}
@@ -99,26 +99,26 @@ func (c *Cluster) target(a *Agent, args []string, s Streams) (*url.URL, error) {
 	return u, nil
 }
 
-// ended converts the error of an exec into one with advice.
-func (c *Cluster) ended(ctx context.Context, a *Agent, err error) error {
+// execError converts the error of an exec into an error that says what the user can do.
+func (c *Cluster) execError(ctx context.Context, a *Agent, err error) error {
 	var exit exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &exit) && exit.Exited():
-		return &Exit{Code: exit.ExitStatus()}
+		return &ExitError{Code: exit.ExitStatus()}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &Unreachable{Why: fmt.Sprintf("pod %s/%s did not answer in time (--timeout)", a.Namespace, a.Pod)}
+		return &UnreachableError{Reason: fmt.Sprintf("pod %s/%s did not answer in time (--timeout)", a.Namespace, a.Pod)}
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden"):
 		// The error of a refused connection upgrade has no type, only a text.
-		return &Forbidden{Verb: "create", Resource: "pods/exec", Namespace: a.Namespace, Err: err}
+		return &ForbiddenError{Verb: "create", Resource: "pods/exec", Namespace: a.Namespace, Err: err}
 	}
-	return &Unreachable{Why: fmt.Sprintf("cannot run %s in pod %s/%s", Program, a.Namespace, a.Pod), Err: err}
+	return &UnreachableError{Reason: fmt.Sprintf("cannot run %s in pod %s/%s", Program, a.Namespace, a.Pod), Err: err}
 }
 
-// Output runs the agent's program and returns its standard output, even after an error. An *Exit contains its
+// Output runs the agent's program and returns its standard output, even after an error. An *ExitError contains the
 // standard error output.
 func (c *Cluster) Output(ctx context.Context, a *Agent, in []byte, args ...string) ([]byte, error) {
 	var out, words bytes.Buffer
@@ -127,7 +127,7 @@ func (c *Cluster) Output(ctx context.Context, a *Agent, in []byte, args ...strin
 		s.In = bytes.NewReader(in)
 	}
 	err := c.Run(ctx, a, args, s)
-	var exit *Exit
+	var exit *ExitError
 	if errors.As(err, &exit) {
 		exit.Message = strings.TrimPrefix(strings.TrimSpace(words.String()), Program+": ")
 	}

@@ -19,51 +19,52 @@ type Agent struct {
 	Started time.Time
 	// Ready means that the kubelet's readiness probe succeeds.
 	Ready bool
-	// Down is why the program cannot run in the pod; "" if it can.
-	Down string
+	// WhyDown is why the program cannot run in the pod; "" if it can.
+	WhyDown string
 	// Config is the configuration file that the container is started with; "" for none.
 	Config string
-	// Unit means that the pod has no agent. It mounts the status socket of an agent that runs as a systemd unit.
-	Unit bool
+	// RunsAsUnit means that the agent runs as a systemd unit, outside of the pod. The pod mounts the agent's status
+	// socket.
+	RunsAsUnit bool
 }
 
 // Node is a node of the cluster and its agent.
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// Agent is nil for a node without a pod of ours.
+	// Agent is nil for a node without a pod of Trimtab.
 	Agent *Agent
 	// Unschedulable means that the node is cordoned.
 	Unschedulable bool
 }
 
-// Found is what Find returns.
-type Found struct {
+// FindResult is what Find returns.
+type FindResult struct {
 	Nodes []Node // by name
-	// NoNodes is why Nodes lacks the nodes without an agent; nil if it has them.
-	NoNodes error
+	// ListNodesError is the reason why Nodes has only nodes with an agent; nil if Nodes has all nodes.
+	ListNodesError error
 }
 
 // Find returns the nodes of the cluster with their agents. For a user who may not list
 // nodes, it returns only nodes with an agent.
-func (c *Cluster) Find(ctx context.Context) (Found, error) {
+func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 	all, err := c.list(ctx, pods, c.agents, Selector)
 	if err != nil {
-		return Found{}, err
+		return FindResult{}, err
 	}
 	by := map[string]Node{}
 	for _, u := range all {
 		p, err := pod(u)
 		if err != nil {
-			return Found{}, err
+			return FindResult{}, err
 		}
 		a, ours := agentOf(p)
 		if node := p.Spec.NodeName; ours && node != "" {
-			by[node] = Node{Name: node, Agent: better(by[node].Agent, a)}
+			by[node] = Node{Name: node, Agent: preferredAgent(by[node].Agent, a)}
 		}
 	}
 	if len(by) == 0 {
-		return Found{}, c.noAgents(len(all))
+		return FindResult{}, c.noAgents(len(all))
 	}
 	listed, err := c.list(ctx, nodes, "", "")
 	for _, u := range listed {
@@ -73,7 +74,7 @@ func (c *Cluster) Find(ctx context.Context) (Found, error) {
 		n.Name, n.Labels = u.GetName(), u.GetLabels()
 		by[n.Name] = n
 	}
-	return Found{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), NoNodes: err}, nil
+	return FindResult{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), ListNodesError: err}, nil
 }
 
 // noAgents returns an error for a cluster without a running agent, with advice.
@@ -83,45 +84,45 @@ func (c *Cluster) noAgents(pending int) error {
 		where = "in namespace " + c.agents
 	}
 	if pending > 0 {
-		return &NotFound{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", pending, Selector, where, Selector)}
+		return &NotFoundError{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", pending, Selector, where, Selector)}
 	}
-	return &NotFound{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
+	return &NotFoundError{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
 }
 
-// Only returns the node of that name.
-func (f Found) Only(name string) (Node, error) {
+// Node returns the node with a name.
+func (f FindResult) Node(name string) (Node, error) {
 	for _, n := range f.Nodes {
 		if n.Name == name {
 			return n, nil
 		}
 	}
-	if f.NoNodes != nil {
-		return Node{}, &NotFound{fmt.Sprintf("node %q has no pod of an agent", name)}
+	if f.ListNodesError != nil {
+		return Node{}, &NotFoundError{fmt.Sprintf("node %q has no pod of an agent", name)}
 	}
-	return Node{}, &NotFound{fmt.Sprintf("there is no node %q: kubectl get nodes lists them", name)}
+	return Node{}, &NotFoundError{fmt.Sprintf("there is no node %q: kubectl get nodes lists them", name)}
 }
 
 // Agents returns the nodes with an agent whose program can be run.
-func (f Found) Agents() []Node {
-	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.Why() != "" })
+func (f FindResult) Agents() []Node {
+	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.WhyUnreachable() != "" })
 }
 
-// Why returns why the plugin cannot call a node's agent; "" if it can.
-func (n Node) Why() string {
+// WhyUnreachable returns the reason why the plugin cannot call a node's agent; "" if it can.
+func (n Node) WhyUnreachable() string {
 	if n.Agent == nil {
 		return "no agent: the DaemonSet has no pod here"
 	}
-	return n.Agent.Down
+	return n.Agent.WhyDown
 }
 
-// better returns the agent to use if a node has two: during an update, one ends while the other starts.
-func better(a, b *Agent) *Agent {
+// preferredAgent returns the agent to use if a node has two: during an update, one ends while the other starts.
+func preferredAgent(a, b *Agent) *Agent {
 	if a == nil {
 		return b
 	}
 	rank := func(a *Agent) int {
 		switch {
-		case a.Down != "":
+		case a.WhyDown != "":
 			return 0
 		case !a.Ready:
 			return 1
@@ -141,26 +142,26 @@ func agentOf(p corev1.Pod) (*Agent, bool) {
 		return nil, false
 	}
 	args := p.Spec.Containers[at].Args
-	a := &Agent{Namespace: p.Namespace, Pod: p.Name, Config: configOf(args), Unit: len(args) > 0 && args[0] == Idle}
+	a := &Agent{Namespace: p.Namespace, Pod: p.Name, Config: configOf(args), RunsAsUnit: len(args) > 0 && args[0] == IdleCommand}
 	for _, c := range p.Status.Conditions {
 		a.Ready = a.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
-	a.Down = "pod " + p.Name + " is " + cmp.Or(string(p.Status.Phase), "not started yet")
+	a.WhyDown = "pod " + p.Name + " is " + cmp.Or(string(p.Status.Phase), "not started yet")
 	for _, s := range p.Status.ContainerStatuses {
 		if s.Name != Container {
 			continue
 		}
 		switch {
 		case s.State.Running != nil:
-			a.Started, a.Down = s.State.Running.StartedAt.Time, ""
+			a.Started, a.WhyDown = s.State.Running.StartedAt.Time, ""
 		case s.State.Waiting != nil:
-			a.Down = strings.TrimSpace("pod " + p.Name + " waits: " + s.State.Waiting.Reason + " " + s.State.Waiting.Message)
+			a.WhyDown = strings.TrimSpace("pod " + p.Name + " waits: " + s.State.Waiting.Reason + " " + s.State.Waiting.Message)
 		case s.State.Terminated != nil:
-			a.Down = fmt.Sprintf("pod %s ended with exit code %d: %s", p.Name, s.State.Terminated.ExitCode, s.State.Terminated.Reason)
+			a.WhyDown = fmt.Sprintf("pod %s ended with exit code %d: %s", p.Name, s.State.Terminated.ExitCode, s.State.Terminated.Reason)
 		}
 	}
 	if p.DeletionTimestamp != nil {
-		a.Down = "pod " + p.Name + " is being deleted"
+		a.WhyDown = "pod " + p.Name + " is being deleted"
 	}
 	return a, true
 }

@@ -12,7 +12,7 @@ func TestAgentOf(t *testing.T) {
 	for command, unit := range map[string]bool{"agent": false, "idle": true} {
 		p := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: Container, Args: []string{command, "--config", "/f.yaml"}}}}}
 		a, ours := agentOf(p)
-		if !ours || a.Unit != unit || a.Config != "/f.yaml" {
+		if !ours || a.RunsAsUnit != unit || a.Config != "/f.yaml" {
 			t.Errorf("%s: %+v, ours %v", command, a, ours)
 		}
 	}

@@ -14,28 +14,28 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Maps are the ConfigMaps that agents read, by name.
-type Maps struct {
+// ConfigMaps are the ConfigMaps that agents read, by name.
+type ConfigMaps struct {
 	cluster   *Cluster
 	Namespace string
 	objects   map[string]*unstructured.Unstructured
 }
 
-// Maps reads the ConfigMaps of the agents' namespace.
-func (c *Cluster) Maps(ctx context.Context, namespace string) (*Maps, error) {
+// ReadConfigMaps reads the ConfigMaps of the agents' namespace.
+func (c *Cluster) ReadConfigMaps(ctx context.Context, namespace string) (*ConfigMaps, error) {
 	l, err := c.list(ctx, configMaps, namespace, configmaps.Label)
 	if err != nil {
 		return nil, err
 	}
-	m := &Maps{cluster: c, Namespace: namespace, objects: map[string]*unstructured.Unstructured{}}
+	m := &ConfigMaps{cluster: c, Namespace: namespace, objects: map[string]*unstructured.Unstructured{}}
 	for i := range l {
 		m.objects[l[i].GetName()] = &l[i]
 	}
 	return m, nil
 }
 
-// Text is the configuration in a ConfigMap; "" if there is no such ConfigMap.
-func (m *Maps) Text(name string) string { return textOf(m.objects[name]) }
+// Text returns the configuration in a ConfigMap; "" if there is no such ConfigMap.
+func (m *ConfigMaps) Text(name string) string { return textOf(m.objects[name]) }
 
 func textOf(o *unstructured.Unstructured) string {
 	if o == nil {
@@ -46,7 +46,7 @@ func textOf(o *unstructured.Unstructured) string {
 }
 
 // annotation returns an annotation of a ConfigMap; "" if it has none.
-func (m *Maps) annotation(name, key string) string {
+func (m *ConfigMaps) annotation(name, key string) string {
 	if o := m.objects[name]; o != nil {
 		return o.GetAnnotations()[key]
 	}
@@ -54,12 +54,12 @@ func (m *Maps) annotation(name, key string) string {
 }
 
 // Selector returns the node selector of a group; "" for an unknown group.
-func (m *Maps) Selector(group string) string {
+func (m *ConfigMaps) Selector(group string) string {
 	return m.annotation(configmaps.Group(group), configmaps.Selector)
 }
 
 // Layers returns the layers of a node, and the name of its group's ConfigMap; "" for none.
-func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
+func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 	own := slices.Collect(func(yield func(*unstructured.Unstructured) bool) {
 		for _, o := range m.objects {
 			if !yield(o) {
@@ -86,7 +86,7 @@ func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
 
 // put writes a ConfigMap. It creates the ConfigMap, or replaces the version that we read, so that no change made in
 // between is lost. It calls change with the object.
-func (m *Maps) put(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
+func (m *ConfigMaps) put(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
 	to := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace)
 	o, verb := m.objects[name], "update"
 	if o == nil {
@@ -116,37 +116,37 @@ func (m *Maps) put(ctx context.Context, name, text string, change func(*unstruct
 		o, err = to.Update(ctx, o, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return m.failed(err, verb, name)
+		return m.writeError(err, verb, name)
 	}
 	m.objects[name] = o
 	return nil
 }
 
 // remove deletes a ConfigMap if it still has the version that we read.
-func (m *Maps) remove(ctx context.Context, name string) error {
+func (m *ConfigMaps) remove(ctx context.Context, name string) error {
 	o := m.objects[name]
 	version := o.GetResourceVersion()
 	err := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace).Delete(ctx, name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return m.failed(err, "delete", name)
+		return m.writeError(err, "delete", name)
 	}
 	delete(m.objects, name)
 	return nil
 }
 
-func (m *Maps) failed(err error, verb, name string) error {
+func (m *ConfigMaps) writeError(err error, verb, name string) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("ConfigMap %s/%s was changed by another user or program while this command ran; run the command again: it starts from the new content", m.Namespace, name)
 	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
 		return fmt.Errorf("ConfigMap %s/%s: %w", m.Namespace, name, err)
 	}
-	return m.cluster.refused(err, verb, "configmaps", m.Namespace)
+	return m.cluster.requestError(err, verb, "configmaps", m.Namespace)
 }
 
 // version returns the name and version of a ConfigMap in the form of an agent's status.
-func (m *Maps) version(name string) (layer, version string) {
+func (m *ConfigMaps) version(name string) (layer, version string) {
 	o := m.objects[name]
 	if o == nil {
 		return "ConfigMap " + m.Namespace + "/" + name, ""

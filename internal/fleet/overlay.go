@@ -44,19 +44,19 @@ func Overlay(file string, before, after Layers) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	old, err := tree(before)
+	old, err := mergeLayers(before)
 	if err != nil {
 		return "", err
 	}
-	overlay, err := tree(after)
+	overlay, err := mergeLayers(after)
 	if err != nil {
 		return "", err
 	}
 	var own map[string]any
 	if err := yaml.Unmarshal([]byte(file), &own); err != nil {
-		return "", fmt.Errorf("the node's file: %w", err)
+		return "", fmt.Errorf("read the node's configuration file: %w", err)
 	}
-	restore(overlay, old, own)
+	restoreRemovedKeys(overlay, old, own)
 	text, err := yaml.Marshal(overlay)
 	if err != nil {
 		return "", fmt.Errorf("write the node's layer: %w", err)
@@ -72,8 +72,8 @@ func Overlay(file string, before, after Layers) (string, error) {
 	return string(text), nil
 }
 
-// tree merges layers in the same way as config.Merge: mappings by key, and other values replace.
-func tree(l Layers) (map[string]any, error) {
+// mergeLayers merges layers in the same way as config.Merge: mappings key by key, and other values replace earlier ones.
+func mergeLayers(l Layers) (map[string]any, error) {
 	all := map[string]any{}
 	for _, text := range []string{l.Cluster, l.Group, l.Node} {
 		var one map[string]any
@@ -81,7 +81,7 @@ func tree(l Layers) (map[string]any, error) {
 			return nil, fmt.Errorf("read a layer: %w", err)
 		}
 		config.Rename(one)
-		lay(all, one)
+		mergeLayer(all, one)
 	}
 	if len(all) == 0 { // no layer: a document needs apiVersion and kind
 		all["apiVersion"], all["kind"] = config.APIVersion, config.Kind
@@ -89,17 +89,17 @@ func tree(l Layers) (map[string]any, error) {
 	return all, nil
 }
 
-func lay(below, above map[string]any) {
+func mergeLayer(below, above map[string]any) {
 	for key, value := range above {
 		section, is := value.(map[string]any)
 		under, was := below[key].(map[string]any)
 		switch {
 		case value == nil: // a key without a value has no effect
 		case is && was:
-			lay(under, section)
+			mergeLayer(under, section)
 		case is:
 			copied := map[string]any{}
-			lay(copied, section)
+			mergeLayer(copied, section)
 			below[key] = copied
 		default:
 			below[key] = value
@@ -107,8 +107,8 @@ func lay(below, above map[string]any) {
 	}
 }
 
-// restore adds to overlay the keys that only old sets, with their values in file.
-func restore(overlay, old, file map[string]any) {
+// restoreRemovedKeys adds to overlay the keys that only old sets, with their values in file.
+func restoreRemovedKeys(overlay, old, file map[string]any) {
 	for key, value := range old {
 		section, is := value.(map[string]any)
 		if !is {
@@ -122,7 +122,7 @@ func restore(overlay, old, file map[string]any) {
 			over = map[string]any{}
 		}
 		below, _ := file[key].(map[string]any)
-		restore(over, section, below)
+		restoreRemovedKeys(over, section, below)
 		if len(over) > 0 {
 			overlay[key] = over
 		}

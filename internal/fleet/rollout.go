@@ -27,36 +27,36 @@ type Rollout struct {
 	Progress func(text string, args ...any)
 }
 
-// Stopped is the error of an incomplete rollout.
-type Stopped struct {
-	Node string // the node where it stopped; "" if no node is the reason
-	Done int
-	Of   int
-	Err  error
+// IncompleteError is the error of an incomplete rollout.
+type IncompleteError struct {
+	Node     string // the node where it stopped; "" if no node is the reason
+	Finished int
+	Total    int
+	Err      error
 }
 
 // Error says what happened, what is in force and how to continue.
-func (s *Stopped) Error() string {
+func (s *IncompleteError) Error() string {
 	at := ""
 	if s.Node != "" {
 		at = " at node " + s.Node
 	}
 	return fmt.Sprintf("the rollout stopped%s: %v\n%d of %d nodes have the new configuration, the others have the previous one. "+
-		"Run the same command again to continue, or with --abort to restore the previous configuration", at, s.Err, s.Done, s.Of)
+		"Run the same command again to continue, or with --abort to restore the previous configuration", at, s.Err, s.Finished, s.Total)
 }
 
 // Unwrap returns the cause.
-func (s *Stopped) Unwrap() error { return s.Err }
+func (s *IncompleteError) Unwrap() error { return s.Err }
 
-// Begun counts the nodes that this rollout has already changed. It returns an error if another rollout is running.
-func (r *Rollout) Begun() (int, error) {
+// CountChanged counts the nodes that this rollout has already changed. It returns an error if another rollout is running.
+func (r *Rollout) CountChanged() (int, error) {
 	n := 0
 	for name := range r.Change.Maps.objects {
 		node, is := strings.CutPrefix(name, configmaps.Node(""))
 		if !is {
 			continue
 		}
-		s, has := r.Change.Maps.staged(node)
+		s, has := r.Change.Maps.rolloutOf(node)
 		switch {
 		case has && s.Rollout != r.Change.id():
 			return 0, fmt.Errorf("another rollout, of %s, has changed node %s: finish it with its own file, or restore the old configuration with --abort", s.Target, node)
@@ -69,11 +69,11 @@ func (r *Rollout) Begun() (int, error) {
 
 // Run rolls the change out.
 func (r *Rollout) Run(ctx context.Context) error {
-	if _, err := r.Begun(); err != nil {
+	if _, err := r.CountChanged(); err != nil {
 		return err
 	}
 	if r.Change.Target.Node != "" {
-		return r.single(ctx)
+		return r.applySingle(ctx)
 	}
 	if was := r.Change.Maps.Selector(r.Change.Target.Group); was != "" && was != r.Change.selector {
 		return fmt.Errorf("the group has the selector %q: a change of the selector takes effect at once for nodes that leave the group; apply it without --watch", was)
@@ -83,19 +83,19 @@ func (r *Rollout) Run(ctx context.Context) error {
 		return err
 	}
 	for i, n := range r.Change.Nodes {
-		if err := r.node(ctx, n, texts[i], i+1 == len(r.Change.Nodes)); err != nil {
-			done, _ := r.Begun()
+		if err := r.applyNode(ctx, n, texts[i], i+1 == len(r.Change.Nodes)); err != nil {
+			done, _ := r.CountChanged()
 			if ctx.Err() != nil {
 				err = errInterrupted
 			}
-			return &Stopped{Node: n.Name, Done: done, Of: len(texts), Err: err}
+			return &IncompleteError{Node: n.Name, Finished: done, Total: len(texts), Err: err}
 		}
 	}
 	if err := r.finish(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = errInterrupted
 		}
-		return &Stopped{Done: len(texts), Of: len(texts), Err: err}
+		return &IncompleteError{Finished: len(texts), Total: len(texts), Err: err}
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (r *Rollout) prepare(ctx context.Context) ([]string, error) {
 		text string
 		err  error
 	}
-	all := Each(ctx, r.Change.Nodes, 20, func(ctx context.Context, n Node) answer {
+	all := ForEachNode(ctx, r.Change.Nodes, 20, func(ctx context.Context, n Node) answer {
 		text, err := r.overlay(ctx, n)
 		return answer{text, err}
 	}, nil)
@@ -147,11 +147,11 @@ func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	return Overlay(file, before, after)
 }
 
-// node applies the new configuration on one node, and watches it.
-func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) error {
+// applyNode applies the new configuration on one node, and watches the node.
+func (r *Rollout) applyNode(ctx context.Context, n Node, text string, last bool) error {
 	m, name := r.Change.Maps, configmaps.Node(n.Name)
-	before, begun := m.staged(n.Name)
-	if !begun && r.Change.Nothing() {
+	before, begun := m.rolloutOf(n.Name)
+	if !begun && r.Change.IsEmpty() {
 		return nil // an interrupted run has finished this node
 	}
 	if !begun {
@@ -162,7 +162,7 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 		if !s.Attached() {
 			return errors.New("the agent is not attached to the runtime: " + s.Attachment())
 		}
-		before = stage{Rollout: r.Change.id(), Target: r.Change.Target.Name(), Violations: s.Violations(), Sum: sum(text)}
+		before = rolloutState{Rollout: r.Change.id(), Target: r.Change.Target.Name(), Violations: s.Violations(), Sum: checksum(text)}
 		if m.objects[name] != nil {
 			own := m.Text(name)
 			before.Before = &own
@@ -171,7 +171,7 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 			return err
 		}
 	}
-	if err := r.taken(ctx, n, name); err != nil {
+	if err := r.awaitApplied(ctx, n, name); err != nil {
 		return err
 	}
 	pause := r.Pause
@@ -187,7 +187,7 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 
 // finish writes the target's ConfigMap and restores the nodes' ConfigMaps.
 func (r *Rollout) finish(ctx context.Context) error {
-	if !r.Change.Nothing() {
+	if !r.Change.IsEmpty() {
 		if err := r.Change.Apply(ctx); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (r *Rollout) finish(ctx context.Context) error {
 	}
 	for _, n := range r.Change.Nodes {
 		// Wait first: without the node's own ConfigMap the agent would return to the old configuration.
-		if err := r.taken(ctx, n, r.Change.Target.Name()); err != nil {
+		if err := r.awaitApplied(ctx, n, r.Change.Target.Name()); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 		if err := r.Change.Maps.restore(ctx, n.Name); err != nil {
@@ -205,10 +205,10 @@ func (r *Rollout) finish(ctx context.Context) error {
 	return nil
 }
 
-// single writes one node's own ConfigMap and watches the node.
-func (r *Rollout) single(ctx context.Context) error {
+// applySingle writes one node's own ConfigMap and watches the node.
+func (r *Rollout) applySingle(ctx context.Context) error {
 	if len(r.Change.Nodes) == 0 {
-		return &Unreachable{Why: "node " + r.Change.Target.Node + ": " + r.Change.Skipped[0].Why()}
+		return &UnreachableError{Reason: "node " + r.Change.Target.Node + ": " + r.Change.Skipped[0].WhyUnreachable()}
 	}
 	n := r.Change.Nodes[0]
 	before, err := r.status(ctx, n)
@@ -221,7 +221,7 @@ func (r *Rollout) single(ctx context.Context) error {
 	if err := r.Change.Apply(ctx); err != nil {
 		return err
 	}
-	if err := r.taken(ctx, n, r.Change.Target.Name()); err != nil {
+	if err := r.awaitApplied(ctx, n, r.Change.Target.Name()); err != nil {
 		return err
 	}
 	return r.watch(ctx, n, before.Violations(), r.Pause)

@@ -16,22 +16,22 @@ import (
 // id of the rollout.
 const rolloutAnnotation = "trimtab.io/rollout"
 
-// stage is the value of the annotation.
-type stage struct {
+// rolloutState is the value of the annotation.
+type rolloutState struct {
 	// Rollout is the id of the change, Target the ConfigMap to which it applies.
 	Rollout string `json:"rollout"`
 	Target  string `json:"target"`
 	// Before is the text that the node's own ConfigMap had; nil if there was no ConfigMap.
 	Before *string `json:"before,omitempty"`
-	// Violations of the node before the rollout.
+	// Violations is the number of violations on the node before the rollout.
 	Violations int `json:"violations"`
 	// Sum is the checksum of the text that the rollout wrote.
 	Sum string `json:"sum"`
 }
 
-// staged returns the stage of a node. ok is false for a node that no rollout has changed.
-func (m *Maps) staged(node string) (stage, bool) {
-	var s stage
+// rolloutOf returns the rollout state of a node; false for a node that no rollout has changed.
+func (m *ConfigMaps) rolloutOf(node string) (rolloutState, bool) {
+	var s rolloutState
 	text := m.annotation(configmaps.Node(node), rolloutAnnotation)
 	if text == "" {
 		return s, false
@@ -43,8 +43,8 @@ func (m *Maps) staged(node string) (stage, bool) {
 }
 
 // original returns the text of a node's own ConfigMap before the rollout.
-func (m *Maps) original(n Node) string {
-	s, has := m.staged(n.Name)
+func (m *ConfigMaps) original(n Node) string {
+	s, has := m.rolloutOf(n.Name)
 	switch {
 	case !has:
 		return m.Text(configmaps.Node(n.Name))
@@ -54,7 +54,7 @@ func (m *Maps) original(n Node) string {
 	return ""
 }
 
-func (s stage) mark(o *unstructured.Unstructured) {
+func (s rolloutState) mark(o *unstructured.Unstructured) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return // cannot fail: the value has only strings and numbers
@@ -68,12 +68,12 @@ func (s stage) mark(o *unstructured.Unstructured) {
 }
 
 // restore restores a node's ConfigMap to its content before the rollout.
-func (m *Maps) restore(ctx context.Context, node string) error {
-	s, has := m.staged(node)
+func (m *ConfigMaps) restore(ctx context.Context, node string) error {
+	s, has := m.rolloutOf(node)
 	switch {
 	case !has:
 		return nil
-	case s.Sum != sum(m.Text(configmaps.Node(node))):
+	case s.Sum != checksum(m.Text(configmaps.Node(node))):
 		return fmt.Errorf("ConfigMap %s/%s was changed after the rollout wrote it, by another user or program. To keep that change, remove the annotation %s from it; "+
 			"then run this again", m.Namespace, configmaps.Node(node), rolloutAnnotation)
 	case s.Before == nil:
@@ -87,7 +87,7 @@ func (m *Maps) restore(ctx context.Context, node string) error {
 }
 
 // Abort restores all nodes' ConfigMaps that rollouts have changed, and returns these nodes.
-func (m *Maps) Abort(ctx context.Context) ([]string, error) {
+func (m *ConfigMaps) Abort(ctx context.Context) ([]string, error) {
 	var done []string
 	names := make([]string, 0, len(m.objects))
 	for name := range m.objects {
@@ -96,7 +96,7 @@ func (m *Maps) Abort(ctx context.Context) ([]string, error) {
 	slices.Sort(names)
 	for _, name := range names {
 		node, is := strings.CutPrefix(name, configmaps.Node(""))
-		if _, has := m.staged(node); !is || !has {
+		if _, has := m.rolloutOf(node); !is || !has {
 			continue
 		}
 		if err := m.restore(ctx, node); err != nil {

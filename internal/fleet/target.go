@@ -36,7 +36,7 @@ type Change struct {
 	Target Target
 	// File is the document's name in messages, Text its content.
 	File, Text string
-	Maps       *Maps
+	Maps       *ConfigMaps
 	// Nodes are the target's nodes, in the order of the rollout.
 	Nodes []Node
 	// Skipped are nodes of the target whose agents cannot be called.
@@ -46,7 +46,7 @@ type Change struct {
 }
 
 // Plan reads the ConfigMaps, validates the document and finds its nodes.
-func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found Found) (*Change, error) {
+func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found FindResult) (*Change, error) {
 	if err := check(file, text); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found F
 		return nil, err
 	}
 	ch := &Change{Target: t, File: file, Text: text}
-	if ch.Maps, err = c.Maps(ctx, namespace); err != nil {
+	if ch.Maps, err = c.ReadConfigMaps(ctx, namespace); err != nil {
 		return nil, err
 	}
 	if t.Group != "" {
@@ -63,45 +63,45 @@ func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found F
 			ch.selector = ch.Maps.Selector(t.Group)
 		}
 		if ch.selector == "" {
-			return nil, &NotFound{fmt.Sprintf("there is no group %q in namespace %s yet: select its nodes with --selector", t.Group, namespace)}
+			return nil, &NotFoundError{fmt.Sprintf("there is no group %q in namespace %s yet: select its nodes with --selector", t.Group, namespace)}
 		}
 	}
-	if err := ch.choose(found); err != nil {
+	if err := ch.chooseNodes(found); err != nil {
 		return nil, err
 	}
 	return ch, nil
 }
 
-// choose finds the target's nodes.
-func (ch *Change) choose(found Found) error {
+// chooseNodes finds the target's nodes.
+func (ch *Change) chooseNodes(found FindResult) error {
 	in := func(n Node) bool { return ch.Target.Node == "" || n.Name == ch.Target.Node }
 	if ch.Target.Group != "" {
 		s, err := labels.Parse(ch.selector)
 		if err != nil {
-			return &NotFound{fmt.Sprintf("--selector %q is not a label selector: %v", ch.selector, err)}
+			return &NotFoundError{fmt.Sprintf("--selector %q is not a label selector: %v", ch.selector, err)}
 		}
-		if found.NoNodes != nil {
-			return fmt.Errorf("find the group's nodes: %w", found.NoNodes)
+		if found.ListNodesError != nil {
+			return fmt.Errorf("find the group's nodes: %w", found.ListNodesError)
 		}
 		in = func(n Node) bool { return s.Matches(labels.Set(n.Labels)) }
 	}
 	for _, n := range found.Nodes {
 		switch {
 		case !in(n):
-		case n.Why() != "":
+		case n.WhyUnreachable() != "":
 			ch.Skipped = append(ch.Skipped, n)
 		default:
 			ch.Nodes = append(ch.Nodes, n)
 		}
 	}
 	if len(ch.Nodes)+len(ch.Skipped) == 0 {
-		return &NotFound{"no node matches: kubectl get nodes --show-labels lists names and labels"}
+		return &NotFoundError{"no node matches: kubectl get nodes --show-labels lists names and labels"}
 	}
 	return nil
 }
 
 // Namespace returns the namespace of the agents' pods, where they read ConfigMaps.
-func (f Found) Namespace() (string, error) {
+func (f FindResult) Namespace() (string, error) {
 	namespace := ""
 	for _, n := range f.Nodes {
 		if n.Agent == nil {
@@ -118,18 +118,18 @@ func (f Found) Namespace() (string, error) {
 // Before returns the target's present text.
 func (ch *Change) Before() string { return ch.Maps.Text(ch.Target.Name()) }
 
-// Nothing reports whether the ConfigMap already has the document.
-func (ch *Change) Nothing() bool {
+// IsEmpty reports whether the ConfigMap already has the document.
+func (ch *Change) IsEmpty() bool {
 	return ch.Before() == ch.Text && (ch.Target.Group == "" || ch.selector == ch.Maps.Selector(ch.Target.Group))
 }
 
 // id identifies this change, so that the program recognises an interrupted rollout.
 func (ch *Change) id() string {
-	return sum(ch.Target.Name() + "\n" + ch.selector + "\n" + ch.Text)
+	return checksum(ch.Target.Name() + "\n" + ch.selector + "\n" + ch.Text)
 }
 
-// sum is a short checksum.
-func sum(text string) string {
+// checksum returns a short checksum of a text.
+func checksum(text string) string {
 	all := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(all[:8])
 }
@@ -175,7 +175,7 @@ func (ch *Change) Effective(n Node, file string) (string, error) {
 	return after.print(file)
 }
 
-// Apply writes the target's ConfigMap, which changes all its nodes at once.
+// Apply writes the target's ConfigMap, which changes all its nodes at the same time.
 func (ch *Change) Apply(ctx context.Context) error {
 	return ch.Maps.put(ctx, ch.Target.Name(), ch.Text, func(o *unstructured.Unstructured) {
 		if ch.Target.Group == "" {

@@ -14,7 +14,7 @@ import (
 func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
 	end := time.Now().Add(pause)
 	for {
-		if err := r.well(ctx, n, violations); err != nil {
+		if err := r.checkHealth(ctx, n, violations); err != nil {
 			return err
 		}
 		left := time.Until(end)
@@ -27,8 +27,8 @@ func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.
 	}
 }
 
-// well returns an error if a node is less healthy than before.
-func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
+// checkHealth returns an error if a node is less healthy than before.
+func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error {
 	s, err := r.status(ctx, n)
 	switch {
 	case err != nil:
@@ -38,7 +38,7 @@ func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
 	case s.Violations() > violations:
 		return fmt.Errorf("%d values and requests are not in force, %d before: kubectl trimtab status %s", s.Violations(), violations, n.Name)
 	}
-	ready, err := r.Cluster.ready(ctx, n.Agent)
+	ready, err := r.Cluster.isReady(ctx, n.Agent)
 	if err == nil && !ready {
 		err = fmt.Errorf("unready: pod %s/%s is not ready", n.Agent.Namespace, n.Agent.Pod)
 	}
@@ -51,7 +51,7 @@ func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	late := time.Now().Add(r.AgentTimeout)
 	for {
 		s, err := r.ask(ctx, n)
-		var lost *Unreachable
+		var lost *UnreachableError
 		if !errors.As(err, &lost) || time.Now().After(late) {
 			return s, err
 		}
@@ -67,8 +67,8 @@ func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
 	return Ask[Status](ctx, r.Cluster, n.Agent, nil, "status")
 }
 
-// taken waits until a node's agent has applied the present version of a ConfigMap.
-func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
+// awaitApplied waits until a node's agent has applied the present version of a ConfigMap.
+func (r *Rollout) awaitApplied(ctx context.Context, n Node, name string) error {
 	layer, version := r.Change.Maps.version(name)
 	late := time.Now().Add(r.AgentTimeout)
 	for {

@@ -1,4 +1,4 @@
-// Package follow calls a function when files may have changed. It does not read them.
+// Package follow watches directories, and calls a function when files in them may have changed. It reads no files.
 package follow
 
 import (
@@ -17,15 +17,15 @@ type Follower struct {
 	QuietTime time.Duration
 	// MaxWait limits the wait for QuietTime in a directory that always changes.
 	MaxWait time.Duration
-	// Recheck is how often Run calls Read without an inotify event. A watch ends with its directory, and
-	// some network file systems report no changes.
+	// Recheck is the interval at which Run calls Read even without an inotify event. It is needed because a watch ends
+	// when its directory is removed, and because some network file systems report no changes.
 	Recheck time.Duration
-	// Dirs returns the directories to watch. Run calls it before each call of Read, and then tries missing
-	// directories again.
+	// Dirs returns the directories to watch. Run calls it before each call of Read, and then tries again to watch
+	// directories that were missing.
 	Dirs func() []string
-	// Run calls Read at the start, and after each change.
+	// Read is the function to call. Run calls it at the start, and after each change.
 	Read func()
-	// A value on Now makes Run call Read at once, for example after SIGHUP. A nil channel never does.
+	// Now makes Run call Read at once when it receives a signal, such as SIGHUP. It may be nil.
 	Now <-chan os.Signal
 }
 
@@ -37,7 +37,7 @@ func (f Follower) Run(ctx context.Context) error {
 	}
 	defer w.Close()
 	r := run{Follower: f, watcher: w, watched: map[string]bool{}}
-	r.look()
+	r.readAll()
 	return r.loop(ctx)
 }
 
@@ -46,7 +46,7 @@ type run struct {
 	Follower
 
 	watcher *fsnotify.Watcher
-	watched map[string]bool
+	watched map[string]bool // the directories that have a watch
 }
 
 func (r *run) loop(ctx context.Context) error {
@@ -83,14 +83,14 @@ func (r *run) loop(ctx context.Context) error {
 			quiet.Reset(0)
 		case <-quiet.C:
 			since = time.Time{}
-			r.look()
+			r.readAll()
 		}
 	}
 }
 
-// look watches the present directories, and calls Read. It adds each directory again, because this revives
-// a watch whose directory was replaced.
-func (r *run) look() {
+// readAll adds watches for the directories that exist, removes other watches, and calls Read. It also adds watches that
+// exist already, because a directory may have been replaced: its old watch then reports nothing.
+func (r *run) readAll() {
 	dirs := map[string]bool{}
 	for _, dir := range r.Dirs() {
 		dirs[dir] = true

@@ -8,27 +8,16 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Batch sets the shares and limits of the batch resources that pods request. For the kubelet
-// these pods are BestEffort and have none. Formulae: Koordinator 1.7, plugin BatchResource;
-// shares and quota as the kubelet's MilliCPUToShares and MilliCPUToQuota.
-type Batch struct{}
-
-// BatchOptions tunes the batch resource hook.
+// BatchOptions is the hook that sets CPU shares and limits from the batch resources that pods request. The kubelet
+// sets none, because it treats these pods as BestEffort. Formulae: Koordinator 1.7, plugin BatchResource; the kubelet's
+// MilliCPUToShares and MilliCPUToQuota.
 type BatchOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`
 }
 
-// AllOn is the hook with everything switched on.
-func (BatchOptions) AllOn() Hook { return Batch{} }
-
-// Make makes the hook for a node.
-func (BatchOptions) Make(_ Node, _ *Options) (Hook, error) {
-	return Batch{}, nil
-}
-
 // Info describes the hook.
-func (Batch) Info() Info {
+func (BatchOptions) Info() Info {
 	limits := []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 	return Info{
 		Name:    "batch",
@@ -48,16 +37,16 @@ func (Batch) Info() Info {
 }
 
 // Propose sets shares, quota and memory limit of a batch container or pod.
-func (Batch) Propose(in *Input, out *Output) {
+func (BatchOptions) Propose(in *Input, out *Output) {
 	if in.Intent.Class.V != intent.Reclaimed || !in.Intent.Batch.IsSet() {
 		return
 	}
 	ask, ok := in.Intent.Batch.V[in.Container]
 	whole, sums := lifecycle.PodSpec{}, ""
 	if in.Container == "" {
-		ask, ok = sum(in.Intent.Batch.V), true
+		ask, ok = sumBatch(in.Intent.Batch.V), true
 		if in.Spec != nil {
-			ask, whole, sums = kubeletSum(in.Spec, in.Intent.Batch.V), *in.Spec, ", summed up as the kubelet does by its "+string(in.Spec.From)
+			ask, whole, sums = kubeletSum(in.Spec, in.Intent.Batch.V), *in.Spec, ", the kubelet's sum over the containers in the spec from "+string(in.Spec.From)
 		}
 	}
 	if !ok {
@@ -66,44 +55,42 @@ func (Batch) Propose(in *Input, out *Output) {
 	why := lifecycle.Reason{Hook: "batch", Source: cmp.Or(string(ask.From), in.Intent.Batch.Key)}
 	// The kubelet has already applied the pod-level resources of the spec.
 	if whole.Requests[lifecycle.ResourceCPU] <= 0 {
-		out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"+sums))
+		out.setNumber(in, lifecycle.CPUShares, sharesOfMilli(ask.RequestCPU), withText(why, "batch-cpu request"+sums))
 	}
-	if in.Pool != placement.Own && whole.Limits[lifecycle.ResourceCPU] <= 0 {
-		out.number(in, lifecycle.CPUQuota, quota(ask.LimitCPU, period(in.Pristine)), with(why, "batch-cpu limit"+sums))
+	if in.Pool != placement.Exclusive && whole.Limits[lifecycle.ResourceCPU] <= 0 {
+		out.setNumber(in, lifecycle.CPUQuota, quotaOfMilli(ask.LimitCPU, periodOf(in.Pristine)), withText(why, "batch-cpu limit"+sums))
 	}
 	memory := ask.LimitMemory
 	if memory <= 0 {
 		memory = -1
 	}
 	if whole.Limits[lifecycle.ResourceMemory] <= 0 {
-		out.number(in, lifecycle.MemoryLimit, memory, with(why, "batch-memory limit"+sums))
+		out.setNumber(in, lifecycle.MemoryLimit, memory, withText(why, "batch-memory limit"+sums))
 	}
 }
 
-func with(r lifecycle.Reason, text string) lifecycle.Reason {
+// withText returns a reason with another text.
+func withText(r lifecycle.Reason, text string) lifecycle.Reason {
 	r.Text = text
 	return r
 }
 
-// sum adds up a pod's containers. If a container has no limit, the pod is unlimited; missing
-// requests count as 0.
-func sum(all map[string]intent.Batch) intent.Batch {
-	var s intent.Batch
-	unlimitedCPU, unlimitedMemory := false, false
+// sumBatch adds up the batch resources of a pod's containers. If a container has no limit, the pod has no
+// limit. A missing request counts as 0.
+func sumBatch(all map[string]intent.Batch) (s intent.Batch) {
 	for _, b := range all {
 		s.RequestCPU += max(b.RequestCPU, 0)
-		s.LimitCPU += max(b.LimitCPU, 0)
-		s.LimitMemory += max(b.LimitMemory, 0)
-		unlimitedCPU = unlimitedCPU || b.LimitCPU <= 0
-		unlimitedMemory = unlimitedMemory || b.LimitMemory <= 0
-	}
-	if unlimitedCPU || s.LimitCPU < 0 {
-		s.LimitCPU = -1
-	}
-	if unlimitedMemory || s.LimitMemory < 0 {
-		s.LimitMemory = -1
+		s.LimitCPU, s.LimitMemory = addLimit(s.LimitCPU, b.LimitCPU), addLimit(s.LimitMemory, b.LimitMemory)
 	}
 	return s
+}
+
+// addLimit adds a limit to the sum of other limits; -1 is no limit.
+func addLimit(others, limit int64) int64 {
+	if others < 0 || limit <= 0 || others+limit < 0 {
+		return -1
+	}
+	return others + limit
 }
 
 // The limits of the kernel and the kubelet: shares 2..262144, quota at least 1 ms, period 100
@@ -114,7 +101,8 @@ const (
 	defaultPeriod        = 100000
 )
 
-func shares(milli int64) int64 {
+// sharesOfMilli returns the CPU shares for milli-CPUs.
+func sharesOfMilli(milli int64) int64 {
 	if milli <= 0 {
 		return minShares
 	}
@@ -124,15 +112,18 @@ func shares(milli int64) int64 {
 	return min(max(milli*1024/1000, minShares), maxShares)
 }
 
-func quota(milli int64, period int64) int64 {
-	// above a million CPUs there is no limit, and milli*period would overflow
+// quotaOfMilli returns the CFS quota in µs for milli-CPUs; -1 is no limit.
+func quotaOfMilli(milli int64, period int64) int64 {
+	// More than a million CPUs are no limit, and milli*period would overflow.
 	if milli <= 0 || milli > 1e9 {
 		return -1
 	}
 	return max(milli*period/1000, minQuota)
 }
 
-func period(r *lifecycle.Resources) int64 {
+// periodOf returns the CFS period of resources in µs. It returns the default if they have none, or one that the kernel
+// refuses.
+func periodOf(r *lifecycle.Resources) int64 {
 	if r == nil || r.CPU.Period.V == 0 || r.CPU.Period.V > 1e6 {
 		return defaultPeriod
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// ByClass has a value for each class of pods. The zero value leaves the class alone.
+// ByClass has a value for each class of pods. The zero value sets nothing.
 type ByClass[T comparable] struct{ LSR, LS, BE T }
 
 // Of returns the value for the pod's class; the zero value for pods without a class.
-func (b ByClass[T]) Of(p *intent.Pod) T {
+func (b ByClass[T]) Of(p *intent.Pod) (of T) {
 	switch p.Class.V {
 	case intent.Dedicated:
 		return b.LSR
@@ -20,8 +20,7 @@ func (b ByClass[T]) Of(p *intent.Pod) T {
 	case intent.Reclaimed:
 		return b.BE
 	}
-	var none T
-	return none
+	return of
 }
 
 // BlockIO divides disk bandwidth between pods. It uses classes of the runtime's block I/O
@@ -49,24 +48,21 @@ const (
 type BlockIOOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// LSRWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.
+	// LSRWeight is the io.weight of LSE and LSR pods; 0 does not change it.
 	LSRWeight int `json:"lsrWeight" check:"0..10000"`
-	// LSWeight is the io.weight of LS pods; 0 leaves it alone.
+	// LSWeight is the io.weight of LS pods; 0 does not change it.
 	LSWeight int `json:"lsWeight" check:"0..10000"`
-	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
+	// BEWeight is the io.weight of BE pods; 0 does not change it.
 	BEWeight int `json:"beWeight" check:"0..10000"`
 	// LSRClass is the class of the runtime's block I/O configuration for containers of LSE and
 	// LSR pods; empty for none. The runtime refuses a container whose class its configuration
 	// does not have.
 	LSRClass string `json:"lsrClass" check:"class"`
-	// LSClass is the same for LS pods.
+	// LSClass is the block I/O class for containers of LS pods; empty for none.
 	LSClass string `json:"lsClass" check:"class"`
-	// BEClass is the same for BE pods.
+	// BEClass is the block I/O class for containers of BE pods; empty for none.
 	BEClass string `json:"beClass" check:"class"`
 }
-
-// AllOn is the hook with everything switched on.
-func (BlockIOOptions) AllOn() Hook { return BlockIO{} }
 
 // Make makes the hook for a node.
 func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -113,22 +109,23 @@ func (h BlockIO) Info() Info {
 // Propose sets limits, weight and class.
 func (h BlockIO) Propose(in *Input, out *Output) {
 	if in.Intent.Disks.IsSet() && h.PodWide == (in.Container == "") {
-		h.limit(in, out)
+		h.setLimits(in, out)
 	}
 	if in.Container == "" {
-		h.weigh(in, out)
+		h.setWeight(in, out)
 		return
 	}
-	name, why := h.Classes.Of(in.Intent), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"}
+	name, why := h.Classes.Of(in.Intent), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "configured for the pod's class"}
 	if own := in.Intent.BlockIOClass; own.IsSet() {
-		name, why.Source, why.Text = own.V, own.Key, "its own"
+		name, why.Source, why.Text = own.V, own.Key, "requested by the pod"
 	}
 	if name != "" {
-		out.text(in, lifecycle.BlockIOClass, "", name, why)
+		out.setText(in, lifecycle.BlockIOClass, "", name, why)
 	}
 }
 
-func (h BlockIO) weigh(in *Input, out *Output) {
+// setWeight sets the weight of a pod.
+func (h BlockIO) setWeight(in *Input, out *Output) {
 	weight := h.Weights.Of(in.Intent)
 	if weight == 0 || h.WeightFile == "" {
 		return
@@ -136,16 +133,16 @@ func (h BlockIO) weigh(in *Input, out *Output) {
 	if h.WeightFile == bfqWeightFile {
 		weight = min(weight, 1000)
 	}
-	out.file(in, h.WeightFile, strconv.Itoa(weight), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"})
+	out.setFile(in, h.WeightFile, strconv.Itoa(weight), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "configured for the pod's class"})
 }
 
-// limit sets the limits of every disk that the pod names. If the pod names a disk twice, the
+// setLimits sets the limits of every disk that the pod names. If the pod names a disk twice, the
 // first limit counts.
-func (h BlockIO) limit(in *Input, out *Output) {
+func (h BlockIO) setLimits(in *Input, out *Output) {
 	for _, l := range in.Intent.Disks.V {
 		disk, err := h.disk(l.Disk)
 		if err != "" {
-			out.report(lifecycle.Problem{Key: in.Intent.Disks.Key, Value: l.Disk, Reason: err, Refused: true})
+			out.decline(in.Intent.Disks.Key, l.Disk, err)
 			continue
 		}
 		for _, d := range []struct {

@@ -12,7 +12,7 @@ import (
 // Annotation: rubik 2.0, service quotaBurst; kernel: Linux 5.14, cpu.max.burst. The engine
 // keeps the burst within the final quota of all hooks.
 type Burst struct {
-	// KernelSupport is whether the kernel has the file.
+	// KernelSupport reports whether the kernel has cpu.max.burst.
 	KernelSupport lifecycle.Finding
 }
 
@@ -24,9 +24,6 @@ type BurstOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 }
-
-// AllOn is the hook with everything switched on.
-func (BurstOptions) AllOn() Hook { return Burst{} }
 
 // Make makes the hook for a node.
 func (BurstOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -46,11 +43,11 @@ func (Burst) Info() Info {
 		Compose: "limited by the quota that all other hooks leave",
 		Differs: []string{
 			"a burst above the quota is reduced to the quota, while rubik then sets no burst; explain shows the request",
-			"the pod's own burst is the sum of its live containers' bursts, so that it never limits a container's burst, and a pod's quota may change with theirs",
-			"a container without a quota, and one that owns its CPUs, get no burst",
+			"the burst of the pod itself is the sum of its live containers' bursts, so that it never limits the burst or the quota of a container",
+			"containers without a quota, and containers that own their CPUs, get no burst",
 			"a pod that no longer requests a burst loses it, if the agent knows its current labels and annotations (podspec)",
 			"the kernel refuses a quota below the burst. Over NRI and the CRI proxy the agent lowers the burst before the runtime lowers the quota. With bypass it lowers the burst when the pod's spec has the lower limit (podspec); an earlier update of the kubelet fails, and the kubelet repeats it",
-			"it is written when the container's cgroup exists. It is sent only to a runtime behind the CRI proxy, because an OCI runtime fails the container if the kernel lacks the file",
+			"the agent writes the burst when the container's cgroup exists. Only the CRI proxy sends it to the runtime, because an OCI runtime fails the container if the kernel lacks the file",
 		},
 	}
 }
@@ -63,31 +60,29 @@ func (h Burst) Propose(in *Input, out *Output) {
 		return
 	case h.KernelSupport.Support == lifecycle.NotSupported:
 		if in.Container == "" {
-			out.report(lifecycle.Problem{
-				Key: ask.Key, Value: strconv.FormatInt(ask.V, 10), Reason: "burst: " + h.KernelSupport.Why, Refused: true,
-			})
+			out.decline(ask.Key, strconv.FormatInt(ask.V, 10), "burst: "+h.KernelSupport.Why)
 		}
 		return
 	}
-	why := lifecycle.Reason{Hook: "burst", Source: ask.Key, Text: "the pod's"}
+	why := lifecycle.Reason{Hook: "burst", Source: ask.Key, Text: "requested by the pod"}
 	most := ask.V
 	if in.Container == "" {
 		why.Text = "the sum of its containers' bursts"
 		most = in.Bursts
 	}
 	if limit := in.limitMicros(); limit > 0 && limit < most {
-		why.Text += fmt.Sprintf(", no more than the limit its spec says now; %d was asked for", most)
+		why.Text += fmt.Sprintf(", reduced from %d to the CPU limit in the current spec", most)
 		most = limit
 	}
 	if most == 0 && in.Container == "" && ask.V > 0 {
 		return // no container of the pod has a burst
 	}
-	out.file(in, burstFile, strconv.FormatInt(most, 10), why)
+	out.setFile(in, burstFile, strconv.FormatInt(most, 10), why)
 }
 
-// limitMicros is the quota of the CPU limit in the spec of a container or pod, in µs per period
-// (Kubernetes 1.36, cm/helpers_linux.go, MilliCPUToQuota); 0 if the spec has none. The
-// kubelet's request that sets this quota may still be on its way.
+// limitMicros returns the quota for the CPU limit in the spec of a container or pod, in µs per period
+// (Kubernetes 1.36, cm/helpers_linux.go, MilliCPUToQuota); 0 if the spec has no limit. The kubelet may
+// not yet have sent the request that sets this quota.
 func (in *Input) limitMicros() int64 {
 	if in.Spec == nil {
 		return 0
@@ -100,12 +95,8 @@ func (in *Input) limitMicros() int64 {
 	if milli <= 0 {
 		return 0
 	}
-	period := int64(defaultPeriod)
-	if in.Pristine != nil && in.Pristine.CPU.Period.V > 0 {
-		period = int64(min(in.Pristine.CPU.Period.V, longestPeriod))
-	}
-	return max(min(milli, mostMilli)*period/1000, minQuota)
+	return max(min(milli, mostMilli)*periodOf(in.Pristine)/1000, minQuota)
 }
 
-// mostMilli is more than the CPUs of any machine; larger numbers would overflow products.
+// mostMilli limits milli-CPUs, so that products do not overflow. No machine has so many CPUs.
 const mostMilli = 1 << 40

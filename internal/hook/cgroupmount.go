@@ -5,14 +5,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// delegationFeature is the feature of a node whose cgroups are mounted with nsdelegate: a program in a
-// cgroup namespace changes no limit of the cgroup that the namespace begins with.
+// delegationFeature is the feature of a node that mounts cgroups with nsdelegate. Then a program in a cgroup
+// namespace cannot change the limits of the namespace's root cgroup.
 const delegationFeature = "nsdelegate"
 
 // WritableCgroups lets containers write their own cgroups. Keys and values: NRI 0.12, plugin
 // writable-cgroups.
 type WritableCgroups struct {
-	// KernelSupport says whether the kernel keeps the limits of the container's own cgroup.
+	// KernelSupport reports whether the kernel protects the limits of the container's own cgroup.
 	KernelSupport lifecycle.Finding
 }
 
@@ -21,9 +21,6 @@ type WritableCgroupsOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 }
-
-// AllOn is the hook with all that can be switched on.
-func (WritableCgroupsOptions) AllOn() Hook { return WritableCgroups{} }
 
 // Make makes the hook for a node.
 func (WritableCgroupsOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -55,6 +52,6 @@ func (h WritableCgroups) Propose(in *Input, out *Output) {
 	case h.KernelSupport.Support == lifecycle.NotSupported:
 		out.decline(asked.Key, "true", "writable-cgroups: "+h.KernelSupport.Why)
 	default:
-		out.text(in, lifecycle.CgroupMount, "", "rw", why)
+		out.setText(in, lifecycle.CgroupMount, "", "rw", why)
 	}
 }

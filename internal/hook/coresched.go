@@ -7,10 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// CoreSched decides which threads may share a core's hyperthreads: only threads of the same
-// group. Groups: Koordinator 1.7, plugin CoreSched.
+// CoreSched puts threads into groups. Only threads of the same group may share a core's hyperthreads.
+// Groups: Koordinator 1.7, plugin CoreSched.
 type CoreSched struct {
-	// KernelSupport is whether the kernel has core scheduling cookies.
+	// KernelSupport reports whether the kernel has core scheduling cookies.
 	KernelSupport lifecycle.Finding
 }
 
@@ -20,9 +20,6 @@ type CoreSchedOptions struct {
 	// groupIdentity on a kernel that has group identities.
 	Enabled bool `json:"enabled"`
 }
-
-// AllOn is the hook with everything switched on.
-func (CoreSchedOptions) AllOn() Hook { return CoreSched{} }
 
 // Make makes the hook for a node.
 func (CoreSchedOptions) Make(n Node, all *Options) (Hook, error) {
@@ -53,7 +50,7 @@ func (CoreSched) Info() Info {
 	}
 }
 
-// expeller is the suffix of the groups of those classes to which other classes must yield.
+// expeller is the suffix of the groups of dedicated and shared pods, to which reclaimed pods must yield.
 const expeller = "-expeller"
 
 // Propose sets a container's group.
@@ -65,18 +62,18 @@ func (h CoreSched) Propose(in *Input, out *Output) {
 		return
 	case h.KernelSupport.Support == lifecycle.NotSupported:
 		if ask.IsSet() && in.Container == "" {
-			out.report(lifecycle.Problem{Key: ask.Key, Reason: "coreSched: " + h.KernelSupport.Why, Refused: true})
+			out.decline(ask.Key, "", "coreSched: "+h.KernelSupport.Why)
 		}
 		return
 	case in.Container == "":
 		return
 	}
-	group, why := "default", lifecycle.Reason{Hook: "coreSched", Source: in.Intent.Class.Key, Text: "its class's"}
+	group, why := "default", lifecycle.Reason{Hook: "coreSched", Source: in.Intent.Class.Key, Text: "the group of the pod's class"}
 	switch {
 	case ask.V.Exclusive:
-		group, why.Source, why.Text = in.Pod.UID, ask.Key, "only for this pod"
+		group, why.Source, why.Text = in.Pod.UID, ask.Key, "a group for this pod only"
 	case ask.V.Group != "":
-		group, why.Source, why.Text = ask.V.Group, ask.Key, "its own"
+		group, why.Source, why.Text = ask.V.Group, ask.Key, "requested by the pod"
 	}
-	out.text(in, lifecycle.CoreSched, "", group+end, why)
+	out.setText(in, lifecycle.CoreSched, "", group+end, why)
 }

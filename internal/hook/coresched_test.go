@@ -14,22 +14,22 @@ func TestCoreSched(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		class intent.Class
-		ask   intent.CoreSchedAsk
+		ask   intent.CoreSchedRequest
 		want  string
 	}{
-		{"LS, group-xxx", intent.Shared, intent.CoreSchedAsk{Group: "group-xxx"}, "group-xxx-expeller"},
-		{"BE, group-sss", intent.Reclaimed, intent.CoreSchedAsk{Group: "group-sss"}, "group-sss"},
-		{"LS", intent.Shared, intent.CoreSchedAsk{}, "default-expeller"},
-		{"LSR", intent.Dedicated, intent.CoreSchedAsk{}, "default-expeller"},
-		{"BE", intent.Reclaimed, intent.CoreSchedAsk{}, "default"},
-		{"exclusive", intent.Shared, intent.CoreSchedAsk{Exclusive: true, Group: "x"}, "uid-1-expeller"},
-		{"none", intent.Shared, intent.CoreSchedAsk{None: true, Group: "x"}, ""},
-		{"SYSTEM", intent.System, intent.CoreSchedAsk{Group: "x"}, ""},
-		{"no class", intent.None, intent.CoreSchedAsk{Group: "x"}, ""},
+		{"LS, group-xxx", intent.Shared, intent.CoreSchedRequest{Group: "group-xxx"}, "group-xxx-expeller"},
+		{"BE, group-sss", intent.Reclaimed, intent.CoreSchedRequest{Group: "group-sss"}, "group-sss"},
+		{"LS", intent.Shared, intent.CoreSchedRequest{}, "default-expeller"},
+		{"LSR", intent.Dedicated, intent.CoreSchedRequest{}, "default-expeller"},
+		{"BE", intent.Reclaimed, intent.CoreSchedRequest{}, "default"},
+		{"exclusive", intent.Shared, intent.CoreSchedRequest{Exclusive: true, Group: "x"}, "uid-1-expeller"},
+		{"none", intent.Shared, intent.CoreSchedRequest{None: true, Group: "x"}, ""},
+		{"SYSTEM", intent.System, intent.CoreSchedRequest{Group: "x"}, ""},
+		{"no class", intent.None, intent.CoreSchedRequest{Group: "x"}, ""},
 	} {
 		p := &intent.Pod{Class: intent.Sourced[intent.Class]{V: c.class, Key: "k"}}
-		if c.ask != (intent.CoreSchedAsk{}) {
-			p.CoreSched = intent.Sourced[intent.CoreSchedAsk]{V: c.ask, Key: "k"}
+		if c.ask != (intent.CoreSchedRequest{}) {
+			p.CoreSched = intent.Sourced[intent.CoreSchedRequest]{V: c.ask, Key: "k"}
 		}
 		in := &Input{Pod: &lifecycle.Pod{UID: "uid-1"}, Intent: p, Container: "a"}
 		want := map[string]string{}

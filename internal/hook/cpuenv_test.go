@@ -45,10 +45,10 @@ func TestCPUEnv(t *testing.T) {
 			[]lifecycle.Value{{Field: lifecycle.Env, Key: "LIST", Text: "x"}}, map[string]string{"COUNT": "6"},
 		},
 	} {
-		h := CPUEnv{Usual: []intent.CPUVariable{{Name: "LIST", List: true}, {Name: "COUNT"}}}
+		h := CPUEnv{Defaults: []intent.CPUVariable{{Name: "LIST", List: true}, {Name: "COUNT"}}}
 		in := &Input{
 			Container: "main", Pod: &lifecycle.Pod{Resources: c.pod}, Pristine: c.asked, Creation: &c.made,
-			Intent: &intent.Pod{CPUEnv: intent.Sourced[intent.CPUVariables]{V: intent.CPUVariables{Usual: true}, Key: intent.TrimtabCPUEnv}},
+			Intent: &intent.Pod{CPUEnv: intent.Sourced[intent.CPUVariables]{V: intent.CPUVariables{Defaults: true}, Key: intent.TrimtabCPUEnv}},
 		}
 		out := Output{Values: c.decided}
 		h.Propose(in, &out)

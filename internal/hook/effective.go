@@ -7,13 +7,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Effective reports whether the hook can take effect on a node, by the features that the node
-// has. Of alternatives, "a|b", one is enough. If the hook cannot, the reason also says what the
-// administrator can set.
+// Effective reports whether a node has the features that the hook needs. Of alternatives, "a|b", one
+// is enough. If the node lacks a feature, the reason names the option that avoids it.
 func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.Kernel {
-		f := firstNonEmpty(strings.Split(need, "|"), probe)
+		f, _ := firstOf(need, probe)
 		if f.Support == lifecycle.NotSupported {
 			if i.Instead != "" {
 				f.Why += "; " + i.Instead
@@ -27,38 +26,32 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	return all
 }
 
-// Undecided reports whether the effect of the hook is not known yet. The hook uses the first of
-// several alternative features that the node has, and an earlier one is not probed yet.
+// Undecided reports whether the agent does not know yet which of several alternative features the
+// hook will use. The hook uses the first one that the node has, and the agent has not probed it yet.
 func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
-	for _, need := range i.Kernel {
-		for name := range strings.SplitSeq(need, "|") {
-			support := probe(name).Support
-			if support == lifecycle.Unknown {
-				return true
-			}
-			if support == lifecycle.Supported {
-				break
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.Kernel, func(need string) bool {
+		_, unknown := firstOf(need, probe)
+		return unknown
+	})
 }
 
-func firstNonEmpty(features []string, probe func(string) lifecycle.Finding) lifecycle.Finding {
-	best := lifecycle.Finding{Support: lifecycle.NotSupported}
+// firstOf returns the finding for the first of alternative features that the node has. If the node has none, it returns
+// the reasons. unknown reports whether the node may have an earlier feature.
+func firstOf(need string, probe func(string) lifecycle.Finding) (best lifecycle.Finding, unknown bool) {
+	best.Support = lifecycle.NotSupported
 	var why []string
-	for _, name := range features {
+	for name := range strings.SplitSeq(need, "|") {
 		f := probe(name)
-		if f.Support == lifecycle.Supported {
-			return f
-		}
-		if f.Support == lifecycle.Unknown {
-			best.Support = lifecycle.Unknown
+		switch f.Support {
+		case lifecycle.Supported:
+			return f, unknown
+		case lifecycle.Unknown:
+			best.Support, unknown = lifecycle.Unknown, true
 		}
 		if !slices.Contains(why, f.Why) {
 			why = append(why, f.Why)
 		}
 	}
 	best.Why = strings.Join(why, "; ")
-	return best
+	return best, unknown
 }

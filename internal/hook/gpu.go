@@ -13,7 +13,7 @@ import (
 // GPUDevices is the way in which a container gets its GPUs.
 type GPUDevices int
 
-// The ways. With ByEnv the runtime's own GPU support adds the device nodes.
+// The ways to give GPUs to a container. With ByEnv, the GPU support of the runtime adds the device nodes.
 const (
 	ByEnv GPUDevices = iota
 	ByNode
@@ -26,11 +26,11 @@ const (
 type GPU struct {
 	// HAMiLibrary is the host path of libvgpu.so; "" if there is none.
 	HAMiLibrary string
-	// HAMiLock is the host's directory for HAMi-core's lock. NoLock is the reason why there is
-	// no such directory.
-	HAMiLock string
-	NoLock   string
-	Devices  GPUDevices
+	// HAMiLock is the host's directory for HAMi-core's lock. NoLockReason is the reason why the agent
+	// could not make that directory.
+	HAMiLock     string
+	NoLockReason string
+	Devices      GPUDevices
 	// ByUUID names GPUs by UUID instead of index.
 	ByUUID bool
 	// Nodes are the host's device nodes by path.
@@ -41,24 +41,21 @@ type GPU struct {
 type GPUOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`
-	// HAMiLibrary is the host path of libvgpu.so. It is bind-mounted into
-	// containers that were given a part of a GPU; empty, such containers get
-	// the device list only and the missing library is reported.
+	// HAMiLibrary is the host path of libvgpu.so, which is bind-mounted into
+	// containers with a part of a GPU. If it is empty, such containers get only the
+	// list of devices, and the agent reports that the library is missing.
 	HAMiLibrary string `json:"hamiLibrary" check:"path or empty"`
-	// HAMiLock is the directory in which containers with a part of a GPU make
-	// HAMi-core's lock, one for all of the node. The agent makes it, and the
-	// directory above it, which root alone can enter; used with hamiLibrary only.
+	// HAMiLock is the directory in which containers with a part of a GPU make the
+	// lock of HAMi-core. All containers of the node share it. The agent makes the
+	// directory, and its parent, which only root can enter. It needs hamiLibrary.
 	HAMiLock string `json:"hamiLock" default:"/var/lib/trimtab/hami/lock" check:"path"`
-	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
-	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
-	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
+	// Devices is the way in which containers get their GPUs: "env" sets
+	// NVIDIA_VISIBLE_DEVICES for the runtime's GPU support, "nodes" also adds the
+	// device nodes, and "cdi" requests the CDI device nvidia.com/gpu=NAME.
 	Devices string `json:"devices" default:"env" check:"env|nodes|cdi"`
-	// Name is what GPUs are called, by "index" or by "uuid".
+	// Name is the kind of names of GPUs: "index" or "uuid".
 	Name string `json:"name" default:"index" check:"index|uuid"`
 }
-
-// AllOn is the hook with everything switched on.
-func (GPUOptions) AllOn() Hook { return GPU{} }
 
 // Make makes the hook for a node.
 func (o GPUOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -68,7 +65,7 @@ func (o GPUOptions) Make(n Node, _ *Options) (Hook, error) {
 	}
 	if o.HAMiLibrary != "" && o.HAMiLock != "" {
 		if err := n.MakeShared(o.HAMiLock); err != nil {
-			h.NoLock = err.Error()
+			h.NoLockReason = err.Error()
 		} else {
 			h.HAMiLock = o.HAMiLock
 		}
@@ -101,9 +98,9 @@ func (h GPU) Info() Info {
 	}
 }
 
-// vgpuLock is the directory of the lock of HAMi-core's processes. All containers that share a
-// GPU must have the same one: a process finds itself among the GPU's processes because only one
-// starts at a time.
+// vgpuLock is the directory of HAMi-core's lock in a container. All containers that share a GPU must
+// use the same lock, so that only one process starts at a time. HAMi-core needs that to find its own
+// process among the processes of the GPU.
 const vgpuLock = "/tmp/vgpulock"
 
 // cdiGPU is the CDI kind of GPUs in the specifications of NVIDIA's toolkit.
@@ -119,7 +116,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "gpu", Source: gpu.Key, Text: "allocated by the scheduler"}
-	if rule := gpu.V.NodesRefused; rule != "" && h.Devices != ByEnv {
+	if rule := gpu.V.NodesRefusedBy; rule != "" && h.Devices != ByEnv {
 		out.report(lifecycle.Problem{
 			Key: gpu.Key, Refused: true, Rule: rule,
 			Reason: "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only (authorization: " + rule + ")",
@@ -127,7 +124,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 		h.Devices = ByEnv
 	}
 	names, ok := h.names(gpu.V)
-	if in.Intent.OnlyGranted != "" && h.Devices != ByEnv && ok {
+	if in.Intent.OnlyGrantedRule != "" && h.Devices != ByEnv && ok {
 		by, no := h.granted(in, names)
 		if no != nil {
 			no.Reason = "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only; " + no.Reason
@@ -146,23 +143,23 @@ func (h GPU) Propose(in *Input, out *Output) {
 	if h.Devices == ByCDI { // the CDI specification also sets the environment
 		for _, n := range names {
 			n = cdiGPU + n
-			out.text(in, lifecycle.CDIDevice, n, n, why)
+			out.setText(in, lifecycle.CDIDevice, n, n, why)
 		}
 	} else {
-		out.env("NVIDIA_VISIBLE_DEVICES", strings.Join(names, ","), why)
+		out.setEnv("NVIDIA_VISIBLE_DEVICES", strings.Join(names, ","), why)
 	}
 	if h.Devices == ByNode {
-		h.nodes(gpu.V.Minors, why, out)
+		h.addNodes(gpu.V.Minors, why, out)
 	}
 	if gpu.V.Shared != nil {
-		h.share(in, names, why, out)
+		h.addShare(in, names, why, out)
 	}
 }
 
-// mayShare reports whether the container may have HAMi-core's files: by a rule, because it gets
-// the GPU itself, or because Kubernetes granted it the GPU.
+// mayShare reports whether the container may have HAMi-core's files. It may if a rule allows them, if
+// it gets the device of the GPU, or if Kubernetes granted it the GPU.
 func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
-	rule := in.Intent.LibraryGranted
+	rule := in.Intent.LibraryGrantedRule
 	if rule == "" || h.Devices != ByEnv {
 		return true
 	}
@@ -172,20 +169,16 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 			i < len(in.Intent.GPU.V.UUIDs) && in.grantedGPU(in.Intent.GPU.V.UUIDs[i]) != "" {
 			continue
 		}
-		out.report(lifecycle.Problem{
-			Key: intent.KoordGPUIsolation, Value: intent.Printable(name), Refused: true, Rule: rule,
-			Reason: "gpu-library: pods of namespace " + intent.Printable(in.Pod.Namespace) +
-				" may not ask for it, and Kubernetes did not grant the GPU to the container (authorization: " + rule + ")",
-			Then: "its share of the GPU is not enforced",
-		})
+		no := in.unauthorized("gpu-library", intent.KoordGPUIsolation, intent.Printable(name), rule, ", and Kubernetes did not grant the GPU to the container")
+		no.Then = "the container's share of the GPU is not enforced"
+		out.report(no)
 		return false
 	}
 	return true
 }
 
-// granted checks GPUs that a container gets only if Kubernetes granted them. Only a device node
-// proves a grant by itself; the pod's annotation alone connects an index or UUID with a minor
-// number.
+// granted checks GPUs that a container gets only if Kubernetes granted them. It checks device nodes by
+// their numbers, because an index or UUID is connected with a minor number only by the pod's annotation.
 func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Problem) {
 	if h.Devices == ByCDI {
 		return in.granted(in.Intent.GPU.Key, names, in.grantedGPU)
@@ -209,21 +202,21 @@ func (h GPU) names(g intent.GPU) ([]string, bool) {
 	return names, true
 }
 
-// nodes adds the device nodes of GPUs, and the control nodes that every GPU user needs, if the
+// addNodes adds the device nodes of GPUs, and the control nodes that every GPU user needs, if the
 // host has them.
-func (h GPU) nodes(minors []int, why lifecycle.Reason, out *Output) {
+func (h GPU) addNodes(minors []int, why lifecycle.Reason, out *Output) {
 	for _, m := range minors {
-		out.device(h.Nodes, "/dev/nvidia"+strconv.Itoa(m), why)
+		out.addDevice(h.Nodes, "/dev/nvidia"+strconv.Itoa(m), why)
 	}
 	for _, p := range gpuControl {
 		if _, has := h.Nodes[p]; has {
-			out.device(h.Nodes, p, why)
+			out.addDevice(h.Nodes, p, why)
 		}
 	}
 }
 
-// share gives the container its part of a GPU.
-func (h GPU) share(in *Input, names []string, why lifecycle.Reason, out *Output) {
+// addShare gives the container its part of a GPU.
+func (h GPU) addShare(in *Input, names []string, why lifecycle.Reason, out *Output) {
 	share := in.Intent.GPU.V.Shared
 	without := ""
 	switch {
@@ -232,7 +225,7 @@ func (h GPU) share(in *Input, names []string, why lifecycle.Reason, out *Output)
 	case !h.mayShare(in, names, out):
 		return
 	case h.HAMiLock == "":
-		without = "hooks.gpu.hamiLock: there is no directory for the lock: " + cmp.Or(h.NoLock, "none is configured")
+		without = "hooks.gpu.hamiLock: there is no directory for the lock: " + cmp.Or(h.NoLockReason, "none is configured")
 	}
 	if without != "" {
 		out.report(lifecycle.Problem{
@@ -241,11 +234,11 @@ func (h GPU) share(in *Input, names []string, why lifecycle.Reason, out *Output)
 		return
 	}
 	why.Text = "its share of a shared GPU"
-	out.env("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10), why)
+	out.setEnv("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10), why)
 	if share.Core > 0 {
-		out.env("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10), why)
+		out.setEnv("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10), why)
 	}
-	out.env("LD_PRELOAD", h.HAMiLibrary, why)
-	out.mount(h.HAMiLibrary, h.HAMiLibrary, toRead, why)
-	out.mount(vgpuLock, h.HAMiLock, toWrite, why)
+	out.setEnv("LD_PRELOAD", h.HAMiLibrary, why)
+	out.addMount(h.HAMiLibrary, h.HAMiLibrary, readOnly, why)
+	out.addMount(vgpuLock, h.HAMiLock, readWrite, why)
 }

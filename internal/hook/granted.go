@@ -9,22 +9,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Texts for how a container got a device, if not through this hook.
+// These texts describe how a container got a device without this hook.
 const (
 	byRuntime = "granted: the runtime's request has it"
 	byKubelet = "granted by the kubelet as "
 )
 
-// Names of the resources of NVIDIA's device plugin (0.17). Ids of the first resource are UUIDs
-// or indexes of GPUs. Ids of the second are UUIDs of MIG devices. Ids of shared GPUs have a
-// suffix, so they equal no name.
+// These are the resources of NVIDIA's device plugin (0.17). The ids of nvidia.com/gpu are UUIDs or
+// indexes of GPUs. The ids of nvidia.com/mig-* are UUIDs of MIG devices. The ids of shared GPUs have
+// a suffix, so they never equal a name.
 const (
 	resourceGPU = "nvidia.com/gpu"
 	resourceMIG = "nvidia.com/mig-"
 )
 
-// grantedGPU returns how a container got a GPU with a CDI name; "" if it did not get it. Names
-// must be equal: a similar name is another device.
+// grantedGPU returns how a container got the GPU with a CDI name; "" if it did not get the GPU. It
+// compares whole names, because a similar name is another device.
 func (in *Input) grantedGPU(name string) string {
 	cdi := cdiGPU + name
 	switch {
@@ -39,17 +39,23 @@ func (in *Input) grantedGPU(name string) string {
 	case !strings.HasPrefix(name, "MIG-"):
 		return ""
 	}
+	return in.grantedBy(resourceMIG, name)
+}
+
+// grantedBy returns how a container got the device with an id of a device plugin; "" if it did not get the device. It
+// reads only resources whose names begin with the prefix.
+func (in *Input) grantedBy(prefix, id string) string {
 	for _, resource := range slices.Sorted(maps.Keys(in.Granted.IDs)) {
-		if strings.HasPrefix(resource, resourceMIG) && slices.Contains(in.Granted.IDs[resource], name) {
+		if strings.HasPrefix(resource, prefix) && slices.Contains(in.Granted.IDs[resource], id) {
 			return byKubelet + intent.Printable(resource)
 		}
 	}
 	return ""
 }
 
-// grantedNode returns how a container got a device node of the host; "" if it did not get it.
-// Major and minor number identify the device, not its path in the container, so an entry without
-// numbers, as in the CRI, does not count.
+// grantedNode returns how a container got a device node of the host; "" if it did not get the node.
+// It compares major and minor numbers, because a path in the container proves nothing. So entries
+// without numbers, as in the CRI, do not count.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
@@ -60,23 +66,10 @@ func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) str
 	return ""
 }
 
-// grantedFunction returns how a container got the function of a card at a PCI address; "" if it
-// did not get it. Device plugins of network cards use addresses as ids, each plugin under its
-// own resource names. An address is the same function for all plugins.
-func (in *Input) grantedFunction(address string) string {
-	for _, resource := range slices.Sorted(maps.Keys(in.Granted.IDs)) {
-		if slices.Contains(in.Granted.IDs[resource], address) {
-			return byKubelet + intent.Printable(resource)
-		}
-	}
-	return ""
-}
-
-// granted checks devices that the hook refuses unless Kubernetes granted them to the container.
-// It returns how the container got all of them, or a problem. A request is granted completely or
-// not at all.
+// granted checks devices that a hook refuses unless Kubernetes granted them to the container. It
+// returns how the container got the devices, or a problem if it did not get all of them.
 func (in *Input) granted(key string, names []string, proof func(string) string) (by string, no *lifecycle.Problem) {
-	rule := in.Intent.OnlyGranted
+	rule := in.Intent.OnlyGrantedRule
 	missing := ""
 	for _, name := range names {
 		if by = proof(name); by == "" {
@@ -87,9 +80,6 @@ func (in *Input) granted(key string, names []string, proof func(string) string) 
 	if by != "" {
 		return "; " + by + " (authorization: " + rule + ")", nil
 	}
-	return "", &lifecycle.Problem{
-		Key: key, Value: intent.Printable(missing), Refused: true, Rule: rule,
-		Reason: "devices: pods of namespace " + intent.Printable(in.Pod.Namespace) +
-			" may not ask for it, and Kubernetes did not grant it to the container (authorization: " + rule + ")",
-	}
+	refused := in.unauthorized("devices", key, intent.Printable(missing), rule, ", and Kubernetes did not grant it to the container")
+	return "", &refused
 }

@@ -68,7 +68,7 @@ func TestGranted(t *testing.T) {
 		{"only the manager in the request", RDMA{Host: host}, rdma, none, node(nodes["/dev/infiniband/rdma_cm"]), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.ask.OnlyGranted = "default"
+			c.ask.OnlyGrantedRule = "default"
 			in := &Input{Pod: &lifecycle.Pod{Namespace: "shop"}, Container: "a", Intent: &c.ask, Granted: c.granted, RequestedDevices: c.arrived}
 			var out Output
 			c.hook.Propose(in, &out)

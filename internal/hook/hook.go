@@ -1,13 +1,16 @@
 package hook
 
 import (
+	"slices"
+
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Info describes a hook. `trimtab hooks`, the docs and the list of runtime events that the agent
-// subscribes to are made from it.
+// Info describes a hook. `trimtab hooks` and the docs print it. The agent subscribes to the runtime
+// events in Stages.
 type Info struct {
 	Name    string            `json:"name"`
 	About   string            `json:"about"`
@@ -15,9 +18,9 @@ type Info struct {
 	Reads   []string          `json:"reads"` // label and annotation keys
 	Sets    []lifecycle.Field `json:"sets"`
 	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
-	Kernel  []string          `json:"kernel,omitempty"` // required features; of "a|b" one
+	Kernel  []string          `json:"kernel,omitempty"` // required features; "a|b" requires one of the two
 	Compose string            `json:"compose"`          // how it combines with other hooks
-	Instead string            `json:"-"`                // what to set where the kernel lacks these, or ""
+	Instead string            `json:"-"`                // what to set if the kernel lacks a feature; "" for nothing
 	Differs []string          `json:"differs,omitempty"`
 	// TestedOn names the test environment, if that was not a real kernel and runtime.
 	TestedOn string `json:"tried,omitempty"`
@@ -32,9 +35,9 @@ type Input struct {
 	// container that Spec does not name counts as an app container.
 	Spec      *lifecycle.PodSpec
 	Container string
-	// About is what the container is, as the runtime reported it.
+	// About has properties of the container that the runtime reported.
 	About About
-	// Pristine are the resources of the runtime's request, without our changes.
+	// Pristine are the resources of the runtime's request, without the agent's changes.
 	Pristine *lifecycle.Resources
 	// Pool is the container's pool. CPUs are the CPUs of its group, as a kernel list. AssignedBy
 	// is the key that led to the assignment, and AssignedWhy a clause that explains it.
@@ -42,14 +45,18 @@ type Input struct {
 	CPUs        string
 	AssignedBy  string
 	AssignedWhy string
-	// Scheduling is the scheduling class that it was created with.
+	// Scheduling is the scheduling class that the container was created with.
 	Scheduling lifecycle.SchedulingClass
+	// Machine is the node's CPUs and memory; nil if unknown.
+	Machine *topology.Machine
 	// Mems are memory nodes as a kernel list; "" if none were decided.
 	Mems string
-	// Exclusive are, for a pod, the CPUs that its containers own and share with no other pod, as
-	// a kernel list; "" if a container of the pod runs on other CPUs.
+	// ColdStart is the rest of the container's cold start; zero if there is none.
+	ColdStart lifecycle.ColdStart
+	// Exclusive is set only for a pod. It has the CPUs that the pod's containers own and share with no
+	// other pod, as a kernel list; "" if a container of the pod runs on other CPUs.
 	Exclusive string
-	// Bursts is, for a pod, the sum of its live containers' bursts, in µs.
+	// Bursts is set only for a pod. It is the sum of the bursts of its live containers, in µs.
 	Bursts int64
 	// Granted are the devices that the kubelet gave the container. RequestedDevices are the
 	// devices in the runtime's request.
@@ -57,39 +64,45 @@ type Input struct {
 	RequestedDevices lifecycle.DeviceGrant
 	// Creation has facts that are known only at the first decision about a container; nil later.
 	Creation *Creation
-	// CPUEnv are the environment variables with its CPUs that the container was
+	// CPUEnv are the environment variables of the hook cpuEnv that the container was
 	// created with.
 	CPUEnv map[string]string
-	// SkippedInterfaces are the host's network interfaces that the container asked for and was
-	// created without.
+	// SkippedInterfaces are the host's network interfaces that the container requested, and that the
+	// agent left out when the container was created.
 	SkippedInterfaces []string
+	// Devices are the container's exclusive CDI devices. DevicesRefused is the reason why the container
+	// requested exclusive devices and got none. TakenDevices has the exclusive devices of other
+	// containers, with their owners. It is set only for a new container that names CDI devices.
+	Devices        []string
+	DevicesRefused string
+	TakenDevices   map[string]string
 }
 
-// About has the properties of a container that policies can read. Do not change it.
+// About has the properties of a container that policies can read. Hooks must not change it.
 type About struct {
-	Image       string // as the runtime names it; "" if it does not
-	Command     string // the first of its arguments; "" if the runtime does not report any
-	BindMounts  bool   // it has bind mounts
+	Image       string // the image name in the runtime; "" if the runtime does not report it
+	Command     string // the first argument; "" if the runtime reports no arguments
+	BindMounts  bool   // the container has bind mounts
 	Labels      map[string]string
-	Annotations map[string]string // without ours
+	Annotations map[string]string // without the agent's record
 }
 
 // Creation has facts that hooks need only when a container is created.
 type Creation struct {
 	// Env is the environment in the runtime's request, NAME=value.
 	Env []string
-	// Owned are the CPUs that it owns, as a kernel list; "" for none.
+	// Owned are the CPUs that the container owns, as a kernel list; "" for none.
 	Owned string
-	// CPUs is the number of CPUs that it may run on.
+	// CPUs is the number of CPUs that the container may run on.
 	CPUs int
-	// PodValues are the decided values of its pod.
+	// PodValues are the values decided for the container's pod.
 	PodValues []lifecycle.Value
-	// HostInterfaces reports whether the host has a network interface, by name; nil if that is
-	// unknown.
+	// HostInterfaces reports, by name of a network interface, whether the host has it. The map is nil
+	// if the agent does not know that.
 	HostInterfaces map[string]bool
-	// PodInterfaces are the host's interfaces that other containers of the pod were created with.
-	// The value is true if such a container has not started yet, so that the interface may still be
-	// on the host.
+	// PodInterfaces are the host's interfaces that other containers of the pod were created with. The
+	// value is true if such a container has not started yet. Then the interface may still be on the
+	// host.
 	PodInterfaces map[string]bool
 }
 
@@ -98,10 +111,9 @@ type Output struct {
 	Values   []lifecycle.Value
 	Scales   []Scale
 	Problems []lifecycle.Problem
-	// CPUEnv becomes Input.CPUEnv at later decisions about the container, also after
-	// a restart.
+	// CPUEnv is stored, and is Input.CPUEnv in later decisions about the container.
 	CPUEnv map[string]string
-	// SkippedInterfaces becomes Input.SkippedInterfaces in the same way.
+	// SkippedInterfaces is stored, and is Input.SkippedInterfaces in later decisions about the container.
 	SkippedInterfaces []string
 	// Matched reports that the hook's condition holds. Only hooks with a condition set it.
 	Matched bool
@@ -111,8 +123,9 @@ type Output struct {
 	Failed string
 }
 
-// Scale asks to divide a field: the value of another hook, or else the runtime's request, but
-// never the result of an earlier Scale. A field without a limit keeps none.
+// Scale requests to divide a field by Factor. The engine divides the value of another hook, or else the
+// value in the runtime's request, but never the result of an earlier Scale. An unlimited field stays
+// unlimited.
 type Scale struct {
 	Field  lifecycle.Field
 	Factor Ratio
@@ -121,14 +134,14 @@ type Scale struct {
 	Why         lifecycle.Reason
 }
 
-// Hook is one policy. Propose adds to out; it must neither store nor change in.
+// Hook is one policy. Propose adds proposals to out. It must not store or change in.
 type Hook interface {
 	Info() Info
 	Propose(in *Input, out *Output)
 }
 
-// AfterAll is a hook that depends on the values of all others. It is asked when they are final,
-// and finds them in out.
+// AfterAll is a hook that depends on the values of all other hooks. The engine calls it last, with the
+// final values of other hooks in out.
 type AfterAll interface {
 	Hook
 	AfterOthers()
@@ -139,6 +152,15 @@ type AfterAll interface {
 type IntentChanger interface {
 	Hook
 	ChangeIntent(in *Input, asked *intent.Pod, out *Output)
+}
+
+// DeviceGiver is a hook that gives containers the exclusive CDI devices that the engine chose for them.
+type DeviceGiver interface {
+	Hook
+	// Gives reports whether a container may have exclusive devices of a kind, vendor/class. Kinds returns
+	// all such kinds.
+	Gives(kind string) bool
+	Kinds() []string
 }
 
 // SpecReader is a hook that reads the spec of a pod's containers. The engine decides these
@@ -152,12 +174,12 @@ type SpecReader interface {
 // condition holds.
 type Conditional interface {
 	Hook
-	// Condition is its text.
+	// Condition returns the text of the condition.
 	Condition() string
 }
 
-// lifetimeEvents are the events of a hook whose values stay as long as pods and containers
-// live.
+// lifetimeEvents returns the events for hooks whose values apply for the whole life of pods and
+// containers.
 func lifetimeEvents() []lifecycle.Kind {
 	return []lifecycle.Kind{
 		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
@@ -166,21 +188,27 @@ func lifetimeEvents() []lifecycle.Kind {
 	}
 }
 
-// number proposes a numeric value for the container, or for the pod if the input has no
+// setNumber proposes a numeric value for the container, or for the pod if the input has no
 // container.
-func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
+func (o *Output) setNumber(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Int: v, Why: why})
 }
 
-// text proposes a text for the container, or for the pod if the input has no container.
-func (o *Output) text(in *Input, f lifecycle.Field, key, text string, why lifecycle.Reason) {
+// setText proposes a text for the container, or for the pod if the input has no container.
+func (o *Output) setText(in *Input, f lifecycle.Field, key, text string, why lifecycle.Reason) {
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Key: key, Text: text, Why: why})
 }
 
-// file proposes the text of a cgroup v2 file. The cgroup package knows its name in version 1,
-// if it has one.
-func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
-	o.text(in, lifecycle.Unified, key, text, why)
+// setFile proposes the text of a cgroup v2 file. Package cgroup maps it to the file of cgroup v1, if
+// there is one.
+func (o *Output) setFile(in *Input, key, text string, why lifecycle.Reason) {
+	o.setText(in, lifecycle.Unified, key, text, why)
+}
+
+// sets reports whether a hook has already proposed a value of a field. key is the entry of a field
+// with entries.
+func (o *Output) sets(f lifecycle.Field, key string) bool {
+	return slices.ContainsFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
 }
 
 // report adds a problem.
@@ -191,25 +219,31 @@ func (o *Output) decline(key, value, reason string) {
 	o.report(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
 }
 
-// scoped returns the request that annotations with scopes make for a container, and the reason
-// for the values that a hook derives from it. ok is false if they request nothing for it, and if
-// the input is a pod itself.
-func scoped[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
-	asked = from.V.Of(in.Container)
-	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "its own"}, in.Container != "" && asked.IsSet()
+// unauthorized returns the problem that a rule refuses a part of a request. but is an additional clause of the reason,
+// or "".
+func (in *Input) unauthorized(kind, key, value, rule, but string) lifecycle.Problem {
+	return lifecycle.Problem{
+		Key: key, Value: value, Refused: true, Rule: rule,
+		Reason: kind + ": pods of namespace " + namespaceOf(in) + " may not ask for it" + but + " (authorization: " + rule + ")",
+	}
 }
 
-// device adds a device node of the host once, or reports that it does not exist.
-func (o *Output) device(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
+// scoped returns the request that scoped annotations make for a container, and the reason for the
+// values of a hook. ok is false if they request nothing for the container, or if the input is a pod.
+func scoped[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
+	asked = from.V.Of(in.Container)
+	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "requested for the container"}, in.Container != "" && asked.IsSet()
+}
+
+// addDevice proposes a device node of the host once, or reports that the host has no such device.
+func (o *Output) addDevice(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
 	d, has := nodes[path]
 	if !has {
 		o.Problems = append(o.Problems, lifecycle.Problem{Key: why.Source, Value: path, Reason: "this node has no such device"})
 		return
 	}
-	for _, v := range o.Values {
-		if v.Field == lifecycle.DeviceNode && v.Key == path {
-			return
-		}
+	if o.sets(lifecycle.DeviceNode, path) {
+		return
 	}
 	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.DeviceNode, Key: path, Device: &d, Why: why})
 }

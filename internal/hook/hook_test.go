@@ -52,7 +52,7 @@ func TestBatchPod(t *testing.T) {
 		{"two, one without limits", map[string]intent.Batch{"a": half, "b": {RequestCPU: 500}}, "1024", "-1", "-1"},
 	} {
 		want := map[string]string{"cpu.shares": c.shares, "cpu.quota": c.quota, "memory.limit": c.memory}
-		if diff := cmp.Diff(want, values(&Input{Intent: batchPod(c.ask)}, Batch{})); diff != "" {
+		if diff := cmp.Diff(want, values(&Input{Intent: batchPod(c.ask)}, BatchOptions{})); diff != "" {
 			t.Error(c.name, diff)
 		}
 	}
@@ -68,7 +68,7 @@ func TestBatchUntouched(t *testing.T) {
 		"no spec":           {Intent: silent, Container: "a"},
 		"another container": {Intent: batchPod(half), Container: "b"},
 	} {
-		if got := values(in, Batch{}); len(got) > 0 {
+		if got := values(in, BatchOptions{}); len(got) > 0 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -76,22 +76,22 @@ func TestBatchUntouched(t *testing.T) {
 
 func TestQuotaFormula(t *testing.T) {
 	for milli, want := range map[int64]int64{0: -1, -1: -1, 1: 1000, 10: 1000, 500: 50000, 1000: 100000, 1 << 62: -1} {
-		if got := quota(milli, defaultPeriod); got != want {
+		if got := quotaOfMilli(milli, defaultPeriod); got != want {
 			t.Errorf("quota(%d) = %d, want %d", milli, got, want)
 		}
 	}
-	if got := quota(500, 10000); got != 5000 {
+	if got := quotaOfMilli(500, 10000); got != 5000 {
 		t.Errorf("half a CPU in 10 ms is %d µs, want 5000", got)
 	}
 	for milli, want := range map[int64]int64{0: 2, -5: 2, 1: 2, 500: 512, 1000: 1024, 256000: 262144, 1 << 62: 262144} {
-		if got := shares(milli); got != want {
+		if got := sharesOfMilli(milli); got != want {
 			t.Errorf("shares(%d) = %d, want %d", milli, got, want)
 		}
 	}
 }
 
 func TestCPUSet(t *testing.T) {
-	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Pool: placement.Own}
+	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Pool: placement.Exclusive}
 	says := func(unset bool) *Input {
 		in := *own
 		in.Intent = &intent.Pod{UnsetQuota: intent.Sourced[bool]{V: unset, Key: intent.TrimtabUnsetQuota}}
@@ -100,15 +100,15 @@ func TestCPUSet(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		in   *Input
-		hook CPUSet
+		hook CPUSetOptions
 		want map[string]string
 	}{
-		{"owned", own, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
-		{"owned, quota kept", own, CPUSet{}, map[string]string{"cpuset.cpus": "2-3"}},
-		{"owned, the pod keeps its quota", says(false), CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3"}},
-		{"owned, the pod has it lifted", says(true), CPUSet{}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
-		{"shared", &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
-		{"pod", &Input{Intent: &intent.Pod{}, Pool: placement.Own}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
+		{"owned", own, CPUSetOptions{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
+		{"owned, quota kept", own, CPUSetOptions{}, map[string]string{"cpuset.cpus": "2-3"}},
+		{"owned, the pod keeps its quota", says(false), CPUSetOptions{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3"}},
+		{"owned, the pod has it lifted", says(true), CPUSetOptions{}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
+		{"shared", &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "0-1"}, CPUSetOptions{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
+		{"pod", &Input{Intent: &intent.Pod{}, Pool: placement.Exclusive}, CPUSetOptions{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
 	} {
 		if diff := cmp.Diff(c.want, values(c.in, c.hook)); diff != "" {
 			t.Error(c.name, diff)
@@ -146,22 +146,23 @@ func everyHook(t *testing.T) []Hook {
 	t.Helper()
 	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 	hooks := []Hook{
-		CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120},
-		GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported},
-		GPU{HAMiLibrary: "/l.so", HAMiLock: "/var/lib/trimtab/hami/lock", Devices: ByNode, Nodes: nodes}, OOMScore{},
+		CPUSetOptions{UnsetQuota: true}, BatchOptions{}, Normalization{Ratio: 120},
+		GroupIdentity{BE: -1, Fallback: YieldWeight, BVT: lifecycle.NotSupported},
+		GPU{HAMiLibrary: "/l.so", HAMiLock: "/var/lib/trimtab/hami/lock", Devices: ByNode, Nodes: nodes}, OOMScoreOptions{},
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
 		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
 		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{}, Partition{},
-		CPUEnv{Usual: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
+		MemoryQoS{SwapPercent: map[string]int{"c": 20}, Files: MemoryQoSFiles()},
+		CPUEnv{Defaults: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
 	}
 	o := declared(t)
 	for _, s := range o.sections() {
 		if slices.ContainsFunc(hooks, func(h Hook) bool { return h.Info().Name == s.key }) {
 			continue
 		}
-		h, err := s.Make(allFeatures{}, o)
+		h, err := s.hook(allFeatures{}, o)
 		if err != nil {
 			t.Fatal(s.key, err)
 		}
@@ -209,9 +210,9 @@ func TestDeclared(t *testing.T) {
 // TestSections: each field of Options makes the hook that has its key.
 func TestSections(t *testing.T) {
 	for _, s := range new(Options).sections() {
-		if s.hookSection == nil {
+		if h, err := s.hook(allFeatures{}, new(Options)); h == nil && err == nil {
 			t.Errorf("hooks.%s makes no hook", s.key)
-		} else if name := s.AllOn().Info().Name; name != s.key {
+		} else if name := s.info().Name; name != s.key {
 			t.Errorf("hooks.%s makes the hook %s", s.key, name)
 		}
 	}
@@ -226,7 +227,7 @@ func TestNoConflict(t *testing.T) {
 			Pod: &lifecycle.Pod{UID: "4f1c"}, Pristine: &lifecycle.Resources{},
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
-			Pool:      placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool")),
+			Pool:      placement.Pool(rapid.IntRange(0, int(placement.Exclusive)).Draw(t, "pool")),
 			Scheduling: lifecycle.SchedulingClass{
 				Name: rapid.SampledFrom([]string{"", "c"}).Draw(t, "scheduling class"), Scheduler: "SCHED_IDLE", IOPriority: "IOPRIO_CLASS_IDLE 0",
 			},
@@ -250,11 +251,15 @@ func TestNoConflict(t *testing.T) {
 		}
 		in.Intent.Preemptable = intent.Sourced[bool]{V: rapid.Bool().Draw(t, "preemptable"), Key: "k"}
 		in.Intent.Burst = intent.Sourced[int64]{V: 5, Key: "k"}
-		in.Intent.CPUEnv = intent.Sourced[intent.CPUVariables]{V: intent.CPUVariables{Usual: true}, Key: "k"}
+		in.Intent.CPUEnv = intent.Sourced[intent.CPUVariables]{V: intent.CPUVariables{Defaults: true}, Key: "k"}
 		if rapid.Bool().Draw(t, "created") {
 			in.Creation = &Creation{Owned: in.CPUs, CPUs: 4}
 		}
 		in.Pristine.Memory.Limit = lifecycle.Some(rapid.Int64().Draw(t, "limit"))
+		if rapid.Bool().Draw(t, "memory class") {
+			in.Intent.MemoryClass = podWide("c")
+		}
+		in.Intent.SwapMax = podWide(intent.MemoryBytes(4096))
 		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		askProcess(in.Intent)
 		by := map[string]string{}

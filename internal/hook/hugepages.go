@@ -13,8 +13,8 @@ import (
 type Hugepages struct {
 	// Sizes are the node's huge page sizes, such as "2MB".
 	Sizes []string
-	// Controller reports whether the kernel limits huge pages by cgroup. Without that, a runtime
-	// fails the creation of a container with such a limit.
+	// Controller reports whether the kernel limits huge pages by cgroup. If it does not, a runtime
+	// fails to create a container with such a limit.
 	Controller lifecycle.Finding
 }
 
@@ -23,9 +23,6 @@ type HugepagesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 }
-
-// AllOn is the hook with everything switched on.
-func (HugepagesOptions) AllOn() Hook { return Hugepages{} }
 
 // Make makes the hook for a node.
 func (HugepagesOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -68,14 +65,14 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 			p.Reason = "hugepages: " + h.Controller.Why
 		case !slices.Contains(h.Sizes, size):
 			p.Reason = "hugepages: this node has no huge pages of " + size
-		case ask.V.Capped != "" && limited >= 0 && uint64(limit) > in.Pristine.Hugepages[limited].Limit:
-			p.Rule = ask.V.Capped
+		case ask.V.CappedBy != "" && limited >= 0 && uint64(limit) > in.Pristine.Hugepages[limited].Limit:
+			p.Rule = ask.V.CappedBy
 			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes Kubernetes gave the container (authorization: %s)",
-				in.Pristine.Hugepages[limited].Limit, ask.V.Capped)
+				in.Pristine.Hugepages[limited].Limit, ask.V.CappedBy)
 		default:
 			out.Values = append(out.Values, lifecycle.Value{
 				Field: lifecycle.Hugepages, Key: size, Int: limit,
-				Why: lifecycle.Reason{Hook: "hugepages", Source: ask.Key, Text: "the container's"},
+				Why: lifecycle.Reason{Hook: "hugepages", Source: ask.Key, Text: "requested for the container"},
 			})
 			continue
 		}

@@ -16,7 +16,7 @@ func TestHugepages(t *testing.T) {
 		return &Input{
 			Container: "a", Pristine: &lifecycle.Resources{Hugepages: []lifecycle.HugepageLimit{{Size: "2MB", Limit: 64 << 20}}},
 			Intent: &intent.Pod{Hugepages: intent.Sourced[intent.Hugepages]{
-				V: intent.Hugepages{Limits: map[string]map[string]int64{"a": limits}, Capped: capped}, Key: intent.TrimtabHugepages,
+				V: intent.Hugepages{Limits: map[string]map[string]int64{"a": limits}, CappedBy: capped}, Key: intent.TrimtabHugepages,
 			}},
 		}
 	}

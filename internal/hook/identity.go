@@ -13,30 +13,17 @@ const (
 	idleFile = "cpu.idle"
 )
 
-// Fallback replaces group identities if the kernel has none.
-type Fallback int
-
-// The fallbacks. Both apply only to identities below zero; above zero there is no fallback.
-const (
-	FallbackNone   Fallback = iota
-	FallbackIdle            // pods below zero get cpu.idle
-	FallbackWeight          // pods below zero get the smallest weight
-)
-
-// FallbackOf returns the fallback with a name of the configuration.
-func FallbackOf(name string) Fallback {
-	return map[string]Fallback{"idle": FallbackIdle, "weight": FallbackWeight}[name]
-}
-
-// GroupIdentity gives pods the group identity of their class. On some kernels it decides which
-// pods the scheduler runs first, and which pods yield at once. Values: Koordinator 1.7, plugin
+// GroupIdentity gives pods the group identity of their class. Kernels with group identities use it to
+// decide which pods run first, and which pods they preempt immediately. Values: Koordinator 1.7, plugin
 // GroupIdentity.
 type GroupIdentity struct {
 	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.
 	LSR, LS, BE int
-	Fallback    Fallback
-	// BVT is whether the kernel has group identities. If that is unknown, the hook sets them,
-	// and the agent reports a refusal.
+	// Fallback replaces identities below zero if the kernel has no group identities. Identities
+	// above zero have no fallback.
+	Fallback Yield
+	// BVT reports whether the kernel has group identities. If that is unknown, the hook sets them,
+	// and the agent reports a refusal of the kernel.
 	BVT lifecycle.Support
 }
 
@@ -53,27 +40,26 @@ type GroupIdentityOptions struct {
 	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
 	// is none.
 	BE int `json:"be" default:"-1" check:"-1..2"`
-	// Fallback is what stands in for identities below 0 where the kernel has
-	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
-	// weight.
+	// Fallback replaces identities below 0 if the kernel has no group identities:
+	// "idle" sets cpu.idle of the pod's cgroup, "weight" gives it the lowest weight.
 	Fallback string `json:"fallback" default:"none" check:"none|idle|weight"`
 }
 
-// AllOn is the hook with everything switched on.
-func (GroupIdentityOptions) AllOn() Hook { return GroupIdentity{Fallback: FallbackIdle} }
+// AllOn returns the hook with every feature enabled.
+func (GroupIdentityOptions) AllOn() Hook { return GroupIdentity{Fallback: YieldIdle} }
 
 // Make makes the hook for a node.
 func (o GroupIdentityOptions) Make(n Node, _ *Options) (Hook, error) {
-	return GroupIdentity{LSR: o.LSR, LS: o.LS, BE: o.BE, BVT: n.Probe(bvtFile).Support, Fallback: FallbackOf(o.Fallback)}, nil
+	return GroupIdentity{LSR: o.LSR, LS: o.LS, BE: o.BE, BVT: n.Probe(bvtFile).Support, Fallback: ParseYield(o.Fallback)}, nil
 }
 
 // Info describes the hook.
 func (h GroupIdentity) Info() Info {
-	kernel := map[Fallback]string{
-		FallbackNone: bvtFile, FallbackIdle: bvtFile + "|" + idleFile, FallbackWeight: bvtFile + "|cpu",
+	kernel := map[Yield]string{
+		YieldNone: bvtFile, YieldIdle: bvtFile + "|" + idleFile, YieldWeight: bvtFile + "|cpu",
 	}[h.Fallback]
 	instead := ""
-	if h.Fallback == FallbackNone {
+	if h.Fallback == YieldNone {
 		instead = "hooks.groupIdentity.fallback: idle uses cpu.idle instead"
 	}
 	return Info{
@@ -109,23 +95,23 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 	}
 	switch {
 	case h.BVT != lifecycle.NotSupported:
-		out.file(in, bvtFile, strconv.Itoa(id), why)
-	case id < 0 && h.Fallback == FallbackIdle:
-		why.Text += ", by cpu.idle, since the kernel has no group identities"
-		out.file(in, idleFile, "1", why)
-	case id < 0 && h.Fallback == FallbackWeight && !in.Intent.Batch.IsSet():
-		why.Text += ", by weight, since the kernel has no group identities"
-		out.number(in, lifecycle.CPUShares, minShares, why)
-	case in.Intent.CPUQoS.IsSet() && in.Intent.Name == "LS" && h.Fallback == FallbackNone:
+		out.setFile(in, bvtFile, strconv.Itoa(id), why)
+	case id < 0 && h.Fallback == YieldIdle:
+		why.Text += "; cpu.idle replaces it, because the kernel has no group identities"
+		out.setFile(in, idleFile, "1", why)
+	case id < 0 && h.Fallback == YieldWeight && !in.Intent.Batch.IsSet():
+		why.Text += "; the lowest weight replaces it, because the kernel has no group identities"
+		out.setNumber(in, lifecycle.CPUShares, minShares, why)
+	case in.Intent.CPUQoS.IsSet() && in.Intent.Name == "LS" && h.Fallback == YieldNone:
 		out.report(lifecycle.Problem{
 			Key: in.Intent.CPUQoS.Key, Value: strconv.Itoa(id), Reason: "the kernel has no " + bvtFile, Warning: true,
 		})
 	}
 }
 
-// identity returns the group identity of a pod; false if the pod's own request cannot be read.
+// identity returns the group identity of a pod; false if the pod's request for an identity is malformed.
 func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
-	why := lifecycle.Reason{Hook: "groupIdentity", Source: p.Class.Key, Text: "its class's"}
+	why := lifecycle.Reason{Hook: "groupIdentity", Source: p.Class.Key, Text: "the identity of the pod's class"}
 	switch p.Class.V {
 	case intent.Dedicated:
 		return h.LSR, why, true
@@ -136,7 +122,7 @@ func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
 		if !own.IsSet() {
 			return h.LS, why, true
 		}
-		why.Source, why.Text = own.Key, "its own"
+		why.Source, why.Text = own.Key, "the identity that the pod requests"
 		switch {
 		case own.V.Malformed:
 			return 0, why, false
@@ -145,7 +131,7 @@ func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
 		}
 		return own.V.Identity.Or(h.LS), why, true
 	}
-	why.Source, why.Text = "", "that of "+p.QoS.String()+" pods without a class"
+	why.Source, why.Text = "", "the identity of "+p.QoS.String()+" pods without a class"
 	switch {
 	case p.QoS == intent.BestEffort:
 		return h.BE, why, true

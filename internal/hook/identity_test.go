@@ -26,8 +26,8 @@ func TestGroupIdentity(t *testing.T) {
 	all, noLSR := GroupIdentity{LSR: 2, LS: 2, BE: -1}, GroupIdentity{LS: 2, BE: -1}
 	idle, weight, lacks := all, all, all
 	lacks.BVT = lifecycle.NotSupported
-	idle.BVT, idle.Fallback = lifecycle.NotSupported, FallbackIdle
-	weight.BVT, weight.Fallback = lifecycle.NotSupported, FallbackWeight
+	idle.BVT, idle.Fallback = lifecycle.NotSupported, YieldIdle
+	weight.BVT, weight.Fallback = lifecycle.NotSupported, YieldWeight
 	for _, c := range []struct {
 		name string
 		hook GroupIdentity

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// DeviceNodes gives containers device nodes that their pod names by number. Keys and
+// DeviceNodes gives containers the device nodes that their pod requests by device number. Keys and
 // values: NRI 0.12, plugin device-injector.
 type DeviceNodes struct {
 	// Allowed are the host's devices that pods may have, with their paths on the host.
@@ -19,12 +19,10 @@ type DeviceNodesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 	// Allowed are the paths of the host's devices that pods may have, such as /dev/fuse.
-	// Their numbers are read when the configuration is. Without any, pods get none.
+	// The agent reads their numbers together with the configuration. If the list is empty,
+	// pods get none.
 	Allowed []string `json:"allowed" check:"device paths"`
 }
-
-// AllOn is the hook with all that can be switched on.
-func (DeviceNodesOptions) AllOn() Hook { return DeviceNodes{} }
 
 // Make makes the hook for a node.
 func (o DeviceNodesOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -48,7 +46,7 @@ func (DeviceNodes) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.DeviceNode},
 		Compose: "one hook per device node",
 		Differs: []string{
-			"only devices with the numbers of a path in hooks.deviceNodes.allowed; the agent reports others, and the container gets the rest",
+			"pods get only devices with the numbers of a path in hooks.deviceNodes.allowed; the agent reports other devices, and the container starts without them",
 			"a malformed text is reported, and the container starts without its devices; the plugin fails the creation",
 			"pipes are not created",
 		},
@@ -72,58 +70,75 @@ func (h DeviceNodes) Propose(in *Input, out *Output) {
 	}
 }
 
-// CDIDevices gives containers the CDI devices that their pod names. Keys and values:
-// NRI 0.12, plugin device-injector.
-type CDIDevices struct {
-	// Allowed are the names that pods may have. A name that ends with * is a prefix of allowed
-	// names.
-	Allowed []string
-}
-
-// CDIDevicesOptions tunes the hook of CDI devices.
+// CDIDevicesOptions is the hook that gives containers CDI devices. Some are named by the pod, as for the plugin
+// device-injector of NRI 0.12. Others are exclusive devices that the engine chooses.
 type CDIDevicesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Allowed are the CDI devices that pods may have, as vendor.com/class=name; one that
-	// ends with * stands for all that begin so. Without any, pods get none.
+	// Allowed are the CDI devices that pods may have, as vendor.com/class=name; an entry that ends with * stands for
+	// all names that begin with the text before it. If the list is empty, pods get none.
 	Allowed []string `json:"allowed" check:"CDI devices"`
+	// Classes are the kinds of devices, as vendor.com/class, of which pods may have some exclusively: a number
+	// of them, or by name (trimtab.io/cdi-devices). If the list is empty, pods get none.
+	Classes []string `json:"classes" check:"CDI kinds"`
 }
 
-// AllOn is the hook with all that can be switched on.
-func (CDIDevicesOptions) AllOn() Hook { return CDIDevices{} }
+// Gives reports whether a container may have exclusive devices of a kind.
+func (h CDIDevicesOptions) Gives(kind string) bool { return slices.Contains(h.Classes, kind) }
 
-// Make makes the hook for a node.
-func (o CDIDevicesOptions) Make(Node, *Options) (Hook, error) {
-	return CDIDevices{Allowed: o.Allowed}, nil
-}
+// Kinds returns the kinds of devices that a container may have exclusively.
+func (h CDIDevicesOptions) Kinds() []string { return h.Classes }
 
 // Info describes the hook.
-func (CDIDevices) Info() Info {
+func (CDIDevicesOptions) Info() Info {
 	return Info{
 		Name:    "cdiDevices",
 		About:   "CDI devices that a pod requests",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:   []string{intent.NRICDI},
+		Reads:   []string{intent.NRICDI, intent.TrimtabCDIDevices},
 		Sets:    []lifecycle.Field{lifecycle.CDIDevice},
 		Compose: "one hook per device",
 		Differs: []string{
-			"only the names in hooks.cdiDevices.allowed; the agent reports others, and the container gets the rest",
+			"trimtab.io/cdi-devices is a key of Trimtab: it requests exclusive devices of the kinds in hooks.cdiDevices.classes; a container gets all devices that it requests, or none",
+			"pods get only devices in hooks.cdiDevices.allowed; the agent reports other devices, and the container starts without them",
 			"a malformed text is reported, and the container starts without its devices; the plugin fails the creation",
 		},
 	}
 }
 
 // Propose adds the devices.
-func (h CDIDevices) Propose(in *Input, out *Output) {
+func (h CDIDevicesOptions) Propose(in *Input, out *Output) {
+	h.addExclusive(in, out)
 	asked, why, ok := scoped(in, in.Intent.CDIDevices, "cdiDevices")
 	if !ok {
 		return
 	}
 	for _, name := range asked.V {
-		if !slices.ContainsFunc(h.Allowed, func(pattern string) bool { return matchesEnd(pattern, name) }) {
-			out.decline(asked.Key, name, "cdi-devices: hooks.cdiDevices.allowed does not list it")
+		if !matchesList(h.Allowed, name) {
+			out.decline(asked.Key, name, "cdi-devices: hooks.cdiDevices.allowed does not list this device")
 			continue
 		}
-		out.text(in, lifecycle.CDIDevice, name, name, why)
+		if owner := in.TakenDevices[name]; owner != "" {
+			out.decline(asked.Key, name, "cdi-devices: the device belongs to "+owner)
+			continue
+		}
+		out.setText(in, lifecycle.CDIDevice, name, name, why)
+	}
+}
+
+// addExclusive adds the exclusive devices that the engine chose for the container, or reports why it chose none.
+func (CDIDevicesOptions) addExclusive(in *Input, out *Output) {
+	asked, why, ok := scoped(in, in.Intent.ExclusiveDevices, "cdiDevices")
+	if !ok {
+		return
+	}
+	if in.DevicesRefused != "" {
+		out.decline(asked.Key, "", string(intent.ExclusiveDevicesKind)+": "+in.DevicesRefused)
+		out.Failed = "hook cdiDevices: " + in.DevicesRefused
+		return
+	}
+	why.Text = "exclusive"
+	for _, name := range in.Devices {
+		out.setText(in, lifecycle.CDIDevice, name, name, why)
 	}
 }

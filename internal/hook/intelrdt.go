@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -11,11 +10,11 @@ import (
 // IntelRDT gives containers the intelRdt section of the OCI spec that their pod asks for. Keys
 // and values: NRI 0.12, plugin rdt.
 type IntelRDT struct {
-	// Classes are the groups that pods may name; one that ends with * stands for all that begin
-	// so. Schemata says whether they may set schemata.
+	// Classes are the resctrl groups that pods may name; an entry that ends with * stands for all names that begin
+	// with the text before it. Schemata reports whether pods may set schemata.
 	Classes  []string
 	Schemata bool
-	// KernelSupport says whether the node has resctrl.
+	// KernelSupport reports whether the node has resctrl.
 	KernelSupport lifecycle.Finding
 }
 
@@ -23,15 +22,12 @@ type IntelRDT struct {
 type IntelRDTOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Classes are the groups of resctrl that pods may name; one that ends with * stands for all
-	// that begin so. Without any, pods may name none.
+	// Classes are the groups of resctrl that pods may name; an entry that ends with * stands for all names that begin
+	// with the text before it. If the list is empty, pods may name no group.
 	Classes []string `json:"classes" check:"RDT classes"`
 	// Schemata lets pods set the schemata of their group.
 	Schemata bool `json:"schemata"`
 }
-
-// AllOn is the hook with all that can be switched on.
-func (IntelRDTOptions) AllOn() Hook { return IntelRDT{Schemata: true} }
 
 // Make makes the hook for a node.
 func (o IntelRDTOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -50,7 +46,7 @@ func (IntelRDT) Info() Info {
 		Compose:  "the only hook that sets them; hooks.rdt makes Trimtab's own groups",
 		TestedOn: "the embedded runtime only; no processor with resctrl was available",
 		Differs: []string{
-			"only classes in hooks.intelRDT.classes, and schemata only with hooks.intelRDT.schemata; the agent reports others",
+			"pods may name only classes in hooks.intelRDT.classes, and set schemata only with hooks.intelRDT.schemata; the agent refuses and reports other requests",
 			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
 			"nothing is set if the node has no resctrl, because an OCI runtime then fails the container",
 			"malformed texts are reported, and the container starts without them",
@@ -58,37 +54,29 @@ func (IntelRDT) Info() Info {
 	}
 }
 
-// Propose sets the members that the pod asks for.
+// Propose sets the members of intelRdt that the pod requests.
 func (h IntelRDT) Propose(in *Input, out *Output) {
 	class, ofClass, named := scoped(in, in.Intent.ClosID, "intelRDT")
 	lines, ofLines, shared := scoped(in, in.Intent.Schemata, "intelRDT")
 	monitor, ofMonitor, measured := scoped(in, in.Intent.Monitoring, "intelRDT")
 	for _, asked := range []struct {
-		is              bool
+		is, may         bool
 		name, key, text string
 		why             lifecycle.Reason
-		no              string
+		no              string // the reason why may is false
 	}{
-		{named, "closid", class.Key, class.V, ofClass, unless(slices.ContainsFunc(h.Classes, func(p string) bool { return matchesEnd(p, class.V) }), "hooks.intelRDT.classes does not list it")},
-		{shared, "schemata", lines.Key, strings.Join(lines.V, ","), ofLines, unless(h.Schemata, "hooks.intelRDT.schemata is false")},
-		{measured && monitor.V, "monitoring", monitor.Key, "true", ofMonitor, ""},
+		{named, matchesList(h.Classes, class.V), "closid", class.Key, class.V, ofClass, "hooks.intelRDT.classes does not list this class"},
+		{shared, h.Schemata, "schemata", lines.Key, strings.Join(lines.V, ","), ofLines, "hooks.intelRDT.schemata is false"},
+		{measured && monitor.V, true, "monitoring", monitor.Key, "true", ofMonitor, ""},
 	} {
 		switch {
 		case !asked.is:
 		case h.KernelSupport.Support == lifecycle.NotSupported:
 			out.decline(asked.key, asked.text, "intel-rdt: "+h.KernelSupport.Why)
-		case asked.no != "":
+		case !asked.may:
 			out.decline(asked.key, asked.text, "intel-rdt: "+asked.no)
 		default:
-			out.text(in, lifecycle.IntelRDT, asked.name, asked.text, asked.why)
+			out.setText(in, lifecycle.IntelRDT, asked.name, asked.text, asked.why)
 		}
 	}
-}
-
-// unless is a reason that counts if a condition does not hold.
-func unless(holds bool, reason string) string {
-	if holds {
-		return ""
-	}
-	return reason
 }

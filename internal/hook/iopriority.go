@@ -5,32 +5,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// IOPriority gives the processes of containers the I/O priority their pod asks for.
+// IOPriorityOptions is the hook that gives the processes of containers the I/O priority that their pod requests.
 // Keys and values: NRI 0.12, plugin device-injector.
-type IOPriority struct {
-	// Realtime lets pods have IOPRIO_CLASS_RT.
-	Realtime bool
-}
-
-// IOPriorityOptions tunes the hook of I/O priorities.
 type IOPriorityOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Realtime lets pods have the class IOPRIO_CLASS_RT, which comes before all
-	// others at a disk.
+	// Realtime lets pods have the class IOPRIO_CLASS_RT, which a disk serves before
+	// all other classes.
 	Realtime bool `json:"realtime"`
 }
 
-// AllOn is the hook with all that can be switched on.
-func (IOPriorityOptions) AllOn() Hook { return IOPriority{Realtime: true} }
-
-// Make makes the hook for a node.
-func (o IOPriorityOptions) Make(_ Node, _ *Options) (Hook, error) {
-	return IOPriority{Realtime: o.Realtime}, nil
-}
-
 // Info describes the hook.
-func (IOPriority) Info() Info {
+func (IOPriorityOptions) Info() Info {
 	return Info{
 		Name:    "ioPriority",
 		About:   "class and level with which the kernel serves the disk accesses of a container's processes",
@@ -42,14 +28,14 @@ func (IOPriority) Info() Info {
 			"IOPRIO_CLASS_RT is refused unless hooks.ioPriority.realtime allows it",
 			"for an unknown class the agent reports an error and sets nothing; the plugin also sets nothing, but logs that it set BE",
 			"the kernel applies it only if the disk's scheduler supports it (BFQ, mq-deadline); the agent does not check that",
-			"set on the processes themselves where no request can hold it: docs/parity.md says when",
+			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
 			"a running container keeps the priority that it was created with",
 		},
 	}
 }
 
 // Propose sets a container's priority.
-func (h IOPriority) Propose(in *Input, out *Output) {
+func (h IOPriorityOptions) Propose(in *Input, out *Output) {
 	asked, why, ok := scoped(in, in.Intent.IOPriority, "ioPriority")
 	if !ok {
 		return
@@ -58,5 +44,5 @@ func (h IOPriority) Propose(in *Input, out *Output) {
 		out.decline(asked.Key, asked.V.Text(), "ioPriority: hooks.ioPriority.realtime does not allow this class")
 		return
 	}
-	out.text(in, lifecycle.ProcessIO, "", asked.V.Text(), why)
+	out.setText(in, lifecycle.ProcessIO, "", asked.V.Text(), why)
 }

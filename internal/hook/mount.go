@@ -6,22 +6,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// access is the kind of access that a container gets to a mounted file or directory of the host.
+// access is the access of a container to a mounted file or directory of the host.
 type access int
 
-// A file for reading may be a library, so it is not mounted noexec. A directory for writing is
-// mounted noexec.
+// The kinds of access. A file with toRead may be a library, so it is not mounted noexec. A directory with
+// toWrite is mounted noexec.
 const (
-	toRead access = iota
-	toWrite
+	readOnly access = iota
+	readWrite
 )
 
-// mount proposes a mount of a file or directory of the host in a container. Every mount of every
-// hook is made here. No mount allows device nodes, set-user-ID programs or host mounts below it.
-// Files in writable mounts cannot be executed.
-func (o *Output) mount(destination, source string, may access, why lifecycle.Reason) {
+// addMount proposes a bind mount of a file or directory of the host in a container. All hooks use it. The
+// addMount allows no device nodes and no set-user-ID programs, and does not include mounts below the
+// source. Files in writable mounts cannot be executed.
+func (o *Output) addMount(destination, source string, may access, why lifecycle.Reason) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}
-	if may == toWrite {
+	if may == readWrite {
 		options = []string{"bind", "rw", "nosuid", "nodev", "noexec"}
 	}
 	destination = path.Clean(destination)

@@ -24,7 +24,7 @@ func gpuShare(in Input) *Input {
 		Minors: []int{1}, UUIDs: []string{"GPU-aa"}, Shared: &intent.GPUShare{Memory: 1 << 30},
 	}, Key: intent.KoordDevices}}
 	if in.Intent != nil {
-		p.LibraryGranted, p.OnlyGranted = in.Intent.LibraryGranted, in.Intent.OnlyGranted
+		p.LibraryGrantedRule, p.OnlyGrantedRule = in.Intent.LibraryGrantedRule, in.Intent.OnlyGrantedRule
 	}
 	in.Intent = &p
 	return &in
@@ -38,7 +38,7 @@ func TestMounts(t *testing.T) {
 		in := gpuShare(Input{})
 		in.Intent.Mounts = podWide([]intent.HostMount{{Source: "/r", Destination: "/a"}, {Source: "/w", Destination: "/b", Writable: true}, {Source: "/etc", Destination: "/c"}})
 		if h.Info().Name == "mounts" {
-			h = Mounts{Allowed: []string{"/r"}, Writable: []string{"/w"}}
+			h = MountsOptions{Allowed: []string{"/r"}, Writable: []string{"/w"}}
 		}
 		h.Propose(in, &out)
 	}
@@ -113,7 +113,7 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 	node := func(path string) lifecycle.DeviceGrant {
 		return lifecycle.DeviceGrant{Nodes: []lifecycle.Device{nodes[path]}}
 	}
-	onlyGranted := &intent.Pod{LibraryGranted: "default"}
+	onlyGranted := &intent.Pod{LibraryGrantedRule: "default"}
 	for _, c := range []struct {
 		name    string
 		in      Input
@@ -128,7 +128,7 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 		{"its UUID", Input{Intent: onlyGranted, Granted: ids("GPU-aa")}, ByEnv, true},
 		{"its node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia1")}, ByEnv, true},
 		{"handed over by us", Input{Intent: onlyGranted}, ByNode, true},
-		{"not passed because no rule grants it", Input{Intent: &intent.Pod{LibraryGranted: "default", OnlyGranted: "default"}}, ByNode, false},
+		{"not passed because no rule grants it", Input{Intent: &intent.Pod{LibraryGrantedRule: "default", OnlyGrantedRule: "default"}}, ByNode, false},
 		{"a rule allows it", Input{}, ByEnv, true},
 	} {
 		var out Output
@@ -148,7 +148,7 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 // TestNoLockDirectory: without its lock directory the library would wait forever, so it is not mounted.
 func TestNoLockDirectory(t *testing.T) {
 	var out Output
-	GPU{HAMiLibrary: "/l.so", NoLock: "directory /d is a link"}.Propose(gpuShare(Input{}), &out)
+	GPU{HAMiLibrary: "/l.so", NoLockReason: "directory /d is a link"}.Propose(gpuShare(Input{}), &out)
 	if len(out.Values) != 1 || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "directory /d is a link") {
 		t.Errorf("%v, %v", out.Values, out.Problems)
 	}

@@ -7,37 +7,21 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Mounts mounts files and directories of the host in containers, as their pod asks.
+// MountsOptions is the hook that mounts files and directories of the host in containers, if their pod requests them.
 // Keys and values: NRI 0.12, plugin device-injector.
-type Mounts struct {
-	// Allowed are the paths of the host that pods may read. Writable are the paths that they may
-	// also write.
-	Allowed, Writable []string
-}
-
-// MountsOptions tunes the hook of mounts.
 type MountsOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Allowed are the files and directories of the host that pods may mount and read. A
-	// path allows nothing below it, so that no link there leads elsewhere. Without any,
-	// pods get none.
+	// Allowed are the files and directories of the host that pods may mount and read. A path does not allow
+	// paths below it, because a link there could lead elsewhere. If the list is empty, pods get none.
 	Allowed []string `json:"allowed" check:"path"`
-	// Writable are those that pods may also write to. No other path of the two lists may lie below
-	// one of them, since a pod could replace it by a link.
+	// Writable are the files and directories that pods may mount and write to. No other path of the two
+	// lists may be below a writable one, because a pod could replace it by a link.
 	Writable []string `json:"writable" check:"path"`
 }
 
-// AllOn is the hook with all that can be switched on.
-func (MountsOptions) AllOn() Hook { return Mounts{} }
-
-// Make makes the hook for a node.
-func (o MountsOptions) Make(Node, *Options) (Hook, error) {
-	return Mounts{Allowed: o.Allowed, Writable: o.Writable}, nil
-}
-
 // Info describes the hook.
-func (Mounts) Info() Info {
+func (MountsOptions) Info() Info {
 	return Info{
 		Name:    "mounts",
 		About:   "files and directories of the host that a pod mounts",
@@ -46,7 +30,7 @@ func (Mounts) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.MountPoint},
 		Compose: "one hook per mount",
 		Differs: []string{
-			"only the paths in hooks.mounts.allowed and hooks.mounts.writable, and nothing below them; the agent reports others, and the container gets the rest",
+			"pods may mount only the paths in hooks.mounts.allowed and hooks.mounts.writable, and no paths below them; the agent reports other mounts, and the container starts without them",
 			"only bind mounts, always without devices and set-user-ID. They are read-only unless the options contain rw, and then noexec. Mounts below the path are not included",
 			"a link below an allowed path is not mounted, whatever it leads to; in a container it leads to the container's own files",
 			"nothing is mounted on /, /dev, /proc or /sys, or below these",
@@ -56,26 +40,21 @@ func (Mounts) Info() Info {
 }
 
 // Propose adds the mounts.
-func (h Mounts) Propose(in *Input, out *Output) {
+func (h MountsOptions) Propose(in *Input, out *Output) {
 	asked, why, ok := scoped(in, in.Intent.Mounts, "mounts")
 	if !ok {
 		return
 	}
 	for _, m := range asked.V {
-		may, no := toRead, ""
-		writable := slices.Contains(h.Writable, m.Source)
-		switch {
-		case m.Writable && writable:
-			may = toWrite
-		case m.Writable:
-			no = "hooks.mounts.writable does not list it"
+		switch writable := slices.Contains(h.Writable, m.Source); {
+		case m.Writable && !writable:
+			out.decline(asked.Key, m.Source, "mounts: hooks.mounts.writable does not list this path")
 		case !writable && !slices.Contains(h.Allowed, m.Source):
-			no = "hooks.mounts.allowed does not list it"
+			out.decline(asked.Key, m.Source, "mounts: hooks.mounts.allowed does not list this path")
+		case m.Writable:
+			out.addMount(m.Destination, m.Source, readWrite, why)
+		default:
+			out.addMount(m.Destination, m.Source, readOnly, why)
 		}
-		if no != "" {
-			out.decline(asked.Key, m.Source, "mounts: "+no)
-			continue
-		}
-		out.mount(m.Destination, m.Source, may, why)
 	}
 }

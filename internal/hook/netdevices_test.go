@@ -38,10 +38,10 @@ func TestInterfacesAtCreation(t *testing.T) {
 		{name: "later", pod: whole, want: []string{"eth1 net0"}},
 		{name: "later, without it", pod: whole, had: []string{"eth1"}},
 		{name: "both keys", pod: &both, at: &Creation{HostInterfaces: map[string]bool{"eth1": true, "eth2": false}}, want: []string{"eth1 net0"}, skipped: []string{"eth2"}, wrong: away},
-		{name: "both keys, with other names", pod: &twice, at: &Creation{}, want: []string{"eth1 other", "eth2 net0"}, wrong: "another key of the pod uses this interface"},
+		{name: "both keys, with other names", pod: &twice, at: &Creation{}, want: []string{"eth1 other", "eth2 net0"}, wrong: "another annotation of the pod uses this interface"},
 	} {
 		var out Output
-		NetworkDevices{Allowed: []string{"eth*"}}.Propose(&Input{Intent: c.pod, Container: "a", Creation: c.at, SkippedInterfaces: c.had}, &out)
+		NetworkDevicesOptions{Allowed: []string{"eth*"}}.Propose(&Input{Intent: c.pod, Container: "a", Creation: c.at, SkippedInterfaces: c.had}, &out)
 		var got []string
 		for _, v := range out.Values {
 			got = append(got, v.Key+" "+v.Text)

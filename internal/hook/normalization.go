@@ -13,7 +13,7 @@ import (
 // Ratio is a positive number in hundredths; the zero Ratio is 1.
 type Ratio int64
 
-// maxRatio limits ratios: no CPU is a hundred times as fast as another.
+// maxRatio is the highest ratio. No CPU is a hundred times as fast as another.
 const maxRatio = 100 * 100
 
 // ParseRatio reads a decimal with at most two places, such as "1.20".
@@ -24,7 +24,7 @@ func ParseRatio(text string) (Ratio, error) {
 	}
 	n, err := strconv.ParseInt(whole+(places + "00")[:2], 10, 64)
 	if err != nil || n <= 0 || n > maxRatio {
-		return 0, fmt.Errorf("%q is not above 0 and at most %d", text, maxRatio/100)
+		return 0, fmt.Errorf("%q is out of range: want a number above 0 and at most %d", text, maxRatio/100)
 	}
 	return Ratio(n), nil
 }
@@ -40,11 +40,11 @@ func (r Ratio) Divide(v int64) int64 {
 	return (v*100 + int64(r) - 1) / int64(r)
 }
 
-// Normalization lowers CPU quotas on nodes with faster CPUs than the CPUs that the limits were
-// written for. Formula: Koordinator 1.7, plugin CPUNormalization, and for batch limits
-// BatchResource.
+// Normalization lowers CPU quotas on nodes whose CPUs are faster than the CPUs for which the limits were
+// written. Formula: Koordinator 1.7, plugin CPUNormalization, and BatchResource for batch limits.
 type Normalization struct {
-	// Ratio is how much faster this node's CPUs are. Up to 1 the hook does nothing.
+	// Ratio is the speed of this node's CPUs, relative to a basic CPU. With 1 or less the hook sets
+	// nothing.
 	Ratio Ratio
 }
 
@@ -52,12 +52,12 @@ type Normalization struct {
 type NormalizationOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Ratio is how much faster this node's CPUs are than those that CPU limits
-	// are written for: quotas are divided by it. 1 and less change nothing.
+	// Ratio is the speed of this node's CPUs, relative to the CPUs for which CPU
+	// limits are written. Quotas are divided by it. 1 or less changes nothing.
 	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
 }
 
-// AllOn is the hook with everything switched on.
+// AllOn returns the hook with every feature enabled.
 func (NormalizationOptions) AllOn() Hook { return Normalization{} }
 
 // Make makes the hook for a node.
@@ -80,7 +80,7 @@ func (Normalization) Info() Info {
 		Sets:    quota,
 		Pod:     quota,
 		Kernel:  []string{"cpu"},
-		Compose: "scales the quota that the runtime requested, or for batch pods the quota that batch computes; quotas that cpuset lifts stay unlimited",
+		Compose: "scales the quota that the runtime requested, or for batch pods the quota that batch computes; quotas that cpuset removes stay unlimited",
 		Differs: []string{
 			"always scales the last request of the kubelet, so an update of only the cpuset does not scale twice (Koordinator 1.7 scales its own result again)",
 			"the quota of the pod itself is lowered only for batch pods. If it were lowered for others, containers created while no agent runs could not start with cgroup v1 (koordinator issue 2047)",
@@ -89,10 +89,10 @@ func (Normalization) Info() Info {
 	}
 }
 
-// Propose scales the quota of shared pods, of pods without a class, and of batch pods to which
-// batch gives a quota.
+// Propose scales the quota of shared pods and of pods without a class. It scales the quota of batch
+// pods if the hook batch sets it.
 func (h Normalization) Propose(in *Input, out *Output) {
-	if h.Ratio <= 100 || in.Pool == placement.Own {
+	if h.Ratio <= 100 || in.Pool == placement.Exclusive {
 		return
 	}
 	s := Scale{Field: lifecycle.CPUQuota, Factor: h.Ratio, Why: lifecycle.Reason{

@@ -59,7 +59,7 @@ func TestNormalization(t *testing.T) {
 		{"LSR", intent.Dedicated, "a", placement.Shared, 120, false, false},
 		{"SYSTEM", intent.System, "a", placement.System, 120, false, false},
 		{"BE: only what batch sets", intent.Reclaimed, "a", placement.Reclaimed, 120, true, true},
-		{"own CPUs", intent.None, "a", placement.Own, 120, false, false},
+		{"own CPUs", intent.None, "a", placement.Exclusive, 120, false, false},
 		{"an LS pod itself", intent.Shared, "", placement.Unclassified, 120, false, false},
 		{"a BE pod itself", intent.Reclaimed, "", placement.Unclassified, 120, true, true},
 	} {

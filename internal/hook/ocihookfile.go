@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Limits of a file of hooks. A pattern costs time for every container.
+// Limits of a file of hooks. Matching a pattern takes time for every container.
 const (
 	maxHookPatterns = 32
 	maxHookPattern  = 512 // bytes
@@ -38,12 +38,12 @@ type hookFile struct {
 	Stages []string `json:"stages"`
 }
 
-// ReadHookFile reads a file of hooks. Members that the schema does not have are errors: a
-// misspelled condition would give a hook to more containers than its author meant.
+// ReadHookFile parses a file of hooks. It refuses members that the schema does not have, because a
+// misspelled condition would give the hook to too many containers.
 func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 	def := OCIHookFile{Name: f.Name(), Path: f.Path}
-	if f.Wrong != "" {
-		return def, errors.New(f.Wrong)
+	if f.ReadError != "" {
+		return def, errors.New(f.ReadError)
 	}
 	var read hookFile
 	strict, err := kjson.UnmarshalStrict([]byte(f.Text), &read)
@@ -60,7 +60,7 @@ func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 		}
 		h.Timeout = *t
 	}
-	if wrong := h.Wrong(); wrong != "" {
+	if wrong := h.WhyInvalid(); wrong != "" {
 		return def, errors.New(wrong)
 	}
 	if len(h.Text()) > maxHookText {
@@ -73,9 +73,10 @@ func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 	return def, err
 }
 
+// stagesOf checks the stages of a hook.
 func stagesOf(names []string) ([]string, error) {
 	if len(names) == 0 {
-		return nil, errors.New("it has no stage")
+		return nil, errors.New("the hook has no stage")
 	}
 	for i, name := range names {
 		if !slices.Contains(lifecycle.OCIStages(), name) || slices.Contains(names[:i], name) {
@@ -85,14 +86,14 @@ func stagesOf(names []string) ([]string, error) {
 	return names, nil
 }
 
-// conditionOf compiles a condition. An empty one is an error: the hook would never be given.
+// conditionOf compiles a condition. An empty condition is an error, because no container would get the hook.
 func conditionOf(f *hookFile) (c condition, err error) {
 	w := &f.When
 	if w.Always == nil && w.HasBindMounts == nil && len(w.ByText)+len(w.Commands) == 0 {
-		return c, errors.New("when has no condition")
+		return c, errors.New("the member when has no condition")
 	}
 	if len(w.ByText)+len(w.Commands) > maxHookPatterns {
-		return c, fmt.Errorf("when has more than %d patterns", maxHookPatterns)
+		return c, fmt.Errorf("the member when has more than %d patterns", maxHookPatterns)
 	}
 	c.bindMounts = w.HasBindMounts != nil && *w.HasBindMounts
 	c.never = w.Always != nil && !*w.Always || w.HasBindMounts != nil && !*w.HasBindMounts

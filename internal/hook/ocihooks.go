@@ -18,22 +18,19 @@ import (
 type OCIHooks struct {
 	// Files are the hooks that were read, in the order of their names.
 	Files []OCIHookFile
-	// Wrong names the files that could not be read, with the reasons.
-	Wrong []string
+	// Invalid names the files that could not be read, with the reasons.
+	Invalid []string
 }
 
 // OCIHooksOptions tunes the hook that injects OCI hooks.
 type OCIHooksOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Directories have the files of hooks, each a JSON file as oci-hooks(5) describes it. A
-	// file takes the place of one of the same name in an earlier directory. They are read with
-	// the configuration and watched.
+	// Directories have JSON files of hooks as in oci-hooks(5). A file replaces a file of the
+	// same name in an earlier directory. The agent reads them together with the
+	// configuration, and watches them for changes.
 	Directories []string `json:"directories" default:"/usr/share/containers/oci/hooks.d,/etc/containers/oci/hooks.d" check:"directories"`
 }
-
-// AllOn is the hook with all that can be switched on.
-func (OCIHooksOptions) AllOn() Hook { return OCIHooks{} }
 
 // Make makes the hook for a node.
 func (o OCIHooksOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -41,7 +38,7 @@ func (o OCIHooksOptions) Make(n Node, _ *Options) (Hook, error) {
 	for _, f := range n.HookFiles(o.Directories) {
 		def, err := ReadHookFile(f)
 		if err != nil {
-			h.Wrong = append(h.Wrong, fmt.Sprintf("%s: %v", f.Path, err))
+			h.Invalid = append(h.Invalid, fmt.Sprintf("%s: %v", f.Path, err))
 			continue
 		}
 		h.Files = append(h.Files, def)
@@ -62,9 +59,9 @@ func (OCIHooks) Info() Info {
 			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; failurePolicy.hooks decides whether containers start without them",
 			"a file that is a link out of its directory is ignored",
 			"hasBindMounts counts only bind mounts, while the plugin counts every mount",
-			"annotation values above 16384 bytes, and those beyond 65536 bytes of a pod, are not matched",
+			"annotation values above 16384 bytes, and annotations beyond the first 65536 bytes of a pod, are not matched",
 			"the path of a hook is on the host, and the agent does not check that it exists: an OCI runtime fails a container whose hook is missing",
-			"with the CRI proxy, the command is known only if the pod sets one, and with attach: hooks never",
+			"with the CRI proxy, the agent knows the command only if the pod sets one; with attach: hooks, it never knows the command",
 		},
 	}
 }
@@ -74,32 +71,29 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		return
 	}
-	if len(h.Wrong) > 0 {
-		out.Failed = "ociHooks: " + shortList(h.Wrong)
+	if len(h.Invalid) > 0 {
+		out.Failed = "ociHooks: " + shortList(h.Invalid)
 		out.report(lifecycle.Problem{Reason: out.Failed, Then: "the container starts without these hooks", Unserved: true})
 	}
-	m := matching{in: in}
+	m := matcher{in: in}
 	for i := range h.Files {
 		f := &h.Files[i]
 		by, met := m.meets(&f.when)
 		if !met {
 			continue
 		}
-		if len(f.when.annotations) > 0 && in.Intent.NoHooks != "" {
-			out.report(lifecycle.Problem{
-				Key: by, Value: f.Name, Refused: true, Rule: in.Intent.NoHooks,
-				Reason: "oci-hooks: pods of namespace " + namespaceOf(in) + " may not ask for it (authorization: " + in.Intent.NoHooks + ")",
-			})
+		if len(f.when.annotations) > 0 && in.Intent.HooksRefusedBy != "" {
+			out.report(in.unauthorized("oci-hooks", by, f.Name, in.Intent.HooksRefusedBy, ""))
 			continue
 		}
 		why := lifecycle.Reason{Hook: "ociHooks", Source: cmp.Or(by, "hooks.ociHooks"), Text: f.Path}
 		for _, stage := range f.Stages {
-			out.text(in, lifecycle.InjectedHook, lifecycle.HookKey(stage, f.Name), f.Hook.Text(), why)
+			out.setText(in, lifecycle.InjectedHook, lifecycle.HookKey(stage, f.Name), f.Hook.Text(), why)
 		}
 	}
 }
 
-// namespaceOf is the pod's namespace for people.
+// namespaceOf returns the pod's namespace as a printable text.
 func namespaceOf(in *Input) string {
 	if in.Pod == nil {
 		return ""
@@ -107,7 +101,7 @@ func namespaceOf(in *Input) string {
 	return intent.Printable(in.Pod.Namespace)
 }
 
-// shortList joins the first of some texts.
+// shortList joins the first texts of a list, and adds the number of the other texts.
 func shortList(all []string) string {
 	const most = 3
 	if len(all) > most {
@@ -116,40 +110,40 @@ func shortList(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// OCIHookFile is what a file of hooks says.
+// OCIHookFile is the parsed content of a file of hooks.
 type OCIHookFile struct {
-	Name, Path string // of the file
+	Name, Path string // the name and path of the file
 	Hook       lifecycle.OCIHook
 	Stages     []string
 	when       condition
 }
 
-// condition is when a hook is given to a container: all that is set must hold.
+// condition is the condition for giving a hook to a container. All of its parts must hold.
 type condition struct {
 	bindMounts  bool
 	annotations []pattern
 	commands    []*regexp.Regexp
-	never       bool // a part of it is false by itself
+	never       bool // a part is false for every container
 }
 
 // pattern matches an annotation.
 type pattern struct{ key, value *regexp.Regexp }
 
-// matching is a container that conditions are matched against.
-type matching struct {
+// matcher matches conditions against one container.
+type matcher struct {
 	in          *Input
-	annotations map[string]string // nil until a condition asks
-	keys        []string          // sorted
+	annotations map[string]string // nil until a condition needs them
+	keys        []string          // of annotations, sorted
 }
 
-// meets reports whether a container meets a condition, and by which annotation, if by one.
-// Source: podman, pkg/hooks/1.0.0, When.Match.
-func (m *matching) meets(c *condition) (by string, met bool) {
+// meets reports whether the container meets a condition. If the condition has patterns for
+// annotations, by is the first annotation that matches. Source: podman, pkg/hooks/1.0.0, When.Match.
+func (m *matcher) meets(c *condition) (by string, met bool) {
 	if c.never || c.bindMounts && !m.in.About.BindMounts {
 		return "", false
 	}
 	for _, p := range c.annotations {
-		key := m.annotated(p)
+		key := m.firstMatch(p)
 		if key == "" {
 			return "", false
 		}
@@ -164,10 +158,10 @@ func (m *matching) meets(c *condition) (by string, met bool) {
 	return by, true
 }
 
-// annotated returns the first annotation that matches; "" for none.
-func (m *matching) annotated(p pattern) string {
+// firstMatch returns the key of the first annotation that matches a pattern; "" for none.
+func (m *matcher) firstMatch(p pattern) string {
 	if m.annotations == nil {
-		m.annotations = intent.ForHooks(m.in.Pod, m.in.About.Annotations)
+		m.annotations = intent.AnnotationsForHooks(m.in.Pod, m.in.About.Annotations)
 		m.keys = slices.Sorted(maps.Keys(m.annotations))
 	}
 	for _, key := range m.keys {

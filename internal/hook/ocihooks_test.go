@@ -103,8 +103,8 @@ func TestHooksRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := OCIHooks{Files: []OCIHookFile{asked}, Wrong: []string{"/d/1: x", "/d/2: x", "/d/3: x", "/d/4: x"}}
-	in := Input{Pod: &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{NoHooks: "default"}, Container: "main"}
+	h := OCIHooks{Files: []OCIHookFile{asked}, Invalid: []string{"/d/1: x", "/d/2: x", "/d/3: x", "/d/4: x"}}
+	in := Input{Pod: &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{HooksRefusedBy: "default"}, Container: "main"}
 	var out Output
 	h.Propose(&in, &out)
 	if len(out.Values) > 0 || len(out.Problems) != 2 || !out.Problems[0].Unserved || !out.Problems[1].Refused || out.Problems[1].Key != "a" {

@@ -5,28 +5,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// OOMScore sets the oom_score_adj that a pod requests for its containers: it decides which
-// process the kernel kills first when memory runs out. Rules: Koordinator 1.8, plugin
-// OOMScoreAdj.
-type OOMScore struct{}
-
-// OOMScoreOptions tunes the OOM score hook.
+// OOMScoreOptions is the hook that sets the oom_score_adj that a pod requests for its containers. If memory runs out,
+// the kernel kills the processes with the highest score first. Rules: Koordinator 1.8, plugin OOMScoreAdj.
 type OOMScoreOptions struct {
-	// Enabled switches the hook on. Off by default: every user who may write a pod's
-	// annotations could have other pods killed first.
+	// Enabled switches the hook on. It is off by default, because every author of a
+	// pod could make the kernel kill other pods first.
 	Enabled bool `json:"enabled"`
 }
 
-// AllOn is the hook with everything switched on.
-func (OOMScoreOptions) AllOn() Hook { return OOMScore{} }
-
-// Make makes the hook for a node.
-func (OOMScoreOptions) Make(_ Node, _ *Options) (Hook, error) {
-	return OOMScore{}, nil
-}
-
 // Info describes the hook.
-func (OOMScore) Info() Info {
+func (OOMScoreOptions) Info() Info {
 	return Info{
 		Name:    "oomScore",
 		About:   "which containers the kernel kills first if memory runs out",
@@ -42,20 +30,20 @@ func (OOMScore) Info() Info {
 	}
 }
 
-// Propose sets a container's score: its own entry first, then the pod's.
-func (OOMScore) Propose(in *Input, out *Output) {
+// Propose sets a container's score. A score for the container has priority over a score for the pod.
+func (OOMScoreOptions) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		return
 	}
-	why := lifecycle.Reason{Hook: "oomScore", Source: in.Intent.OOMScores.Key, Text: "the container's"}
+	why := lifecycle.Reason{Hook: "oomScore", Source: in.Intent.OOMScores.Key, Text: "requested for the container"}
 	score, own := in.Intent.OOMScores.V[in.Container]
 	switch {
 	case own:
 	case in.Intent.OOMScore.IsSet():
 		score = in.Intent.OOMScore.V
-		why.Source, why.Text = in.Intent.OOMScore.Key, "the pod's"
+		why.Source, why.Text = in.Intent.OOMScore.Key, "requested for the pod"
 	default:
 		return
 	}
-	out.number(in, lifecycle.OOMScoreAdj, score, why)
+	out.setNumber(in, lifecycle.OOMScoreAdj, score, why)
 }

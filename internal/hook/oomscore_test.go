@@ -22,7 +22,7 @@ func TestOOMScore(t *testing.T) {
 		{"the pod itself has none", "", pod, map[string]string{}},
 		{"nothing said", "main", &intent.Pod{}, map[string]string{}},
 	} {
-		if diff := cmp.Diff(c.want, values(&Input{Intent: c.pod, Container: c.container}, OOMScore{})); diff != "" {
+		if diff := cmp.Diff(c.want, values(&Input{Intent: c.pod, Container: c.container}, OOMScoreOptions{})); diff != "" {
 			t.Error(c.name, diff)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Options has the configuration of each hook, in the order in which hooks are asked. It is the
-// list of hooks: a new hook needs its own file and one field here.
+// Options has the configuration of each hook, in the order in which the engine calls hooks. It is also
+// the list of hooks: a new hook needs its own file and one field here.
 type Options struct {
 	// CPUSet tunes the cpuset hook.
 	CPUSet CPUSetOptions `json:"cpuset"`
@@ -38,10 +38,12 @@ type Options struct {
 	IOPriority IOPriorityOptions `json:"ioPriority"`
 	// Scheduler tunes the hook of scheduling policies.
 	Scheduler SchedulerOptions `json:"scheduler"`
-	// SchedulingClass tunes the hook of the scheduling classes of balloon types.
+	// SchedulingClass tunes the hook of scheduling classes.
 	SchedulingClass SchedulingClassOptions `json:"schedulingClass"`
 	// MemoryPolicy tunes the hook of NUMA memory policies.
 	MemoryPolicy MemoryPolicyOptions `json:"memoryPolicy"`
+	// MemoryQoS tunes the hook of memory that may be swapped.
+	MemoryQoS MemoryQoSOptions `json:"memoryQoS"`
 	// Sysctl tunes the hook of kernel parameters.
 	Sysctl SysctlOptions `json:"sysctl"`
 	// DeviceNodes tunes the hook of device nodes.
@@ -64,17 +66,17 @@ type Options struct {
 	Burst BurstOptions `json:"burst"`
 	// Partition tunes the partition hook.
 	Partition PartitionOptions `json:"partition"`
-	// CPUEnv tunes the hook that tells containers of their CPUs.
+	// CPUEnv tunes the hook that sets environment variables with CPUs.
 	CPUEnv CPUEnvOptions `json:"cpuEnv"`
 }
 
-// Node gives hooks the facts about the node that they need when they are made.
+// Node gives hooks the facts about the node that Make needs.
 type Node interface {
 	// Probe reports whether the node has a feature, by its name in Info.Kernel.
 	Probe(feature string) lifecycle.Finding
 	// Host returns the node's devices.
 	Host() lifecycle.Host
-	// Device looks for one device of the node by its path below /dev.
+	// Device returns the device of the node at a path below /dev.
 	Device(path string) (d lifecycle.Device, found bool)
 	HostFiles
 	// Unified reports whether cgroups are of version 2. It also returns true if the version is
@@ -85,35 +87,47 @@ type Node interface {
 // HostFiles are files of the host that hooks need.
 type HostFiles interface {
 	// HookFiles reads the files of directories of OCI hooks, in the order of their names. A
-	// file takes the place of one of the same name in an earlier directory.
+	// file replaces a file of the same name in an earlier directory.
 	HookFiles(directories []string) []lifecycle.HookFile
 	// MakeShared makes a directory of the host that containers of any user can write to. It
 	// does nothing if the agent must not change the host.
 	MakeShared(path string) error
 }
 
-// hookSection is the configuration section of one hook.
-type hookSection interface {
-	// AllOn is the hook with everything switched on.
-	AllOn() Hook
-	// Make makes the hook for a node; all has the options of every hook.
+// hookMaker is a section of the configuration that makes a hook for a node. Any other section is the hook itself.
+type hookMaker interface {
+	// Make makes the hook for a node; all has the options of all hooks.
 	Make(n Node, all *Options) (Hook, error)
+}
+
+// allOn is a section that cannot describe its hook completely without values in the configuration.
+type allOn interface {
+	// AllOn returns the hook with every feature enabled.
+	AllOn() Hook
 }
 
 // section is one field of Options.
 type section struct {
 	key     string
 	enabled bool
-	hookSection
+	options any
 }
 
 func (o *Options) sections() []section {
 	var all []section
 	for f, v := range reflect.ValueOf(o).Elem().Fields() {
-		m, _ := v.Interface().(hookSection) // TestSections checks that all implement it
-		all = append(all, section{f.Tag.Get("json"), v.FieldByName("Enabled").Bool(), m})
+		all = append(all, section{f.Tag.Get("json"), v.FieldByName("Enabled").Bool(), v.Interface()})
 	}
 	return all
+}
+
+// hook returns the section's hook for a node; all has the options of all hooks.
+func (s section) hook(n Node, all *Options) (Hook, error) {
+	if m, is := s.options.(hookMaker); is {
+		return m.Make(n, all)
+	}
+	h, _ := s.options.(Hook) // TestSections checks that each section is a hook
+	return h, nil
 }
 
 // Enabled reports whether a hook is switched on.
@@ -128,7 +142,7 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 		if !s.enabled {
 			continue
 		}
-		h, err := s.Make(n, o)
+		h, err := s.hook(n, o)
 		if err != nil {
 			return nil, err
 		}
@@ -137,30 +151,33 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 	return hooks, nil
 }
 
-// Catalogue returns the Info of every hook with everything switched on. The order is that of
-// status and docs: the order in which the engine asks hooks, except that gpu comes before
-// oomScore.
-func Catalogue() []Info {
+// Catalogue returns the Info of every hook with all features enabled, in the order in which the engine
+// calls hooks.
+func Catalogue() []Info { return new(Options).Catalogue() }
+
+// Catalogue returns the Info of every hook with these options, which determine the kernel features that a
+// hook needs. A hook that is disabled, or that cannot be made with these options, has the Info of the
+// function Catalogue.
+func (o *Options) Catalogue() []Info {
 	var infos []Info
-	for _, s := range new(Options).listed() {
-		infos = append(infos, s.AllOn().Info())
+	for _, s := range o.sections() {
+		if h, err := s.hook(allFeatures{}, o); s.enabled && err == nil {
+			infos = append(infos, h.Info())
+		} else {
+			infos = append(infos, s.info())
+		}
 	}
 	return infos
 }
 
-// Catalogue is the function Catalogue for the options in force, since the kernel features that a
-// hook needs depend on them. A hook that is switched off, or that cannot be made with these
-// options, has the Info of the function.
-func (o *Options) Catalogue() []Info {
-	var infos []Info
-	for _, s := range o.listed() {
-		h, err := s.Make(allFeatures{}, o)
-		if !s.enabled || err != nil {
-			h = s.AllOn()
-		}
-		infos = append(infos, h.Info())
+// info describes the section's hook with all features enabled.
+func (s section) info() Info {
+	if all, is := s.options.(allOn); is {
+		return all.AllOn().Info()
 	}
-	return infos
+	unset := section{options: reflect.Zero(reflect.TypeOf(s.options)).Interface()}
+	h, _ := unset.hook(allFeatures{}, new(Options)) // TestSections checks that it does not fail
+	return h.Info()
 }
 
 // allFeatures is a node with every feature and no device.
@@ -176,13 +193,3 @@ func (allFeatures) Device(string) (d lifecycle.Device, found bool) {
 }
 func (allFeatures) HookFiles([]string) []lifecycle.HookFile { return nil }
 func (allFeatures) MakeShared(string) error                 { return nil }
-
-// listed returns the sections in the order of Catalogue.
-func (o *Options) listed() []section {
-	all := o.sections()
-	place := func(key string) int { return slices.IndexFunc(all, func(s section) bool { return s.key == key }) }
-	if i, j := place("oomScore"), place("gpu"); i >= 0 && j == i+1 {
-		all[i], all[j] = all[j], all[i]
-	}
-	return all
-}

@@ -2,14 +2,14 @@ package hook
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// Partition makes pods with exclusive CPUs remote cpuset partitions, so that the kernel removes
-// these CPUs from all other cpusets: kernel documentation admin-guide/cgroup-v2, Linux 6.7.
+// Partition makes the cgroups of pods with exclusive CPUs remote cpuset partitions, so that the kernel
+// removes these CPUs from all other cpusets. Source: Linux 6.7, Documentation/admin-guide/cgroup-v2.
 type Partition struct {
-	// KernelSupport says whether the kernel has the file, which came with remote partitions.
+	// KernelSupport reports whether the kernel has cpuset.cpus.exclusive, and so remote partitions.
 	KernelSupport lifecycle.Finding
 }
 
-// Files of a partition: its CPUs, and its state.
+// The files of a partition for its CPUs and its state.
 const (
 	ExclusiveFile = "cpuset.cpus.exclusive"
 	PartitionFile = "cpuset.cpus.partition"
@@ -17,14 +17,10 @@ const (
 
 // PartitionOptions tunes the hook that makes pods which own CPUs cpuset partitions.
 type PartitionOptions struct {
-	// Enabled switches the hook on. It needs cgroup v2 and Linux 6.7, and changes
-	// nothing elsewhere. Off by default: owned CPUs vanish from everybody, services
-	// of the host among them.
+	// Enabled switches the hook on. It needs cgroup v2 and Linux 6.7, and has no effect without them. It is off by
+	// default, because services of the host cannot use the exclusive CPUs of a partition.
 	Enabled bool `json:"enabled"`
 }
-
-// AllOn is the hook with everything switched on.
-func (PartitionOptions) AllOn() Hook { return Partition{} }
 
 // Make makes the hook for a node.
 func (PartitionOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -50,7 +46,7 @@ func (h Partition) Propose(in *Input, out *Output) {
 	if in.Container != "" || in.Exclusive == "" || h.KernelSupport.Support == lifecycle.NotSupported {
 		return
 	}
-	why := lifecycle.Reason{Hook: "partition", Source: in.AssignedBy, Text: "its containers own these CPUs and share them with no one"}
-	out.file(in, ExclusiveFile, in.Exclusive, why)
-	out.file(in, PartitionFile, "root", why)
+	why := lifecycle.Reason{Hook: "partition", Source: in.AssignedBy, Text: "its containers own these CPUs and share them with no other pod"}
+	out.setFile(in, ExclusiveFile, in.Exclusive, why)
+	out.setFile(in, PartitionFile, "root", why)
 }

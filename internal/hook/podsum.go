@@ -7,9 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// kubeletSum adds up the resources of a pod's containers as the kubelet does for the pod's
-// cgroup (Kubernetes 1.36, ResourceConfigForPod): see lifecycle.PodSpec.Sum. It includes the
-// pod's overhead. A limit counts only if every container has one.
+// kubeletSum adds up the batch resources of a pod's containers as the kubelet adds up resources for the
+// pod's cgroup (Kubernetes 1.36, ResourceConfigForPod): see lifecycle.PodSpec.Sum. It includes the pod's
+// overhead. The pod has a limit only if every container has one.
 func kubeletSum(spec *lifecycle.PodSpec, asks map[string]intent.Batch) intent.Batch {
 	request, _ := spec.Sum(func(c *lifecycle.ContainerSpec) int64 { return asks[c.Name].RequestCPU })
 	limitCPU, cpuLimited := spec.Sum(func(c *lifecycle.ContainerSpec) int64 { return asks[c.Name].LimitCPU })

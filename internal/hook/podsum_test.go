@@ -24,7 +24,7 @@ func TestAppsAreSummedTheSame(t *testing.T) {
 				RequestCPU: amount.Draw(rt, "request"), LimitCPU: amount.Draw(rt, "cpu"), LimitMemory: amount.Draw(rt, "memory"),
 			}
 		}
-		if got, want := kubeletSum(spec, asks), sum(asks); got != want {
+		if got, want := kubeletSum(spec, asks), sumBatch(asks); got != want {
 			rt.Errorf("%+v, want %+v", got, want)
 		}
 	})

@@ -7,18 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Yield is the way in which a preemptable pod yields the CPU to other pods.
+// Yield is the way in which a pod yields the CPU to other pods. It is used for preemptable pods. It also
+// replaces group identities below zero on a kernel without group identities.
 type Yield int
 
-// The ways.
+// The ways to yield.
 const (
 	YieldNone   Yield = iota
 	YieldIdle         // cpu.idle, or the smallest weight if the kernel has no cpu.idle
 	YieldWeight       // the smallest weight
 )
 
-// YieldOf returns the way with a name of the configuration.
-func YieldOf(name string) Yield {
+// ParseYield returns the way with this name in the configuration.
+func ParseYield(name string) Yield {
 	return map[string]Yield{"idle": YieldIdle, "weight": YieldWeight}[name]
 }
 
@@ -27,12 +28,12 @@ func YieldOf(name string) Yield {
 // Linux instead of openEuler's qos_level files.
 type Preemption struct {
 	Yield Yield
-	// Kernel reports, by name, whether the kernel has each of these files. If that is unknown,
-	// the hook sets the file, and the agent reports a refusal. The hook leaves out files that
-	// the kernel lacks.
+	// Kernel reports, by name of a file, whether the kernel has it. If that is unknown, the hook sets
+	// the file, and the agent reports a refusal of the kernel. The hook leaves out files that the
+	// kernel lacks.
 	Kernel map[string]lifecycle.Support
-	// High is the memory.high of preemptable pods. Low and Min are the protected memory of the
-	// others. All are in percent of the memory limit that the runtime reports; 0 sets none.
+	// High is the memory.high of preemptable pods. Low and Min are memory.low and memory.min of other
+	// pods. All are in percent of the memory limit that the runtime reports; 0 sets none.
 	High, Low, Min int
 	// KillTogether makes the kernel kill all processes of a preemptable pod when it kills one
 	// of them because memory runs out.
@@ -49,12 +50,12 @@ const (
 
 // PreemptionOptions tunes the preemption hook.
 type PreemptionOptions struct {
-	// Enabled switches the hook on. Off by default: schedulers use the same
-	// annotation for something else.
+	// Enabled switches the hook on. It is off by default, because schedulers use the
+	// same annotation for another purpose.
 	Enabled bool `json:"enabled"`
-	// Yield is how preemptable pods give way on the CPU: "idle" makes the pod's
-	// cgroup cpu.idle, or gives it the least weight where the kernel has no such
-	// file, "weight" gives it the least weight, "none" neither.
+	// Yield is the way in which preemptable pods yield the CPU: "idle" sets cpu.idle
+	// of the pod's cgroup, or the lowest weight if the kernel has no such file;
+	// "weight" sets the lowest weight; "none" sets nothing.
 	Yield string `json:"yield" default:"idle" check:"none|idle|weight"`
 	// MemoryHigh is the memory.high of preemptable pods in percent of their memory
 	// limit; 0 sets none.
@@ -63,20 +64,22 @@ type PreemptionOptions struct {
 	// containers, in percent of the memory limit; 0 sets none. Namespaces need
 	// a rule that allows memory-protection.
 	MemoryLow int `json:"memoryLow" check:"0..100"`
-	// MemoryMin is the same for memory.min.
+	// MemoryMin is the memory.min of pods that are not preemptable, and of their
+	// containers, in percent of the memory limit; 0 sets none. Namespaces need
+	// a rule that allows memory-protection.
 	MemoryMin int `json:"memoryMin" check:"0..100"`
-	// KillTogether has the kernel kill all of a preemptable pod where it kills one
-	// process of it for want of memory.
+	// KillTogether makes the kernel kill all processes of a preemptable pod when it
+	// kills one of them because memory runs out.
 	KillTogether bool `json:"killTogether"`
 }
 
-// AllOn is the hook with everything switched on.
+// AllOn returns the hook with every feature enabled.
 func (PreemptionOptions) AllOn() Hook { return Preemption{Yield: YieldIdle} }
 
 // Make makes the hook for a node.
 func (o PreemptionOptions) Make(n Node, _ *Options) (Hook, error) {
 	h := Preemption{
-		Yield: YieldOf(o.Yield), Kernel: map[string]lifecycle.Support{},
+		Yield: ParseYield(o.Yield), Kernel: map[string]lifecycle.Support{},
 		High: o.MemoryHigh, Low: o.MemoryLow, Min: o.MemoryMin, KillTogether: o.KillTogether,
 	}
 	for _, file := range PreemptionFiles() {
@@ -94,7 +97,7 @@ func (h Preemption) Info() Info {
 		Reads:   []string{intent.RubikPreemptable},
 		Sets:    []lifecycle.Field{lifecycle.Unified},
 		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
-		Kernel:  h.needs(),
+		Kernel:  h.kernelNeeds(),
 		Compose: "by weight only if batch does not set the pod's shares; the fallback of groupIdentity sets the same value or another file",
 		Differs: []string{
 			"uses cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux instead of openEuler's qos_level files and memory.high_async_ratio",
@@ -109,13 +112,14 @@ func (h Preemption) Info() Info {
 	}
 }
 
-// PreemptionFiles lists the files that the hook may set, so that the caller can probe the
-// kernel for them.
+// PreemptionFiles lists the files that the hook may set.
 func PreemptionFiles() []string { return []string{idleFile, highFile, lowFile, minFile, groupFile} }
 
-func (h Preemption) has(file string) bool { return h.Kernel[file] != lifecycle.NotSupported }
+// kernelMayHave reports whether the kernel has a file, or may have it.
+func (h Preemption) kernelMayHave(file string) bool { return h.Kernel[file] != lifecycle.NotSupported }
 
-func (h Preemption) needs() []string {
+// kernelNeeds returns the kernel features that the hook needs with these options.
+func (h Preemption) kernelNeeds() []string {
 	var kernel []string
 	switch h.Yield {
 	case YieldIdle:
@@ -134,38 +138,39 @@ func (h Preemption) needs() []string {
 	return kernel
 }
 
-// Propose sets the yielding of a preemptable pod, or the memory protection of other pods.
+// Propose makes a preemptable pod yield, or protects the memory of a pod that is not preemptable.
 func (h Preemption) Propose(in *Input, out *Output) {
 	said := in.Intent.Preemptable
-	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "it may be preempted"}
+	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "the pod may be preempted"}
 	switch {
 	case !said.IsSet():
 	case !said.V:
-		why.Text = "memory protected for it"
-		h.keep(in, out, why)
+		why.Text = "memory is protected for the pod"
+		h.protectMemory(in, out, why)
 	case in.Container == "":
-		h.yield(in, out, why)
+		h.setYield(in, out, why)
 	}
 }
 
-func (h Preemption) yield(in *Input, out *Output, why lifecycle.Reason) {
+// setYield makes a preemptable pod yield CPU and memory.
+func (h Preemption) setYield(in *Input, out *Output, why lifecycle.Reason) {
 	switch {
-	case h.Yield == YieldIdle && h.has(idleFile):
-		out.file(in, idleFile, "1", why)
+	case h.Yield == YieldIdle && h.kernelMayHave(idleFile):
+		out.setFile(in, idleFile, "1", why)
 	case h.Yield != YieldNone && !in.Intent.Batch.IsSet():
-		out.number(in, lifecycle.CPUShares, minShares, why)
+		out.setNumber(in, lifecycle.CPUShares, minShares, why)
 	}
-	if n := percentOf(in.Pristine, h.High); n > 0 && h.has(highFile) {
-		out.file(in, highFile, strconv.FormatInt(n, 10), with(why, "the kernel reclaims its memory above this"))
+	if n := percentOf(in.Pristine, h.High); n > 0 && h.kernelMayHave(highFile) {
+		out.setFile(in, highFile, strconv.FormatInt(n, 10), withText(why, "the kernel reclaims its memory above this"))
 	}
-	if h.KillTogether && h.has(groupFile) {
-		out.file(in, groupFile, "1", with(why, "the kernel kills all its processes together"))
+	if h.KillTogether && h.kernelMayHave(groupFile) {
+		out.setFile(in, groupFile, "1", withText(why, "the kernel kills all its processes together"))
 	}
 }
 
-// keep protects memory of the pod and of its containers. The kernel protects a cgroup's memory
+// protectMemory protects memory of the pod and of its containers. The kernel protects a cgroup's memory
 // only as far as the memory of its parent cgroups is protected.
-func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
+func (h Preemption) protectMemory(in *Input, out *Output, why lifecycle.Reason) {
 	for _, k := range []struct {
 		file    string
 		percent int
@@ -173,15 +178,15 @@ func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 		n := percentOf(in.Pristine, k.percent)
 		switch {
 		case n == 0:
-		case in.Intent.Unprotected != "":
+		case in.Intent.ProtectionRefusedBy != "":
 			if in.Container == "" {
 				out.report(lifecycle.Problem{
-					Key: why.Source, Value: "false", Refused: true, Rule: in.Intent.Unprotected,
-					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorization: " + in.Intent.Unprotected + ")",
+					Key: why.Source, Value: "false", Refused: true, Rule: in.Intent.ProtectionRefusedBy,
+					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorization: " + in.Intent.ProtectionRefusedBy + ")",
 				})
 			}
-		case h.has(k.file):
-			out.file(in, k.file, strconv.FormatInt(n, 10), why)
+		case h.kernelMayHave(k.file):
+			out.setFile(in, k.file, strconv.FormatInt(n, 10), why)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestPreemption(t *testing.T) {
 	batch := rubikPod(true)
 	batch.Batch = intent.Sourced[map[string]intent.Batch]{V: map[string]intent.Batch{}, Key: intent.KoordExtended}
 	kept := rubikPod(false)
-	kept.Unprotected = "default"
+	kept.ProtectionRefusedBy = "default"
 	for _, c := range []struct {
 		name      string
 		hook      Preemption

@@ -13,13 +13,10 @@ type RDMA struct {
 
 // RDMAOptions tunes the RDMA hook.
 type RDMAOptions struct {
-	// Enabled switches the hook on. Off by default: it gives a container
-	// the device nodes that an annotation names.
+	// Enabled switches the hook on. It is off by default, because it gives a
+	// container the device nodes that an annotation names.
 	Enabled bool `json:"enabled"`
 }
-
-// AllOn is the hook with everything switched on.
-func (RDMAOptions) AllOn() Hook { return RDMA{} }
 
 // Make makes the hook for a node.
 func (RDMAOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -38,8 +35,8 @@ func (RDMA) Info() Info {
 		Compose:  "one hook per device node",
 		TestedOn: "a model of /dev and /sys only; no RDMA card was available",
 		Differs: []string{
-			"a function that cannot be found is reported for the pod, and the container gets the rest (Koordinator 1.7 gives nothing)",
-			"the agent reads which verbs device belongs to which function at its start and whenever it reads its configuration, not while a container is created",
+			"a PCI function without a verbs device on this node is reported for the pod, and the container gets the device nodes of the other allocated functions (with Koordinator 1.7 it gets none)",
+			"the agent reads the verbs devices of PCI functions at its start and whenever it reads its configuration, not while a container is created",
 		},
 	}
 }
@@ -57,7 +54,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}
-	if in.Intent.OnlyGranted != "" {
+	if in.Intent.OnlyGrantedRule != "" {
 		by, no := in.granted(ask.Key, ask.V, func(address string) string { return h.granted(in, address) })
 		if no != nil {
 			out.report(*no)
@@ -66,7 +63,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 		why.Text += by
 	}
 	had := len(out.Values)
-	out.device(h.Host.Devices, rdmaCM, why)
+	out.addDevice(h.Host.Devices, rdmaCM, why)
 	for _, address := range ask.V {
 		verbs, has := h.Host.Verbs[address]
 		if !has {
@@ -75,16 +72,18 @@ func (h RDMA) Propose(in *Input, out *Output) {
 			})
 			continue
 		}
-		out.device(h.Host.Devices, infiniband+verbs, why)
+		out.addDevice(h.Host.Devices, infiniband+verbs, why)
 	}
 	for _, v := range out.Values[had:] {
 		v.Device.FileMode = lifecycle.Some[uint32](0o666)
 	}
 }
 
-// granted returns how a container got a function of a card; "" if it did not get it.
+// granted returns how a container got the card function at a PCI address; "" if it did not get it.
+// Device plugins of network cards use PCI addresses as ids, each with its own resource names. An
+// address is the same function for all plugins.
 func (h RDMA) granted(in *Input, address string) string {
-	if by := in.grantedFunction(address); by != "" {
+	if by := in.grantedBy("", address); by != "" {
 		return by
 	}
 	verbs, has := h.Host.Verbs[address]

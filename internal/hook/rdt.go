@@ -8,30 +8,30 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// RDT gives pods their part of the last level cache and of the memory bandwidth, by resctrl
-// groups: one for each class, and one for each pod that requests its own shares. Annotation and
-// formulae: Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
+// RDT gives pods shares of the last level cache and of the memory bandwidth. It makes a resctrl group
+// for each class, and for each pod that requests its own shares. Annotation and formulae: Koordinator
+// 1.7, plugin Resctrl and strategy RdtResctrl.
 type RDT struct {
 	// Shares are the shares of each class's group, such as "L3 0-30, MB 50". A class without
 	// shares stays in the kernel's root group.
 	Shares ByClass[string]
 	// Measure makes a monitoring group for each container.
 	Measure bool
-	// KernelSupport is whether the node has resctrl.
+	// KernelSupport reports whether the node has resctrl.
 	KernelSupport lifecycle.Finding
 }
 
-// groupPrefix begins the names of our groups.
+// groupPrefix begins the names of Trimtab's groups.
 const groupPrefix = "trimtab-"
 
 // RDTOptions tunes the hook of caches and memory bandwidth.
 type RDTOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// LSRCache is which part of the ways of the L3 cache LSE and LSR pods have,
-	// from one percentage to another; 0-100 is all of them.
+	// LSRCache is the part of the ways of the L3 cache for LSE and LSR pods, as a
+	// range in percent; 0-100 is the whole cache.
 	LSRCache string `json:"lsrCache" default:"0-100" check:"ways"`
-	// LSRBandwidth is the percentage of the memory bandwidth they have.
+	// LSRBandwidth is the percentage of the memory bandwidth of LSE and LSR pods.
 	LSRBandwidth int `json:"lsrBandwidth" default:"100" check:"1..100"`
 	// LSCache is the part of the cache of LS pods.
 	LSCache string `json:"lsCache" default:"0-100" check:"ways"`
@@ -41,13 +41,10 @@ type RDTOptions struct {
 	BECache string `json:"beCache" default:"0-30" check:"ways"`
 	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
 	BEBandwidth int `json:"beBandwidth" default:"100" check:"1..100"`
-	// Measure has the kernel measure each container's use of cache and
-	// bandwidth, in a group below mon_groups.
+	// Measure makes the kernel measure each container's use of cache and
+	// bandwidth, with a group below mon_groups.
 	Measure bool `json:"measure"`
 }
-
-// AllOn is the hook with everything switched on.
-func (RDTOptions) AllOn() Hook { return RDT{} }
 
 // Make makes the hook for a node.
 func (o RDTOptions) Make(n Node, _ *Options) (Hook, error) {
@@ -85,10 +82,10 @@ func (h RDT) Info() Info {
 		TestedOn: "a model of resctrl only; no processor with resctrl was available",
 		Differs: []string{
 			"groups are named trimtab-CLASS and trimtab-UID, and are removed with their last pod; groups of an earlier run that no pod uses are removed when the agent connects",
-			"all threads of a container are moved before its first instruction, not only those that a periodic scan finds",
+			"the agent moves all threads of a container before its first instruction, and does not depend on a periodic scan",
 			"a class with full shares gets no group, because the hardware supports few groups",
 			"a changed configuration changes the existing groups",
-			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration. It is set when the container is created, and replaces all other settings; such a container is in no group of Trimtab's",
+			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration. It is set when the container is created, and replaces all other settings; such a container is in no group of Trimtab",
 			"the create request names no group, because an OCI runtime fails a container whose group does not exist",
 		},
 	}
@@ -105,13 +102,13 @@ func (h RDT) Propose(in *Input, out *Output) {
 	switch {
 	case in.Intent.RDTClass.IsSet():
 		if in.Container != "" {
-			why := lifecycle.Reason{Hook: "rdt", Source: in.Intent.RDTClass.Key, Text: "its own"}
-			out.text(in, lifecycle.RDTClass, "", in.Intent.RDTClass.V, why)
+			why := lifecycle.Reason{Hook: "rdt", Source: in.Intent.RDTClass.Key, Text: "requested by the pod"}
+			out.setText(in, lifecycle.RDTClass, "", in.Intent.RDTClass.V, why)
 		}
 		return
 	case h.KernelSupport.Support == lifecycle.NotSupported:
 		if own.IsSet() && in.Container == "" {
-			out.report(lifecycle.Problem{Key: own.Key, Value: string(own.V), Reason: "rdt: " + h.KernelSupport.Why, Refused: true})
+			out.decline(own.Key, string(own.V), "rdt: "+h.KernelSupport.Why)
 		}
 		return
 	case own.IsSet() && group == "":
@@ -122,25 +119,25 @@ func (h RDT) Propose(in *Input, out *Output) {
 	}
 	switch {
 	case in.Container == "" && group != "":
-		out.text(in, lifecycle.RDTSchemata, group, shares, why)
+		out.setText(in, lifecycle.RDTSchemata, group, shares, why)
 	case in.Container != "" && group != "":
-		out.text(in, lifecycle.RDTGroup, "", group, why)
+		out.setText(in, lifecycle.RDTGroup, "", group, why)
 	}
 	if name := groupName(in.Pod.UID + "-" + in.Container); h.Measure && in.Container != "" && name != "" {
-		why.Text, why.Source = "measured by itself", "hooks.rdt.measure"
-		out.text(in, lifecycle.RDTMonitor, "", group+"/"+name, why)
+		why.Text, why.Source = "a monitoring group for the container", "hooks.rdt.measure"
+		out.setText(in, lifecycle.RDTMonitor, "", group+"/"+name, why)
 	}
 }
 
 // group returns the name of a pod's group, "" for the root group, and its shares.
 func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
-	why = lifecycle.Reason{Hook: "rdt", Source: in.Intent.Class.Key, Text: "its class's"}
+	why = lifecycle.Reason{Hook: "rdt", Source: in.Intent.Class.Key, Text: "configured for the pod's class"}
 	if own := in.Intent.RDT; own.IsSet() {
-		why.Source, why.Text = own.Key, "its own"
+		why.Source, why.Text = own.Key, "requested by the pod"
 		return groupName(in.Pod.UID), string(own.V), why
 	}
 	if level := in.Intent.CacheLevel; level.IsSet() {
-		why.Source, why.Text = level.Key, "its level"
+		why.Source, why.Text = level.Key, "the cache level that the pod requests"
 		if shares = string(intent.CacheLevels()[level.V]); shares == "" {
 			return "", "", why
 		}
@@ -153,7 +150,8 @@ func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	return groupPrefix + class, shares, why
 }
 
-// groupName makes a group's name from a text; "" if the name could lead out of the directory.
+// groupName returns the name of a group for a text; "" if the text is too long, or has characters that a name may not
+// have.
 func groupName(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 	if text == "" || len(text) > 120 || strings.Trim(text, plain) != "" {

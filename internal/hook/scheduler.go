@@ -5,34 +5,20 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Scheduler gives the processes of containers the scheduling policy their pod asks
-// for. Keys and values: NRI 0.12, plugin device-injector.
-type Scheduler struct {
-	// Realtime lets pods have SCHED_FIFO and SCHED_RR. Deadline lets pods have SCHED_DEADLINE.
-	Realtime, Deadline bool
-}
-
-// SchedulerOptions tunes the hook of scheduling policies.
+// SchedulerOptions is the hook that gives the processes of containers the scheduling policy that their pod
+// requests. Keys and values: NRI 0.12, plugin device-injector.
 type SchedulerOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Realtime lets pods have SCHED_FIFO and SCHED_RR, which come before all other
-	// threads of a CPU.
+	// Realtime lets pods have SCHED_FIFO and SCHED_RR, whose threads run before all
+	// other threads of a CPU.
 	Realtime bool `json:"realtime"`
-	// Deadline lets pods have SCHED_DEADLINE, which comes before those.
+	// Deadline lets pods have SCHED_DEADLINE, whose threads run before real-time threads.
 	Deadline bool `json:"deadline"`
 }
 
-// AllOn is the hook with all that can be switched on.
-func (SchedulerOptions) AllOn() Hook { return Scheduler{Realtime: true, Deadline: true} }
-
-// Make makes the hook for a node.
-func (o SchedulerOptions) Make(_ Node, _ *Options) (Hook, error) {
-	return Scheduler{Realtime: o.Realtime, Deadline: o.Deadline}, nil
-}
-
 // Info describes the hook.
-func (Scheduler) Info() Info {
+func (SchedulerOptions) Info() Info {
 	return Info{
 		Name:    "scheduler",
 		About:   "policy, nice value, priority and deadlines by which the kernel schedules a container's processes",
@@ -45,32 +31,25 @@ func (Scheduler) Info() Info {
 			"for an unknown policy the agent reports an error and sets nothing; the plugin sets SCHED_NONE",
 			"numbers that the kernel refuses are reported, and the creation does not fail",
 			"the flags SCHED_FLAG_UTIL_CLAMP_MIN and _MAX are refused: NRI has no field for the clamps",
-			"set on the processes themselves where no request can hold it: docs/parity.md says when",
+			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
 			"a running container keeps the policy that it was created with",
 		},
 	}
 }
 
 // Propose sets a container's policy.
-func (h Scheduler) Propose(in *Input, out *Output) {
+func (h SchedulerOptions) Propose(in *Input, out *Output) {
 	asked, why, ok := scoped(in, in.Intent.Scheduler, "scheduler")
 	if !ok {
 		return
 	}
-	var lacks string
-	switch asked.V.Policy {
-	case "SCHED_FIFO", "SCHED_RR":
-		if !h.Realtime {
-			lacks = "hooks.scheduler.realtime"
-		}
-	case "SCHED_DEADLINE":
-		if !h.Deadline {
-			lacks = "hooks.scheduler.deadline"
-		}
+	const no = " does not allow this policy"
+	switch policy := asked.V.Policy; {
+	case (policy == "SCHED_FIFO" || policy == "SCHED_RR") && !h.Realtime:
+		out.decline(asked.Key, asked.V.Text(), "scheduler: hooks.scheduler.realtime"+no)
+	case policy == "SCHED_DEADLINE" && !h.Deadline:
+		out.decline(asked.Key, asked.V.Text(), "scheduler: hooks.scheduler.deadline"+no)
+	default:
+		out.setText(in, lifecycle.ProcessSched, "", asked.V.Text(), why)
 	}
-	if lacks != "" {
-		out.decline(asked.Key, asked.V.Text(), "scheduler: "+lacks+" does not allow this policy")
-		return
-	}
-	out.text(in, lifecycle.ProcessSched, "", asked.V.Text(), why)
 }

@@ -28,7 +28,7 @@ func TestSchedulingClass(t *testing.T) {
 		{"no class", Input{Container: "a"}, nil, map[string]string{}},
 	} {
 		out := Output{Values: c.other}
-		SchedulingClass{}.Propose(&c.in, &out)
+		SchedulingClassOptions{}.Propose(&c.in, &out)
 		got := map[string]string{}
 		for _, v := range out.Values {
 			got[v.Setting()] += v.Text

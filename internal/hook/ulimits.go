@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Ulimits gives the processes of containers the limits their pod asks for. Keys and
+// Ulimits gives the processes of containers the limits that their pod requests. Keys and
 // values: NRI 0.12, plugin ulimit-adjuster.
 type Ulimits struct {
-	// Maximum are the highest limits by type, such as RLIMIT_NOFILE. Types without an entry have
+	// Maximum has the highest limit by type, such as RLIMIT_NOFILE. Types without an entry have
 	// no maximum.
 	Maximum map[string]uint64
 }
@@ -21,13 +21,11 @@ type Ulimits struct {
 type UlimitsOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Maximum are the highest limits that a pod gets, as nofile=1048576. A higher one is
-	// lowered to it, and that is reported. Types without an entry have no bound.
+	// Maximum are the highest limits that a pod gets, such as nofile=1048576. If a pod
+	// requests a higher limit, it gets the maximum, and the agent reports that. Types
+	// without an entry have no maximum.
 	Maximum []string `json:"maximum" check:"process limits"`
 }
-
-// AllOn is the hook with all that can be switched on.
-func (UlimitsOptions) AllOn() Hook { return Ulimits{} }
 
 // Make makes the hook for a node.
 func (o UlimitsOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -57,7 +55,7 @@ func (Ulimits) Info() Info {
 			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
 			"a malformed text is reported, and the container starts with the limits it would have without it; the plugin fails the creation",
 			"a limit is no higher than hooks.ulimits.maximum",
-			"set on the processes themselves where no request can hold it: docs/parity.md says when",
+			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
 			"a running container keeps the limits that it was created with",
 		},
 	}
@@ -73,10 +71,10 @@ func (h Ulimits) Propose(in *Input, out *Output) {
 		if most, bounded := h.Maximum[r.Type]; bounded && r.Hard > most {
 			out.report(lifecycle.Problem{
 				Key: asked.Key, Value: r.Type + " " + r.Text(), Refused: true,
-				Reason: fmt.Sprintf("ulimits: %d is above the %d of hooks.ulimits.maximum", r.Hard, most), Then: "it gets the maximum",
+				Reason: fmt.Sprintf("ulimits: the hard limit %d is above %d, the maximum in hooks.ulimits.maximum", r.Hard, most), Then: "the container gets the maximum",
 			})
 			r.Hard, r.Soft = most, min(r.Soft, most)
 		}
-		out.text(in, lifecycle.ProcessLimit, r.Type, r.Text(), why)
+		out.setText(in, lifecycle.ProcessLimit, r.Type, r.Text(), why)
 	}
 }

@@ -1,5 +1,5 @@
-// Package hooksd reads directories of OCI hooks, such as /etc/containers/oci/hooks.d. It knows which files
-// are valid and reads them; the package hook interprets them. It changes nothing.
+// Package hooksd reads directories of OCI hooks, such as /etc/containers/oci/hooks.d. It refuses files that
+// users other than root can write. Package hook parses the files. The package writes no files.
 package hooksd
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// Limits of what is read.
+// Limits of files and directories.
 const (
 	maxFiles = 256
 	maxFile  = 64 << 10 // bytes
 )
 
-// Read returns the files of hooks in directories, by name. A file replaces one with the same name in an
-// earlier directory, even if it cannot be read. A missing directory has no files. Source: podman and CRI-O,
+// Read returns the files of hooks in directories, sorted by name. A file replaces a file with the same name in
+// an earlier directory, even if it cannot be read. A missing directory has no files. Source: podman and CRI-O,
 // oci-hooks(5).
 func Read(directories []string) []lifecycle.HookFile {
 	found := map[string]lifecycle.HookFile{}
 	for _, dir := range directories {
 		names, err := namesIn(dir)
 		if err != nil {
-			found[dir] = lifecycle.HookFile{Path: dir, Wrong: err.Error()}
+			found[dir] = lifecycle.HookFile{Path: dir, ReadError: err.Error()}
 		}
 		for _, name := range names {
 			found[name] = readFile(dir, name)
@@ -45,8 +45,7 @@ func Read(directories []string) []lifecycle.HookFile {
 	return all
 }
 
-// namesIn lists the files of a directory that may be hooks. For a directory with too many files it returns
-// none.
+// namesIn lists the JSON files of a directory. If there are too many, it returns an error.
 func namesIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +61,7 @@ func namesIn(dir string) ([]string, error) {
 		}
 	}
 	if len(names) > maxFiles {
-		return nil, fmt.Errorf("more than %d files of hooks", maxFiles)
+		return nil, fmt.Errorf("the directory has more than %d files of hooks", maxFiles)
 	}
 	return names, nil
 }
@@ -71,7 +70,7 @@ func readFile(dir, name string) lifecycle.HookFile {
 	f := lifecycle.HookFile{Path: filepath.Join(dir, name)}
 	text, err := read(dir, name)
 	if err != nil {
-		f.Wrong = err.Error()
+		f.ReadError = err.Error()
 	}
 	f.Text = text
 	return f
@@ -87,7 +86,7 @@ func read(dir, name string) (string, error) {
 	defer root.Close()
 	if info, err := root.Stat("."); err != nil {
 		return "", err
-	} else if err := trust.Writers(info); err != nil {
+	} else if err := trust.CheckWriters(info); err != nil {
 		return "", fmt.Errorf("its directory: %w", err)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -100,9 +99,9 @@ func read(dir, name string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", errors.New("it is no regular file")
+		return "", errors.New("the file is not a regular file")
 	}
-	if err := trust.Writers(info); err != nil {
+	if err := trust.CheckWriters(info); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))

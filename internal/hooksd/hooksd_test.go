@@ -60,11 +60,11 @@ func TestBadFiles(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, f := range Read([]string{dir}) {
-		got[f.Name()] = f.Wrong
+		got[f.Name()] = f.ReadError
 	}
 	for name, want := range map[string]string{
-		"10-good.json": "", "15-open.json": "lets others write it", "20-out.json": "path escapes from parent", "25-in.json": "",
-		"30-pipe.json": "no regular file", "40-dir.json": "no regular file", "50-long.json": "more than 65536 bytes",
+		"10-good.json": "", "15-open.json": "lets other users write it", "20-out.json": "path escapes from parent", "25-in.json": "",
+		"30-pipe.json": "not a regular file", "40-dir.json": "not a regular file", "50-long.json": "more than 65536 bytes",
 	} {
 		if why, has := got[name]; !has || !strings.Contains(why, want) || (want == "") != (why == "") {
 			t.Errorf("%s: %q, want %q", name, why, want)
@@ -88,11 +88,11 @@ func TestBadDirectories(t *testing.T) {
 	got := Read([]string{open, many, file})
 	byPath := cmpopts.SortSlices(func(a, b lifecycle.HookFile) bool { return a.Path < b.Path })
 	want := []lifecycle.HookFile{{Path: open + "/10-a.json"}, {Path: many}, {Path: file}}
-	if d := cmp.Diff(want, got, byPath, cmpopts.IgnoreFields(lifecycle.HookFile{}, "Wrong")); d != "" {
+	if d := cmp.Diff(want, got, byPath, cmpopts.IgnoreFields(lifecycle.HookFile{}, "ReadError")); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	for _, f := range got {
-		if f.Wrong == "" {
+		if f.ReadError == "" {
 			t.Errorf("%s: nothing is wrong with it", f.Path)
 		}
 	}

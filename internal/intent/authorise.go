@@ -18,7 +18,7 @@ const (
 // Decision is the decision of a rule.
 type Decision string
 
-// The decisions. Cap grants a request as far as it stays within what Kubernetes gave the pod.
+// The decisions. Cap grants a request up to the resources that Kubernetes gave the pod.
 const (
 	Allow  Decision = "allow"
 	Cap    Decision = "cap"
@@ -28,18 +28,18 @@ const (
 // Decisions returns the names of all decisions.
 func Decisions() []string { return []string{string(Allow), string(Cap), string(Refuse)} }
 
-// Rule says what pods of some namespaces may ask for.
+// Rule is an authorization rule: it decides about some kinds of requests of pods in some namespaces.
 type Rule struct {
 	Kinds      []Kind
 	Namespaces []string // names or patterns of path.Match
 	Decision   Decision
 	// MostCPUs is an additional limit for assigned CPUs under Cap; 0 for none.
 	MostCPUs int
-	// Name is the rule's place in the list, for people.
+	// Name is the rule's place in the list, for users.
 	Name string
-	// granted: a refusal leaves what Kubernetes gave the container, and hooks check that for
-	// each container. A refusal by an operator's rule is final.
-	granted bool
+	// keepsGranted reports that a refusal does not apply to devices that Kubernetes granted to the
+	// container. Hooks check the grants of each container. Only default rules have it.
+	keepsGranted bool
 }
 
 // Rules are the rules of the configuration. The first matching rule counts; without a match the
@@ -55,11 +55,11 @@ func Defaults() []Default {
 	return all
 }
 
-// HasCap reports whether a kind can be capped.
-func HasCap(k Kind) bool { return slices.Contains(Capped(), string(k)) }
+// CanCap reports whether a kind can be capped.
+func CanCap(k Kind) bool { return slices.Contains(CappableKinds(), string(k)) }
 
-// Capped returns the kinds that can be capped: those whose default is cap.
-func Capped() []string {
+// CappableKinds returns the kinds that can be capped. Their default decision is cap.
+func CappableKinds() []string {
 	var names []string
 	for _, k := range kinds {
 		if k.Decision == Cap {
@@ -69,7 +69,7 @@ func Capped() []string {
 	return names
 }
 
-// KindNames returns every name a rule may use for kinds.
+// KindNames returns every name that a rule may use for kinds.
 func KindNames() []string {
 	names := []string{string(anyKind), string(anyClass)}
 	for _, d := range kinds {
@@ -81,37 +81,38 @@ func KindNames() []string {
 // For returns the rule for a kind of request in a namespace.
 func (r Rules) For(kind Kind, namespace string) Rule {
 	for _, rule := range r {
-		if rule.names(kind) && rule.matches(namespace) {
+		if rule.appliesToKind(kind) && rule.appliesToNamespace(namespace) {
 			return rule
 		}
 	}
-	if d := declared(kind); d.Kind == kind && MatchNamespace(d.Namespaces, namespace) {
-		return Rule{Decision: d.Decision, Name: "default", granted: kind == Devices || kind == GPULibrary}
+	if d := declarationOf(kind); d.Kind == kind && MatchNamespace(d.Namespaces, namespace) {
+		return Rule{Decision: d.Decision, Name: "default", keepsGranted: kind == Devices || kind == GPULibrary}
 	}
 	return Rule{Decision: Refuse, Name: "default"}
 }
 
-func (r *Rule) names(kind Kind) bool {
+// appliesToKind reports whether the rule lists a kind, or a name for several kinds that includes it.
+func (r *Rule) appliesToKind(kind Kind) bool {
 	return slices.ContainsFunc(r.Kinds, func(k Kind) bool {
 		return k == kind || k == anyKind || k == anyClass && strings.HasPrefix(string(kind), string(anyClass)+"/")
 	})
 }
 
-func (r *Rule) matches(namespace string) bool {
+// appliesToNamespace reports whether the rule applies to a namespace.
+func (r *Rule) appliesToNamespace(namespace string) bool {
 	return slices.ContainsFunc(r.Namespaces, func(p string) bool { return MatchNamespace(p, namespace) })
 }
 
-// MatchNamespace reports whether a namespace's name matches a pattern. Only the name counts,
-// because a pod's author writes the pod's labels. A slash, which no namespace of Kubernetes
-// has, is an ordinary letter, so that no name avoids "*".
+// MatchNamespace reports whether the name of a namespace matches a pattern. A slash counts as an
+// ordinary character, so that "*" matches every name, even a name that is not valid in Kubernetes.
 func MatchNamespace(pattern, namespace string) bool {
 	ok, err := path.Match(pattern, strings.ReplaceAll(namespace, "/", "\x00"))
 	return ok && err == nil
 }
 
-// Authorise returns a pod's intent without the requests that its namespace may not make. Each
-// refusal is a problem; no request is granted partly. CPUs checks the number of assigned CPUs
-// for each container.
+// Authorise returns a pod's intent without the requests that the rules refuse. Each refusal is a problem.
+// A request is granted completely or not at all. The method CPUs checks the number of assigned CPUs for
+// each container.
 func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	out := *p
 	out.Problems = slices.Clone(p.Problems)
@@ -123,12 +124,12 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		rule := r.For(kind, namespace)
 		var why string
 		switch {
-		case rule.Decision == Refuse && rule.granted:
+		case rule.Decision == Refuse && rule.keepsGranted:
 			continue
 		case rule.Decision == Refuse:
 			why = "pods of namespace " + printable(namespace) + " may not ask for it"
 		case rule.Decision == Cap && kind == BatchResources && p.QoS != BestEffort:
-			why = "the pod is " + p.QoS.String() + " to Kubernetes, and the request would lift its limits; batch resources are for BestEffort pods"
+			why = "the pod is " + p.QoS.String() + " in Kubernetes, and the request would remove its limits; only BestEffort pods may have batch resources"
 		default:
 			continue
 		}
@@ -140,35 +141,35 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		})
 	}
 	if rule := r.For(Devices, namespace); rule.Decision == Refuse && (out.GPU.IsSet() || out.RDMA.IsSet()) {
-		if rule.granted {
-			out.OnlyGranted = rule.Name
+		if rule.keepsGranted {
+			out.OnlyGrantedRule = rule.Name
 		} else {
-			out.GPU.V.NodesRefused = rule.Name
+			out.GPU.V.NodesRefusedBy = rule.Name
 		}
 	}
-	if rule := r.For(GPULibrary, namespace); rule.Decision == Refuse && rule.granted && out.GPU.V.Shared != nil {
-		out.LibraryGranted = rule.Name
+	if rule := r.For(GPULibrary, namespace); rule.Decision == Refuse && rule.keepsGranted && out.GPU.V.Shared != nil {
+		out.LibraryGrantedRule = rule.Name
 	}
 	if rule := r.For(MemoryProtection, namespace); rule.Decision == Refuse {
-		out.Unprotected = rule.Name
+		out.ProtectionRefusedBy = rule.Name
 	}
 	if rule := r.For(OCIHookKind, namespace); rule.Decision == Refuse {
-		out.NoHooks = rule.Name
+		out.HooksRefusedBy = rule.Name
 	}
 	if rule := r.For(PluginKind, namespace); rule.Decision == Refuse {
-		out.NoPluginValues = rule.Name
+		out.PluginValuesRefusedBy = rule.Name
 	}
 	if rule := r.For(HugepageLimits, namespace); out.Hugepages.IsSet() && rule.Decision == Cap {
-		out.Hugepages.V.Capped = rule.Name
+		out.Hugepages.V.CappedBy = rule.Name
 	}
-	out.Problems = lifecycle.Bound(out.Problems, lifecycle.MaxProblems)
+	out.Problems = lifecycle.LimitProblems(out.Problems, lifecycle.MaxProblems)
 	return &out
 }
 
-// Refusal is the refusal by an authorization rule, as a sentence for users.
+// Refusal is the error for a request that an authorization rule refuses. Reason is a sentence for users.
 type Refusal struct{ Reason, Rule string }
 
-// Error returns the sentence.
+// Error returns the reason.
 func (r *Refusal) Error() string { return r.Reason }
 
 // ValidPattern reports whether MatchNamespace accepts a pattern.

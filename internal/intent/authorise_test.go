@@ -120,10 +120,10 @@ func TestAuthoriseRefuses(t *testing.T) {
 func TestProblemsAreBounded(t *testing.T) {
 	p := &Pod{}
 	for range 5000 {
-		p.warn("k", "v", "odd")
+		p.reportWarning("k", "v", "odd")
 	}
-	p.problem("k", "v", "wrong")
-	p.refuse("k", "v", "not granted")
+	p.reportMalformed("k", "v", "wrong")
+	p.reportRefused("k", "v", "not granted")
 	p.Problems = p.problems.List()
 	got := Rules{}.Authorise(p, "shop")
 	if len(got.Problems) != lifecycle.MaxProblems || len(got.Malformed()) != 2 || !strings.Contains(got.Problems[lifecycle.MaxProblems-1].Reason, "4983 more") {

@@ -9,9 +9,9 @@ import (
 // BatchSpecKey is the key in reports for batch resources that only the pod's spec has.
 const BatchSpecKey = "spec: " + batchCPU + ", " + batchMemory
 
-// readBatchSpec replaces the batch resources of the annotation by those of the pod's spec. The
-// annotation is a copy that Koordinator's webhook makes for nodes that cannot see the spec, and
-// it leaves out init containers.
+// readBatchSpec reads the batch resources of the pod's spec, which replace the batch resources of the
+// annotation. Koordinator's webhook writes the annotation for nodes that cannot see the spec, and leaves
+// out init containers.
 func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	if spec == nil {
 		return
@@ -25,7 +25,7 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 		b.From = spec.From
 		byName[c.Name] = b
 		if copied, ok := out.Batch.V[c.Name]; ok && !sameBatch(copied, b) {
-			out.warn(KoordExtended, c.Name, "container %s: the pod's spec has another value, which has priority", printable(c.Name))
+			out.reportWarning(KoordExtended, c.Name, "container %s: the pod's spec has another value, which has priority", printable(c.Name))
 		}
 	}
 	if len(byName) == 0 {
@@ -43,6 +43,7 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	out.Batch = Sourced[map[string]Batch]{all, key}
 }
 
+// batchOf returns the batch resources of a container; said is false if its spec has none.
 func batchOf(c lifecycle.ContainerSpec) (b Batch, said bool) {
 	for _, f := range []struct {
 		into *int64
@@ -67,8 +68,8 @@ func sameBatch(a, b Batch) bool {
 		max(a.LimitMemory, 0) == max(b.LimitMemory, 0)
 }
 
-// PodOverhead is the overhead of a pod's runtime class in batch resources, or else in CPU and
-// memory, which use the same units.
+// PodOverhead returns the overhead of a pod's RuntimeClass. Batch resources of the overhead have priority over
+// CPU and memory, which have the same units.
 func PodOverhead(spec *lifecycle.PodSpec) (cpu, memory int64) {
 	of := func(names ...string) int64 {
 		for _, n := range names {

@@ -8,20 +8,20 @@ import (
 // DiskLimit limits a pod's reads and writes on one disk.
 type DiskLimit struct {
 	Disk string // a name such as sda, or numbers such as 8:0
-	// Bytes and operations per second; 0 where there is no limit.
+	// The limits are bytes and operations per second; 0 for no limit.
 	ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64
 }
 
-// Limits for values of a pod: the number of disks, operations per second (the kernel stores 32
-// bits, and the highest value means no limit), and the length of a class name.
+// Limits for the values of a pod. The kernel stores operations per second in 32 bits, and the highest
+// value means no limit.
 const (
 	maxDisks     = 64
 	maxIOPS      = 1<<32 - 2
-	maxClassName = 64
+	maxClassName = 64 // bytes
 )
 
-// blkioConfig is the annotation's entry for one disk. Its other entries tune cost models and
-// latencies, which belong to the disk and so to the node.
+// blkioConfig is the annotation's entry for one disk. It leaves out members for cost models and
+// latencies, because only the node's administrator can set them.
 type blkioConfig struct {
 	ReadBPS   int64  `json:"readBPS"`
 	WriteBPS  int64  `json:"writeBPS"`
@@ -43,7 +43,7 @@ func readBlkioQoS(t *texts, out *Pod) {
 		return
 	}
 	if len(ask.Blocks) > maxDisks {
-		out.problem(KoordBlkioQoS, text, "more than %d blocks", maxDisks)
+		out.reportMalformed(KoordBlkioQoS, text, "more than %d blocks", maxDisks)
 		return
 	}
 	var limits []DiskLimit
@@ -51,14 +51,14 @@ func readBlkioQoS(t *texts, out *Pod) {
 		limit, err := diskLimit(b.Name, b.Config)
 		switch {
 		case b.Type != "device":
-			out.refuse(KoordBlkioQoS, b.Name, "blocks of type %q are not supported, only device: the agent does not find the disk of a volume", printable(b.Type))
+			out.reportRefused(KoordBlkioQoS, b.Name, "blocks of type %q are not supported, only device: the agent does not find the disk of a volume", printable(b.Type))
 			continue
 		case err != nil:
-			out.problem(KoordBlkioQoS, text, "%v", err)
+			out.reportMalformed(KoordBlkioQoS, text, "%v", err)
 			continue
 		}
 		if b.Config.Weight != nil {
-			out.warn(KoordBlkioQoS, b.Name, "ioWeightPercent is ignored: weights are those of the pod's class")
+			out.reportWarning(KoordBlkioQoS, b.Name, "ioWeightPercent is ignored: the pod's class determines the weight (hooks.blockIO)")
 		}
 		limits = append(limits, limit)
 	}
@@ -85,15 +85,15 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 
 const asciiLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// readClassName reads the name of a class of the runtime's configuration. It may become a part
-// of a path, so it must not lead out of the directory.
+// readClassName reads the name of a class of the runtime's configuration. The name must not lead out of
+// a directory, because the runtime may use it as a part of a path.
 func readClassName(t *texts, key string, out *Pod) Sourced[string] {
 	name := t.annotation(key)
 	if name == "" {
 		return Sourced[string]{}
 	}
 	if len(name) > maxClassName || strings.Trim(name, asciiLetters+"-_.") != "" || !strings.Contains(asciiLetters, name[:1]) {
-		out.problem(key, name, "not a class's name: letters, digits, and - _ . inside, at most %d", maxClassName)
+		out.reportMalformed(key, name, "not the name of a class: at most %d letters, digits, \"-\", \"_\" and \".\", the first a letter or digit", maxClassName)
 		return Sourced[string]{}
 	}
 	return Sourced[string]{name, key}

@@ -1,16 +1,16 @@
 package intent
 
-// KoordResourceSpec is the key with a pod's preferences for its CPUs. Koordinator's scheduler
-// reads it. The agent reads it if no scheduler assigned CPUs.
+// KoordResourceSpec is the annotation with a pod's preferences for its CPUs. Koordinator's scheduler
+// reads it. The agent uses it only if no scheduler assigned CPUs.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 
-// CoreUse is an owner's request for how its CPUs use cores. It takes effect if the agent chooses
-// its CPUs.
+// CoreUse is the way in which a container that owns CPUs wants to use cores. It takes effect if the
+// agent chooses the CPUs.
 type CoreUse struct {
-	// Whole accepts only whole cores, PreferWhole prefers them; Spread takes threads of as many
-	// cores as possible.
+	// Whole accepts only whole cores. PreferWhole prefers whole cores. Spread takes threads of as
+	// many cores as possible.
 	Whole, PreferWhole, Spread bool
-	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which others own CPUs, if
+	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which other containers own CPUs, if
 	// possible.
 	CoreApart, NodeApart bool
 }
@@ -33,9 +33,9 @@ func readResourceSpec(t *texts, out *Pod) {
 		case "SpreadByPCPUs":
 			use.Whole, use.PreferWhole, use.Spread = false, false, true
 		case "ConstrainedBurst":
-			out.unserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
+			out.reportUnserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
 		default:
-			out.problem(KoordResourceSpec, policy, "not a CPU bind policy: Default, FullPCPUs or SpreadByPCPUs")
+			out.reportMalformed(KoordResourceSpec, policy, "not a CPU bind policy: Default, FullPCPUs or SpreadByPCPUs")
 		}
 	}
 	switch spec.Exclusive {
@@ -45,7 +45,7 @@ func readResourceSpec(t *texts, out *Pod) {
 	case "NUMANodeLevel":
 		use.NodeApart = true
 	default:
-		out.problem(KoordResourceSpec, spec.Exclusive, "not a CPU exclusive policy: None, PCPULevel or NUMANodeLevel")
+		out.reportMalformed(KoordResourceSpec, spec.Exclusive, "not a CPU exclusive policy: None, PCPULevel or NUMANodeLevel")
 	}
 	out.Cores = Sourced[CoreUse]{use, KoordResourceSpec}
 }

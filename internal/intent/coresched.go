@@ -4,11 +4,11 @@ import (
 	"strings"
 )
 
-// CoreSchedAsk is a pod's request for the pods with which it shares cores.
-type CoreSchedAsk struct {
-	Group     string // the group; "" for the group of its class
-	Exclusive bool   // its containers share cores only with each other
-	None      bool   // it shares cores with all pods
+// CoreSchedRequest is a pod's request for core scheduling: it limits which pods share a core with it.
+type CoreSchedRequest struct {
+	Group     string // the name of a group; "" for the group of the pod's class
+	Exclusive bool   // the pod's containers share cores only with each other
+	None      bool   // the pod shares cores with all pods
 }
 
 func readCoreSched(t *texts, out *Pod) {
@@ -17,7 +17,7 @@ func readCoreSched(t *texts, out *Pod) {
 	if group == "" && policy == "" {
 		return
 	}
-	ask, key := CoreSchedAsk{}, KoordCoreSchedGroup
+	ask, key := CoreSchedRequest{}, KoordCoreSchedGroup
 	switch policy {
 	case "":
 	case "none":
@@ -25,14 +25,14 @@ func readCoreSched(t *texts, out *Pod) {
 	case "exclusive":
 		ask.Exclusive, key = true, KoordCoreSchedPolicy
 	default:
-		out.problem(KoordCoreSchedPolicy, policy, `want "none", "exclusive" or nothing`)
+		out.reportMalformed(KoordCoreSchedPolicy, policy, `want "none", "exclusive" or nothing`)
 		return
 	}
-	if len(group) > 63 || strings.Trim(group, asciiLetters+"-_.") != "" { // no label either
-		out.problem(KoordCoreSchedGroup, group, "not a valid label value")
+	if len(group) > 63 || strings.Trim(group, asciiLetters+"-_.") != "" { // Kubernetes would refuse it, too
+		out.reportMalformed(KoordCoreSchedGroup, group, "not a valid label value")
 		return
 	}
-	if ask.Group = group; ask != (CoreSchedAsk{}) {
-		out.CoreSched = Sourced[CoreSchedAsk]{ask, key}
+	if ask.Group = group; ask != (CoreSchedRequest{}) {
+		out.CoreSched = Sourced[CoreSchedRequest]{ask, key}
 	}
 }

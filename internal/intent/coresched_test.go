@@ -10,19 +10,19 @@ import (
 func TestCoreSched(t *testing.T) {
 	for _, c := range []struct {
 		group, policy string
-		want          CoreSchedAsk
+		want          CoreSchedRequest
 		problems      int
 	}{
-		{"", "", CoreSchedAsk{}, 0},
-		{"group-xxx", "", CoreSchedAsk{Group: "group-xxx"}, 0},
-		{"x", "none", CoreSchedAsk{Group: "x", None: true}, 0},
-		{"", "exclusive", CoreSchedAsk{Exclusive: true}, 0},
-		{"x", "Exclusive", CoreSchedAsk{}, 1},
-		{"a/b", "", CoreSchedAsk{}, 1},
-		{strings.Repeat("x", 64), "", CoreSchedAsk{}, 1},
+		{"", "", CoreSchedRequest{}, 0},
+		{"group-xxx", "", CoreSchedRequest{Group: "group-xxx"}, 0},
+		{"x", "none", CoreSchedRequest{Group: "x", None: true}, 0},
+		{"", "exclusive", CoreSchedRequest{Exclusive: true}, 0},
+		{"x", "Exclusive", CoreSchedRequest{}, 1},
+		{"a/b", "", CoreSchedRequest{}, 1},
+		{strings.Repeat("x", 64), "", CoreSchedRequest{}, 1},
 	} {
 		got := Read(&lifecycle.Pod{Labels: map[string]string{KoordCoreSchedGroup: c.group, KoordCoreSchedPolicy: c.policy}}, nil, Dialects())
-		if got.CoreSched.V != c.want || len(got.Problems) != c.problems || got.CoreSched.IsSet() != (c.want != CoreSchedAsk{}) {
+		if got.CoreSched.V != c.want || len(got.Problems) != c.problems || got.CoreSched.IsSet() != (c.want != CoreSchedRequest{}) {
 			t.Errorf("%q %q: %+v, %v", c.group, c.policy, got.CoreSched, got.Problems)
 		}
 	}

@@ -9,15 +9,16 @@ import (
 // CPUVariable is an environment variable with a container's CPUs.
 type CPUVariable struct {
 	Name string
-	// List: it has the list of the CPUs that the container owns, otherwise their number.
+	// List reports that the value is the list of the CPUs that the container owns. Otherwise the
+	// value is the number of CPUs that it can use.
 	List bool
 }
 
 // CPUVariables are the variables that a pod requests.
 type CPUVariables struct {
 	Variables []CPUVariable
-	// Usual asks for the variables in the node's configuration.
-	Usual bool
+	// Defaults requests the variables in the node's configuration.
+	Defaults bool
 }
 
 // Limits for the variables that a pod requests.
@@ -26,15 +27,15 @@ const (
 	maxVariableName = 64
 )
 
-// ParseCPUVariable reads NAME=count, NAME=list, or NAME, which is the count.
+// ParseCPUVariable parses NAME=count, NAME=list, or NAME, which means NAME=count.
 func ParseCPUVariable(text string) (CPUVariable, error) {
 	name, what, said := strings.Cut(text, "=")
 	v := CPUVariable{Name: name, List: what == "list"}
 	switch {
 	case name == "" || len(name) > maxVariableName || strings.Trim(name, asciiLetters+"_") != "" || name[0] >= '0' && name[0] <= '9':
-		return v, fmt.Errorf("%q is not a variable's name: letters, digits and _, at most %d, no digit first", printable(name), maxVariableName)
+		return v, fmt.Errorf("%q is not the name of a variable: want at most %d letters, digits and underscores, without a digit first", printable(name), maxVariableName)
 	case said && what != "count" && what != "list":
-		return v, fmt.Errorf("%q: want %s=count or %s=list", printable(text), name, name)
+		return v, fmt.Errorf("%q is not a variable with CPUs: want %s=count or %s=list", printable(text), name, name)
 	}
 	return v, nil
 }
@@ -46,12 +47,12 @@ func readCPUEnv(t *texts, out *Pod) {
 	case "", "false":
 		return
 	case "true":
-		out.CPUEnv = Sourced[CPUVariables]{CPUVariables{Usual: true}, TrimtabCPUEnv}
+		out.CPUEnv = Sourced[CPUVariables]{CPUVariables{Defaults: true}, TrimtabCPUEnv}
 		return
 	}
 	all, err := parseCPUVariables(text)
 	if err != nil {
-		out.problem(TrimtabCPUEnv, text, `%v; want "true", or variables such as GOMAXPROCS=count,MY_CPUS=list`, err)
+		out.reportMalformed(TrimtabCPUEnv, text, `%v; want "true", or variables such as GOMAXPROCS=count,MY_CPUS=list`, err)
 		return
 	}
 	out.CPUEnv = Sourced[CPUVariables]{CPUVariables{Variables: all}, TrimtabCPUEnv}
@@ -60,7 +61,7 @@ func readCPUEnv(t *texts, out *Pod) {
 func parseCPUVariables(text string) ([]CPUVariable, error) {
 	items := strings.Split(text, ",")
 	if len(items) > maxVariables {
-		return nil, fmt.Errorf("%d variables, at most %d can be asked for", len(items), maxVariables)
+		return nil, fmt.Errorf("has %d variables; a pod can request at most %d", len(items), maxVariables)
 	}
 	all := make([]CPUVariable, 0, len(items))
 	seen := map[string]bool{}
@@ -78,9 +79,9 @@ func parseCPUVariables(text string) ([]CPUVariable, error) {
 	return all, nil
 }
 
-// String lists the variables as the annotation does.
+// String returns the variables in the form of the annotation.
 func (v CPUVariables) String() string {
-	if v.Usual {
+	if v.Defaults {
 		return "true"
 	}
 	names := make([]string, len(v.Variables))

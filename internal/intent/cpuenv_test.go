@@ -21,15 +21,15 @@ func TestCPUEnv(t *testing.T) {
 		{"true", "true", ""},
 		{"GOMAXPROCS", "GOMAXPROCS=count", ""},
 		{"OMP_NUM_THREADS=count, _my1=list", "OMP_NUM_THREADS=count,_my1=list", ""},
-		{"yes please", "", `"yes please" is not a variable's name`},
-		{"A,", "", `"" is not a variable's name`},
-		{"1A", "", "no digit first"},
+		{"yes please", "", `"yes please" is not the name of a variable`},
+		{"A,", "", `"" is not the name of a variable`},
+		{"1A", "", "without a digit first"},
 		{"A=cpus", "", "want A=count or A=list"},
 		{"A=list=x", "", "want A=count or A=list"},
 		{"A,B,A=list", "", "A is named twice"},
 		{strings.Repeat("A", 65), "", "at most 64"},
-		{strings.Repeat("A,", 16) + "B", "", "17 variables, at most 16"},
-		{"PÄTH", "", "is not a variable's name"},
+		{strings.Repeat("A,", 16) + "B", "", "17 variables; a pod can request at most 16"},
+		{"PÄTH", "", "is not the name of a variable"},
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabCPUEnv: c.text}}, nil, Dialects())
 		if got.CPUEnv.IsSet() != (c.want != "") || got.Silent() == got.CPUEnv.IsSet() {

@@ -2,13 +2,12 @@ package intent
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// CPUQoS is a pod's request that replaces its class's CPU scheduling.
+// CPUQoS is a pod's request for CPU scheduling that differs from the CPU scheduling of its class.
 type CPUQoS struct {
 	// Malformed reports that the request has an invalid value.
 	Malformed bool
 	Enabled   bool
-	// Identity is the group identity, -1 to 2. If it is absent, the group identity of the class
-	// counts.
+	// Identity is the group identity, -1 to 2. If it is absent, the group identity of the class applies.
 	Identity lifecycle.Opt[int]
 }
 
@@ -18,7 +17,7 @@ func readCPUQoS(t *texts, out *Pod) {
 		return
 	}
 	if t.label(KoordQoSClass) != "LS" {
-		out.warn(KoordCPUQoS, text, "applies only to pods of class LS")
+		out.reportWarning(KoordCPUQoS, text, "applies only to pods of class LS")
 		return
 	}
 	var ask struct {
@@ -31,15 +30,15 @@ func readCPUQoS(t *texts, out *Pod) {
 	if t.decode(KoordCPUQoS, &ask, out) {
 		q = CPUQoS{Enabled: ask.Enable}
 		if ask.Enable && ask.Idle != 0 {
-			out.unserved(KoordCPUQoS, text, "schedIdle is not supported: the class sets cpu.idle (hooks.groupIdentity.fallback)")
+			out.reportUnserved(KoordCPUQoS, text, "schedIdle is not supported: the class sets cpu.idle (hooks.groupIdentity.fallback)")
 		}
 		if ask.Enable && ask.Expeller {
-			out.unserved(KoordCPUQoS, text, "coreExpeller is not supported: it needs a kernel of Koordinator's distribution")
+			out.reportUnserved(KoordCPUQoS, text, "coreExpeller is not supported: it needs a kernel of Koordinator's distribution")
 		}
 		switch {
 		case ask.Identity == nil:
 		case *ask.Identity < -1 || *ask.Identity > 2:
-			out.problem(KoordCPUQoS, text, "groupIdentity is %d, want -1 to 2", *ask.Identity)
+			out.reportMalformed(KoordCPUQoS, text, "groupIdentity is %d, want -1 to 2", *ask.Identity)
 			q.Malformed = true
 		default:
 			q.Identity = lifecycle.Some(int(*ask.Identity))

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// allocated is the JSON of device-allocated. Kinds of devices that no hook gives to containers
-// are reported.
-type allocated struct {
+// allocatedDevices is the JSON of the annotation device-allocated. The agent reports other kinds of devices,
+// because no hook gives them to containers.
+type allocatedDevices struct {
 	GPU []struct {
 		Minor     *int                `json:"minor"`
 		ID        string              `json:"id"`
@@ -25,13 +25,13 @@ type allocated struct {
 }
 
 func readDevices(t *texts, out *Pod) {
-	var devices allocated
+	var devices allocatedDevices
 	if !t.decode(KoordDevices, &devices, out) {
 		return
 	}
 	for _, kind := range t.members(KoordDevices) {
 		if kind != "gpu" && kind != "rdma" {
-			out.unserved(KoordDevices, kind, "device kind %q is not supported: no hook gives such devices to containers", printable(kind))
+			out.reportUnserved(KoordDevices, kind, "device kind %q is not supported: no hook gives such devices to containers", printable(kind))
 		}
 	}
 	if len(devices.GPU) > 0 {
@@ -42,11 +42,11 @@ func readDevices(t *texts, out *Pod) {
 	}
 }
 
-func readGPU(t *texts, devices *allocated, out *Pod) {
+func readGPU(t *texts, devices *allocatedDevices, out *Pod) {
 	var gpu GPU
 	for _, d := range devices.GPU {
 		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
-			out.problem(KoordDevices, t.annotation(KoordDevices), "gpu: each entry needs a minor number from 0 to %d that no other entry has", maxMinor)
+			out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "gpu: each entry needs a minor number from 0 to %d that no other entry has", maxMinor)
 			return
 		}
 		gpu.Minors = append(gpu.Minors, *d.Minor)
@@ -58,7 +58,7 @@ func readGPU(t *texts, devices *allocated, out *Pod) {
 	if t.label(KoordGPUIsolation) == "HAMi-core" {
 		share, err := readShare(devices.GPU[0].Resources)
 		if err != nil {
-			out.problem(KoordDevices, t.annotation(KoordDevices), "gpu shared by HAMi-core: %v", err)
+			out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "gpu shared by HAMi-core: %v", err)
 			return
 		}
 		gpu.Shared = share
@@ -66,8 +66,8 @@ func readGPU(t *texts, devices *allocated, out *Pod) {
 	out.GPU = Sourced[GPU]{gpu, KoordDevices}
 }
 
-// gpuUUID returns an id that names exactly one GPU; "" for other texts, which could mean all
-// GPUs.
+// gpuUUID returns the id if it is the UUID of a GPU or MIG device. It returns "" for other texts, because
+// the runtime could take them for several GPUs.
 func gpuUUID(id string) string {
 	rest, ok := strings.CutPrefix(id, "GPU-")
 	if !ok {
@@ -79,9 +79,9 @@ func gpuUUID(id string) string {
 	return id
 }
 
-// readRDMA reads which functions of RDMA cards were allocated: the virtual ones if there are
-// any, otherwise the card's own.
-func readRDMA(t *texts, devices *allocated, out *Pod) {
+// readRDMA reads the allocated functions of RDMA cards. For a card with virtual functions, it reads only
+// these.
+func readRDMA(t *texts, devices *allocatedDevices, out *Pod) {
 	var addresses []string
 	for _, d := range devices.RDMA {
 		ids := []string{d.ID}
@@ -94,11 +94,11 @@ func readRDMA(t *texts, devices *allocated, out *Pod) {
 		for _, id := range ids {
 			address, err := pciAddress(id)
 			if err != nil {
-				out.problem(KoordDevices, t.annotation(KoordDevices), "rdma: %v", err)
+				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: %v", err)
 				return
 			}
 			if slices.Contains(addresses, address) || len(addresses) > maxMinor {
-				out.problem(KoordDevices, t.annotation(KoordDevices), "rdma: a function twice, or more than %d", maxMinor+1)
+				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: a function is listed twice, or there are more than %d functions", maxMinor+1)
 				return
 			}
 			addresses = append(addresses, address)
@@ -107,14 +107,14 @@ func readRDMA(t *texts, devices *allocated, out *Pod) {
 	out.RDMA = Sourced[[]string]{addresses, KoordDevices}
 }
 
-// IsPCIAddress reports whether a text is a PCI address as the kernel writes it.
+// IsPCIAddress reports whether a text is a PCI address in the kernel's form.
 func IsPCIAddress(text string) bool {
 	address, err := pciAddress(text)
 	return err == nil && address == text
 }
 
-// pciAddress reads domain:bus:device.function, which the kernel writes in lower
-// case.
+// pciAddress parses domain:bus:device.function, and returns it in lower case, as the kernel writes
+// it.
 func pciAddress(text string) (string, error) {
 	form := "hhhh:hh:hh.f"
 	lower := strings.ToLower(text)

@@ -10,24 +10,25 @@ import (
 
 // PayingResources are the resources that determine how many CPUs a container may own.
 type PayingResources struct {
-	// Pod are the resources that the kubelet reported for the whole pod, Container
-	// those of the container; nil if there are none.
+	// Pod are the resources that the kubelet reported for the whole pod. Container are the
+	// resources of the container. Both are nil if unknown.
 	Pod, Container *lifecycle.Resources
 	// QoS is the pod's QoS class in Kubernetes. In a Guaranteed pod the request equals the
 	// limit.
 	QoS QoS
 }
 
-// CPUs returns a *Refusal if a container may not own so many CPUs.
+// CPUs returns a *Refusal if a container may not own n CPUs.
 func (r Rules) CPUs(namespace string, n int, m PayingResources) error {
 	rule := r.For(AssignedCPUs, namespace)
-	if why := rule.tooMany(namespace, n, m); why != "" {
+	if why := rule.whyTooMany(namespace, n, m); why != "" {
 		return &Refusal{Reason: why, Rule: rule.Name}
 	}
 	return nil
 }
 
-func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
+// whyTooMany returns the reason why a container may not own n CPUs; "" if it may.
+func (r *Rule) whyTooMany(namespace string, n int, m PayingResources) string {
 	switch {
 	case r.Decision == Allow:
 		return ""
@@ -43,16 +44,16 @@ func (r *Rule) tooMany(namespace string, n int, m PayingResources) string {
 	}
 	switch {
 	case !due.Known() && hasQuota(m.Pod, m.Container):
-		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorization: %s)", r.Name)
+		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; a container may own only as many CPUs as it requests (authorization: %s)", r.Name)
 	case !due.Known():
-		return fmt.Sprintf("neither the pod nor the container has a CPU limit or request; a pod may own only as many CPUs as it has of these (authorization: %s)", r.Name)
+		return fmt.Sprintf("neither the pod nor the container has a CPU limit or request; a pod may own only as many CPUs as it requests (authorization: %s)", r.Name)
 	case n > due.CPUs:
 		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorization: %s)", n, of, due, r.Name)
 	}
 	return ""
 }
 
-// hasQuota reports whether some of these resources have a CPU limit.
+// hasQuota reports whether any of the resources has a CPU limit.
 func hasQuota(all ...*lifecycle.Resources) bool {
 	for _, r := range all {
 		if r != nil && r.CPU.Quota.V > 0 {
@@ -65,50 +66,50 @@ func hasQuota(all ...*lifecycle.Resources) bool {
 // PaidCPUs is the number of CPUs that requests and limits pay for, and the request or limit that
 // determines it.
 type PaidCPUs struct {
-	CPUs  int    // whole CPUs; a fraction of a CPU does not count
-	Milli int64  // all of it, in milli-CPUs
-	By    string // "limit" or "request"; "" where no request was reported
+	CPUs         int    // whole CPUs; a fraction of a CPU does not count
+	Milli        int64  // the request or limit in milli-CPUs
+	DeterminedBy string // "limit" or "request"; "" if the runtime reported no request
 }
 
 // Known reports whether the runtime reported a limit or request.
-func (s PaidCPUs) Known() bool { return s.By != "" }
+func (s PaidCPUs) Known() bool { return s.DeterminedBy != "" }
 
-// String formats it for users: "request of 0.5, which pays for 0".
+// String describes the request or limit for users, such as "request of 0.5, which pays for 0".
 func (s PaidCPUs) String() string {
-	text := s.By + " of " + FormatMilli(s.Milli)
+	text := s.DeterminedBy + " of " + FormatMilli(s.Milli)
 	if s.Milli%milliOfCPU != 0 {
 		text += fmt.Sprintf(", which pays for %d", s.CPUs)
 	}
 	return text
 }
 
-// FormatMilli formats milli-CPUs as CPUs: 1500 is 1.5.
+// FormatMilli formats milli-CPUs as CPUs: 1500 becomes 1.5.
 func FormatMilli(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/milliOfCPU, 'f', -1, 64)
 }
 
 const milliOfCPU = 1000
 
-// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, also for larger
-// requests.
+// The CPU shares that the kubelet sets. It sets noShares for no request, and maxShares for requests of
+// 256 CPUs or more.
 const (
 	sharesOfCPU = 1024
 	noShares    = 2
 	maxShares   = 262144
 )
 
-// CountPaidCPUs returns how many CPUs a pod or container may own: whole CPUs up to its request,
-// for which the scheduler reserved room on the node, and up to its limit if a quota is in force.
+// CountPaidCPUs returns how many CPUs a pod or container may own: whole CPUs up to its request, and up
+// to its limit if it has one. The scheduler reserved the request on the node.
 //
-// A limit alone pays for nothing: the kubelet always reports a request, and authors may choose
-// any limit. In a Guaranteed pod both are equal, so the limit replaces a request that is
-// missing, or too large for shares.
+// A limit without a request does not count, because the author of a pod may choose any limit. In a
+// Guaranteed pod both are equal. So the limit replaces a request that is missing or too large for
+// shares.
 func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	if r == nil {
 		return PaidCPUs{}
 	}
 	limit := LimitMilli(&r.CPU)
-	limited := PaidCPUs{By: "limit", Milli: limit, CPUs: int(min(limit/milliOfCPU, math.MaxInt32))}
+	limited := PaidCPUs{DeterminedBy: "limit", Milli: limit, CPUs: int(min(limit/milliOfCPU, math.MaxInt32))}
 	shares := r.CPU.Shares.V
 	guaranteed := qos == Guaranteed && limit > 0
 	switch {
@@ -121,12 +122,12 @@ func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	if limit > 0 && limit <= request {
 		return limited
 	}
-	return PaidCPUs{By: "request", Milli: request, CPUs: int(request / milliOfCPU)}
+	return PaidCPUs{DeterminedBy: "request", Milli: request, CPUs: int(request / milliOfCPU)}
 }
 
-// SharesMilli returns the CPU request that the kubelet computed shares from, in milli-CPUs. The
-// kubelet rounds down, and maps different requests above 2 to different shares, so requests and
-// their sums are exact. Above the largest shares nothing more is paid for.
+// SharesMilli returns the CPU request from which the kubelet computed the shares, in milli-CPUs. The
+// result is exact, because different requests above 2 have different shares. For the largest shares, it
+// is the smallest request that has them.
 func SharesMilli(shares uint64) int64 {
 	if shares <= noShares {
 		return 0
@@ -139,8 +140,8 @@ func MilliShares(milli int64) uint64 {
 	return uint64(max(noShares, min(milli*sharesOfCPU/milliOfCPU, maxShares)))
 }
 
-// LimitMilli returns the CPU limit of a quota in milli-CPUs; 0 for none. The kubelet rounds
-// down, and maps different limits to different quotas.
+// LimitMilli returns the CPU limit for a quota in milli-CPUs; 0 for none. The result is exact, because
+// different limits have different quotas.
 func LimitMilli(cpu *lifecycle.CPU) int64 {
 	quota, period := cpu.Quota.V, int64(defaultPeriod)
 	if p := cpu.Period.V; p > 0 && p <= 1e6 { // the kernel's longest period is 1 s

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Hugepages are the limits that a pod sets for its containers.
+// Hugepages are the limits of huge pages that a pod sets for its containers.
 type Hugepages struct {
-	// Limits are bytes by container and page size, such as "2MB".
+	// Limits are the limits in bytes, by container and by page size, such as "2MB".
 	Limits map[string]map[string]int64
-	// Capped names the authorization rule that limits them to the runtime's request for the
-	// container; "" for none.
-	Capped string
+	// CappedBy names the authorization rule that does not allow limits above the runtime's request for
+	// the container; "" for none.
+	CappedBy string
 }
 
 // hugepagesPrefix begins the names of Kubernetes' huge page resources.
@@ -29,7 +29,7 @@ func readHugepages(t *texts, out *Pod) {
 		for _, resource := range sortedKeys(asked[container]) {
 			size, limit, err := hugepageLimit(resource, asked[container][resource])
 			if err != nil {
-				out.problem(TrimtabHugepages, t.annotation(TrimtabHugepages), "container %s: %v", printable(container), err)
+				out.reportMalformed(TrimtabHugepages, t.annotation(TrimtabHugepages), "container %s: %v", printable(container), err)
 				continue
 			}
 			if limits[container] == nil {
@@ -41,8 +41,8 @@ func readHugepages(t *texts, out *Pod) {
 	out.Hugepages = Sourced[Hugepages]{Hugepages{Limits: limits}, TrimtabHugepages}
 }
 
-// hugepageLimit parses a resource such as hugepages-2Mi and its amount. It returns the size as
-// in cgroup file names.
+// hugepageLimit parses a resource such as hugepages-2Mi and its amount. It returns the page size in the
+// form of cgroup file names, such as 2MB.
 func hugepageLimit(resource string, amount quantity) (size string, limit int64, err error) {
 	text, ok := strings.CutPrefix(resource, hugepagesPrefix)
 	at := slices.IndexFunc(pageUnits[:], func(u pageUnit) bool { return strings.HasSuffix(text, u.suffix) })
@@ -58,13 +58,13 @@ func hugepageLimit(resource string, amount quantity) (size string, limit int64, 
 		return "", 0, fmt.Errorf("%s: %w", resource, err)
 	}
 	if page := n * unit.bytes; limit < 0 || limit%page != 0 {
-		return "", 0, fmt.Errorf("%s: %d bytes are not whole pages", resource, limit)
+		return "", 0, fmt.Errorf("%s: %d bytes is not a multiple of the page size", resource, limit)
 	}
 	return strconv.FormatInt(n, 10) + unit.name, limit, nil
 }
 
-// HugepageSize returns the size in bytes of the pages of a resource such as hugepages-2Mi; ok is
-// false for other resources.
+// HugepageSize returns the page size of a resource such as hugepages-2Mi, in bytes; ok is false for
+// other resources.
 func HugepageSize(resource string) (bytes uint64, ok bool) {
 	text, ok := strings.CutPrefix(resource, hugepagesPrefix)
 	if !ok {
@@ -77,6 +77,15 @@ func HugepageSize(resource string) (bytes uint64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// HugepageName returns the name of the resource for a page size in bytes, such as hugepages-2Mi.
+func HugepageName(bytes uint64) string {
+	at := 0
+	for at+1 < len(pageUnits) && bytes%uint64(pageUnits[at+1].bytes) == 0 { //nolint:gosec // a constant of the table
+		at++
+	}
+	return hugepagesPrefix + strconv.FormatUint(bytes/uint64(pageUnits[at].bytes), 10) + pageUnits[at].suffix //nolint:gosec // the same
 }
 
 type pageUnit struct {

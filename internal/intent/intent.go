@@ -13,7 +13,7 @@ import (
 // Class is the quality of service class; every dialect maps its own classes to it.
 type Class int
 
-// The classes. None is a pod that no dialect classifies.
+// The classes. None is the class of a pod without a class in any dialect.
 const (
 	None Class = iota
 	System
@@ -40,7 +40,7 @@ const (
 	UnknownQoS
 )
 
-// String returns the name Kubernetes uses.
+// String returns the name in Kubernetes.
 func (q QoS) String() string {
 	return [...]string{"Guaranteed", "Burstable", "BestEffort", "unknown"}[q]
 }
@@ -51,16 +51,16 @@ type Sourced[T any] struct {
 	Key string // "" if no key has set it
 }
 
-// IsSet reports whether some dialect has set the value.
+// IsSet reports whether a key of any dialect has set the value.
 func (s Sourced[T]) IsSet() bool { return s.Key != "" }
 
-// Batch is a container's request for batch resources, which the node borrows from idle pods.
+// Batch is a container's request for batch resources: resources that other pods requested and do not use.
 // CPU is in milli-CPUs, memory in bytes; 0 or less means none.
 type Batch struct {
 	RequestCPU  int64
 	LimitCPU    int64
 	LimitMemory int64
-	// From is the source of the pod's spec if the request came from the spec, not from the key.
+	// From is the source of the pod's spec if the request is from the spec; "" if it is from the annotation.
 	From lifecycle.Source
 }
 
@@ -71,15 +71,15 @@ type GPU struct {
 	// device has one.
 	UUIDs  []string
 	Shared *GPUShare
-	// NodesRefused names the authorization rule that refuses the device nodes; the environment
-	// is still granted.
-	NodesRefused string
+	// NodesRefusedBy names the authorization rule that refuses the device nodes. The container still gets
+	// the environment variables.
+	NodesRefusedBy string
 }
 
-// GPUShare is a part of one GPU, isolated by HAMi-core.
+// GPUShare is a part of a GPU that HAMi-core limits.
 type GPUShare struct {
 	Memory int64 // bytes
-	Core   int64 // percent of the multiprocessors; 0 if not given
+	Core   int64 // percent of the multiprocessors; 0 for no limit
 }
 
 // NUMABinding is a pod's request for NUMA nodes. The zero value binds its CPUs and memory to the
@@ -101,7 +101,7 @@ type NUMABinding struct {
 	ExcludeOthers bool
 }
 
-// String says in words what is requested, for users.
+// String describes the request, for users.
 func (b NUMABinding) String() string {
 	said := []string{"as few NUMA nodes as possible"}
 	switch {
@@ -127,9 +127,9 @@ func (b NUMABinding) String() string {
 // Pod is the intent of a pod: all requests of its labels and annotations.
 type Pod struct {
 	Class Sourced[Class]
-	Name  string // the dialect's own name of the class, for example LSR
-	QoS   QoS    // from the pod's cgroup path, which always has one
-	// CPUs are kernel ids of CPUs that a scheduler assigned to the pod.
+	Name  string // the name of the class in the dialect, for example LSR
+	QoS   QoS
+	// CPUs are the CPU numbers that a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes that a scheduler chose for the pod's CPUs.
 	Nodes Sourced[[]int]
@@ -139,7 +139,7 @@ type Pod struct {
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	// CoreKind is the kind of cores that the pod prefers for its own CPUs. Isolated reports
+	// CoreKind is the kind of cores that the pod prefers for CPUs that it owns. Isolated reports
 	// whether it prefers isolated CPUs (isolcpus).
 	CoreKind Sourced[topology.CoreKind]
 	Isolated Sourced[bool]
@@ -163,72 +163,86 @@ type Pod struct {
 	// configuration.
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
-	CoreSched Sourced[CoreSchedAsk]
+	CoreSched Sourced[CoreSchedRequest]
 	// Preemptable reports whether the pod yields CPU and memory to others; false requests memory
 	// protection.
 	Preemptable Sourced[bool]
-	// Unprotected names the rule that refuses memory protection to the pod; "" if no rule does.
-	Unprotected string
-	// NoHooks names the rule that refuses a pod the OCI hooks whose condition is an
-	// annotation; "" if none does.
-	NoHooks string
-	// NoPluginValues names the rule that refuses a pod variables, annotations, mounts and devices
-	// of resource plugins.
-	NoPluginValues string
+	// ProtectionRefusedBy names the rule that refuses memory protection to the pod; "" if no rule does.
+	ProtectionRefusedBy string
+	// HooksRefusedBy names the rule that refuses OCI hooks whose condition is an annotation; "" if no rule does.
+	HooksRefusedBy string
+	// PluginValuesRefusedBy names the rule that refuses variables, annotations, mounts and devices of resource
+	// plugins; "" if no rule does.
+	PluginValuesRefusedBy string
 	// Burst is the CPU time in µs that a container may use above its quota in one period, if it
-	// used less in earlier ones.
+	// used less than its quota in earlier periods.
 	Burst Sourced[int64]
 	// CacheLevel is one of CacheLevels.
 	CacheLevel Sourced[string]
 	// CPUEnv are environment variables with the CPUs of containers.
 	CPUEnv Sourced[CPUVariables]
-	// Ulimits are limits of processes, IOPriority and Scheduler priorities, and
-	// MemPolicy the memory policy, that containers start with; Sysctls are parameters
-	// of their namespaces.
+	// Ulimits, IOPriority, Scheduler and MemPolicy are the process limits, the I/O priority, the
+	// scheduling policy and the memory policy that containers start with. Sysctls are kernel
+	// parameters of their namespaces.
 	Ulimits    Sourced[PerContainer[[]lifecycle.Rlimit]]
 	IOPriority Sourced[PerContainer[lifecycle.IOPriority]]
 	Scheduler  Sourced[PerContainer[lifecycle.Scheduler]]
 	MemPolicy  Sourced[PerContainer[lifecycle.MemoryPolicy]]
 	Sysctls    Sourced[PerContainer[map[string]string]]
-	// DeviceNodes are devices of the host by their numbers, Mounts files and directories
-	// of the host, CDIDevices fully qualified
-	// names, and NetDevices interfaces of the host that move into containers.
+	// DeviceNodes are devices of the host by their numbers. Mounts are files and directories of the
+	// host. CDIDevices are qualified names. NetDevices are interfaces of the host that move into
+	// containers.
 	DeviceNodes Sourced[PerContainer[[]lifecycle.Device]]
 	Mounts      Sourced[PerContainer[[]HostMount]]
 	CDIDevices  Sourced[PerContainer[[]string]]
 	NetDevices  Sourced[PerContainer[[]NetDevice]]
+	// ExclusiveDevices are CDI devices that no other container may have.
+	ExclusiveDevices Sourced[PerContainer[[]DeviceRequest]]
 	// PodInterfaces are interfaces of the host that move into the pod with the first of its
 	// containers.
 	PodInterfaces Sourced[[]NetDevice]
 	// WritableCgroups lets containers write their own cgroups. ClosID, Schemata and
-	// Monitoring are the intelRdt of the OCI spec.
+	// Monitoring are the members of intelRdt in the OCI spec.
 	WritableCgroups Sourced[PerContainer[bool]]
 	ClosID          Sourced[PerContainer[string]]
 	Schemata        Sourced[PerContainer[[]string]]
 	Monitoring      Sourced[PerContainer[bool]]
-	// Balloon is the type of a container's balloon, by name. HideThreads lets it run on one
-	// thread of each core of the balloon, or on all. PreserveCPU and PreserveMemory keep what
-	// the runtime requested. MemoryKinds are the kinds of its memory nodes.
+	// Balloon is the name of the type of a container's balloon. HideThreads lets the container run on
+	// one thread of each core of the balloon, or on all threads. PreserveCPU and PreserveMemory keep
+	// the CPUs and memory nodes that the runtime requested. MemoryKinds are the kinds of memory nodes.
 	Balloon                     Sourced[PerContainer[string]]
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
 	MemoryKinds                 Sourced[PerContainer[[]topology.MemoryKind]]
+	// ColdStart is the number of seconds after its start for which a container has only slow memory.
+	ColdStart Sourced[PerContainer[int]]
 	// SchedulingClass is a container's scheduling class, by name.
 	SchedulingClass Sourced[PerContainer[string]]
-	// PreferShared, PreferIsolated and PreferReserved say which CPUs suit a container, and
-	// Unlimited the part of the node for one without CPU limit. Affinity and AntiAffinity list
-	// the containers of the pod that it should be near, or far from.
+	// MemoryRequest is a NUMA memory policy that is named by class, or whose nodes depend on the container.
+	// MemPolicy has priority over it.
+	MemoryRequest Sourced[PerContainer[MemoryRequest]]
+	// MemoryClass is a container's memory class, by name. MemoryHigh and SwapMax are the values of memory.high
+	// and memory.swap.max.
+	MemoryClass         Sourced[PerContainer[string]]
+	MemoryHigh, SwapMax Sourced[PerContainer[MemoryBytes]]
+	// PreferShared, PreferIsolated and PreferReserved request shared, isolated or reserved CPUs.
 	PreferShared, PreferIsolated, PreferReserved Sourced[PerContainer[bool]]
-	Unlimited                                    Sourced[PerContainer[string]]
-	Affinity, AntiAffinity                       Sourced[map[string][]string]
-	// OnlyGranted names the rule by which containers get only devices that Kubernetes granted
-	// them; "" if another rule decides.
-	OnlyGranted string
-	// LibraryGranted names the rule by which containers get HAMi-core only if Kubernetes
-	// granted them their GPU; "" if another rule decides.
-	LibraryGranted string
-	Problems       []lifecycle.Problem
-	// problems collects problems while the pod is read.
+	// HintKinds, HintDeny and HintAllow select the devices that influence where a container is placed.
+	HintKinds           Sourced[PerContainer[HintKinds]]
+	HintDeny, HintAllow Sourced[PerContainer[HintPaths]]
+	// RequireIsolated refuses a container that would own CPUs that are not isolated (isolcpus).
+	RequireIsolated Sourced[PerContainer[bool]]
+	// Unlimited is the part of the node for a container without a CPU limit. Affinity and AntiAffinity are by container.
+	Unlimited              Sourced[PerContainer[string]]
+	Affinity, AntiAffinity Sourced[map[string][]Affinity]
+	// OnlyGrantedRule names the rule by which containers get only devices that Kubernetes granted
+	// them; "" if no such rule applies.
+	OnlyGrantedRule string
+	// LibraryGrantedRule names the rule by which containers get HAMi-core only if Kubernetes
+	// granted them their GPU; "" if no such rule applies.
+	LibraryGrantedRule string
+	Problems           []lifecycle.Problem
+	// problems collects the problems while Read reads the pod.
 	problems lifecycle.ProblemList
 }
 
@@ -237,7 +251,7 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning || q.Unserved })
 }
 
-// dialect is one system whose keys pods carry.
+// dialect is a system with its own keys for labels and annotations of pods.
 type dialect struct {
 	name  string
 	title string // the heading of its keys in docs/keys.md; "" if it has no keys
@@ -246,7 +260,7 @@ type dialect struct {
 	keys func() []Key // nil for none
 }
 
-// dialects lists every dialect, most trusted first. A new one is one file and one line here.
+// dialects lists all dialects, the most trusted first. A new dialect needs one file, and one line here.
 func dialects() []dialect {
 	return []dialect{
 		{"koordinator", "Koordinator", readKoordinator, koordinatorKeys},
@@ -281,23 +295,32 @@ func KeySystems() [][2]string {
 	return all
 }
 
-// Read reads a pod in the given dialects, most trusted first. An earlier dialect has priority;
-// a later one that disagrees is reported. spec is the pod's spec, nil if no source has it. It
+// Read reads a pod in the dialects of order, the most trusted first. An earlier dialect has priority. If
+// a later dialect disagrees, Read reports that. spec is the pod's spec, or nil if no source has it. Read
 // assumes that the node serves every request.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	return (*Serving)(nil).Read(pod, spec, order)
 }
 
-// Read reads a pod like the function Read. It leaves out and reports requests that this node
-// does not serve; a nil Serving serves everything.
+// Read reads a pod like the function Read. It removes and reports requests that this node does not serve.
+// A nil Serving serves every request.
 func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	out, t := &Pod{}, textsOf(pod, spec)
+	if len(pod.Claimed) > 0 {
+		var said Pod
+		readClaimed(pod, &said)
+		s.apply(&said)
+		out.merge(&said)
+	}
+	var said Pod // reused for all dialects, because it is large
+	all := dialects()
 	for _, name := range order {
-		for _, d := range dialects() {
+		for _, d := range all {
 			if d.name == name && d.read != nil {
-				var said Pod
+				said = Pod{}
 				d.read(t, spec, &said)
 				s.apply(&said)
+				out.reportOverruled(pod, &said)
 				out.merge(&said)
 			}
 		}
@@ -305,13 +328,14 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 	out.QoS = qosOf(t.parent, spec) // for all dialects
 	out.problems.Add(t.problems...)
 	if text, forged := forgesRecord(pod); forged {
-		out.refuse(RecordKey, text, "records are read only from containers, where the agent wrote them")
+		out.reportRefused(RecordKey, text, "only the agent may write this annotation, and only to containers; remove it from the pod")
 	}
 	out.reportUnread(t, order)
 	out.Problems, out.problems = out.problems.List(), lifecycle.ProblemList{}
 	return out
 }
 
+// merge adds the requests of a dialect with less priority.
 func (p *Pod) merge(o *Pod) {
 	p.problems.Add(o.problems.List()...)
 	p.QoS = max(p.QoS, o.QoS)
@@ -324,9 +348,9 @@ func (p *Pod) merge(o *Pod) {
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which is %s and has priority", p.Class.Key, p.Class.V),
 		})
-		o.Preemptable = Sourced[bool]{} // the key already has a problem, because it is also the key of the class that lost
+		o.Preemptable = Sourced[bool]{} // the class of this key was not used, and that is reported already
 	}
-	takeFirst(&p.Cores, o.Cores)
+	setIfUnset(&p.Cores, o.Cores)
 	for _, r := range requests {
 		if r.take != nil {
 			r.take(p, o)
@@ -334,44 +358,44 @@ func (p *Pod) merge(o *Pod) {
 	}
 }
 
-func takeFirst[T any](have *Sourced[T], o Sourced[T]) {
+func setIfUnset[T any](have *Sourced[T], o Sourced[T]) {
 	if !have.IsSet() {
 		*have = o
 	}
 }
 
-// problem adds a malformed key to the intent.
-func (p *Pod) problem(key, value, format string, args ...any) {
-	p.add(lifecycle.Problem{Key: key}, value, format, args)
+// reportMalformed reports a malformed label or annotation.
+func (p *Pod) reportMalformed(key, value, format string, args ...any) {
+	p.addProblem(lifecycle.Problem{Key: key}, value, format, args)
 }
 
-// warn adds a warning: the request is served nevertheless.
-func (p *Pod) warn(key, value, format string, args ...any) {
-	p.add(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
+// reportWarning reports a request that is probably a mistake. The request takes effect nevertheless.
+func (p *Pod) reportWarning(key, value, format string, args ...any) {
+	p.addProblem(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
 }
 
-// refuse adds a well-formed request that is not granted.
-func (p *Pod) refuse(key, value, format string, args ...any) {
-	p.add(lifecycle.Problem{Key: key, Refused: true}, value, format, args)
+// reportRefused reports a well-formed request that the agent does not grant.
+func (p *Pod) reportRefused(key, value, format string, args ...any) {
+	p.addProblem(lifecycle.Problem{Key: key, Refused: true}, value, format, args)
 }
 
-// add adds a problem. If there are too many, it only counts the problem, and formats nothing.
-func (p *Pod) add(q lifecycle.Problem, value, format string, args []any) {
+// addProblem adds a problem. If there are too many problems, it only counts the problem.
+func (p *Pod) addProblem(q lifecycle.Problem, value, format string, args []any) {
 	if !p.problems.Full(q) {
 		q.Value, q.Reason = printable(value), fmt.Sprintf(format, args...)
 	}
 	p.problems.Add(q)
 }
 
-// RecordKey is the annotation that has a container's record. A pod must not have
-// it.
+// RecordKey is the annotation in which the agent stores its record of a container. A pod must not
+// have it.
 const RecordKey = "trimtab.io/record"
 
-// Printable shortens foreign text and removes invisible characters.
+// Printable shortens an untrusted text and replaces invisible characters.
 func Printable(s string) string { return printable(s) }
 
-// printable shortens foreign text and removes invisible characters (control characters,
-// bidirectional marks, odd spaces), so that it can be shown in a log or on a terminal.
+// printable shortens an untrusted text and replaces invisible characters (control characters,
+// bidirectional marks, unusual spaces), so that logs and terminals can show it.
 func printable(s string) string {
 	const most = 120
 	if len(s) > most {

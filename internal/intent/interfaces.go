@@ -13,8 +13,8 @@ type NetDevice struct{ Host, Name string }
 // AsksForInterfaces reports whether the pod asks for network interfaces of the host.
 func (p *Pod) AsksForInterfaces() bool { return p.NetDevices.IsSet() || p.PodInterfaces.IsSet() }
 
-// InterfacesOf returns the requests for network interfaces that count for a container: its own
-// before those of the whole pod.
+// InterfacesOf returns the requests for network interfaces that apply to a container: first its own
+// request, then the request of the pod.
 func (p *Pod) InterfacesOf(container string) (all []Sourced[[]NetDevice]) {
 	for _, asked := range []Sourced[[]NetDevice]{p.NetDevices.V.Of(container), p.PodInterfaces} {
 		if asked.IsSet() {
@@ -24,21 +24,21 @@ func (p *Pod) InterfacesOf(container string) (all []Sourced[[]NetDevice]) {
 	return all
 }
 
-// netDevices reads network interfaces of the host. Without a name an interface keeps
-// its own.
+// netDevices reads network interfaces of the host. An interface without a new name keeps its
+// name.
 func (t *texts) netDevices(key string) ([]NetDevice, error) {
 	var list []struct {
 		Host string `json:"hostIf"`
 		Name string `json:"name"`
 	}
-	if err := t.structured(key, &list); err != nil {
+	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
 	}
 	return checkedInterfaces(len(list), func(i int) NetDevice { return NetDevice{Host: list[i].Host, Name: list[i].Name} })
 }
 
-// podInterfaces reads network interfaces of the host that move into the pod. As in NRI's plugin
-// network-device-injector, address, prefix and mtu are read, and nothing applies them.
+// podInterfaces reads network interfaces of the host that move into the pod. It accepts address, prefix
+// and mtu, but nothing applies them, as in NRI's plugin network-device-injector.
 func (t *texts) podInterfaces(key string) ([]NetDevice, error) {
 	var list []struct {
 		Host    string `json:"name"`
@@ -47,7 +47,7 @@ func (t *texts) podInterfaces(key string) ([]NetDevice, error) {
 		Prefix  int    `json:"prefix"`
 		MTU     int    `json:"mtu"`
 	}
-	if err := t.structured(key, &list); err != nil {
+	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
 	}
 	return checkedInterfaces(len(list), func(i int) NetDevice { return NetDevice{Host: list[i].Host, Name: list[i].Name} })
@@ -66,7 +66,7 @@ func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 			d.Name = d.Host
 		}
 		switch {
-		case !interfaceName(d.Host) || !interfaceName(d.Name):
+		case !isInterfaceName(d.Host) || !isInterfaceName(d.Name):
 			return nil, fmt.Errorf("%q or %q is not the name of a network interface", printable(d.Host), printable(d.Name))
 		case d.Host == "lo" || d.Name == "lo":
 			return nil, errors.New("lo exists in every network namespace")
@@ -78,9 +78,9 @@ func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 	return out, nil
 }
 
-// interfaceName reports whether a text can name a network interface. Source: Linux,
-// net/core/dev.c, dev_valid_name; ours: letters that need no quotes, and no sign in
-// front, which is a removal in NRI.
-func interfaceName(s string) bool {
+// isInterfaceName reports whether a text can name a network interface. Source: Linux, net/core/dev.c,
+// dev_valid_name. It accepts fewer characters than the kernel, and no "-" at the start, which means a
+// removal in NRI.
+func isInterfaceName(s string) bool {
 	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiLetters+"-_.") == ""
 }

@@ -1,10 +1,10 @@
 package intent
 
-// Handling is what the agent does with a key.
+// Handling describes whether the agent reads a key.
 type Handling int
 
-// The handlings. A key that is not supported makes a request that this agent does not serve, and
-// the pod gets a problem. An ignored key makes no request of a node agent.
+// The ways to handle a key. A key that is not supported is a request that this agent does not serve, and
+// the agent reports it. An ignored key is no request to a node agent.
 const (
 	KeyRead Handling = iota
 	KeyUnsupported
@@ -17,14 +17,12 @@ func (h Handling) String() string { return [...]string{"read", "not supported", 
 // Edit is the effect of a change of a label or annotation while its pod runs.
 type Edit int
 
-// The effects of an edit. Live: the edit takes effect at once, if the pod's spec is known
-// (podspec). Next: the edit affects containers that are created later. Fixed: the value at the
-// pod's creation counts for its whole life.
+// The effects of an edit.
 const (
-	EditNone Edit = iota // nothing reads it
-	EditLive
-	EditNext
-	EditFixed
+	EditNone  Edit = iota // the agent does not read the key
+	EditLive              // the edit takes effect at once, if the pod's spec is known (podspec)
+	EditNext              // the edit affects containers that are created later
+	EditFixed             // the edit has no effect, because the value at the pod's creation applies
 )
 
 // String returns the effect as docs/keys.md names it.
@@ -32,7 +30,7 @@ func (e Edit) String() string {
 	return [...]string{"", "at once", "containers created after it", "no, fixed when the pod is created"}[e]
 }
 
-// Place is where a key is: label, annotation or resource name.
+// Place is the object and field in which a key occurs, such as a pod annotation.
 type Place string
 
 // The places of keys.
@@ -46,7 +44,7 @@ const (
 	InQRMRequest Place = "annotation of a QRM request or answer"
 )
 
-// onPods reports whether a pod can carry the key.
+// onPods reports whether a pod can have the key.
 func (p Place) onPods() bool { return p == OnPod || p == AsLabel || p == AsEither }
 
 // Key is one label, annotation or resource name of a system, and what the agent does with it.
@@ -56,19 +54,19 @@ type Key struct {
 	// NAME/container.X and, in older plugins, NAME/X.
 	Name   string
 	Scoped bool
-	// Field is a key inside the JSON object that is the value; "" for the whole.
+	// Field is a member of the JSON object that is the value; "" for the whole value.
 	Field    string
 	Place    Place
 	Handling Handling
 	Edit     Edit
-	// Kinds are the kinds of request that the key can make, as in authorization rules.
+	// Kinds are the kinds of requests that the key can make, as in authorization rules.
 	Kinds []Kind
-	// Why explains a special property of a key that is read, or the reason why a key is not
-	// read.
+	// Why is the reason why the agent does not read the key. For a key that it reads, Why explains
+	// a special property.
 	Why string
 }
 
-// Full returns the key with its field.
+// Full returns the key, with its field if it has one.
 func (k Key) Full() string {
 	if k.Field == "" {
 		return k.Name
@@ -76,8 +74,7 @@ func (k Key) Full() string {
 	return k.Name + ": " + k.Field
 }
 
-// Keys returns the table of all keys: keys of other systems, and keys of Trimtab itself.
-// docs/keys.md is made from it.
+// Keys returns the table of all keys of Trimtab and of other systems. docs/keys.md shows it.
 func Keys() []Key {
 	var all []Key
 	for _, d := range dialects() {

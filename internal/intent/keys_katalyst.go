@@ -18,7 +18,7 @@ func katalystKeys() []Key {
 		{Name: KatalystMemory, Place: OnPod, Field: "numa_exclusive", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
 	}
 	for _, e := range katalystUnused() {
-		keys = append(keys, Key{Name: e.object, Place: OnPod, Field: e.key, Handling: KeyUnsupported, Why: e.why})
+		keys = append(keys, Key{Name: e.object, Place: OnPod, Field: e.key, Handling: KeyUnsupported, Why: e.reason})
 	}
 	const reserved = "katalyst.kubewharf.io/"
 	for _, row := range []struct {
@@ -27,7 +27,7 @@ func katalystKeys() []Key {
 		why      string
 		names    []string
 	}{
-		{OnPod, KeyUnsupported, "the agent gives no such device to containers yet", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
+		{OnPod, KeyUnsupported, "the agent does not give such devices to containers", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
 		{OnPod, KeyUnsupported, "this agent sets no net_cls class", []string{reserved + "net_class_id"}},
 		{OnPod, KeyUnsupported, "the CPU weight follows the request", []string{reserved + "cpu_weight_demand_cores", reserved + "cpu_weight_burst_ratio"}},
 		{OnPod, KeyUnsupported, "the agent does not read resource packages", []string{reserved + "resource_pool", reserved + "resource_package"}},
@@ -59,10 +59,11 @@ func katalystKeys() []Key {
 	return slices.Clip(keys)
 }
 
-// enhancement is a key inside one of Katalyst's JSON objects.
-type enhancement struct{ object, key, why string }
+// enhancement is an enhancement of Katalyst that the agent does not serve. object is the annotation, key the member of
+// its JSON object.
+type enhancement struct{ object, key, reason string }
 
-// katalystUnused are the enhancements that the agent knows and does not serve.
+// katalystUnused lists the enhancements that the agent knows but does not serve.
 func katalystUnused() []enhancement {
 	return []enhancement{
 		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod for its usage"},
@@ -76,11 +77,11 @@ func katalystUnused() []enhancement {
 	}
 }
 
-// unusedEnhancement returns why nothing serves an enhancement, in any object.
+// unusedEnhancement returns the reason why the agent does not serve an enhancement; known is false for other keys.
 func unusedEnhancement(key string) (why string, known bool) {
 	for _, e := range katalystUnused() {
 		if e.key == key {
-			return e.why, true
+			return e.reason, true
 		}
 	}
 	return "", false

@@ -1,11 +1,11 @@
 package intent
 
-// The reasons that many keys share.
+// These reasons are shared by several keys.
 const (
-	forScheduler = "an input of the scheduler, which writes what it decided into another key"
+	forScheduler = "an input of the scheduler, which writes its decision into another key"
 	forEviction  = "it orders evictions under pressure; this agent evicts no pod for its usage"
-	nodeReason   = "no request of a pod; this agent reads no Node or topology object"
-	devicePlugin = "a resource of a scheduler or device plugin; what they assign is read from device-allocated and from the kubelet"
+	nodeReason   = "not a request of a pod; this agent does not read Node or topology objects"
+	devicePlugin = "a resource of a scheduler or device plugin; the agent reads the assigned devices from device-allocated and from the kubelet"
 )
 
 // koordinatorKeys are the keys of Koordinator 1.7, and of 1.8 where it is newer.

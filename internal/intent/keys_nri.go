@@ -2,10 +2,10 @@ package intent
 
 import "slices"
 
-// otherPlugin is the reason for reporting keys of other NRI plugins. Such a key is a request,
-// and this agent cannot know whether the key's plugin runs on the node.
+// otherPlugin returns the reason why the agent reports a key of another NRI plugin. The agent cannot know
+// whether that plugin runs on the node.
 func otherPlugin(name string) string {
-	return "this agent does not serve it; the NRI plugin " + name + " does, if it runs on the node"
+	return "this agent does not serve it; only the NRI plugin " + name + " does"
 }
 
 // plugin is a list of scoped pod annotations that one NRI plugin reads.
@@ -14,7 +14,8 @@ type plugin struct {
 	keys         []string
 }
 
-func (p plugin) rows() []Key {
+// keyRows returns the plugin's keys for the table of keys.
+func (p plugin) keyRows() []Key {
 	rows := make([]Key, 0, len(p.keys))
 	for _, key := range p.keys {
 		rows = append(rows, Key{Name: key + p.suffix, Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(p.name)})
@@ -28,27 +29,27 @@ func nriPluginsKeys() []Key {
 	var keys []Key
 	for _, p := range []plugin{
 		{"nri-resource-policy-topology-aware", ".resource-policy.nri.io", []string{
-			"require-isolated-cpus", "prefer-cpu-priority", "cold-start", "cpu-class", "irq-affinity", "pick-resources-by-hints",
+			"prefer-cpu-priority", "cpu-class", "irq-affinity", "pick-resources-by-hints",
 			"strict.topologyhints", "test.topologyhints",
 		}},
 		{"nri-resource-policy (balloons or topology-aware)", ".resource-policy.nri.io", []string{
 			"rdtclass", "blockioclass",
-			"topologyhints", "allow.topologyhints", "deny.topologyhints",
 		}},
-		{"nri-memory-qos", ".memory-qos.nri.io", []string{"class", "memory.high", "memory.swap.max"}},
 		{"nri-memtierd", ".memtierd.nri.io", []string{"class"}},
 		{"nri-sgx-epc", ".nri.io", []string{"epc-limit"}},
-		{"nri-memory-policy", ".memory-policy.nri.io", []string{"class", "policy"}},
 	} {
-		keys = append(keys, p.rows()...)
+		keys = append(keys, p.keyRows()...)
 	}
 	for _, r := range policyReads {
-		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: servedBy(r.key)})
+		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: servingPolicies(r.key)})
+	}
+	for _, r := range pluginReads {
+		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}})
 	}
 	return append(
 		keys,
-		Key{Name: NRIAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servedBy(NRIAffinity)},
-		Key{Name: NRIAntiAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servedBy(NRIAntiAffinity)},
+		Key{Name: NRIAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAffinity)},
+		Key{Name: NRIAntiAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAntiAffinity)},
 		Key{Name: "noderesource.dev/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
 		Key{Name: "intel.com/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
 		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
@@ -59,10 +60,10 @@ func nriPluginsKeys() []Key {
 	)
 }
 
-// nriKeys are the keys of the plugins in the NRI repository, 0.12, in the domain
-// noderesource.dev and the older ones.
+// nriKeys are the keys of the plugins in the NRI repository (0.12), in the domain noderesource.dev and
+// in older domains.
 func nriKeys() []Key {
-	const noInterface = "nothing reads it: the README of the NRI plugin network-device-injector names it, but the plugin reads netdevice.noderesource.dev"
+	const noInterface = "no program reads it: the README of the NRI plugin network-device-injector names it, but the plugin reads netdevice.noderesource.dev"
 	keys := []Key{
 		{Name: "netdevices.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: noInterface},
 	}
@@ -84,34 +85,42 @@ func nriKeys() []Key {
 	)
 }
 
-// podNetworkOnly is the reason for reporting a key of the pod's interfaces for one container.
-const podNetworkOnly = "it has no form for one container, since the interface moves into the network namespace that the pod's containers share"
+// podNetworkOnly is the reason why the agent reports a key of the pod's interfaces with the scope of one container.
+const podNetworkOnly = "it cannot name one container, because the interface moves into the network namespace that the pod's containers share"
 
-// scopedRead is a scoped key that is read, and the kind of request that it makes.
+// scopedRead is a scoped key that the agent reads, and the kind of request that it makes.
 type scopedRead struct {
 	key  string
 	kind Kind
 }
 
-// policyReads are the keys of nri-plugins' policies that are read, without their scopes.
+// policyReads are the keys of nri-plugins' policies that the agent reads, without their scopes.
 var policyReads = []scopedRead{
 	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
-	{NRIMemoryType, MemoryTypeKind}, {NRISchedulingClass, SchedClassKind},
-	{NRIPreferShared, CPUPreference}, {NRIPreferIsolated, CPUPreference}, {NRIPreferReserved, ClassSystem}, {NRIUnlimited, CPUPreference},
+	{NRIMemoryType, MemoryTypeKind}, {NRIColdStart, MemoryTypeKind}, {NRISchedulingClass, SchedClassKind},
+	{NRIPreferShared, CPUPreference}, {NRIPreferIsolated, CPUPreference}, {NRIRequireIsolated, CPUPreference},
+	{NRIPreferReserved, ClassSystem}, {NRIUnlimited, CPUPreference},
+	{NRIHints, CPUPreference}, {NRIDenyHints, CPUPreference}, {NRIAllowHints, CPUPreference},
 }
 
-// servedBy says which policies serve a key of nri-plugins.
-func servedBy(key string) string {
+// pluginReads are the keys of nri-plugins' other plugins that the agent reads, without their scopes.
+var pluginReads = []scopedRead{
+	{NRIMemoryQoS, MemoryQoSKind}, {NRIMemoryHigh, MemoryQoSKind}, {NRISwapMax, MemoryQoSKind},
+	{NRIMemoryPolicyClass, MemPolicyKind}, {NRIMemoryPolicyText, MemPolicyKind},
+}
+
+// servingPolicies names the placement policies that serve a key of nri-plugins.
+func servingPolicies(key string) string {
 	switch key {
-	case NRIBalloon, NRISchedulingClass:
+	case NRIBalloon:
 		return "with placement.policy: balloons"
-	case NRIHideThreads, NRIPreserveCPU, NRIPreserveMemory, NRIMemoryType:
+	case NRIHideThreads, NRIPreserveCPU, NRIPreserveMemory, NRIMemoryType, NRISchedulingClass:
 		return "with placement.policy: balloons or topology-aware"
 	}
 	return "with placement.policy: topology-aware"
 }
 
-// nriReads are the keys of NRI's plugins that are read, without their scopes.
+// nriReads are the keys of NRI's plugins that the agent reads, without their scopes.
 var nriReads = []scopedRead{
 	{NRIUlimits, UlimitsKind}, {NRIOldUlimits, UlimitsKind},
 	{NRIIOPriority, IOPrioKind}, {nriOldIOPriority, IOPrioKind},
@@ -127,11 +136,12 @@ var nriReads = []scopedRead{
 	{NRIClosID, IntelRDTKind}, {NRISchemata, IntelRDTKind}, {NRIMonitoring, IntelRDTKind},
 }
 
-// nriRead are the same names.
-var nriRead = func() map[string]bool {
-	set := map[string]bool{}
-	for _, r := range slices.Concat(nriReads, policyReads) {
-		set[r.key] = true
+// nriRead has the scoped keys that the agent reads, each with its form for the whole pod. It is built once, because
+// the runtime waits while the agent reads a pod.
+var nriRead = func() map[string]string {
+	set := map[string]string{}
+	for _, r := range slices.Concat(nriReads, policyReads, pluginReads) {
+		set[r.key] = r.key + "/pod"
 	}
 	return set
 }()

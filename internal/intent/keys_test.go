@@ -167,7 +167,7 @@ func TestEdits(t *testing.T) {
 		Annotations: map[string]string{KoordResourceStatus: `{"cpuset":"0-7"}`, RubikBurst: "2000"},
 	}
 	for _, whole := range []bool{true, false} {
-		now.Whole = whole
+		now.HasAllKeys = whole
 		got := Read(pod, &lifecycle.PodSpec{Meta: now}, Dialects())
 		if len(got.CPUs.V) != 1 || got.Burst.V != 2000 {
 			t.Errorf("whole %v: CPUs %v, burst %d", whole, got.CPUs.V, got.Burst.V)

@@ -10,6 +10,7 @@ func trimtabKeys() []Key {
 		{Name: TrimtabRDTClass, Place: OnPod, Edit: EditNext, Kinds: []Kind{RDT}},
 		{Name: TrimtabHugepages, Place: OnPod, Edit: EditLive, Kinds: []Kind{HugepageLimits}},
 		{Name: TrimtabCPUEnv, Place: OnPod, Edit: EditNext, Kinds: []Kind{CPUEnvKind}},
+		{Name: TrimtabCDIDevices, Place: OnPod, Edit: EditFixed, Kinds: []Kind{ExclusiveDevicesKind}},
 		{Name: RecordKey, Place: OnPod, Handling: KeyUnsupported, Why: "the agent writes it into containers; on a pod it is refused as forged"},
 	}
 }

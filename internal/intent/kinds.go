@@ -54,26 +54,29 @@ const (
 	PreserveKind     Kind = "preserve"
 	MemoryTypeKind   Kind = "memory-type"
 	SchedClassKind   Kind = "scheduling-class"
+	MemoryQoSKind    Kind = "memory-qos"
 	OCIHookKind      Kind = "oci-hooks"
 	CgroupKind       Kind = "writable-cgroups"
 	IntelRDTKind     Kind = "intel-rdt"
 	PluginKind       Kind = "plugin-values"
+
+	ExclusiveDevicesKind Kind = "exclusive-devices"
 )
 
-// Default is the decision for a kind without a matching rule, and its text for users.
-// docs/kinds.md is made from it.
+// Default is the decision about a kind of request that no rule matches, with texts for users. docs/kinds.md
+// shows it.
 type Default struct {
 	Kind       Kind
 	Namespaces string // "*" for all; in other namespaces the kind is refused
 	Decision   Decision
-	Asks       string // what a pod asks for
-	Why        string
+	Asks       string // what a pod requests
+	Why        string // the reason for the decision
 	// Cost describes what other pods lose if the request is granted to a pod that requests
 	// neither CPU nor memory.
 	Cost string
 }
 
-// declaration declares one kind: the text for users, the hooks that serve it (one of them is
+// declaration declares one kind of request: its default decision, the hooks that serve it (one of them is
 // enough), and the fields of a pod's intent that request it.
 type declaration struct {
 	Default
@@ -85,20 +88,20 @@ type declaration struct {
 // classHooks are the hooks that depend on a pod's class.
 var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
 
-// kinds declares every kind, in the order in which refusals are reported. A new kind is a
-// constant and a row here.
+// kinds declares every kind, in the order in which refusals are reported. A new kind needs a constant, and
+// a row here.
 var kinds = []declaration{
 	{Default{
 		ClassSystem, "kube-system", Allow, "the system pool", "the system pool belongs to the cluster's own pods; refused in other namespaces",
 		"it shares the system pool with the cluster's own pods",
-	}, classHooks, []request{ofClass(System), affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved })}},
+	}, classHooks, []request{ofClass(System), booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved })}},
 	{Default{
-		ClassDedicated, "*", Allow, "the class; by itself the shared pool", "by itself it gives the shared pool; CPUs have a kind of their own",
+		ClassDedicated, "*", Allow, "the class, which gives the shared pool", "the class alone gives only the shared pool; exclusive CPUs are a separate kind",
 		"nothing: it owns no CPU and shares the default pool according to its CPU shares",
 	}, classHooks, []request{ofClass(Dedicated)}},
 	{Default{
 		ClassShared, "*", Allow, "the shared pool", "it gives no more than a pod without a class gets",
-		"nothing: it shares the default pool according to its CPU shares; its group identity is that of its class",
+		"nothing: it shares the default pool according to its CPU shares, and has the group identity of its class",
 	}, classHooks, []request{ofClass(Shared)}},
 	{Default{
 		ClassReclaimed, "*", Allow, "the reclaimed pool", "it gives less than a pod without a class gets",
@@ -110,108 +113,112 @@ var kinds = []declaration{
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[[]int] { return &p.CPUs }, topology.FormatList)}},
 	{Default{
 		NUMANodes, "*", Allow, "a pool limited to NUMA nodes", "it limits a pool to fewer CPUs",
-		"nothing: the pool of a NUMA node takes CPUs from others only for whole CPUs that its pods request, and memory counts as far as it is requested",
+		"nothing: the pool of a NUMA node takes CPUs from other pools only for whole CPUs that its pods request, and only requested memory counts",
 	}, []string{"cpuset"}, []request{
-		field(func(p *Pod) *Sourced[[]int] { return &p.Nodes }, text),
-		field(func(p *Pod) *Sourced[NUMABinding] { return &p.NUMA }, text),
+		field(func(p *Pod) *Sourced[[]int] { return &p.Nodes }, describeValue),
+		field(func(p *Pod) *Sourced[NUMABinding] { return &p.NUMA }, describeValue),
 	}},
 	{Default{
 		NUMAExclusive, "*", Refuse, "exclusive NUMA nodes, or nodes without pods of other classes and pools", "exclusive NUMA nodes are more than the scheduler charged the pod for",
 		"the NUMA nodes that it has exclusively, if a rule allows the kind",
 	}, []string{"cpuset"}, []request{{
-		key:    exclusiveKey,
-		value:  func(p *Pod) string { return text(p.NUMA.V) },
+		key:    numaExclusiveKey,
+		value:  func(p *Pod) string { return describeValue(p.NUMA.V) },
 		remove: func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.ExcludeOthers = false, false },
 	}}},
 	{Default{
-		CPUPreference, "*", Allow, "which CPUs suit it: a kind of core, isolated or shared ones, of some part of the node, near some of its containers",
-		"it chooses which CPUs, not how many: it owns at most what it requests, and the CPUs of other owners do not change",
+		CPUPreference, "*", Allow, "preferred CPUs: of a kind of cores, isolated or shared, in a part of the node, or near some of its containers",
+		"it chooses which CPUs, not how many: it owns at most what it requests, and the CPUs of other pods do not change",
 		"nothing: it owns no CPUs",
 	}, []string{"cpuset"}, []request{
 		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, perContainer),
 		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, perContainer),
+		booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.RequireIsolated }),
 		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Unlimited }, perContainer),
-		field(func(p *Pod) *Sourced[map[string][]string] { return &p.Affinity }, text),
-		field(func(p *Pod) *Sourced[map[string][]string] { return &p.AntiAffinity }, text),
-		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, text),
-		field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, text),
+		field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.Affinity }, joinNames),
+		field(func(p *Pod) *Sourced[PerContainer[HintKinds]] { return &p.HintKinds }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintDeny }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintAllow }, perContainer),
+		field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.AntiAffinity }, joinNames),
+		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, describeValue),
+		field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, describeValue),
 	}},
 	{Default{
 		NamedPool, "*", Allow, "a shared or system pool by name", "a pool is as large as its pods' requests",
 		"nothing: a pool whose pods request less than one CPU uses the CPUs of the default pool",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[string] { return &p.Pool }, text)}},
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[string] { return &p.Pool }, describeValue)}},
 	{Default{
-		BatchResources, "*", Cap, "shares, quota and memory limit", "only for pods that are BestEffort in Kubernetes: the limits of others are not lifted",
-		"CPU time of other BestEffort pods: among them, its CPU shares are those of the annotation",
-	}, []string{"batch"}, []request{field(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, names)}},
+		BatchResources, "*", Cap, "CPU shares, quota and memory limit", "only for pods that are BestEffort in Kubernetes: the request would remove the limits of other pods",
+		"CPU time of other BestEffort pods, according to the CPU shares of its annotation",
+	}, []string{"batch"}, []request{field(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, joinNames)}},
 	{Default{
 		GPUEnv, "*", Allow, "`NVIDIA_VISIBLE_DEVICES`", "an environment variable that the pod's author could also write",
 		"no CPU or memory: the GPUs that it sees remain visible to others",
-	}, []string{"gpu"}, []request{field(func(p *Pod) *Sourced[GPU] { return &p.GPU }, minors)}},
+	}, []string{"gpu"}, []request{field(func(p *Pod) *Sourced[GPU] { return &p.GPU }, formatMinors)}},
 	{Default{
 		Devices, "*", Refuse, "RDMA devices, and GPUs as device nodes or CDI devices", "host devices belong to the node; the container still gets what Kubernetes granted it",
 		"the devices that it gets",
 	}, []string{"rdma"}, []request{field(func(p *Pod) *Sourced[[]string] { return &p.RDMA }, joinNumbers)}},
 	{Default{
-		OOMScore, "*", Refuse, "an OOM score of its own", "it decides which container the kernel kills first",
-		"when memory runs out, the kernel kills others before it",
+		OOMScore, "*", Refuse, "an OOM score of its own", "the score decides which container the kernel kills first",
+		"if memory runs out, the kernel may kill other pods before it",
 	}, []string{"oomScore"}, []request{
-		field(func(p *Pod) *Sourced[int64] { return &p.OOMScore }, text),
-		field(func(p *Pod) *Sourced[map[string]int64] { return &p.OOMScores }, names),
+		field(func(p *Pod) *Sourced[int64] { return &p.OOMScore }, describeValue),
+		field(func(p *Pod) *Sourced[map[string]int64] { return &p.OOMScores }, joinNames),
 	}},
 	{Default{
 		CPUQoSKind, "*", Allow, "a group identity other than that of its class", "a group identity in the range of the classes; it applies only to LS pods",
 		"CPU time of pods with a lower group identity, as with its class LS",
-	}, []string{"groupIdentity"}, []request{field(func(p *Pod) *Sourced[CPUQoS] { return &p.CPUQoS }, text)}},
+	}, []string{"groupIdentity"}, []request{field(func(p *Pod) *Sourced[CPUQoS] { return &p.CPUQoS }, describeValue)}},
 	{Default{
 		Quota, "*", Allow, "whether the CFS quota is unlimited", "it applies only if the pod owns its CPUs",
 		"nothing: it owns its CPUs",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[bool] { return &p.UnsetQuota }, text)}},
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[bool] { return &p.UnsetQuota }, describeValue)}},
 	{Default{
 		HugepageLimits, "*", Cap, "limits of huge pages by page size", "at most what Kubernetes gave the container",
 		"nothing: it keeps at most what Kubernetes gave it",
-	}, []string{"hugepages"}, []request{field(func(p *Pod) *Sourced[Hugepages] { return &p.Hugepages }, func(h Hugepages) string { return names(h.Limits) })}},
+	}, []string{"hugepages"}, []request{field(func(p *Pod) *Sourced[Hugepages] { return &p.Hugepages }, func(h Hugepages) string { return joinNames(h.Limits) })}},
 	{Default{
 		DiskLimits, "*", Allow, "limits of reading and writing disks", "they limit only the pod itself",
 		"nothing",
-	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[[]DiskLimit] { return &p.Disks }, text)}},
+	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[[]DiskLimit] { return &p.Disks }, describeValue)}},
 	{Default{
 		BlockIO, "*", Refuse, "a class of the runtime's block I/O configuration", "a class of the runtime can give more of the disks than others have",
 		"time of the disks, according to the runtime's class",
-	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[string] { return &p.BlockIOClass }, text)}},
+	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[string] { return &p.BlockIOClass }, describeValue)}},
 	{Default{
 		RDT, "*", Refuse, "shares of caches and bandwidth, a class of the runtime's RDT configuration", "cache and memory bandwidth belong to the node",
 		"cache and memory bandwidth",
 	}, []string{"rdt"}, []request{
-		field(func(p *Pod) *Sourced[RDTShares] { return &p.RDT }, text),
-		field(func(p *Pod) *Sourced[string] { return &p.RDTClass }, text),
+		field(func(p *Pod) *Sourced[RDTShares] { return &p.RDT }, describeValue),
+		field(func(p *Pod) *Sourced[string] { return &p.RDTClass }, describeValue),
 	}},
 	{Default{
 		CoreSched, "*", Refuse, "a core scheduling group of its own", "a core scheduling cookie excludes other pods from a core",
 		"the other threads of the cores that it runs on, while it runs there",
-	}, []string{"coreSched"}, []request{field(func(p *Pod) *Sourced[CoreSchedAsk] { return &p.CoreSched }, text)}},
+	}, []string{"coreSched"}, []request{field(func(p *Pod) *Sourced[CoreSchedRequest] { return &p.CoreSched }, describeValue)}},
 	{Default{
 		Preemption, "*", Allow, "yielding CPU and memory to others", "it takes only from the pod itself",
 		"nothing",
-	}, []string{"preemption"}, []request{preemptableRequest(field(func(p *Pod) *Sourced[bool] { return &p.Preemptable }, text))}},
+	}, []string{"preemption"}, []request{preemptableRequest(field(func(p *Pod) *Sourced[bool] { return &p.Preemptable }, describeValue))}},
 	{Default{
 		BurstKind, "*", Allow, "CPU time beyond the quota, from unused quota of earlier periods", "within the pod's own quota, and only what it left unused before",
 		"nothing beyond its CPU limit over time; during a burst it shares CPUs according to its CPU shares",
-	}, []string{"burst"}, []request{field(func(p *Pod) *Sourced[int64] { return &p.Burst }, text)}},
+	}, []string{"burst"}, []request{field(func(p *Pod) *Sourced[int64] { return &p.Burst }, describeValue)}},
 	{Default{
 		CacheLimit, "*", Allow, "a smaller part of cache and bandwidth", "it takes only from the pod itself, by one of three groups",
 		"nothing: the three groups belong to the node",
-	}, []string{"rdt"}, []request{field(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, text)}},
+	}, []string{"rdt"}, []request{field(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, describeValue)}},
 	{Default{
 		CPUEnvKind, "*", Allow, "environment variables that name its CPUs", "environment variables that the pod's author could also write",
 		"nothing",
-	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, text)}},
+	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, describeValue)}},
 	{Default{
-		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "a file of the host, and a directory that others write to; containers to which Kubernetes granted the GPU get it in any case",
+		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "a file of the host, and a directory that other containers write to; containers to which Kubernetes granted the GPU get it in any case",
 		"no CPU or memory: it can hold the lock of containers that share a GPU, so that they wait",
 	}, []string{"gpu"}, []request{{
 		key:    libraryKey,
-		value:  func(p *Pod) string { return minors(p.GPU.V) },
+		value:  func(p *Pod) string { return formatMinors(p.GPU.V) },
 		remove: func(p *Pod) { p.GPU.V.Shared = nil },
 	}}},
 	{Default{
@@ -223,7 +230,7 @@ var kinds = []declaration{
 		"memory that it locks and files that it opens beyond the default limits",
 	}, []string{"ulimits"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Rlimit]] { return &p.Ulimits }, perContainer)}},
 	{Default{
-		IOPrioKind, "*", Refuse, "an I/O priority of its processes", "it gets disk time before others",
+		IOPrioKind, "*", Refuse, "an I/O priority of its processes", "it gets disk time before other pods",
 		"time of the disks",
 	}, []string{"ioPriority"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.IOPriority]] { return &p.IOPriority }, perContainer)}},
 	{Default{
@@ -231,9 +238,10 @@ var kinds = []declaration{
 		"CPU time, if `hooks.scheduler.realtime` allows it a real-time policy",
 	}, []string{"scheduler"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.Scheduler]] { return &p.Scheduler }, perContainer)}},
 	{Default{
-		MemPolicyKind, "*", Refuse, "a NUMA memory policy of its processes", "it can fill memory nodes on which others were placed",
+		MemPolicyKind, "*", Refuse, "a NUMA memory policy of its processes", "it can fill memory nodes on which other pods were placed",
 		"memory of the nodes that it names, within its own limit",
-	}, []string{"memoryPolicy"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.MemoryPolicy]] { return &p.MemPolicy }, perContainer)}},
+	}, []string{"memoryPolicy"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.MemoryPolicy]] { return &p.MemPolicy }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[MemoryRequest]] { return &p.MemoryRequest }, perContainer)}},
 	{Default{
 		SysctlKind, "*", Refuse, "kernel parameters of its namespaces", "Kubernetes has a field for them, which admission checks",
 		"nothing: only parameters of its own namespaces, from a list in the configuration",
@@ -247,10 +255,14 @@ var kinds = []declaration{
 		"the devices of `hooks.cdiDevices.allowed`",
 	}, []string{"cdiDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.CDIDevices }, perContainer)}},
 	{Default{
-		NetDeviceKind, "*", Refuse, "a network interface moves from the host to the pod", "an interface leaves the host",
+		ExclusiveDevicesKind, "*", Refuse, "CDI devices that no other container has, by kind and number or by name", "a node has few of them, and a CDI specification may add devices, mounts and OCI hooks",
+		"the devices that it gets, of the kinds in `hooks.cdiDevices.classes`: no other container can have them",
+	}, []string{"cdiDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]DeviceRequest]] { return &p.ExclusiveDevices }, perContainer)}},
+	{Default{
+		NetDeviceKind, "*", Refuse, "network interfaces of the host, which move into the pod", "the host loses the interfaces",
 		"the interfaces of `hooks.networkDevices.allowed`",
 	}, []string{"networkDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, perContainer),
-		field(func(p *Pod) *Sourced[[]NetDevice] { return &p.PodInterfaces }, text)}},
+		field(func(p *Pod) *Sourced[[]NetDevice] { return &p.PodInterfaces }, describeValue)}},
 	{Default{
 		Mounts, "*", Refuse, "files and directories of the host", "host paths belong to the node",
 		"the contents of the paths in `hooks.mounts.allowed` and `hooks.mounts.writable`",
@@ -260,24 +272,34 @@ var kinds = []declaration{
 		"the resources of the balloon type: the CPUs of `minCPUs`, and memory of `memoryTypes`",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, perContainer)}},
 	{Default{
-		SchedClassKind, "*", Refuse, "a scheduling class that it names", "a class may have a real-time policy, which runs before everything else on a CPU; a type's `schedulingClass` decides which pods have it",
-		"CPU time and time of the disks, as the scheduling class has priority",
+		SchedClassKind, "*", Refuse, "a scheduling class that it names", "a class may have a real-time policy, which runs before everything else on a CPU; the configuration decides which pods have it without a request",
+		"CPU time and time of the disks, according to the priority of the scheduling class",
 	}, []string{"schedulingClass"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.SchedulingClass }, perContainer)}},
 	{Default{
-		ThreadsKind, "*", Allow, "one thread of each of its cores, or all", "the other threads stay its own, or those of its balloon, in both cases",
+		MemoryQoSKind, "*", Refuse, "a memory class, or values of memory.high and memory.swap.max", "swap space and the time of its disk belong to the node, and kubelets leave swap off",
+		"swap space, possibly all of it, and time of the swap disk",
+	}, []string{"memoryQoS"}, []request{
+		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.MemoryClass }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[MemoryBytes]] { return &p.MemoryHigh }, perContainer),
+		field(func(p *Pod) *Sourced[PerContainer[MemoryBytes]] { return &p.SwapMax }, perContainer),
+	}},
+	{Default{
+		ThreadsKind, "*", Allow, "one thread of each of its cores, or all threads", "in both cases, all threads of the cores belong to the container or its balloon",
 		"nothing: it or its balloon already has these CPUs",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.HideThreads }, perContainer)}},
 	{Default{
 		PreserveKind, "*", Refuse, "CPUs and memory nodes as the runtime requests them, outside balloons and parts of the node", "it runs on the CPUs of all balloons",
 		"time on all CPUs that no container owns, according to its CPU shares",
 	}, []string{"cpuset"}, []request{
-		affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveCPU }),
-		affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveMemory }),
+		booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveCPU }),
+		booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveMemory }),
 	}},
 	{Default{
 		MemoryTypeKind, "*", Refuse, "memory nodes of kinds that it names: DRAM, HBM, PMEM", "nodes of scarce memory belong to the node; `memoryTypes` of a balloon type gives them to pods",
 		"memory of these nodes, within its own limit",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, perContainer)}},
+	}, []string{"cpuset"}, []request{
+		memoryKindsRequest(), coldStartRequest(),
+	}},
 	{Default{
 		OCIHookKind, "*", Refuse, "OCI hooks of the node whose condition is an annotation", "an OCI hook runs as root on the host",
 		"the resources of the programs that the files in `hooks.ociHooks.directories` run for it",
@@ -295,13 +317,13 @@ var kinds = []declaration{
 		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.Monitoring }, perContainer),
 	}},
 	{Default{
-		PluginKind, "*", Allow, "variables, annotations, mounts and devices that resource plugins give for resources that it requests", "only root's programs are resource plugins, and they know what the node has",
+		PluginKind, "*", Allow, "variables, annotations, mounts and devices that resource plugins give for resources that it requests", "resource plugins are programs of root, and decide themselves what they give",
 		"nothing: a pod gets them for a resource that it requests",
 	}, nil, nil},
 }
 
-// declared returns the declaration of a kind; an empty one if it is unknown.
-func declared(kind Kind) declaration {
+// declarationOf returns the declaration of a kind; an empty one for an unknown kind.
+func declarationOf(kind Kind) declaration {
 	for _, d := range kinds {
 		if d.Kind == kind {
 			return d
@@ -310,11 +332,12 @@ func declared(kind Kind) declaration {
 	return declaration{}
 }
 
-// requests calls a function for each request of all kinds.
-func requests(yield func(Kind, request) bool) {
-	for _, d := range kinds {
-		for _, r := range d.requests {
-			if !yield(d.Kind, r) {
+// requests is an iterator over the requests of all kinds.
+func requests(yield func(Kind, *request) bool) {
+	for i := range kinds { // a declaration is large
+		d := &kinds[i]
+		for j := range d.requests {
+			if !yield(d.Kind, &d.requests[j]) {
 				return
 			}
 		}
@@ -323,25 +346,25 @@ func requests(yield func(Kind, request) bool) {
 
 // request is a part of a pod's intent that makes a request of one kind.
 type request struct {
-	key    func(*Pod) string // "" if the pod does not ask for it
-	value  func(*Pod) string // for people
+	key    func(*Pod) string // "" if the pod does not make the request
+	value  func(*Pod) string // for users
 	remove func(*Pod)
-	// take copies the request of a less trusted dialect into the pod. It is nil for a part of a
-	// field.
+	// take copies the request of a dialect with less priority into p, unless p has the request. It is nil
+	// for a part of a field.
 	take func(p, other *Pod)
 }
 
-// field is the request of a whole field of the pod; show formats its value.
+// field returns the request for a field of the intent; show formats its value.
 func field[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
 	return request{
 		key:    func(p *Pod) string { return of(p).Key },
 		value:  func(p *Pod) string { return show(of(p).V) },
 		remove: func(p *Pod) { *of(p) = Sourced[T]{} },
-		take:   func(p, other *Pod) { takeFirst(of(p), *of(other)) },
+		take:   func(p, other *Pod) { setIfUnset(of(p), *of(other)) },
 	}
 }
 
-// ofClass is the request for a class. Pod.merge decides between the classes of two dialects.
+// ofClass returns the request for a class. It has no take, because Pod.merge merges classes.
 func ofClass(class Class) request {
 	return request{
 		key: func(p *Pod) string {
@@ -355,7 +378,7 @@ func ofClass(class Class) request {
 	}
 }
 
-// preemptableRequest is the request of a preemptable pod; a pod that is not preemptable makes no such
+// preemptableRequest returns the request of a preemptable pod. A pod that is not preemptable makes no such
 // request.
 func preemptableRequest(said request) request {
 	said.key = func(p *Pod) string {
@@ -367,15 +390,15 @@ func preemptableRequest(said request) request {
 	return said
 }
 
-// exclusiveKey returns the key that keeps others off NUMA nodes.
-func exclusiveKey(p *Pod) string {
+// numaExclusiveKey returns the key that requests NUMA nodes without other pods; "" for none.
+func numaExclusiveKey(p *Pod) string {
 	if !p.NUMA.V.Exclusive && !p.NUMA.V.ExcludeOthers {
 		return ""
 	}
 	return p.NUMA.Key
 }
 
-// libraryKey returns the key that requests HAMi-core: the key for a part of a GPU.
+// libraryKey returns the key that requests HAMi-core; "" if the pod requests no part of a GPU.
 func libraryKey(p *Pod) string {
 	if p.GPU.V.Shared == nil {
 		return ""
@@ -383,20 +406,20 @@ func libraryKey(p *Pod) string {
 	return KoordGPUIsolation
 }
 
-// perContainer is a request of the pod together with the requests of single containers by name.
+// perContainer describes the request of the pod, and the requests of single containers by name.
 func perContainer[T any](p PerContainer[T]) string {
 	var parts []string
 	if p.Pod.IsSet() {
-		parts = append(parts, text(p.Pod.V))
+		parts = append(parts, describeValue(p.Pod.V))
 	}
-	for _, name := range sortedKeys(p.Own) {
-		parts = append(parts, name+": "+cmp.Or(text(p.Own[name].V), "nothing"))
+	for _, name := range sortedKeys(p.ByContainer) {
+		parts = append(parts, name+": "+cmp.Or(describeValue(p.ByContainer[name].V), "nothing"))
 	}
 	return strings.Join(parts, ", ")
 }
 
-func names[T any](m map[string]T) string { return strings.Join(sortedKeys(m), ",") }
+func joinNames[T any](m map[string]T) string { return strings.Join(sortedKeys(m), ",") }
 
 func joinNumbers(list []string) string { return strings.Join(list, ",") }
 
-func minors(g GPU) string { return fmt.Sprint("minors ", g.Minors) }
+func formatMinors(g GPU) string { return fmt.Sprint("minors ", g.Minors) }

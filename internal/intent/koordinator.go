@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Keys of Koordinator's protocol (v1.7) that are read on the node.
+// Keys of Koordinator (1.7) that the agent reads.
 const (
 	KoordQoSClass        = "koordinator.sh/qosClass"
 	KoordResourceStatus  = "scheduling.koordinator.sh/resource-status"
@@ -33,12 +33,12 @@ const (
 	gpuMemoryRatio = "koordinator.sh/gpu-memory-ratio"
 )
 
-// maxMinor limits a GPU's minor number, and so their number.
+// maxMinor is the highest minor number of a GPU. It also limits the number of GPUs.
 const maxMinor = 255
 
-// maxSuspectMilli is the largest batch-cpu amount that looks like cores instead of milli-cores:
-// a real request for less than a tenth of a CPU is unlikely.
-const maxSuspectMilli = 100
+// maxSuspiciousMilli is the limit below which a batch-cpu amount was probably meant in CPUs instead of
+// milli-CPUs. A request for less than a tenth of a CPU is unlikely.
+const maxSuspiciousMilli = 100
 
 // koordClasses maps Koordinator's QoS classes, which are case sensitive.
 var koordClasses = map[string]Class{
@@ -50,7 +50,7 @@ func readKoordinator(t *texts, spec *lifecycle.PodSpec, out *Pod) {
 		if class, known := koordClasses[name]; known {
 			out.Class, out.Name = Sourced[Class]{class, KoordQoSClass}, name
 		} else {
-			out.problem(KoordQoSClass, name, "not a QoS class: LSE, LSR, LS, BE or SYSTEM, in capitals")
+			out.reportMalformed(KoordQoSClass, name, "not a QoS class: LSE, LSR, LS, BE or SYSTEM, in capitals")
 		}
 	}
 	readResourceStatus(t, out)
@@ -78,7 +78,7 @@ func readResourceStatus(t *texts, out *Pod) {
 	}
 	ids, err := topology.ParseList(status.CPUSet)
 	if err != nil {
-		out.problem(KoordResourceStatus, status.CPUSet, "cpuset: %v", err)
+		out.reportMalformed(KoordResourceStatus, status.CPUSet, "cpuset: %v", err)
 		return
 	}
 	if len(ids) > 0 {
@@ -94,9 +94,9 @@ func readResourceStatus(t *texts, out *Pod) {
 			v, err := amount.integer()
 			switch {
 			case err != nil:
-				out.problem(KoordResourceStatus, string(amount), "numaNodeResources: %s: %v", r, err)
+				out.reportMalformed(KoordResourceStatus, string(amount), "numaNodeResources: %s: %v", r, err)
 			case n.Node < 0 || n.Node > topology.MaxID:
-				out.problem(KoordResourceStatus, fmt.Sprint(n.Node), "numaNodeResources: no such NUMA node")
+				out.reportMalformed(KoordResourceStatus, fmt.Sprint(n.Node), "numaNodeResources: there is no such NUMA node")
 			case v > 0 && !slices.Contains(nodes, n.Node):
 				nodes = append(nodes, n.Node)
 			}
@@ -136,12 +136,12 @@ func readExtended(t *texts, out *Pod) {
 			}
 			v, err := text.integer()
 			if err != nil {
-				out.problem(KoordExtended, string(text), "container %s: %s: %v", printable(name), f.key, err)
+				out.reportMalformed(KoordExtended, string(text), "container %s: %s: %v", printable(name), f.key, err)
 				return
 			}
 			*f.into = v
-			if f.key == batchCPU && v > 0 && v < maxSuspectMilli {
-				out.warn(KoordExtended, string(text), "container %s: %s counts milli-CPUs: %d is %.3f of a CPU; %d CPUs would be %d",
+			if f.key == batchCPU && v > 0 && v < maxSuspiciousMilli {
+				out.reportWarning(KoordExtended, string(text), "container %s: %s counts milli-CPUs: %d is %.3f of a CPU; %d CPUs would be %d",
 					printable(name), batchCPU, v, float64(v)/1000, v, v*1000)
 			}
 		}

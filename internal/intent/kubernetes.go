@@ -6,14 +6,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readKubernetes reads the QoS class, which the kubelet writes into the pod's
-// cgroup parent in both naming schemes.
+// readKubernetes reads the Kubernetes QoS class of the pod.
 func readKubernetes(t *texts, spec *lifecycle.PodSpec, out *Pod) {
 	out.QoS = qosOf(t.parent, spec)
 }
 
-// qosOf returns the class from the cgroup parent. Without a cgroup parent, no kubelet made the
-// pod's cgroup, so only the spec has the class.
+// qosOf returns the QoS class from the cgroup parent, where the kubelet writes it with both cgroup drivers.
+// Without a cgroup parent, no kubelet made the pod's cgroup, so only the spec has the class.
 func qosOf(parent string, spec *lifecycle.PodSpec) QoS {
 	switch {
 	case parent == "":

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The annotations of the sample plugins of the NRI repository (0.12) that are read,
-// without their scopes: each also has the forms KEY/pod and KEY/container.NAME.
+// The annotations of the plugins in the NRI repository (0.12) that the agent reads,
+// without their scopes. Each also has the forms KEY/pod and KEY/container.NAME.
 const (
 	NRIUlimits    = "ulimits.noderesource.dev"
 	NRIOldUlimits = "ulimits.nri.containerd.io"
@@ -26,7 +26,7 @@ const (
 	NRIMounts     = "mounts.noderesource.dev"
 	NRICDI        = "cdi-devices.noderesource.dev"
 	NRINetDevices = "network-devices.noderesource.dev"
-	NRIPodNetwork = "netdevice.noderesource.dev" // no form for one container
+	NRIPodNetwork = "netdevice.noderesource.dev" // has no form KEY/container.NAME
 	NRICgroups    = "writable-cgroups.noderesource.dev"
 	NRIClosID     = "closid.rdt.noderesource.dev"
 	NRISchemata   = "schemata.rdt.noderesource.dev"
@@ -42,38 +42,38 @@ const (
 	nriOldPodNetwork = "netdevices.nri.containerd.io"
 )
 
-// PerContainer is a request by annotations with scopes: the request of a container's own
-// annotation, or else of the pod's annotation.
+// PerContainer is a request by scoped annotations. The annotation for a container has priority over the
+// annotation for the pod.
 type PerContainer[T any] struct {
-	// Own has the requests of single containers by name. A container whose annotation is
-	// malformed has an entry without a key.
-	Own map[string]Sourced[T]
-	Pod Sourced[T]
+	// ByContainer has the requests for single containers by name. A container with a malformed annotation has
+	// an entry that is not set.
+	ByContainer map[string]Sourced[T]
+	Pod         Sourced[T]
 }
 
 // Of returns the request for a container.
 func (p PerContainer[T]) Of(container string) Sourced[T] {
-	if own, has := p.Own[container]; has {
+	if own, has := p.ByContainer[container]; has {
 		return own
 	}
 	return p.Pod
 }
 
-// scopes are the containers that annotations name, by the annotation's name without
-// its scope.
+// scopes has the containers that annotations name as their scope, by the annotation without its
+// scope.
 type scopes map[string][]string
 
-// scoped finds the annotations of single containers. If there are more than
+// findScopes finds the annotations for single containers. If the pod has more than
 // maxScanned annotations, it finds none and reports that.
-func (t *texts) scoped(out *Pod) scopes {
+func (t *texts) findScopes(out *Pod) scopes {
 	found := scopes{}
 	if n := len(t.annotations.created); n > maxScanned {
-		out.warn("", "", "the pod has %d annotations; the agent reads those of NRI plugins for single containers only if there are at most %d", n, maxScanned)
+		out.reportWarning("", "", "the pod has %d annotations; the agent reads annotations of NRI plugins for single containers only if a pod has at most %d", n, maxScanned)
 		return found
 	}
 	for key := range t.annotations.created {
 		name, scope, _ := strings.Cut(key, "/")
-		if container, is := strings.CutPrefix(scope, "container."); is && container != "" && nriRead[name] {
+		if container, is := strings.CutPrefix(scope, "container."); is && container != "" && nriRead[name] != "" {
 			found[name] = append(found[name], container)
 		}
 	}
@@ -83,7 +83,7 @@ func (t *texts) scoped(out *Pod) scopes {
 	return found
 }
 
-// containers returns the containers for which one of the names has an annotation, in order.
+// containers returns the containers for which the pod has one of the annotations, sorted.
 func (s scopes) containers(names ...string) []string {
 	var all []string
 	for _, name := range names {
@@ -103,24 +103,34 @@ func (t *texts) firstOf(keys ...string) string {
 	return ""
 }
 
-// suffixed are names with a scope.
-func suffixed(names []string, scope string) []string {
-	out := make([]string, len(names))
+// ofContainer returns the first annotation that the pod has for one container.
+func (t *texts) ofContainer(container string, names []string) string {
+	keys := make([]string, len(names))
 	for i, name := range names {
-		out[i] = name + scope
+		keys[i] = name + "/container." + container
 	}
-	return out
+	return t.firstOf(keys...)
 }
 
-// readScoped reads one request in all its scopes. names are the names of the annotation, the
-// newest first. The order is that of NRI's device injector: a container's scope counts before
-// the pod's, and within a scope the newer name counts first. A malformed text counts as an empty
-// request: no other scope replaces it.
+// ofPod returns the first annotation that the pod has for all its containers.
+func (t *texts) ofPod(names []string) string {
+	for _, name := range names {
+		if key := nriRead[name]; t.annotations.of(key) != "" {
+			return key
+		}
+	}
+	return t.firstOf(names...)
+}
+
+// readScoped reads one request in all its scopes. names are the names of the annotation, the newest
+// first. As in NRI's device injector, the scope of a container has priority over the scope of the pod,
+// and a newer name has priority within a scope. A malformed text counts as an empty request, and no
+// other scope replaces it.
 func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, error), names ...string) (all Sourced[PerContainer[T]]) {
 	one := func(key string) (said Sourced[T]) {
 		v, err := read(key)
 		if err != nil {
-			out.problem(key, t.annotations.of(key), "%v", err)
+			out.reportMalformed(key, t.annotations.of(key), "%v", err)
 			return said
 		}
 		if all.Key == "" {
@@ -129,43 +139,43 @@ func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, e
 		return Sourced[T]{v, key}
 	}
 	for _, container := range s.containers(names...) {
-		if key := t.firstOf(suffixed(names, "/container."+container)...); key != "" {
-			if all.V.Own == nil {
-				all.V.Own = map[string]Sourced[T]{}
+		if key := t.ofContainer(container, names); key != "" {
+			if all.V.ByContainer == nil {
+				all.V.ByContainer = map[string]Sourced[T]{}
 			}
-			all.V.Own[container] = one(key)
+			all.V.ByContainer[container] = one(key)
 		}
 	}
-	if key := t.firstOf(append(suffixed(names, "/pod"), names...)...); key != "" {
+	if key := t.ofPod(names); key != "" {
 		all.V.Pod = one(key)
 	}
 	return all
 }
 
-// readPod reads a request of the whole pod, in the order of readScoped.
+// readPod reads a request for the whole pod. names are the names of the annotation, the newest first.
 func readPod[T any](t *texts, out *Pod, read func(key string) (T, error), names ...string) (said Sourced[T]) {
-	key := t.firstOf(append(suffixed(names, "/pod"), names...)...)
+	key := t.ofPod(names)
 	if key == "" {
 		return said
 	}
 	v, err := read(key)
 	if err != nil {
-		out.problem(key, t.annotations.of(key), "%v", err)
+		out.reportMalformed(key, t.annotations.of(key), "%v", err)
 		return said
 	}
 	return Sourced[T]{v, key}
 }
 
-// maxYAML limits the bytes that are read as YAML from one pod, because YAML takes more time than
-// JSON. maxMarks limits the characters in it that may begin a value.
+// maxYAML limits the bytes of YAML that the agent parses for one pod, because YAML takes more time than
+// JSON. maxMarks limits the characters of this YAML that may begin a value.
 const maxYAML, maxMarks = 2 << 10, 200
 
-// maxStrict is how many members of one text are named that nobody knows, or that come twice.
+// maxStrict limits the unknown or duplicate members of one text that an error names.
 const maxStrict = 4
 
-// structured reads an annotation that is YAML, JSON included: case-sensitive, no key twice, none
-// that is unknown, no anchors. A returned error becomes a problem of the pod.
-func (t *texts) structured(key string, into any) error {
+// decodeStrict parses an annotation as JSON or YAML. Keys are case-sensitive. Duplicate or unknown keys,
+// and anchors, are errors. A returned error becomes a problem of the pod.
+func (t *texts) decodeStrict(key string, into any) error {
 	text := t.annotation(key)
 	if text == "" {
 		return errors.New("the agent does not read it, because it exceeds the limits for one pod")
@@ -176,16 +186,16 @@ func (t *texts) structured(key string, into any) error {
 			return err
 		}
 	}
-	values, member := shape(text)
+	values, member := measureJSON(text)
 	switch {
 	case values > t.values:
-		return errors.New("too many values of one pod")
+		return fmt.Errorf("too many values: the agent reads at most %d of one pod", maxValues)
 	case member > maxMember:
-		return errors.New("malformed: a name is too long")
+		return fmt.Errorf("malformed: a name is longer than %d bytes", maxMember)
 	}
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
-	strict = strict[:min(len(strict), maxStrict)] // a text of all would cost more than it helps
+	strict = strict[:min(len(strict), maxStrict)]
 	if err = errors.Join(append(strict, err)...); err != nil {
 		return errors.New("malformed: " + oneLine(jsonwords.Error(err)))
 	}
@@ -195,14 +205,14 @@ func (t *texts) structured(key string, into any) error {
 func (t *texts) fromYAML(text string) (string, error) {
 	switch {
 	case len(text) > t.yaml:
-		return "", fmt.Errorf("malformed JSON, or too long: as YAML at most %d bytes are read of one pod", maxYAML)
-	case marks(text) > t.marks:
-		return "", fmt.Errorf("malformed JSON, or too many values: as YAML at most %d are read of one pod", maxMarks)
-	case strings.ContainsAny(text, "&*"):
+		return "", fmt.Errorf("malformed JSON, or too much YAML: the agent reads at most %d bytes of YAML of one pod", maxYAML)
+	case countMarks(text) > t.marks:
+		return "", fmt.Errorf("malformed JSON, or too many values: the agent reads at most %d values of YAML of one pod", maxMarks)
+	case mayHaveAnchors(text):
 		return "", errors.New("malformed: YAML anchors are not supported")
 	}
 	t.yaml -= len(text)
-	t.marks -= marks(text)
+	t.marks -= countMarks(text)
 	b, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return "", errors.New("malformed: " + oneLine(err))
@@ -210,8 +220,22 @@ func (t *texts) fromYAML(text string) (string, error) {
 	return string(b), nil
 }
 
-// marks counts the characters that may begin a value in YAML.
-func marks(text string) (n int) {
+// mayHaveAnchors reports whether a YAML text may have an anchor or an alias. Both begin with & or * at the start of a
+// value. Inside a value, as in "web-*", these characters are plain text.
+func mayHaveAnchors(text string) bool {
+	for i := range len(text) {
+		if text[i] != '&' && text[i] != '*' {
+			continue
+		}
+		if i == 0 || text[i-1] >= 0x80 || strings.IndexByte(" \t\r\n[{,:?!", text[i-1]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// countMarks counts the characters that may begin a value in YAML.
+func countMarks(text string) (n int) {
 	for i := range len(text) {
 		if strings.IndexByte("-[{:,?", text[i]) >= 0 {
 			n++
@@ -220,10 +244,10 @@ func marks(text string) (n int) {
 	return n
 }
 
-// scalar is a text that may be written as a number or a truth value.
+// scalar is a text. In YAML it may be written as a number or a boolean.
 type scalar string
 
-// UnmarshalJSON reads a text, a number or a truth value.
+// UnmarshalJSON reads a string, a number or a boolean.
 func (s *scalar) UnmarshalJSON(b []byte) error {
 	var v any
 	if err := json.Unmarshal(b, &v); err != nil {
@@ -241,7 +265,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 }
 
 func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
-	s := t.scoped(out)
+	s := t.findScopes(out)
 	out.Ulimits = readScoped(t, s, out, t.ulimits, NRIUlimits, NRIOldUlimits)
 	out.IOPriority = readScoped(t, s, out, t.ioPriority, NRIIOPriority, nriOldIOPriority)
 	out.Scheduler = readScoped(t, s, out, t.scheduler, NRIScheduler, nriOldScheduler)
@@ -250,14 +274,14 @@ func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.DeviceNodes = readScoped(t, s, out, t.injectedDevices, NRIDevices, nriOldDevices)
 	out.Mounts = readScoped(t, s, out, t.hostMounts, NRIMounts, nriOldMounts)
 	out.CDIDevices = readScoped(t, s, out, t.cdiDevices, NRICDI, nriOldCDI)
-	out.WritableCgroups = readScoped(t, s, out, t.truth, NRICgroups)
+	out.WritableCgroups = readScoped(t, s, out, t.boolean, NRICgroups)
 	out.ClosID = readScoped(t, s, out, t.closID, NRIClosID)
 	out.Schemata = readScoped(t, s, out, t.schemata, NRISchemata)
-	out.Monitoring = readScoped(t, s, out, t.truth, NRIMonitoring)
+	out.Monitoring = readScoped(t, s, out, t.boolean, NRIMonitoring)
 	out.NetDevices = readScoped(t, s, out, t.netDevices, NRINetDevices, nriOldNetDevices)
 	for _, name := range []string{NRIPodNetwork, nriOldPodNetwork} {
 		for _, container := range s.containers(name) {
-			out.unserved(name+"/container."+container, "", "the key is not supported: %s", podNetworkOnly)
+			out.reportUnserved(name+"/container."+container, "", "the key is not supported: %s", podNetworkOnly)
 		}
 	}
 	out.PodInterfaces = readPod(t, out, t.podInterfaces, NRIPodNetwork, nriOldPodNetwork)

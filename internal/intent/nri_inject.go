@@ -12,7 +12,7 @@ import (
 // maxInjected limits the entries of one list of devices, mounts or interfaces.
 const maxInjected = 64
 
-// injectedDevices reads device nodes: their paths in the container, and the numbers of
+// injectedDevices reads device nodes, with their paths in the container and the numbers of
 // the host's devices.
 func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
 	var list []struct {
@@ -24,7 +24,7 @@ func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
 		UID   uint32 `json:"uid"`
 		GID   uint32 `json:"gid"`
 	}
-	if err := t.structured(key, &list); err != nil {
+	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
 	}
 	if len(list) > maxInjected {
@@ -33,12 +33,12 @@ func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
 	var out []lifecycle.Device
 	for _, d := range list {
 		switch {
-		case !strings.HasPrefix(d.Path, "/dev/") || !plainPath(d.Path):
+		case !strings.HasPrefix(d.Path, "/dev/") || !isCleanPath(d.Path):
 			return nil, fmt.Errorf("%q is not a path below /dev", printable(d.Path))
 		case d.Type != "c" && d.Type != "b" && d.Type != "u":
 			return nil, fmt.Errorf("%s: type %q is not c or b", d.Path, printable(d.Type))
 		case d.Major < 0 || d.Major >= 1<<12 || d.Minor < 0 || d.Minor >= 1<<20:
-			return nil, fmt.Errorf("%s: %d:%d are not numbers of a device", d.Path, d.Major, d.Minor)
+			return nil, fmt.Errorf("%s: %d:%d is not a valid device number", d.Path, d.Major, d.Minor)
 		case d.Mode > 0o777:
 			return nil, fmt.Errorf("%s: the file mode %o is above 777", d.Path, d.Mode)
 		case slices.ContainsFunc(out, func(o lifecycle.Device) bool { return o.Path == d.Path }):
@@ -59,15 +59,16 @@ func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
 	return out, nil
 }
 
-// plainPath reports whether a path is absolute, clean and of printable ASCII.
-func plainPath(p string) bool {
+// isCleanPath reports whether a path is absolute, clean and shorter than 1024 bytes, and has only printable ASCII
+// characters other than space.
+func isCleanPath(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && len(p) < 1024 && !strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // cdiDevices reads fully qualified names of CDI devices.
 func (t *texts) cdiDevices(key string) ([]string, error) {
 	var list []string
-	if err := t.structured(key, &list); err != nil {
+	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
 	}
 	if len(list) > maxInjected {
@@ -76,7 +77,7 @@ func (t *texts) cdiDevices(key string) ([]string, error) {
 	for i, name := range list {
 		vendor, rest, _ := strings.Cut(name, "/")
 		class, device, _ := strings.Cut(rest, "=")
-		if !cdiWord(vendor, ".") || !cdiWord(class, ".") || !cdiWord(device, ".:") {
+		if !isCDIWord(vendor, ".") || !isCDIWord(class, ".") || !isCDIWord(device, ".:") {
 			return nil, fmt.Errorf("%q is not the name of a CDI device, such as vendor.com/class=name", printable(name))
 		}
 		if slices.Contains(list[:i], name) {
@@ -86,7 +87,7 @@ func (t *texts) cdiDevices(key string) ([]string, error) {
 	return list, nil
 }
 
-// cdiWord reports whether a text is letters, digits, - and _, and these others.
-func cdiWord(s, others string) bool {
+// isCDIWord reports whether a text has only letters, digits, - and _, and the characters in others.
+func isCDIWord(s, others string) bool {
 	return s != "" && len(s) <= 128 && strings.Trim(s, asciiLetters+"-_"+others) == ""
 }

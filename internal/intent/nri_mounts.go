@@ -13,7 +13,7 @@ type HostMount struct {
 	Writable            bool
 }
 
-// mountOptions are the options of a mount that are served, or that every mount has.
+// mountOptions are the mount options that a pod may give. Some of them apply to every mount anyway.
 var mountOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "private", "rprivate"}
 
 // protectedPaths are directories of a container on which no pod may mount.
@@ -27,7 +27,7 @@ func (t *texts) hostMounts(key string) ([]HostMount, error) {
 		Type        string   `json:"type"`
 		Options     []string `json:"options"`
 	}
-	if err := t.structured(key, &list); err != nil {
+	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
 	}
 	if len(list) > maxInjected {
@@ -45,12 +45,12 @@ func (t *texts) hostMounts(key string) ([]HostMount, error) {
 		}
 		rw := slices.Contains(m.Options, "rw")
 		switch {
-		case !plainPath(m.Source):
-			return nil, fmt.Errorf("source %q is not an absolute path in its shortest form", printable(m.Source))
-		case !plainPath(m.Destination) || m.Destination == "/" || slices.ContainsFunc(protectedPaths, func(p string) bool { return m.Destination == p || strings.HasPrefix(m.Destination, p+"/") }):
-			return nil, fmt.Errorf("destination %q is not an absolute path in its shortest form, or nothing may be mounted there", printable(m.Destination))
+		case !isCleanPath(m.Source):
+			return nil, fmt.Errorf("source %q is not an absolute path in its shortest form, without . and ..", printable(m.Source))
+		case !isCleanPath(m.Destination) || m.Destination == "/" || slices.ContainsFunc(protectedPaths, func(p string) bool { return m.Destination == p || strings.HasPrefix(m.Destination, p+"/") }):
+			return nil, fmt.Errorf("destination %q is not an absolute path in its shortest form, or is /, or is in /dev, /proc or /sys", printable(m.Destination))
 		case rw && slices.Contains(m.Options, "ro"):
-			return nil, errors.New("it has both ro and rw")
+			return nil, errors.New("options contains both ro and rw")
 		case slices.ContainsFunc(out, func(o HostMount) bool { return o.Destination == m.Destination }):
 			return nil, fmt.Errorf("destination %s is listed twice", m.Destination)
 		}

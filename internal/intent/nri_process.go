@@ -15,7 +15,7 @@ var rlimits = []string{
 	"AS", "CORE", "CPU", "DATA", "FSIZE", "LOCKS", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO", "RTTIME", "SIGPENDING", "STACK",
 }
 
-// RlimitType is the name that OCI has for a limit, of nofile or RLIMIT_NOFILE; "" if
+// RlimitType returns the OCI name of a limit, such as RLIMIT_NOFILE for nofile; "" if
 // there is no such limit.
 func RlimitType(name string) string {
 	name = strings.TrimPrefix(strings.ToUpper(name), "RLIMIT_")
@@ -25,15 +25,14 @@ func RlimitType(name string) string {
 	return "RLIMIT_" + name
 }
 
-// ulimits reads the annotation of NRI's ulimit adjuster: a list of types, hard and
-// soft limits.
+// ulimits reads the annotation of NRI's ulimit adjuster, a list of limits.
 func (t *texts) ulimits(key string) ([]lifecycle.Rlimit, error) {
 	var list []struct {
 		Type string `json:"type"`
 		Hard uint64 `json:"hard"`
 		Soft uint64 `json:"soft"`
 	}
-	if err := t.structured(key, &list); err != nil {
+	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
 	}
 	out, seen := make([]lifecycle.Rlimit, len(list)), map[string]bool{}
@@ -58,7 +57,7 @@ func (t *texts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
 		Class    string `json:"class"`
 		Priority int32  `json:"priority"`
 	}
-	if err := t.structured(key, &ask); err != nil {
+	if err := t.decodeStrict(key, &ask); err != nil {
 		return p, err
 	}
 	p = lifecycle.IOPriority{Class: ask.Class, Priority: ask.Priority}
@@ -83,17 +82,17 @@ func CheckIOPriority(p lifecycle.IOPriority) error {
 	return nil
 }
 
-// schedFlags are the flags of sched_setattr(2) that NRI can express completely. Flags for
-// utilisation clamps need numbers for which NRI has no field.
+// schedFlags are the supported flags of sched_setattr(2). Flags for utilisation clamps need numbers, for
+// which NRI has no field.
 var schedFlags = []string{
 	"SCHED_FLAG_RESET_ON_FORK", "SCHED_FLAG_RECLAIM", "SCHED_FLAG_DL_OVERRUN", "SCHED_FLAG_KEEP_POLICY", "SCHED_FLAG_KEEP_PARAMS",
 }
 
-// leastDeadline is the smallest runtime of SCHED_DEADLINE in ns, and mostDeadline the largest
-// value of its times. Source: Linux, kernel/sched/deadline.c, __checkparam_dl.
-const leastDeadline, mostDeadline = 1 << 10, 1<<63 - 1
+// minDeadlineRuntime is the smallest runtime for SCHED_DEADLINE, in ns. maxDeadline is the largest runtime,
+// deadline or period. Source: Linux, kernel/sched/deadline.c, __checkparam_dl.
+const minDeadlineRuntime, maxDeadline = 1 << 10, 1<<63 - 1
 
-// scheduler reads a policy of sched_setattr(2) and its numbers.
+// scheduler reads a policy of sched_setattr(2), with its numbers and flags.
 func (t *texts) scheduler(key string) (s lifecycle.Scheduler, err error) {
 	var ask struct {
 		Policy   string   `json:"policy"`
@@ -104,7 +103,7 @@ func (t *texts) scheduler(key string) (s lifecycle.Scheduler, err error) {
 		Deadline uint64   `json:"deadline"`
 		Period   uint64   `json:"period"`
 	}
-	if err := t.structured(key, &ask); err != nil {
+	if err := t.decodeStrict(key, &ask); err != nil {
 		return s, err
 	}
 	s = lifecycle.Scheduler(ask)
@@ -121,23 +120,23 @@ func CheckScheduler(s lifecycle.Scheduler) error {
 			return fmt.Errorf("flag %q is not supported", printable(flag))
 		}
 	}
-	return inPolicy(s)
+	return checkSchedulerNumbers(s)
 }
 
-// inPolicy checks the numbers of a policy, as the kernel does.
-func inPolicy(s lifecycle.Scheduler) error {
+// checkSchedulerNumbers checks the numbers of a scheduling policy, like the kernel.
+func checkSchedulerNumbers(s lifecycle.Scheduler) error {
 	times := s.Runtime != 0 || s.Deadline != 0 || s.Period != 0
 	switch s.Policy {
 	case "SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE":
 		if s.Priority != 0 || times {
-			return fmt.Errorf("%s takes a nice value, and neither priority nor times", s.Policy)
+			return fmt.Errorf("%s takes only a nice value: leave priority, runtime, deadline and period out", s.Policy)
 		}
 		if s.Nice < -20 || s.Nice > 19 {
 			return fmt.Errorf("nice is %d, want -20 to 19", s.Nice)
 		}
 	case "SCHED_FIFO", "SCHED_RR":
 		if s.Nice != 0 || times {
-			return fmt.Errorf("%s takes a priority, and neither a nice value nor times", s.Policy)
+			return fmt.Errorf("%s takes only a priority: leave nice, runtime, deadline and period out", s.Policy)
 		}
 		if s.Priority < 1 || s.Priority > 99 {
 			return fmt.Errorf("priority is %d, want 1 to 99", s.Priority)
@@ -147,8 +146,8 @@ func inPolicy(s lifecycle.Scheduler) error {
 		if period == 0 {
 			period = s.Deadline
 		}
-		if s.Nice != 0 || s.Priority != 0 || s.Runtime < leastDeadline || s.Runtime > s.Deadline || s.Deadline > period || period > mostDeadline {
-			return fmt.Errorf("want a runtime of at least %d ns, a deadline not below it, and a period not below the deadline", leastDeadline)
+		if s.Nice != 0 || s.Priority != 0 || s.Runtime < minDeadlineRuntime || s.Runtime > s.Deadline || s.Deadline > period || period > maxDeadline {
+			return fmt.Errorf("want a runtime of at least %d ns, a deadline not below it, and a period not below the deadline", minDeadlineRuntime)
 		}
 	default:
 		return fmt.Errorf("%q is not a policy of Linux: want SCHED_OTHER, _BATCH, _IDLE, _FIFO, _RR or _DEADLINE", printable(s.Policy))
@@ -156,46 +155,64 @@ func inPolicy(s lifecycle.Scheduler) error {
 	return nil
 }
 
-// memModes are the modes of set_mempolicy(2), and whether each has nodes: it must,
-// may or must not.
-var memModes = map[string]struct{ must, may bool }{
+// memoryModes are the modes of set_mempolicy(2). must and may report whether a mode must or may have
+// nodes.
+var memoryModes = map[string]struct{ must, may bool }{
 	"MPOL_DEFAULT": {}, "MPOL_LOCAL": {}, "MPOL_PREFERRED": {may: true},
 	"MPOL_BIND": {must: true}, "MPOL_INTERLEAVE": {must: true}, "MPOL_PREFERRED_MANY": {must: true}, "MPOL_WEIGHTED_INTERLEAVE": {must: true},
 }
 
-// Nodes reads a kernel list of memory nodes.
-func Nodes(list string) ([]int, error) { return topology.ParseList(list) }
+// ParseNodes reads a kernel list of memory nodes.
+func ParseNodes(list string) ([]int, error) { return topology.ParseList(list) }
 
 // memoryPolicy reads a mode of set_mempolicy(2), its nodes and flags.
 func (t *texts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
+	if m, err = t.memoryPolicyText(key); err != nil {
+		return m, err
+	}
+	return checkNodeList(m)
+}
+
+// memoryPolicyText reads a policy without a check.
+func (t *texts) memoryPolicyText(key string) (m lifecycle.MemoryPolicy, err error) {
 	var ask struct {
 		Mode  string   `json:"mode"`
 		Nodes string   `json:"nodes"`
 		Flags []string `json:"flags"`
 	}
-	if err := t.structured(key, &ask); err != nil {
-		return m, err
-	}
-	mode, known := memModes[ask.Mode]
-	nodes, err := topology.ParseList(ask.Nodes)
-	switch {
-	case !known:
-		return m, fmt.Errorf("%q is not a mode of set_mempolicy(2)", printable(ask.Mode))
-	case err != nil:
-		return m, fmt.Errorf("nodes: %w", err)
-	case mode.must && len(nodes) == 0:
-		return m, fmt.Errorf("%s needs nodes", ask.Mode)
-	case !mode.must && !mode.may && len(nodes) > 0:
-		return m, fmt.Errorf("%s takes no nodes", ask.Mode)
-	}
-	if err := inMemFlags(ask.Mode, ask.Flags, len(nodes) > 0); err != nil {
-		return m, err
-	}
-	return lifecycle.MemoryPolicy{Mode: ask.Mode, Nodes: topology.FormatList(nodes), Flags: ask.Flags}, nil
+	err = t.decodeStrict(key, &ask)
+	return lifecycle.MemoryPolicy(ask), err
 }
 
-// inMemFlags checks flags, as the kernel does (mm/mempolicy.c, sanitize_mpol_flags).
-func inMemFlags(mode string, flags []string, nodes bool) error {
+// checkNodeList checks a policy with a list of nodes, and returns it with a normalised list.
+func checkNodeList(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error) {
+	nodes, err := topology.ParseList(m.Nodes)
+	if err != nil {
+		return lifecycle.MemoryPolicy{}, fmt.Errorf("nodes: %w", err)
+	}
+	m.Nodes = topology.FormatList(nodes)
+	if err := checkMemoryMode(m.Mode, m.Flags, len(nodes) > 0); err != nil {
+		return lifecycle.MemoryPolicy{}, err
+	}
+	return m, nil
+}
+
+// checkMemoryMode checks a mode and its flags. nodes reports whether the policy has nodes.
+func checkMemoryMode(name string, flags []string, nodes bool) error {
+	mode, known := memoryModes[name]
+	switch {
+	case !known:
+		return fmt.Errorf("%q is not a mode of set_mempolicy(2)", printable(name))
+	case mode.must && !nodes:
+		return fmt.Errorf("%s needs nodes", name)
+	case !mode.must && !mode.may && nodes:
+		return fmt.Errorf("%s takes no nodes", name)
+	}
+	return checkMemoryFlags(name, flags, nodes)
+}
+
+// checkMemoryFlags checks the flags of a memory policy, like the kernel (mm/mempolicy.c, sanitize_mpol_flags).
+func checkMemoryFlags(mode string, flags []string, nodes bool) error {
 	const static, relative, balancing = "MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES", "MPOL_F_NUMA_BALANCING"
 	for _, flag := range flags {
 		switch {
@@ -219,7 +236,7 @@ const maxSysctl = 256
 // sysctls reads kernel parameters by name.
 func (t *texts) sysctls(key string) (map[string]string, error) {
 	var ask map[string]scalar
-	if err := t.structured(key, &ask); err != nil {
+	if err := t.decodeStrict(key, &ask); err != nil {
 		return nil, err
 	}
 	out := make(map[string]string, len(ask))
@@ -229,7 +246,7 @@ func (t *texts) sysctls(key string) (map[string]string, error) {
 		case name == "" || strings.Trim(name, asciiLetters+"-_.") != "" || strings.Contains(name, "..") || name[0] == '-':
 			return nil, fmt.Errorf("%q is not the name of a kernel parameter", printable(name))
 		case len(text) > maxSysctl || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }):
-			return nil, fmt.Errorf("%s: not a text of at most %d printable letters", name, maxSysctl)
+			return nil, fmt.Errorf("%s: want a value of at most %d printable ASCII characters", name, maxSysctl)
 		}
 		out[name] = text
 	}

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// closID reads the name of a group of resctrl.
+// closID reads the name of a resctrl group.
 func (t *texts) closID(key string) (string, error) {
-	name, err := t.limited(key)
+	name, err := t.required(key)
 	if err != nil {
 		return "", err
 	}
-	if !ClosID(name) {
+	if !IsClosID(name) {
 		return "", fmt.Errorf("%q is not the name of a resctrl group", printable(name))
 	}
 	return name, nil
 }
 
-// ClosID reports whether a text can name a group of resctrl that is not the kernel's own.
-func ClosID(name string) bool {
+// IsClosID reports whether a text can name a resctrl group. Names of the kernel's own files are not valid.
+func IsClosID(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Trim(name, asciiLetters+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
 		!slices.Contains([]string{"info", "mon_groups", "mon_data", "schemata", "cpus", "cpus_list", "tasks", "mode", "size"}, name)
 }
@@ -28,15 +28,15 @@ func ClosID(name string) bool {
 // maxSchemata limits the lines of schemata.
 const maxSchemata = 16
 
-// schemaLine is a line of schemata. Source: Linux, Documentation/arch/x86/resctrl.rst.
-var schemaLine = regexp.MustCompile(`^(L2|L3|L2CODE|L2DATA|L3CODE|L3DATA|MB|SMBA):[0-9]{1,3}=[0-9a-fA-F]{1,16}(;[0-9]{1,3}=[0-9a-fA-F]{1,16})*$`)
+// schemaPattern matches a line of schemata. Source: Linux, Documentation/arch/x86/resctrl.rst.
+var schemaPattern = regexp.MustCompile(`^(L2|L3|L2CODE|L2DATA|L3CODE|L3DATA|MB|SMBA):[0-9]{1,3}=[0-9a-fA-F]{1,16}(;[0-9]{1,3}=[0-9a-fA-F]{1,16})*$`)
 
-// SchemaLine reports whether a text is a line of schemata.
-func SchemaLine(line string) bool { return len(line) <= 512 && schemaLine.MatchString(line) }
+// IsSchemaLine reports whether a text is a line of schemata.
+func IsSchemaLine(line string) bool { return len(line) <= 512 && schemaPattern.MatchString(line) }
 
-// schemata reads lines of schemata with commas between them.
+// schemata reads lines of schemata, separated by commas.
 func (t *texts) schemata(key string) ([]string, error) {
-	text, err := t.limited(key)
+	text, err := t.required(key)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (t *texts) schemata(key string) ([]string, error) {
 		return nil, fmt.Errorf("more than %d lines of schemata", maxSchemata)
 	}
 	for i := range lines {
-		if lines[i] = strings.TrimSpace(lines[i]); !SchemaLine(lines[i]) {
+		if lines[i] = strings.TrimSpace(lines[i]); !IsSchemaLine(lines[i]) {
 			return nil, fmt.Errorf("%q is not a line of schemata, such as L3:0=f;1=f", printable(lines[i]))
 		}
 	}

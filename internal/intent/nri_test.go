@@ -67,13 +67,13 @@ func TestInjectedTexts(t *testing.T) {
 		{NRIDevices, "- {path: /dev, type: c}", "", "not a path below /dev"},
 		{NRIDevices, "- {path: /tmp/x, type: c}", "", "not a path below /dev"},
 		{NRIDevices, "- {path: /dev/x, type: p}", "", "is not c or b"},
-		{NRIDevices, "- {path: /dev/x, type: c, major: 4096}", "", "not numbers"},
+		{NRIDevices, "- {path: /dev/x, type: c, major: 4096}", "", "not a valid device number"},
 		{NRIDevices, "[{path: /dev/x, type: c}, {path: /dev/x, type: c}]", "", "listed twice"},
 		{NRIDevices, "- {path: /dev/x, type: c, fileMode: 1}", "", "unknown key"},
 		{NRIMounts, "- source: /data\n  destination: /mnt\n  type: bind\n  options: [bind, ro]\n- {source: /w, destination: /v, options: [rw]}", "/data at /mnt false; /w at /v true", ""},
 		{nriOldMounts, "- {source: data, destination: /mnt}", "", "not an absolute path in its shortest form"},
-		{NRIMounts, "- {source: /data, destination: /}", "", "nothing may be mounted"},
-		{NRIMounts, "- {source: /data, destination: /proc/1}", "", "nothing may be mounted"},
+		{NRIMounts, "- {source: /data, destination: /}", "", "or is in /dev, /proc or /sys"},
+		{NRIMounts, "- {source: /data, destination: /proc/1}", "", "or is in /dev, /proc or /sys"},
 		{NRIMounts, "- {source: tmpfs, destination: /x, type: tmpfs}", "", "only bind"},
 		{NRIMounts, "- {source: /d, destination: /x, options: [ro, rw]}", "", "both ro and rw"},
 		{NRIMounts, "[{source: /d, destination: /x}, {source: /e, destination: /x}]", "", "listed twice"},
@@ -94,7 +94,7 @@ func TestInjectedTexts(t *testing.T) {
 		{NRIPodNetwork + "/pod", "- {name: eth1}", "eth1 into the pod as eth1", ""},
 		{nriOldPodNetwork, "- name: eth1", "eth1 into the pod as eth1", ""},
 		{nriOldPodNetwork + "/pod", `[{"name": "eth1"}]`, "eth1 into the pod as eth1", ""},
-		{NRIPodNetwork + "/container.a", "- {name: eth1}", "", "it has no form for one container"},
+		{NRIPodNetwork + "/container.a", "- {name: eth1}", "", "it cannot name one container"},
 		{NRIPodNetwork, "- {hostIf: eth1}", "", "unknown key"},
 		{NRIPodNetwork, "- {new_name: net0}", "", "not the name of a network interface"},
 		{NRIPodNetwork, "- {name: eth1, new_name: lo}", "", "lo exists in every network namespace"},
@@ -132,6 +132,9 @@ func TestProcessTexts(t *testing.T) {
 		if s := p.MemPolicy.V.Of("a"); s.IsSet() {
 			all = append(all, s.V.Text())
 		}
+		if s := p.MemoryRequest.V.Of("a"); s.IsSet() {
+			all = append(all, s.V.String())
+		}
 		for _, name := range sortedKeys(p.Sysctls.V.Of("a").V) {
 			all = append(all, name+"="+p.Sysctls.V.Of("a").V[name])
 		}
@@ -160,14 +163,21 @@ func TestProcessTexts(t *testing.T) {
 		{NRIScheduler, "{policy: SCHED_DEADLINE, runtime: 10000, deadline: 3000}", "", "a deadline not below it, and a period not below the deadline"},
 		{NRIScheduler, "{policy: SCHED_DEADLINE, runtime: 1000, deadline: 3000}", "", "at least 1024 ns"},
 		{NRIScheduler, "{policy: SCHED_FIFO}", "", "want 1 to 99"},
-		{NRIScheduler, "{policy: SCHED_FIFO, priority: 1, nice: 1}", "", "neither a nice value"},
-		{NRIScheduler, "{policy: SCHED_IDLE, priority: 1}", "", "neither priority"},
+		{NRIScheduler, "{policy: SCHED_FIFO, priority: 1, nice: 1}", "", "takes only a priority"},
+		{NRIScheduler, "{policy: SCHED_IDLE, priority: 1}", "", "takes only a nice value"},
 		{NRIScheduler, "{policy: SCHED_OTHER, nice: 20}", "", "want -20 to 19"},
 		{NRIScheduler, "{policy: SCHED_ISO}", "", "not a policy of Linux"},
 		{NRIScheduler, "{policy: SCHED_OTHER, flags: [SCHED_FLAG_UTIL_CLAMP_MIN]}", "", "is not supported"},
 		{NRIMemPolicy, "mode: MPOL_BIND\nnodes: 1,0\nflags: [MPOL_F_STATIC_NODES]", "MPOL_BIND nodes=0-1 flags=MPOL_F_STATIC_NODES", ""},
 		{nriOldMemPolicy, "mode: MPOL_WEIGHTED_INTERLEAVE\nnodes: '0-3'", "MPOL_WEIGHTED_INTERLEAVE nodes=0-3", ""},
 		{NRIMemPolicy, "mode: MPOL_LOCAL", "MPOL_LOCAL", ""},
+		{NRIMemoryPolicyClass, "gold", "gold", ""},
+		{NRIMemoryPolicyClass, strings.Repeat("a", 65), "", "longer than 64 bytes"},
+		{NRIMemoryPolicyText, "{mode: MPOL_INTERLEAVE, nodes: max-dist:19, flags: [MPOL_F_STATIC_NODES]}", "MPOL_INTERLEAVE nodes=max-dist:19 flags=MPOL_F_STATIC_NODES", ""},
+		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: '3,1-2'}", "MPOL_BIND nodes=1-3", ""},
+		{NRIMemoryPolicyText, "{mode: MPOL_LOCAL, nodes: all}", "", "takes no nodes"},
+		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: max-dist:256}", "", "neither a list of nodes"},
+		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: 0-4000000000}", "", "is above"},
 		{NRIMemPolicy, "mode: MPOL_PREFERRED", "MPOL_PREFERRED", ""},
 		{NRIMemPolicy, "{mode: MPOL_LOCAL, nodes: '0'}", "", "takes no nodes"},
 		{NRIMemPolicy, "{mode: MPOL_BIND}", "", "needs nodes"},

@@ -1,46 +1,72 @@
 package intent
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// The annotations of nri-plugins' policies (0.14) that are read, without their scopes: each also
-// has the forms KEY/pod and KEY/container.NAME. A container's own form counts first, then the
-// pod's, then the bare key (pkg/resmgr/cache, GetEffectiveAnnotation).
+// The annotations of nri-plugins' policies (0.14) that the agent reads, without their scopes. Each also
+// has the forms KEY/pod and KEY/container.NAME. KEY/container.NAME has the highest priority, then
+// KEY/pod, then KEY (pkg/resmgr/cache, GetEffectiveAnnotation).
 const (
 	// NRIBalloon names the type of a container's balloon.
 	NRIBalloon = "balloon.balloons.resource-policy.nri.io"
 	// NRIHideThreads lets a container run on one thread of each core of its balloon ("true") or
-	// on all of them ("false"), whatever the type says.
+	// on all threads ("false"). It has priority over the balloon type.
 	NRIHideThreads = "hide-hyperthreads.resource-policy.nri.io"
-	// NRIPreserveCPU and NRIPreserveMemory keep the CPUs, or the memory nodes, as the runtime
-	// requests them.
+	// NRIPreserveCPU and NRIPreserveMemory keep the CPUs or the memory nodes that the runtime
+	// requests.
 	NRIPreserveCPU    = "cpu.preserve.resource-policy.nri.io"
 	NRIPreserveMemory = "memory.preserve.resource-policy.nri.io"
 	// NRISchedulingClass names the scheduling class of a container.
 	NRISchedulingClass = "scheduling-class.resource-policy.nri.io"
 	// NRIMemoryType lists kinds of memory: DRAM, HBM, PMEM.
 	NRIMemoryType = "memory-type.resource-policy.nri.io"
-	// NRIPreferShared lets a container share CPUs ("true") that would own some, or own some
-	// ("false"). NRIPreferIsolated lets it own isolated CPUs or others. NRIPreferReserved lets it
-	// run on the reserved CPUs, or on others although its namespace is one of theirs.
+	// NRIColdStart is the time after its start for which a container has only PMEM.
+	NRIColdStart = "cold-start.resource-policy.nri.io"
+	// NRIPreferShared lets a container that would own CPUs share CPUs ("true"), or own CPUs
+	// ("false"). NRIPreferIsolated lets it own isolated CPUs, or CPUs that are not isolated.
+	// NRIPreferReserved lets it run on reserved CPUs, or on other CPUs although its namespace
+	// would use reserved CPUs.
 	NRIPreferShared   = "prefer-shared-cpus.resource-policy.nri.io"
 	NRIPreferIsolated = "prefer-isolated-cpus.resource-policy.nri.io"
 	NRIPreferReserved = "prefer-reserved-cpus.resource-policy.nri.io"
+	// NRIRequireIsolated refuses a container that would own CPUs that are not isolated.
+	NRIRequireIsolated = "require-isolated-cpus.resource-policy.nri.io"
 	// NRIUnlimited names the part of the node for a Burstable container without CPU limit.
 	NRIUnlimited = "unlimited-burstable.resource-policy.nri.io"
-	// NRIAffinity and NRIAntiAffinity list, for containers of the pod by name, the others that
-	// they should be near, or far from. They have no scopes.
+	// NRIMemoryQoS names a memory class. NRIMemoryHigh and NRISwapMax are the values of single files. They are
+	// the keys of the plugin memory-qos.
+	NRIMemoryQoS  = "class.memory-qos.nri.io"
+	NRIMemoryHigh = "memory.high.memory-qos.nri.io"
+	NRISwapMax    = "memory.swap.max.memory-qos.nri.io"
+	// NRIMemoryPolicyClass names a class of NUMA memory policies. NRIMemoryPolicyText has a policy. They are the
+	// keys of the plugin memory-policy.
+	NRIMemoryPolicyClass = "class.memory-policy.nri.io"
+	NRIMemoryPolicyText  = "policy.memory-policy.nri.io"
+	// NRIHints lists the kinds of devices that influence where a container is placed. NRIDenyHints lists
+	// paths of devices that do not. NRIAllowHints lists exceptions from NRIDenyHints.
+	NRIHints      = "topologyhints.resource-policy.nri.io"
+	NRIDenyHints  = "deny.topologyhints.resource-policy.nri.io"
+	NRIAllowHints = "allow.topologyhints.resource-policy.nri.io"
+	// NRIAffinity and NRIAntiAffinity list affinities by container name. They have no scoped
+	// forms.
 	NRIAffinity     = "resource-policy.nri.io/affinity"
 	NRIAntiAffinity = "resource-policy.nri.io/anti-affinity"
 )
 
-// maxTypeName limits the name of a type of balloons, like the configuration does.
+// maxColdStart is the longest cold start, as in nri-plugins.
+const maxColdStart = 3600 // s
+
+// maxTypeName is the greatest length of the name of a balloon type, as in the configuration.
 const maxTypeName = 63
 
 // MemoryKinds returns the kinds of memory that nodes have, by their names.
@@ -49,27 +75,36 @@ func MemoryKinds() map[string]topology.MemoryKind {
 }
 
 func readNRIPlugins(t *texts, _ *lifecycle.PodSpec, out *Pod) {
-	s := t.scoped(out)
+	s := t.findScopes(out)
 	out.Balloon = readScoped(t, s, out, t.balloonType, NRIBalloon)
-	out.SchedulingClass = readScoped(t, s, out, t.schedulingClass, NRISchedulingClass)
-	out.HideThreads = readScoped(t, s, out, t.truth, NRIHideThreads)
-	out.PreserveCPU = readScoped(t, s, out, t.truth, NRIPreserveCPU)
-	out.PreserveMemory = readScoped(t, s, out, t.truth, NRIPreserveMemory)
+	out.SchedulingClass = readScoped(t, s, out, t.className, NRISchedulingClass)
+	out.MemoryClass = readScoped(t, s, out, t.className, NRIMemoryQoS)
+	out.MemoryHigh = readScoped(t, s, out, t.memoryBytes, NRIMemoryHigh)
+	out.MemoryRequest = t.memoryRequests(s, out)
+	out.SwapMax = readScoped(t, s, out, t.memoryBytes, NRISwapMax)
+	out.HideThreads = readScoped(t, s, out, t.boolean, NRIHideThreads)
+	out.PreserveCPU = readScoped(t, s, out, t.boolean, NRIPreserveCPU)
+	out.PreserveMemory = readScoped(t, s, out, t.boolean, NRIPreserveMemory)
 	out.MemoryKinds = readScoped(t, s, out, t.memoryKinds, NRIMemoryType)
-	out.PreferShared = readScoped(t, s, out, t.truth, NRIPreferShared)
-	out.PreferIsolated = readScoped(t, s, out, t.truth, NRIPreferIsolated)
-	out.PreferReserved = readScoped(t, s, out, t.truth, NRIPreferReserved)
+	out.ColdStart = readScoped(t, s, out, t.coldStart, NRIColdStart)
+	out.PreferShared = readScoped(t, s, out, t.boolean, NRIPreferShared)
+	out.PreferIsolated = readScoped(t, s, out, t.boolean, NRIPreferIsolated)
+	out.RequireIsolated = readScoped(t, s, out, t.boolean, NRIRequireIsolated)
+	out.PreferReserved = readScoped(t, s, out, t.boolean, NRIPreferReserved)
 	out.Unlimited = readScoped(t, s, out, t.level, NRIUnlimited)
-	out.Affinity = t.neighbours(out, NRIAffinity)
-	out.AntiAffinity = t.neighbours(out, NRIAntiAffinity)
+	out.HintKinds = readScoped(t, s, out, t.hintKinds, NRIHints)
+	out.HintDeny = readScoped(t, s, out, t.hintPaths, NRIDenyHints)
+	out.HintAllow = readScoped(t, s, out, t.hintPaths, NRIAllowHints)
+	out.Affinity = t.affinities(out, NRIAffinity, 1)
+	out.AntiAffinity = t.affinities(out, NRIAntiAffinity, -1)
 }
 
-// Levels are the parts of a node that containers without CPU limit can be placed in, by the names
-// that they have in configuration and annotations.
+// Levels returns the parts of a node in which containers without a CPU limit can be placed, with their
+// names in configuration and annotations.
 func Levels() []string { return []string{"system", "package", "die", "numa", "l3cache"} }
 
 func (t *texts) level(key string) (string, error) {
-	text, err := t.limited(key)
+	text, err := t.required(key)
 	if text == "socket" {
 		text = "package"
 	}
@@ -79,56 +114,93 @@ func (t *texts) level(key string) (string, error) {
 	return text, err
 }
 
-// neighbours reads the containers that containers should be near, or far from. The long form,
-// with expressions, is not served.
-func (t *texts) neighbours(out *Pod, key string) (of Sourced[map[string][]string]) {
-	text := t.annotations.of(key)
-	if text == "" {
-		return of
-	}
-	all := map[string][]string{}
-	if err := t.structured(key, &all); err != nil {
-		out.problem(key, text, "%v; want lists of containers by name, as in c0: [c1, c2]", err)
-		return of
-	}
-	return Sourced[map[string][]string]{all, key}
-}
-
-// limited returns an annotation, or an error if it is beyond the limits of one pod.
-func (t *texts) limited(key string) (string, error) {
+// required returns an annotation, or an error if it is empty, or exceeds the limits for one pod.
+func (t *texts) required(key string) (string, error) {
 	text := strings.TrimSpace(t.annotation(key))
 	if text == "" {
-		return "", fmt.Errorf("is empty, or beyond the limits of one pod")
+		return "", fmt.Errorf("is empty, or exceeds the limits for the annotations of one pod")
 	}
 	return text, nil
 }
 
 func (t *texts) balloonType(key string) (string, error) {
-	text, err := t.limited(key)
+	text, err := t.required(key)
 	if err == nil && len(text) > maxTypeName {
 		err = fmt.Errorf("is longer than %d bytes", maxTypeName)
 	}
 	return text, err
 }
 
-func (t *texts) schedulingClass(key string) (string, error) {
-	text, err := t.limited(key)
+func (t *texts) className(key string) (string, error) {
+	text, err := t.required(key)
 	if err == nil && len(text) > maxClassName {
 		err = fmt.Errorf("is longer than %d bytes", maxClassName)
 	}
 	return text, err
 }
 
-func (t *texts) truth(key string) (bool, error) {
-	text, err := t.limited(key)
+// MemoryBytes is the value of a cgroup v2 file that limits memory.
+type MemoryBytes int64
+
+// NoLimit is the value that means no limit.
+const NoLimit MemoryBytes = math.MaxInt64
+
+// String returns the text for the kernel's file.
+func (b MemoryBytes) String() string {
+	if b == NoLimit {
+		return "max"
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// memoryBytes reads "max", or a number of bytes, which it rounds down to whole pages like the kernel.
+func (t *texts) memoryBytes(key string) (MemoryBytes, error) {
+	text, err := t.required(key)
+	if err != nil || text == "max" {
+		return NoLimit, err
+	}
+	bytes, err := quantity(text).integer()
+	if err == nil && bytes < 0 {
+		err = fmt.Errorf(`want bytes, such as 512Mi, or "max"`)
+	}
+	const page = 4096
+	return MemoryBytes(bytes / page * page), err
+}
+
+func (t *texts) boolean(key string) (bool, error) {
+	text, err := t.required(key)
 	if err == nil && text != "true" && text != "false" {
 		err = fmt.Errorf(`want "true" or "false"`)
 	}
 	return text == "true", err
 }
 
+// durations matches hours, minutes and seconds in Go's form, without fractions.
+var durations = regexp.MustCompile(`^(?:(\d{1,4})h)?(?:(\d{1,4})m)?(?:(\d{1,4})s)?$`)
+
+// coldStart reads the duration of a cold start. The annotation is YAML with the key duration.
+func (t *texts) coldStart(key string) (seconds int, err error) {
+	var text struct {
+		Duration string `json:"duration"`
+	}
+	if err := t.decodeStrict(key, &text); err != nil {
+		return 0, err
+	}
+	match := durations.FindStringSubmatch(text.Duration)
+	for i, unit := range []int{3600, 60, 1} {
+		if match != nil && match[i+1] != "" {
+			n, _ := strconv.Atoi(match[i+1]) // at most four digits
+			seconds += n * unit
+		}
+	}
+	if seconds == 0 || seconds > maxColdStart {
+		return 0, errors.New("want a duration of at least 1s and at most 1h, such as {duration: 60s}")
+	}
+	return seconds, nil
+}
+
 func (t *texts) memoryKinds(key string) (kinds []topology.MemoryKind, err error) {
-	text, err := t.limited(key)
+	text, err := t.required(key)
 	if err != nil {
 		return nil, err
 	}
@@ -145,17 +217,17 @@ func (t *texts) memoryKinds(key string) (kinds []topology.MemoryKind, err error)
 	return kinds, nil
 }
 
-// affirms is a request by annotations of which "false" asks for nothing.
-func affirms(of func(*Pod) *Sourced[PerContainer[bool]]) request {
+// booleanRequest returns a request by scoped annotations. "false" requests nothing.
+func booleanRequest(of func(*Pod) *Sourced[PerContainer[bool]]) request {
 	r := field(of, perContainer)
 	r.key = func(p *Pod) string {
 		asked := of(p).V
 		if asked.Pod.V {
 			return asked.Pod.Key
 		}
-		for _, name := range sortedKeys(asked.Own) {
-			if asked.Own[name].V {
-				return asked.Own[name].Key
+		for _, name := range sortedKeys(asked.ByContainer) {
+			if asked.ByContainer[name].V {
+				return asked.ByContainer[name].Key
 			}
 		}
 		return ""

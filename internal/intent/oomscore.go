@@ -9,7 +9,8 @@ import (
 // The kernel's limits of oom_score_adj.
 const minOOMScore, maxOOMScore = -1000, 1000
 
-func inOOMScore(n int64) error {
+// checkOOMScore returns an error if the kernel would refuse a score.
+func checkOOMScore(n int64) error {
 	if n < minOOMScore || n > maxOOMScore {
 		return fmt.Errorf("is %d, want %d to %d", n, minOOMScore, maxOOMScore)
 	}
@@ -20,14 +21,14 @@ func readOOMScore(t *texts, out *Pod) {
 	if text := t.annotation(KoordOOMScore); text != "" {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err == nil {
-			err = inOOMScore(n)
+			err = checkOOMScore(n)
 		} else {
 			err = errors.New("is not a whole number")
 		}
 		if err == nil {
 			out.OOMScore = Sourced[int64]{n, KoordOOMScore}
 		} else {
-			out.problem(KoordOOMScore, text, "%v", err)
+			out.reportMalformed(KoordOOMScore, text, "%v", err)
 		}
 	}
 	var spec map[string]int64
@@ -36,8 +37,8 @@ func readOOMScore(t *texts, out *Pod) {
 	}
 	scores := make(map[string]int64, len(spec))
 	for _, name := range sortedKeys(spec) {
-		if err := inOOMScore(spec[name]); err != nil {
-			out.problem(KoordOOMScoreSpec, t.annotation(KoordOOMScoreSpec), "container %s: %v", printable(name), err)
+		if err := checkOOMScore(spec[name]); err != nil {
+			out.reportMalformed(KoordOOMScoreSpec, t.annotation(KoordOOMScoreSpec), "container %s: %v", printable(name), err)
 			continue
 		}
 		scores[name] = spec[name]

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// quantity is a Kubernetes quantity as JSON text: a string such as "500" or
-// "2Gi", or a bare number.
+// quantity is a Kubernetes quantity in JSON: a string such as "500" or "2Gi", or a
+// number.
 type quantity string
 
 // UnmarshalJSON keeps the text of a string or number.

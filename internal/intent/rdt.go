@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// RDTShares is a pod's request for shares of caches and memory bandwidth, as text
-// that package resctrl reads: "L3 0-40, L3@1 20-60, MB 30".
+// RDTShares is a pod's request for shares of caches and memory bandwidth. Package resctrl
+// parses the text, such as "L3 0-40, L3@1 20-60, MB 30".
 type RDTShares string
 
-// maxCaches bounds the caches a pod may name.
+// maxCaches limits the number of caches that a pod may name.
 const maxCaches = 256
 
 type rdtCache struct {
@@ -43,7 +43,7 @@ func readResctrl(t *texts, out *Pod) {
 	}
 	text := t.annotation(KoordResctrl)
 	if len(ask.Cache.Per) > maxCaches || len(ask.Bandwidth.Per) > maxCaches {
-		out.problem(KoordResctrl, text, "more than %d caches", maxCaches)
+		out.reportMalformed(KoordResctrl, text, "more than %d caches", maxCaches)
 		return
 	}
 	var shares []string
@@ -72,7 +72,7 @@ func readResctrl(t *texts, out *Pod) {
 	}
 	switch {
 	case wrong != nil:
-		out.problem(KoordResctrl, text, "%v", wrong)
+		out.reportMalformed(KoordResctrl, text, "%v", wrong)
 	case len(shares) > 0:
 		out.RDT = Sourced[RDTShares]{RDTShares(strings.Join(shares, ", ")), KoordResctrl}
 	}

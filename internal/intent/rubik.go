@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Keys of openEuler's rubik (2.0) that are read on the node.
+// Keys of openEuler's rubik (2.0) that the agent knows.
 const (
 	RubikPreemptable = "volcano.sh/preemptable"
 	RubikCacheLimit  = "volcano.sh/cache-limit"
@@ -20,7 +20,7 @@ const (
 	RubikCPI         = "volcano.sh/cpi"
 )
 
-// maxBurst limits a burst in µs: the kernel's largest quota.
+// maxBurst is the longest burst in µs. It is the kernel's largest quota.
 const maxBurst = 1<<44 - 1
 
 // The names of rubik's two classes.
@@ -29,21 +29,21 @@ const (
 	rubikOnline  = "online"
 )
 
-// CacheLevels are rubik's levels of cache and memory bandwidth, the least first,
-// as package resctrl reads them; the last is everything.
+// CacheLevels returns the shares of rubik's levels of cache and memory bandwidth, by
+// name. The level max has no shares, because it is the whole cache and bandwidth.
 func CacheLevels() map[string]RDTShares {
 	return map[string]RDTShares{"low": "L3 0-20, MB 10", "middle": "L3 0-30, MB 30", "high": "L3 0-50, MB 50", "max": ""}
 }
 
-// rubikKeys are the keys of rubik 2.0 and its neighbours.
+// rubikKeys are the keys of rubik 2.0 and related projects.
 func rubikKeys() []Key {
 	return []Key{
-		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "a class only while hooks.preemption is enabled"},
+		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "sets a class only while hooks.preemption is enabled"},
 		{Name: RubikBurst, Place: OnPod, Edit: EditLive, Kinds: []Kind{BurstKind}},
 		{Name: RubikBlkioLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
-		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "the agent does not change levels by measuring; dynamic counts as low"},
-		{Name: RubikQuotaTurbo, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not raise quotas by measuring"},
-		{Name: RubikCPI, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not lower quotas by measuring"},
+		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "the agent does not adjust the level to the measured load; it treats dynamic as low"},
+		{Name: RubikQuotaTurbo, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not raise quotas according to the measured load"},
+		{Name: RubikCPI, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not lower quotas according to the measured load"},
 		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
 		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
 		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Handling: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
@@ -59,15 +59,15 @@ func readRubik(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	readCacheLimit(t, out)
 }
 
-// readPreemptable reads the class. Rubik takes it from an annotation or a label; if
-// both exist and disagree, the annotation counts.
+// readPreemptable reads whether a pod is preemptable, and its class. The key may be an annotation or a
+// label. If they disagree, the annotation has priority.
 func readPreemptable(t *texts, out *Pod) {
 	text, label := t.annotation(RubikPreemptable), t.label(RubikPreemptable)
 	if text == "" {
 		text = label
 	}
 	if label != "" && label != text {
-		out.problem(RubikPreemptable, label, "the label disagrees with the annotation, which is %q and has priority", printable(text))
+		out.reportMalformed(RubikPreemptable, label, "the label disagrees with the annotation, which is %q and has priority", printable(text))
 	}
 	switch text {
 	case "":
@@ -78,7 +78,7 @@ func readPreemptable(t *texts, out *Pod) {
 		out.Preemptable = Sourced[bool]{false, RubikPreemptable}
 		out.Class, out.Name = Sourced[Class]{Shared, RubikPreemptable}, rubikOnline
 	default:
-		out.problem(RubikPreemptable, text, `want "true" or "false"`)
+		out.reportMalformed(RubikPreemptable, text, `want "true" or "false"`)
 	}
 }
 
@@ -89,7 +89,7 @@ func readBurst(t *texts, out *Pod) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > maxBurst || strconv.FormatInt(n, 10) != text {
-		out.problem(RubikBurst, text, "want microseconds per period, a whole number from 0 to %d", int64(maxBurst))
+		out.reportMalformed(RubikBurst, text, "want microseconds per period, a whole number from 0 to %d", int64(maxBurst))
 		return
 	}
 	out.Burst = Sourced[int64]{n, RubikBurst}
@@ -98,13 +98,13 @@ func readBurst(t *texts, out *Pod) {
 func readCacheLimit(t *texts, out *Pod) {
 	text := t.annotation(RubikCacheLimit)
 	if text == "dynamic" {
-		out.warn(RubikCacheLimit, text, "the agent does not change levels by measuring; it uses low, with which rubik begins")
+		out.reportWarning(RubikCacheLimit, text, "the agent does not adjust the level to the measured load; it uses low, the first level of rubik")
 		text = "low"
 	}
 	if _, known := CacheLevels()[text]; known {
 		out.CacheLevel = Sourced[string]{text, RubikCacheLimit}
 	} else if text != "" {
-		out.problem(RubikCacheLimit, text, "want low, middle, high, max or dynamic")
+		out.reportMalformed(RubikCacheLimit, text, "want low, middle, high, max or dynamic")
 	}
 }
 
@@ -114,9 +114,9 @@ type rubikLimit struct {
 	Value  quantity `json:"value"`
 }
 
-// readBlkioLimit reads limits of disks: a list for each direction. One mistake
-// drops all of them, so that a typing error never lifts the limit of one disk
-// alone.
+// readBlkioLimit reads limits of disks, a list for each direction. If one limit is
+// malformed, it drops all limits, so that a typing error never removes the limit of
+// a single disk.
 func readBlkioLimit(t *texts, out *Pod) {
 	var ask struct {
 		ReadBPS   []rubikLimit `json:"device_read_bps"`
@@ -139,7 +139,7 @@ func readBlkioLimit(t *texts, out *Pod) {
 	} {
 		for _, l := range direction.limits {
 			if err := l.add(disks, direction.into); err != nil {
-				out.problem(RubikBlkioLimit, t.annotation(RubikBlkioLimit), "%v", err)
+				out.reportMalformed(RubikBlkioLimit, t.annotation(RubikBlkioLimit), "%v", err)
 				return
 			}
 		}
@@ -148,7 +148,7 @@ func readBlkioLimit(t *texts, out *Pod) {
 	for _, name := range slices.Sorted(maps.Keys(disks)) {
 		limit, err := diskLimit(name, *disks[name])
 		if err != nil {
-			out.problem(RubikBlkioLimit, t.annotation(RubikBlkioLimit), "%v", err)
+			out.reportMalformed(RubikBlkioLimit, t.annotation(RubikBlkioLimit), "%v", err)
 			return
 		}
 		limits = append(limits, limit)
@@ -158,6 +158,7 @@ func readBlkioLimit(t *texts, out *Pod) {
 	}
 }
 
+// add adds a limit to the limits of its disk. into selects the direction.
 func (l rubikLimit) add(disks map[string]*blkioConfig, into func(*blkioConfig) *int64) error {
 	n, err := l.Value.integer()
 	if err != nil {

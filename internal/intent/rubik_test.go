@@ -155,11 +155,11 @@ func TestRubikNotSupported(t *testing.T) {
 func TestMemoryProtection(t *testing.T) {
 	pod := Read(&lifecycle.Pod{Annotations: map[string]string{RubikPreemptable: "false"}}, nil, Dialects())
 	rules := Rules{{Kinds: []Kind{MemoryProtection}, Namespaces: []string{"prod"}, Decision: Allow, Name: "rule 1"}}
-	if got := rules.Authorise(pod, "prod"); got.Unprotected != "" {
-		t.Errorf("refused by %s where rule 1 allows it", got.Unprotected)
+	if got := rules.Authorise(pod, "prod"); got.ProtectionRefusedBy != "" {
+		t.Errorf("refused by %s where rule 1 allows it", got.ProtectionRefusedBy)
 	}
-	if got := rules.Authorise(pod, "shop"); got.Unprotected == "" || len(got.Problems) != 0 {
-		t.Errorf("%q, %v: want it refused, and told only where something would be kept", got.Unprotected, got.Problems)
+	if got := rules.Authorise(pod, "shop"); got.ProtectionRefusedBy == "" || len(got.Problems) != 0 {
+		t.Errorf("%q, %v: want it refused, and told only where something would be kept", got.ProtectionRefusedBy, got.Problems)
 	}
 	none := Rules{{Kinds: []Kind{Preemption, BurstKind, CacheLimit}, Namespaces: []string{"*"}, Decision: Refuse, Name: "rule 1"}}
 	all := Read(&lifecycle.Pod{Annotations: map[string]string{RubikPreemptable: "true", RubikBurst: "5", RubikCacheLimit: "low"}}, nil, Dialects())

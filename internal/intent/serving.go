@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Serving has the settings that determine which requests of pods this node serves. A request
-// that is not served has no effect, and the agent reports it.
+// Serving has the settings that determine which requests of pods this node serves. A request that the
+// node does not serve has no effect, and the agent reports it.
 type Serving struct {
-	// Hooks are the names of the hooks that are on.
+	// Hooks are the names of the enabled hooks.
 	Hooks []string
 	// Policy is placement.policy; "" is none.
 	Policy string
@@ -27,11 +27,11 @@ func ServersOf(kind Kind, key string) []string {
 	if key == RubikPreemptable {
 		kind = Preemption
 	}
-	return declared(kind).hooks
+	return declarationOf(kind).hooks
 }
 
-// apply removes the requests that the node does not serve from one dialect's result, and reports
-// them. A nil Serving serves everything.
+// apply removes from the intent of one dialect the requests that the node does not serve, and reports
+// them. A nil Serving serves every request.
 func (s *Serving) apply(p *Pod) {
 	if s == nil {
 		return
@@ -41,54 +41,71 @@ func (s *Serving) apply(p *Pod) {
 		if key == "" {
 			continue
 		}
-		if hooks := ServersOf(kind, key); !slices.ContainsFunc(hooks, s.on) {
+		if hooks := ServersOf(kind, key); !slices.ContainsFunc(hooks, s.hasHook) {
 			value := sub.value(p)
-			if kind != GPUEnv && kind != Devices { // CPUs may still be chosen near them
+			if kind != GPUEnv && kind != Devices { // placement can still choose CPUs near the devices
 				sub.remove(p)
 			}
-			p.unservedOnce(key, value, "%s: nothing on this node serves it; %s would", kind, switches(hooks))
+			p.reportUnservedOnce(key, value, "%s: no enabled hook serves this request; to serve it, set %s", kind, enablingSettings(hooks))
 		}
 	}
-	s.placed(p)
-	for _, of := range policyRequests() {
+	s.removePlacement(p)
+	for _, of := range servedByPolicies {
 		if slices.Contains(of.policies, s.Policy) {
 			continue
 		}
 		for _, r := range of.requests {
 			if key := r.key(p); key != "" {
-				p.unserved(key, r.value(p), "only placement.policy: %s serves it", strings.Join(of.policies, " or "))
+				p.reportUnserved(key, r.value(p), "only placement.policy: %s serves this request", strings.Join(of.policies, " or "))
 			}
 			r.remove(p)
 		}
 	}
 }
 
-// ofPolicies are requests that only some policies serve.
-type ofPolicies struct {
+// policyGroup are requests that only some placement policies serve.
+type policyGroup struct {
 	policies []string
 	requests []request
 }
 
-func policyRequests() []ofPolicies {
-	both := slices.Concat(declared(ThreadsKind).requests, declared(PreserveKind).requests, declared(MemoryTypeKind).requests)
-	return []ofPolicies{
-		{[]string{"balloons"}, slices.Concat(declared(BalloonKind).requests, declared(SchedClassKind).requests)},
+// servedByPolicies has all requests that only some placement policies serve. It is built once, because the runtime waits
+// while the agent reads a pod.
+var servedByPolicies = policyRequests()
+
+func policyRequests() []policyGroup {
+	both := slices.Concat(declarationOf(ThreadsKind).requests, declarationOf(PreserveKind).requests, []request{memoryKindsRequest()}, declarationOf(SchedClassKind).requests)
+	return []policyGroup{
+		{[]string{"balloons"}, declarationOf(BalloonKind).requests},
 		{[]string{"balloons", "topology-aware"}, both},
 		{[]string{"topology-aware"}, []request{
-			affirms(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved }),
+			booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved }),
 			field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, perContainer),
 			field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, perContainer),
+			booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.RequireIsolated }),
 			field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Unlimited }, perContainer),
-			field(func(p *Pod) *Sourced[map[string][]string] { return &p.Affinity }, text),
-			field(func(p *Pod) *Sourced[map[string][]string] { return &p.AntiAffinity }, text),
+			field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.Affinity }, joinNames),
+			field(func(p *Pod) *Sourced[PerContainer[HintKinds]] { return &p.HintKinds }, perContainer),
+			field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintDeny }, perContainer),
+			field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintAllow }, perContainer),
+			field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.AntiAffinity }, joinNames),
+			coldStartRequest(),
 		}},
 	}
 }
 
-func (s *Serving) on(hook string) bool { return slices.Contains(s.Hooks, hook) }
+func memoryKindsRequest() request {
+	return field(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, perContainer)
+}
 
-// switches names the configuration keys that switch hooks on.
-func switches(hooks []string) string {
+func coldStartRequest() request {
+	return field(func(p *Pod) *Sourced[PerContainer[int]] { return &p.ColdStart }, perContainer)
+}
+
+func (s *Serving) hasHook(hook string) bool { return slices.Contains(s.Hooks, hook) }
+
+// enablingSettings returns the settings that enable one of the hooks, for messages.
+func enablingSettings(hooks []string) string {
 	keys := make([]string, len(hooks))
 	for i, h := range hooks {
 		keys[i] = "hooks." + h + ".enabled: true"
@@ -96,59 +113,80 @@ func switches(hooks []string) string {
 	return strings.Join(keys, " or ")
 }
 
-// placed removes requests that only the policy pools serves.
-func (s *Serving) placed(p *Pod) {
+// removePlacement removes and reports requests that only the placement policy pools serves, if the node has another
+// policy.
+func (s *Serving) removePlacement(p *Pod) {
 	if s.Policy == "pools" {
 		return
 	}
-	none := "the node's placement policy is " + cmp.Or(s.Policy, "none") + "; placement.policy: pools would serve it"
+	none := lazyText(func() string {
+		return "the node's placement policy is " + cmp.Or(s.Policy, "none") + "; to serve this request, set placement.policy: pools"
+	})
 	if p.NUMA.IsSet() {
-		p.unserved(p.NUMA.Key, text(p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
+		p.reportUnserved(p.NUMA.Key, describeValue(p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
 		p.NUMA = Sourced[NUMABinding]{}
 	}
 	if p.Pool.IsSet() {
-		p.unserved(p.Pool.Key, p.Pool.V, "%s: a pool by name: %s", NamedPool, none)
+		p.reportUnserved(p.Pool.Key, p.Pool.V, "%s: a pool by name: %s", NamedPool, none)
 		p.Pool = Sourced[string]{}
 	}
 	if p.CoreKind.IsSet() {
-		p.unserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, none)
+		p.reportUnserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, none)
 		p.CoreKind = Sourced[topology.CoreKind]{}
 	}
 	if p.Isolated.IsSet() {
-		p.unserved(p.Isolated.Key, fmt.Sprint(p.Isolated.V), "%s: %s", CPUPreference, none)
+		p.reportUnserved(p.Isolated.Key, fmt.Sprint(p.Isolated.V), "%s: %s", CPUPreference, none)
 		p.Isolated = Sourced[bool]{}
 	}
-	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwns && s.on("cpuset") {
+	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwns && s.hasHook("cpuset") {
 		if s.Policy == "" || s.Policy == "none" {
-			p.unserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
+			p.reportUnserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
 		} else {
-			p.unserved(p.Class.Key, p.Name, "%s: the node's placement policy %s does not read this class; it places the pod by its own rules", ClassDedicated, s.Policy)
+			p.reportUnserved(p.Class.Key, p.Name, "%s: the node's placement policy %s does not read this class; it places the pod by its own rules", ClassDedicated, s.Policy)
 		}
 	}
 }
 
-// unserved adds a well-formed request that nothing on this node serves.
-func (p *Pod) unserved(key, value, format string, args ...any) {
-	p.add(lifecycle.Problem{Key: key, Unserved: true}, value, format, args)
+// lazyText is a text that is computed only when it is printed.
+type lazyText func() string
+
+func (l lazyText) String() string { return l() }
+
+// reportUnserved reports a well-formed request that this node does not serve.
+func (p *Pod) reportUnserved(key, value, format string, args ...any) {
+	p.addProblem(lifecycle.Problem{Key: key, Unserved: true}, value, format, args)
 }
 
-// unservedOnce is unserved for the first request of a key. If a hook is off, all requests of the
-// key together make one problem.
-func (p *Pod) unservedOnce(key, value, format string, args ...any) {
+// reportUnservedOnce reports only the first request of a key that this node does not serve. A key can make
+// several requests that need the same disabled hook.
+func (p *Pod) reportUnservedOnce(key, value, format string, args ...any) {
 	if !p.problems.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
-		p.unserved(key, value, format, args...)
+		p.reportUnserved(key, value, format, args...)
 	}
 }
 
-// keyIndex indexes the table of keys for reading pods.
+// keyIndex is an index of the table of keys, for reading pods.
 type keyIndex struct {
-	unsupported []Key // each key once
+	unsupported []podKey // each key once
 	scoped      map[string]Key
-	read        []Key // each key of a dialect once
+	read        []podKey // each key of a dialect once
 }
 
-// indexed is built once, because a runtime waits while the agent reads a pod.
-var indexed = indexOf(Keys())
+// podKey is a key with the names of its labels or annotations for a whole pod.
+type podKey struct {
+	Key
+	names []string
+}
+
+func podKeyOf(k Key) podKey {
+	if k.Scoped {
+		return podKey{k, []string{k.Name, k.Name + "/pod"}}
+	}
+	return podKey{k, []string{k.Name}}
+}
+
+// indexedKeys is the index of all keys. It is built once, because the runtime waits while the agent reads a pod.
+var indexedKeys = indexOf(Keys())
 
 func indexOf(keys []Key) keyIndex {
 	x, seen := keyIndex{scoped: map[string]Key{}}, map[string]bool{}
@@ -157,12 +195,12 @@ func indexOf(keys []Key) keyIndex {
 		case !k.Place.onPods() || seen[k.Name] || k.Name == RecordKey:
 			continue
 		case k.Handling == KeyRead:
-			x.read = append(x.read, k)
+			x.read = append(x.read, podKeyOf(k))
 			if k.Scoped {
 				x.scoped[k.Name] = k
 			}
 		case k.Handling == KeyUnsupported && k.Field == "":
-			x.unsupported = append(x.unsupported, k)
+			x.unsupported = append(x.unsupported, podKeyOf(k))
 			if k.Scoped {
 				x.scoped[k.Name] = k
 			}
@@ -174,40 +212,41 @@ func indexOf(keys []Key) keyIndex {
 	return x
 }
 
-// maxScanned limits the annotations that are searched for scoped keys. In a pod with more
-// annotations, a container's scoped key may be missed; other keys are found.
+// maxScanned is the number of annotations up to which the agent searches a pod for scoped keys of
+// containers. It finds all other keys in any case.
 const maxScanned = 512
 
-// reportUnread adds problems for keys that nothing reads: unsupported keys, and keys of
-// dialects that the configuration leaves out.
+// reportUnread reports the keys of the pod that the agent does not read: unsupported keys, and keys of
+// dialects that are not in order.
 func (p *Pod) reportUnread(t *texts, order []string) {
-	for _, k := range indexed.unsupported {
-		p.unsupported(k, k.Name, t.under(k, k.Name))
-		if k.Scoped {
-			p.unsupported(k, k.Name+"/pod", t.under(k, k.Name+"/pod"))
+	for _, k := range indexedKeys.unsupported {
+		for _, name := range k.names {
+			p.reportUnsupported(k.Key, name, t.textOf(k.Key, name))
 		}
 	}
 	unread := map[string][]string{}
 	for _, key := range t.scopedKeys() {
 		name, _, _ := strings.Cut(key, "/")
-		switch k := indexed.scoped[name]; {
+		switch k := indexedKeys.scoped[name]; {
 		case k.Handling != KeyRead:
-			p.unsupported(k, key, t.annotations.created[key])
+			p.reportUnsupported(k, key, t.annotations.created[key])
 		case !slices.Contains(order, k.System):
 			unread[k.System] = append(unread[k.System], key)
 		}
 	}
-	for _, k := range indexed.read {
-		if !slices.Contains(order, k.System) && t.under(k, k.Name) != "" {
-			unread[k.System] = append(unread[k.System], k.Name)
+	for _, k := range indexedKeys.read {
+		if slices.Contains(order, k.System) {
+			continue
 		}
-		if pod := k.Name + "/pod"; k.Scoped && !slices.Contains(order, k.System) && t.under(k, pod) != "" {
-			unread[k.System] = append(unread[k.System], pod)
+		for _, name := range k.names {
+			if t.textOf(k.Key, name) != "" {
+				unread[k.System] = append(unread[k.System], name)
+			}
 		}
 	}
 	for _, system := range sortedKeys(unread) {
 		names := slices.Sorted(slices.Values(unread[system]))
-		p.unserved(names[0], "", "the configuration's list dialects does not contain %s: %d of its keys on this pod are ignored", system, len(names))
+		p.reportUnserved(names[0], "", "the configuration's list dialects does not contain %s: %d of its keys on this pod are ignored", system, len(names))
 	}
 }
 
@@ -218,7 +257,7 @@ func (t *texts) scopedKeys() (scoped []string) {
 	}
 	for key := range t.annotations.created {
 		if name, scope, has := strings.Cut(key, "/"); has && scope != "pod" {
-			if _, is := indexed.scoped[name]; is {
+			if _, is := indexedKeys.scoped[name]; is {
 				scoped = append(scoped, key)
 			}
 		}
@@ -227,8 +266,9 @@ func (t *texts) scopedKeys() (scoped []string) {
 	return scoped
 }
 
-func (p *Pod) unsupported(k Key, key, text string) {
+// reportUnsupported reports an unsupported key, unless its value is "false".
+func (p *Pod) reportUnsupported(k Key, key, text string) {
 	if text != "" && text != "false" {
-		p.unserved(key, text, "the key is not supported: %s", k.Why)
+		p.reportUnserved(key, text, "the key is not supported: %s", k.Why)
 	}
 }

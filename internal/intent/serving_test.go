@@ -21,7 +21,7 @@ func TestUnservedByPolicy(t *testing.T) {
 		s := Serving{Hooks: []string{"cpuset"}, Policy: policy}
 		reported := 0
 		for _, problem := range s.Read(pod, nil, Dialects()).Problems {
-			if strings.Contains(problem.Reason, "placement.policy: pools would serve it") {
+			if strings.Contains(problem.Reason, "set placement.policy: pools") {
 				reported++
 			}
 		}

@@ -13,56 +13,56 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Limits for the texts that the agent reads from one pod. The API server accepts 256 KiB of
-// annotations, and the agent decides one event at a time, so the largest pod must not delay the
-// others. Schedulers write far less: 3 KiB for the CPUs of a node with 1,024, 200 bytes for each
-// container with batch resources, 250 bytes for each device. One text has at most
-// lifecycle.MaxText.
+// Limits for the labels and annotations that the agent reads from one pod. The API server accepts 256 KiB
+// of annotations. The agent decides one event at a time, so a large pod must not delay other pods.
+// Schedulers write far less: 3 KiB for a list of 1,024 CPUs, 200 bytes for each container with batch
+// resources, 250 bytes for each device. lifecycle.MaxText limits a single text.
 const (
-	// maxTexts limits all labels and annotations of a pod that are read.
+	// maxTexts limits the labels and annotations that are read from a pod, in bytes.
 	maxTexts = 32 << 10
-	// maxValues limits the objects, lists and members in their JSON: each costs
-	// more time than its bytes. A container with batch resources has seven.
+	// maxValues limits the objects, lists and members in their JSON, because each
+	// takes much time to parse. A container with batch resources has seven.
 	maxValues = 768
-	// maxMember limits the name of a member of a JSON object, which errors repeat.
+	// maxMember limits the name of a member of a JSON object in bytes, because errors repeat it.
 	maxMember = 512
 )
 
-// texts are the labels and annotations of one pod. Dialects get them instead of the pod, so
-// that no key can be read without the limits.
+// texts has the labels and annotations of one pod. Dialects get it instead of the pod, so that they
+// cannot bypass the limits.
 type texts struct {
-	labels, annotations edited
+	labels, annotations editedTexts
 	parent              string // the pod's cgroup parent
-	// read has the texts that were read, by kind and key. A text beyond the limits is "".
+	// read has the texts that were read, by kind and key. A text that exceeds the limits is "".
 	read map[string]string
 	*textBudget
 }
 
-// edited has the labels, or the annotations, of a pod at its creation and now. The runtime
-// stores the former, the pod's spec has the latter. Keys says which one counts for each key.
-type edited struct {
+// editedTexts has the labels, or the annotations, of a pod at its creation and now. The runtime stores
+// created, and the pod's spec has now. meta determines which of the two applies to a key.
+type editedTexts struct {
 	created, now map[string]string
 	meta         *lifecycle.PodMeta // nil if now is not known
 }
 
-func (e edited) of(key string) string {
+// of returns the value of a key; "" if it is missing.
+func (e editedTexts) of(key string) string {
 	if e.meta.Has(key) {
 		return e.now[key]
 	}
 	return e.created[key]
 }
 
-// textBudget is the amount of a pod's text that may still be read, and the problems with texts
-// beyond it.
+// textBudget is the amount of a pod's text that may still be read. problems has the texts that exceeded
+// it.
 type textBudget struct {
 	bytes, values int
-	yaml, marks   int // bytes that may still be read as YAML, and signs in them that begin values
+	yaml, marks   int // bytes of YAML, and characters in it that may begin a value
 	problems      []lifecycle.Problem
 }
 
 func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	t := &texts{
-		labels: edited{created: pod.Labels}, annotations: edited{created: pod.Annotations}, parent: pod.CgroupParent,
+		labels: editedTexts{created: pod.Labels}, annotations: editedTexts{created: pod.Annotations}, parent: pod.CgroupParent,
 		read: map[string]string{}, textBudget: &textBudget{bytes: maxTexts, values: maxValues, yaml: maxYAML, marks: maxMarks},
 	}
 	if spec != nil && spec.Meta != nil {
@@ -72,12 +72,12 @@ func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	return t
 }
 
-// AsksDevices reports whether a pod may request devices. For other pods the kubelet's grants
+// RequestsDevices reports whether a pod may request devices. For other pods the kubelet's grants
 // have no effect.
-func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
+func RequestsDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
-// LabelOf returns a label of a pod, as it was at the pod's creation; ok is false if the pod has
-// none, or one that is too long.
+// LabelOf returns the value of a label at the pod's creation. ok is false if the label is missing or too
+// long.
 func LabelOf(pod *lifecycle.Pod, key string) (value string, ok bool) {
 	value, ok = pod.Labels[key]
 	return value, ok && len(value) <= lifecycle.MaxText
@@ -89,10 +89,10 @@ func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	return text, forged
 }
 
-// OfContainer returns the labels and annotations of a container for the conditions of policies.
-// The annotation with the agent's own record is left out. The limits above do not apply: they
-// bound what the agent parses, and the cost limit of a rule bounds what it compares.
-func OfContainer(c *lifecycle.Container) (labels, annotations map[string]string) {
+// ContainerMetadata returns the labels and annotations of a container for the conditions of rules and policies,
+// without the agent's record. The limits above do not apply, because the agent does not parse these
+// texts.
+func ContainerMetadata(c *lifecycle.Container) (labels, annotations map[string]string) {
 	annotations = c.Annotations
 	if _, has := annotations[RecordKey]; has {
 		annotations = maps.Clone(annotations)
@@ -101,15 +101,15 @@ func OfContainer(c *lifecycle.Container) (labels, annotations map[string]string)
 	return c.Labels, annotations
 }
 
-// maxHookTexts limits the keys and values of annotations that conditions of OCI hooks are
-// matched against, in bytes.
+// maxHookTexts limits the annotations that are matched against conditions of OCI hooks, in bytes of
+// keys and values.
 const maxHookTexts = 64 << 10
 
-// ForHooks returns the annotations that conditions of OCI hooks are about: those of a
-// container, and above them those of its pod. Source: NRI 0.12, plugin hook-injector. A value
-// that is longer than lifecycle.MaxText is left out, and so are those beyond maxHookTexts, in
-// the order of their keys.
-func ForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]string {
+// AnnotationsForHooks returns the annotations that are matched against conditions of OCI hooks: the annotations of
+// the pod and of the container. The pod's have priority, as in NRI 0.12, plugin hook-injector. AnnotationsForHooks
+// leaves out values longer than lifecycle.MaxText. In the order of keys, it also leaves out annotations
+// that exceed maxHookTexts.
+func AnnotationsForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]string {
 	all := make(map[string]string, len(ofContainer))
 	maps.Copy(all, ofContainer)
 	if pod != nil {
@@ -127,15 +127,15 @@ func ForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]stri
 	return all
 }
 
-// label returns a label, "" if it is missing or beyond the limits.
+// label returns the value of a label; "" if it is missing or exceeds the limits.
 func (t *texts) label(key string) string { return t.text("label ", key, t.labels) }
 
-// annotation returns an annotation, like label.
+// annotation returns the value of an annotation; "" if it is missing or exceeds the limits.
 func (t *texts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
 
-// under returns the text of a key, as label or annotation. Only its presence matters, so it
-// does not count for the limits.
-func (t *texts) under(k Key, name string) string {
+// textOf returns the value of a key, from labels or annotations. It does not count against the limits,
+// because the agent does not parse it.
+func (t *texts) textOf(k Key, name string) string {
 	if k.Place == OnPod {
 		return t.annotations.of(name)
 	}
@@ -146,7 +146,8 @@ func (t *texts) under(k Key, name string) string {
 	return text
 }
 
-func (t *texts) text(kind, key string, from edited) string {
+// text returns a value, and subtracts it from the budget when it is read for the first time.
+func (t *texts) text(kind, key string, from editedTexts) string {
 	text := from.of(key)
 	if text == "" {
 		return ""
@@ -157,9 +158,9 @@ func (t *texts) text(kind, key string, from edited) string {
 	t.read[kind+key] = ""
 	switch {
 	case len(text) > lifecycle.MaxText:
-		t.refuse(key, text, "longer than %d bytes", lifecycle.MaxText)
+		t.reportTooLong(key, text, "longer than %d bytes", lifecycle.MaxText)
 	case len(text) > t.bytes:
-		t.refuse(key, text, "too long: the agent reads at most %d bytes of one pod", maxTexts)
+		t.reportTooLong(key, text, "too long: the agent reads at most %d bytes of one pod", maxTexts)
 	default:
 		t.bytes -= len(text)
 		t.read[kind+key] = text
@@ -167,38 +168,38 @@ func (t *texts) text(kind, key string, from edited) string {
 	return t.read[kind+key]
 }
 
-// refuse reports a text beyond the limits.
-func (t *texts) refuse(key, text, format string, args ...any) {
+// reportTooLong reports a text that exceeds the limits.
+func (t *texts) reportTooLong(key, text, format string, args ...any) {
 	t.problems = append(t.problems, lifecycle.Problem{Key: key, Value: printable(text), Reason: fmt.Sprintf(format, args...)})
 }
 
-// decode decodes the JSON of an annotation: case-sensitive, no key twice, unknown keys allowed
-// because newer schedulers add some. It returns false if the key is absent, or the text is
-// malformed, which it reports.
+// decode decodes the JSON of an annotation. Keys are case-sensitive, and duplicate keys are errors. It
+// allows unknown keys, because newer schedulers add keys. It returns false if the annotation is missing
+// or malformed. It reports a malformed annotation.
 func (t *texts) decode(key string, into any, out *Pod) bool {
 	text := t.annotation(key)
 	if text == "" {
 		return false
 	}
-	values, member := shape(text)
+	values, member := measureJSON(text)
 	switch {
 	case values > t.values:
-		out.problem(key, text, "too many values: the agent reads at most %d of one pod", maxValues)
+		out.reportMalformed(key, text, "too many values: the agent reads at most %d of one pod", maxValues)
 		return false
 	case member > maxMember:
-		out.problem(key, text, "malformed JSON: a name longer than %d bytes", maxMember)
+		out.reportMalformed(key, text, "malformed JSON: a name longer than %d bytes", maxMember)
 		return false
 	}
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into, kjson.DisallowDuplicateFields)
 	if err = errors.Join(append(strict, err)...); err != nil {
-		out.problem(key, text, "malformed JSON: %s", oneLine(jsonwords.Error(err)))
+		out.reportMalformed(key, text, "malformed JSON: %s", oneLine(jsonwords.Error(err)))
 		return false
 	}
 	return true
 }
 
-// members returns the names of the members of an annotation's JSON object, which was decoded
+// members returns the names of the members of an annotation's JSON object. decode must have decoded it
 // before.
 func (t *texts) members(key string) []string {
 	var all map[string]json.RawMessage
@@ -210,9 +211,9 @@ func (t *texts) members(key string) []string {
 
 func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// shape counts the objects, lists, and members after the first of a JSON text, and returns the
-// length of the longest member name. The decoder refuses text that is no JSON.
-func shape(text string) (values, member int) {
+// measureJSON returns the number of values in a JSON text, and the length of the longest member name. It
+// counts commas and opening brackets. The decoder refuses a text that is not JSON.
+func measureJSON(text string) (values, member int) {
 	length := 0 // of the last string
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -5,10 +5,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Our own keys, for requests that no other dialect has.
+// The keys of Trimtab, for requests that other dialects do not have.
 const (
-	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod that owns its
-	// CPUs, whatever the node's default is.
+	// TrimtabUnsetQuota removes ("true") or keeps ("false") the CPU quota of a pod that owns its
+	// CPUs. It has priority over the node's default.
 	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
 	// TrimtabBlockIOClass names a class of the runtime's block I/O configuration.
 	TrimtabBlockIOClass = "trimtab.io/blockio-class"
@@ -17,17 +17,21 @@ const (
 	// TrimtabHugepages limits containers' huge pages, by container and resource:
 	// {"main":{"hugepages-2Mi":"64Mi"}}.
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
-	// TrimtabCPUEnv asks for environment variables with a container's CPUs: "true" for those of
-	// the node's configuration, or names, GOMAXPROCS=count,MY_CPUS=list.
+	// TrimtabCPUEnv requests environment variables with a container's CPUs: "true" for the variables
+	// in the node's configuration, or a list such as GOMAXPROCS=count,MY_CPUS=list.
 	TrimtabCPUEnv = "trimtab.io/cpu-env"
-	// TrimtabCoreType makes an owner prefer CPUs of "performance" or of "efficient" cores.
+	// TrimtabCDIDevices requests exclusive CDI devices by container and kind, as a number or by name:
+	// {"main":{"vendor.com/gpu":2,"vendor.com/nic":["nic0"]}}.
+	TrimtabCDIDevices = "trimtab.io/cdi-devices"
+	// TrimtabCoreType is the kind of cores that a pod prefers for CPUs that it owns: "performance" or
+	// "efficient".
 	TrimtabCoreType = "trimtab.io/prefer-core-type"
-	// TrimtabIsolated makes an owner prefer isolated CPUs ("true") or others
-	// ("false"), however many it owns.
+	// TrimtabIsolated makes a pod prefer isolated CPUs ("true") or other CPUs ("false") for CPUs that
+	// it owns.
 	TrimtabIsolated = "trimtab.io/prefer-isolated-cpus"
 )
 
-// CoreTypes are the kinds of cores by their names in nri-plugins' balloons
+// CoreTypes returns the kinds of cores by their names in nri-plugins' balloons
 // (preferCoreType, 0.12).
 func CoreTypes() map[string]topology.CoreKind {
 	return map[string]topology.CoreKind{"performance": topology.PerformanceCore, "efficient": topology.EfficiencyCore}
@@ -36,6 +40,7 @@ func CoreTypes() map[string]topology.CoreKind {
 func readTrimtab(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(t, out)
 	readCPUEnv(t, out)
+	readExclusiveDevices(t, out)
 	out.RDTClass = readClassName(t, TrimtabRDTClass, out)
 	out.BlockIOClass = readClassName(t, TrimtabBlockIOClass, out)
 	out.UnsetQuota = readBool(t, TrimtabUnsetQuota, out)
@@ -43,7 +48,7 @@ func readTrimtab(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	if text := t.annotation(TrimtabCoreType); text != "" {
 		kind, known := CoreTypes()[text]
 		if !known {
-			out.problem(TrimtabCoreType, text, `want "performance" or "efficient"`)
+			out.reportMalformed(TrimtabCoreType, text, `want "performance" or "efficient"`)
 			return
 		}
 		out.CoreKind = Sourced[topology.CoreKind]{kind, TrimtabCoreType}
@@ -56,7 +61,7 @@ func readBool(t *texts, key string, out *Pod) (said Sourced[bool]) {
 	case "true", "false":
 		return Sourced[bool]{text == "true", key}
 	default:
-		out.problem(key, text, `want "true" or "false"`)
+		out.reportMalformed(key, text, `want "true" or "false"`)
 	}
 	return said
 }

@@ -9,15 +9,15 @@ import (
 	"unicode"
 )
 
-// maxWords is from how many bytes on a description stops: it is cut for users (Printable), and a hostile pod can have
-// thousands of parts.
+// maxWords limits a description, in bytes. Printable shortens it for users, and a hostile pod can have thousands of
+// parts.
 const maxWords = 512
 
-// text describes a value that a pod requests, for users: lists and maps by their elements, and a struct by those of its
-// fields that are set, such as "type RLIMIT_NOFILE, hard 20".
-func text[T any](v T) string {
-	if m, ok := any(v).(map[string]string); ok { // frequent, and reflection would make thousands of values
-		var all words
+// describeValue describes a value that a pod requests, for users. It describes the elements of lists and maps, and the
+// fields of a struct that are set, such as "type RLIMIT_NOFILE, hard 20".
+func describeValue[T any](v T) string {
+	if m, ok := any(v).(map[string]string); ok { // such maps may be large, and reflection is slow
+		var all description
 		for _, k := range sortedKeys(m) {
 			if !all.add(k + "=" + m[k]) {
 				break
@@ -28,21 +28,21 @@ func text[T any](v T) string {
 	return describe(reflect.ValueOf(v))
 }
 
-// words are the parts of a description.
-type words struct {
+// description collects the parts of a description.
+type description struct {
 	parts []string
 	size  int
 }
 
 // add adds a part, and reports whether there is room for more.
-func (w *words) add(part string) bool {
+func (w *description) add(part string) bool {
 	w.parts = append(w.parts, part)
 	w.size += len(part)
 	return w.size < maxWords
 }
 
-// String joins the parts. Parts that have commas themselves are separated by semicolons.
-func (w *words) String() string {
+// String joins the parts with commas, or with semicolons if a part has a comma.
+func (w *description) String() string {
 	if slices.ContainsFunc(w.parts, func(p string) bool { return strings.Contains(p, ", ") }) {
 		return strings.Join(w.parts, "; ")
 	}
@@ -56,7 +56,7 @@ func describe(v reflect.Value) string {
 	if s, ok := v.Interface().(fmt.Stringer); ok {
 		return s.String()
 	}
-	var all words
+	var all description
 	switch v.Kind() {
 	case reflect.Pointer:
 		return describe(v.Elem())
@@ -84,7 +84,7 @@ func describe(v reflect.Value) string {
 
 // describeFields describes the fields of a struct that are set.
 func describeFields(v reflect.Value) string {
-	var all words
+	var all description
 	for i := range v.NumField() {
 		f, part := v.Type().Field(i), v.Field(i)
 		switch {
@@ -98,7 +98,7 @@ func describeFields(v reflect.Value) string {
 	return all.String()
 }
 
-// fieldName is the name of a struct's field in a text: "CPUs" and "onlyRead", not "OnlyRead".
+// fieldName returns the name of a struct's field for users, such as "readBPS" for ReadBPS, and "CPUs" for CPUs.
 func fieldName(name string) string {
 	r := []rune(name)
 	if len(r) > 1 && unicode.IsUpper(r[1]) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Error returns an error with the same cause whose text names no Go type, and nil for nil. It puts joined errors,
-// and texts with more than one line, on one line.
+// Error returns an error that wraps err. Its text is the text of err in one line, without names of Go
+// types. It returns nil for nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -16,6 +16,7 @@ func Error(err error) error {
 	return &plain{text: Text(err.Error()), cause: err}
 }
 
+// plain is an error with a rewritten text.
 type plain struct {
 	text  string
 	cause error
@@ -36,21 +37,21 @@ var (
 	prefix    = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
 )
 
-// Text does the same as Error for a text.
+// Text rewrites the text of an error, as Error does.
 func Text(s string) string {
 	for range 3 { // decoders wrap each other
 		s = prefix.ReplaceAllString(s, "$1")
 	}
 	s = mismatch.ReplaceAllStringFunc(s, func(m string) string {
 		f := mismatch.FindStringSubmatch(m)
-		said := "want " + wanted(f[4]) + ", got " + strings.TrimSpace(kind(f[1])+f[2])
+		said := "want " + describeType(f[4]) + ", got " + strings.TrimSpace(kind(f[1])+f[2])
 		if _, path, found := strings.Cut(f[3], "."); found { // the first part is a Go type
 			return path + ": " + said
 		}
 		return said
 	})
-	s = beginning.ReplaceAllString(s, "no JSON: unexpected $1")
-	s = after.ReplaceAllString(s, "no JSON: unexpected $1 $2 ")
+	s = beginning.ReplaceAllString(s, "not JSON: unexpected $1")
+	s = after.ReplaceAllString(s, "not JSON: unexpected $1 $2 ")
 	s = number.ReplaceAllStringFunc(s, func(m string) string {
 		f := number.FindStringSubmatch(m)
 		if f[2] == "value out of range" {
@@ -63,8 +64,8 @@ func Text(s string) string {
 	return strings.ReplaceAll(s, "\n", "; ")
 }
 
-// wanted describes a Go type.
-func wanted(goType string) string {
+// describeType describes a Go type in words, such as "a list".
+func describeType(goType string) string {
 	goType = strings.TrimLeft(goType, "*")
 	switch {
 	case strings.HasPrefix(goType, "[]"):
@@ -81,7 +82,7 @@ func wanted(goType string) string {
 	return "a mapping of keys"
 }
 
-// kind describes a kind of JSON value.
+// kind describes a kind of JSON value in words, such as "a list".
 func kind(of string) string {
 	switch of {
 	case "string":

@@ -35,8 +35,8 @@ func TestText(t *testing.T) {
 		`{"Ratio": {}}`:            "Ratio: want a number, got a mapping",
 		`{"on": "yes"}`:            "on: want true or false, got a text",
 		`{"inner": {"list": "x"}}`: "inner.list: want a list, got a text",
-		`root:x`:                   "no JSON: unexpected 'r'",
-		`{"name": "x"} y`:          "no JSON: unexpected 'y' after top-level value",
+		`root:x`:                   "not JSON: unexpected 'r'",
+		`{"name": "x"} y`:          "not JSON: unexpected 'y' after top-level value",
 		`{"name": "x"`:             "the JSON ends too early",
 	} {
 		for decoder, decode := range map[string]func([]byte, any) error{

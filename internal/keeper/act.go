@@ -25,46 +25,46 @@ type Actor interface {
 // actors has the registered actors, and the values that they should apply. No actor may be
 // registered after the first use.
 type actors struct {
-	tree *cgroup.Tree
-	of   map[lifecycle.Field]Actor
-	all  []Actor
+	tree    *cgroup.Tree
+	byField map[lifecycle.Field]Actor
+	all     []Actor
 
 	mu     *sync.Mutex       // the keeper's lock; it guards the fields below
-	counts *Tally            // the keeper's
+	counts *Tally            // the keeper's counts
 	wanted map[string][]Item // by owner, with at most one item per field and key
 }
 
 // note stores those values of a batch that actors apply. The caller holds the lock.
 func (a *actors) note(batch []Item) {
 	for _, it := range batch {
-		if a.of[it.Value.Field] == nil {
+		if a.byField[it.Value.Field] == nil {
 			continue
 		}
 		owner := it.Target.Owner
-		a.wanted[owner] = append(slices.DeleteFunc(a.wanted[owner], func(o Item) bool { return o.kind() == it.kind() }), it)
+		a.wanted[owner] = append(slices.DeleteFunc(a.wanted[owner], func(o Item) bool { return o.settingKey() == it.settingKey() }), it)
 	}
 }
 
-// kind is the key of an item without its directory.
-func (it Item) kind() fileKey { return fileKey{field: it.Value.Field, key: it.Value.Key} }
+// settingKey returns the key of an item's setting, without the cgroup's directory.
+func (it Item) settingKey() fileKey { return fileKey{field: it.Value.Field, key: it.Value.Key} }
 
-// Use registers an actor for fields. It is called before the keeper is used.
-func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
+// RegisterActor registers an actor for fields. It is called before the keeper is used.
+func (k *Keeper) RegisterActor(a Actor, fields ...lifecycle.Field) {
 	k.actors.all = append(k.actors.all, a)
 	for _, f := range fields {
-		k.actors.of[f] = a
+		k.actors.byField[f] = a
 	}
 }
 
 // act makes an actor apply one value.
 func (a *actors) act(it Item) Outcome {
 	o := Outcome{Target: it.Target, Value: it.Value}
-	o.State, o.Err = a.of[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
+	o.State, o.Err = a.byField[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
 		return a.tree.Threads(it.Target.Dir)
 	})
 	if o.Err != nil {
 		o.State = Refused
-		if cgroup.Gone(o.Err) && it.Target.Dir != "" && !a.tree.Exists(it.Target.Dir, "cpu") {
+		if cgroup.IsNotExist(o.Err) && it.Target.Dir != "" && !a.tree.Exists(it.Target.Dir, "cpu") {
 			o.State, o.Err = Pending, nil
 		}
 	}
@@ -79,10 +79,10 @@ func (a *actors) count(s State) {
 	a.mu.Unlock()
 }
 
-// ask makes the actors apply all values of one owner.
-func (a *actors) ask(owner string) (out []Outcome) {
+// applyOwner makes the actors apply all values of one owner.
+func (a *actors) applyOwner(owner string) (out []Outcome) {
 	a.mu.Lock()
-	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.kind().compare(b.kind()) })
+	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.settingKey().compare(b.settingKey()) })
 	a.mu.Unlock()
 	for _, it := range items {
 		out = append(out, a.act(it))

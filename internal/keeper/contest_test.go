@@ -37,7 +37,7 @@ func TestContestedList(t *testing.T) {
 		for range 10 {
 			spoil(theirs)
 			r.Repair("p/a")
-			due, contested := r.due("p/a")
+			due, contested := r.nextRepair("p/a")
 			if has() != "1" || contested == (len(pauses) < 2) {
 				t.Fatalf("%v: after %d writes it has CPUs %s, contested: %v", v, len(pauses)+1, has(), contested)
 			}
@@ -47,7 +47,7 @@ func TestContestedList(t *testing.T) {
 				if len(pauses) < 5 { // more often than the number at which a file would be left to the program
 					spoil(lifecycle.Value{Field: lifecycle.CPUShares, Int: 700})
 				}
-				clk.Pass(pause - 1)
+				clk.Advance(pause - 1)
 				r.Repair("p/a")
 				if shares, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); has() != "0-3" || shares == "700" {
 					t.Errorf("%v: before it is due it has CPUs %s and shares %s", v, has(), shares)
@@ -55,20 +55,20 @@ func TestContestedList(t *testing.T) {
 				if owners := r.Differing(); len(owners) != 0 {
 					t.Errorf("%v: before it is due %q are to be put right", v, owners)
 				}
-				clk.Pass(1)
+				clk.Advance(1)
 			}
 		}
 		want(t, pauses, "0s", "0s", "1s", "2s", "4s", "8s", "10s", "10s", "10s", "10s")
 		list, left, kept := r.Contests(10)
-		if len(list) == 0 || !errors.Is(list[0].Kept, ErrContested) || list[0].Ceded != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
+		if len(list) == 0 || !errors.Is(list[0].Throttled, ErrContested) || list[0].Ceded != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
 			t.Errorf("%v: told: %+v, %v, %v", v, list, left, kept)
 		}
-		clk.Pass(time.Minute)
+		clk.Advance(time.Minute)
 		if _, _, kept := r.Contests(0); len(kept) != 0 {
 			t.Errorf("%v: in peace, and it is said to be contested: %v", v, kept)
 		}
 		r.Repair("p/a")
-		if _, contested := r.due("p/a"); contested || has() != "1" {
+		if _, contested := r.nextRepair("p/a"); contested || has() != "1" {
 			t.Errorf("%v: in peace, it has CPUs %s, and it is still waited: %v", v, has(), contested)
 		}
 	}

@@ -10,7 +10,7 @@ type CoreSched struct{ Groups *coresched.Groups }
 
 // Act gives a cgroup's threads the cookie of a group, or removes it.
 func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
-	return joined(c.Groups.Join(v.Text, threads))
+	return joinState(c.Groups.Join(v.Text, threads))
 }
 
 // Forget does nothing: a cookie ends with its threads.

@@ -26,7 +26,7 @@ const (
 	pollUnwatched = 250 * time.Millisecond
 	pollWatched   = 5 * time.Second
 	fullRound     = 2 * time.Minute
-	perPoll       = 75 // at 15 µs per file, as measured on a virtual machine
+	filesPerPoll  = 75 // at 15 µs per file, as measured on a virtual machine
 )
 
 // The keeper tries again to repair a value after growing pauses: at most maxTries times, or
@@ -38,8 +38,8 @@ const (
 	retryRefused = 2 * time.Minute
 )
 
-// Drift watches the files of values in force, and has foreign changes repaired. All fields but
-// Watcher are required.
+// Drift watches the files of values in force, and starts repairs of foreign changes. All exported fields
+// except Watcher are required.
 type Drift struct {
 	Keeper *Keeper
 	// Watcher reports writes; nil if inotify cannot be used, so that all files are polled.
@@ -53,14 +53,14 @@ type Drift struct {
 	// Unwatched is called once, with the error of the first directory that cannot be watched.
 	Unwatched func(dir string, err error)
 
-	blind   bool // there is no watcher, or it cannot watch all directories
-	waiting map[string]drifter
-	retried time.Time // the time of the last Retry
-	files   []string  // files that this round has yet to read
+	pollsOnly bool // there is no watcher, or it cannot watch all directories
+	waiting   map[string]driftingOwner
+	retried   time.Time // the time of the last Retry
+	files     []string  // files that this round has yet to read
 }
 
-// drifter is an owner whose values differ from the kernel's.
-type drifter struct {
+// driftingOwner is an owner whose values differ from the kernel's.
+type driftingOwner struct {
 	first, due time.Time
 	tries      int // failed repairs
 }
@@ -68,7 +68,7 @@ type drifter struct {
 // Run watches until ctx ends.
 func (d *Drift) Run(ctx context.Context) error {
 	k := d.Keeper
-	d.blind, d.waiting, d.retried = d.Watcher == nil, map[string]drifter{}, k.watch.now()
+	d.pollsOnly, d.waiting, d.retried = d.Watcher == nil, map[string]driftingOwner{}, k.watch.now()
 	var notices <-chan cgroup.Notice
 	if d.Watcher != nil {
 		notices = d.Watcher.Notices()
@@ -83,8 +83,8 @@ func (d *Drift) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-k.watch.changed:
-			watched := !d.blind
-			if owners = d.directories(); d.blind && watched {
+			watched := !d.pollsOnly
+			if owners = d.updateWatches(); d.pollsOnly && watched {
 				poll.Reset(d.pause())
 			}
 		case n := <-notices:
@@ -105,7 +105,7 @@ func (d *Drift) Run(ctx context.Context) error {
 			d.repair(k.watch.now())
 		}
 		d.note(owners, k.watch.now())
-		if next, some := d.next(); some {
+		if next, some := d.nextDue(); some {
 			due.Reset(next.Sub(k.watch.now()))
 		}
 	}
@@ -113,16 +113,16 @@ func (d *Drift) Run(ctx context.Context) error {
 
 // pause returns the time between two polls.
 func (d *Drift) pause() time.Duration {
-	if d.blind {
+	if d.pollsOnly {
 		return pollUnwatched
 	}
 	return pollWatched
 }
 
-// share returns the number of files that one poll reads.
-func (d *Drift) share(files int) int {
-	if d.blind {
-		return perPoll
+// filesPerPoll returns the number of files that one poll reads.
+func (d *Drift) filesPerPoll(files int) int {
+	if d.pollsOnly {
+		return filesPerPoll
 	}
 	const rounds = int(fullRound / pollWatched)
 	return (files + rounds - 1) / rounds
@@ -134,7 +134,7 @@ func (d *Drift) sweep() []string {
 	d.Keeper.mu.Lock()
 	all := len(d.Keeper.watch.files)
 	d.Keeper.mu.Unlock()
-	some := d.share(all)
+	some := d.filesPerPoll(all)
 	if len(d.files) == 0 || some >= all {
 		d.files = d.Keeper.watch.all()
 	}
@@ -144,8 +144,8 @@ func (d *Drift) sweep() []string {
 	return d.Keeper.watch.sweep(files)
 }
 
-// next returns when the first owner is due.
-func (d *Drift) next() (at time.Time, some bool) {
+// nextDue returns when the first owner is due.
+func (d *Drift) nextDue() (at time.Time, some bool) {
 	for _, w := range d.waiting {
 		if !some || w.due.Before(at) {
 			at, some = w.due, true
@@ -154,9 +154,9 @@ func (d *Drift) next() (at time.Time, some bool) {
 	return at, some
 }
 
-// directories starts to watch new directories and stops to watch removed ones. It returns the
+// updateWatches starts to watch new directories and stops to watch removed ones. It returns the
 // owners whose values were changed before their directory was watched.
-func (d *Drift) directories() (owners []string) {
+func (d *Drift) updateWatches() (owners []string) {
 	k := d.Keeper
 	k.mu.Lock()
 	fresh, stale := k.watch.changedDirs()
@@ -176,10 +176,10 @@ func (d *Drift) directories() (owners []string) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if !d.blind {
+		if !d.pollsOnly {
 			d.Unwatched(dir, err)
 		}
-		d.blind = true
+		d.pollsOnly = true
 	}
 	return owners
 }
@@ -229,13 +229,13 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	}
 	failed := d.Keeper.Failed()
 	for _, owner := range due {
-		w := drifter{first: now}
+		w := driftingOwner{first: now}
 		apart, refused := refusals[owner]
 		if refused {
 			w.tries = min(d.waiting[owner].tries+1, maxTries)
 			w.due = now.Add(firstRetry << (w.tries - 1))
 		}
-		at, contested := d.Keeper.due(owner)
+		at, contested := d.Keeper.nextRepair(owner)
 		if contested && (!refused || at.Before(w.due)) {
 			w.due = at
 		}
@@ -247,9 +247,9 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	}
 }
 
-// due returns the time at which Repair may write a contested file of an owner again, if that is
+// nextRepair returns the time at which Repair may write a contested file of an owner again, if that is
 // in the future.
-func (k *Keeper) due(owner string) (first time.Time, some bool) {
+func (k *Keeper) nextRepair(owner string) (first time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.table.byOwner[owner] {

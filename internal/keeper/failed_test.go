@@ -30,7 +30,7 @@ func TestFailed(t *testing.T) {
 				t.Errorf("%v %v: to be written again: %t, want %t", v, why, got, again)
 			}
 			for _, o := range r.RetryFailed() {
-				if o.State != Applied && o.State != Same {
+				if o.State != Applied && o.State != Unchanged {
 					t.Errorf("%v %v: %+v", v, why, o)
 				}
 			}

@@ -74,7 +74,7 @@ func TestFaults(t *testing.T) {
 			f.plan = nil
 			for _, leaf := range leafDirs {
 				for _, o := range r.Reconcile(leaf) {
-					if o.State != Applied && o.State != Same {
+					if o.State != Applied && o.State != Unchanged {
 						rt.Errorf("%v: the kernel answers, and %s of %s is %v: %v", v, o.Value.Field, leaf, o.State, o.Err)
 					}
 				}

@@ -18,7 +18,7 @@ func TestGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := New(&cgroup.Tree{FS: fake, Version: v})
-		if k.Tree().Gone("kubepods/pod1") || !k.Tree().Gone("kubepods/pod2") {
+		if k.Tree().IsMissing("kubepods/pod1") || !k.Tree().IsMissing("kubepods/pod2") {
 			t.Errorf("%s: pod1 is there and pod2 is not", v)
 		}
 	}
@@ -27,7 +27,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	if New(&cgroup.Tree{FS: files, Version: cgroup.V1}).Tree().Gone("kubepods/pod1") {
+	if New(&cgroup.Tree{FS: files, Version: cgroup.V1}).Tree().IsMissing("kubepods/pod1") {
 		t.Error("without a cpuset hierarchy nothing can be called gone")
 	}
 }
@@ -50,9 +50,9 @@ func TestRuntimeWeight(t *testing.T) {
 		kernel, after string
 		want          State
 	}{
-		{container, "20", "20", Same}, {container, "60", "20", Applied}, {pod, "60", "20", Applied},
-		{container, "59", "59", Same}, {container, "60", "59", Applied},
-		{pod, "59", "20", Applied}, {pod, "1", "20", Applied}, {pod, "20", "20", Same},
+		{container, "20", "20", Unchanged}, {container, "60", "20", Applied}, {pod, "60", "20", Applied},
+		{container, "59", "59", Unchanged}, {container, "60", "59", Applied},
+		{pod, "59", "20", Applied}, {pod, "1", "20", Applied}, {pod, "20", "20", Unchanged},
 		{container, "60", "59", Applied},
 	} {
 		if err := fake.WriteFile(c.of.Dir+"/cpu.weight", []byte(c.kernel)); err != nil {

@@ -23,7 +23,7 @@ func TestWeightOfIdleFound(t *testing.T) {
 		r.Apply([]Item{idle("0"), shares(2, false)})
 		r.Apply([]Item{idle("0"), shares(512, true)})
 		text, err := r.tree.Read("p", lifecycle.CPUShares, "")
-		if want, _ := cgroup.Encode(v, lifecycle.Value{Field: lifecycle.CPUShares, Int: 512}); err != nil || text != want {
+		if want, _ := (&cgroup.Tree{Version: v}).Resolve("a", lifecycle.CPUShares, "").Encode(lifecycle.Value{Field: lifecycle.CPUShares, Int: 512}); err != nil || text != want {
 			t.Errorf("%v: %q, %v, want %s", v, text, err, want)
 		}
 	}

@@ -21,10 +21,10 @@ type job struct {
 	k   *Keeper
 	row *row
 
-	// known is the last verified text, which may save a read; it is empty for new rows.
-	known    string
-	hasKnown bool
-	found    string // the text in the kernel
+	// lastVerified is the last verified text of the file, which may save a read; it is empty for new rows.
+	lastVerified    string
+	kernelTextKnown bool
+	found           string // the text in the kernel
 	// drifted reports that another program has changed the verified text. watched reports that
 	// inotify reported no such change.
 	drifted, watched bool
@@ -40,9 +40,9 @@ type job struct {
 
 func (k *Keeper) newJob(r *row) *job {
 	j := &job{fileKey: r.fileKey, desired: r.desired, k: k, row: r}
-	if r.left != nil {
-		r.state, r.err = Ceded, r.left
-		j.end(Ceded, "", r.left)
+	if r.ceded != nil {
+		r.state, r.err = Ceded, r.ceded
+		j.end(Ceded, "", r.ceded)
 	}
 	return j
 }
@@ -70,10 +70,10 @@ func (j *job) aliveLocked() bool {
 // read returns the kernel's text. If the verified text is not the desired one, it returns that
 // without a read, since the file is overwritten in any case.
 func (j *job) read() (string, error) {
-	if j.hasKnown && !j.holds(j.known) {
-		return j.known, nil
+	if j.kernelTextKnown && !j.holds(j.lastVerified) {
+		return j.lastVerified, nil
 	}
-	return j.row.at.Read()
+	return j.row.handle.Read()
 }
 
 // holds reports whether the kernel's text equals the desired value in meaning.
@@ -85,7 +85,7 @@ func (j *job) read() (string, error) {
 // kubelet writes the weights of pods by its linear formula, so for pods only that formula is
 // correct.
 func (j *job) holds(kernel string) bool {
-	k, same := j.k, j.row.at.Same(kernel, j.text)
+	k, same := j.k, j.row.handle.Same(kernel, j.text)
 	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
 		return same
 	}
@@ -112,9 +112,9 @@ const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
-// seen notes the kernel's text before the job writes. If the text differs from the last verified
+// noteSeen notes the kernel's text before the job writes. If the text differs from the last verified
 // text, another program wrote it.
-func (j *job) seen(text string) {
+func (j *job) noteSeen(text string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
 	j.drifted = j.row.drifted(text)
@@ -141,7 +141,7 @@ func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
 	if r, o := j.row, j.k.Originals; r.history.Asked == nil && !r.releasing && !o.maybeOurs(r) {
-		o.found(r, current)
+		o.keepIfMissing(r, current)
 	}
 }
 
@@ -149,16 +149,16 @@ func (j *job) end(s State, kernel string, err error) {
 	j.done, j.state, j.kernel, j.err = true, s, kernel, err
 }
 
-// inForce ends a job whose text is in force, in state s.
-func (j *job) inForce(s State, text string) { j.finish(s, text, text, nil) }
+// endInForce ends a job whose text is in force, in state s.
+func (j *job) endInForce(s State, text string) { j.finish(s, text, text, nil) }
 
-// ended calls fail if there is an error, otherwise inForce.
-func (j *job) ended(err error, s State, text string) {
+// endWith calls fail if there is an error, and endInForce otherwise.
+func (j *job) endWith(err error, s State, text string) {
 	if err != nil {
 		j.fail(err)
 		return
 	}
-	j.inForce(s, text)
+	j.endInForce(s, text)
 }
 
 // finish ends a job and updates its row. verified is the text of the file. kernel is the text in
@@ -167,7 +167,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	k, r := j.k, j.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	inForce := s == Applied || s == Same || s == Clipped
+	inForce := s == Applied || s == Unchanged || s == Clipped
 	// The file has this text now, whichever process wrote it.
 	r.verified = inForce
 	if inForce {
@@ -181,8 +181,8 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 	if inForce {
 		k.watch.set(r, true)
-		if r.left != nil { // this conflict exceeded the limit
-			s, err = Ceded, r.left
+		if r.ceded != nil { // this conflict exceeded the limit
+			s, err = Ceded, r.ceded
 		}
 	}
 	j.end(s, kernel, err)
@@ -192,33 +192,33 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 	// A job that the keeper itself added to a batch stays failed, since no caller gets its
 	// outcome.
-	if s == Refused && passes(err) {
+	if s == Refused && isTemporary(err) {
 		k.table.failed[r] = true
 	} else if !j.extra {
 		delete(k.table.failed, r)
 	}
-	if inForce && verified != r.shown && !r.at.Same(verified, j.text) {
-		r.shown = verified
+	if inForce && verified != r.shownText && !r.handle.Same(verified, j.text) {
+		r.shownText = verified
 		k.Originals.note(r)
 	}
-	if j.releasing && (inForce || s == Pending && !r.waits) {
+	if j.releasing && (inForce || s == Pending && !r.waitsForCgroup) {
 		k.dropLocked(r)
 	}
 }
 
 // fail ends a job with an error. A missing cgroup leaves it pending.
 func (j *job) fail(err error) {
-	if cgroup.Gone(err) && j.row.at.Missing() {
+	if cgroup.IsNotExist(err) && j.row.handle.Missing() {
 		j.finish(Pending, "", "", nil)
 		return
 	}
-	kernel, _ := j.row.at.Read()
+	kernel, _ := j.row.handle.Read()
 	j.finish(Refused, kernel, "", err)
 }
 
-// differs returns the error for a write that the kernel accepted but whose text it did not keep.
-func (j *job) differs(kernel string) error {
-	return j.row.at.Refuse("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
+// mismatchError returns the error for a write that the kernel accepted but whose text it did not keep.
+func (j *job) mismatchError(kernel string) error {
+	return j.row.handle.Refuse("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -229,14 +229,14 @@ func outcomes(jobs []*job) []Outcome {
 	return out
 }
 
-// passing lists temporary errors of a kernel file, which do not depend on the value: too few
+// temporaryErrors lists temporary errors of a kernel file, which do not depend on the value: too few
 // descriptors, too little memory, an interrupted call, a busy cgroup, a failed disk or bus.
-var passing = []error{
-	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrHeld,
+var temporaryErrors = []error{
+	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrNotFreed,
 }
 
-func passes(err error) bool {
-	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+func isTemporary(err error) bool {
+	return slices.ContainsFunc(temporaryErrors, func(p error) bool { return errors.Is(err, p) })
 }
 
 // withFailed adds to a batch the lists that should have lost CPUs but still have them. The
@@ -245,7 +245,7 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	failed := k.pick(maps.Keys(k.table.failed), func(r *row) bool {
-		return r.isList() && r.left == nil && r.text != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
+		return r.isList() && r.ceded == nil && r.text != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
 	})
 	for _, j := range failed {
 		j.extra = true
@@ -266,7 +266,7 @@ func (k *Keeper) Failed() []string {
 func (k *Keeper) Refused() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.left == nil })
+	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.ceded == nil })
 }
 
 // owners returns the owners of the rows that match, sorted.

@@ -11,7 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Keeper keeps values in cgroups. Its methods may be called by several goroutines at once.
+// Keeper writes desired values to cgroups and keeps them in force. Its methods may be called by several goroutines
+// concurrently.
 type Keeper struct {
 	// Originals are the values from before the first write, also across restarts.
 	Originals *Originals
@@ -21,7 +22,7 @@ type Keeper struct {
 	// curve. The keeper learns that from the weights that the runtime writes, and uses the
 	// kubelet's formula until then.
 	newerWeightCurve atomic.Bool
-	// observing: nothing is written (Observe).
+	// observing means that the keeper writes nothing (see Observe).
 	observing bool
 
 	// lists is held while CPU and memory node lists are recorded and written, so that batches do
@@ -41,18 +42,18 @@ type Keeper struct {
 func New(tree *cgroup.Tree) *Keeper {
 	k := &Keeper{
 		tree:   tree,
-		table:  &table{rows: map[fileKey]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[fileKey]*row{}},
+		table:  &table{rows: map[fileKey]*row{}, byOwner: index{}, failed: map[*row]bool{}, partitionRows: map[fileKey]*row{}},
 		counts: Tally{Results: map[State]uint64{}},
 	}
 	k.watch = watch{
 		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, dirChanges: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
-	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, existedAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
+	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, byField: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, partitions: map[fileKey]cgroup.IDs{}, existedAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
 	return k
 }
 
-// Tree is the tree of the keeper's files.
+// Tree returns the cgroup tree that the keeper writes.
 func (k *Keeper) Tree() *cgroup.Tree { return k.tree }
 
 // Apply records desired values and writes those that differ from the kernel's. Values that
@@ -65,7 +66,7 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 }
 
 func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
-	sets := k.orphaned() || slices.ContainsFunc(batch, func(it Item) bool { return it.place().keepsApart() })
+	sets := k.hasOrphans() || slices.ContainsFunc(batch, func(it Item) bool { return it.key().keepsApart() })
 	var jobs, of, later []*job
 	var out []Outcome
 	func() {
@@ -91,7 +92,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 	for i, it := range batch {
 		o := out[i]
 		switch j := of[i]; {
-		case k.actors.of[it.Value.Field] != nil:
+		case k.actors.byField[it.Value.Field] != nil:
 			o = k.actors.act(it)
 		case left[j]:
 			continue
@@ -136,10 +137,10 @@ func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
 	for _, it := range batch {
-		if k.actors.of[it.Value.Field] != nil {
+		if k.actors.byField[it.Value.Field] != nil {
 			continue
 		}
-		at := k.resolve(it.place())
+		at := k.resolve(it.key())
 		want, err := k.encode(at, it.Target, it.Value)
 		it.Carried = !it.Restore
 		r := k.recordLocked(it, at, want)
@@ -156,7 +157,7 @@ func (k *Keeper) Note(batch []Item) {
 // Reconcile reads all files of one owner again and writes the desired values that the kernel
 // lacks. Call it when a container has started, after a refusal, and to find foreign changes.
 func (k *Keeper) Reconcile(owner string) []Outcome {
-	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
+	return append(k.rewrite(false, owner), k.actors.applyOwner(owner)...)
 }
 
 // Repair is Reconcile for the cgroup files of several owners, in one order that the kernel
@@ -164,8 +165,7 @@ func (k *Keeper) Reconcile(owner string) []Outcome {
 // pause ends.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
-// RetryFailed writes again the values of the owners in Failed, in one order that the kernel
-// accepts.
+// RetryFailed writes the values of the owners in Failed again, all together in an order that the kernel accepts.
 func (k *Keeper) RetryFailed() []Outcome {
 	owners := k.Failed()
 	if len(owners) == 0 {
@@ -230,7 +230,7 @@ func (k *Keeper) Forget(owner string) {
 		if r.isPartition() {
 			k.table.orphans = append(k.table.orphans, r.fileKey)
 		}
-		if r.verified && r.left == nil {
+		if r.verified && r.ceded == nil {
 			k.Originals.remember(r)
 		}
 	}

@@ -61,7 +61,7 @@ func (r *rig) Release(owner string, field lifecycle.Field, key string) Outcome {
 		if row.target.Owner != owner || row.field != field || row.key != key {
 			return false
 		}
-		_, known := row.history.back()
+		_, known := row.history.originalText()
 		if known {
 			r.table.release(row, r.tree.Version)
 		} else {
@@ -264,7 +264,7 @@ func TestExecutorTable(t *testing.T) {
 			t.Errorf("%s %q: %v, shows %q, want %q", tt.file, tt.current, states([]Outcome{o}), got, tt.shows)
 		}
 		r.log()
-		if o := r.Apply([]Item{tt.item})[0]; o.State != Same || len(r.log()) != 0 {
+		if o := r.Apply([]Item{tt.item})[0]; o.State != Unchanged || len(r.log()) != 0 {
 			t.Errorf("%s: written again: %v", tt.file, o.State)
 		}
 	}
@@ -364,7 +364,7 @@ func TestHeldCPUsAreNotGiven(t *testing.T) {
 	}
 	out := r.Apply([]Item{cpus("p/b", "2-7"), cpus("p/a", "0-1")})
 	want(t, states(out), "p/b cpuset.cpus refused 4-7", "p/a cpuset.cpus refused 0-3")
-	if !errors.Is(out[0].Err, ErrHeld) || !errors.Is(out[1].Err, syscall.EBUSY) {
+	if !errors.Is(out[0].Err, ErrNotFreed) || !errors.Is(out[1].Err, syscall.EBUSY) {
 		t.Errorf("errors %v, %v", out[0].Err, out[1].Err)
 	}
 	if err := r.fake.Rmdir("p/a/nested"); err != nil {

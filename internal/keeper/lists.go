@@ -17,10 +17,10 @@ import (
 // several writes.
 type move struct {
 	job              *job
-	before           string      // the text before the first write
+	previousText     string      // the text before the first write
 	present, desired *cgroup.IDs // all moves of one pool share this set; it is never changed
 	final            string      // the text of the last write; "" means the parent's list
-	same             bool        // the kernel had the final set already
+	unchanged        bool        // the kernel had the final set already
 	wrote            bool        // the kernel has the final set, or a part of it
 	partialReason    error       // why only a part was written
 }
@@ -37,14 +37,14 @@ type listPass struct {
 	moves       []*move
 	notFreed    cgroup.IDs // CPUs that this batch should have freed, and the kernel refused
 	unknownCPUs bool       // the CPUs of a cgroup are unknown, so no cgroup may get CPUs
-	parsed
+	parsedLists
 }
 
-// parsed caches parsed lists, since the containers of a pool have the same list.
-type parsed map[string]*cgroup.IDs
+// parsedLists caches parsed lists, since the containers of a pool have the same list.
+type parsedLists map[string]*cgroup.IDs
 
 // parse is cgroup.ParseIDs with the cache.
-func (p parsed) parse(text string) (*cgroup.IDs, error) {
+func (p parsedLists) parse(text string) (*cgroup.IDs, error) {
 	if set, known := p[text]; known {
 		return set, nil
 	}
@@ -72,14 +72,14 @@ func runAgain(jobs []*job) {
 	written := map[*job]bool{}
 	again := slices.DeleteFunc(jobs, func(j *job) bool {
 		written[j] = j.state == Applied || j.state == Clipped
-		return !written[j] && j.state != Same && j.state != Refused
+		return !written[j] && j.state != Unchanged && j.state != Refused
 	})
 	for _, j := range again {
-		j.done, j.hasKnown = false, false
+		j.done, j.kernelTextKnown = false, false
 	}
 	runPass(again)
 	for _, j := range again {
-		if j.state == Same && written[j] {
+		if j.state == Unchanged && written[j] {
 			j.state = Applied
 		}
 	}
@@ -87,7 +87,7 @@ func runAgain(jobs []*job) {
 
 // runPass returns false if an outdated read may have caused a refusal.
 func runPass(jobs []*job) bool {
-	p := &listPass{tree: jobs[0].k.tree, parsed: parsed{}}
+	p := &listPass{tree: jobs[0].k.tree, parsedLists: parsedLists{}}
 	for _, j := range jobs {
 		p.plan(j)
 	}
@@ -96,7 +96,7 @@ func runPass(jobs []*job) bool {
 	for _, m := range parents { // from the top; a parent keeps the CPUs that its children still have
 		p.step(m, m.present.Union(*m.desired))
 	}
-	p.moveApart(leaves)
+	p.moveDisjoint(leaves)
 	for _, m := range leaves {
 		p.finalWrite(m)
 	}
@@ -107,7 +107,7 @@ func runPass(jobs []*job) bool {
 	for _, m := range p.moves {
 		p.confirm(m)
 		refused = refused || m.job.state == Refused
-		outdated = outdated || m.job.hasKnown
+		outdated = outdated || m.job.kernelTextKnown
 	}
 	return !refused || !outdated
 }
@@ -120,26 +120,26 @@ func (p *listPass) plan(j *job) {
 	m := &move{job: j, final: j.text}
 	if err := p.read(m); err != nil {
 		j.fail(err)
-		p.holdUnread(j)
+		p.reserveUnread(j)
 		return
 	}
-	if j.row.at.Same(m.before, m.final) {
-		m.present, m.same, m.wrote = m.desired, true, true
-		j.keepFound(m.before)
+	if j.row.handle.Same(m.previousText, m.final) {
+		m.present, m.unchanged, m.wrote = m.desired, true, true
+		j.keepFound(m.previousText)
 	}
 	p.moves = append(p.moves, m)
 }
 
 // read reads the present set, and computes the desired one.
 func (p *listPass) read(m *move) (err error) {
-	if m.before, err = m.job.read(); err != nil {
+	if m.previousText, err = m.job.read(); err != nil {
 		return err
 	}
-	m.job.seen(m.before)
-	m.present, err = p.parse(m.before)
+	m.job.noteSeen(m.previousText)
+	m.present, err = p.parse(m.previousText)
 	m.desired, _ = p.parse(m.job.text)
 	v1 := p.tree.Version == cgroup.V1
-	if err == nil && m.before == "" && !v1 {
+	if err == nil && m.previousText == "" && !v1 {
 		m.present, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
 	if err == nil && m.job.text == "" {
@@ -154,10 +154,10 @@ func (p *listPass) read(m *move) (err error) {
 	return err
 }
 
-// holdUnread reserves the CPUs that a cgroup with an unreadable list may have, so that no other
+// reserveUnread reserves the CPUs that a cgroup with an unreadable list may have, so that no other
 // cgroup gets them: its last known list, or all CPUs if no list is known.
-func (p *listPass) holdUnread(j *job) {
-	if j.state != Refused || j.target.Parent || !passes(j.err) {
+func (p *listPass) reserveUnread(j *job) {
+	if j.state != Refused || j.target.Parent || !isTemporary(j.err) {
 		return
 	}
 	j.k.mu.Lock()
@@ -237,9 +237,9 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	return true
 }
 
-// moveApart moves the cgroups whose old and new sets are disjoint. Each waits until no other
+// moveDisjoint moves the cgroups whose old and new sets are disjoint. Each waits until no other
 // waiting cgroup has its new CPUs. In a cycle one of them goes first.
-func (p *listPass) moveApart(leaves []*move) {
+func (p *listPass) moveDisjoint(leaves []*move) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *move) bool {
 		return m.job.done || m.present.Empty() || !m.present.And(*m.desired).Empty()
 	})
@@ -262,7 +262,7 @@ func (p *listPass) finalWrite(m *move) {
 		gain = gain.And(p.notFreed)
 	}
 	if !m.job.target.Parent && !gain.Empty() {
-		p.fail(m, m.job.row.at.Refuse("write", m.final, fmt.Errorf("%w: %v", ErrHeld, gain)))
+		p.fail(m, m.job.row.handle.Refuse("write", m.final, fmt.Errorf("%w: %v", ErrNotFreed, gain)))
 		return
 	}
 	p.write(m, m.desired)
@@ -286,10 +286,10 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 	if *set != *m.desired {
 		text = set.String()
 	}
-	m.job.keepOriginal(m.before)
+	m.job.keepOriginal(m.previousText)
 	var err error
-	if *set != *m.present || text != m.before {
-		err = m.job.row.at.Write(text)
+	if *set != *m.present || text != m.previousText {
+		err = m.job.row.handle.Write(text)
 	}
 	switch {
 	case p.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
@@ -298,15 +298,15 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 		// Both versions refuse to empty the set of a cgroup with tasks. The parent's list has
 		// the same effect, until the parent changes.
 		m.final = set.String()
-		err = m.job.row.at.Write(m.final)
+		err = m.job.row.handle.Write(m.final)
 	}
 	if err != nil {
 		p.fail(m, err)
 		return
 	}
-	m.present, m.before = set, m.final
+	m.present, m.previousText = set, m.final
 	if m.wrote = *set == *m.desired; !m.wrote {
-		m.before = set.String()
+		m.previousText = set.String()
 	}
 }
 
@@ -326,7 +326,7 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	if part == *m.present {
 		return &part, nil
 	}
-	return &part, m.job.row.at.Write(part.String())
+	return &part, m.job.row.handle.Write(part.String())
 }
 
 // confirm reads back the set of a move and ends the move. In version 2 the parents may allow
@@ -336,19 +336,19 @@ func (p *listPass) confirm(m *move) {
 		return
 	}
 	v2 := p.tree.Version == cgroup.V2 && m.final != ""
-	if v2 && !m.same {
+	if v2 && !m.unchanged {
 		// The effective list is the better proof: the kernel accepted the text, and the parents
 		// allow it.
 		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.desired {
-			m.job.inForce(Applied, m.final)
+			m.job.endInForce(Applied, m.final)
 			return
 		}
 	}
-	state, text, err := Same, m.before, error(nil)
-	if !m.same {
+	state, text, err := Unchanged, m.previousText, error(nil)
+	if !m.unchanged {
 		state = Applied
-		if text, err = m.job.row.at.Read(); err == nil && !m.job.row.at.Same(text, m.final) {
-			err = m.job.differs(text)
+		if text, err = m.job.row.handle.Read(); err == nil && !m.job.row.handle.Same(text, m.final) {
+			err = m.job.mismatchError(text)
 		}
 	}
 	list := text
@@ -360,9 +360,9 @@ func (p *listPass) confirm(m *move) {
 		m.job.fail(err)
 	case m.partialReason != nil:
 		m.job.finish(Clipped, text, text, m.partialReason)
-	case !m.job.row.at.Same(list, m.final):
-		m.job.finish(Clipped, list, text, m.job.row.at.Refuse("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
+	case !m.job.row.handle.Same(list, m.final):
+		m.job.finish(Clipped, list, text, m.job.row.handle.Refuse("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
 	default:
-		m.job.inForce(state, text)
+		m.job.endInForce(state, text)
 	}
 }

@@ -11,15 +11,17 @@ import (
 // and Compare reports which of them the kernel has. It is called before the keeper is used.
 func (k *Keeper) Observe(actors ...lifecycle.Field) {
 	k.observing = true
-	k.Use(idleActor{}, actors...)
+	k.RegisterActor(idleActor{}, actors...)
 }
 
 // idleActor stores values, and applies none.
 type idleActor struct{}
 
-func (idleActor) Act(Target, lifecycle.Value, func() ([]int, error)) (State, error) { return Same, nil }
-func (idleActor) Forget(string) error                                               { return nil }
-func (idleActor) Tidy() error                                                       { return nil }
+func (idleActor) Act(Target, lifecycle.Value, func() ([]int, error)) (State, error) {
+	return Unchanged, nil
+}
+func (idleActor) Forget(string) error { return nil }
+func (idleActor) Tidy() error         { return nil }
 
 // observe ends jobs as if the kernel had their values. A value without a cgroup stays pending.
 func observe(jobs []*job) {
@@ -27,25 +29,25 @@ func observe(jobs []*job) {
 		if j.done || !j.alive() {
 			continue
 		}
-		if _, err := j.row.at.Read(); err != nil {
+		if _, err := j.row.handle.Read(); err != nil {
 			j.fail(err)
 			continue
 		}
-		j.inForce(Same, j.text)
+		j.endInForce(Unchanged, j.text)
 	}
 }
 
 // Comparison is a desired value and what the kernel has.
 type Comparison struct {
-	Target Target
-	Value  lifecycle.Value
-	Want   string // the kernel's text for the value
-	Has    string // the text in the kernel
-	Same   bool   // both mean the same
+	Target     Target
+	Value      lifecycle.Value
+	Want       string // the kernel's text for the value
+	KernelText string // the text in the kernel
+	Same       bool   // both mean the same
 }
 
 // Setting returns the name of the setting, from a limited set.
-func (c *Comparison) Setting() string { return Item{Value: c.Value}.kind().setting() }
+func (c *Comparison) Setting() string { return Item{Value: c.Value}.settingKey().setting() }
 
 // Compare compares all desired values with the kernel's files. It leaves out cgroups that do
 // not exist, and files that it cannot read.
@@ -55,17 +57,17 @@ func (k *Keeper) Compare() []Comparison {
 	k.mu.Unlock()
 	out := make([]Comparison, 0, len(jobs))
 	for _, j := range jobs {
-		has, err := j.row.at.Read()
+		has, err := j.row.handle.Read()
 		if err != nil {
 			continue
 		}
-		c := Comparison{Target: j.target, Value: j.value, Want: j.text, Has: has, Same: j.means(has)}
-		if has == "" && j.isList() { // an empty list stands for the parent's
+		c := Comparison{Target: j.target, Value: j.value, Want: j.text, KernelText: has, Same: j.equalsDesired(has)}
+		if has == "" && j.isList() { // an empty list means the parent's list
 			if all, err := k.tree.Effective(j.dir, j.field); err == nil {
-				c.Has, c.Same = all, j.means(all)
+				c.KernelText, c.Same = all, j.equalsDesired(all)
 			}
 		}
-		if !c.Same && j.hidden(k.tree) {
+		if !c.Same && j.isHidden(k.tree) {
 			continue
 		}
 		out = append(out, c)
@@ -73,14 +75,14 @@ func (k *Keeper) Compare() []Comparison {
 	return out
 }
 
-// means reports whether a text of the kernel means the desired value. In cgroup v2, both
-// weights that programs make of shares do.
-func (j *job) means(text string) bool {
+// equalsDesired reports whether a text of the kernel means the desired value. In cgroup v2, programs convert shares to
+// a weight by two formulas; both results mean the desired value.
+func (j *job) equalsDesired(text string) bool {
 	if j.k.tree.Version == cgroup.V2 && j.field == lifecycle.CPUShares {
 		line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))
 		if text == line || text == curve {
 			return true
 		}
 	}
-	return j.row.at.Same(text, j.text)
+	return j.row.handle.Same(text, j.text)
 }

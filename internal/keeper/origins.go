@@ -53,6 +53,8 @@ type Originals struct {
 	// settings whose owner is reported as ended. endedCount counts ended owners since the last
 	// check of their cgroups.
 	remembered map[fileKey]origin
+	// partitions has the CPUs of each remembered setting that made a container's partition.
+	partitions map[fileKey]cgroup.IDs
 	endedCount int
 	journalErr error // why the journal lacks some lines
 	// empty reports that no journal of an earlier keeper existed. lost reports that an earlier
@@ -93,7 +95,7 @@ type origin struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-func (o *origin) place() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
+func (o *origin) key() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
 // extraLines is the number of lines by which a journal may exceed twice the number of rows.
 const extraLines = 1000
@@ -114,9 +116,9 @@ func (s *Originals) Load(j Journal, earlier []byte) error {
 			continue
 		}
 		if o.Gone {
-			delete(s.remembered, o.place())
+			s.drop(o.key())
 		} else {
-			s.remembered[o.place()] = o
+			s.add(o)
 		}
 	}
 	s.dropGone()
@@ -144,7 +146,7 @@ func (s *Originals) dropGone() {
 	s.endedCount = 0
 	s.mu.Unlock()
 	for dir := range gone {
-		gone[dir] = s.tree.Gone(dir)
+		gone[dir] = s.tree.IsMissing(dir)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,10 +168,10 @@ func (s *Originals) JournalError() error {
 	return s.journalErr
 }
 
-// EarlierWrote notes that an earlier keeper wrote to the kernel. It reports whether that
+// NoteEarlierKeeper notes that an earlier keeper wrote to the kernel. It reports whether that
 // keeper's originals are lost. If they are, texts in the cgroups that exist now do not count as
 // originals.
-func (s *Originals) EarlierWrote(there []string) (lost bool) {
+func (s *Originals) NoteEarlierKeeper(there []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = s.lost || s.journal != nil && s.empty
@@ -186,9 +188,9 @@ func (s *Originals) EarlierWrote(there []string) (lost bool) {
 // leaving a journal line.
 func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.existedAtLoss[r.dir] }
 
-// Copied is a setting of a container that an earlier agent also sent to the runtime, so that
+// CopiedSetting is a setting of a container that an earlier agent also sent to the runtime, so that
 // the runtime's stored copy has it.
-type Copied struct {
+type CopiedSetting struct {
 	Owner, Dir string
 	Field      lifecycle.Field
 	Was        string // the requested value; "" if that is not known
@@ -196,7 +198,7 @@ type Copied struct {
 
 // Copied lists the settings of containers with a cgroup that an earlier keeper wrote and that
 // the runtime has in its stored copy.
-func (s *Originals) Copied() (out []Copied) {
+func (s *Originals) Copied() (out []CopiedSetting) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.remembered))
 	s.mu.Unlock()
@@ -205,10 +207,10 @@ func (s *Originals) Copied() (out []Copied) {
 			continue
 		}
 		if _, err := s.tree.Read(o.Dir, o.Field, o.Key); err == nil {
-			out = append(out, Copied{o.Owner, o.Dir, o.Field, o.AskedFor})
+			out = append(out, CopiedSetting{o.Owner, o.Dir, o.Field, o.AskedFor})
 		}
 	}
-	slices.SortFunc(out, func(a, b Copied) int { return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Field, b.Field)) })
+	slices.SortFunc(out, func(a, b CopiedSetting) int { return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Field, b.Field)) })
 	return out
 }
 
@@ -218,21 +220,35 @@ func (s *Originals) claim(r *row) {
 	if !known {
 		return
 	}
-	delete(s.remembered, r.fileKey)
+	s.drop(r.fileKey)
 	r.history = o.history
 	r.history.LastText = ""
-	r.noted = 1 // the journal has a line, so dropping the row needs another line
+	r.journalHash = 1 // the journal has a line, so dropping the row needs another line
 }
 
 // remember keeps the history of a dropped row whose text stays in the kernel.
 func (s *Originals) remember(r *row) {
-	s.remembered[r.fileKey] = r.origin()
+	s.add(r.origin())
 	s.endedCount++
+}
+
+// add adds a remembered setting.
+func (s *Originals) add(o origin) {
+	s.remembered[o.key()] = o
+	if o.Key == cgroup.Exclusive && o.Owner != ancestorOwner {
+		s.partitions[o.key()], _ = cgroup.ParseIDs(o.Ours) // the set that the earlier keeper wrote
+	}
+}
+
+// drop removes a remembered setting.
+func (s *Originals) drop(p fileKey) {
+	delete(s.remembered, p)
+	delete(s.partitions, p)
 }
 
 // forget drops the history of a setting, because its file has no text of the agent any more.
 func (s *Originals) forget(p fileKey) {
-	delete(s.remembered, p)
+	s.drop(p)
 	if s.journal != nil {
 		o := origin{Dir: p.dir, Field: p.field, Key: p.key, Gone: true}
 		s.lines = append(o.appendJSON(s.lines), '\n')
@@ -245,8 +261,8 @@ func (s *Originals) keep(r *row, text string) {
 	s.note(r)
 }
 
-// found stores the original text if it is known and was not stored before.
-func (s *Originals) found(r *row, text string) {
+// keepIfMissing stores the original text if the text is known and no original is stored yet.
+func (s *Originals) keepIfMissing(r *row, text string) {
 	if text != "" && r.history.Original == nil && !r.history.Carried {
 		s.keep(r, text)
 	}
@@ -304,8 +320,8 @@ func (s *Originals) note(r *row) {
 	o := r.origin()
 	before := len(s.lines)
 	lines := o.appendJSON(s.lines)
-	if n := maphash.Bytes(s.seed, lines[before:]); n != r.noted {
-		r.noted = n
+	if n := maphash.Bytes(s.seed, lines[before:]); n != r.journalHash {
+		r.journalHash = n
 		s.lines = append(lines, '\n')
 	}
 }
@@ -313,13 +329,13 @@ func (s *Originals) note(r *row) {
 func (r *row) origin() origin {
 	return origin{
 		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
-		Ours: cmp.Or(r.shown, r.text), history: r.history,
+		Ours: cmp.Or(r.shownText, r.text), history: r.history,
 	}
 }
 
 // noteGone adds a line to the journal: the file has no text of the agent any more.
 func (s *Originals) noteGone(r *row) {
-	if r.noted != 0 {
+	if r.journalHash != 0 {
 		s.forget(r.fileKey)
 	}
 }
@@ -349,7 +365,7 @@ func (s *Originals) flushLocked(now bool) {
 	s.lines, s.written = s.written[:0], nil
 	s.appended += bytes.Count(lines, []byte{'\n'})
 	whole := s.journalErr != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+extraLines
-	wait := s.journalErr != nil && !now && s.retry.Resting(time.Now())
+	wait := s.journalErr != nil && !now && s.retry.TooEarly(time.Now())
 	s.mu.Unlock()
 	var err error
 	switch {
@@ -367,7 +383,7 @@ func (s *Originals) flushLocked(now bool) {
 	defer s.mu.Unlock()
 	if !wait && (whole || len(lines) > 0) {
 		s.journalErr = err
-		s.retry.Note(time.Now(), err)
+		s.retry.SetResult(time.Now(), err)
 	}
 	if cap(lines) <= maxKeptBuffer {
 		s.written = lines
@@ -435,7 +451,7 @@ func (s *Originals) allLocked() []byte {
 	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.remembered)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }
 	for _, r := range s.table.rows {
-		if r.noted != 0 {
+		if r.journalHash != 0 {
 			add(r.origin())
 		}
 	}

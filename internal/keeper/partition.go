@@ -27,11 +27,11 @@ type partition struct {
 	dir string
 	// cpus and root are the jobs for its two files. They are done already if the keeper keeps no
 	// value in the file.
-	cpus, root      *job
-	desired, before cgroup.IDs
-	wanted          bool   // otherwise it ends
-	kernelText      string // the kernel's text
-	wrote           bool
+	cpus, root        *job
+	desired, previous cgroup.IDs
+	wanted            bool   // it should be a partition; if false, it becomes an ordinary cgroup again
+	kernelText        string // the kernel's text
+	wrote             bool
 }
 
 // partitionPass is the work on all partitions of a batch. The caller holds Keeper.lists.
@@ -42,30 +42,30 @@ type partition struct {
 // CPUs, including owned CPUs. Then the cgroups above grow, from the top. Last, the partitions
 // grow.
 type partitionPass struct {
-	k     *Keeper
-	jobs  map[fileKey]*job
-	all   []*partition
-	above []*job           // set in free, used in form
-	wrong map[string]error // why a cgroup above did not get its CPUs
-	wrote map[string]bool  // cgroups above that were written
+	k       *Keeper
+	jobs    map[fileKey]*job
+	all     []*partition
+	parents []*job           // set in free, used in form
+	errors  map[string]error // why a cgroup above did not get its CPUs
+	wrote   map[string]bool  // cgroups above that were written
 }
 
 // runSets writes the partitions and lists among jobs. If urgent is set, it returns the lists
 // that it did not write because its partitions have the same effect.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
-	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
+	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, errors: map[string]error{}, wrote: map[string]bool{}}
 	if !p.gather(jobs) {
 		runLists(jobs)
 		return nil
 	}
-	p.free()
+	p.freeLostCPUs()
 	if urgent {
 		jobs, later = p.postpone(jobs)
 	}
 	wanted := slices.DeleteFunc(slices.Clone(p.all), func(s *partition) bool { return !s.wanted })
 	runLists(jobs)
 	p.form()
-	if slices.ContainsFunc(wanted, func(s *partition) bool { return !s.wanted || s.kernelText != "root" || s.before != s.desired }) {
+	if slices.ContainsFunc(wanted, func(s *partition) bool { return !s.wanted || s.kernelText != "root" || s.previous != s.desired }) {
 		runLists(later)
 		return nil
 	}
@@ -89,7 +89,7 @@ func (p *partitionPass) gather(jobs []*job) bool {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		s := &partition{dir: dir, cpus: p.job(dir, cgroup.Exclusive), root: p.job(dir, cgroup.Partition)}
+		s := &partition{dir: dir, cpus: p.jobFor(dir, cgroup.Exclusive), root: p.jobFor(dir, cgroup.Partition)}
 		s.wanted = !s.cpus.done && !s.root.done && !s.cpus.releasing && !s.root.releasing
 		p.all = append(p.all, s)
 	}
@@ -107,29 +107,29 @@ func (p *partitionPass) adopt() bool {
 	k.mu.Unlock()
 	for _, at := range orphans {
 		if claimed, _ := k.claim(at); claimed {
-			p.job(at.dir, at.key)
+			p.jobFor(at.dir, at.key)
 		}
 	}
 	return len(orphans) > 0
 }
 
-// orphaned reports whether there is a partition to adopt.
-func (k *Keeper) orphaned() bool {
+// hasOrphans reports whether there is a partition to adopt.
+func (k *Keeper) hasOrphans() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.table.orphans) > 0
 }
 
-// job returns the job for a file: the job of the batch, or a new job for the earlier desired
+// jobFor returns the job for a file: the job of the batch, or a new job for the earlier desired
 // value. Without either, it returns a job that is done already.
-func (p *partitionPass) job(dir, key string) *job {
+func (p *partitionPass) jobFor(dir, key string) *job {
 	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
 		return j
 	}
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	r := p.k.table.parts[at]
+	r := p.k.table.partitionRows[at]
 	if r == nil || r.text == "" && !r.releasing {
 		return &job{done: true}
 	}
@@ -137,27 +137,27 @@ func (p *partitionPass) job(dir, key string) *job {
 	return p.jobs[at]
 }
 
-// free takes from partitions the CPUs that they should lose.
-func (p *partitionPass) free() {
+// freeLostCPUs takes from partitions the CPUs that they should lose.
+func (p *partitionPass) freeLostCPUs() {
 	for _, s := range p.all {
 		s.read(p.k.tree)
 	}
 	for _, s := range p.all {
 		s.reduce()
 	}
-	p.above = p.chain()
-	p.each(slices.Backward(p.above), p.narrow)
+	p.parents = p.chain()
+	p.forEachParent(slices.Backward(p.parents), p.narrow)
 }
 
-// form gives partitions the CPUs that they should have.
+// form creates partitions, or gives them the CPUs that they should have.
 func (p *partitionPass) form() {
-	p.each(slices.All(p.above), p.widen)
+	p.forEachParent(slices.All(p.parents), p.widen)
 	for _, s := range p.all {
 		if s.wanted {
-			p.take(s)
+			p.makePartition(s)
 		}
 	}
-	p.each(slices.Backward(p.above), p.level)
+	p.forEachParent(slices.Backward(p.parents), p.trim)
 }
 
 // postpone separates the jobs whose lists the kernel narrows when it forms a partition of the
@@ -175,17 +175,17 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	if parted.Empty() {
 		return jobs, nil
 	}
-	lists := parsed{}
+	lists := parsedLists{}
 	for _, j := range jobs {
 		if j.field != lifecycle.CPUSetCPUs || j.done {
 			now = append(now, j)
 			continue
 		}
-		// The kernel has both texts, or will get them.
+		// Errors are ignored, because both lists are valid: the kernel had lastVerified, and text will be written.
 		want, _ := lists.parse(j.text)
 		has := new(cgroup.IDs)
-		if j.hasKnown {
-			has, _ = lists.parse(j.known)
+		if j.kernelTextKnown {
+			has, _ = lists.parse(j.lastVerified)
 		}
 		if !want.Minus(*has).And(parted).Empty() {
 			return jobs, nil
@@ -208,14 +208,14 @@ func (s *partition) read(tree *cgroup.Tree) {
 			text, err = tree.Read(s.dir, lifecycle.Unified, key)
 		}
 		if err == nil && !j.done {
-			j.seen(text)
+			j.noteSeen(text)
 		}
 		return text
 	}
 	s.kernelText = read(cgroup.Partition, s.root)
 	list := read(cgroup.Exclusive, s.cpus)
 	if err == nil {
-		s.before, err = cgroup.ParseIDs(list)
+		s.previous, err = cgroup.ParseIDs(list)
 	}
 	if err == nil && s.wanted {
 		s.desired, err = cgroup.ParseIDs(s.cpus.text)
@@ -235,10 +235,10 @@ func (s *partition) fail(err error) {
 	}
 }
 
-// put writes the file and stores the original.
+// put stores the original text of the job's file, and then writes the file.
 func (j *job) put(before, text string) error {
 	j.keepOriginal(before)
-	return j.row.at.Write(text)
+	return j.row.handle.Write(text)
 }
 
 // reduce ends partitions that are no longer desired, and takes CPUs from partitions that should
@@ -252,7 +252,7 @@ func (s *partition) reduce() {
 		s.wanted = false
 		return
 	}
-	rest := s.before.And(s.desired)
+	rest := s.previous.And(s.desired)
 	if s.kernelText != "root" && s.kernelText != "member" {
 		// The partition is not valid. The kernel frees its reserved CPUs only when the whole
 		// partition is undone (seen on 6.12).
@@ -263,10 +263,10 @@ func (s *partition) reduce() {
 		err = s.root.put(s.kernelText, "member")
 		s.kernelText, s.wrote = "member", true
 	}
-	if err == nil && rest != s.before {
+	if err == nil && rest != s.previous {
 		s.wrote = true
-		err = s.cpus.put(s.before.String(), rest.String())
-		s.before = rest
+		err = s.cpus.put(s.previous.String(), rest.String())
+		s.previous = rest
 	}
 	if err != nil {
 		s.fail(err)
@@ -276,9 +276,9 @@ func (s *partition) reduce() {
 // end turns the partition back into an ordinary cgroup, and then restores the originals.
 func (s *partition) end() {
 	s.root.restoreOriginal(s.kernelText)
-	s.cpus.restoreOriginal(s.before.String())
+	s.cpus.restoreOriginal(s.previous.String())
 	if s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
-		s.before = cgroup.IDs{}
+		s.previous = cgroup.IDs{}
 	}
 }
 
@@ -296,24 +296,24 @@ func (j *job) restoreOriginal(now string) {
 	case !j.releasing:
 		j.finish(Pending, "", "", nil)
 	case now == back:
-		j.inForce(Same, now)
+		j.endInForce(Unchanged, now)
 	default:
-		j.ended(j.put(now, back), Applied, back)
+		j.endWith(j.put(now, back), Applied, back)
 	}
 }
 
-// take makes a partition, and undoes it if the kernel does not accept it.
-func (p *partitionPass) take(s *partition) {
+// makePartition makes a partition, and undoes it if the kernel does not accept it.
+func (p *partitionPass) makePartition(s *partition) {
 	state := Applied
-	if !s.wrote && s.kernelText == "root" && s.before == s.desired {
-		state = Same
+	if !s.wrote && s.kernelText == "root" && s.previous == s.desired {
+		state = Unchanged
 	}
 	err := p.chainError(s)
-	if err == nil && s.before != s.desired {
-		err = s.cpus.put(s.before.String(), s.desired.String())
+	if err == nil && s.previous != s.desired {
+		err = s.cpus.put(s.previous.String(), s.desired.String())
 	}
 	if err == nil {
-		s.before = s.desired
+		s.previous = s.desired
 		if s.kernelText != "root" {
 			err = s.root.put(s.kernelText, "root")
 		}
@@ -326,18 +326,18 @@ func (p *partitionPass) take(s *partition) {
 		s.fail(err)
 		return
 	}
-	if state == Same {
+	if state == Unchanged {
 		s.root.keepFound("root")
 		s.cpus.keepFound(s.desired.String())
 	}
-	s.cpus.inForce(state, s.desired.String())
-	s.root.inForce(state, "root")
+	s.cpus.endInForce(state, s.desired.String())
+	s.root.endInForce(state, "root")
 }
 
 // chainError returns the error of the cgroups above, if any.
 func (p *partitionPass) chainError(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
-		if err := p.wrong[d]; err != nil {
+		if err := p.errors[d]; err != nil {
 			return err
 		}
 	}
@@ -346,19 +346,19 @@ func (p *partitionPass) chainError(s *partition) error {
 
 // verify reads back whether a partition is in force.
 func (s *partition) verify(tree *cgroup.Tree) error {
-	is, err := s.root.row.at.Read()
+	is, err := s.root.row.handle.Read()
 	if err != nil {
 		return err
 	}
 	if s.kernelText = is; is != "root" {
-		return s.root.differs(is)
+		return s.root.mismatchError(is)
 	}
 	list, err := tree.Effective(s.dir, lifecycle.CPUSetCPUs)
 	if err != nil {
 		return err
 	}
 	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desired {
-		return s.cpus.row.at.Refuse("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
+		return s.cpus.row.handle.Refuse("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
 	}
 	return nil
 }
@@ -367,17 +367,17 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 // correct without it.
 func (s *partition) undo(k *Keeper) {
 	if s.kernelText != "member" {
-		_ = s.root.row.at.Write("member") // the first error is reported
+		_ = s.root.row.handle.Write("member") // the first error is reported
 	}
 	k.mu.Lock()
-	before, _ := s.cpus.row.history.back()
+	before, _ := s.cpus.row.history.originalText()
 	k.mu.Unlock()
-	if s.before.String() != before && s.cpus.row.at.Write(before) == nil {
-		s.before = cgroup.IDs{}
+	if s.previous.String() != before && s.cpus.row.handle.Write(before) == nil {
+		s.previous = cgroup.IDs{}
 	}
 }
 
-// invalidated reports whether a text is what the kernel shows for an invalid partition of ours.
-func invalidated(p fileKey, text, ours string) bool {
+// isInvalidated reports whether the kernel's text means that a partition of ours is invalid.
+func isInvalidated(p fileKey, text, ours string) bool {
 	return p.key == cgroup.Partition && ours == "root" && strings.HasPrefix(text, "root invalid")
 }

@@ -19,7 +19,7 @@ func (p *partitionPass) chain() []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	dirs := map[string]bool{}
-	for at, r := range k.table.parts {
+	for at, r := range k.table.partitionRows {
 		if r.target.Owner == ancestorOwner {
 			dirs[at.dir] = true
 		}
@@ -32,7 +32,7 @@ func (p *partitionPass) chain() []*job {
 	var out []*job
 	for dir := range dirs {
 		at := fileKey{dir, lifecycle.Unified, cgroup.Exclusive}
-		r := k.table.parts[at]
+		r := k.table.partitionRows[at]
 		if r == nil {
 			none := lifecycle.Value{Field: lifecycle.Unified, Key: cgroup.Exclusive}
 			r = k.recordLocked(Item{Target: Target{Owner: ancestorOwner, Dir: dir, Parent: true}, Value: none, Asked: &none, Carried: k.Originals.lost}, k.resolve(at), "")
@@ -54,7 +54,7 @@ func (p *partitionPass) chain() []*job {
 // inPartitions adds up the CPUs of the agent's partitions, without the partitions in some
 // directories.
 func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
-	for at, r := range t.parts {
+	for at, r := range t.partitionRows {
 		if at.key == cgroup.Exclusive && r.target.Owner != ancestorOwner && r.verified && in(at.dir) {
 			has, _ := cgroup.ParseIDs(r.kernel) // from the kernel's text
 			sum = sum.Union(has)
@@ -63,13 +63,13 @@ func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 	return sum
 }
 
-// below adds up the CPUs of partitions below a cgroup: their present CPUs or, if wanted is set,
+// cpusBelow adds up the CPUs of partitions below a cgroup: their present CPUs or, if wanted is set,
 // the desired CPUs of the batch. It includes CPUs that other programs gave the cgroup before.
-func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
+func (p *partitionPass) cpusBelow(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
 	for _, s := range p.all {
 		if strings.HasPrefix(s.dir, dir+"/") {
-			sum = sum.Union(s.before)
+			sum = sum.Union(s.previous)
 			if wanted && s.wanted {
 				sum = sum.Union(s.desired)
 			}
@@ -82,23 +82,23 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	}))
 }
 
-// foreign returns the CPUs that other programs gave a cgroup before the agent's first write.
-func (p *partitionPass) foreign(j *job) cgroup.IDs {
+// originalCPUs returns the CPUs that other programs gave a cgroup before the agent's first write.
+func (p *partitionPass) originalCPUs(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	text, _ := j.row.history.back()
+	text, _ := j.row.history.originalText()
 	before, _ := cgroup.ParseIDs(text) // from the kernel's text
 	return before
 }
 
-// each reads the present set of each cgroup above partitions, and calls a step that may write a
+// forEachParent reads the present set of each cgroup above partitions, and calls a step that may write a
 // new set.
-func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
+func (p *partitionPass) forEachParent(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
 	for _, j := range jobs {
 		if j.done || !j.alive() {
 			continue
 		}
-		text, err := j.row.at.Read()
+		text, err := j.row.handle.Read()
 		var cur cgroup.IDs
 		if err == nil {
 			cur, err = cgroup.ParseIDs(text)
@@ -107,14 +107,14 @@ func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.I
 			step(j, cur)
 			continue
 		}
-		p.wrong[j.dir] = err
-		p.drop(j) // a cgroup that is gone has nothing below it
+		p.errors[j.dir] = err
+		p.dropRow(j) // a cgroup that is gone has nothing below it
 		j.fail(err)
 	}
 }
 
-// drop removes the row of a cgroup above after this write.
-func (p *partitionPass) drop(j *job) {
+// dropRow removes the row of a cgroup above after this write.
+func (p *partitionPass) dropRow(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	if !j.row.releasing {
@@ -123,20 +123,20 @@ func (p *partitionPass) drop(j *job) {
 	j.generation, j.releasing = j.row.generation, true
 }
 
-// narrow takes from a cgroup above the CPUs that no partition below has any more.
+// narrow removes from a cgroup the CPUs that no partition below it has any more.
 func (p *partitionPass) narrow(j *job, cur cgroup.IDs) {
-	j.seen(cur.String())
+	j.noteSeen(cur.String())
 	j.keepOriginal(cur.String())
-	p.set(j, cur, cur.And(p.below(j.dir, false).Union(p.foreign(j))))
+	p.set(j, cur, cur.And(p.cpusBelow(j.dir, false).Union(p.originalCPUs(j))))
 }
 
-// widen gives a cgroup above the CPUs that partitions below it should have.
+// widen adds to a cgroup the CPUs that partitions below it should have.
 func (p *partitionPass) widen(j *job, cur cgroup.IDs) {
 	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
-		p.wrong[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition itself (%s): %w", j.dir, is, ErrInPartition))
+		p.errors[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition itself (%s): %w", j.dir, is, ErrInPartition))
 		return
 	}
-	p.set(j, cur, cur.Union(p.below(j.dir, true)))
+	p.set(j, cur, cur.Union(p.cpusBelow(j.dir, true)))
 }
 
 // set writes a set to a cgroup above, if the cgroup has a different set.
@@ -147,37 +147,37 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	k := p.k
 	p.wrote[j.dir] = true
 	k.mu.Lock()
-	j.row.history.LastText, j.row.shown, j.row.text = cur.String(), "", set.String()
+	j.row.history.LastText, j.row.shownText, j.row.text = cur.String(), "", set.String()
 	j.text = j.row.text
 	k.Originals.note(j.row)
 	k.mu.Unlock()
 	k.Originals.flush()
 	if err := j.put(cur.String(), set.String()); err != nil {
-		p.wrong[j.dir] = err
+		p.errors[j.dir] = err
 	}
 }
 
-// level reduces a cgroup above to the CPUs that partitions below have, or restores its original.
-func (p *partitionPass) level(j *job, cur cgroup.IDs) {
-	need := p.below(j.dir, false)
-	delete(p.wrong, j.dir)
-	all := need.Union(p.foreign(j))
+// trim reduces a cgroup above to the CPUs that partitions below have, or restores its original.
+func (p *partitionPass) trim(j *job, cur cgroup.IDs) {
+	need := p.cpusBelow(j.dir, false)
+	delete(p.errors, j.dir)
+	all := need.Union(p.originalCPUs(j))
 	p.set(j, cur, all)
-	if err := p.wrong[j.dir]; err != nil {
+	if err := p.errors[j.dir]; err != nil {
 		j.fail(err)
 		return
 	}
 	if need.Empty() {
-		p.drop(j)
+		p.dropRow(j)
 	}
-	text, state := all.String(), Same
+	text, state := all.String(), Unchanged
 	p.k.mu.Lock()
 	j.row.text, j.text = text, text
 	p.k.mu.Unlock()
 	if p.wrote[j.dir] {
 		state = Applied
 	}
-	j.inForce(state, text)
+	j.endInForce(state, text)
 }
 
 // ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether they
@@ -186,12 +186,13 @@ func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 // list is narrowed meanwhile would stay without them. The CPUs of our partitions count as
 // allowed, too.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
-	list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
-	if err == nil && k.tree.Version == cgroup.V2 {
-		var root string
-		if list, root, err = k.withPartitions(dir); root == list {
-			list = ""
-		}
+	if k.tree.Version != cgroup.V2 {
+		list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
+		return list, err == nil
+	}
+	list, root, err := k.withPartitions(dir)
+	if root == list {
+		list = ""
 	}
 	return list, err == nil
 }
@@ -201,11 +202,8 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.inPartitions(func(string) bool { return true })
-	for at, o := range k.Originals.remembered {
-		if at.key == cgroup.Exclusive && o.Owner != ancestorOwner {
-			has, _ := cgroup.ParseIDs(o.Ours) // the set that the earlier keeper wrote
-			parted = parted.Union(has)
-		}
+	for _, has := range k.Originals.partitions {
+		parted = parted.Union(has)
 	}
 	k.mu.Unlock()
 	for !parted.Empty() && dir != "." {

@@ -8,9 +8,9 @@ import (
 // Process is the actor of the fields ProcessLimit, ProcessIO and ProcessSched.
 type Process struct{ Writer *process.Writer }
 
-// Act gives a value to the threads of a container, once.
+// Act sets a value for the threads of a container, once.
 func (p Process) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
-	return joined(p.Writer.Apply(t.Owner, v, threads))
+	return joinState(p.Writer.Apply(t.Owner, v, threads))
 }
 
 // Forget forgets an owner that has ended.

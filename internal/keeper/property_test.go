@@ -106,7 +106,7 @@ func TestLegalLayouts(t *testing.T) {
 			for range rapid.IntRange(1, 4).Draw(rt, "steps") {
 				sets := layout(rt)
 				for _, o := range r.Apply(batchOf(rt, sets)) {
-					if o.State != Applied && o.State != Same || o.Kernel != sets[o.Target.Dir].String() {
+					if o.State != Applied && o.State != Unchanged || o.Kernel != sets[o.Target.Dir].String() {
 						rt.Errorf("%v: %s wanted %v: %v %q %v", v, o.Target.Dir, sets[o.Target.Dir], o.State, o.Kernel, o.Err)
 					}
 				}
@@ -163,7 +163,7 @@ func checkOutcomes(rt *rapid.T, r *rig, out []Outcome) {
 			if o.Err == nil {
 				rt.Errorf("%s: %v without a reason", dir, o.State)
 			}
-		case !cgroup.Same(lifecycle.CPUSetCPUs, "", now, o.Value.Text):
+		case !(&cgroup.Tree{}).Resolve("a", lifecycle.CPUSetCPUs, "").Same(now, o.Value.Text):
 			rt.Errorf("%s: %v of %q, has %q", dir, o.State, o.Value.Text, now)
 		}
 	}
@@ -197,7 +197,7 @@ func TestLegalQuotas(t *testing.T) {
 						num(leaf, lifecycle.CPUQuota, part*period/10), num(leaf, lifecycle.CPUPeriod, period))
 				}
 				for _, o := range r.Apply(rapid.Permutation(batch).Draw(rt, "batch")) {
-					if o.State != Applied && o.State != Same {
+					if o.State != Applied && o.State != Unchanged {
 						rt.Errorf("%v: %s %v=%v: %v %v; refused %q", v, o.Target.Dir, o.Value.Field, o.Value, o.State, o.Err, c.refused)
 					}
 				}
@@ -239,7 +239,7 @@ func TestAtOnce(t *testing.T) {
 			// have been one of them.
 			image := v == cgroup.V2 && row.Value.Field == lifecycle.CPUShares &&
 				(now == weightText(cgroup.Weight(row.Value.Int)) || now == weightText(cgroup.RuntimeWeight(row.Value.Int)))
-			if err != nil || !image && !cgroup.Same(row.Value.Field, row.Value.Key, now, row.Want) || row.State == Refused {
+			if err != nil || !image && !(&cgroup.Tree{}).Resolve("a", row.Value.Field, row.Value.Key).Same(now, row.Want) || row.State == Refused {
 				t.Errorf("%v: %+v: kernel %q, %v", v, row, now, err)
 			}
 		}
@@ -319,7 +319,7 @@ func TestLegalBursts(t *testing.T) {
 					num("p0/a", lifecycle.CPUPeriod, rapid.SampledFrom([]int64{20000, 50000, 100000}).Draw(rt, "period")),
 				}
 				for _, o := range r.Apply(rapid.Permutation(batch).Draw(rt, "batch")) {
-					if o.State != Applied && o.State != Same {
+					if o.State != Applied && o.State != Unchanged {
 						rt.Errorf("%v: quota %d, burst %d: %s %v: %v", v, quota, burst, o.Value.Field, o.State, o.Err)
 					}
 				}
@@ -361,7 +361,7 @@ func TestIdleAndWeight(t *testing.T) {
 					r.Reconcile("p0/a")
 				}
 				text, err := r.tree.Read("p0/a", lifecycle.CPUShares, "")
-				want, _ := cgroup.Encode(v, lifecycle.Value{Field: lifecycle.CPUShares, Int: shares})
+				want, _ := (&cgroup.Tree{Version: v}).Resolve("a", lifecycle.CPUShares, "").Encode(lifecycle.Value{Field: lifecycle.CPUShares, Int: shares})
 				curve := weightText(cgroup.RuntimeWeight(shares)) // which a runtime may have written
 				if idle != "1" && (err != nil || text != want && (v == cgroup.V1 || text != curve)) {
 					rt.Errorf("%v: idle %q, shares %d: the weight is %q, want %q (%v)", v, idle, shares, text, want, err)

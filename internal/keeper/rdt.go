@@ -15,24 +15,24 @@ func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (St
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
 		return Applied, r.Groups.Leave(t.Owner, v.Key)
 	case v.Field == lifecycle.RDTSchemata:
-		changed, err := r.Groups.Own(t.Owner, v.Key, v.Text)
-		return joined(true, changed, err)
+		changed, err := r.Groups.AddOwner(t.Owner, v.Key, v.Text)
+		return joinState(true, changed, err)
 	case v.Field == lifecycle.RDTMonitor && v.Text == "":
 		return Applied, r.Groups.Forget(t.Owner)
 	}
-	return joined(r.Groups.Join(t.Owner, v.Text, threads))
+	return joinState(r.Groups.Join(t.Owner, v.Text, threads))
 }
 
-// joined returns the state of threads that should join a group. found reports whether any thread
+// joinState returns the state of threads that should join a group. found reports whether any thread
 // exists.
-func joined(found, changed bool, err error) (State, error) {
+func joinState(found, changed bool, err error) (State, error) {
 	switch {
 	case !found && err == nil:
 		return Pending, nil
 	case changed:
 		return Applied, err
 	}
-	return Same, err
+	return Unchanged, err
 }
 
 // Forget removes an owner's groups.

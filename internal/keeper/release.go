@@ -21,25 +21,25 @@ var (
 	ErrOtherTree = errors.New("not in this cgroup tree")
 )
 
-// Cede compares every value in force with the kernel's, and stops managing those that another
-// program has changed since. It returns them; they stay as they are.
+// Cede compares every value in force with the kernel's text, and stops managing the values that
+// another program has changed since. It returns these values and does not write them.
 func (k *Keeper) Cede() []Outcome {
 	k.mu.Lock()
-	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.left == nil })
+	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.ceded == nil })
 	k.mu.Unlock()
 	return outcomes(slices.DeleteFunc(jobs, func(j *job) bool {
-		text, err := j.row.at.Read()
-		if err != nil || j.hidden(k.tree) {
+		text, err := j.row.handle.Read()
+		if err != nil || j.isHidden(k.tree) {
 			return true // its release reports the error
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		r := j.row
-		if !r.drifted(text) || r.at.Same(text, r.text) || invalidated(j.fileKey, text, r.text) {
+		if !r.drifted(text) || r.handle.Same(text, r.text) || isInvalidated(j.fileKey, text, r.text) {
 			return true
 		}
-		r.leave(r.at.Refuse("release", r.text, fmt.Errorf("%w to %q", ErrChangedSince, text)))
-		j.end(Ceded, text, r.left)
+		r.cede(r.handle.Refuse("release", r.text, fmt.Errorf("%w to %q", ErrChangedSince, text)))
+		j.end(Ceded, text, r.ceded)
 		return false
 	}))
 }
@@ -51,12 +51,12 @@ func (k *Keeper) Cede() []Outcome {
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
-		switch _, known := r.history.back(); {
-		case r.releasing || r.left != nil:
+		switch _, known := r.history.originalText(); {
+		case r.releasing || r.ceded != nil:
 		case known:
 			k.table.release(r, k.tree.Version)
 		case r.verified:
-			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.at.Refuse("release", r.text, ErrUnknown)})
+			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.handle.Refuse("release", r.text, ErrUnknown)})
 			return false
 		default: // never written
 			return false
@@ -74,7 +74,7 @@ func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bo
 		known, undecided := owners(o.Owner)
 		// A partition keeps its CPUs from all other cgroups, so it is removed even if its owner
 		// is unknown.
-		return !undecided && (known || o.place().isPartition())
+		return !undecided && (known || o.key().isPartition())
 	})
 	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)
 }
@@ -114,19 +114,19 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
-	hidden := p.hidden(k.tree)
-	if err != nil && cgroup.Gone(err) && !k.tree.Has(cgroup.Top(p.dir)) {
+	hidden := p.isHidden(k.tree)
+	if err != nil && cgroup.IsNotExist(err) && !k.tree.Has(cgroup.Top(p.dir)) {
 		err = fmt.Errorf("%w: the tree at cgroup.root has no %s, so the value was written to another tree: set cgroup.root", ErrOtherTree, cgroup.Top(p.dir))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	o, still := k.Originals.remembered[p]
 	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
-	_, known := o.back()
+	_, known := o.originalText()
 	switch {
 	case !still:
 		return false, nil
-	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isOriginal(at, text):
+	case err != nil && cgroup.IsNotExist(err), err == nil && !hidden && o.isOriginal(at, text):
 		k.Originals.forget(p) // otherwise a later keeper that reads the journal would take the file's text for the agent's
 		return false, nil
 	case err != nil:
@@ -146,9 +146,9 @@ func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	return true, nil
 }
 
-// hidden reports whether a file does not show what was written to it, as for the weight of an
+// isHidden reports whether a file does not show what was written to it, as for the weight of an
 // idle cgroup.
-func (p fileKey) hidden(tree *cgroup.Tree) bool {
+func (p fileKey) isHidden(tree *cgroup.Tree) bool {
 	if p.field != lifecycle.CPUShares {
 		return false
 	}
@@ -158,8 +158,8 @@ func (p fileKey) hidden(tree *cgroup.Tree) bool {
 
 // isOriginal reports whether a text is the original.
 func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
-	back, known := o.back()
-	switch list := o.place().isList(); {
+	back, known := o.originalText()
+	switch list := o.key().isList(); {
 	case !known:
 		return false
 	case list && text == "":
@@ -175,10 +175,10 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 // part of the written one, because cgroup version 1 or the parent removed CPUs. Shares have two
 // possible weights.
 func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
-	if invalidated(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.LastText != "" && at.Same(text, o.LastText) {
+	if isInvalidated(o.key(), text, o.Ours) || at.Same(text, o.Ours) || o.LastText != "" && at.Same(text, o.LastText) {
 		return true
 	}
-	if !o.place().isList() {
+	if !o.key().isList() {
 		return false
 	}
 	has, err := cgroup.ParseIDs(text)

@@ -163,7 +163,7 @@ func TestLostJournal(t *testing.T) {
 	if err := r.Originals.Load(nowhere{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Originals.EarlierWrote([]string{"old", "told"}) {
+	if !r.Originals.NoteEarlierKeeper([]string{"old", "told"}) {
 		t.Fatal("it has a journal")
 	}
 	item := func(dir string, asked int64) Item {

@@ -30,7 +30,7 @@ func (r *rig) Rows() []Row {
 	rows := make([]Row, 0, len(k.table.rows))
 	for _, r := range k.table.rows {
 		row := Row{
-			Owner: r.target.Owner, Dir: r.dir, File: r.at.Path, Parent: r.target.Parent, Value: r.value, Want: r.text,
+			Owner: r.target.Owner, Dir: r.dir, File: r.handle.Path, Parent: r.target.Parent, Value: r.value, Want: r.text,
 			Kernel: r.kernel, Written: r.history.Original != nil,
 			State: r.state, Foreign: r.foreign.writes, Err: r.err,
 		}

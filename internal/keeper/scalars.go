@@ -16,10 +16,10 @@ const (
 )
 
 // errIdle is the reason why a desired weight is not in the kernel.
-var errIdle = errors.New("cpu.idle is in its place, and is less than any weight; written when cpu.idle is 0")
+var errIdle = errors.New("cpu.idle is 1, which gives less CPU time than any weight; the weight is written when cpu.idle is 0")
 
-// unit has the jobs that are written together: a single job, or the jobs of quota and period.
-type unit struct {
+// writeUnit has the jobs that are written together: a single job, or the jobs of quota and period.
+type writeUnit struct {
 	jobs  []*job
 	grows bool
 	// hidden reports that the file does not show the written text, since the cgroup is idle.
@@ -29,8 +29,8 @@ type unit struct {
 // runScalars writes the jobs that are not lists: first all values that shrink, deepest cgroup
 // first, then all values that grow, from the top.
 func runScalars(jobs []*job) {
-	units := slices.DeleteFunc(group(jobs), func(u *unit) bool { return !u.plan() })
-	slices.SortStableFunc(units, func(a, b *unit) int {
+	units := slices.DeleteFunc(group(jobs), func(u *writeUnit) bool { return !u.plan() })
+	slices.SortStableFunc(units, func(a, b *writeUnit) int {
 		deeper := cmp.Compare(b.jobs[0].depth(), a.jobs[0].depth())
 		if a.grows {
 			deeper = -deeper
@@ -42,14 +42,14 @@ func runScalars(jobs []*job) {
 	}
 }
 
-func group(jobs []*job) []*unit {
-	var units []*unit
-	bandwidth := map[string]*unit{}
+func group(jobs []*job) []*writeUnit {
+	var units []*writeUnit
+	bandwidth := map[string]*writeUnit{}
 	for _, j := range jobs {
 		if j.done || j.keepsApart() {
 			continue
 		}
-		u := &unit{jobs: []*job{j}}
+		u := &writeUnit{jobs: []*job{j}}
 		if j.isBandwidth() {
 			if other := bandwidth[j.dir]; other != nil {
 				other.jobs = append(other.jobs, j)
@@ -65,7 +65,7 @@ func group(jobs []*job) []*unit {
 // rank puts units that grow after units that shrink, and orders files of one cgroup that depend
 // on each other: a burst stays within the quota, and a weight cannot be written while the
 // cgroup is idle.
-func (u *unit) rank() int {
+func (u *writeUnit) rank() int {
 	before := 0 // units that shrink and are written later
 	switch u.jobs[0].key {
 	case idleKey:
@@ -82,7 +82,7 @@ func (u *unit) rank() int {
 // plan reads the kernel's values, and finds out whether the unit grows or shrinks. It reports
 // whether the unit must be written. It ends an unchanged unit under the row's lock, since an
 // older write could still be running.
-func (u *unit) plan() bool {
+func (u *writeUnit) plan() bool {
 	j := u.jobs[0]
 	j.row.writing.Lock()
 	defer j.row.writing.Unlock()
@@ -99,21 +99,21 @@ func (u *unit) plan() bool {
 		u.fail(err)
 		return false
 	}
-	u.hidden = byUs && j.hidden(j.k.tree)
+	u.hidden = byUs && j.isHidden(j.k.tree)
 	same := true
 	for _, j := range u.jobs {
-		j.seen(j.found)
+		j.noteSeen(j.found)
 		same = same && j.holds(j.found)
 	}
 	if !same {
-		u.grows = u.allowsMore() || j.k.tree.Version == cgroup.V1 && u.bounds()
+		u.grows = u.allowsMore() || j.k.tree.Version == cgroup.V1 && u.addsQuota()
 		return true
 	}
 	for _, j := range u.jobs {
 		if !u.hidden {
 			j.keepFound(j.found)
 		}
-		j.inForce(Same, j.found)
+		j.endInForce(Unchanged, j.found)
 	}
 	return false
 }
@@ -128,15 +128,15 @@ func (j *job) idle() (byUs, idle bool) {
 	return byUs, byUs && r.text == "1" && r.verified
 }
 
-// bounds reports whether a unit gives a quota to a cgroup without one. In version 1 a child's
+// addsQuota reports whether a unit gives a quota to a cgroup without one. In version 1 a child's
 // quota may not exceed its parent's, so it is written with those that grow, after the parent.
-func (u *unit) bounds() bool {
+func (u *writeUnit) addsQuota() bool {
 	i := slices.IndexFunc(u.jobs, func(j *job) bool { return j.field == lifecycle.CPUQuota })
 	return i >= 0 && number(u.jobs[i].found) == unlimited
 }
 
 // alive drops the jobs whose values are no longer desired, and reports whether any job is left.
-func (u *unit) alive() bool {
+func (u *writeUnit) alive() bool {
 	kept := slices.DeleteFunc(slices.Clone(u.jobs), func(j *job) bool { return !j.alive() })
 	if len(kept) > 0 {
 		u.jobs = kept
@@ -144,10 +144,10 @@ func (u *unit) alive() bool {
 	return len(kept) > 0
 }
 
-// read reads the texts of a unit, quota and period at once.
-func (u *unit) read() error {
+// read reads the texts of a unit, quota and period together.
+func (u *writeUnit) read() error {
 	j := u.jobs[0]
-	if len(u.jobs) == 2 && (!j.hasKnown || !u.jobs[1].hasKnown) {
+	if len(u.jobs) == 2 && (!j.kernelTextKnown || !u.jobs[1].kernelTextKnown) {
 		quota, period, err := j.k.tree.ReadBandwidth(j.dir)
 		for _, j := range u.jobs {
 			j.found = quota
@@ -168,9 +168,9 @@ func (u *unit) read() error {
 
 // allowsMore reports whether a unit allows more than the present values. Quota and period count
 // as a ratio, so a longer period allows less.
-func (u *unit) allowsMore() bool {
+func (u *writeUnit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
-		return j.row.at.Compare(j.text, j.found) >= 0
+		return j.row.handle.Compare(j.text, j.found) >= 0
 	}
 	before, after := 1.0, 1.0
 	for _, j := range u.jobs {
@@ -187,7 +187,7 @@ func (u *unit) allowsMore() bool {
 // unlimited is more than any quota.
 const unlimited = 1e18
 
-// number parses a quota or period; no limit is more than any number.
+// number parses a quota or period. Text without a positive number means no limit.
 func number(text string) float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n <= 0 {
@@ -197,7 +197,7 @@ func number(text string) float64 {
 }
 
 // write writes a unit, reads it back and ends its jobs.
-func (u *unit) write() {
+func (u *writeUnit) write() {
 	u.jobs[0].row.writing.Lock()
 	defer u.jobs[0].row.writing.Unlock()
 	if !u.alive() {
@@ -210,7 +210,7 @@ func (u *unit) write() {
 	}
 	err := u.set()
 	for _, j := range u.jobs {
-		j.hasKnown = false // it is read again
+		j.kernelTextKnown = false // it is read again
 	}
 	if err == nil {
 		err = u.read()
@@ -220,16 +220,16 @@ func (u *unit) write() {
 		return
 	}
 	for _, j := range u.jobs {
-		if !j.row.at.Free() && !j.holds(j.found) {
-			j.fail(j.differs(j.found))
+		if !j.row.handle.IsFreeText() && !j.holds(j.found) {
+			j.fail(j.mismatchError(j.found))
 			continue
 		}
 		// The kernel may show plain text in another form than it was written in.
-		j.inForce(Applied, j.found)
+		j.endInForce(Applied, j.found)
 	}
 }
 
-func (u *unit) set() error {
+func (u *writeUnit) set() error {
 	j := u.jobs[0]
 	switch {
 	case j.isBandwidth():
@@ -249,7 +249,7 @@ func (u *unit) set() error {
 	case j.key == idleKey:
 		return j.setIdle()
 	}
-	return j.row.at.Write(j.text)
+	return j.row.handle.Write(j.text)
 }
 
 // setIdle makes a cgroup idle or not. An idle cgroup loses its weight and gets the default one
@@ -267,13 +267,13 @@ func (j *job) setIdle() error {
 		k.mu.Unlock()
 		k.Originals.flush()
 	}
-	if err := j.row.at.Write(j.text); err != nil || j.text == "1" {
+	if err := j.row.handle.Write(j.text); err != nil || j.text == "1" {
 		return err
 	}
 	k.mu.Lock()
 	weight := j.row.history.Weight
 	if r := k.table.rows[fileKey{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.text != "" {
-		k.Originals.found(r, weight)
+		k.Originals.keepIfMissing(r, weight)
 		weight = r.text
 	}
 	j.row.history.Weight = ""
@@ -284,7 +284,7 @@ func (j *job) setIdle() error {
 	return k.tree.WriteText(j.dir, lifecycle.CPUShares, "", weight)
 }
 
-func (u *unit) fail(err error) {
+func (u *writeUnit) fail(err error) {
 	for _, j := range u.jobs {
 		j.fail(err)
 	}

@@ -19,7 +19,7 @@ type fileKey struct {
 	key   string
 }
 
-func (it Item) place() fileKey { return fileKey{it.Target.Dir, it.Value.Field, it.Value.Key} }
+func (it Item) key() fileKey { return fileKey{it.Target.Dir, it.Value.Field, it.Value.Key} }
 
 func (p fileKey) compare(o fileKey) int {
 	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
@@ -65,25 +65,25 @@ type desired struct {
 	value      lifecycle.Value
 	text       string // the kernel text of value
 	generation uint64
-	// releasing reports that want is the original, and that the row is dropped when the original
+	// releasing reports that text is the original, and that the row is dropped when the original
 	// is in force.
 	releasing bool
 }
 
-// row is one desired value. Keeper.mu guards all fields except writing, fileKey and at.
+// row is one desired value. Keeper.mu guards all fields except writing, fileKey and handle.
 type row struct {
 	fileKey
 	desired
-	at      cgroup.Handle // the file's handle, resolved once
-	waits   bool          // releasing: the cgroup does not exist yet, so the row waits for it
-	history history
-	// shown is the kernel's text for want, if the kernel shows another.
-	shown   string
-	foreign foreign
-	// noted is a hash of the row's last line in the journal.
-	noted uint64
-	// left is the reason why the row is not written: the value belongs to another program.
-	left error
+	handle         cgroup.Handle // the file's handle, resolved once
+	waitsForCgroup bool          // releasing: the cgroup does not exist yet, so the row waits for it
+	history        history
+	// shownText is what the kernel shows for text, if the two differ.
+	shownText string
+	foreign   foreignWrites
+	// journalHash is a hash of the row's last line in the journal.
+	journalHash uint64
+	// ceded is the reason why the keeper does not write the row: the value belongs to another program.
+	ceded error
 	// kernel is the last text read back, if verified; Reconcile finds later foreign writes.
 	kernel   string
 	verified bool
@@ -94,9 +94,9 @@ type row struct {
 	writing *sync.Mutex
 }
 
-// back returns the original text of the file if it is known: the text found in the file, or else
+// originalText returns the original text of the file if it is known: the text found in the file, or else
 // a reported request.
-func (p history) back() (string, bool) {
+func (p history) originalText() (string, bool) {
 	switch {
 	case p.Original != nil:
 		return *p.Original, true
@@ -106,11 +106,11 @@ func (p history) back() (string, bool) {
 	return "", false
 }
 
-// leave keeps another program's value in place of the row's.
-func (r *row) leave(err error) { r.left, r.state, r.err = err, Ceded, err }
+// cede leaves the file to another program, for the reason in err.
+func (r *row) cede(err error) { r.ceded, r.state, r.err = err, Ceded, err }
 
 // drifted reports whether a text differs from the text that was last found in force.
-func (r *row) drifted(text string) bool { return r.verified && !r.at.Same(text, r.kernel) }
+func (r *row) drifted(text string) bool { return r.verified && !r.handle.Same(text, r.kernel) }
 
 // index finds rows by a string. A list of rows is never changed, since others may be reading
 // it.
@@ -131,29 +131,29 @@ type table struct {
 	byOwner    index // the same rows
 	generation uint64
 	failed     map[*row]bool // refused with a temporary error
-	// parts are the rows of partitions' files. orphans are the keys of partition files whose
+	// partitionRows are the rows of partitions' files. orphans are the keys of partition files whose
 	// owner was forgotten, and whose cgroup may still exist.
-	parts   map[fileKey]*row
-	orphans []fileKey
+	partitionRows map[fileKey]*row
+	orphans       []fileKey
 }
 
 func (t *table) add(r *row) {
 	t.rows[r.fileKey] = r
 	if r.isPartition() {
-		t.parts[r.fileKey] = r
+		t.partitionRows[r.fileKey] = r
 	}
 }
 
 func (t *table) remove(r *row) {
 	delete(t.rows, r.fileKey)
-	delete(t.parts, r.fileKey)
+	delete(t.partitionRows, r.fileKey)
 	delete(t.failed, r)
 }
 
 // idle returns the row that makes a cgroup idle; nil if there is none.
 func (t *table) idle(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
 
-// lock returns the lock of a new row; quota and period share one.
+// lock returns the lock for the writes of a new row. Quota and period of a cgroup share one lock.
 func (t *table) lock(p fileKey) *sync.Mutex {
 	if p.isBandwidth() {
 		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
@@ -167,13 +167,13 @@ func (t *table) lock(p fileKey) *sync.Mutex {
 // release makes the original the desired value of a row.
 func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
-	r.generation, r.releasing, r.waits = t.generation, true, false
-	r.text, _ = r.history.back()
-	// Use the canonical form if there is one, since status shows the text, too.
+	r.generation, r.releasing, r.waitsForCgroup = t.generation, true, false
+	r.text, _ = r.history.originalText()
+	// Use the canonical form if there is one, since status also shows the text.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.text)
 }
 
-// pick makes jobs of the rows that match, in a fixed order.
+// pick makes jobs for the rows that match, in a fixed order.
 func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
 	var jobs []*job
 	for r := range rows {
@@ -188,7 +188,7 @@ func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
 // resolve returns the handle of a file.
 func (k *Keeper) resolve(p fileKey) cgroup.Handle {
 	if r := k.table.rows[p]; r != nil {
-		return r.at
+		return r.handle
 	}
 	return k.tree.Resolve(p.dir, p.field, p.key)
 }
@@ -212,21 +212,21 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 	k.actors.note(batch)
 	jobs, out, of = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
 	byRow := make(map[*row]*job, len(batch))
-	var last lifecycle.Value // caches a list and its text, since the containers of a pool have the same
+	var last lifecycle.Value // caches the last list and its text, since the containers of a pool have the same list
 	var text string
 	for i, it := range batch {
 		out[i] = Outcome{Target: it.Target, Value: it.Value}
-		if k.actors.of[it.Value.Field] != nil {
+		if k.actors.byField[it.Value.Field] != nil {
 			continue
 		}
-		at, want := k.resolve(it.place()), text
+		at, want := k.resolve(it.key()), text
 		if text == "" || it.Value.Field != last.Field || it.Value.Text != last.Text || at.Path == "" {
 			var err error
 			if want, err = k.encode(at, it.Target, it.Value); err != nil {
 				out[i].State, out[i].Err = Refused, err
 				continue
 			}
-			if it.place().isList() {
+			if it.key().isList() {
 				last, text = it.Value, want
 			}
 		}
@@ -243,14 +243,14 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 		}
 		j.desired = r.desired
 		// The original must be read before the first write.
-		j.known, j.hasKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
+		j.lastVerified, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
 		of[i] = j
 	}
 	return jobs, out, of
 }
 
 func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
-	t, p, owner := k.table, it.place(), it.Target.Owner
+	t, p, owner := k.table, it.key(), it.Target.Owner
 	r := t.rows[p]
 	switch {
 	case r == nil:
@@ -260,29 +260,29 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 		t.byOwner.add(owner, r)
 	}
 	t.generation++
-	r.generation, r.target, r.value, r.releasing, r.waits = t.generation, it.Target, it.Value, it.Restore, it.Restore
+	r.generation, r.target, r.value, r.releasing, r.waitsForCgroup = t.generation, it.Target, it.Value, it.Restore, it.Restore
 	r.history.Carried = r.history.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.history.Original == nil
 	k.noteAskedLocked(r, it)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		k.Originals.found(r, idle.history.Weight) // the weight before the cgroup was idle, which the kernel has forgotten
+		k.Originals.keepIfMissing(r, idle.history.Weight) // the weight before the cgroup was idle, which the kernel has forgotten
 	}
 	if it.Restore {
-		if text, known := r.history.back(); known {
+		if text, known := r.history.originalText(); known {
 			want = text
 		}
 	} else if want != r.text {
-		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // the present value may be in force already
+		r.ceded, r.foreign.n, r.foreign.pause = nil, 0, 0 // the present value may be in force already
 	}
 	if want != r.text && r.text != "" {
-		r.history.LastText, r.shown = cmp.Or(r.shown, r.text), ""
+		r.history.LastText, r.shownText = cmp.Or(r.shownText, r.text), ""
 	}
 	r.text, r.state, r.err = want, Pending, nil
 	return r
 }
 
-// newRowLocked adds a row, with what an earlier keeper knew about its setting.
+// newRowLocked adds a row, with the history of its setting if an earlier keeper stored one.
 func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
-	r := &row{fileKey: p, at: at, writing: k.table.lock(p)}
+	r := &row{fileKey: p, handle: at, writing: k.table.lock(p)}
 	k.table.add(r)
 	k.table.byOwner.add(owner, r)
 	k.Originals.claim(r)
@@ -302,7 +302,7 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	var text string
 	var err error
 	if !r.isList() || it.Asked.Text != "" {
-		text, err = k.encode(r.at, it.Target, *it.Asked)
+		text, err = k.encode(r.handle, it.Target, *it.Asked)
 	}
 	if r.history.Asked, r.history.AskedFor = &text, value; err != nil {
 		r.history.Asked, r.history.AskedFor = nil, ""
@@ -315,11 +315,11 @@ func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, err
 	if !it.Restore || !it.RequestUnknown || it.Asked != nil {
 		return Pending, nil
 	}
-	r, known := k.table.rows[it.place()], k.Originals.remembered[it.place()].history
+	r, known := k.table.rows[it.key()], k.Originals.remembered[it.key()].history
 	if r != nil {
 		known = r.history
 	}
-	if _, is := known.back(); is {
+	if _, is := known.originalText(); is {
 		return Pending, nil
 	}
 	if r != nil && !r.verified && r.kernel == "" { // never written
@@ -328,7 +328,7 @@ func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, err
 	}
 	err := at.Refuse("release", want, ErrUnknown)
 	if r != nil {
-		r.leave(err)
+		r.cede(err)
 	}
 	return Ceded, err
 }

@@ -19,7 +19,7 @@ func TestTally(t *testing.T) {
 			r.Apply(items)
 			r.Reconcile("a")
 			r.Apply([]Item{cpus("a", "0-1")})
-			want := Tally{Results: map[State]uint64{Applied: 3, Same: 2}}
+			want := Tally{Results: map[State]uint64{Applied: 3, Unchanged: 2}}
 			if d := cmp.Diff(want, r.Tally()); d != "" {
 				t.Fatalf("before anybody else wrote (-want +got):\n%s", d)
 			}
@@ -34,7 +34,7 @@ func TestTally(t *testing.T) {
 			r.Reconcile("a")
 			r.Reconcile("a")
 			want = Tally{
-				Results: map[State]uint64{Applied: 5, Same: 4},
+				Results: map[State]uint64{Applied: 5, Unchanged: 4},
 				Drift:   map[string]uint64{"cpuset.cpus": 1, "memory.limit": 1},
 			}
 			if d := cmp.Diff(want, r.Tally()); d != "" {

@@ -40,7 +40,7 @@ type State int
 const (
 	Pending    State = iota // not in the kernel yet, since the cgroup does not exist
 	Applied                 // written, read back and found in force
-	Same                    // the kernel had it already; nothing was written
+	Unchanged               // the kernel had it already; nothing was written
 	Refused                 // the kernel or a check of the keeper refused it; Err has the reason
 	Clipped                 // only the part that the parent cgroup allows is in force
 	Forgotten               // its row was dropped; nothing was written
@@ -71,13 +71,13 @@ type Outcome struct {
 // cgroup is that of the agent's own container (cgroup.RuntimeOnly).
 func (o *Outcome) RuntimeOnly() bool { return o.State == Refused && cgroup.RuntimeOnly(o.Err) }
 
-// ErrHeld is the reason for refusing CPUs that another cgroup of the same batch still has,
+// ErrNotFreed is the reason for refusing CPUs that another cgroup of the same batch still has,
 // although it should have lost them. A cgroup gets a CPU only when all other cgroups have lost
 // it.
-var ErrHeld = errors.New("another cgroup still has these CPUs or memory nodes")
+var ErrNotFreed = errors.New("another cgroup still has these CPUs or memory nodes")
 
 // KeepsApart reports whether the outcome is for a file that the keeper never leaves to another
 // program.
 func (o Outcome) KeepsApart() bool {
-	return Item{Value: o.Value}.kind().keepsApart()
+	return Item{Value: o.Value}.settingKey().keepsApart()
 }

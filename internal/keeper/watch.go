@@ -24,7 +24,7 @@ type ConflictLimit struct {
 
 // ErrConflict is the reason for leaving a value to another program: that program writes it
 // repeatedly.
-var ErrConflict = errors.New("another program writes it again and again")
+var ErrConflict = errors.New("another program keeps writing it")
 
 // ErrContested is the reason for writing a value less often: another program keeps changing it,
 // and the keeper never leaves the file to that program.
@@ -37,17 +37,17 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// foreign counts foreign writes to a row's file.
-type foreign struct {
-	indexed bool // the index has the row, since its value is in force
-	writes  uint64
-	since   time.Time // start of the time window of n
-	n       int
-	last    time.Time     // the last repair
-	pause   time.Duration // until the next repair; 0 for at once
+// foreignWrites counts foreign writes to a row's file.
+type foreignWrites struct {
+	indexed     bool // the index has the row, since its value is in force
+	writes      uint64
+	windowStart time.Time // start of the time window of n
+	n           int
+	lastRepair  time.Time     // the last repair
+	pause       time.Duration // until the next repair; 0 for at once
 }
 
-// watch is what is known about foreign writes.
+// watch tracks the files with values in force, and limits how often they are repaired.
 type watch struct {
 	now func() time.Time
 
@@ -65,8 +65,8 @@ type watch struct {
 // SetClock sets the clock that times foreign writes. It is called before the keeper is used.
 func (k *Keeper) SetClock(now func() time.Time) { k.watch.now = now }
 
-// SetConflictLimit changes when files are left to other programs, and takes all those files
-// back.
+// SetConflictLimit changes the limit. If it differs from the old one, the keeper manages again all files that it had
+// left to other programs.
 func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,24 +75,24 @@ func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	}
 	k.watch.limit = f
 	for _, r := range k.table.rows {
-		if errors.Is(r.left, ErrConflict) {
-			r.left, r.foreign.n = nil, 0
+		if errors.Is(r.ceded, ErrConflict) {
+			r.ceded, r.foreign.n = nil, 0
 		}
 		r.foreign.pause = 0
 	}
 }
 
-// set starts or stops watching a row's file, as its value is in force or not.
+// set starts to watch a row's file if its value is in force, and stops otherwise.
 func (w *watch) set(r *row, inForce bool) {
 	if r.foreign.indexed == inForce {
 		return
 	}
 	r.foreign.indexed = inForce
-	change, dir := index.remove, path.Dir(r.at.Path)
+	change, dir := index.remove, path.Dir(r.handle.Path)
 	if inForce {
 		change = index.add
 	}
-	change(w.files, r.at.Path, r)
+	change(w.files, r.handle.Path, r)
 	had := len(w.dirs[dir]) > 0
 	if change(w.dirs, dir, r); had == (len(w.dirs[dir]) > 0) {
 		return
@@ -129,14 +129,14 @@ func (w *watch) conflict(r *row) {
 		return
 	}
 	now := w.now()
-	if now.Sub(f.last) >= w.limit.Per {
+	if now.Sub(f.lastRepair) >= w.limit.Per {
 		f.pause = 0
 	}
-	if now.Sub(f.since) >= w.limit.Per {
-		f.since, f.n = now, 0
+	if now.Sub(f.windowStart) >= w.limit.Per {
+		f.windowStart, f.n = now, 0
 	}
 	f.n++
-	f.last = now
+	f.lastRepair = now
 	switch apart := r.keepsApart(); {
 	case apart && f.pause > 0:
 		f.pause = min(2*f.pause, longestPause)
@@ -144,7 +144,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.left = r.at.Refuse("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
+		r.ceded = r.handle.Refuse("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.windowStart).Round(time.Second)))
 	}
 }
 
@@ -153,7 +153,7 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	if r.foreign.pause == 0 {
 		return time.Time{}, false
 	}
-	due = r.foreign.last.Add(r.foreign.pause)
+	due = r.foreign.lastRepair.Add(r.foreign.pause)
 	return due, due.After(w.now())
 }
 
@@ -161,27 +161,27 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 // it.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
-	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
+	if f.pause == 0 || w.now().Sub(f.lastRepair) >= w.limit.Per {
 		return nil
 	}
-	return r.at.Refuse("keep", r.text, fmt.Errorf(
+	return r.handle.Refuse("keep", r.text, fmt.Errorf(
 		"%w: the agent repaired it %d times and now writes it every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
-// Contested is a file that another program writes.
-type Contested struct {
+// ContestedFile is a file that another program writes.
+type ContestedFile struct {
 	Owner, File string
 	Writes      uint64 // the number of repairs
 	Ceded       error  // the reason why the file is left to that program; nil if it is not
-	// Kept is the reason why the file is still written, but less often; nil if the other program
+	// Throttled is the reason why the file is still written, but less often; nil if the other program
 	// has stopped, or the file is left to it.
-	Kept error
+	Throttled error
 }
 
 // rank orders the most contested files first.
-func (c Contested) rank() int {
+func (c ContestedFile) rank() int {
 	switch {
-	case c.Kept != nil:
+	case c.Throttled != nil:
 		return 0
 	case c.Ceded != nil:
 		return 1
@@ -192,7 +192,7 @@ func (c Contested) rank() int {
 // Contests lists the files that other programs have written, the most contested first. It also
 // returns, by setting, the numbers of files that are left to other programs and of files that
 // are still repaired.
-func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
+func (k *Keeper) Contests(most int) (list []ContestedFile, left, kept map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {
 			return
@@ -204,17 +204,17 @@ func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int
 	}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
-		c := Contested{Owner: r.target.Owner, File: r.at.Name(), Writes: r.foreign.writes, Ceded: r.left, Kept: k.watch.contested(r)}
-		if errors.Is(r.left, ErrConflict) {
-			count(&left, r, r.left)
+		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, Ceded: r.ceded, Throttled: k.watch.contested(r)}
+		if errors.Is(r.ceded, ErrConflict) {
+			count(&left, r, r.ceded)
 		}
-		count(&kept, r, c.Kept)
+		count(&kept, r, c.Throttled)
 		if c.Writes > 0 || c.Ceded != nil {
 			list = append(list, c)
 		}
 	}
 	k.mu.Unlock()
-	slices.SortFunc(list, func(a, b Contested) int {
+	slices.SortFunc(list, func(a, b ContestedFile) int {
 		return cmp.Or(a.rank()-b.rank(), cmp.Compare(b.Writes, a.Writes), cmp.Compare(a.File, b.File))
 	})
 	return list[:min(most, len(list))], left, kept
@@ -223,12 +223,12 @@ func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int
 // differing reads the files of rows, and returns the owners whose values differ.
 func (w *watch) differing(rows []*row) (owners []string) {
 	for _, r := range rows {
-		text, err := r.at.Read()
+		text, err := r.handle.Read()
 		w.mu.Lock()
 		_, paused := w.paused(r)
 		// A missing cgroup is reported elsewhere, and a failed read by the repair. A paused
 		// file is repaired when it is due.
-		skip := err != nil && cgroup.Gone(err) || !r.verified || r.left != nil || paused
+		skip := err != nil && cgroup.IsNotExist(err) || !r.verified || r.ceded != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
 		}

@@ -76,7 +76,7 @@ func TestWriteConflictThroughSteps(t *testing.T) {
 		r.Apply([]Item{num("p/a", lifecycle.CPUShares, 500)})
 		var states []string
 		for _, after := range []time.Duration{0, 40 * time.Second, 40 * time.Second, 2 * time.Second, 2 * time.Second} {
-			clk.Pass(after)
+			clk.Advance(after)
 			clk.Step(step)
 			if err := r.tree.Write("p/a", lifecycle.Value{Field: lifecycle.CPUShares, Int: 700}); err != nil {
 				t.Fatal(err)

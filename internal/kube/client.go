@@ -38,24 +38,24 @@ type Options struct {
 	Version string
 	// Dial connects to the server; nil means the system's call. Clients with the same Dial share a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Spread is the longest random wait before the first list: a thousand agents that start at once would overload
-	// the server. The client also waits a random time, at most Spread and at most 5 s, before it replaces a
+	// Spread is the longest random wait before the first list: a thousand agents that start at the same time would
+	// overload the server. The client also waits a random time, at most Spread and at most 5 s, before it replaces a
 	// connection that ended.
 	Spread time.Duration
 	Log    *slog.Logger
 }
 
 const (
-	// asks is the allowed number of requests per second after the first burst requests. A node has few
+	// requestsPerSecond is the allowed number of requests per second after the first burst requests. A node has few
 	// objects, and a thousand nodes share a server.
-	asks  = 5
-	burst = 20
+	requestsPerSecond = 5
+	burst             = 20
 	// accountNamespace is the file with the namespace of the agent's pod.
 	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Client is a connection to the API server, for one node. All services share its rate limit. They note here whether
-// the server answered.
+// Client is a connection to the API server, for one node. All services share its rate limit. They call Note to record
+// whether the server answered.
 type Client struct {
 	// Dynamic reads and writes objects of any kind.
 	Dynamic dynamic.Interface
@@ -67,13 +67,13 @@ type Client struct {
 	Server string
 	// HTTP sends requests with the agent's credentials, without a timeout or rate limit.
 	HTTP *http.Client
-	// Log is the agent's.
+	// Log is the agent's log.
 	Log *slog.Logger
 
 	begins time.Time
 	token  *token // explains refusals
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	reached time.Time
 	failed  error
 	refused bool // the server refused the token in its last answer
@@ -87,7 +87,7 @@ func Connect(o Options) (*Client, error) {
 		return nil, err
 	}
 	c.UserAgent = "trimtab/" + o.Version
-	c.QPS, c.Burst, c.Dial = asks, burst, o.Dial
+	c.QPS, c.Burst, c.Dial = requestsPerSecond, burst, o.Dial
 	if o.Spread > 0 {
 		c.Dial = spreadRedials(o.Dial, min(o.Spread, longestRedial))
 	}
@@ -117,7 +117,7 @@ func Connect(o Options) (*Client, error) {
 	}
 	return &Client{
 		begins: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
-		failed: errors.New("not asked yet"),
+		failed: errors.New("the agent has sent no request yet"),
 	}, nil
 }
 
@@ -165,9 +165,9 @@ func namespace(name string) string {
 // that sent the request reports the refusal. Without a token that the server accepts, no request works. So Note
 // logs a refused token once, with the possible reason.
 func (c *Client) Note(err error) {
-	err = c.token.explained(err)
+	err = c.token.explain(err)
 	refused := apierrors.IsUnauthorized(err)
-	if answered(err) {
+	if isServerRefusal(err) {
 		err = nil
 	}
 	c.mu.Lock()
@@ -182,9 +182,9 @@ func (c *Client) Note(err error) {
 	}
 }
 
-// answered reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. A refused
+// isServerRefusal reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. A refused
 // token (401) does not count, and neither does 5xx, which may be the answer of a proxy.
-func answered(err error) bool {
+func isServerRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false

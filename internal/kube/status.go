@@ -2,14 +2,14 @@ package kube
 
 import "github.com/trimtab/trimtab/internal/report/api"
 
-// Part is a service with a row in `trimtab status` and on the metrics page.
-type Part interface {
+// StatusReporter is a service with a row in `trimtab status` and on the metrics page.
+type StatusReporter interface {
 	Service
 	// Row returns the row; one without a name is not shown. It must not block.
 	Row() api.ClusterPart
 }
 
-// Status returns the rows of the services that are a Part.
+// Status returns the rows of the services that are a StatusReporter.
 func (c *Client) Status(services ...Service) api.Cluster {
 	reached, failed := c.State()
 	out := api.Cluster{Server: c.Server, Node: c.Node, Reached: reached}
@@ -17,7 +17,7 @@ func (c *Client) Status(services ...Service) api.Cluster {
 		out.Error = failed.Error()
 	}
 	for _, s := range services {
-		p, ok := s.(Part)
+		p, ok := s.(StatusReporter)
 		if !ok {
 			continue
 		}

@@ -26,19 +26,19 @@ type token struct {
 // tokenOf returns the token of a connection, and watches the Date header of its answers.
 func tokenOf(c *rest.Config) *token {
 	t := &token{file: c.BearerTokenFile, text: c.BearerToken}
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, t} })
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return dateReader{next, t} })
 	return t
 }
 
-// dated reads the Date header of answers.
-type dated struct {
+// dateReader reads the Date header of answers.
+type dateReader struct {
 	http.RoundTripper
 
 	token *token
 }
 
 // RoundTrip implements http.RoundTripper.
-func (d dated) RoundTrip(q *http.Request) (*http.Response, error) {
+func (d dateReader) RoundTrip(q *http.Request) (*http.Response, error) {
 	answer, err := d.RoundTripper.RoundTrip(q)
 	if err == nil {
 		if at, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
@@ -48,13 +48,13 @@ func (d dated) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// skewed is the smallest difference at which the clocks count as different: the Date header has whole seconds, and
+// minSkew is the smallest difference at which the clocks count as different: the Date header has whole seconds, and
 // an answer takes time.
-const skewed = 5 * time.Second
+const minSkew = 5 * time.Second
 
-// explained adds the possible reason to an error by which the server refused the token. It returns other errors
+// explain adds the possible reason to an error by which the server refused the token. It returns other errors
 // unchanged.
-func (t *token) explained(err error) error {
+func (t *token) explain(err error) error {
 	if t == nil || !apierrors.IsUnauthorized(err) {
 		return err
 	}
@@ -70,9 +70,9 @@ func (t *token) explained(err error) error {
 	ahead := time.Duration(t.ahead.Load())
 	why := whyRefused(text, time.Now().Add(ahead))
 	switch {
-	case ahead > skewed:
+	case ahead > minSkew:
 		why += fmt.Sprintf("; the API server's clock is %s ahead of this node's", ahead.Truncate(time.Second))
-	case ahead < -skewed:
+	case ahead < -minSkew:
 		why += fmt.Sprintf("; the API server's clock is %s behind this node's", (-ahead).Truncate(time.Second))
 	}
 	return fmt.Errorf("the API server refuses the agent's token, %s: %w", why, err)
@@ -96,17 +96,17 @@ func whyRefused(text string, now time.Time) string {
 	return "which has not expired: it belongs to another cluster, or its pod, node or service account was deleted"
 }
 
-// wallTime is a time of a token.
+// wallTime converts a time of a token.
 func wallTime(seconds int64) time.Time { return time.Unix(seconds, 0) }
 
-// times are the times in a JSON web token, in seconds since 1970.
-type times struct {
+// tokenTimes are the times in a JSON web token, in seconds since 1970.
+type tokenTimes struct {
 	Expires   int64 `json:"exp"`
 	NotBefore int64 `json:"nbf"`
 	Issued    int64 `json:"iat"`
 }
 
-func timesOf(text string) (t times, err error) {
+func timesOf(text string) (t tokenTimes, err error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return t, errors.New("which is not a service account token")

@@ -27,13 +27,13 @@ type Handler interface {
 	All([]*unstructured.Unstructured)
 	// Changed is called with a new or changed object.
 	Changed(*unstructured.Unstructured)
-	// Gone is called with a deleted object.
-	Gone(*unstructured.Unstructured)
+	// Deleted is called with a deleted object.
+	Deleted(*unstructured.Unstructured)
 }
 
-// Follow lists and watches until ctx ends. If the server does not answer, or ends a
+// ListAndWatch lists and watches objects until ctx ends. If the server does not answer, or ends a
 // watch as too old (410), it tries again, with client-go's pauses of up to 60 s.
-func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
+func (c *Client) ListAndWatch(ctx context.Context, s Selection, h Handler) {
 	c.Begin(ctx)
 	objects := c.Dynamic.Resource(s.Resource).Namespace(s.Namespace)
 	selected := func(o *metav1.ListOptions) { o.FieldSelector, o.LabelSelector = s.Fields, s.Labels }
@@ -82,7 +82,7 @@ func (t storeAdapter) changed(o any) error {
 
 func (t storeAdapter) Delete(o any) error {
 	if u, ok := o.(*unstructured.Unstructured); ok {
-		t.h.Gone(u)
+		t.h.Deleted(u)
 	}
 	return nil
 }

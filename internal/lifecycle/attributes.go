@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// SchedulingClass is how the processes of a container are scheduled, as the placement policy chose
-// it when the container was created. The zero value leaves that to the runtime's request.
+// SchedulingClass is the scheduler and I/O priority that the placement policy chose for a container's
+// processes at its creation. The zero value keeps those of the runtime's request.
 type SchedulingClass struct {
 	Name string `json:"name,omitempty"`
-	From string `json:"from,omitempty"` // the key that gives the container this class
-	// Scheduler and IOPriority are values of ProcessSched and ProcessIO; "" for none.
+	From string `json:"from,omitempty"` // the annotation or configuration key that selected the class
+	// Scheduler is a value of the field ProcessSched, and IOPriority one of the field ProcessIO; "" for none.
 	Scheduler  string `json:"scheduler,omitempty"`
 	IOPriority string `json:"ioPriority,omitempty"`
 }
@@ -26,11 +26,11 @@ type MemoryPolicy struct {
 	Flags []string // MPOL_F_STATIC_NODES
 }
 
-// Text is the limit as a value of ProcessLimit has it, whose key is the type:
-// "1024:4096", the soft limit first.
+// Text returns the limit as the text of a ProcessLimit value, with the soft limit first, such as
+// "1024:4096". The value's key is the type of the limit.
 func (r Rlimit) Text() string { return fmt.Sprintf("%d:%d", r.Soft, r.Hard) }
 
-// ParseRlimit reads a value of ProcessLimit.
+// ParseRlimit parses the text of a ProcessLimit value.
 func ParseRlimit(kind, text string) (r Rlimit, ok bool) {
 	soft, hard, _ := strings.Cut(text, ":")
 	s, err := strconv.ParseUint(soft, 10, 64)
@@ -38,20 +38,20 @@ func ParseRlimit(kind, text string) (r Rlimit, ok bool) {
 	return Rlimit{Type: kind, Soft: s, Hard: h}, kind != "" && err == nil && wrong == nil && s <= h
 }
 
-// Text is the priority as a value of ProcessIO has it: "IOPRIO_CLASS_BE 4".
+// Text returns the priority as the text of a ProcessIO value, such as "IOPRIO_CLASS_BE 4".
 func (p IOPriority) Text() string { return fmt.Sprintf("%s %d", p.Class, p.Priority) }
 
-// ParseIOPriority reads a value of ProcessIO.
+// ParseIOPriority parses the text of a ProcessIO value.
 func ParseIOPriority(text string) (p IOPriority, ok bool) {
 	class, level, _ := strings.Cut(text, " ")
 	n, err := strconv.ParseInt(level, 10, 32)
 	return IOPriority{Class: class, Priority: int32(n)}, class != "" && err == nil
 }
 
-// Text is the setting as a value of ProcessSched has it: the policy, and what is
-// not 0, as "SCHED_FIFO priority=10 flags=SCHED_FLAG_RESET_ON_FORK".
+// Text returns the setting as the text of a ProcessSched value: the policy, then all parameters that are
+// not 0. An example is "SCHED_FIFO priority=10 flags=SCHED_FLAG_RESET_ON_FORK".
 func (s Scheduler) Text() string {
-	w := words{s.Policy}
+	w := textParts{s.Policy}
 	w.number("nice", int64(s.Nice))
 	w.number("priority", int64(s.Priority))
 	w.list("flags", s.Flags)
@@ -61,10 +61,10 @@ func (s Scheduler) Text() string {
 	return w.text()
 }
 
-// ParseScheduler reads a value of ProcessSched.
+// ParseScheduler parses the text of a ProcessSched value.
 func ParseScheduler(text string) (s Scheduler, ok bool) {
-	head, rest, ok := attributes(text, "nice", "priority", "flags", "runtime", "deadline", "period")
-	s.Policy, s.Flags = head, split(rest["flags"])
+	head, rest, ok := parseAttributes(text, "nice", "priority", "flags", "runtime", "deadline", "period")
+	s.Policy, s.Flags = head, splitList(rest["flags"])
 	for name, into := range map[string]*uint64{"runtime": &s.Runtime, "deadline": &s.Deadline, "period": &s.Period} {
 		n, err := strconv.ParseUint(orZero(rest[name]), 10, 64)
 		*into, ok = n, ok && err == nil
@@ -76,9 +76,9 @@ func ParseScheduler(text string) (s Scheduler, ok bool) {
 	return s, ok
 }
 
-// Text is the policy as a value of MemPolicy has it: "MPOL_BIND nodes=0-1".
+// Text returns the policy as the text of a MemPolicy value, such as "MPOL_BIND nodes=0-1".
 func (m MemoryPolicy) Text() string {
-	w := words{m.Mode}
+	w := textParts{m.Mode}
 	if m.Nodes != "" {
 		w = append(w, "nodes="+m.Nodes)
 	}
@@ -86,31 +86,32 @@ func (m MemoryPolicy) Text() string {
 	return w.text()
 }
 
-// ParseMemoryPolicy reads a value of MemPolicy.
+// ParseMemoryPolicy parses the text of a MemPolicy value.
 func ParseMemoryPolicy(text string) (m MemoryPolicy, ok bool) {
-	head, rest, ok := attributes(text, "nodes", "flags")
-	return MemoryPolicy{Mode: head, Nodes: rest["nodes"], Flags: split(rest["flags"])}, ok
+	head, rest, ok := parseAttributes(text, "nodes", "flags")
+	return MemoryPolicy{Mode: head, Nodes: rest["nodes"], Flags: splitList(rest["flags"])}, ok
 }
 
-// words are the parts of a value's text.
-type words []string
+// textParts are the words of a value's text.
+type textParts []string
 
-func (w *words) number(name string, n any) {
+func (w *textParts) number(name string, n any) {
 	if text := fmt.Sprint(n); text != "0" {
 		*w = append(*w, name+"="+text)
 	}
 }
 
-func (w *words) list(name string, list []string) {
+func (w *textParts) list(name string, list []string) {
 	if len(list) > 0 {
 		*w = append(*w, name+"="+strings.Join(list, ","))
 	}
 }
 
-func (w words) text() string { return strings.Join(w, " ") }
+func (w textParts) text() string { return strings.Join(w, " ") }
 
-// attributes reads a word and what follows it as name=value, each name at most once.
-func attributes(text string, names ...string) (head string, rest map[string]string, ok bool) {
+// parseAttributes parses a word that is followed by name=value pairs. Only the given names are allowed,
+// each at most once.
+func parseAttributes(text string, names ...string) (head string, rest map[string]string, ok bool) {
 	head, more, _ := strings.Cut(text, " ")
 	rest = map[string]string{}
 	for _, word := range strings.Fields(more) {
@@ -123,7 +124,7 @@ func attributes(text string, names ...string) (head string, rest map[string]stri
 	return head, rest, head != ""
 }
 
-func split(list string) []string {
+func splitList(list string) []string {
 	if list == "" {
 		return nil
 	}
@@ -137,6 +138,5 @@ func orZero(text string) string {
 	return text
 }
 
-// NoLimit is the number that stands for no limit of a process resource
-// (RLIM_INFINITY).
+// NoLimit is the value of an unlimited process resource (RLIM_INFINITY).
 const NoLimit uint64 = math.MaxUint64

@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Compact returns a copy of the pod that keeps no memory of the runtime's message alive: its
-// strings are copied into one allocation. Of its namespaces the copy keeps only whether they are
-// the host's.
+// Compact returns a copy of the pod whose strings are in one new allocation, so that the garbage collector
+// can free the runtime's message. HostNetwork and HostIPC replace Namespaces in the copy.
 func (p *Pod) Compact() *Pod {
 	n := *p
 	if len(p.Namespaces) > 0 {
-		n.HostNetwork, n.HostIPC = p.shares("network"), p.shares("ipc")
+		n.HostNetwork, n.HostIPC = p.sharesHost("network"), p.sharesHost("ipc")
 	}
 	n.Namespaces = nil
 	keep := []*string{&n.ID, &n.Name, &n.UID, &n.Namespace, &n.RuntimeHandler, &n.CgroupParent, &n.CgroupsPath}
-	labels, annotations := pairs(p.Labels), pairs(p.Annotations)
-	keep = addresses(addresses(keep, labels), annotations)
-	moveTexts(keep...)
-	n.Labels, n.Annotations = unpaired(labels, p.Labels), unpaired(annotations, p.Annotations)
+	labels, annotations := keyValuePairs(p.Labels), keyValuePairs(p.Annotations)
+	keep = appendAddresses(appendAddresses(keep, labels), annotations)
+	copyTexts(keep...)
+	n.Labels, n.Annotations = mapOfPairs(labels, p.Labels), mapOfPairs(annotations, p.Annotations)
 	for _, r := range []**Resources{&n.Overhead, &n.Resources, &n.Sandbox} {
 		if *r != nil {
 			own := **r
@@ -28,37 +27,38 @@ func (p *Pod) Compact() *Pod {
 	return &n
 }
 
-// shares reports whether a pod has no namespace of a kind, and so has the host's.
-func (p *Pod) shares(kind string) bool {
+// sharesHost reports whether the pod uses the host's namespace of a kind. Such a namespace is not in
+// Namespaces.
+func (p *Pod) sharesHost(kind string) bool {
 	return !slices.ContainsFunc(p.Namespaces, func(n Namespace) bool { return n.Type == kind })
 }
 
-// CompactIDs copies the strings that identify and place the container into one allocation, so
-// that they do not keep the runtime's message in memory.
+// CompactIDs copies the container's ids, names and CPU lists into one allocation, so that they do not keep
+// the runtime's message in memory.
 func (c *Container) CompactIDs() {
-	moveTexts(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
+	copyTexts(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
 }
 
-// Compact does what CompactIDs does, for labels, annotations and environment as well. A
-// container has dozens of them.
+// Compact copies the strings of CompactIDs, the labels, the annotations and the environment into one
+// allocation.
 func (c *Container) Compact() {
-	labels, annotations := pairs(c.Labels), pairs(c.Annotations)
+	labels, annotations := keyValuePairs(c.Labels), keyValuePairs(c.Annotations)
 	c.Env = append([]string(nil), c.Env...)
 	keep := []*string{&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems}
-	keep = addresses(addresses(addresses(keep, labels), annotations), c.Env)
-	moveTexts(keep...)
-	c.Labels, c.Annotations = unpaired(labels, c.Labels), unpaired(annotations, c.Annotations)
+	keep = appendAddresses(appendAddresses(appendAddresses(keep, labels), annotations), c.Env)
+	copyTexts(keep...)
+	c.Labels, c.Annotations = mapOfPairs(labels, c.Labels), mapOfPairs(annotations, c.Annotations)
 }
 
-func addresses(to []*string, of []string) []*string {
+func appendAddresses(to []*string, of []string) []*string {
 	for i := range of {
 		to = append(to, &of[i])
 	}
 	return to
 }
 
-// moveTexts copies strings into one allocation and points the variables at the copy.
-func moveTexts(texts ...*string) {
+// copyTexts copies strings into one allocation and sets the variables to the copies.
+func copyTexts(texts ...*string) {
 	var b strings.Builder
 	size := 0
 	for _, t := range texts {
@@ -74,14 +74,14 @@ func moveTexts(texts ...*string) {
 	}
 }
 
-// maxPairs limits how many entries of a map are copied. Pods have dozens of labels and
-// annotations. An author can write tens of thousands, and copying those would take longer than
-// the rest of the event. A larger map stays as it is.
+// maxPairs is the number of entries above which a map is not copied. Pods usually have dozens of labels and
+// annotations. Copying tens of thousands, which a user can write, would take longer than the rest of the
+// event.
 const maxPairs = 1024
 
-// pairs lists a map's keys, each before its value. It returns nil for a map that is too large
-// to copy.
-func pairs(m map[string]string) []string {
+// keyValuePairs returns the keys and values of a map, each key followed by its value. It returns nil if
+// the map has more than maxPairs entries.
+func keyValuePairs(m map[string]string) []string {
 	if len(m) > maxPairs {
 		return nil
 	}
@@ -92,9 +92,9 @@ func pairs(m map[string]string) []string {
 	return out
 }
 
-// unpaired makes a map from a list of pairs, or returns the original map if pairs did not list
-// it.
-func unpaired(list []string, was map[string]string) map[string]string {
+// mapOfPairs makes a map of the result of keyValuePairs. It returns the original map if that has more than
+// maxPairs entries.
+func mapOfPairs(list []string, was map[string]string) map[string]string {
 	switch {
 	case len(was) > maxPairs:
 		return was

@@ -1,5 +1,5 @@
-// Package lifecycle owns the types that all other packages share: pods, containers,
-// their resources, the events of their life, the fields that a policy can set and
-// the values decided for them. It is plain data; it imports nothing of ours and
-// does no I/O.
+// Package lifecycle has the types that all other packages share: pods, containers,
+// resources, lifecycle events, and the fields that a policy can set with their
+// values. The types are plain data. The package imports no other package of this
+// module and does no I/O.
 package lifecycle

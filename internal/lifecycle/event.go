@@ -5,15 +5,15 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. NRI names all steps before Configure. Configure and the later steps are
-// internal. Configure applies a new configuration to running pods. Inform reports a pod spec
-// that became known or changed. Expect decides a container that no runtime has reported yet. Repair, Copy and WhatIf decide nothing: Repair writes values
-// again, Copy updates the runtime's stored copy of a container, and WhatIf computes a decision
-// that is not applied.
+// The lifecycle steps. The steps before Configure have their names from NRI; the others are internal.
 //
-// PostCreateContainer reports that the runtime knows a container. It carries the id and cgroup,
-// which CreateContainer may lack. PostUpdateContainer and PostStartContainer report that the
-// runtime has written its own values.
+// PostCreateContainer reports the container's id and cgroup, which CreateContainer may lack.
+// PostUpdateContainer and PostStartContainer report that the runtime has written its own values.
+//
+// Configure applies a new configuration to running pods. Inform reports a new or changed pod spec.
+// Expect decides about a container that no runtime has reported yet. Repair writes decided values
+// again. Copy updates the runtime's stored copy of a container. WhatIf computes a decision without
+// applying it.
 const (
 	Synchronize Kind = iota
 	RunPodSandbox
@@ -43,7 +43,7 @@ var kindNames = [...]string{
 	"PostCreateContainer", "PostStartContainer", "Configure", "Inform", "Expect", "Repair", "Copy", "WhatIf",
 }
 
-// String returns the name NRI uses for the step.
+// String returns the name of the step, which is NRI's name if NRI has the step.
 func (k Kind) String() string {
 	if k < 0 || k >= kinds {
 		return fmt.Sprintf("Kind(%d)", int(k))
@@ -65,35 +65,34 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown event %q", b)
 }
 
-// Event is one lifecycle step as an attachment saw it. Which fields are set
-// depends on Kind; a Synchronize carries lists, all others one pod and, for
-// container steps, one container.
+// Event is one lifecycle step as an attachment reports it. Kind determines which fields are set: a
+// Synchronize has Pods and Containers, a pod step has Pod, and a container step has Pod and Container.
 type Event struct {
 	Kind      Kind
 	Pod       *Pod
 	Container *Container
-	// Former is the id of the container in CreateContainer, if PostCreateContainer reports a
-	// different id.
+	// Former is set in a PostCreateContainer that reports another container id than CreateContainer
+	// did. It is the id from CreateContainer.
 	Former string
-	// Requested are the resources in an UpdateContainer or UpdatePodSandbox. Overhead is the pod
+	// Requested are the new resources in an UpdateContainer or UpdatePodSandbox. Overhead is the new pod
 	// overhead in an UpdatePodSandbox.
 	Requested *Resources
 	Overhead  *Resources
-	// Delegated says, in a PostCreateContainer or PostStartContainer, which values of the
-	// container the attachment left to another program; nil for none.
+	// Delegated is set in a PostCreateContainer or PostStartContainer if another program sets some of
+	// the container's values, and not the attachment.
 	Delegated *Delegation `json:",omitempty"`
 
 	Pods       []*Pod
 	Containers []*Container
 }
 
-// Delegation is a set of fields of a new container that another program sets, such as an OCI
-// runtime wrapper, and the result.
+// Delegation describes the fields of a new container that another program sets, such as an OCI
+// runtime wrapper.
 type Delegation struct {
 	Fields FieldSet
 	By     string // the program
-	// Pending reports that the program has not run yet: it runs when the container starts.
+	// Pending reports whether the program has still to run. It runs when the container starts.
 	Pending bool
-	// Err is why the container has none of these values; "" if it has all of them.
+	// Err is the reason why the program set none of the fields; "" if it set all of them.
 	Err string
 }

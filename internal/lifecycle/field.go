@@ -5,7 +5,7 @@ import "fmt"
 // Field is one setting that a policy can decide.
 type Field int
 
-// The fields. Their kind, composition rule and names are in the table Fields.
+// The fields. fieldTable has their names, units and composition rules.
 const (
 	CPUShares Field = iota
 	CPUQuota
@@ -40,7 +40,7 @@ const (
 	fields
 )
 
-// Scope distinguishes values of a container from values of its pod.
+// Scope reports whether a value is for a container or for its pod.
 type Scope int
 
 // The scopes of a value.
@@ -52,15 +52,15 @@ const (
 // String returns "container" or "pod".
 func (s Scope) String() string { return [...]string{"container", "pod"}[s] }
 
-// Combine is the rule that combines several proposals for one field.
+// Combine is the rule by which several proposals for one field are combined.
 type Combine int
 
 // The composition rules.
 const (
 	Once    Combine = iota // one hook sets it; a second proposal is a conflict
 	Minimum                // the smallest wins
-	Keyed                  // a map: set once per key
-	Scaled                 // one hook sets it; others may scale this value or, without one, the runtime's request
+	Keyed                  // the field is a map; one hook sets each key
+	Scaled                 // one hook sets it; others may scale that value, or the runtime's request if no hook sets it
 )
 
 // String returns the rule's name as the docs print it.
@@ -71,7 +71,7 @@ func (c Combine) String() string {
 // FieldInfo describes a field.
 type FieldInfo struct {
 	Field   Field
-	Name    string // as explain, status and the docs print it
+	Name    string // the name in explain, status and the documentation
 	Compose Combine
 	Unit    string
 }
@@ -115,7 +115,7 @@ func Fields() []FieldInfo { return fieldTable[:] }
 // FieldSet is a set of fields.
 type FieldSet uint64
 
-// FieldsWhere is the set of the fields that meet a condition.
+// FieldsWhere returns the set of the fields that meet a condition.
 func FieldsWhere(meets func(Field) bool) (s FieldSet) {
 	for f := range fields {
 		if meets(f) {
@@ -128,10 +128,10 @@ func FieldsWhere(meets func(Field) bool) (s FieldSet) {
 // Has reports whether a field is in the set.
 func (s FieldSet) Has(f Field) bool { return s>>f&1 != 0 }
 
-// Without is the set without a field.
+// Without returns the set without a field.
 func (s FieldSet) Without(f Field) FieldSet { return s &^ (1 << f) }
 
-// Info returns the field's row.
+// Info returns the field's name, composition rule and unit.
 func (f Field) Info() FieldInfo { return fieldTable[f] }
 
 // String returns the field's name.
@@ -160,14 +160,20 @@ func (f *Field) UnmarshalText(b []byte) error {
 type Reason struct {
 	Hook   string `json:"hook"`             // the hook that proposed it
 	Source string `json:"source,omitempty"` // annotation or label key, or configuration path
-	Text   string `json:"text,omitempty"`   // one short clause for people
+	Text   string `json:"text,omitempty"`   // one short clause for users
+}
+
+// HookAndSource returns the name of the hook, followed by the source that it read.
+func (r Reason) HookAndSource() string {
+	if r.Source == "" {
+		return r.Hook
+	}
+	return r.Hook + " from " + r.Source
 }
 
 // Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
-// strings. Key names the entry of a Keyed field: an environment variable, annotation, cgroup v2
-// file, path, huge page size, disk and direction, resctrl
-// group, type of a process limit, kernel parameter, interface of the host, stage and
-// name of an OCI hook, or member of intelRdt.
+// strings. Key names the entry of a Keyed field, such as an environment variable, an annotation,
+// a cgroup v2 file, a path or a kernel parameter.
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`
@@ -180,7 +186,7 @@ type Value struct {
 	// Remove removes the entry instead of setting it. Only environment variables can be
 	// removed.
 	Remove bool `json:"gone,omitempty"`
-	// Scaled says that the value was computed from the runtime's request.
+	// Scaled reports whether the value was computed from the runtime's request.
 	Scaled bool `json:"-"`
 }
 
@@ -193,7 +199,7 @@ func (f Field) Numeric() bool {
 	return false
 }
 
-// Setting names what the value sets: the field, and the key if it has one.
+// Setting returns the name of the field, followed by the key if the value has one.
 func (v Value) Setting() string {
 	if v.Key == "" {
 		return v.Field.String()
@@ -201,7 +207,7 @@ func (v Value) Setting() string {
 	return v.Field.String() + " " + v.Key
 }
 
-// String prints the value alone, without field and key.
+// String formats the value without its field and key.
 func (v Value) String() string {
 	switch {
 	case v.Remove:
@@ -231,23 +237,22 @@ type Problem struct {
 	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
 	// Then describes in one clause what the agent does instead. A strict refusal has none.
 	Then string `json:"then,omitempty"`
-	// Warning marks a suspicion: the request is served, also in strict mode.
+	// Warning marks a request that is probably a mistake. The agent serves it, even in strict mode.
 	Warning bool `json:"warning,omitempty"`
 	// Refused marks a well-formed request that the agent does not grant, because a rule forbids
 	// it or too little is free.
 	Refused bool `json:"refused,omitempty"`
 	// Rule names the authorization rule that refused the request; "" if no rule did.
 	Rule string `json:"rule,omitempty"`
-	// More is the number of unlisted problems that this one replaces; 0 for an ordinary
-	// problem.
+	// More is the number of unlisted problems that this entry represents; 0 for an ordinary problem.
 	More int `json:"more,omitempty"`
-	// Unserved marks a well-formed request that nothing on this node serves: its hook is off,
-	// or its key is not supported. The node's configuration causes it and not the pod, so
-	// strict mode does not refuse it.
+	// Unserved marks a well-formed request that has no effect on this node, because its hook is disabled
+	// or its key is not supported. Strict mode does not refuse the pod, because the node's configuration
+	// is the cause.
 	Unserved bool `json:"unserved,omitempty"`
 }
 
-// Kind names the sort of problem: "unserved", "refused", "warning" or "error".
+// Kind returns the kind of the problem: "unserved", "refused", "warning" or "error".
 func (p Problem) Kind() string {
 	switch {
 	case p.Unserved:
@@ -260,7 +265,7 @@ func (p Problem) Kind() string {
 	return "error"
 }
 
-// Sentence returns the reason and what happens instead.
+// Sentence returns the reason of the problem and what the agent does instead.
 func (p Problem) Sentence() string {
 	if p.Then == "" {
 		return p.Reason
@@ -268,7 +273,7 @@ func (p Problem) Sentence() string {
 	return p.Reason + "; " + p.Then
 }
 
-// String returns the text of a strict refusal, or of a problem without Then.
+// String returns the key, the value and the reason of the problem, without Then.
 func (p Problem) String() string {
 	if p.Key == "" {
 		return p.Reason

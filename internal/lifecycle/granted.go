@@ -1,35 +1,38 @@
 package lifecycle
 
-// Keys of problems about a missing fact. The problem ends when the fact becomes known.
+import "strings"
+
+// The keys of the problems that a pod's spec or the kubelet's grants are still missing. The agent removes such
+// a problem when it gets the spec or the grants.
 const (
-	LateSpec   = "podspec.kubelet"
-	LateGrants = "podspec.kubelet.podResourcesSocket"
+	MissingSpecKey   = "podspec.kubelet"
+	MissingGrantsKey = "podspec.kubelet.podResourcesSocket"
 )
 
-// KubeletGrants are the devices, CPUs and memory nodes that the kubelet gave to a pod's
-// containers. A value is never changed, only replaced.
+// KubeletGrants are the devices, CPUs and memory nodes that the kubelet gave to a pod's containers. It is
+// immutable.
 type KubeletGrants struct {
 	UID       string
 	Namespace string
 	Name      string
-	// Containers are the devices by container name.
+	// Containers has the devices of each container, by container name.
 	Containers map[string]DeviceGrant
-	// Static has the CPUs and memory nodes by container name. The kubelet does not report init
-	// containers that have ended.
+	// Static has the CPUs and memory nodes of each container, by container name. It lacks init containers
+	// that have ended, because the kubelet does not report them.
 	Static map[string]StaticGrant
 }
 
-// Of returns the devices of a container; none if they are not known.
-func (g *KubeletGrants) Of(container string) DeviceGrant {
+// DevicesOf returns the devices of a container; empty if they are unknown.
+func (g *KubeletGrants) DevicesOf(container string) DeviceGrant {
 	if g == nil {
 		return DeviceGrant{}
 	}
 	return g.Containers[container]
 }
 
-// StaticOf returns the grant of the static CPU and memory managers to a container; empty if it
-// is not known.
-func (g *KubeletGrants) StaticOf(container string) StaticGrant {
+// StaticGrantOf returns the CPUs and memory nodes of a container from the static CPU and memory managers;
+// empty if they are unknown.
+func (g *KubeletGrants) StaticGrantOf(container string) StaticGrant {
 	if g == nil {
 		return StaticGrant{}
 	}
@@ -44,18 +47,38 @@ type DeviceGrant struct {
 	IDs map[string][]string
 	// Nodes are device nodes.
 	Nodes []Device
-	// NUMA are the ids of the NUMA nodes that device plugins reported for devices,
-	// by resource.
+	// NUMA are the ids of the NUMA nodes of the devices, as device plugins reported them, by resource.
 	NUMA map[string][]int
+}
+
+// KubeletDevice is a device that the kubelet can assign to a container.
+type KubeletDevice struct {
+	// Resource is the name of the extended resource. ID is the name that the device plugin gave the device.
+	Resource, ID string
+	// Nodes are the ids of the device's NUMA nodes, as its plugin reports them. nil means that the plugin does not
+	// report them.
+	Nodes []int
+}
+
+// NodeDevice is a device in the node's CDI specifications.
+type NodeDevice struct {
+	Name  string   // vendor/class=name
+	Nodes []Device // the device nodes that a container with the device gets
+}
+
+// KindOfCDI returns the kind, vendor/class, in the qualified name of a CDI device.
+func KindOfCDI(name string) string {
+	kind, _, _ := strings.Cut(name, "=")
+	return kind
 }
 
 // StaticGrant is the grant of the kubelet's static CPU and memory managers to one container.
 type StaticGrant struct {
-	// CPUs are the exclusive CPUs of its pod, as sorted kernel ids. Reported is false if the
-	// kubelet reports no list of CPUs, not even an empty one.
+	// CPUs are the container's exclusive CPUs, as sorted kernel ids. Reported is false if the kubelet
+	// reports no list of CPUs, not even an empty one.
 	CPUs     []int
 	Reported bool
-	// Mems are the ids of the memory nodes to which the container was bound, sorted; empty if it
-	// was not bound.
+	// Mems are the sorted ids of the memory nodes to which the memory manager bound the container; empty if
+	// it bound the container to none.
 	Mems []int
 }

@@ -10,7 +10,7 @@ type HookServerAnswer struct {
 	// Labels and Annotations are added to the pod's own.
 	Labels      map[string]string
 	Annotations map[string]string
-	// Hints are those of resource plugins for the event's container, sorted by resource.
+	// Hints are the NUMA hints of resource plugins for the event's container, sorted by resource.
 	Hints []ResourceHints `json:",omitempty"`
 }
 
@@ -18,18 +18,18 @@ type HookServerAnswer struct {
 // to it names the plugin's resource.
 const ResourcePluginName = "resourceplugin"
 
-// IsExternal reports whether a reason or problem comes from a program outside of the agent.
+// IsExternal reports whether the hook name in a reason or problem is that of hook servers or resource plugins.
 func IsExternal(hook string) bool { return hook == HookServerName || hook == ResourcePluginName }
 
-// ResourceHints say on which NUMA nodes a resource of a resource plugin can be had.
+// ResourceHints are the sets of NUMA nodes from which a resource plugin can allocate a resource.
 type ResourceHints struct {
 	Resource string
-	// Hints without any element have no preference if the list is nil. Otherwise the resource
-	// cannot be had.
+	// Hints are the possible sets. A nil list means that the plugin has no preference. An empty list that
+	// is not nil means that it cannot allocate the resource.
 	Hints []NUMAHint
 }
 
-// NUMAHint is one set of NUMA nodes, by id. An empty set says that nodes do not matter.
+// NUMAHint is one set of NUMA nodes, by id. An empty set means that any node is suitable.
 type NUMAHint struct {
 	Nodes     []int `json:",omitempty"`
 	Preferred bool  `json:",omitempty"`
@@ -39,14 +39,14 @@ type NUMAHint struct {
 type Affinity struct {
 	NUMAHint
 
-	// Refused is why its policy does not admit the container; "" if it does.
+	// Refused is the reason why the topology manager's policy does not admit the container; "" if it does.
 	Refused string
-	// Each has the hints of resources by name, if they differ (policy numeric).
+	// Each has the resources whose hint differs from the embedded NUMAHint, by name (policy numeric).
 	Each map[string]NUMAHint
 }
 
-// Of returns the hint of one resource.
-func (a Affinity) Of(resource string) NUMAHint {
+// HintFor returns the hint of one resource.
+func (a Affinity) HintFor(resource string) NUMAHint {
 	if h, own := a.Each[resource]; own {
 		return h
 	}
@@ -57,7 +57,7 @@ func (a Affinity) Of(resource string) NUMAHint {
 // it names the server's file.
 const HookServerName = "hookserver"
 
-// Empty reports whether the answer has neither values nor problems.
+// Empty reports whether the answer has no values, problems, labels or annotations.
 func (o HookServerAnswer) Empty() bool {
 	return len(o.Values)+len(o.Problems)+len(o.Labels)+len(o.Annotations) == 0
 }

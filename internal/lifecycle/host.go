@@ -2,17 +2,19 @@ package lifecycle
 
 // Host lists the devices found on a node.
 type Host struct {
-	// Devices are device nodes by path below /dev.
+	// Devices has the device nodes below /dev, by path.
 	Devices map[string]Device
-	// Verbs has the names of RDMA verbs devices, such as uverbs0, by the PCI address of their
-	// function.
+	// Verbs has the names of RDMA verbs devices, such as uverbs0, by PCI address.
 	Verbs map[string]string
-	// HugePages are the huge page sizes of the kernel, such as "2MB".
+	// HugePages are the huge page sizes that the kernel supports, such as "2MB".
 	HugePages []string
 	// Disks has the device numbers of whole disks, such as 8:0, by name, such as sda.
 	Disks map[string]string
-	// MemoryNodes are the NUMA nodes that have memory, in order.
+	// MemoryNodes are the sorted ids of the NUMA nodes that have memory.
 	MemoryNodes []int
-	// HookFiles are the files in directories of OCI hooks, in order, where they are known.
+	// HookFiles are the files in the directories of OCI hooks, sorted by path. Only a described or recorded
+	// host has them.
 	HookFiles []HookFile `json:",omitempty"`
+	// CDI are the devices in the node's CDI specifications. Only a described host has them.
+	CDI []NodeDevice `json:",omitempty"`
 }

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// OCIStages are the moments at which OCI hooks run, in their order. Source: OCI runtime
-// spec 1.2, config.md, POSIX-platform hooks.
+// OCIStages returns the stages at which OCI hooks run, in order. Source: OCI runtime spec 1.2,
+// config.md, POSIX-platform hooks.
 func OCIStages() []string {
 	return []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 }
 
-// HookFile is a file of a directory of OCI hooks, as it was found.
+// HookFile is a file in a directory of OCI hooks.
 type HookFile struct {
 	Path string `json:"path"`
 	Text string `json:"text,omitempty"`
-	// Wrong is why the file was not read; "" if it was.
-	Wrong string `json:"wrong,omitempty"`
+	// ReadError is the reason why the file could not be read; "" if it was read.
+	ReadError string `json:"wrong,omitempty"`
 }
 
-// Name is the file's name without its directory.
+// Name returns the file's name without its directory.
 func (f HookFile) Name() string { return path.Base(f.Path) }
 
 // ociHook is a hook in the JSON of the OCI runtime spec.
@@ -32,42 +32,41 @@ type ociHook struct {
 	Timeout int64    `json:"timeout,omitempty"`
 }
 
-// Text is the hook as a value of InjectedHook has it: the JSON of the OCI runtime spec.
+// Text returns the hook as the text of an InjectedHook value, which is the JSON of the OCI runtime spec.
 func (h OCIHook) Text() string {
 	text, err := json.Marshal(ociHook(h))
-	if err != nil { // strings and numbers alone
+	if err != nil { // cannot happen: the hook has only strings and numbers
 		return ""
 	}
 	return string(text)
 }
 
-// HookKey is the key of a value of InjectedHook: the stage, and a name that tells it from
-// other hooks of the stage.
+// HookKey returns the key of an InjectedHook value: the stage, and a name that is unique in the stage.
 func HookKey(stage, name string) string { return stage + " " + name }
 
-// ParseOCIHook reads a value of InjectedHook.
+// ParseOCIHook parses the key and text of an InjectedHook value.
 func ParseOCIHook(key, text string) (stage string, h OCIHook, ok bool) {
 	var read ociHook
 	stage, name, _ := strings.Cut(key, " ")
 	err := json.Unmarshal([]byte(text), &read)
-	return stage, OCIHook(read), err == nil && name != "" && slices.Contains(OCIStages(), stage) && OCIHook(read).Wrong() == ""
+	return stage, OCIHook(read), err == nil && name != "" && slices.Contains(OCIStages(), stage) && OCIHook(read).WhyInvalid() == ""
 }
 
-// Wrong is what an OCI runtime would refuse of a hook; "" for nothing.
-func (h OCIHook) Wrong() string {
+// WhyInvalid returns the reason why an OCI runtime would refuse the hook; "" if the hook is valid.
+func (h OCIHook) WhyInvalid() string {
 	switch {
 	case !path.IsAbs(h.Path):
 		return "the path of the hook is not absolute"
 	case h.Timeout < 0:
 		return "the timeout is negative"
 	case strings.ContainsRune(h.Path+strings.Join(h.Args, "")+strings.Join(h.Env, ""), 0):
-		return "a text has a NUL"
+		return "the path, an argument or an environment variable contains a NUL byte"
 	}
 	return ""
 }
 
-// At are the hooks of a stage.
-func (h *OCIHooks) At(stage string) []OCIHook {
+// OfStage returns the hooks of a stage.
+func (h *OCIHooks) OfStage(stage string) []OCIHook {
 	if h == nil {
 		return nil
 	}

@@ -8,8 +8,8 @@ import "math"
 // that larger sum counts. of returns the amount of one container; a negative amount counts as 0,
 // and a sum that overflows is math.MaxInt64.
 //
-// every reports whether each container has an amount; otherwise the kubelet sets no limit on
-// the pod's cgroup. An init container or sidecar may use the amount of the sidecars before it.
+// every reports whether each container has an amount. If a container has no limit, the kubelet sets no
+// limit on the pod's cgroup. For init containers and sidecars, the amounts of earlier sidecars count too.
 func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
 	var apps, sidecars int64
 	every = true
@@ -34,9 +34,9 @@ func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
 	return max(most, AddAmounts(apps, sidecars)), every
 }
 
-// Request is a pod's request for a resource, in this order: the pod-level request, the sum of
-// the containers' requests, the pod-level limit, which the API server uses as the request. The
-// pod's overhead is added. 0 is no request.
+// Request returns a pod's request for a resource, with the pod's overhead. The request is the pod-level
+// request, or else the sum of the containers' requests, or else the pod-level limit, which the API
+// server also uses as the request. 0 means no request.
 func (p *PodSpec) Request(name string) int64 {
 	sum := p.Requests[name]
 	if sum <= 0 {
@@ -48,9 +48,9 @@ func (p *PodSpec) Request(name string) int64 {
 	return AddAmounts(sum, p.Overhead[name])
 }
 
-// Limit is the limit that the kubelet sets on a pod's cgroup: the pod-level limit, or else the
-// sum of the containers' limits if each has one. The pod's overhead is added. 0 is no limit,
-// also if the sum overflows.
+// Limit returns the limit that the kubelet sets on a pod's cgroup, with the pod's overhead. The limit is
+// the pod-level limit, or else the sum of the containers' limits if each container has one. 0 means no
+// limit. A sum that overflows is no limit either.
 func (p *PodSpec) Limit(name string) int64 {
 	sum := p.Limits[name]
 	if sum <= 0 {

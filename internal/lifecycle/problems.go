@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// MaxProblems limits the problems that the agent keeps and logs for one pod. So the text of a
-// pod's author cannot fill log, journal and status.
+// MaxProblems limits the problems that the agent keeps and logs for one pod, so that one pod's
+// annotations cannot fill the log, the journal and the status.
 const MaxProblems = 20
 
 // rank orders problems by importance: refusals, problems that strict mode refuses, unserved
@@ -23,7 +23,7 @@ func (p Problem) rank() int {
 	return 1
 }
 
-// count returns how many problems this one stands for.
+// count returns the number of problems that p represents.
 func (p Problem) count() int {
 	if p.More > 0 {
 		return p.More
@@ -31,12 +31,12 @@ func (p Problem) count() int {
 	return 1
 }
 
-// MoreProblems returns a problem that stands for n unlisted problems.
+// MoreProblems returns a problem that represents n unlisted problems.
 func MoreProblems(n int) Problem {
 	return Problem{Reason: fmt.Sprintf("and %d more problems", n), Warning: true, More: n}
 }
 
-// CountProblems returns how many problems a list stands for, unlisted ones included.
+// CountProblems returns the number of problems in a list, including unlisted ones.
 func CountProblems(problems []Problem) int {
 	n := 0
 	for _, p := range problems {
@@ -45,9 +45,10 @@ func CountProblems(problems []Problem) int {
 	return n
 }
 
-// Worst returns at most most problems of a list, refusals first and warnings last, and the
-// number of the others. A list that is short enough keeps its order.
-func Worst(problems []Problem, most int) (kept []Problem, left int) {
+// MostSevere returns the most severe problems of a list, at most the given number, and the number of
+// problems that it left out. It sorts refusals first and warnings last. A list that is short enough
+// keeps its order.
+func MostSevere(problems []Problem, most int) (kept []Problem, left int) {
 	more := 0
 	kept = slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { more += p.More; return p.More > 0 })
 	if most = max(most, 0); len(kept) > most {
@@ -58,33 +59,32 @@ func Worst(problems []Problem, most int) (kept []Problem, left int) {
 	return kept, more
 }
 
-// Bound shortens a list of problems. The last problem of a shortened list has the number of
-// problems that were left out.
-func Bound(problems []Problem, most int) []Problem {
+// LimitProblems shortens a list of problems to at most the given number. The last problem of a shortened
+// list reports how many problems were left out.
+func LimitProblems(problems []Problem, most int) []Problem {
 	if len(problems) <= most && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
 		return problems
 	}
-	kept, left := Worst(problems, most)
+	kept, left := MostSevere(problems, most)
 	if left == 0 {
 		return kept
 	}
 	if len(kept) == most {
-		kept, left = Worst(problems, most-1)
+		kept, left = MostSevere(problems, most-1)
 	}
 	return append(kept, MoreProblems(left))
 }
 
-// ProblemList collects problems and keeps the worst: at most a fixed number of each rank. The
-// zero value is empty.
+// ProblemList collects problems. It keeps at most MaxProblems of each rank and counts the others. The
+// zero value is an empty list.
 type ProblemList struct {
-	held [4]int // the number kept, by rank
-	list []Problem
-	more int
+	counts [4]int // the number kept, by rank
+	list   []Problem
+	more   int
 }
 
-// Full reports whether the list would only count this problem, so that the caller need not
-// format its text.
-func (l *ProblemList) Full(p Problem) bool { return l.held[p.rank()] >= MaxProblems }
+// Full reports whether Add would only count this problem. The caller then need not format its text.
+func (l *ProblemList) Full(p Problem) bool { return l.counts[p.rank()] >= MaxProblems }
 
 // Add adds problems.
 func (l *ProblemList) Add(problems ...Problem) {
@@ -93,7 +93,7 @@ func (l *ProblemList) Add(problems ...Problem) {
 			l.more += p.count()
 			continue
 		}
-		l.held[p.rank()]++
+		l.counts[p.rank()]++
 		l.list = append(l.list, p)
 	}
 }
@@ -104,7 +104,7 @@ func (l *ProblemList) Contains(is func(Problem) bool) bool { return slices.Conta
 // List returns at most MaxProblems problems.
 func (l *ProblemList) List() []Problem {
 	if l.more == 0 {
-		return Bound(l.list, MaxProblems)
+		return LimitProblems(l.list, MaxProblems)
 	}
-	return Bound(append(slices.Clip(l.list), MoreProblems(l.more)), MaxProblems)
+	return LimitProblems(append(slices.Clip(l.list), MoreProblems(l.more)), MaxProblems)
 }

@@ -15,18 +15,18 @@ var (
 	ErrBigQuantity = errors.New("is above 9223372036854775807")
 )
 
-// factors has the multiplier and the divisor of each suffix.
-var factors = map[string][2]uint64{
+// suffixFactors has the multiplier and the divisor of each suffix, for plainQuantity.
+var suffixFactors = map[string][2]uint64{
 	"": {1, 1}, "n": {1, 1e9}, "u": {1, 1e6}, "m": {1, 1000},
 	"k": {1e3, 1}, "M": {1e6, 1}, "G": {1e9, 1}, "T": {1e12, 1}, "P": {1e15, 1}, "E": {1e18, 1},
 	"Ki": {1 << 10, 1}, "Mi": {1 << 20, 1}, "Gi": {1 << 30, 1}, "Ti": {1 << 40, 1}, "Pi": {1 << 50, 1}, "Ei": {1 << 60, 1},
 }
 
-// plainQuantity is the fast path of Quantity: digits with an optional fraction and suffix. It
-// takes a tenth of the time of anyQuantity, and a pod can name hundreds of quantities.
+// plainQuantity is the fast path of Quantity for digits with an optional fraction and suffix. It
+// takes a tenth of the time of anyQuantity, and a pod can have hundreds of quantities.
 func plainQuantity(text string, per int64) (int64, bool) {
 	var digits uint64
-	at, divide := 0, uint64(0) // 0 until the point
+	at, divide := 0, uint64(0) // divide is 0 until the decimal point
 	for ; at < len(text); at++ {
 		c := text[at]
 		if c == '.' && divide == 0 && at > 0 {
@@ -41,7 +41,7 @@ func plainQuantity(text string, per int64) (int64, bool) {
 		}
 		digits, divide = digits*10+uint64(c-'0'), divide*10
 	}
-	f, known := factors[text[at:]]
+	f, known := suffixFactors[text[at:]]
 	if !known || at == 0 || divide == 1 {
 		return 0, false
 	}
@@ -64,21 +64,22 @@ func plainQuantity(text string, per int64) (int64, bool) {
 	return int64(whole), whole <= math.MaxInt64
 }
 
-var suffixes = map[string]*big.Rat{
-	"": rat(1, 1), "n": rat(1, 1e9), "u": rat(1, 1e6), "m": rat(1, 1000),
-	"k": rat(1e3, 1), "M": rat(1e6, 1), "G": rat(1e9, 1), "T": rat(1e12, 1), "P": rat(1e15, 1), "E": rat(1e18, 1),
-	"Ki": rat(1<<10, 1), "Mi": rat(1<<20, 1), "Gi": rat(1<<30, 1), "Ti": rat(1<<40, 1), "Pi": rat(1<<50, 1), "Ei": rat(1<<60, 1),
+var suffixRats = map[string]*big.Rat{
+	"": newRat(1, 1), "n": newRat(1, 1e9), "u": newRat(1, 1e6), "m": newRat(1, 1000),
+	"k": newRat(1e3, 1), "M": newRat(1e6, 1), "G": newRat(1e9, 1), "T": newRat(1e12, 1), "P": newRat(1e15, 1), "E": newRat(1e18, 1),
+	"Ki": newRat(1<<10, 1), "Mi": newRat(1<<20, 1), "Gi": newRat(1<<30, 1), "Ti": newRat(1<<40, 1), "Pi": newRat(1<<50, 1), "Ei": newRat(1<<60, 1),
 }
 
-func rat(a, b int64) *big.Rat { return big.NewRat(a, b) }
+func newRat(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// maxQuantity limits the length of a quantity's text.
+// maxQuantity is the maximum length of a quantity's text, in bytes.
 const maxQuantity = 40
 
-// Quantity parses a Kubernetes quantity and returns it times per: with 1000, "1.5" is 1500. It
-// rounds up to a whole number, as Kubernetes' Quantity.Value and MilliValue do. Grammar:
-// Kubernetes resource.Quantity; exponents have at most two digits, which covers int64. Errors:
-// ErrNoQuantity, ErrBigQuantity.
+// Quantity parses a Kubernetes quantity and multiplies it by per. With per 1000, "1.5" is 1500. Like
+// Kubernetes' Quantity.Value and MilliValue, it rounds up to a whole number. It returns ErrNoQuantity
+// or ErrBigQuantity.
+//
+// The grammar is that of Kubernetes' resource.Quantity, with exponents of at most two digits.
 func Quantity(text string, per int64) (int64, error) {
 	if v, ok := plainQuantity(text, per); ok {
 		return v, nil
@@ -89,14 +90,14 @@ func Quantity(text string, per int64) (int64, error) {
 	return anyQuantity(text, per)
 }
 
-// anyQuantity is Quantity with exact arithmetic on numbers of any size.
+// anyQuantity is the slow path of Quantity, with exact arithmetic on numbers of any size.
 func anyQuantity(text string, per int64) (int64, error) {
 	number := strings.TrimRight(text, "numkKMGTPEi")
 	suffix := text[len(number):]
 	if len(text) > maxQuantity || number == "" || strings.Trim(number, "0123456789.+-eE") != "" {
 		return 0, ErrNoQuantity
 	}
-	scale, ok := suffixes[suffix]
+	scale, ok := suffixRats[suffix]
 	if i := strings.IndexAny(number, "eE"); !ok || (i >= 0 && (suffix != "" || len(number)-i > 4)) {
 		return 0, ErrNoQuantity
 	}
@@ -104,7 +105,7 @@ func anyQuantity(text string, per int64) (int64, error) {
 	if !ok {
 		return 0, ErrNoQuantity
 	}
-	v.Mul(v, scale).Mul(v, rat(per, 1))
+	v.Mul(v, scale).Mul(v, newRat(per, 1))
 	whole, rest := new(big.Int).QuoRem(v.Num(), v.Denom(), new(big.Int))
 	if rest.Sign() > 0 {
 		whole.Add(whole, big.NewInt(1))

@@ -4,66 +4,83 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 )
 
-// RecordFields are properties of a container that no runtime reports later. Records and
-// checkpoints are encoded by these tags, in this order. The engine's Container embeds the type.
+// RecordFields are the properties of a container that the agent must store, because no runtime reports
+// them. The JSON tags and the order of the fields define the encoding of records and checkpoints.
 type RecordFields struct {
-	// Managed are the resources that any hook has decided for the container since its creation.
-	// The runtime's copy may still have the agent's value of a resource that no hook decides any
-	// more.
+	// Managed are the resources that hooks have decided for the container since its creation. It also
+	// has resources that no hook decides any more, because the runtime may still store the old value.
 	Managed []Field `json:"ours,omitempty"`
-	// Unplaced reports that placement has been off for the container's whole life. So the agent
-	// never refused it CPUs, and it may get CPUs when placement is switched on.
+	// Unplaced reports whether placement has been disabled for the container's whole life. The agent then
+	// never refused it CPUs, so the container may get CPUs when placement is enabled.
 	Unplaced bool `json:"unplaced,omitempty"`
-	// RefusedCPUs is the number of CPUs that its last resize requested and did not get; 0 if
-	// the resize succeeded.
+	// RefusedCPUs is the number of CPUs that the container's last resize requested, if the agent refused
+	// them; 0 if the resize succeeded.
 	RefusedCPUs int `json:"wanted,omitempty"`
-	// PoolNode is the id of the NUMA node of its pool.
+	// PoolNode is the id of the NUMA node of the container's pool.
 	PoolNode Opt[int] `json:"home,omitzero"`
-	// Balloon is the name of the balloon that it is in; "" for none. BalloonCPUs are the
-	// balloon's own CPUs at the time of the record, as a kernel list.
+	// Balloon is the name of the container's balloon; "" for none. BalloonCPUs are the CPUs of that balloon
+	// at the time of the record, as a kernel list.
 	Balloon     string `json:"balloon,omitempty"`
 	BalloonCPUs string `json:"balloonCPUs,omitempty"`
-	// Mems are the memory nodes that the container was created with, as a kernel list; "" if the
-	// agent decided none. They never change, because the kernel would have to move pages.
+	// Mems are the memory nodes that the agent decided at the container's creation, as a kernel list; ""
+	// if it decided none. The agent never removes one later, because the kernel would have to move pages.
 	Mems string `json:"mems,omitempty"`
-	// Scheduling is the scheduling class that the container was created with.
+	// ColdStart is the part of a cold start that is still to come; zero if there is none.
+	ColdStart ColdStart `json:"coldStart,omitzero"`
+	// Scheduling is the scheduling class that the container got at its creation.
 	Scheduling SchedulingClass `json:"scheduling,omitzero"`
-	// CPUEnv are the environment variables about its CPUs that the container was created with.
+	// CPUEnv are the environment variables that describe the container's CPUs. It got them at its creation.
 	CPUEnv map[string]string `json:"exports,omitempty"`
-	// SkippedInterfaces are network interfaces of the host that it asked for and was created
-	// without, because they had left the host.
+	// SkippedInterfaces are the requested network interfaces that the container did not get, because
+	// they were no longer on the host.
 	SkippedInterfaces []string `json:"skippedInterfaces,omitempty"`
-	// HookServerValues are the granted values of hook servers. They have priority over values of
-	// hooks.
+	// CDIDevices are the exclusive CDI devices that the container got at its creation. DevicesRefused is the
+	// reason why it requested such devices and got none.
+	CDIDevices     []string `json:"cdiDevices,omitempty"`
+	DevicesRefused string   `json:"devicesRefused,omitempty"`
+	// ClaimDevices are the CDI devices of the resource claims in the request for the container. CRI-O
+	// does not report them later.
+	ClaimDevices []string `json:"claims,omitempty"`
+	// OwnsClaimedCPUs reports whether the container owns the CPUs of its resource claims. After a restart such
+	// containers have priority over containers whose claims were refused.
+	OwnsClaimedCPUs bool `json:"ownsByClaims,omitempty"`
+	// HookServerValues are the accepted values of hook servers. They have priority over the values of hooks.
 	HookServerValues []Value `json:"outside,omitempty"`
-	// Pristine are the resources of the runtime's request, without our changes. A record
-	// encodes them as type pristine.
+	// Pristine are the resources of the runtime's request, without the agent's changes. A record encodes
+	// them as type restorable.
 	Pristine Resources `json:"-"`
 }
 
-// Record is what is stored about a container outside of the agent's process.
+// ColdStart describes a container that starts with slow memory only and gets other memory nodes later.
+type ColdStart struct {
+	Mems    string `json:"mems,omitempty"`    // the memory nodes that the container gets later, as a kernel list
+	Seconds int    `json:"seconds,omitempty"` // the duration of the cold start
+}
+
+// Record is the stored state of a container: the part of the agent's state that survives a restart.
 type Record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // CPUs it owns, as a kernel list
-	// CreatedWith are values that the container was created with and that some runtime does not report.
+	// CreatedWith has the values that the container got at its creation and that not every runtime reports.
 	CreatedWith map[Field]string `json:"given,omitempty"`
 	RecordFields
-	// Late reports that the record comes from the checkpoint and is newer than the record of the
-	// container's creation.
-	Late bool `json:"-"`
-	// Stamped are the resources of the container's creation, if the record is Late and the
-	// container carries a record of its creation; otherwise nil.
+	// FromCheckpoint reports whether the record comes from the checkpoint, and not from the container. It is then
+	// newer than the container's own record.
+	FromCheckpoint bool `json:"-"`
+	// Stamped is set for a record from the checkpoint if the container carries its own record, too. It is the
+	// Pristine of that record.
 	Stamped *Resources `json:"-"`
 }
 
 // RecordVersion is the only record version that is written and read.
 const RecordVersion = 1
 
-// pristine encodes the resources that a release could restore.
-type pristine struct {
+// restorable is the JSON form of the resources that a release can restore.
+type restorable struct {
 	Shares Opt[uint64]       `json:"shares,omitzero"`
 	Quota  Opt[int64]        `json:"quota,omitzero"`
 	Period Opt[uint64]       `json:"period,omitzero"`
@@ -73,8 +90,8 @@ type pristine struct {
 	Huge   map[string]uint64 `json:"huge,omitempty"` // limits of huge pages by size
 }
 
-func spelled(r *Resources) pristine {
-	p := pristine{Shares: r.CPU.Shares, Quota: r.CPU.Quota, Period: r.CPU.Period, CPUs: r.CPU.CPUs, Mems: r.CPU.Mems, Memory: r.Memory.Limit}
+func toRestorable(r *Resources) restorable {
+	p := restorable{Shares: r.CPU.Shares, Quota: r.CPU.Quota, Period: r.CPU.Period, CPUs: r.CPU.CPUs, Mems: r.CPU.Mems, Memory: r.Memory.Limit}
 	for _, h := range r.Hugepages {
 		if p.Huge == nil {
 			p.Huge = map[string]uint64{}
@@ -84,7 +101,7 @@ func spelled(r *Resources) pristine {
 	return p
 }
 
-func (p *pristine) resources() Resources {
+func (p *restorable) resources() Resources {
 	r := Resources{CPU: CPU{Shares: p.Shares, Quota: p.Quota, Period: p.Period, CPUs: p.CPUs, Mems: p.Mems}, Memory: Memory{Limit: p.Memory}}
 	for _, size := range slices.Sorted(maps.Keys(p.Huge)) {
 		r.Hugepages = append(r.Hugepages, HugepageLimit{Size: size, Limit: p.Huge[size]})
@@ -92,46 +109,53 @@ func (p *pristine) resources() Resources {
 	return r
 }
 
-// Storable returns the record as a decoder would return it.
+// Storable returns the record as it is after encoding and decoding: Pristine has only the resources of
+// restorable.
 func (r Record) Storable() Record {
-	p := spelled(&r.Pristine)
+	p := toRestorable(&r.Pristine)
 	r.Pristine = p.resources()
 	return r
 }
 
-// plain is a Record without methods, encoded by its tags.
-type plain Record
+// plainRecord is a Record without methods, so that package json encodes it by its tags.
+type plainRecord Record
 
-// stored is the JSON form of a record.
-type stored struct {
-	plain
-	Pristine pristine `json:"pristine"`
+// storedRecord is the JSON form of a record.
+type storedRecord struct {
+	plainRecord
+	Pristine restorable `json:"pristine"`
 }
 
 // MarshalJSON writes a record.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stored{plain(r), spelled(&r.Pristine)})
+	return json.Marshal(storedRecord{plainRecord(r), toRestorable(&r.Pristine)})
 }
 
 // UnmarshalJSON reads a record.
 func (r *Record) UnmarshalJSON(text []byte) error {
-	var s stored
+	var s storedRecord
 	err := json.Unmarshal(text, &s)
-	*r = Record(s.plain)
+	*r = Record(s.plainRecord)
 	r.Pristine = s.Pristine.resources()
 	return err
 }
 
-// MarshalJSON writes the value. Absent ones are left out by their tag (omitzero), or
-// written as null.
+// MarshalJSON encodes a present value as itself and an absent value as null. The tag omitzero leaves out
+// absent values.
 func (o Opt[T]) MarshalJSON() ([]byte, error) {
 	if !o.Set {
 		return []byte("null"), nil
 	}
+	switch v := any(o.V).(type) { // most values are numbers, and a record has many
+	case int64:
+		return strconv.AppendInt(nil, v, 10), nil
+	case uint64:
+		return strconv.AppendUint(nil, v, 10), nil
+	}
 	return json.Marshal(o.V)
 }
 
-// UnmarshalJSON reads a value that is present.
+// UnmarshalJSON decodes a value. null makes it absent.
 func (o *Opt[T]) UnmarshalJSON(text []byte) error {
 	o.Set = string(text) != "null"
 	return json.Unmarshal(text, &o.V)

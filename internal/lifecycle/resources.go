@@ -1,7 +1,7 @@
 package lifecycle
 
-// Opt is a value that may be absent. The zero Opt is absent. As in NRI and CRI, absent and zero
-// differ.
+// Opt is a value that may be absent. The zero Opt is absent. In NRI and CRI an absent value has another
+// meaning than the value 0.
 type Opt[T comparable] struct {
 	V   T
 	Set bool
@@ -55,9 +55,9 @@ type Memory struct {
 	UseHierarchy     Opt[bool]
 }
 
-// Of returns the value of a field, and whether it is set. It covers the fields that runtimes
-// store and that cgroup files show.
-func (r *Resources) Of(f Field, key string) (v Value, set bool) {
+// Value returns the value of a field, and whether it is set. It supports only the fields that runtimes
+// store and cgroup files show.
+func (r *Resources) Value(f Field, key string) (v Value, set bool) {
 	v = Value{Field: f, Key: key}
 	switch f {
 	case CPUShares:
@@ -78,7 +78,7 @@ func (r *Resources) Of(f Field, key string) (v Value, set bool) {
 	return v, set
 }
 
-// HugepageLimit limits the huge pages of one size. Size reads like "2MB".
+// HugepageLimit limits the huge pages of one size, such as "2MB", to a number of bytes.
 type HugepageLimit struct {
 	Size  string
 	Limit uint64

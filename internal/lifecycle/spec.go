@@ -1,7 +1,6 @@
 package lifecycle
 
-// Source names the origin of a fact about a pod that the runtime does not report. Sources form a
-// chain: an earlier source has priority.
+// Source is the origin of a pod spec. The sources form a chain, in which an earlier source has priority.
 type Source string
 
 // The sources, most trusted first.
@@ -14,11 +13,11 @@ const (
 	FromNothing    Source = "nothing"
 )
 
-// FromPodResources is the kubelet's PodResources API. It reports devices, and does not belong
-// to the chain.
+// FromPodResources is the kubelet's PodResources API. It is not in the chain, because it reports devices,
+// CPUs and memory nodes, and no pod specs.
 const FromPodResources Source = "kubelet PodResources API"
 
-// Sources returns the chain, most trusted first.
+// Sources returns the chain of sources, most trusted first.
 func Sources() []Source {
 	return []Source{FromPodsAPI, FromKubelet, FromAPIServer, FromAnnotation, FromRuntime, FromNothing}
 }
@@ -26,7 +25,7 @@ func Sources() []Source {
 // ContainerKind is the role of a container in its pod.
 type ContainerKind int
 
-// The kinds. A container that no source knows counts as App.
+// The kinds. A container of unknown kind counts as App.
 const (
 	App       ContainerKind = iota
 	Init                    // runs to its end before the next starts
@@ -49,8 +48,8 @@ const (
 // Amounts are amounts of resources by name.
 type Amounts map[string]int64
 
-// PodSpec has the facts about a pod that the runtime does not report. A value is never changed,
-// only replaced.
+// PodSpec is the part of a pod's spec that the agent needs and the runtime does not report. It is
+// immutable.
 type PodSpec struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
@@ -67,11 +66,11 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta are the labels and annotations that sources read again while the pod runs; nil if no
-	// source has them.
+	// Meta are the labels and annotations that users can change while the pod runs; nil if no source
+	// reports them.
 	Meta *PodMeta `json:"meta,omitempty"`
-	// Remembered reports that the spec comes from an earlier agent on this node, and that no
-	// source has confirmed it yet.
+	// Remembered reports whether the spec comes from the state file of an earlier agent, and no source has
+	// confirmed it yet.
 	Remembered bool `json:"-"`
 }
 
@@ -79,14 +78,14 @@ type PodSpec struct {
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Whole reports that Meta has keys of every dialect. Older agents stored only rubik's keys.
-	Whole bool `json:"whole,omitempty"`
+	// HasAllKeys reports whether the maps have the Editable keys of all dialects. Older agents stored only
+	// rubik's keys.
+	HasAllKeys bool `json:"whole,omitempty"`
 }
 
-// editable are the keys whose edits take effect while their pod runs. The value reports whether
-// older agents stored the key. The list is fixed, so that a pod's author cannot make the agent
-// store many keys. Package intent declares the effect of an edit of each key, and its tests
-// compare both lists.
+// editable has the labels and annotations whose edits take effect while the pod runs. The value reports
+// whether older agents stored the key. The list is fixed, so that no pod can make the agent store many
+// keys. The tests of package intent compare the list with the declarations of that package.
 var editable = map[string]bool{
 	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
 
@@ -100,8 +99,8 @@ var editable = map[string]bool{
 	"trimtab.io/blockio-class": false, "trimtab.io/rdt-class": false,
 }
 
-// MaxText limits the length in bytes of a label or annotation that is read. The API server
-// accepts 256 KiB; schedulers write about 3 KiB for a node with 1,024 CPUs.
+// MaxText is the maximum length, in bytes, of a label or annotation that the agent reads. The API server
+// accepts 256 KiB. Schedulers write about 3 KiB for a node with 1,024 CPUs.
 const MaxText = 16 << 10
 
 // Editable reports whether an edit of the key takes effect while its pod runs.
@@ -110,11 +109,11 @@ func Editable(key string) bool {
 	return is
 }
 
-// Has reports whether the current value of a key is known, even if the pod does not have the
-// key.
+// Has reports whether the maps show the current value of a key. If so, a key that is not in the maps is not
+// set on the pod.
 func (m *PodMeta) Has(key string) bool {
 	early, is := editable[key]
-	return m != nil && is && (m.Whole || early)
+	return m != nil && is && (m.HasAllKeys || early)
 }
 
 // ContainerSpec has the spec of one container of a pod.

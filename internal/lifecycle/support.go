@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Support is the answer to whether the node supports a feature: yes, no, or unknown.
+// Support is the answer of a probe: whether the node supports a feature, does not, or that is unknown.
 type Support int
 
 // The answers. The zero Support is Unknown.
@@ -36,7 +36,7 @@ func (s *Support) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown support %q", b)
 }
 
-// Finding is an answer with its reason, which is "" if none is needed.
+// Finding is the answer of a probe with its reason. Why may be "" if the feature is supported.
 type Finding struct {
 	Support Support `json:"support"`
 	Why     string  `json:"why,omitempty"`

@@ -21,19 +21,22 @@ type Pod struct {
 	// CgroupsPath is the sandbox container's own OCI cgroupsPath.
 	CgroupsPath string
 	Namespaces  []Namespace
-	// HostNetwork and HostIPC say that the pod shares these namespaces with the host,
-	// as far as its runtime reports namespaces.
+	// HostNetwork and HostIPC report whether the pod uses the host's network and IPC namespace. Both are
+	// false if the runtime reports no namespaces.
 	HostNetwork, HostIPC bool
-	// Overhead is the pod overhead. Resources is the sum that the kubelet computed for the pod.
-	// Sandbox has the resources of the sandbox container itself.
+	// Overhead is the pod overhead of the runtime class. Resources are those that the kubelet computed
+	// for the whole pod. Sandbox are the resources of the sandbox container.
 	Overhead  *Resources
 	Resources *Resources
 	Sandbox   *Resources
 	PID       uint32
 	IPs       []string
-	// Undescribed is the reason why the runtime could not describe the pod; "" if it could. The
-	// other fields then come from the runtime's list.
+	// Undescribed is the reason why the runtime could not report the pod's details; "" if it did. If
+	// it is set, the other fields come from the runtime's list of pods.
 	Undescribed string
+	// Claimed are the CDI devices with which the pod's resource claims select a class, pool or balloon
+	// type. No runtime reports them for a pod, so the agent adds them.
+	Claimed []ClaimedDevice
 }
 
 // State is the life state of a container.
@@ -53,8 +56,8 @@ func (s State) String() string {
 	return [...]string{"unknown", "created", "paused", "running", "stopped"}[min(max(s, 0), StateStopped)]
 }
 
-// Unnamed stands for the missing name of a container. Kubernetes allows no container with this
-// name.
+// Unnamed is the name of a container whose name the runtime has not reported. Kubernetes forbids
+// parentheses in names, so no real container has it.
 const Unnamed = "(unnamed)"
 
 // Container is a container as the runtime reports it.
@@ -79,18 +82,18 @@ type Container struct {
 	Seccomp      *SecurityProfile
 	SeccompRules *SeccompPolicy
 	Sysctl       map[string]string
-	NetDevices   map[string]string // host interface -> name inside
+	NetDevices   map[string]string // name on the host -> name in the container
 	Scheduler    *Scheduler
 	RDT          *RDT
 	Rlimits      []Rlimit
 	User         *User
 	Image        *Image
 	PID          uint32
-	// Undescribed is the reason why the runtime could not describe the container or its pod; ""
-	// if it could. The other fields then come from the runtime's list, and Resources are
-	// unknown.
+	// Undescribed is the reason why the runtime could not report the details of the container or its
+	// pod; "" if it did. If it is set, the other fields come from the runtime's list of containers, and
+	// Resources are unknown.
 	Undescribed string
-	CreatedAt   int64 // ns since the epoch, like the next three
+	CreatedAt   int64 // in ns since 1970, like StartedAt and FinishedAt
 	StartedAt   int64
 	FinishedAt  int64
 	ExitCode    int32
@@ -109,7 +112,8 @@ type Mount struct {
 	Options     []string
 }
 
-// Binds reports whether it is a bind mount. Requests of the CRI have no others, and no type.
+// Binds reports whether the mount is a bind mount. A mount without a type is one, because the CRI
+// requests only bind mounts and sends no type.
 func (m Mount) Binds() bool {
 	return m.Type == "bind" || m.Type == "" || slices.ContainsFunc(m.Options, func(o string) bool { return o == "bind" || o == "rbind" })
 }
@@ -122,7 +126,7 @@ type OCIHook struct {
 	Timeout int64
 }
 
-// OCIHooks are the OCI hooks of a container by moment.
+// OCIHooks are the OCI hooks of a container, by the stage at which they run.
 type OCIHooks struct {
 	Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop []OCIHook
 }
@@ -130,7 +134,7 @@ type OCIHooks struct {
 // Device is a device node inside a container. Type is b, c, u or p.
 type Device struct {
 	Path string
-	// Host is the device's path on the host, if it is another and known.
+	// Host is the device's path on the host; "" if it equals Path or is unknown.
 	Host     string `json:",omitempty"`
 	Type     string
 	Major    int64
@@ -163,8 +167,7 @@ type IOPriority struct {
 // SecurityProfile names the seccomp profile that was requested for a container.
 type SecurityProfile struct{ Type, Localhost string }
 
-// SeccompPolicy summarises the resolved seccomp filter. Policies may read it and never change
-// it.
+// SeccompPolicy summarises the seccomp filter of a container. Policies must not change it.
 type SeccompPolicy struct {
 	DefaultAction string
 	Architectures []string
@@ -189,7 +192,8 @@ type RDT struct {
 	Monitoring Opt[bool]
 }
 
-// Member is the text of a member as a value of IntelRDT has it: closid, schemata or monitoring.
+// Member returns the member closid, schemata or monitoring in the notation of IntelRDT values; "" if it
+// is not set.
 func (r *RDT) Member(key string) string {
 	switch {
 	case r == nil:

@@ -4,8 +4,8 @@ package nearest
 
 import "strings"
 
-// To returns the candidate with the smallest edit distance to word, and that distance. It returns -1 without
-// candidates. Differences in letter case do not count, because they are the most common slip.
+// To returns the candidate with the smallest edit distance to word, and the distance. It ignores the case of letters,
+// which is the most common mistake. If there are no candidates, the distance is -1.
 func To(word string, candidates []string) (string, int) {
 	best, least := "", -1
 	for _, c := range candidates {
@@ -16,8 +16,8 @@ func To(word string, candidates []string) (string, int) {
 	return best, least
 }
 
-// distance is the number of single-letter insertions, deletions, replacements
-// and swaps of neighbours that turn a into b.
+// distance returns the smallest number of insertions, deletions, replacements and swaps of neighbouring letters that
+// turn a into b.
 func distance(a, b string) int {
 	// No key is this long. The bound limits the work for long unknown keys.
 	const most = 64

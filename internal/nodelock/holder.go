@@ -18,14 +18,14 @@ import (
 // Holder describes an agent to other agents on its node.
 type Holder struct {
 	// ID is different in each run of an agent.
-	ID      string    `json:"id"`
-	PID     int       `json:"pid"`
-	PIDs    string    `json:"pidNamespace,omitempty"` // the PID namespace of PID
-	Host    string    `json:"host,omitempty"`         // the host name; in a container, the container's host name
-	Attach  string    `json:"attach,omitempty"`
-	Config  string    `json:"config,omitempty"` // its configuration file
-	Version string    `json:"version,omitempty"`
-	Started time.Time `json:"started,omitzero"`
+	ID           string    `json:"id"`
+	PID          int       `json:"pid"`
+	PIDNamespace string    `json:"pidNamespace,omitempty"` // the PID namespace of PID
+	Host         string    `json:"host,omitempty"`         // the host name; in a container, the container's host name
+	Attach       string    `json:"attach,omitempty"`
+	Config       string    `json:"config,omitempty"` // its configuration file
+	Version      string    `json:"version,omitempty"`
+	Started      time.Time `json:"started,omitzero"`
 }
 
 // Self describes this process.
@@ -35,7 +35,7 @@ func Self(attach, config, version string) Holder {
 	pids, _ := os.Readlink("/proc/self/ns/pid")
 	host, _ := os.Hostname()
 	return Holder{
-		ID: hex.EncodeToString(id), PID: os.Getpid(), PIDs: pids, Host: host,
+		ID: hex.EncodeToString(id), PID: os.Getpid(), PIDNamespace: pids, Host: host,
 		Attach: attach, Config: config, Version: version, Started: time.Now().UTC().Truncate(time.Second), // for users
 	}
 }
@@ -47,7 +47,7 @@ func (h Holder) String() string {
 	switch {
 	case h.PID == 0:
 		b.WriteString("an unknown process")
-	case h.PIDs == "" || h.PIDs == here:
+	case h.PIDNamespace == "" || h.PIDNamespace == here:
 		fmt.Fprintf(&b, "process %d", h.PID)
 	default:
 		fmt.Fprintf(&b, "process %d of another PID namespace", h.PID)
@@ -70,10 +70,10 @@ var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 // maxNotice limits a notice's text.
 const maxNotice = 2048
 
-// describe writes a notice to a locked directory. If it can write no attribute, other agents see only that a
+// writeNotice writes a notice to a locked directory. If it can write no attribute, other agents see only that a
 // process has the lock.
-func describe(dir *os.File, h Holder) {
-	h.Config, h.Version, h.Host = short(h.Config), short(h.Version), short(h.Host)
+func writeNotice(dir *os.File, h Holder) {
+	h.Config, h.Version, h.Host = shorten(h.Config), shorten(h.Version), shorten(h.Host)
 	text, err := json.Marshal(h)
 	if err != nil || len(text) > maxNotice {
 		return
@@ -88,17 +88,17 @@ func describe(dir *os.File, h Holder) {
 	}
 }
 
-// short limits the length of one text of a notice.
-func short(s string) string { return s[:min(len(s), 256)] }
+// shorten limits the length of one text of a notice.
+func shorten(s string) string { return s[:min(len(s), 256)] }
 
-// erase removes the notice.
-func erase(dir *os.File) {
+// removeNotice removes the notice.
+func removeNotice(dir *os.File) {
 	for _, name := range noticeNames {
 		_ = unix.Fremovexattr(int(dir.Fd()), name)
 	}
 }
 
-// holderOf returns what is known of the holder of a directory's lock.
+// holderOf describes the holder of a directory's lock: by its notice, or only by its process id.
 func holderOf(dir *os.File) Holder {
 	text := make([]byte, maxNotice)
 	var h Holder
@@ -111,9 +111,9 @@ func holderOf(dir *os.File) Holder {
 	return Holder{PID: ownerOf(dir)}
 }
 
-// noAgent returns why the process that has the lock cannot be an agent, or nil. Every user who can open a directory
+// whyNotAgent returns why the process that has the lock cannot be an agent, or nil. Every user who can open a directory
 // can lock it, but an agent runs as root.
-func noAgent(dir *os.File) error {
+func whyNotAgent(dir *os.File) error {
 	pid := ownerOf(dir)
 	if pid == 0 || os.Geteuid() != 0 {
 		return nil
@@ -122,7 +122,7 @@ func noAgent(dir *os.File) error {
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || st.Uid == 0 {
 		return nil //nolint:nilerr // it has ended meanwhile, or is root
 	}
-	return fmt.Errorf("process %d of user %d has locked it; the process is not an agent, and its lock is ignored: end that process", pid, st.Uid)
+	return fmt.Errorf("process %d of user %d has locked the directory, but an agent runs as root, so the lock is ignored: end that process", pid, st.Uid)
 }
 
 // ownerOf returns the process that has locked a directory; 0 if unknown.

@@ -11,47 +11,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is a directory that every agent of a node must open to do its work.
-type Place struct {
+// LockedDir is a directory that every agent of a node must open to do its work.
+type LockedDir struct {
 	Dir string
-	// What describes the directory for users, with its configuration key.
-	What string
+	// Description describes the directory for users, with its configuration key.
+	Description string
 }
 
-// Taken is why an agent stays in standby: another agent works on this node.
-type Taken struct {
-	By Holder
+// InUseError is why an agent stays in standby: another agent works on this node.
+type InUseError struct {
+	Holder Holder
 	// Evidence says how we know of the other agent.
 	Evidence string
 }
 
 // Error describes the other agent and says what to do.
-func (t *Taken) Error() string {
-	return fmt.Sprintf("another agent works on this node (%s): %s; this agent is in standby and takes over when the other one ends: run one agent on a node", t.By, t.Evidence)
+func (t *InUseError) Error() string {
+	return fmt.Sprintf("another agent works on this node (%s): %s; this agent is in standby and takes over when the other one ends: run one agent on a node", t.Holder, t.Evidence)
 }
 
 // Lock is this agent's lock on a node.
 type Lock struct {
 	self   Holder
-	places []Place
+	places []LockedDir
 
-	mu   sync.Mutex // guards the fields below
-	held map[string]*os.File
+	mu    sync.Mutex // guards the fields below
+	files map[string]*os.File
 }
 
 // New returns a Lock that has locked nothing yet. Agents that share several places must list
 // them in the same order.
-func New(self Holder, places ...Place) *Lock {
-	return &Lock{self: self, places: places, held: map[string]*os.File{}}
+func New(self Holder, places ...LockedDir) *Lock {
+	return &Lock{self: self, places: places, files: map[string]*os.File{}}
 }
 
-// Self returns who this agent is.
+// Self returns the description of this agent.
 func (l *Lock) Self() Holder { return l.self }
 
 // Take locks all places that exist. The caller may repeat it at any time: Take keeps its locks, and locks
-// directories that have appeared or were replaced since. If another agent has locked a place, the error is a
-// *Taken, and Take locks no further place. Any other error lists the places that Take could not lock; it has locked
-// the others.
+// directories that have appeared or were replaced since. If another agent has locked a place, the error is an
+// *InUseError, and Take locks no further place. Any other error lists the places that Take could not lock; it has
+// locked the others.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,10 +59,10 @@ func (l *Lock) Take() error {
 	var unlocked []error
 	for _, p := range l.places {
 		f, err := l.lockLocked(p, fresh)
-		var taken *Taken
+		var taken *InUseError
 		if errors.As(err, &taken) {
 			for _, got := range fresh {
-				erase(got)
+				removeNotice(got)
 				_ = got.Close()
 			}
 			return err
@@ -73,24 +73,24 @@ func (l *Lock) Take() error {
 		}
 	}
 	for dir, f := range fresh {
-		if old := l.held[dir]; old != nil {
+		if old := l.files[dir]; old != nil {
 			_ = old.Close() // the old lock was on a directory that was replaced
 		}
-		l.held[dir] = f
+		l.files[dir] = f
 	}
 	return errors.Join(unlocked...)
 }
 
 // lockLocked locks one place. It returns nil if we have locked the place already, or if the place does not exist.
-func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) {
+func (l *Lock) lockLocked(p LockedDir, fresh map[string]*os.File) (*os.File, error) {
 	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, nil //nolint:nilnil // nobody can attach there
 	case err != nil:
-		return nil, fmt.Errorf("lock the %s against a second agent: %w", p.What, err)
+		return nil, fmt.Errorf("lock the %s against a second agent: %w", p.Description, err)
 	}
-	if l.sameLocked(f, fresh) {
+	if l.isLockedHere(f, fresh) {
 		return nil, f.Close()
 	}
 	for {
@@ -101,25 +101,25 @@ func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) 
 	}
 	switch {
 	case err == nil:
-		describe(f, l.self)
+		writeNotice(f, l.self)
 		return f, nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		if stranger := noAgent(f); stranger != nil {
-			return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, stranger), f.Close())
+		if stranger := whyNotAgent(f); stranger != nil {
+			return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.Description, p.Dir, stranger), f.Close())
 		}
-		taken := &Taken{By: holderOf(f), Evidence: fmt.Sprintf("it has locked the %s, %s", p.What, p.Dir)}
+		taken := &InUseError{Holder: holderOf(f), Evidence: fmt.Sprintf("it has locked the %s, %s", p.Description, p.Dir)}
 		return nil, errors.Join(taken, f.Close())
 	}
-	return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, err), f.Close())
+	return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.Description, p.Dir, err), f.Close())
 }
 
-// sameLocked reports whether we have locked a directory already, perhaps under another path.
-func (l *Lock) sameLocked(f *os.File, fresh map[string]*os.File) bool {
+// isLockedHere reports whether this agent has already locked a directory, perhaps under another path.
+func (l *Lock) isLockedHere(f *os.File, fresh map[string]*os.File) bool {
 	info, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	for _, all := range []map[string]*os.File{l.held, fresh} {
+	for _, all := range []map[string]*os.File{l.files, fresh} {
 		for _, h := range all {
 			if has, err := h.Stat(); err == nil && os.SameFile(has, info) {
 				return true
@@ -134,10 +134,10 @@ func (l *Lock) Release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
-	for dir, f := range l.held {
-		erase(f)
+	for dir, f := range l.files {
+		removeNotice(f)
 		errs = append(errs, f.Close())
-		delete(l.held, dir)
+		delete(l.files, dir)
 	}
 	return errors.Join(errs...)
 }

@@ -16,9 +16,9 @@ func holder(id string) Holder {
 }
 
 // taken returns the *Taken error that taking a lock must return.
-func taken(t *testing.T, l *Lock) *Taken {
+func taken(t *testing.T, l *Lock) *InUseError {
 	t.Helper()
-	var other *Taken
+	var other *InUseError
 	if err := l.Take(); !errors.As(err, &other) {
 		t.Fatalf("taken: %v", err)
 	}
@@ -40,24 +40,24 @@ func TestOneAtATime(t *testing.T) {
 	if err := os.Symlink(shared, link); err != nil {
 		t.Fatal(err)
 	}
-	first := New(holder("1"), Place{mine, "mine"}, Place{shared, "shared"}, Place{filepath.Join(root, "missing"), "missing"})
+	first := New(holder("1"), LockedDir{mine, "mine"}, LockedDir{shared, "shared"}, LockedDir{filepath.Join(root, "missing"), "missing"})
 	if err := first.Take(); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Take(); err != nil {
 		t.Errorf("taken again: %v", err)
 	}
-	second := New(holder("2"), Place{theirs, "theirs"}, Place{link, "link"})
+	second := New(holder("2"), LockedDir{theirs, "theirs"}, LockedDir{link, "link"})
 	other := taken(t, second)
-	if other.By != holder("1") {
-		t.Errorf("it is %+v", other.By)
+	if other.Holder != holder("1") {
+		t.Errorf("it is %+v", other.Holder)
 	}
 	for _, want := range []string{"process ", "node-1", "attach: nri", "/etc/1.yaml", "v1", "1970-01-01T00:00:01Z", "link", "run one agent on a node"} {
 		if !strings.Contains(other.Error(), want) {
 			t.Errorf("%q lacks %q", other, want)
 		}
 	}
-	third := New(holder("3"), Place{theirs, "theirs"})
+	third := New(holder("3"), LockedDir{theirs, "theirs"})
 	if err := third.Take(); err != nil {
 		t.Errorf("who stays out holds something: %v", err)
 	}
@@ -67,7 +67,7 @@ func TestOneAtATime(t *testing.T) {
 	if err := second.Take(); err != nil {
 		t.Errorf("handed over: %v", err)
 	}
-	if got := taken(t, first).By; got != holder("2") {
+	if got := taken(t, first).Holder; got != holder("2") {
 		t.Errorf("after the hand-over it is %+v", got)
 	}
 }
@@ -77,7 +77,7 @@ func TestOneAtATime(t *testing.T) {
 func TestReplacedDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "nri")
-	first, second := New(holder("1"), Place{dir, "nri"}), New(holder("2"), Place{dir, "nri"})
+	first, second := New(holder("1"), LockedDir{dir, "nri"}), New(holder("2"), LockedDir{dir, "nri"})
 	make := func() {
 		t.Helper()
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -124,8 +124,8 @@ func TestWithoutNotice(t *testing.T) {
 				t.Logf("this file system takes no notice: %v", err)
 			}
 		}
-		other := taken(t, New(holder("2"), Place{dir, "there"}))
-		if other.By.ID != "" || !strings.Contains(other.Error(), "process") {
+		other := taken(t, New(holder("2"), LockedDir{dir, "there"}))
+		if other.Holder.ID != "" || !strings.Contains(other.Error(), "process") {
 			t.Errorf("%q: %v", notice, other)
 		}
 		f.Close()
@@ -140,11 +140,11 @@ func TestUnlockable(t *testing.T) {
 	if err := os.Symlink(loop, loop); err != nil {
 		t.Fatal(err)
 	}
-	l := New(holder("1"), Place{loop, "loop"}, Place{root, "root"})
+	l := New(holder("1"), LockedDir{loop, "loop"}, LockedDir{root, "root"})
 	if err := l.Take(); err == nil || !strings.Contains(err.Error(), "lock the loop") {
 		t.Errorf("a place that cannot be opened: %v", err)
 	}
-	taken(t, New(holder("2"), Place{root, "root"}))
+	taken(t, New(holder("2"), LockedDir{root, "root"}))
 }
 
 // TestLockOwner reads texts in the format of /proc/locks.

@@ -23,10 +23,10 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 	if p == nil {
 		return e
 	}
-	if ctr := p.Container; ctr != nil && decides(ev.Kind) {
+	if ctr := p.Container; ctr != nil && listsValues(ev.Kind) {
 		e.Problems = append(e.Problems, ctr.DecisionProblems()...)
 		if now := v.State.Container(ctr.ID); now != nil {
-			if q, ok := v.State.Displaced(now); ok {
+			if q, ok := v.State.DisplacedProblem(now); ok {
 				e.Problems = append(e.Problems, q)
 			}
 			e.Values = v.values(now.ID, v.State.Values(now))
@@ -50,7 +50,7 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 	if ev.Pod != nil {
 		most = lifecycle.MaxProblems // as many as are kept
 	}
-	e.Problems = lifecycle.Bound(e.Problems, most)
+	e.Problems = lifecycle.LimitProblems(e.Problems, most)
 	return e
 }
 
@@ -81,12 +81,12 @@ func (v *View) requestProblems(plan *engine.Plan) []lifecycle.Problem {
 		}
 	}
 	if more := len(out) - maxNodeProblems; more > 0 {
-		out = append(out[:maxNodeProblems], lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
+		out = append(out[:maxNodeProblems], lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems; trimtab explain shows them", more), Warning: true})
 	}
 	return out
 }
 
-// decides reports whether the journal lists the values of this kind of event.
-func decides(k lifecycle.Kind) bool {
+// listsValues reports whether the journal lists the values of this kind of event.
+func listsValues(k lifecycle.Kind) bool {
 	return k == lifecycle.CreateContainer || k == lifecycle.UpdateContainer || k == lifecycle.StartContainer
 }

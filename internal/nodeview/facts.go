@@ -65,7 +65,7 @@ func qosFact(p *engine.Pod) api.Fact {
 	}
 	f := api.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}
 	if told := p.Intent.QoS.String(); told != p.Spec.QoS {
-		f.Note = "its cgroup is that of a " + told + " pod, which decides"
+		f.Note = "its cgroup is that of a " + told + " pod, and the cgroup decides"
 	}
 	return f
 }

@@ -21,8 +21,8 @@ func ContainerGroups(of Source) (out []ContainerGroup) {
 				continue
 			}
 			g := ContainerGroup{ID: id, Pod: pod.FullName(), Container: ctr.Name, Parent: pod.Pod.CgroupParent, Path: ctr.CgroupsPath}
-			if a := ctr.Assignment; a.Pool != placement.Own {
-				g.Pool = poolName(a.Pool, a.Which)
+			if a := ctr.Assignment; a.Pool != placement.Exclusive {
+				g.Pool = poolName(a.Pool, a.PoolID)
 			}
 			out = append(out, g)
 		}

@@ -12,13 +12,16 @@ import (
 
 // Holdings are what the containers of a node own, and what they could own.
 type Holdings struct {
-	// Synced: a runtime's list of containers was decided. Before that the rest is incomplete.
+	// Synced means that the agent has decided a runtime's list of containers. Before that, the other fields are
+	// incomplete.
 	Synced bool
 	Pods   []PodHoldings // in order of sandbox id
 	// CPUs are the ids of the CPUs that containers can own.
 	CPUs []int
 	// Memory are bytes that containers can have, by type and NUMA node.
 	Memory []MemoryHolding
+	// Devices are the CDI devices that a container can have exclusively, in order of name.
+	Devices []DeviceHolding
 }
 
 // PodHoldings are what the containers of a pod own.
@@ -32,16 +35,24 @@ type PodHoldings struct {
 // ContainerHoldings are what a container owns.
 type ContainerHoldings struct {
 	Name string
-	// Listed: the container lives, or its pod's spec has it for as long as the pod runs. A
-	// container that is not listed may own CPUs until its pod ends.
+	// Listed means that the container lives, or that its pod's spec has it for as long as the pod
+	// runs. A container that is not listed may own CPUs until its pod ends.
 	Listed bool
 	// CPUs are the ids of the CPUs that it owns, ascending.
 	CPUs []int
 	// CPUNodes has the id of the NUMA node of each of these CPUs, ascending.
 	CPUNodes []int
-	// Memory are its requests if its memory is bound to NUMA nodes, on the nearest of these
-	// first.
+	// Memory has its requests if its memory is bound to NUMA nodes. They count on the nearest of
+	// these nodes first.
 	Memory []MemoryHolding
+	// Devices are the CDI devices that only this container has.
+	Devices []DeviceHolding
+}
+
+// DeviceHolding is a CDI device.
+type DeviceHolding struct {
+	Name  string // qualified
+	Nodes []int  // the ids of the NUMA nodes near it; nil if not known
 }
 
 // MemoryHolding is an amount of memory on a NUMA node.
@@ -51,24 +62,20 @@ type MemoryHolding struct {
 	Bytes int64
 }
 
-// HoldingsOf reads what the node's containers own. It changes nothing.
-func HoldingsOf(of Source) Holdings {
-	h, _ := read(of, (*View).holdings)
+// HoldingsOf reads what the node's containers own. It changes nothing. devices are the node's CDI devices; nil if
+// containers have none exclusively.
+func HoldingsOf(of Source, devices []lifecycle.NodeDevice) Holdings {
+	h, _ := read(of, func(v *View) Holdings { return v.holdings(devices) })
 	return h
 }
 
-func (v *View) holdings() Holdings {
+func (v *View) holdings(devices []lifecycle.NodeDevice) Holdings {
 	m, s := v.State.Machine, v.State
-	h := Holdings{Synced: !v.Synced.IsZero(), CPUs: idsOf(m, m.Online().Minus(s.Policy.Pools.Reserved))}
-	free := make([]zones.Zone, len(m.Nodes))
-	for i := range m.Nodes {
-		free[i] = memoryZone(m.Nodes[i])
-		for _, r := range free[i].Resources {
-			if r.Allocatable > 0 {
-				h.Memory = append(h.Memory, MemoryHolding{Type: r.Name, Node: m.Nodes[i].ID, Bytes: r.Allocatable})
-			}
-		}
-	}
+	h := Holdings{Synced: !v.Synced.IsZero(), CPUs: sortedCPUIDs(m, m.Online().Minus(s.Policy.Pools.Reserved))}
+	var free []zones.Zone
+	free, h.Memory = freeMemory(m)
+	var near map[string][]int
+	h.Devices, near = v.deviceHoldings(devices)
 	owned := map[placement.Key]topology.Set{}
 	byPod := map[string][]string{}
 	for _, g := range s.Grants() {
@@ -82,7 +89,7 @@ func (v *View) holdings() Holdings {
 	for _, id := range s.Containers() {
 		if c := s.Container(id); c.Alive() && s.Pod(c.PodID) != nil {
 			v.eachMemory(free, s.Pod(c.PodID), c, func(node int, name string, amount int64) {
-				free[node].Take(zones.Pod{}, name, amount)
+				free[node].Allocate(zones.Pod{}, name, amount)
 				memory[id] = append(memory[id], MemoryHolding{Type: name, Node: m.Nodes[node].ID, Bytes: amount})
 			})
 		}
@@ -94,7 +101,11 @@ func (v *View) holdings() Holdings {
 		}
 		pod := PodHoldings{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Labels: p.Pod.Labels, Annotations: p.Pod.Annotations}
 		for _, c := range v.holders(p, byPod[p.Pod.UID]) {
-			c.CPUs, c.CPUNodes = withNodes(m, owned[placement.Key{PodUID: p.Pod.UID, Container: c.Name}])
+			key := placement.Key{PodUID: p.Pod.UID, Container: c.Name}
+			c.CPUs, c.CPUNodes = withNodes(m, owned[key])
+			for _, name := range s.Devices()[key] {
+				c.Devices = append(c.Devices, DeviceHolding{name, near[name]})
+			}
 			c.Memory = memory[c.id]
 			pod.Containers = append(pod.Containers, c.ContainerHoldings)
 		}
@@ -103,14 +114,43 @@ func (v *View) holdings() Holdings {
 	return h
 }
 
-// memoryZone is the memory of a NUMA node, all of it free.
+// deviceHoldings lists the CDI devices that containers have or can have exclusively. near has the NUMA nodes near each
+// CDI device of the node, by its name.
+func (v *View) deviceHoldings(devices []lifecycle.NodeDevice) (all []DeviceHolding, near map[string][]int) {
+	near = map[string][]int{}
+	for i := range devices {
+		near[devices[i].Name] = v.State.NodesOfDevice(&devices[i])
+	}
+	for _, d := range v.State.DeviceUses(devices) {
+		if !d.NotInSpecs {
+			all = append(all, DeviceHolding{d.Name, d.Nodes})
+		}
+	}
+	return all, near
+}
+
+// freeMemory returns the memory of each NUMA node with all of it free, and the amounts that containers can have.
+func freeMemory(m *topology.Machine) (free []zones.Zone, all []MemoryHolding) {
+	free = make([]zones.Zone, len(m.Nodes))
+	for i := range m.Nodes {
+		free[i] = memoryZone(m.Nodes[i])
+		for _, r := range free[i].Resources {
+			if r.Allocatable > 0 {
+				all = append(all, MemoryHolding{Type: r.Name, Node: m.Nodes[i].ID, Bytes: r.Allocatable})
+			}
+		}
+	}
+	return free, all
+}
+
+// memoryZone returns the memory of a NUMA node with all of it free.
 func memoryZone(n topology.Node) zones.Zone {
 	z := zones.Zone{ID: n.ID}
 	addMemory(&z, n)
 	return z
 }
 
-// holder is a container with its id; "" if it does not live.
+// holder is a container with its id, which is "" if the container does not live.
 type holder struct {
 	ContainerHoldings
 	id string
@@ -147,8 +187,8 @@ func (v *View) holders(p *engine.Pod, owners []string) []holder {
 	return out
 }
 
-// idsOf lists the kernel's ids of CPUs, ascending; nil for none.
-func idsOf(m *topology.Machine, cpus topology.Set) []int {
+// sortedCPUIDs lists the kernel's ids of CPUs, ascending; nil for none.
+func sortedCPUIDs(m *topology.Machine, cpus topology.Set) []int {
 	var out []int
 	for i := range cpus.All() {
 		out = append(out, m.CPUs[i].ID)
@@ -159,7 +199,7 @@ func idsOf(m *topology.Machine, cpus topology.Set) []int {
 
 // withNodes lists the kernel's ids of CPUs, and the ids of their NUMA nodes; nil for none.
 func withNodes(m *topology.Machine, cpus topology.Set) (ids, nodes []int) {
-	ids = idsOf(m, cpus)
+	ids = sortedCPUIDs(m, cpus)
 	for i := range m.Nodes {
 		for range cpus.And(m.Nodes[i].CPUs).Len() {
 			nodes = append(nodes, m.Nodes[i].ID)

@@ -13,7 +13,7 @@ import (
 // TestHoldings: CPUs of owners, and requests of containers whose memory is bound.
 func TestHoldings(t *testing.T) {
 	v := &View{State: busy(t, state(tiered(t), "0"))}
-	got := HoldingsOf(still{v})
+	got := HoldingsOf(still{v}, nil)
 	if got.Synced {
 		t.Error("nothing was synchronised")
 	}
@@ -65,7 +65,7 @@ func BenchmarkHoldings1000(b *testing.B) {
 	}
 	v := still{&View{State: s, Synced: time.Unix(1, 0)}}
 	for b.Loop() {
-		if h := HoldingsOf(v); len(h.Pods) != 1000 || len(h.Pods[0].Containers[0].Memory) != 1 {
+		if h := HoldingsOf(v, nil); len(h.Pods) != 1000 || len(h.Pods[0].Containers[0].Memory) != 1 {
 			b.Fatal(len(h.Pods))
 		}
 	}

@@ -11,10 +11,10 @@ const journalSize = 1024
 
 // Journal stores the latest events for `trimtab events`.
 type Journal struct {
-	mu     sync.Mutex
-	events []api.Event   // sequence number n is at (n-1) modulo journalSize
-	last   uint64        // sequence number
-	more   chan struct{} // closed when an event comes; nil while no caller waits
+	mu      sync.Mutex
+	events  []api.Event   // sequence number n is at (n-1) modulo journalSize
+	last    uint64        // sequence number
+	changed chan struct{} // closed when an event comes; nil while no caller waits
 }
 
 // Add adds an event.
@@ -28,9 +28,9 @@ func (j *Journal) Add(e api.Event) {
 	} else {
 		j.events[(e.Seq-1)%journalSize] = e
 	}
-	if j.more != nil {
-		close(j.more)
-		j.more = nil
+	if j.changed != nil {
+		close(j.changed)
+		j.changed = nil
 	}
 }
 
@@ -42,8 +42,8 @@ func (j *Journal) Since(seq uint64) (out []api.Event, more <-chan struct{}) {
 	for n := max(seq, j.last-uint64(len(j.events))); n < j.last; n++ {
 		out = append(out, j.events[n%journalSize])
 	}
-	if j.more == nil {
-		j.more = make(chan struct{})
+	if j.changed == nil {
+		j.changed = make(chan struct{})
 	}
-	return out, j.more
+	return out, j.changed
 }

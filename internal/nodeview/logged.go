@@ -6,18 +6,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxLogged is how many problems of one pod are known to be in the log. More of them, which differ each time, are
+// maxLogged limits how many logged problems are stored for one pod. When there are more, all are forgotten, so some are
 // logged again.
 const maxLogged = 8 * lifecycle.MaxProblems
 
-// loggedProblems are the problems that the log has of each pod, by UID. A container is decided when it is created,
-// started and updated, and again when it is created anew after a crash. Its problems are the same then, and an
+// loggedProblems has the problems of each pod that were logged, by UID. A container is decided when it is created,
+// started and updated, and again when it is recreated after a crash. Its problems are the same then, and an
 // administrator needs to read them once.
 type loggedProblems map[string]map[string]bool
 
-// first notes a problem of an event, and reports whether the log lacks it. A problem that belongs to no pod is never
+// isNew notes a problem of an event, and reports whether the log lacks it. A problem that belongs to no pod is never
 // noted.
-func (l *loggedProblems) first(ev *lifecycle.Event, p lifecycle.Problem) bool {
+func (l *loggedProblems) isNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
 	if ev.Pod == nil || ev.Pod.UID == "" {
 		return true
 	}
@@ -41,7 +41,7 @@ func (l *loggedProblems) first(ev *lifecycle.Event, p lifecycle.Problem) bool {
 	return true
 }
 
-// forget drops what is known of a pod that is removed, and of all pods when the runtime lists them again.
+// forget drops the problems of a pod that is removed, and of all pods when the runtime lists them again.
 func (l *loggedProblems) forget(ev *lifecycle.Event) {
 	switch {
 	case ev.Kind == lifecycle.Synchronize:

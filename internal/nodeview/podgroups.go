@@ -26,7 +26,7 @@ func PodGroups(of Source) (out []PodGroup) {
 	return out
 }
 
-// groupOf returns for a pod without labels the class and the priority that Koordinator assumes.
+// groupOf describes a pod. Without labels, the pod gets the class and the priority that Koordinator assumes.
 func groupOf(p *engine.Pod) PodGroup {
 	g := PodGroup{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, CgroupParent: p.Pod.CgroupParent}
 	usual := map[intent.QoS]string{intent.Guaranteed: "LSR", intent.Burstable: "LS", intent.BestEffort: "BE", intent.UnknownQoS: "LS"}

@@ -12,24 +12,24 @@ import (
 type PodState struct {
 	UID, Namespace, Name string
 	Class                string
-	Containers           []Placed // those that are alive
+	Containers           []ContainerPlacement // those that are alive
 	Problems             []lifecycle.Problem
-	Missing              []Missing
+	Missing              []MissingValue
 }
 
-// Placed is where a container runs.
-type Placed struct {
+// ContainerPlacement is where a container runs.
+type ContainerPlacement struct {
 	Name      string
 	CPUs      string // as a kernel list
 	Mems      string // memory nodes, as a kernel list; "" if none are set
 	Exclusive bool   // it owns the CPUs
 }
 
-// Missing is a decided value that is not in force.
-type Missing struct {
+// MissingValue is a decided value that is not in force.
+type MissingValue struct {
 	Container string // "" for a value of the pod
 	Setting   string
-	Why       api.Missing
+	Reason    api.MissingReason
 	Note      string
 }
 
@@ -68,7 +68,7 @@ func (v *View) podState(p *engine.Pod) PodState {
 			continue
 		}
 		values := v.State.Values(ctr)
-		placed := Placed{Name: ctr.Name, CPUs: v.State.Machine.Format(v.State.CPUs(ctr)), Exclusive: ctr.Assignment.Pool == placement.Own}
+		placed := ContainerPlacement{Name: ctr.Name, CPUs: v.State.Machine.Format(v.State.CPUs(ctr)), Exclusive: ctr.Assignment.Pool == placement.Exclusive && !ctr.Assignment.OwnsAndShares()}
 		for i := range values {
 			if values[i].Field == lifecycle.CPUSetMems {
 				placed.Mems = values[i].String()
@@ -77,18 +77,18 @@ func (v *View) podState(p *engine.Pod) PodState {
 		s.Containers = append(s.Containers, placed)
 		s.Missing = v.missing(s.Missing, ctr.Name, id, values)
 	}
-	s.Problems = lifecycle.Bound(s.Problems, lifecycle.MaxProblems)
+	s.Problems = lifecycle.LimitProblems(s.Problems, lifecycle.MaxProblems)
 	return s
 }
 
 // missing adds the values that are not in force and do not wait for their cgroup.
-func (v *View) missing(out []Missing, container, owner string, values []lifecycle.Value) []Missing {
+func (v *View) missing(out []MissingValue, container, owner string, values []lifecycle.Value) []MissingValue {
 	for i := range values {
 		b, why, _ := v.applyResult(owner, values[i])
 		if why == "" || why == api.NotYet || len(out) >= lifecycle.MaxProblems {
 			continue
 		}
-		out = append(out, Missing{Container: intent.Printable(container), Setting: values[i].Setting(), Why: why, Note: b.fullNote()})
+		out = append(out, MissingValue{Container: intent.Printable(container), Setting: values[i].Setting(), Reason: why, Note: b.fullNote()})
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Recorder counts events for metrics. It is called while a runtime waits, so its methods return
-// at once. Every text is one of a bounded set.
+// at once. Every text argument is one of a bounded set.
 type Recorder interface {
 	// Event counts an event at its end: the time to gather, decide and apply, and the part of
 	// it for deciding.
@@ -27,7 +27,7 @@ const (
 	// requests for which the namespace is not authorised
 	refusedAuthorization = "authorization"
 	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
-	refusedUnserved      = "unserved"  // requests that nothing on this node serves
+	refusedUnserved      = "unserved"  // requests that no hook on this node serves
 	failedCreation       = "creation"  // creations that failed after the answer: another plugin sets the same field
 )
 

@@ -27,60 +27,60 @@ type Reporter struct {
 	Count   Recorder
 	Journal Journal
 
-	logged    loggedProblems
-	foreignAt time.Time // when the log last named a creation with a foreign record
-	absentAt  time.Time // when the log last named containers without a cgroup; zero if there are none
+	logged        loggedProblems
+	foreignLogged time.Time // when the log last named a creation with a foreign record
+	absentLogged  time.Time // when the log last named containers without a cgroup; zero if there are none
 }
 
-// Done is an event that has ended.
-type Done struct {
-	Op       logkey.ID
-	Event    *lifecycle.Event
-	From     string       // the attachment; "" for none
-	Plan     *engine.Plan // nil if nothing was decided
-	Problems []lifecycle.Problem
-	Wrote    []keeper.Outcome
-	Decided  time.Duration // the time for deciding
-	Took     time.Duration // the whole time, until the answer
-	Limit    time.Duration // how long the runtime waits for it; 0 if it does not say
-	Again    bool          // a creation that carries a record, so it was decided before
+// EventReport is an event that has ended.
+type EventReport struct {
+	Op         logkey.ID
+	Event      *lifecycle.Event
+	From       string       // the attachment; "" for none
+	Plan       *engine.Plan // nil if nothing was decided
+	Problems   []lifecycle.Problem
+	Written    []keeper.Outcome
+	DecideTime time.Duration // the time for deciding
+	Duration   time.Duration // the whole time, until the answer
+	Limit      time.Duration // how long the runtime waits for it; 0 if it does not say
+	Repeated   bool          // a creation that carries a record, so it was decided before
 }
 
 // Refused reports a rejection.
-func (r *Reporter) Refused(d *Done, err error) {
+func (r *Reporter) Refused(d *EventReport, err error) {
 	r.remember(d, err.Error())
 	r.Count.Refused(refusedRequest)
 	r.Log.Warn("refused", append(d.About(), logkey.Err, err)...)
 }
 
 // remember adds an event to the journal.
-func (r *Reporter) remember(d *Done, rejected string) (e api.Event) {
+func (r *Reporter) remember(d *EventReport, rejected string) (e api.Event) {
 	r.View(func(v *View) {
 		e = v.entry(d.Event, d.Plan, d.Problems)
-		e.Op, e.Time, e.From, e.Again = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Again
-		e.Took, e.Rejected = d.Took, rejected
+		e.Op, e.Time, e.From, e.DecidedBefore = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Repeated
+		e.Took, e.Rejected = d.Duration, rejected
 		e.Unaligned = rejected != "" && d.Plan != nil && d.Plan.Unaligned
 		r.Journal.Add(e)
 	})
 	return e
 }
 
-// Done reports an event.
-func (r *Reporter) Done(d *Done) {
-	if d.Limit > 0 && d.Took > d.Limit {
-		d.Problems = append(d.Problems, tooLate(d))
+// Report reports an event.
+func (r *Reporter) Report(d *EventReport) {
+	if d.Limit > 0 && d.Duration > d.Limit {
+		d.Problems = append(d.Problems, lateAnswer(d))
 	}
 	e := r.remember(d, "")
-	r.Count.Event(d.Event.Kind, e.Took, d.Decided)
+	r.Count.Event(d.Event.Kind, e.Took, d.DecideTime)
 	for _, p := range e.Problems {
 		r.count(d.Event.Kind, p)
-		if !r.logged.first(d.Event, p) {
+		if !r.logged.isNew(d.Event, p) {
 			continue
 		}
 		r.Log.Warn("problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
 	}
 	r.logged.forget(d.Event)
-	r.kernelRefused(d)
+	r.logKernelRefusals(d)
 	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
 		return
 	}
@@ -93,11 +93,11 @@ func (r *Reporter) Done(d *Done) {
 	r.Log.Info("decided", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
 }
 
-// kernelRefused logs values that the kernel refused, for each pod at most as many as its
-// problems are kept. Status has all of them.
-func (r *Reporter) kernelRefused(d *Done) {
+// logKernelRefusals logs values that the kernel refused, at most lifecycle.MaxProblems for each
+// pod. Status has all of them.
+func (r *Reporter) logKernelRefusals(d *EventReport) {
 	logged := map[string]int{}
-	for _, o := range d.Wrote {
+	for _, o := range d.Written {
 		if o.State != keeper.Refused {
 			continue
 		}
@@ -118,7 +118,7 @@ func (r *Reporter) kernelRefused(d *Done) {
 	}
 	for _, pod := range slices.Sorted(maps.Keys(logged)) {
 		if more := logged[pod] - lifecycle.MaxProblems; more > 0 {
-			r.Log.Warn("the kernel refused more values of a pod, see explain", append(r.OwnerAttrs(pod), logkey.Op, d.Op, logkey.Values, more)...)
+			r.Log.Warn("the kernel refused more values of a pod; trimtab explain shows them", append(r.OwnerAttrs(pod), logkey.Op, d.Op, logkey.Values, more)...)
 		}
 	}
 }
@@ -143,18 +143,18 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	}
 }
 
-// remind is how often the log repeats an ongoing fault of the node.
-const remind = 5 * time.Minute
+// reminderInterval is how often the log repeats an ongoing fault of the node.
+const reminderInterval = 5 * time.Minute
 
 // Foreign logs a creation that carries a record of another agent. Either that agent answers
 // before this one, or the pod's author forged the record. The runtime refuses a container that
 // both agents adjust. It is called by one event at a time.
-func (r *Reporter) Foreign(d *Done, why string) {
+func (r *Reporter) Foreign(d *EventReport, why string) {
 	now := r.Now()
-	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remind {
+	if !r.foreignLogged.IsZero() && now.Sub(r.foreignLogged) < reminderInterval {
 		return
 	}
-	r.foreignAt = now
+	r.foreignLogged = now
 	r.Log.Error("a new container has a record that this agent did not write: another agent is attached to this runtime, or the record is forged; run one agent on a node",
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
 }
@@ -165,18 +165,18 @@ func (r *Reporter) Absent() {
 	var names []string
 	r.View(func(v *View) { names = v.withoutCgroup(maxAbsent) })
 	now := r.Now()
-	switch first := r.absentAt.IsZero(); {
+	switch first := r.absentLogged.IsZero(); {
 	case len(names) == 0 && !first:
-		r.absentAt = time.Time{}
+		r.absentLogged = time.Time{}
 		r.Log.Info("every running container has a cgroup again")
-	case len(names) > 0 && (first || now.Sub(r.absentAt) >= remind):
-		r.absentAt = now
+	case len(names) > 0 && (first || now.Sub(r.absentLogged) >= reminderInterval):
+		r.absentLogged = now
 		r.Log.Error("running containers have no cgroup in this tree: none of their values is in force; see cgroup.root", logkey.Container, strings.Join(names, ", "))
 	}
 }
 
-// Differs puts into the journal where a container or pod differs from the decisions, in mode
-// observe; no texts say that it differs no more.
+// Differs reports, in mode observe, how a container or pod differs from the decisions. Without texts it reports that
+// the container or pod no longer differs.
 func (r *Reporter) Differs(owner string, texts []string) {
 	if texts == nil {
 		texts = []string{"the node no longer differs"}
@@ -229,7 +229,7 @@ func (r *Reporter) OwnerAttrs(owner string) []any {
 }
 
 // About returns the attributes of a log line that name the event.
-func (d *Done) About() []any {
+func (d *EventReport) About() []any {
 	out := []any{logkey.Op, d.Op, logkey.Event, d.Event.Kind.String()}
 	if p := d.Event.Pod; p != nil {
 		out = append(out, logkey.Pod, p.Name, logkey.Namespace, p.Namespace)
@@ -240,11 +240,11 @@ func (d *Done) About() []any {
 	return out
 }
 
-// tooLate returns the problem of an answer that came after the runtime's time limit.
-func tooLate(d *Done) lifecycle.Problem {
+// lateAnswer returns the problem of an answer that came after the runtime's time limit.
+func lateAnswer(d *EventReport) lifecycle.Problem {
 	return lifecycle.Problem{
 		Warning: true, Value: d.Event.Kind.String(),
-		Reason: fmt.Sprintf("the answer took %v, and the runtime waits %v", d.Took.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
+		Reason: fmt.Sprintf("the answer took %v, and the runtime waits %v", d.Duration.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
 		Then:   "the runtime may have continued without it; the kernel gets the decided values when the container starts",
 	}
 }

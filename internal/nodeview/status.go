@@ -28,14 +28,14 @@ func Status(of Source) api.Node {
 }
 
 func (v *View) status() api.Node {
-	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached(), Observed: v.Observed}
+	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached(), Observed: v.Observed, CPUClasses: CPUClasses(v.CPUClasses), Demotion: demotionOf(v.Demotion)}
 	for _, c := range v.State.Conditions() {
 		n.Rules = append(n.Rules, api.Rule{Name: c.Hook, Match: c.Condition, Matched: c.Matched})
 	}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
 		s := v.container(ctr)
-		n.Unapplied += unapplied(s.Values)
+		n.Unapplied += countUnapplied(s.Values)
 		n.Problems += len(v.State.Problems(ctr))
 		if _, absent := v.Absent[id]; absent {
 			n.Problems++
@@ -47,7 +47,7 @@ func (v *View) status() api.Node {
 	}
 	for _, id := range v.State.Pods() {
 		p := v.State.Pod(id)
-		n.Unapplied += unapplied(v.values(id, p.Values))
+		n.Unapplied += countUnapplied(v.values(id, p.Values))
 		n.Problems += len(p.Problems())
 	}
 	return n
@@ -57,19 +57,19 @@ func (v *View) status() api.Node {
 func contested(k *keeper.Keeper) (out []api.Contested) {
 	list, _, _ := k.Contests(maxContested)
 	for _, f := range list {
-		s := api.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
+		s := api.Contested{Owner: f.Owner, File: f.File, Repairs: f.Writes}
 		if f.Ceded != nil {
-			s.Left = f.Ceded.Error()
+			s.GaveUpReason = f.Ceded.Error()
 		}
-		if f.Kept != nil {
-			s.Kept = f.Kept.Error()
+		if f.Throttled != nil {
+			s.RepairReason = f.Throttled.Error()
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-func unapplied(values []api.Value) int {
+func countUnapplied(values []api.Value) int {
 	n := 0
 	for _, v := range values {
 		if !v.Applied {
@@ -89,7 +89,7 @@ func (v *View) cpus() api.NodeCPUs {
 		out.Nodes = append(out.Nodes, api.NUMAOf(m, n))
 	}
 	for _, p := range s.PoolShares() {
-		pool := api.Pool{Name: poolName(p.Pool, p.Which), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
+		pool := api.Pool{Name: poolName(p.Pool, p.PoolID), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
 		if p.Pool == placement.Unclassified {
 			pool.Class = intent.None.String()
 		}
@@ -100,11 +100,11 @@ func (v *View) cpus() api.NodeCPUs {
 }
 
 // poolName is the name of a pool in reports.
-func poolName(pool placement.Pool, which placement.Which) string {
+func poolName(pool placement.Pool, which placement.PoolID) string {
 	return strings.TrimSuffix(pool.String()+" "+which.String(), " ")
 }
 
-// grants lists who owns which CPUs, and which of these cannot be used now.
+// grants lists which containers own which CPUs, and which of these CPUs cannot be used now.
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
 	away := map[placement.Key]placement.Grant{}
@@ -113,12 +113,12 @@ func (v *View) grants() []api.Grant {
 	}
 	var out []api.Grant
 	for _, g := range v.State.Grants() {
-		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Away: m.Format(away[g.Key].CPUs)})
+		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Unusable: m.Format(away[g.Key].CPUs)})
 		delete(away, g.Key)
 	}
 	for _, g := range v.State.ReservedGrants() {
 		if _, alone := away[g.Key]; alone {
-			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Away: m.Format(g.CPUs)})
+			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Unusable: m.Format(g.CPUs)})
 		}
 	}
 	return out
@@ -137,19 +137,19 @@ func Explain(of Source, namespace, pod, container string) (out []api.Container, 
 			for _, cid := range ids {
 				if ctr := v.State.Container(cid); container == "" || ctr.Name == container {
 					s := v.container(ctr)
-					s.Facts = factsOf(v.State, p, ctr)
+					s.Facts, s.CPUClasses, s.Demotion = factsOf(v.State, p, ctr), v.containerClasses(ctr), v.containerDemotion(ctr)
 					out = append(out, s)
 				}
 			}
 			if len(ids) == 0 && container == "" {
-				out = append(out, v.podOnly(p))
+				out = append(out, v.podEntry(p))
 			}
 		}
 	})
 	return out, len(out) > 0
 }
 
-func (v *View) podOnly(p *engine.Pod) api.Container {
+func (v *View) podEntry(p *engine.Pod) api.Container {
 	s := api.Container{
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
 		Labels: p.Pod.Labels,
@@ -159,7 +159,7 @@ func (v *View) podOnly(p *engine.Pod) api.Container {
 	return s
 }
 
-// limits are those that the container asked for, but for what was decided.
+// limits returns a container's limits: the decided ones, and the requested ones where nothing was decided.
 func limits(ctr *engine.Container, decided []lifecycle.Value) *api.Limits {
 	const usualPeriod = 100_000 // µs, of the kernel and the kubelet
 	r := ctr.Pristine
@@ -183,7 +183,7 @@ func limits(ctr *engine.Container, decided []lifecycle.Value) *api.Limits {
 
 func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
-	s := v.podOnly(p)
+	s := v.podEntry(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
 	if dir, absent := v.Absent[ctr.ID]; absent { // the first problem, which no limit cuts off
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
@@ -193,12 +193,12 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	if p := v.conflict(ctr); p != nil {
 		s.Problems = slices.Insert(s.Problems, 0, *p)
 	}
-	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, v.State.Problems(ctr)), lifecycle.MaxProblems)
+	s.Problems = lifecycle.LimitProblems(slices.Concat(s.Problems, v.State.Problems(ctr)), lifecycle.MaxProblems)
 	if !ctr.Alive() {
 		s.CPUGroup = "none"
 		return s
 	}
-	s.CPUGroup, s.SeatWhy = ctr.Assignment.Pool.String(), ctr.Assignment.Why
+	s.CPUGroup, s.CPUGroupWhy = ctr.Assignment.Pool.String(), v.State.PlacementReason(ctr)
 	s.CPUs = v.State.Machine.Format(v.State.CPUs(ctr))
 	s.Values = v.values(ctr.ID, v.State.Values(ctr))
 	s.Limits = limits(ctr, v.State.Values(ctr))

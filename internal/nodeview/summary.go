@@ -28,9 +28,9 @@ func Summary(of Source) api.Summary {
 func (v *View) summary() api.Summary {
 	n := api.Summary{
 		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.Absent))),
-		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.Missing]int{}, Specs: specCounts(v.State),
+		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.MissingReason]int{}, Specs: specCounts(v.State),
 	}
-	n.Observed = v.Observed
+	n.Observed, n.CPUClasses, n.Demotion = v.Observed, classCounts(v.CPUClasses), demotionOf(v.Demotion)
 	n.Pools, n.PoolMembers = v.poolSizes()
 	for class := intent.None; class <= intent.Reclaimed; class++ {
 		n.Classes[class.String()] = 0
@@ -52,7 +52,7 @@ func (v *View) summary() api.Summary {
 }
 
 // addMissing counts the values of one owner that are not in force.
-func (v *View) addMissing(into map[api.Missing]int, owner string, values []lifecycle.Value) {
+func (v *View) addMissing(into map[api.MissingReason]int, owner string, values []lifecycle.Value) {
 	for _, val := range values {
 		if _, missing, _ := v.applyResult(owner, val); missing != "" {
 			into[missing]++
@@ -60,15 +60,14 @@ func (v *View) addMissing(into map[api.Missing]int, owner string, values []lifec
 	}
 }
 
-// Named pools, and pools bound to a NUMA node, are counted together, since their number is not
-// limited.
+// All named pools are counted together, and so are all pools that are bound to a NUMA node, since
+// their number is not limited.
 const (
 	namedPools = "named"
 	boundPools = "bound"
 )
 
-// poolSizes counts the CPUs of each pool on each NUMA node, and the live
-// containers of each.
+// poolSizes counts the CPUs of each pool on each NUMA node, and the live containers of each pool.
 func (v *View) poolSizes() (sizes []api.PoolSize, members map[string]int) {
 	pools := v.State.Policy.Pools
 	cpus := map[string]topology.Set{
@@ -79,9 +78,9 @@ func (v *View) poolSizes() (sizes []api.PoolSize, members map[string]int) {
 	for _, p := range v.State.PoolShares() {
 		name := p.Pool.String()
 		switch {
-		case p.Which.Bound:
+		case p.PoolID.BoundToNodes:
 			name = boundPools
-		case p.Which.Name != "" && p.Pool == placement.Shared:
+		case p.PoolID.Name != "" && p.Pool == placement.Shared:
 			name = namedPools
 		}
 		members[name] += p.Members

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/cpuclass"
+	"github.com/trimtab/trimtab/internal/demotion"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -29,8 +31,8 @@ func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
 // View is the node at one moment. Callers must neither change nor keep it.
 type View struct {
 	State    *engine.State
-	Attached func() []api.Attached // the runtimes that are connected
-	Synced   time.Time             // when a runtime's list was last decided and applied; zero for never
+	Attached func() []api.Attachment // the runtimes that are connected
+	Synced   time.Time               // when a runtime's list was last decided and applied; zero for never
 	// Absent are the cgroup directories of containers that run without one, by
 	// container or sandbox id.
 	Absent map[string]string
@@ -39,16 +41,20 @@ type View struct {
 	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
 	// Observed are the numbers of the last comparison in mode observe; nil in mode enforce.
 	Observed *api.Observed
-	// Conflict returns the trace of creations that failed after the agent's answer; nil if there were none.
+	// CPUClasses has the state of the CPU classes.
+	CPUClasses cpuclass.Report
+	// Demotion has the state of the demotion of memory.
+	Demotion demotion.Report
+	// Conflict describes a container's creations that failed after the agent's answer; nil if there were none.
 	Conflict func(*engine.Container) *lifecycle.Problem
 	Keeper   *keeper.Keeper // has its own lock; it is called outside of the view
 }
 
-// ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too. It is the
-// configuration key that ends it.
+// ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too: the
+// configuration key that solves the problem.
 const ConflictKey = "nri.cede"
 
-// conflict returns the trace of failed creations of a container; nil if there were none.
+// conflict describes the failed creations of a container; nil if there were none.
 func (v *View) conflict(ctr *engine.Container) *lifecycle.Problem {
 	if v.Conflict == nil {
 		return nil
@@ -58,27 +64,27 @@ func (v *View) conflict(ctr *engine.Container) *lifecycle.Problem {
 
 // ApplyResult is the result of applying a value.
 type ApplyResult struct {
-	Field   lifecycle.Field
-	Key     string
-	Value   string // the text of the value that was applied
-	Channel string
-	Note    string
-	Alone   string // why the runtime does not get it; "" if it does
-	Applied bool
-	Missing api.Missing // why it is not in force
-	Has     string      // what the node has instead, in mode observe
+	Field         lifecycle.Field
+	Key           string
+	Value         string // the text of the value that was applied
+	Channel       string
+	Note          string
+	WhyKernelOnly string // why the runtime does not get it; "" if it does
+	Applied       bool
+	Missing       api.MissingReason // why it is not in force
+	NodeValue     string            // what the node has instead, in mode observe
 }
 
 // fullNote returns the note for users.
 func (b ApplyResult) fullNote() string {
-	if b.Alone == "" {
+	if b.WhyKernelOnly == "" {
 		return b.Note
 	}
-	return strings.TrimSuffix("only in the kernel: "+b.Alone+"; "+b.Note, "; ")
+	return strings.TrimSuffix("only in the kernel: "+b.WhyKernelOnly+"; "+b.Note, "; ")
 }
 
 // applyResult returns the result for a value, and why it is not in force; "" if it is.
-func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, missing api.Missing, ok bool) {
+func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, missing api.MissingReason, ok bool) {
 	if v.ApplyResult != nil {
 		b, ok = v.ApplyResult(owner, val)
 	}
@@ -100,7 +106,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	for _, val := range values {
 		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
 		if b, missing, ok := v.applyResult(owner, val); ok && b.Value == s.Value {
-			s.Channel, s.Applied, s.Note, s.Kernel = b.Channel, b.Applied, b.fullNote(), b.Has
+			s.Channel, s.Applied, s.Note, s.Kernel = b.Channel, b.Applied, b.fullNote(), b.NodeValue
 			if v.Observed != nil {
 				s.Missing = b.Missing
 			}

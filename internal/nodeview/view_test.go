@@ -14,7 +14,7 @@ func TestMissing(t *testing.T) {
 		name   string
 		became *ApplyResult
 		absent bool
-		want   api.Missing
+		want   api.MissingReason
 		note   string
 	}{
 		{"nothing became of it", nil, false, api.NotYet, "not delivered yet"},

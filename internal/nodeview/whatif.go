@@ -34,7 +34,7 @@ func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
 	was, decided := then.assignments(), then.decisions()
 	then.State.Reconfigure(p)
 	return api.Plan{
-		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), CreateAgain: then.createAgain(), CPUs: then.cpus(),
+		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), NeedRecreation: then.createAgain(), CPUs: then.cpus(),
 	}
 }
 
@@ -42,7 +42,7 @@ func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
 func (v *View) createAgain() (names []string) {
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
-		if ctr.Alive() && slices.ContainsFunc(ctr.ProblemSummary.Problems, func(p lifecycle.Problem) bool { return strings.HasSuffix(p.Reason, engine.CreatedAgain) }) {
+		if ctr.Alive() && slices.ContainsFunc(ctr.ProblemSummary.Problems, func(p lifecycle.Problem) bool { return strings.HasSuffix(p.Reason, engine.RecreateHint) }) {
 			names = append(names, v.State.FullName(ctr))
 		}
 	}
@@ -80,15 +80,15 @@ func moves(before, after map[string]api.Move) []api.Move {
 	return all
 }
 
-// subject is a container and a setting of it, or a pod and a setting of it.
-type subject struct{ owner, setting string }
+// settingOwner is a setting of a container or of a pod.
+type settingOwner struct{ owner, setting string }
 
 // decisions returns what is decided for live containers and their pods besides CPUs: for each its class, pool and
 // values. The text is in Before.
-func (v *View) decisions() map[subject]api.Change {
-	all := map[subject]api.Change{}
+func (v *View) decisions() map[settingOwner]api.Change {
+	all := map[settingOwner]api.Change{}
 	add := func(owner, pod, container, setting, text string) {
-		all[subject{owner, setting}] = api.Change{Pod: pod, Container: container, Setting: setting, Before: text}
+		all[settingOwner{owner, setting}] = api.Change{Pod: pod, Container: container, Setting: setting, Before: text}
 	}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
@@ -110,8 +110,9 @@ func (v *View) decisions() map[subject]api.Change {
 	return all
 }
 
-// changes returns the decisions that differ. What only one side has is a change, too, if its container is on both.
-func changes(before, after map[subject]api.Change) []api.Change {
+// changes returns the decisions that differ. A decision that only one side has is a change, too, if both sides have
+// its container.
+func changes(before, after map[settingOwner]api.Change) []api.Change {
 	var all []api.Change
 	for of, b := range before {
 		if a := after[of]; a.Before != b.Before {
@@ -121,7 +122,7 @@ func changes(before, after map[subject]api.Change) []api.Change {
 	}
 	for of, a := range after {
 		_, was := before[of]
-		if _, ran := before[subject{of.owner, "class"}]; !was && (ran || a.Container == "" && known(before, a.Pod)) {
+		if _, ran := before[settingOwner{of.owner, "class"}]; !was && (ran || a.Container == "" && hasPod(before, a.Pod)) {
 			a.Before, a.After = "", a.Before
 			all = append(all, a)
 		}
@@ -130,8 +131,8 @@ func changes(before, after map[subject]api.Change) []api.Change {
 	return all
 }
 
-// known reports whether a pod has containers among these.
-func known(all map[subject]api.Change, pod string) bool {
+// hasPod reports whether these containers include one of the pod.
+func hasPod(all map[settingOwner]api.Change, pod string) bool {
 	for _, c := range all {
 		if c.Pod == pod {
 			return true

@@ -70,7 +70,7 @@ func (v *View) zoneOwners() (out []zones.Owner) {
 	}
 	for _, p := range v.State.Owners() {
 		uid := p.Pod.UID
-		out = append(out, zones.Owner{Pod: podOf(p), CPUs: v.State.Machine.Format(held[uid]), Assigned: assigned[uid]})
+		out = append(out, zones.Owner{Pod: podOf(p), CPUs: v.State.Machine.Format(held[uid]), ByScheduler: assigned[uid]})
 	}
 	slices.SortFunc(out, func(a, b zones.Owner) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	return out
@@ -85,7 +85,7 @@ func (v *View) zone(i int) zones.Zone {
 	m, s := v.State.Machine, v.State
 	node := m.Nodes[i]
 	var held topology.Set
-	owners := s.Held()
+	owners := s.CPUsByPod()
 	for _, cpus := range owners {
 		held = held.Union(cpus)
 	}
@@ -104,7 +104,7 @@ func (v *View) zone(i int) zones.Zone {
 		Available: milli * int64(pods.Len()),
 	})
 	for uid, cpus := range owners {
-		z.Take(v.named(uid), zones.CPUs, milli*int64(pods.And(cpus).Len()))
+		z.Allocate(v.podWithUID(uid), zones.CPUs, milli*int64(pods.And(cpus).Len()))
 	}
 	addMemory(&z, node)
 	for j := range m.Nodes {
@@ -113,7 +113,7 @@ func (v *View) zone(i int) zones.Zone {
 	return z
 }
 
-// addMemory adds the memory of a NUMA node, all of it available.
+// addMemory adds the memory of a NUMA node, which is all available.
 func addMemory(z *zones.Zone, node topology.Node) {
 	memory := zones.Resource{Name: zones.Memory, Capacity: int64(node.Memory), Allocatable: int64(node.Memory)}
 	for size, count := range node.HugePages {
@@ -125,8 +125,8 @@ func addMemory(z *zones.Zone, node topology.Node) {
 	z.Add(memory)
 }
 
-// named returns the pod with a UID. For a pod that has ended, only the UID is known.
-func (v *View) named(uid string) zones.Pod {
+// podWithUID returns the pod with a UID. For a pod that has ended, only the UID is known.
+func (v *View) podWithUID(uid string) zones.Pod {
 	for _, p := range v.State.PodsWhere(func(p *engine.Pod) bool { return p.Pod.UID == uid }) {
 		return podOf(p)
 	}
@@ -155,11 +155,11 @@ func (v *View) subtractBound(all []zones.Zone) {
 		if !c.Alive() || p == nil {
 			continue
 		}
-		if on := boundTo(v.State.Machine, c); len(on) > 0 {
+		if on := boundNodes(v.State.Machine, c); len(on) > 0 {
 			part := requestedMilli(p, c) / int64(len(on))
 			for i := range all {
 				if slices.Contains(on, all[i].ID) {
-					all[i].Take(podOf(p), zones.CPUs, part)
+					all[i].Allocate(podOf(p), zones.CPUs, part)
 				}
 			}
 		}
@@ -167,10 +167,10 @@ func (v *View) subtractBound(all []zones.Zone) {
 	}
 }
 
-// boundTo returns the ids of the NUMA nodes to which a container without owned CPUs is bound;
+// boundNodes returns the ids of the NUMA nodes to which a container without owned CPUs is bound;
 // nil if it is not bound.
-func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
-	switch named := c.Assignment.Which.On(); {
+func boundNodes(m *topology.Machine, c *engine.Container) (on []int) {
+	switch named := c.Assignment.PoolID.NodeIDs(); {
 	case c.Assignment.Pool != placement.Shared:
 		return nil
 	case len(named) > 0:
@@ -201,18 +201,19 @@ func requestedMilli(p *engine.Pod, c *engine.Container) int64 {
 // subtractMemory subtracts memory and huge pages that a container may use from the zones of its
 // memory nodes, the nearest first.
 func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
-	v.eachMemory(all, p, c, func(node int, name string, amount int64) { all[node].Take(podOf(p), name, amount) })
+	v.eachMemory(all, p, c, func(node int, name string, amount int64) { all[node].Allocate(podOf(p), name, amount) })
 }
 
-// eachMemory calls take with the amounts that a container has of the memory of zones, by index
-// and resource, if its memory is bound. They are in order of resource and zone.
+// eachMemory calls take for each zone and resource of which a bound container has memory, with the
+// zone's index, the resource and the amount, in order of resource and zone. It does nothing for a
+// container whose memory is not bound.
 func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, take func(node int, name string, amount int64)) {
 	list := cmp.Or(c.Mems, c.Pristine.CPU.Mems)
 	if list == "" {
 		return
 	}
 	ids, err := topology.ParseList(list)
-	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Assignment.Pool != placement.Own {
+	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Assignment.Pool != placement.Exclusive {
 		return
 	}
 	spec, known := p.Spec.Container(c.Name)
@@ -221,17 +222,17 @@ func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, 
 		amounts = lifecycle.Amounts{lifecycle.ResourceMemory: c.Pristine.Memory.Limit.V}
 	}
 	var near topology.Set
-	if c.Assignment.Pool == placement.Own {
+	if c.Assignment.Pool == placement.Exclusive {
 		near = c.Assignment.Owned
 	}
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		amount := amounts[name]
-		if amount <= 0 || name != zones.Memory && !strings.HasPrefix(name, zones.Huge) {
+		if amount <= 0 || name != zones.Memory && !strings.HasPrefix(name, zones.HugePagesPrefix) {
 			continue
 		}
 		free := make([]uint64, len(all))
 		for i := range all {
-			free[i] = uint64(all[i].Of(name).Available)
+			free[i] = uint64(all[i].Resource(name).Available)
 		}
 		before := slices.Clone(free)
 		choose.Charge(v.State.Machine, free, near, ids, uint64(amount))

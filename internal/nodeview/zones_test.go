@@ -66,7 +66,7 @@ func state(m *topology.Machine, reserved string) *engine.State {
 	return engine.NewState(m, engine.Policy{
 		Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Reserved: held, Shared: usual, Reclaimed: usual},
-		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}},
+		Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	})
 }
@@ -149,7 +149,7 @@ func TestZonesOfAPool(t *testing.T) {
 	s := state(described(t, "2s x 4c, 64GiB/node"), "")
 	free := func() (all [2]int64) {
 		for i, z := range Zones(still{&View{State: s}}).Zones {
-			all[i] = z.Of(zones.CPUs).Available
+			all[i] = z.Resource(zones.CPUs).Available
 		}
 		return all
 	}

@@ -52,7 +52,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	return left
 }
 
-// complete makes the sections into which adjustments write.
+// complete adds the sections of a spec to which adjustments write.
 func complete(s *specs.Spec) {
 	if s.Process == nil {
 		s.Process = &specs.Process{}
@@ -104,8 +104,7 @@ func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) {
 	adjustResources(s.Linux.Resources, l.GetResources())
 }
 
-// adjustRDT sets the values that the adjustment has. The library's answer always has an RDT section, which may be
-// empty.
+// adjustRDT sets the values that the adjustment has. The library always adds an RDT section, which may be empty.
 func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	if from.GetRemove() {
 		into.IntelRdt = nil
@@ -128,7 +127,7 @@ func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	}
 }
 
-// seccomp returns a policy in the form of the OCI spec. It keeps the default errno, which the library's own
+// seccomp converts a policy to the form of the OCI spec. It keeps the default errno, which the library's own
 // conversion drops.
 func seccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	out := &specs.LinuxSeccomp{
@@ -147,7 +146,7 @@ func seccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	return out
 }
 
-// adjustMap first removes the marked keys. A key that is both removed and set is therefore set.
+// adjustMap changes a map. It first removes the marked keys, so a key that is both removed and set is set.
 func adjustMap(into *map[string]string, change map[string]string) {
 	if *into == nil && len(change) > 0 {
 		*into = map[string]string{}
@@ -241,7 +240,7 @@ func adjustNamespaces(s *specs.Spec, change []*api.LinuxNamespace) {
 	}
 }
 
-// adjustResources sets every resource that the adjustment has, and does not change the others.
+// adjustResources sets each resource that the adjustment has, and does not change the other resources.
 func adjustResources(into *specs.LinuxResources, from *api.LinuxResources) {
 	if from == nil {
 		return

@@ -11,27 +11,27 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Change is one setting of a container that differs between two observers. An empty text means that the setting
-// does not exist.
+// Change is a setting of a container that differs between two observers. An empty value means that the setting does
+// not exist.
 type Change struct {
 	Setting string `json:"setting"`
 	Before  string `json:"before,omitempty"`
 	After   string `json:"after,omitempty"`
 }
 
-// Result is what the plugins between two observers changed in a container. The order of plugins is that of their
+// Result is what the plugins between two observers changed in a container. Plugins run in the order of their
 // indices.
 type Result struct {
 	Pod       string   `json:"pod"` // namespace/name
 	Container string   `json:"container"`
 	ID        string   `json:"id"`
-	From      string   `json:"from"` // the index of the observer before them
-	To        string   `json:"to"`   // and of the one after them
+	From      string   `json:"from"` // the index of the observer that ran before the plugins
+	To        string   `json:"to"`   // the index of the observer that ran after the plugins
 	Changes   []Change `json:"changes"`
 }
 
-// keys are the members by which the entries of lists are named, for each list.
-var keys = map[string]string{"mounts": "destination", "devices": "path", "namespaces": "type", "rlimits": "type", "hugepageLimits": "pageSize", "CDIDevices": "name"}
+// entryKeys has, for each list, the member that distinguishes its entries.
+var entryKeys = map[string]string{"mounts": "destination", "devices": "path", "namespaces": "type", "rlimits": "type", "hugepageLimits": "pageSize", "CDIDevices": "name"}
 
 // settings returns all settings of a container by their names.
 func settings(c *api.Container) (map[string]string, error) {
@@ -78,8 +78,8 @@ func flattenList(out map[string]string, name string, all []any) {
 				continue
 			}
 		case map[string]any:
-			if key, has := e[keys[short]].(string); has && name != "linux.resources.devices" {
-				text, _ := json.Marshal(without(e, keys[short])) // of what was JSON
+			if key, has := e[entryKeys[short]].(string); has && name != "linux.resources.devices" {
+				text, _ := json.Marshal(without(e, entryKeys[short])) // no error: e was read from JSON
 				out[name+" "+key] = string(text)
 				continue
 			}

@@ -97,7 +97,7 @@ func TestDiff(t *testing.T) {
 	defer stop()
 	results, ready, ended := make(chan Result, 8), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Socket: socket, Indices: []string{"99", "00", "50", "00"}, Take: func(r Result) error { results <- r; return nil }, Ready: func() { close(ready) }})
+		ended <- Run(ctx, Options{Socket: socket, Indices: []string{"99", "00", "50", "00"}, OnResult: func(r Result) error { results <- r; return nil }, OnReady: func() { close(ready) }})
 	}()
 	select {
 	case <-ready:
@@ -143,7 +143,7 @@ func TestDiff(t *testing.T) {
 // TestDiffEnds: the end of the runtime, and invalid options, are errors.
 func TestDiffEnds(t *testing.T) {
 	r, socket := runtime(t)
-	err := Run(t.Context(), Options{Socket: socket, Indices: []string{"00", "99"}, Take: func(Result) error { return nil }, Ready: func() { r.Stop() }})
+	err := Run(t.Context(), Options{Socket: socket, Indices: []string{"00", "99"}, OnResult: func(Result) error { return nil }, OnReady: func() { r.Stop() }})
 	if err == nil || !strings.Contains(err.Error(), "closed the connection") {
 		t.Errorf("a runtime that stops: %v", err)
 	}

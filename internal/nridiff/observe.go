@@ -14,46 +14,46 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxPending limits the creations of which not all observers have seen the container yet. If a plugin refuses a
-// creation, the later observers never see it.
+// maxPending limits how many containers are stored that some observers have not seen yet. If a plugin refuses a
+// creation, the later observers never see the container.
 const maxPending = 256
 
-// index is what NRI accepts as the index of a plugin.
-var index = regexp.MustCompile(`^[0-9]{2}$`)
+// indexPattern matches what NRI accepts as the index of a plugin.
+var indexPattern = regexp.MustCompile(`^[0-9]{2}$`)
 
 // Options select what to observe.
 type Options struct {
 	Socket string // NRI's socket
 	// Indices are the indices of the observers, two digits each. Plugins run in the order of their indices.
 	Indices []string
-	// Take is called with the result for each two neighbouring observers, one call at a time. No runtime waits for
-	// it.
-	Take func(Result) error
-	// Ready is called when all observers are registered. It may be nil.
-	Ready func()
+	// OnResult is called with the result for each two neighbouring observers, one call at a time. No runtime waits
+	// for it.
+	OnResult func(Result) error
+	// OnReady is called when all observers are registered. It may be nil.
+	OnReady func()
 }
 
-// BadIndices is the error for invalid Options.Indices.
-type BadIndices struct{ reason string }
+// IndicesError means that Options.Indices are not valid.
+type IndicesError struct{ reason string }
 
 // Error returns what is wrong.
-func (b *BadIndices) Error() string { return b.reason }
+func (b *IndicesError) Error() string { return b.reason }
 
-// Run observes until ctx ends, which is no error.
+// Run observes until ctx ends, and then returns nil.
 func Run(ctx context.Context, o Options) error {
 	slices.Sort(o.Indices)
 	o.Indices = slices.Compact(o.Indices)
 	if len(o.Indices) < 2 {
-		return &BadIndices{"at least two observers are needed, one before the plugins and one after them: for example 00,99"}
+		return &IndicesError{"at least two observers are needed, one before the plugins and one after them: for example 00,99"}
 	}
 	for _, i := range o.Indices {
-		if !index.MatchString(i) {
-			return &BadIndices{fmt.Sprintf("%q is not a plugin index: it must have two digits", i)}
+		if !indexPattern.MatchString(i) {
+			return &IndicesError{fmt.Sprintf("%q is not a plugin index: it must have two digits", i)}
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	b := &board{indices: o.Indices, results: make(chan Result, maxPending), synced: make(chan struct{}, 2*len(o.Indices)), seen: map[string][]map[string]string{}}
+	b := &observations{indices: o.Indices, results: make(chan Result, maxPending), synced: make(chan struct{}, 2*len(o.Indices)), seen: map[string][]map[string]string{}}
 	group, inner := errgroup.WithContext(ctx)
 	var stubs []stub.Stub
 	defer func() {
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 		stubs = append(stubs, s)
 	}
 	group.Go(func() error {
-		b.ready(inner, o.Ready)
+		b.callWhenSynced(inner, o.OnReady)
 		return nil
 	})
 	group.Go(func() error {
@@ -88,24 +88,24 @@ func Run(ctx context.Context, o Options) error {
 			return nil
 		}
 	})
-	group.Go(func() error { return b.pass(inner, o.Take) })
+	group.Go(func() error { return b.deliver(inner, o.OnResult) })
 	return group.Wait()
 }
 
-// board stores what each observer saw of a creation.
-type board struct {
+// observations has the container that each observer saw at each creation.
+type observations struct {
 	indices []string
 	results chan Result
 	synced  chan struct{} // has one value for each observer that the runtime has synchronised
 
-	mu    sync.Mutex // guards all below
-	seen  map[string][]map[string]string
-	order []string // the ids in seen, oldest first
+	mu    sync.Mutex                     // guards all below
+	seen  map[string][]map[string]string // by container id: the settings that each observer saw
+	order []string                       // the ids in seen, oldest first
 }
 
-// ready calls a function when the runtime has synchronised every observer. Before that the runtime shows an
-// observer no containers.
-func (b *board) ready(ctx context.Context, call func()) {
+// callWhenSynced calls a function when the runtime has synchronised every observer. Before that, the runtime shows
+// an observer no containers.
+func (b *observations) callWhenSynced(ctx context.Context, call func()) {
 	for range b.indices {
 		select {
 		case <-b.synced:
@@ -118,8 +118,8 @@ func (b *board) ready(ctx context.Context, call func()) {
 	}
 }
 
-// pass passes results on until ctx ends.
-func (b *board) pass(ctx context.Context, take func(Result) error) error {
+// deliver calls take with each result until ctx ends.
+func (b *observations) deliver(ctx context.Context, take func(Result) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -132,11 +132,11 @@ func (b *board) pass(ctx context.Context, take func(Result) error) error {
 	}
 }
 
-// observer is one NRI plugin. nth is its number.
+// observer is one NRI plugin. number is its position among the observers.
 type observer struct {
-	*board
+	*observations
 
-	n int
+	number int
 }
 
 // Synchronize notes that the runtime has synchronised the observer.
@@ -157,23 +157,23 @@ func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *ap
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.seen[c.GetId()]
-	if o.n == 0 || all == nil {
+	if o.number == 0 || all == nil {
 		if all == nil {
 			o.order = append(o.order, c.GetId())
 		}
 		all = make([]map[string]string, len(o.indices))
 		o.seen[c.GetId()] = all
 	}
-	all[o.n] = now
-	if o.n > 0 && all[o.n-1] != nil {
+	all[o.number] = now
+	if o.number > 0 && all[o.number-1] != nil {
 		select {
 		case o.results <- Result{
-			Pod: pod.GetNamespace() + "/" + pod.GetName(), Container: c.GetName(), ID: c.GetId(), From: o.indices[o.n-1], To: o.indices[o.n], Changes: compare(all[o.n-1], now),
+			Pod: pod.GetNamespace() + "/" + pod.GetName(), Container: c.GetName(), ID: c.GetId(), From: o.indices[o.number-1], To: o.indices[o.number], Changes: compare(all[o.number-1], now),
 		}:
 		default: // nobody reads results: the runtime must not wait
 		}
 	}
-	if last := o.n == len(o.indices)-1; last || len(o.order) > maxPending {
+	if last := o.number == len(o.indices)-1; last || len(o.order) > maxPending {
 		gone := c.GetId()
 		if !last {
 			gone = o.order[0]

@@ -28,17 +28,16 @@ type Decision struct {
 	DeviceRules []DeviceRule `json:"deviceRules,omitempty"`
 	// Rlimits replace the limit of their type, or are added.
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
-	// Hooks are appended, by moment: prestart, createRuntime, createContainer,
-	// startContainer, poststart, poststop.
+	// Hooks are the OCI hooks to append, by stage: prestart, createRuntime, createContainer, startContainer,
+	// poststart, poststop.
 	Hooks map[string][]Hook `json:"hooks,omitempty"`
-	// Annotations are set; null removes one.
+	// Annotations are the annotations to set. null removes an annotation.
 	Annotations map[string]*string `json:"annotations,omitempty"`
-	// Sysctl are set.
+	// Sysctl are the sysctls to set.
 	Sysctl map[string]string `json:"sysctl,omitempty"`
 	// Namespaces replace the path of the namespace of their type, or are added.
 	Namespaces []Namespace `json:"namespaces,omitempty"`
-	// NetDevices are host network interfaces to move into the container, with their
-	// names there.
+	// NetDevices are the host's network interfaces to move into the container, with their names in the container.
 	NetDevices   map[string]string `json:"netDevices,omitempty"`
 	IOPriority   *IOPriority       `json:"ioPriority,omitempty"`
 	Scheduler    *Scheduler        `json:"scheduler,omitempty"`
@@ -67,8 +66,7 @@ type Mount struct {
 	Remove      bool     `json:"remove,omitempty"`
 }
 
-// Device is a device node of the container. Access is what the device cgroup allows,
-// rwm if it is empty.
+// Device is a device node of the container. Access is what the device cgroup allows; empty means rwm.
 type Device struct {
 	Path     string  `json:"path"`
 	Type     string  `json:"type,omitempty"`
@@ -81,7 +79,7 @@ type Device struct {
 	Remove   bool    `json:"remove,omitempty"`
 }
 
-// DeviceRule is a rule of the device cgroup; an absent number stands for all.
+// DeviceRule is a rule of the device cgroup. An absent number means all numbers.
 type DeviceRule struct {
 	Allow  bool   `json:"allow"`
 	Type   string `json:"type,omitempty"`
@@ -142,8 +140,8 @@ type RDT struct {
 	EnableMonitoring bool     `json:"enableMonitoring,omitempty"`
 }
 
-// moments are the OCI hooks of a container, in the order they run.
-var moments = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
+// hookStages are the stages of OCI hooks, in the order in which they run.
+var hookStages = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 
 // Empty reports whether a decision changes nothing.
 func (d *Decision) Empty() bool {
@@ -152,22 +150,22 @@ func (d *Decision) Empty() bool {
 	return err == nil && string(text) == string(bare)
 }
 
-// Check returns what is wrong with a decision. It leaves out what an OCI runtime itself refuses.
+// Check returns what is wrong with a decision. It does not check what an OCI runtime itself refuses.
 func (d *Decision) Check() error {
 	if d.Version != Version {
-		return fmt.Errorf("version %d is not %d", d.Version, Version)
+		return fmt.Errorf("version %d is not supported; it must be %d", d.Version, Version)
 	}
 	if err := CheckID(d.ID); err != nil {
 		return err
 	}
 	for _, e := range d.Env {
 		if e.Name == "" || strings.ContainsAny(e.Name, "=\x00") || strings.Contains(e.Value, "\x00") {
-			return fmt.Errorf("env: %q is no variable", e.Name)
+			return fmt.Errorf("env: variable %q: the name is empty or has = or a NUL byte, or the value has a NUL byte", e.Name)
 		}
 	}
 	for _, m := range d.Mounts {
 		if !strings.HasPrefix(m.Destination, "/") {
-			return fmt.Errorf("mounts: destination %q is no absolute path", m.Destination)
+			return fmt.Errorf("mounts: destination %q is not an absolute path", m.Destination)
 		}
 	}
 	if err := d.checkDevices(); err != nil {
@@ -175,7 +173,7 @@ func (d *Decision) Check() error {
 	}
 	for _, r := range d.Rlimits {
 		if !strings.HasPrefix(r.Type, "RLIMIT_") || r.Soft > r.Hard {
-			return fmt.Errorf("rlimits: %s with soft %d and hard %d is no limit", r.Type, r.Soft, r.Hard)
+			return fmt.Errorf("rlimits: type %q, soft %d, hard %d: the type must begin with RLIMIT_, and soft must not be above hard", r.Type, r.Soft, r.Hard)
 		}
 	}
 	return d.checkHooks()
@@ -184,17 +182,17 @@ func (d *Decision) Check() error {
 func (d *Decision) checkDevices() error {
 	for _, dev := range d.Devices {
 		if !strings.HasPrefix(dev.Path, "/") || !dev.Remove && !slices.Contains([]string{"b", "c", "u", "p"}, dev.Type) {
-			return fmt.Errorf("devices: %q of type %q is no device", dev.Path, dev.Type)
+			return fmt.Errorf("devices: path %q, type %q: the path must be absolute, and the type must be b, c, u or p", dev.Path, dev.Type)
 		}
 	}
 	return nil
 }
 
 func (d *Decision) checkHooks() error {
-	for moment, hooks := range d.Hooks {
+	for stage, hooks := range d.Hooks {
 		for _, h := range hooks {
-			if !slices.Contains(moments, moment) || !strings.HasPrefix(h.Path, "/") {
-				return fmt.Errorf("hooks: %q at %q is no hook", h.Path, moment)
+			if !slices.Contains(hookStages, stage) || !strings.HasPrefix(h.Path, "/") {
+				return fmt.Errorf("hooks: stage %q, path %q: the stage must be one of %s, and the path must be absolute", stage, h.Path, strings.Join(hookStages, ", "))
 			}
 		}
 	}
@@ -204,7 +202,7 @@ func (d *Decision) checkHooks() error {
 // CheckID returns an error for an id that cannot be the name of a file.
 func CheckID(id string) error {
 	if len(id) > 200 || strings.Trim(id, ".") == "" || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+") != "" {
-		return fmt.Errorf("%q is no id of a container", id)
+		return fmt.Errorf("%q is not the id of a container: it may have letters, digits, and _ . - +", id)
 	}
 	return nil
 }

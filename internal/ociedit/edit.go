@@ -26,7 +26,7 @@ func EditBundle(bundle string, d *Decision) error {
 		return fmt.Errorf("open the bundle: %w", err)
 	}
 	defer root.Close()
-	f, info, err := open(root, configName)
+	f, info, err := openRegular(root, configName)
 	if err != nil {
 		return fmt.Errorf("open %s of %s: %w", configName, bundle, err)
 	}
@@ -46,7 +46,7 @@ func EditBundle(bundle string, d *Decision) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
 		uid, gid = int(st.Uid), int(st.Gid)
 	}
-	if err := replaceIn(root, configName, text, info.Mode().Perm(), uid, gid); err != nil {
+	if err := replaceFileIn(root, configName, text, info.Mode().Perm(), uid, gid); err != nil {
 		return fmt.Errorf("write %s of %s: %w", configName, bundle, err)
 	}
 	return nil
@@ -55,7 +55,7 @@ func EditBundle(bundle string, d *Decision) error {
 // Edit applies a decision to the text of a config.json. Members that the decision does not name keep their values,
 // even those that this package does not know.
 func Edit(config []byte, d *Decision) ([]byte, error) {
-	spec, err := object(config)
+	spec, err := parseObject(config)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func Edit(config []byte, d *Decision) ([]byte, error) {
 	return json.Marshal(spec)
 }
 
-// object reads a JSON object. Numbers keep their text.
-func object(text []byte) (map[string]any, error) {
+// parseObject parses a JSON object. Numbers keep their text.
+func parseObject(text []byte) (map[string]any, error) {
 	var o map[string]any
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.UseNumber()
@@ -80,7 +80,7 @@ func object(text []byte) (map[string]any, error) {
 		return nil, err
 	}
 	if o == nil {
-		return nil, fmt.Errorf("it is no JSON object")
+		return nil, fmt.Errorf("it is not a JSON object")
 	}
 	return o, nil
 }
@@ -88,7 +88,7 @@ func object(text []byte) (map[string]any, error) {
 // editor edits one config.json.
 type editor struct {
 	spec map[string]any
-	err  error // the first one
+	err  error // the first error
 }
 
 func (e *editor) fail(format string, args ...any) {
@@ -104,40 +104,40 @@ func (e *editor) member(in map[string]any, key string) map[string]any {
 		return o
 	case nil:
 	default:
-		e.fail("%s is no object", key)
+		e.fail("%s is not an object", key)
 	}
 	made := map[string]any{}
 	in[key] = made
 	return made
 }
 
-// list returns a list in an object.
+// list returns a list in an object, or nil if there is none.
 func (e *editor) list(in map[string]any, key string) []any {
 	switch l := in[key].(type) {
 	case []any:
 		return l
 	case nil:
 	default:
-		e.fail("%s is no list", key)
+		e.fail("%s is not a list", key)
 	}
 	return nil
 }
 
-// text returns a text in an object, or "" if there is none.
-func text(in any, key string) string {
+// memberText returns the text of a member of an object, or "" if there is none.
+func memberText(in any, key string) string {
 	o, _ := in.(map[string]any)
 	s, _ := o[key].(string)
 	return s
 }
 
-// tree converts a value to its JSON form.
-func (e *editor) tree(v any) map[string]any {
+// toJSON converts a value to its JSON form, without the member "remove".
+func (e *editor) toJSON(v any) map[string]any {
 	b, err := json.Marshal(v)
 	if err != nil {
 		e.fail("%v", err)
 		return nil
 	}
-	o, err := object(b)
+	o, err := parseObject(b)
 	if err != nil {
 		e.fail("%v", err)
 	}
@@ -145,11 +145,11 @@ func (e *editor) tree(v any) map[string]any {
 	return o
 }
 
-// put replaces the entry of a list that has the same text in the member key as entry, or adds entry to the list.
-// With remove it only removes that entry.
+// put replaces the entry of a list whose member key has the same text as that of entry, or adds entry to the list.
+// If remove is set, it only removes the old entry.
 func (e *editor) put(in map[string]any, list, key string, entry map[string]any, remove bool) {
 	old := e.list(in, list)
-	at := slices.IndexFunc(old, func(o any) bool { return text(o, key) == text(entry, key) })
+	at := slices.IndexFunc(old, func(o any) bool { return memberText(o, key) == memberText(entry, key) })
 	switch {
 	case at < 0 && remove:
 		return
@@ -175,7 +175,7 @@ func (e *editor) process(d *Decision) {
 		e.env(p, v)
 	}
 	for _, r := range d.Rlimits {
-		e.put(p, "rlimits", "type", e.tree(r), false)
+		e.put(p, "rlimits", "type", e.toJSON(r), false)
 	}
 	if d.IOPriority != nil {
 		p["ioPriority"] = d.IOPriority
@@ -215,7 +215,7 @@ func (e *editor) linux(d *Decision) {
 		e.member(l, "sysctl")[k] = v
 	}
 	for _, n := range d.Namespaces {
-		e.put(l, "namespaces", "type", e.tree(n), false)
+		e.put(l, "namespaces", "type", e.toJSON(n), false)
 	}
 	for host, name := range d.NetDevices {
 		e.member(l, "netDevices")[host] = map[string]any{"name": name}
@@ -224,13 +224,13 @@ func (e *editor) linux(d *Decision) {
 		l["memoryPolicy"] = d.MemoryPolicy
 	}
 	if d.RDT != nil {
-		maps.Copy(e.member(l, "intelRdt"), e.tree(d.RDT))
+		maps.Copy(e.member(l, "intelRdt"), e.toJSON(d.RDT))
 	}
 	if len(d.Seccomp) > 0 {
 		l["seccomp"] = d.Seccomp
 	}
 	if len(d.Resources) > 0 {
-		more, err := object(d.Resources)
+		more, err := parseObject(d.Resources)
 		if err != nil {
 			e.fail("resources: %w", err)
 		}
@@ -238,7 +238,7 @@ func (e *editor) linux(d *Decision) {
 	}
 }
 
-// merge puts the members of one object into another. It merges objects member by member.
+// merge copies the members of one object into another. It merges members that are objects recursively.
 func merge(into, more map[string]any) {
 	for k, v := range more {
 		to, isObject := into[k].(map[string]any)
@@ -253,14 +253,14 @@ func merge(into, more map[string]any) {
 func (e *editor) devices(l map[string]any, d *Decision) {
 	allow := func(r DeviceRule) {
 		in := e.member(l, "resources")
-		in["devices"] = append(e.list(in, "devices"), e.tree(r))
+		in["devices"] = append(e.list(in, "devices"), e.toJSON(r))
 	}
 	for _, dev := range d.Devices {
 		access := dev.Access
 		if dev.Access = ""; access == "" {
 			access = "rwm"
 		}
-		e.put(l, "devices", "path", e.tree(dev), dev.Remove)
+		e.put(l, "devices", "path", e.toJSON(dev), dev.Remove)
 		if !dev.Remove && dev.Type != "p" {
 			allow(DeviceRule{Allow: true, Type: dev.Type, Major: &dev.Major, Minor: &dev.Minor, Access: access})
 		}
@@ -272,15 +272,15 @@ func (e *editor) devices(l map[string]any, d *Decision) {
 
 func (e *editor) mounts(all []Mount) {
 	for _, m := range all {
-		e.put(e.spec, "mounts", "destination", e.tree(m), m.Remove)
+		e.put(e.spec, "mounts", "destination", e.toJSON(m), m.Remove)
 	}
 }
 
 func (e *editor) hooks(all map[string][]Hook) {
-	for _, moment := range moments {
-		for _, h := range all[moment] {
+	for _, stage := range hookStages {
+		for _, h := range all[stage] {
 			in := e.member(e.spec, "hooks")
-			in[moment] = append(e.list(in, moment), e.tree(h))
+			in[stage] = append(e.list(in, stage), e.toJSON(h))
 		}
 	}
 }

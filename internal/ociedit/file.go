@@ -14,14 +14,14 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// Directory is the default directory of decision files. A restart of the machine empties it, and ends all
-// containers, too.
+// Directory is the default directory of decision files. A restart of the machine empties it, and also ends all
+// containers.
 const Directory = "/run/trimtab/oci"
 
-// The suffixes of file names: a decision, and the result of applying it.
+// The suffixes of the files with a decision, and with the result of applying it.
 const (
-	decisionEnd = ".json"
-	resultEnd   = ".result"
+	decisionSuffix = ".json"
+	resultSuffix   = ".result"
 )
 
 // maxFile limits a decision file, in bytes.
@@ -44,7 +44,7 @@ func Write(dir string, d Decision) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
 	}
-	if err := replace(dir, d.ID+decisionEnd, text, 0o600); err != nil {
+	if err := replaceFile(dir, d.ID+decisionSuffix, text, 0o600); err != nil {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
 	}
 	return nil
@@ -55,7 +55,7 @@ func Remove(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
-	for _, end := range []string{decisionEnd, resultEnd} {
+	for _, end := range []string{decisionSuffix, resultSuffix} {
 		if err := os.Remove(filepath.Join(dir, id+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the decision of container %s: %w", id, err)
 		}
@@ -70,7 +70,7 @@ func IDs(dir string) (ids []string, err error) {
 		return nil, fmt.Errorf("list decisions: %w", err)
 	}
 	for _, e := range all {
-		if id, is := strings.CutSuffix(e.Name(), decisionEnd); is && CheckID(id) == nil {
+		if id, is := strings.CutSuffix(e.Name(), decisionSuffix); is && CheckID(id) == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -90,10 +90,10 @@ func Read(dir, id string) (d Decision, err error) {
 	defer root.Close()
 	if info, err := root.Stat("."); err != nil {
 		return d, fmt.Errorf("read %s: %w", dir, err)
-	} else if err := trust.Writers(info); err != nil {
+	} else if err := trust.CheckWriters(info); err != nil {
 		return d, fmt.Errorf("%s: %w", dir, err)
 	}
-	text, err := readFile(root, id+decisionEnd)
+	text, err := readFile(root, id+decisionSuffix)
 	if err != nil {
 		return d, err
 	}
@@ -109,14 +109,15 @@ func Read(dir, id string) (d Decision, err error) {
 	return d, nil
 }
 
-// open opens a regular file of a directory. It refuses a link, because os.Root follows links that stay inside.
-func open(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) {
+// openRegular opens a regular file of a directory. It refuses a link, because os.Root follows links that stay
+// inside.
+func openRegular(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) {
 	named, err := root.Lstat(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !named.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is no regular file", name)
+		return nil, nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	if f, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		return nil, nil, err
@@ -130,14 +131,14 @@ func open(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) 
 	return f, info, nil
 }
 
-// readFile reads a trusted regular file of a directory.
+// readFile reads a regular file of a directory, if only trusted users can write it.
 func readFile(root *os.Root, name string) ([]byte, error) {
-	f, info, err := open(root, name)
+	f, info, err := openRegular(root, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := trust.Writers(info); err != nil {
+	if err := trust.CheckWriters(info); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -147,19 +148,19 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	return text, err
 }
 
-// replace writes a file of a directory by a temporary file and a rename.
-func replace(dir, name string, text []byte, mode fs.FileMode) (err error) {
+// replaceFile writes a file of a directory: it writes a temporary file and renames it.
+func replaceFile(dir, name string, text []byte, mode fs.FileMode) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return replaceIn(root, name, text, mode, -1, -1)
+	return replaceFileIn(root, name, text, mode, -1, -1)
 }
 
-// replaceIn does what replace does in an open directory. If uid is not -1, it makes that user the owner of the new
-// file.
-func replaceIn(root *os.Root, name string, text []byte, mode fs.FileMode, uid, gid int) (err error) {
+// replaceFileIn does what replaceFile does, in an open directory. If uid is not -1, it makes that user the owner of
+// the new file.
+func replaceFileIn(root *os.Root, name string, text []byte, mode fs.FileMode, uid, gid int) (err error) {
 	temp := fmt.Sprintf(".%s.%d", name, os.Getpid())
 	_ = root.Remove(temp) // an earlier process with this id may have left it
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, mode)

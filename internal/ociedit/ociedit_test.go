@@ -66,11 +66,11 @@ func TestEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _ := os.ReadFile(filepath.Join(bundle, configName))
-	have, err := object(text)
+	have, err := parseObject(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := object([]byte(after))
+	want, err := parseObject([]byte(after))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +108,14 @@ func TestRefusals(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		{"an open directory", func() error { return os.Chmod(dir, 0o777) }, "lets others write"},
-		{"an open file", func() error { return errors.Join(os.Chmod(dir, 0o700), os.Chmod(file, 0o666)) }, "lets others write"},
+		{"an open directory", func() error { return os.Chmod(dir, 0o777) }, "lets other users write"},
+		{"an open file", func() error { return errors.Join(os.Chmod(dir, 0o700), os.Chmod(file, 0o666)) }, "lets other users write"},
 		{"another id", func() error { return os.WriteFile(file, []byte(`{"version":1,"id":"c2"}`), 0o600) }, "names container c2"},
 		{"another version", func() error { return os.WriteFile(file, []byte(`{"version":2,"id":"c1"}`), 0o600) }, "version 2"},
 		{"no JSON", func() error { return os.WriteFile(file, []byte(`{`), 0o600) }, "unexpected end"},
 		{"a long file", func() error { return os.WriteFile(file, make([]byte, maxFile+1), 0o600) }, "more than"},
-		{"a link", func() error { return errors.Join(os.Rename(file, file+"x"), os.Symlink("c1.jsonx", file)) }, "no regular file"},
-		{"a directory", func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "no regular file"},
+		{"a link", func() error { return errors.Join(os.Rename(file, file+"x"), os.Symlink("c1.jsonx", file)) }, "not a regular file"},
+		{"a directory", func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "not a regular file"},
 	} {
 		if err := c.do(); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestCheck(t *testing.T) {
 // TestResult: the result of a decision is known until the container is removed.
 func TestResult(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "oci")
-	if err := Applied(dir, "c1"); err != nil {
+	if err := ReadResult(dir, "c1"); err != nil {
 		t.Errorf("without a directory: %v", err)
 	}
 	if _, err := IDs(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -175,14 +175,14 @@ func TestResult(t *testing.T) {
 	if err := Write(dir, Decision{ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Applied(dir, "c1"); !errors.Is(err, ErrNotRead) {
+	if err := ReadResult(dir, "c1"); !errors.Is(err, ErrNotRead) {
 		t.Errorf("before the wrapper: %v", err)
 	}
 	for _, result := range []error{errors.New("no room"), nil} {
-		if err := Note(dir, "c1", result); err != nil {
+		if err := WriteResult(dir, "c1", result); err != nil {
 			t.Fatal(err)
 		}
-		if err := Applied(dir, "c1"); fmt.Sprint(err) != fmt.Sprint(result) {
+		if err := ReadResult(dir, "c1"); fmt.Sprint(err) != fmt.Sprint(result) {
 			t.Errorf("result %v, want %v", err, result)
 		}
 	}
@@ -195,7 +195,7 @@ func TestResult(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if err := errors.Join(Note(dir, "a/b", nil), Applied(dir, "..")); err == nil || !strings.Contains(err.Error(), `".."`) || !strings.Contains(err.Error(), `"a/b"`) {
+	if err := errors.Join(WriteResult(dir, "a/b", nil), ReadResult(dir, "..")); err == nil || !strings.Contains(err.Error(), `".."`) || !strings.Contains(err.Error(), `"a/b"`) {
 		t.Errorf("ids that are none: %v", err)
 	}
 }

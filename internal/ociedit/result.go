@@ -10,8 +10,8 @@ import (
 // ErrNotRead means that no wrapper has read the decision.
 var ErrNotRead = errors.New("no OCI runtime wrapper has read the decision")
 
-// Note stores the result for a decision: nil if the bundle has the changes.
-func Note(dir, id string, result error) error {
+// WriteResult stores the result of applying a decision: nil if the bundle has the changes.
+func WriteResult(dir, id string, result error) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
@@ -19,15 +19,16 @@ func Note(dir, id string, result error) error {
 	if result != nil {
 		text = result.Error()
 	}
-	if err := replace(dir, id+resultEnd, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("note the result for container %s: %w", id, err)
+	if err := replaceFile(dir, id+resultSuffix, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the result for container %s: %w", id, err)
 	}
 	return nil
 }
 
-// Applied returns the result for a container: nil if the bundle has the changes, or if there is no decision;
-// ErrNotRead; or the wrapper's error.
-func Applied(dir, id string) error {
+// ReadResult returns the result of applying the decision about a container. It is nil if the bundle has the
+// changes, or if there is no decision. It is ErrNotRead if no wrapper has read the decision, and otherwise the
+// error of the wrapper.
+func ReadResult(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
@@ -38,10 +39,10 @@ func Applied(dir, id string) error {
 		return fmt.Errorf("open the directory of decisions: %w", err)
 	}
 	defer root.Close()
-	if _, err := root.Lstat(id + decisionEnd); errors.Is(err, fs.ErrNotExist) {
+	if _, err := root.Lstat(id + decisionSuffix); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	text, err := readFile(root, id+resultEnd)
+	text, err := readFile(root, id+resultSuffix)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNotRead

@@ -1,5 +1,5 @@
-// Package parity lists which attachment sets which field, from the attachments' declarations. docs/parity.md is
-// generated from it, and the conformance tests check every attachment against it. Nothing uses it at run time.
+// Package parity lists which fields each attachment can set, from the declarations of the attachments. docs/parity.md is
+// generated from the list, and the conformance tests check every attachment against it. The agent does not use it.
 package parity
 
 import (
@@ -15,94 +15,96 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Way is how a value gets into force, the best way first.
+// Way is how a value gets into force. The best way has the lowest number.
 type Way int
 
 // The ways.
 const (
-	// Created: the request that creates the container carries the value.
-	Created Way = iota
-	// Kernel: the keeper writes it to the kernel before the first instruction.
-	Kernel
-	// Late: the keeper writes it to the kernel while the container may run.
-	Late
-	// Never: it does not get into force, and status reports that.
-	Never
+	// AtCreation means that the request that creates the container has the value.
+	AtCreation Way = iota
+	// KernelBeforeStart means that the agent writes the value to the kernel before the container's first instruction.
+	KernelBeforeStart
+	// KernelAfterStart means that the agent writes the value to the kernel while the container may already run.
+	KernelAfterStart
+	// NotApplied means that the value does not take effect, and that 'trimtab status' reports it.
+	NotApplied
 )
 
-// String returns the words of the docs.
+// String returns the way in words, for the docs.
 func (w Way) String() string {
 	return [...]string{"at creation", "kernel, before the start", "kernel, after the start", "no"}[w]
 }
 
-// BeforeStart reports whether a value is in force at a container's first instruction.
-func (w Way) BeforeStart() bool { return w <= Kernel }
+// BeforeStart reports whether a value is in force before the container's first instruction.
+func (w Way) BeforeStart() bool { return w <= KernelBeforeStart }
 
-// Attachment is one way to attach to a runtime, as its code declares it.
+// Attachment describes what an attachment can do, from the declarations in its package.
 type Attachment struct {
 	Name string
-	// Refuses means that a policy's rejection fails the creation of a container.
-	Refuses bool
-	carries func(lifecycle.Kind, lifecycle.Field) bool
-	// reaches means that a starting container has a cgroup and waits for our answer. reachesPods means the same for
-	// pods.
-	reaches, reachesPods bool
-	// never is why the attachment cannot set a field that can be set only at a creation.
-	never string
-	// takes returns why the runtime does not support a value at a creation, or "". takes is nil if the runtime
-	// supports all values.
-	takes func(lifecycle.Value) string
+	// Refuses means that the creation of a container fails if a policy refuses the container.
+	Refuses      bool
+	carriesField func(lifecycle.Kind, lifecycle.Field) bool
+	// cgroupBeforeStart means that a container already has its cgroup while the runtime waits for the agent's answer
+	// before the start. podCgroupBeforeStart means the same for the cgroup of a pod.
+	cgroupBeforeStart, podCgroupBeforeStart bool
+	// whyNever is why the attachment cannot set a field that can be set only when a container is created.
+	whyNever string
+	// whyNotAccepted returns why the runtime does not support a value at the creation of a container, or "". It is nil
+	// if the runtime supports all values.
+	whyNotAccepted func(lifecycle.Value) string
 	// Limits are the other differences.
 	Limits []Limit
 }
 
-// Limit is a difference between attachments that is not about a field.
+// Limit is a difference between attachments that does not concern a single field.
 type Limit struct{ Name, Text string }
 
-// The limits. The conformance tests show each of them.
+// The limits. A conformance test shows each limit.
 var (
-	// NoRefusal: the attachment learns of a container too late to refuse it.
-	NoRefusal = Limit{"refusal", "a container that a policy refuses exists already: it runs as if it had requested nothing, and the agent reports that"}
-	// UnchangedUpdate: the attachment sees only the results of requests.
-	UnchangedUpdate = Limit{"update to the value in force", "the agent does not notice a kubelet's update to exactly the value that Trimtab had set; that value stays in force"}
-	// RefusedUpdates: the attachment cannot change a request.
-	RefusedUpdates = Limit{"updates the kernel refuses", "a kubelet's update fails if the kernel refuses it together with a value of Trimtab's (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec has changed); the earlier values stay in force"}
-	// RefusedByProxy: the proxy has a failure policy of its own.
+	// NoRefusal means that the attachment sees a container too late to refuse it.
+	NoRefusal = Limit{"refusal", "a container that a policy refuses already exists: it runs as if it had requested nothing, and the agent reports the refusal"}
+	// UnchangedUpdate means that the attachment sees only the results of requests.
+	UnchangedUpdate = Limit{"update to the value in force", "if the kubelet updates a value to exactly the value that Trimtab has set, the agent does not notice the update; the value stays in force"}
+	// RefusedUpdates means that the attachment cannot change a request.
+	RefusedUpdates = Limit{"updates the kernel refuses", "if a kubelet's update contradicts a value that Trimtab has written to the kernel, the kernel refuses the update, and the earlier values stay in force: for instance a quota above the pod's quota (cgroup v1), or a quota below the burst while Trimtab does not know the pod's new spec yet"}
+	// RefusedByProxy means that the proxy's failure policy decides whether a refused container is created.
 	RefusedByProxy = Limit{"refusal", "needs `failurePolicy.agent: fail`, which the agent registers with the proxy: a proxy whose policy is Ignore creates a container that a policy refuses, as if the container had requested nothing"}
-	// LateOnV1: only the request can set the value before the start.
-	LateOnV1 = Limit{"cgroup v1", "`unified` of containers (burst) is in force only after the start: OCI runtimes fail the creation of a container that requests it there"}
-	// NoRecords: containers carry no record.
-	NoRecords = Limit{"restarts", "containers carry no record: a restarted agent needs its files in paths.state; without them, owners keep their CPUs, and scaled values count as requested"}
+	// LateOnV1 means that unified values of containers are late on cgroup v1, where the request cannot have them.
+	LateOnV1 = Limit{"cgroup v1", "`unified` values of containers (burst) are in force only after the start: on cgroup v1, OCI runtimes fail the creation of a container that requests `unified`"}
+	// NoRecords means that containers carry no record of the decisions about them.
+	NoRecords = Limit{"restarts", "containers carry no record: a restarted agent needs its files in paths.state; without them, containers that own CPUs keep them, and the agent takes scaled values for requested values"}
+	// NoClaims means that the proxy's protocol has no CDI devices.
+	NoClaims = Limit{"authority: dra", "not available: resource claims assign CPUs by CDI devices, and the proxy does not send CDI devices"}
 )
 
-// Attachments lists all attachments, each with the newest runtime.
+// Attachments returns all attachments, each with a runtime of the newest version.
 func Attachments() []Attachment {
 	return []Attachment{
-		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
-		{Name: "bypass", carries: bypass.Carries, never: "it can be set only while the container is created, and bypass sees the container after that",
+		{Name: "nri", Refuses: true, carriesField: nri.Carries, cgroupBeforeStart: true, podCgroupBeforeStart: true, whyNever: "NRI has no field for it"},
+		{Name: "bypass", carriesField: bypass.Carries, whyNever: "it can be set only while the container is created, and bypass sees the container after that",
 			Limits: []Limit{NoRefusal, UnchangedUpdate, RefusedUpdates, NoRecords}},
-		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it",
+		{Name: "cri", Refuses: true, carriesField: cri.Carries, podCgroupBeforeStart: true, whyNever: "the CRI has no field for it",
 			Limits: []Limit{LateOnV1}},
-		{Name: "hooks", Refuses: true, carries: cri.CarriesHooks, reachesPods: true, never: "the answer of a hook server has no field for it",
-			Limits: []Limit{RefusedByProxy, UnchangedUpdate, LateOnV1}},
+		{Name: "hooks", Refuses: true, carriesField: cri.HookAnswerCarries, podCgroupBeforeStart: true, whyNever: "a hook server's answer has no field for it",
+			Limits: []Limit{RefusedByProxy, UnchangedUpdate, LateOnV1, NoClaims}},
 	}
 }
 
-// With returns the attachment with a runtime that supports less than the newest one.
-func (a Attachment) With(r runtimes.Runtime) Attachment {
+// WithRuntime returns the attachment with a runtime that may support less than the newest version.
+func (a Attachment) WithRuntime(r runtimes.Runtime) Attachment {
 	by := runtimes.CRI
 	if a.Name == "nri" {
 		by = runtimes.NRI
 	}
 	call := map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.Create, lifecycle.UpdateContainer: runtimes.Request}
-	newest := a.carries
-	a.carries = func(k lifecycle.Kind, f lifecycle.Field) bool { return newest(k, f) && r.Has(by, call[k], f) }
-	a.takes = func(v lifecycle.Value) string { return r.Takes(by, runtimes.Create, v) }
+	newest := a.carriesField
+	a.carriesField = func(k lifecycle.Kind, f lifecycle.Field) bool { return newest(k, f) && r.AppliesField(by, call[k], f) }
+	a.whyNotAccepted = func(v lifecycle.Value) string { return r.WhyNotAccepted(by, runtimes.Create, v) }
 	return a
 }
 
-// Named returns an attachment by its name. It panics for an unknown name.
-func Named(name string) Attachment {
+// ByName returns the attachment with a name. It panics if the name is unknown.
+func ByName(name string) Attachment {
 	for _, a := range Attachments() {
 		if a.Name == name {
 			return a
@@ -111,30 +113,30 @@ func Named(name string) Attachment {
 	panic(fmt.Sprintf("parity: there is no attachment %q", name))
 }
 
-// Delivers returns how a value of a field gets into force. For Never it also returns why the value does not.
+// Delivers returns how a value of a field gets into force. For NotApplied it also returns the reason.
 func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why string) {
 	switch {
-	case of == lifecycle.OfPod && a.reachesPods:
-		return Kernel, ""
+	case of == lifecycle.OfPod && a.podCgroupBeforeStart:
+		return KernelBeforeStart, ""
 	case of == lifecycle.OfPod:
-		return Late, ""
-	case a.carries(lifecycle.CreateContainer, f):
-		return Created, ""
-	case (route.InKernel(f) || route.OnProcess(f)) && a.reaches:
-		return Kernel, ""
+		return KernelAfterStart, ""
+	case a.carriesField(lifecycle.CreateContainer, f):
+		return AtCreation, ""
+	case (route.InKernel(f) || route.OnProcess(f)) && a.cgroupBeforeStart:
+		return KernelBeforeStart, ""
 	case route.InKernel(f) || route.OnProcess(f):
-		return Late, ""
+		return KernelAfterStart, ""
 	}
-	return Never, a.never
+	return NotApplied, a.whyNever
 }
 
-// CarriesRecords reports whether containers carry the decisions about them. If so, a restart needs none of our
-// files.
+// CarriesRecords reports whether containers carry a record of the decisions about them. If they do, a restarted agent
+// does not need its state files.
 func (a Attachment) CarriesRecords() bool {
-	return a.carries(lifecycle.CreateContainer, lifecycle.Annotation)
+	return a.carriesField(lifecycle.CreateContainer, lifecycle.Annotation)
 }
 
-// Row is a field that hooks set, with one cell for each attachment.
+// Row is a row of Table: a field that hooks set, with one cell for each attachment.
 type Row struct {
 	Field lifecycle.Field
 	Scope lifecycle.Scope
@@ -145,10 +147,10 @@ type Row struct {
 // Cell is how a field gets into force with one attachment.
 type Cell struct {
 	Way Way
-	Why string // of Never
+	Why string // why the way is NotApplied; otherwise ""
 }
 
-// Table has a row for each field and scope that a hook of the catalogue sets.
+// Table returns a row for each field and scope that a hook of the catalogue sets.
 func Table() []Row {
 	var rows []Row
 	for _, f := range lifecycle.Fields() {

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RemoveUnsupported removes from a scenario's step the expectations that the attachment declares it cannot meet. It
-// replaces the step's wants and does not modify them.
+// RemoveUnsupported removes from a step of a scenario the expectations that the attachment cannot meet. It replaces the
+// map in s.Want and does not modify the old map.
 func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	if !a.Refuses {
 		s.Rejected = ""
@@ -19,29 +19,29 @@ func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 		if w.State == "created" {
 			w = a.withoutUnsupportedLimit(w)
 		}
-		wants[ref] = trim(w, func(f lifecycle.Field) bool {
+		wants[ref] = keepFields(w, func(f lifecycle.Field) bool {
 			way := a.way(f)
 			if f == lifecycle.CoreSched {
-				return way.BeforeStart() // cookies that are set late get their numbers in no fixed order
+				return way.BeforeStart() // the kernel numbers cookies that are set later in no fixed order
 			}
-			return way != Never && (w.State != "created" || way == Created)
+			return way != NotApplied && (w.State != "created" || way == AtCreation)
 		})
 	}
 	s.Want = wants
 }
 
-// AtStart returns the expectations that must hold at a container's first instruction.
+// AtStart returns the expectations that must be met at the container's first instruction.
 func (a Attachment) AtStart(w scenario.Want) scenario.Want {
-	if !a.reaches {
+	if !a.cgroupBeforeStart {
 		w = a.withoutUnsupportedLimit(w)
 	}
-	return trim(w, func(f lifecycle.Field) bool { return a.way(f).BeforeStart() })
+	return keepFields(w, func(f lifecycle.Field) bool { return a.way(f).BeforeStart() })
 }
 
-// withoutUnsupportedLimit removes the memory limit that the runtime does not support at a creation, because only
-// the kernel has it.
+// withoutUnsupportedLimit removes the memory limit if the runtime does not support it when a container is created. The
+// agent then writes the limit only to the kernel.
 func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
-	if w.Memory != nil && a.takes != nil && a.takes(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: *w.Memory}) != "" {
+	if w.Memory != nil && a.whyNotAccepted != nil && a.whyNotAccepted(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: *w.Memory}) != "" {
 		w.Memory = nil
 	}
 	return w
@@ -52,26 +52,26 @@ func (a Attachment) way(f lifecycle.Field) Way {
 	return way
 }
 
-// trim keeps the expectations about those fields for which keep returns true.
-func trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
-	drop(keep(lifecycle.CPUSetCPUs), &w.CPUs)
-	drop(keep(lifecycle.CPUSetCPUs), &w.Exclusive)
-	drop(keep(lifecycle.CPUSetMems), &w.Mems)
-	drop(keep(lifecycle.CPUShares), &w.Shares)
-	drop(keep(lifecycle.CPUQuota), &w.Quota)
-	drop(keep(lifecycle.MemoryLimit), &w.Memory)
-	drop(keep(lifecycle.Env), &w.Env)
-	drop(keep(lifecycle.MountPoint), &w.Mounts)
-	drop(keep(lifecycle.DeviceNode), &w.Devices)
-	drop(keep(lifecycle.CDIDevice), &w.CDI)
-	drop(keep(lifecycle.BlockIOClass), &w.BlockIOClass)
-	drop(keep(lifecycle.RDTClass), &w.RDTClass)
-	drop(keep(lifecycle.RDTGroup), &w.RDTGroup)
-	drop(keep(lifecycle.RDTGroup), &w.NoGroups)
-	drop(keep(lifecycle.RDTSchemata), &w.Schemata)
-	drop(keep(lifecycle.CoreSched), &w.Cookie)
-	drop(keep(lifecycle.OOMScoreAdj), &w.OOMScoreAdj)
-	drop(keep(lifecycle.IOLimit), &w.IOLimits)
+// keepFields returns the expectations about the fields for which keep returns true.
+func keepFields(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
+	clearUnless(keep(lifecycle.CPUSetCPUs), &w.CPUs)
+	clearUnless(keep(lifecycle.CPUSetCPUs), &w.Exclusive)
+	clearUnless(keep(lifecycle.CPUSetMems), &w.Mems)
+	clearUnless(keep(lifecycle.CPUShares), &w.Shares)
+	clearUnless(keep(lifecycle.CPUQuota), &w.Quota)
+	clearUnless(keep(lifecycle.MemoryLimit), &w.Memory)
+	clearUnless(keep(lifecycle.Env), &w.Env)
+	clearUnless(keep(lifecycle.MountPoint), &w.Mounts)
+	clearUnless(keep(lifecycle.DeviceNode), &w.Devices)
+	clearUnless(keep(lifecycle.CDIDevice), &w.CDI)
+	clearUnless(keep(lifecycle.BlockIOClass), &w.BlockIOClass)
+	clearUnless(keep(lifecycle.RDTClass), &w.RDTClass)
+	clearUnless(keep(lifecycle.RDTGroup), &w.RDTGroup)
+	clearUnless(keep(lifecycle.RDTGroup), &w.NoGroups)
+	clearUnless(keep(lifecycle.RDTSchemata), &w.Schemata)
+	clearUnless(keep(lifecycle.CoreSched), &w.Cookie)
+	clearUnless(keep(lifecycle.OOMScoreAdj), &w.OOMScoreAdj)
+	clearUnless(keep(lifecycle.IOLimit), &w.IOLimits)
 	w.Process = maps.Clone(w.Process)
 	maps.DeleteFunc(w.Process, func(name, _ string) bool {
 		var f lifecycle.Field
@@ -81,7 +81,8 @@ func trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
 	return w
 }
 
-func drop[T any](keep bool, into *T) {
+// clearUnless sets an expectation to its zero value, which means no expectation, unless keep is true.
+func clearUnless[T any](keep bool, into *T) {
 	if !keep {
 		var zero T
 		*into = zero

@@ -8,32 +8,33 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BalloonCPUs are a balloon of a layout. A value is never changed, only replaced: layouts share
-// the balloons that are equal in both.
+// BalloonCPUs is one balloon of a layout with its CPUs. Code never changes a value, it only replaces it,
+// because layouts share balloons.
 type BalloonCPUs struct {
-	Need  Need // with its name
-	Index int  // among those of its type
-	// Size is how many CPUs it should have; it has fewer if there are too few.
+	Need  Need // what its containers request; Need.PoolID.Name is the balloon's name
+	Index int  // its number among the balloons of its type, from 0
+	// Size is how many CPUs it should have. It has fewer if too few CPUs are idle.
 	Size int
-	// Own are the CPUs that no other balloon has.
-	Own topology.Set
-	// Shares are the CPUs that its containers may use, too, while they are idle.
-	Shares topology.Set
-	// All are the CPUs that its containers may run on, and Near those that their memory is near.
-	All, Near topology.Set
-	// HidesThreads: its containers run on one thread of each core.
+	// OwnCPUs are the CPUs that only this balloon has.
+	OwnCPUs topology.Set
+	// SharedIdleCPUs are further CPUs that its containers may use while no balloon has them.
+	SharedIdleCPUs topology.Set
+	// AllowedCPUs are the CPUs that its containers may run on. MemoryCPUs are the CPUs to which their memory
+	// should be near.
+	AllowedCPUs, MemoryCPUs topology.Set
+	// HidesThreads means that its containers run on one thread of each core.
 	HidesThreads bool
-	// Parts are its components, if it is a composite.
-	Parts []BalloonPart
+	// Components are the components of a composite balloon; nil for other balloons.
+	Components []BalloonComponent
 }
 
-// BalloonPart is a component of a composite balloon.
-type BalloonPart struct {
-	Name string // the balloon's, with the number of the component
+// BalloonComponent is a component of a composite balloon.
+type BalloonComponent struct {
+	Name string // the balloon's name, a slash and the number of the component
 	CPUs topology.Set
 }
 
-// Balloons are balloons, sorted by type and index. A list is never changed.
+// Balloons is a list of balloons, sorted by type and index. Code never changes a list, it only replaces it.
 type Balloons []*BalloonCPUs
 
 // compareNames orders names of balloons by type, then by index.
@@ -45,36 +46,36 @@ func compareNames(a, b string) int {
 	return cmp.Or(strings.Compare(a[:i], b[:j]), len(a)-len(b), strings.Compare(a, b))
 }
 
-// HeldBy returns balloons of which only the CPUs are known, by name. The name of a component is
-// that of its balloon, a slash, and its number.
-func HeldBy(cpus map[string]topology.Set) Balloons {
+// BalloonsFromCPUs returns balloons with the given CPUs and no other properties. cpus has the CPUs by the
+// name of a balloon, or of a component of a composite balloon.
+func BalloonsFromCPUs(cpus map[string]topology.Set) Balloons {
 	all := Balloons{}
 	for name, own := range cpus {
 		if !strings.Contains(name, "/") {
-			all = append(all, &BalloonCPUs{Need: Need{Which: Which{Name: name}}, Own: own})
+			all = append(all, &BalloonCPUs{Need: Need{PoolID: PoolID{Name: name}}, OwnCPUs: own})
 		}
 	}
-	slices.SortFunc(all, func(a, b *BalloonCPUs) int { return compareNames(a.Need.Which.Name, b.Need.Which.Name) })
+	slices.SortFunc(all, func(a, b *BalloonCPUs) int { return compareNames(a.Need.PoolID.Name, b.Need.PoolID.Name) })
 	for name, own := range cpus {
 		if of, _, is := strings.Cut(name, "/"); is {
-			b := all.Of(of)
-			if b == nil { // its other components are not known
-				b = &BalloonCPUs{Need: Need{Which: Which{Name: of}}}
+			b := all.ByName(of)
+			if b == nil { // cpus has no entry for the composite balloon itself
+				b = &BalloonCPUs{Need: Need{PoolID: PoolID{Name: of}}}
 				at, _ := all.find(of)
 				all = slices.Insert(all, at, b)
 			}
-			b.Parts = append(b.Parts, BalloonPart{name, own})
+			b.Components = append(b.Components, BalloonComponent{name, own})
 		}
 	}
 	return all
 }
 
 func (b Balloons) find(name string) (at int, found bool) {
-	return slices.BinarySearchFunc(b, name, func(a *BalloonCPUs, name string) int { return compareNames(a.Need.Which.Name, name) })
+	return slices.BinarySearchFunc(b, name, func(a *BalloonCPUs, name string) int { return compareNames(a.Need.PoolID.Name, name) })
 }
 
-// Of returns a balloon by name; nil if there is none.
-func (b Balloons) Of(name string) *BalloonCPUs {
+// ByName returns a balloon by name; nil if there is none.
+func (b Balloons) ByName(name string) *BalloonCPUs {
 	if at, found := b.find(name); found {
 		return b[at]
 	}
@@ -86,43 +87,45 @@ func (b Balloons) OfType(name string) Balloons {
 	prefix := name + "["
 	at, _ := b.find(prefix)
 	end := at
-	for end < len(b) && strings.HasPrefix(b[end].Need.Which.Name, prefix) {
+	for end < len(b) && strings.HasPrefix(b[end].Need.PoolID.Name, prefix) {
 		end++
 	}
 	return b[at:end]
 }
 
-// Part returns the CPUs of a component by its name.
-func (b *BalloonCPUs) Part(name string) (cpus topology.Set, known bool) {
+// ComponentCPUs returns the CPUs of a component by its name.
+func (b *BalloonCPUs) ComponentCPUs(name string) (cpus topology.Set, known bool) {
 	if b != nil {
-		for i := range b.Parts {
-			if b.Parts[i].Name == name {
-				return b.Parts[i].CPUs, true
+		for i := range b.Components {
+			if b.Components[i].Name == name {
+				return b.Components[i].CPUs, true
 			}
 		}
 	}
 	return cpus, false
 }
 
-// Since lists the names of the balloons that are not those of an older list, sorted.
-func (b Balloons) Since(old Balloons) (changed []string) {
+// ChangedSince returns the sorted names of the balloons that differ from an older list, or that only one of
+// the lists has.
+func (b Balloons) ChangedSince(old Balloons) (changed []string) {
 	for len(b) > 0 || len(old) > 0 {
 		switch {
 		case len(b) > 0 && len(old) > 0 && b[0] == old[0]:
 			b, old = b[1:], old[1:]
-		case len(old) == 0 || len(b) > 0 && compareNames(b[0].Need.Which.Name, old[0].Need.Which.Name) < 0:
-			changed, b = append(changed, b[0].Need.Which.Name), b[1:]
-		case len(b) == 0 || compareNames(b[0].Need.Which.Name, old[0].Need.Which.Name) > 0:
-			changed, old = append(changed, old[0].Need.Which.Name), old[1:]
+		case len(old) == 0 || len(b) > 0 && compareNames(b[0].Need.PoolID.Name, old[0].Need.PoolID.Name) < 0:
+			changed, b = append(changed, b[0].Need.PoolID.Name), b[1:]
+		case len(b) == 0 || compareNames(b[0].Need.PoolID.Name, old[0].Need.PoolID.Name) > 0:
+			changed, old = append(changed, old[0].Need.PoolID.Name), old[1:]
 		default:
-			changed, b, old = append(changed, b[0].Need.Which.Name), b[1:], old[1:]
+			changed, b, old = append(changed, b[0].Need.PoolID.Name), b[1:], old[1:]
 		}
 	}
 	return changed
 }
 
-// Replaced returns the balloons with some more or other ones, and without those of some names.
-func (b Balloons) Replaced(by Balloons, gone []string) Balloons {
+// WithChanges returns a list with the balloons of by added or replaced, and the balloons named in gone
+// removed.
+func (b Balloons) WithChanges(by Balloons, gone []string) Balloons {
 	if len(by) == 0 && len(gone) == 0 {
 		return b
 	}
@@ -134,7 +137,7 @@ func (b Balloons) Replaced(by Balloons, gone []string) Balloons {
 		}
 	}
 	for _, next := range by {
-		at, found := out.find(next.Need.Which.Name)
+		at, found := out.find(next.Need.PoolID.Name)
 		switch {
 		case !found:
 			out = slices.Insert(out, at, next)
@@ -146,6 +149,6 @@ func (b Balloons) Replaced(by Balloons, gone []string) Balloons {
 }
 
 func (b *BalloonCPUs) equals(o *BalloonCPUs) bool {
-	return b.Need == o.Need && b.Index == o.Index && b.Size == o.Size && b.Own == o.Own && b.Shares == o.Shares && b.All == o.All && b.Near == o.Near &&
-		b.HidesThreads == o.HidesThreads && slices.Equal(b.Parts, o.Parts)
+	return b.Need.equals(&o.Need) && b.Index == o.Index && b.Size == o.Size && b.OwnCPUs == o.OwnCPUs && b.SharedIdleCPUs == o.SharedIdleCPUs && b.AllowedCPUs == o.AllowedCPUs && b.MemoryCPUs == o.MemoryCPUs &&
+		b.HidesThreads == o.HidesThreads && slices.Equal(b.Components, o.Components)
 }

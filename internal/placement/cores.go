@@ -6,10 +6,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Cores knows the threads of a machine's cores.
+// Cores are the cores of a machine with their threads.
 type Cores struct {
 	first topology.Set  // the first thread of each core
-	lower map[int][]int // of each other thread, the threads before it
+	lower map[int][]int // for each other thread: the threads of the core that come before it
 }
 
 // CoresOf returns the cores of a machine.
@@ -26,7 +26,7 @@ func CoresOf(m *topology.Machine) Cores {
 	return c
 }
 
-// OneOfEach returns one thread of each core: the first of those in the set.
+// OneOfEach returns, for each core with threads in the set, the first of these threads.
 func (c Cores) OneOfEach(cpus topology.Set) topology.Set {
 	out := cpus.And(c.first)
 	for cpu := range cpus.Minus(c.first).All() {

@@ -4,148 +4,160 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Demand is what the layout of pools depends on besides the configuration.
+// Demand is the input from which a policy computes the CPUs of pools, besides the configuration.
 type Demand struct {
-	// Owned are the CPUs that containers own. Lent are those of them that reclaimed containers
-	// may use, too.
+	// Owned are the CPUs that containers own. Lent are the owned CPUs that reclaimed containers may also use.
 	Owned, Lent topology.Set
-	// Needs are the requests of the containers of pools that the policy sizes by requests.
+	// Needs are the requests of containers, for pools that the policy sizes by requests.
 	Needs Needs
-	// Before is the layout in force: balloons keep the CPUs that they have in it. A layout does
-	// not keep the one before it.
-	Before *Layout
+	// Previous is the current layout. Balloons keep the CPUs that they have in it. DefaultLayout clears the
+	// field, so that a layout does not keep all earlier layouts in memory.
+	Previous *Layout
 }
 
-// Layout is the CPUs of the pools for one demand. The same demand always gives the same layout,
-// whatever came before. So a restart computes the same layout from the records of containers.
-// What balloons had before is a part of the demand.
+// Layout has the CPUs of the pools for one demand. Equal demands give equal layouts, so an agent that
+// restarts computes the same layout from the records of containers. The earlier CPUs of balloons are a part
+// of the demand.
 type Layout struct {
 	Pools  Pools
 	Demand Demand
-	// Shared has the CPUs of each shared pool; nil if there is only the configured one.
-	Shared    map[Which]topology.Set
+	// Shared has the CPUs of each shared pool; nil if only the configured shared pool exists.
+	Shared    map[PoolID]topology.Set
 	Reclaimed topology.Set
-	// ReclaimedNear are CPUs on NUMA nodes without reclaimed CPUs, for reclaimed containers
-	// that are bound there. Shared pools have these CPUs, too.
+	// ReclaimedNear are CPUs on NUMA nodes where the reclaimed pool has none. Reclaimed containers that are
+	// bound to such a node use them together with shared pools.
 	ReclaimedNear topology.Set
-	// Balloons are the balloons that exist; nil if the policy makes none. Idle are the CPUs of
-	// none of them that they may get, and OneThread returns one thread of each core.
+	// Balloons are the balloons that exist; nil if the policy makes none. Idle are CPUs that balloons may get
+	// and that no balloon has. OneThread returns one thread of each core of a set.
 	Balloons  Balloons
 	Idle      topology.Set
 	OneThread func(topology.Set) topology.Set
-	// By is the policy that made the layout, if it makes the next one from it.
-	By Policy
-	// Tree has the CPUs of each part of the node that nobody owns; nil if the policy does not
-	// place containers in parts of the node.
-	Tree map[Which]topology.Set
+	// CPUClasses returns the CPU classes that the agent should set with this layout. It is nil if the policy
+	// has no CPU classes.
+	CPUClasses func(*Layout) []ClassCPUs
+	// Policy is the policy that made the layout, if it computes the next layout from this one; otherwise nil.
+	Policy Policy
+	// Tree has, for each part of the node, its CPUs that nobody owns. It is nil if the policy does not place
+	// containers in parts of the node.
+	Tree map[PoolID]topology.Set
 }
 
-// Lay makes the layout of the pools as configured.
-func (p *Pools) Lay(d Demand) *Layout {
-	d.Before = nil
+// ClassCPUs are CPUs that should have a CPU class, because balloons of one type have them or because they are
+// idle. No CPU has two classes.
+type ClassCPUs struct {
+	Class lifecycle.CPUClass
+	Type  string // the type of the balloons that have the CPUs; "" if the CPUs are idle
+	CPUs  topology.Set
+	Idle  bool // no balloon and no owner has the CPUs
+}
+
+// DefaultLayout makes the layout in which pools have their configured CPUs, except owned ones.
+func (p *Pools) DefaultLayout(d Demand) *Layout {
+	d.Previous = nil
 	return &Layout{Pools: *p, Demand: d, Reclaimed: p.Reclaimed.Minus(d.Owned)}
 }
 
-// Sized reports whether the requests of containers affect the layout.
-func (l *Layout) Sized() bool { return l.Shared != nil }
+// SizesSharedPools reports whether the policy sizes shared pools by the requests of their containers.
+func (l *Layout) SizesSharedPools() bool { return l.Shared != nil }
 
-// Counts reports whether the layout depends on the requests of the containers of a pool.
-func (l *Layout) Counts(p Pool) bool {
+// UsesRequestsOf reports whether the requests of a pool's containers affect the layout.
+func (l *Layout) UsesRequestsOf(p Pool) bool {
 	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil || p == TreePool && l.Tree != nil
 }
 
-// CountsRequests reports whether the policy needs the requests of some pools' containers.
-func (l *Layout) CountsRequests() bool {
-	return l.Counts(Shared) || l.Counts(Balloon) || l.Counts(TreePool)
+// UsesRequests reports whether the requests of any pool's containers affect the layout.
+func (l *Layout) UsesRequests() bool {
+	return l.UsesRequestsOf(Shared) || l.UsesRequestsOf(Balloon) || l.UsesRequestsOf(TreePool)
 }
 
-// NamedPool returns the kind of the pools that the policy names.
-func (l *Layout) NamedPool() Pool {
+// NamedPoolKind returns the kind of the pools to which the policy gives names: parts of the node, or
+// balloons.
+func (l *Layout) NamedPoolKind() Pool {
 	if l.Tree != nil {
 		return TreePool
 	}
 	return Balloon
 }
 
-// Held returns the CPUs that each balloon, and each part of a composite one, has for itself, by
-// name; nil if the policy makes none.
-func (l *Layout) Held() map[string]topology.Set {
+// CPUsByBalloon returns the own CPUs of each balloon and of each component of a composite balloon, by name;
+// nil if the policy makes no balloons.
+func (l *Layout) CPUsByBalloon() map[string]topology.Set {
 	if l.Balloons == nil {
 		return nil
 	}
 	held := make(map[string]topology.Set, len(l.Balloons))
 	for _, b := range l.Balloons {
-		held[b.Need.Which.Name] = b.Own
-		for _, part := range b.Parts {
+		held[b.Need.PoolID.Name] = b.OwnCPUs
+		for _, part := range b.Components {
 			held[part.Name] = part.CPUs
 		}
 	}
 	return held
 }
 
-// Matches reports whether this is the layout of some pools for a demand.
+// Matches reports whether the layout was made from these pools and an equal demand.
 func (l *Layout) Matches(p *Pools, d Demand) bool {
 	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && l.Demand.Needs.Equal(d.Needs)
 }
 
-// Since returns the pools that the policy names and that may have other CPUs than in an older
-// layout. known is false if every pool may.
-func (l *Layout) Since(old *Layout) (changed []Which, known bool) {
+// ChangedSince returns the balloons that may have other CPUs than in an older layout. known is false if the
+// CPUs of any pool may differ.
+func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	if l == old {
 		return nil, true
 	}
-	if l.Balloons == nil || old.Balloons == nil || l.Pools != old.Pools || l.Demand.Owned != old.Demand.Owned || l.By == nil || l.By != old.By {
+	if l.Balloons == nil || old.Balloons == nil || l.Pools != old.Pools || l.Demand.Owned != old.Demand.Owned || l.Policy == nil || l.Policy != old.Policy {
 		return nil, false
 	}
-	for _, name := range l.Balloons.Since(old.Balloons) {
-		changed = append(changed, Which{Name: name})
+	for _, name := range l.Balloons.ChangedSince(old.Balloons) {
+		changed = append(changed, PoolID{Name: name})
 	}
-	if l.Idle != old.Idle { // a balloon without CPUs of its own has these
+	if l.Idle != old.Idle { // a balloon without own CPUs uses the idle CPUs
 		for _, b := range l.Balloons {
-			if b.Own.Empty() {
-				changed = append(changed, b.Need.Which)
+			if b.OwnCPUs.Empty() {
+				changed = append(changed, b.Need.PoolID)
 			}
 		}
 	}
 	return changed, true
 }
 
-// pool returns the CPUs of a group's pool. It has no owned CPUs, except those lent to the
-// reclaimed pool.
-func (l *Layout) pool(s CPUGroup) topology.Set {
+// poolCPUs returns the CPUs of a group's pool, without owned CPUs. The reclaimed pool has the lent CPUs, too.
+func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
-		return l.Shared[s.Which]
+		return l.Shared[s.PoolID]
 	case s.Pool == Balloon:
-		return l.balloon(s)
+		return l.balloonCPUs(s)
 	case s.Pool == TreePool:
-		return l.threads(s, l.Tree[s.Which])
+		return l.limitThreads(s, l.Tree[s.PoolID])
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
-	case s.Pool == System && s.Which.Name == ReservedPool:
+	case s.Pool == System && s.PoolID.Name == ReservedPool:
 		return l.Pools.Reserved.Minus(l.Demand.Owned)
-	case s.Pool == System && s.Which.Name != "":
-		return l.prefixed(s.Which.Name)
+	case s.Pool == System && s.PoolID.Name != "":
+		return l.poolsWithPrefix(s.PoolID.Name)
 	}
-	return l.Pools.base(s.Pool).Minus(l.Demand.Owned)
+	return l.Pools.configuredCPUs(s.Pool).Minus(l.Demand.Owned)
 }
 
-// threads returns one thread of each core, if a group has only these.
-func (l *Layout) threads(s CPUGroup, cpus topology.Set) topology.Set {
+// limitThreads returns one thread of each core if the group uses only one, otherwise all CPUs.
+func (l *Layout) limitThreads(s CPUGroup, cpus topology.Set) topology.Set {
 	if s.Threads == OneThread && l.OneThread != nil {
 		return l.OneThread(cpus)
 	}
 	return cpus
 }
 
-// balloon returns the CPUs of a balloon. One that could get none has those of no balloon, or
-// else the reserved ones.
-func (l *Layout) balloon(s CPUGroup) (cpus topology.Set) {
-	if b := l.Balloons.Of(s.Which.Name); b != nil {
-		if cpus = b.All; s.Threads == OneThread || s.Threads == ThreadsOfType && b.HidesThreads {
+// balloonCPUs returns the CPUs on which a balloon's containers run. A balloon that could get no CPUs uses the
+// idle CPUs, or the reserved CPUs if none is idle.
+func (l *Layout) balloonCPUs(s CPUGroup) (cpus topology.Set) {
+	if b := l.Balloons.ByName(s.PoolID.Name); b != nil {
+		if cpus = b.AllowedCPUs; s.Threads == OneThread || s.Threads == DefaultThreads && b.HidesThreads {
 			cpus = l.OneThread(cpus)
 		}
 	}
@@ -157,8 +169,8 @@ func (l *Layout) balloon(s CPUGroup) (cpus topology.Set) {
 	return cpus.Minus(l.Demand.Owned)
 }
 
-// prefixed returns the CPUs of all shared pools whose name has the prefix.
-func (l *Layout) prefixed(name string) topology.Set {
+// poolsWithPrefix returns the CPUs of all shared pools whose name has the prefix.
+func (l *Layout) poolsWithPrefix(name string) topology.Set {
 	var cpus topology.Set
 	for w, s := range l.Shared {
 		if w.Name != "" && strings.HasPrefix(w.Name, name) {
@@ -168,40 +180,43 @@ func (l *Layout) prefixed(name string) topology.Set {
 	return cpus
 }
 
-// CPUs returns the CPUs of a group. A shared group has no owned CPU, except lent ones in the
-// reclaimed pool. If its pool has no CPU left, it gets all CPUs within its bound that have no
-// owner. ok is false if none is left.
+// CPUs returns the CPUs of a group. A group in a pool has no owned CPUs, except lent CPUs in the reclaimed
+// pool. If the pool has no CPUs left, the group gets all allowed CPUs that have no owner. ok is false if the
+// group may use none of the CPUs that are left.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
-	if s.Pool == Own {
-		return l.threads(s, s.Owned), true
+	if s.OwnsAndShares() {
+		return l.limitThreads(s, s.Owned.Union(limitedTo(l.Tree[s.PoolID], s.AllowedCPUs))), true
 	}
-	free := l.pool(s)
-	all := l.Pools.base(Unclassified).Minus(l.Demand.Owned)
+	if s.Pool == Exclusive {
+		return l.limitThreads(s, s.Owned), true
+	}
+	free := l.poolCPUs(s)
+	all := l.Pools.configuredCPUs(Unclassified).Minus(l.Demand.Owned)
 	var there topology.Set
 	if s.Pool == Reclaimed {
 		there = l.ReclaimedNear.And(s.Near)
 	}
 	for _, try := range []topology.Set{
-		bound(bound(free, s.Near), s.Within), bound(there, s.Within), bound(free, s.Within), bound(all, s.Within),
+		limitedTo(limitedTo(free, s.Near), s.AllowedCPUs), limitedTo(there, s.AllowedCPUs), limitedTo(free, s.AllowedCPUs), limitedTo(all, s.AllowedCPUs),
 	} {
 		if !try.Empty() {
 			return try, true
 		}
 	}
-	if all.Empty() { // only if reserved CPUs are kept from all others
+	if all.Empty() { // all CPUs that are not reserved have an owner
 		all = l.Pools.Online.Minus(l.Demand.Owned)
 	}
 	return all, false
 }
 
-// Compare orders pools of one kind: unbound pools first, then by node, then by name; pools with
-// an exclusive node last.
-func (w Which) Compare(o Which) int {
+// Compare orders pools of one kind. Pools that are bound to no NUMA node come first. Then come the others by
+// node, by name, and those with an exclusive node last.
+func (w PoolID) Compare(o PoolID) int {
 	flag := func(b bool) int {
 		if b {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Nodes, o.Nodes), cmp.Compare(w.Name, o.Name), flag(w.ExclusiveNode)-flag(o.ExclusiveNode))
+	return cmp.Or(flag(w.BoundToNodes)-flag(o.BoundToNodes), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Nodes, o.Nodes), cmp.Compare(w.Name, o.Name), flag(w.ExclusiveNode)-flag(o.ExclusiveNode))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Key identifies the owner of a grant: a container of a pod, by name. A retry, a crash loop or
-// a new attempt has the same key and so the same grant.
+// Key identifies the owner of a grant: a container of a pod, by name. A container that is created again has
+// the same key, and so the same grant.
 type Key struct{ PodUID, Container string }
 
 // Grant is the CPUs that a container owns.
@@ -19,60 +19,82 @@ type Grant struct {
 	Key  Key
 	Pod  string // namespace/name, for users
 	CPUs topology.Set
-	From string // the key that asked for it
+	From string // the annotation or configuration key that asked for the CPUs
 	// Lent reports whether reclaimed containers may use the CPUs while their owner does not.
 	Lent bool
 	// ExclusiveNodes reports whether no other pod may get memory of the CPUs' NUMA nodes.
 	ExclusiveNodes bool
-	// RefusedCPUs is the number of CPUs that its last resize requested and did not get; 0 if
-	// the resize succeeded.
+	// Claims has the CPUs by the UID of the resource claim that gave them; nil for other grants.
+	Claims map[string]topology.Set
+	// RefusedCPUs is the number of CPUs that the container requested at its last resize, if the resize was
+	// refused; otherwise 0.
 	RefusedCPUs int
 }
 
-// Ledger records who owns which CPUs. Containers of one pod may own the same CPUs; two pods
-// never do. The zero Ledger is not usable; see NewLedger.
+// Ledger records who owns which CPUs. Containers of one pod may own the same CPUs; two pods do
+// only if they share a resource claim. The zero Ledger is not usable; see NewLedger.
 type Ledger struct {
-	pods  map[string][]Grant // by pod UID; a list is replaced, never changed
+	pods  map[string][]Grant // by pod UID; code replaces a list and never changes it
 	owned topology.Set
-	lent  topology.Set // a part of owned
-	// reserved are CPUs that their owners cannot use now.
+	lent  topology.Set // the owned CPUs that reclaimed containers may also use
+	// exclusiveNodes counts the grants with ExclusiveNodes.
+	exclusiveNodes int
+	// reserved has the CPUs that their owners cannot use now, by owner.
 	reserved map[Key]Grant
+	// devices has the names of the CDI devices that a container has exclusively, by owner. Code replaces the
+	// map and its lists, and never changes them.
+	devices map[Key][]string
 }
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}, reserved: map[Key]Grant{}} }
 
-// Taken is the error for CPUs that belong to another pod.
-type Taken struct {
+// OwnedError is the error for CPUs that belong to another pod.
+type OwnedError struct {
 	CPUs  topology.Set
 	Owner Grant
 }
 
-// Error names the owner.
-func (t *Taken) Error() string {
+// Error says how many CPUs are owned, and by which pod.
+func (t *OwnedError) Error() string {
 	return fmt.Sprintf("%d CPUs are owned by %s", t.CPUs.Len(), t.Owner.Pod)
 }
 
-// Check returns a *Taken if some of the CPUs belong to another pod.
+// Check returns an *OwnedError if another pod owns some of the CPUs, or has them reserved.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
-	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() && len(l.reserved) == 0 {
+	if l.owned.And(cpus).Minus(l.CPUsOfPod(key.PodUID)).Empty() && len(l.reserved) == 0 {
 		return nil
 	}
-	for _, g := range append(l.Grants(), l.AllReserved()...) {
+	for _, g := range append(l.Grants(), l.Reservations()...) {
 		if both := g.CPUs.And(cpus); g.Key.PodUID != key.PodUID && !both.Empty() {
-			return &Taken{CPUs: both, Owner: g}
+			return &OwnedError{CPUs: both, Owner: g}
 		}
 	}
 	return nil
 }
 
-// Put records a grant that Check allowed.
-func (l *Ledger) Put(g Grant) {
-	l.put(g.Key.PodUID, append(without(l.pods[g.Key.PodUID], g.Key), g))
+// CheckClaims returns an *OwnedError if another container owns some of the grant's CPUs, unless both have
+// them from the same resource claim.
+func (l *Ledger) CheckClaims(of Grant) error {
+	for _, g := range append(l.Grants(), l.Reservations()...) {
+		both := g.CPUs.And(of.CPUs)
+		for uid, cpus := range of.Claims {
+			both = both.Minus(cpus.And(g.Claims[uid]))
+		}
+		if g.Key != of.Key && !both.Empty() {
+			return &OwnedError{CPUs: both, Owner: g}
+		}
+	}
+	return nil
 }
 
-// Reserve records CPUs that a key owns in addition to its grant and cannot use now, because
-// they are offline. No other key can get them. An empty set ends the reservation.
+// Put records a grant that Check or CheckClaims allowed.
+func (l *Ledger) Put(g Grant) {
+	l.put(g.Key.PodUID, append(withoutKey(l.pods[g.Key.PodUID], g.Key), g))
+}
+
+// Reserve records CPUs that a key owns in addition to its grant and cannot use now, for example because they
+// are offline. Other pods cannot get them. An empty set ends the reservation.
 func (l *Ledger) Reserve(g Grant) {
 	if g.CPUs.Empty() {
 		delete(l.reserved, g.Key)
@@ -99,31 +121,37 @@ func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 	return cpus
 }
 
-// AllReserved returns all reservations, sorted by key.
-func (l *Ledger) AllReserved() []Grant { return sorted(slices.Collect(maps.Values(l.reserved))) }
+// Reservations returns all reservations, sorted by key.
+func (l *Ledger) Reservations() []Grant { return sortGrants(slices.Collect(maps.Values(l.reserved))) }
 
-// Held returns the CPUs that have an owner or are reserved for an owner.
-func (l *Ledger) Held() topology.Set {
+// OwnedOrReserved returns the CPUs that have an owner or are reserved for an owner.
+func (l *Ledger) OwnedOrReserved() topology.Set {
 	return l.owned.Union(union(maps.Values(l.reserved), func(Grant) bool { return true }))
 }
 
 // Drop ends a key's grant and reservation.
 func (l *Ledger) Drop(key Key) {
 	delete(l.reserved, key)
-	if _, has := l.Of(key); has {
-		l.put(key.PodUID, without(l.pods[key.PodUID], key))
+	if _, has := l.GrantOf(key); has {
+		l.put(key.PodUID, withoutKey(l.pods[key.PodUID], key))
 	}
 }
 
-func without(grants []Grant, key Key) []Grant {
+func withoutKey(grants []Grant, key Key) []Grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.Key == key })
 }
 
-// put replaces the grants of a pod, and updates the totals.
+// put replaces the grants of a pod, and updates the sums over all pods.
 func (l *Ledger) put(uid string, grants []Grant) {
-	old := l.OfPod(uid)
+	old, was := l.CPUsOfPod(uid), l.pods[uid]
 	l.owned, l.lent = l.owned.Minus(old), l.lent.Minus(old)
+	l.exclusiveNodes += countExclusiveNodes(grants) - countExclusiveNodes(was)
 	delete(l.pods, uid)
+	if slices.ContainsFunc(was, func(g Grant) bool { return g.Claims != nil }) { // containers of other pods may share these CPUs
+		for _, others := range l.pods {
+			l.owned = l.owned.Union(union(slices.Values(others), func(g Grant) bool { return g.Claims != nil }))
+		}
+	}
 	if len(grants) == 0 {
 		return
 	}
@@ -134,8 +162,17 @@ func (l *Ledger) put(uid string, grants []Grant) {
 	l.lent = l.lent.Union(lent.Minus(kept))
 }
 
-// Of returns the grant of a key.
-func (l *Ledger) Of(key Key) (Grant, bool) {
+func countExclusiveNodes(grants []Grant) (n int) {
+	for i := range grants {
+		if grants[i].ExclusiveNodes {
+			n++
+		}
+	}
+	return n
+}
+
+// GrantOf returns the grant of a key.
+func (l *Ledger) GrantOf(key Key) (Grant, bool) {
 	for _, g := range l.pods[key.PodUID] {
 		if g.Key == key {
 			return g, true
@@ -144,23 +181,23 @@ func (l *Ledger) Of(key Key) (Grant, bool) {
 	return Grant{}, false
 }
 
-// Exclusive returns all owned CPUs.
+// Exclusive returns all CPUs that containers own.
 func (l *Ledger) Exclusive() topology.Set { return l.owned }
 
-// Lent returns the owned CPUs that reclaimed containers may use, too.
+// Lent returns the owned CPUs that reclaimed containers may also use.
 func (l *Ledger) Lent() topology.Set { return l.lent }
 
-// OfPod returns the CPUs that the containers of a pod own.
-func (l *Ledger) OfPod(uid string) topology.Set {
+// CPUsOfPod returns the CPUs that the containers of a pod own.
+func (l *Ledger) CPUsOfPod(uid string) topology.Set {
 	return union(slices.Values(l.pods[uid]), func(Grant) bool { return true })
 }
 
-// OfPodByContainer returns the grants of a pod in order of arrival.
-func (l *Ledger) OfPodByContainer(uid string) []Grant { return slices.Clone(l.pods[uid]) }
+// GrantsOfPod returns the grants of a pod, the oldest first.
+func (l *Ledger) GrantsOfPod(uid string) []Grant { return slices.Clone(l.pods[uid]) }
 
-// HeldByPod returns for each key of a pod its grant and reservation, combined.
-func (l *Ledger) HeldByPod(uid string) []Grant {
-	out := l.OfPodByContainer(uid)
+// CombinedGrants returns one grant for each key of a pod. Its CPUs are the granted and the reserved ones.
+func (l *Ledger) CombinedGrants(uid string) []Grant {
+	out := l.GrantsOfPod(uid)
 	for key, kept := range l.reserved {
 		i := slices.IndexFunc(out, func(g Grant) bool { return g.Key == key })
 		switch {
@@ -171,19 +208,23 @@ func (l *Ledger) HeldByPod(uid string) []Grant {
 			out[i].CPUs = out[i].CPUs.Union(kept.CPUs)
 		}
 	}
-	return sorted(out)
+	return sortGrants(out)
 }
 
-// WithoutContainer returns the CPUs that a pod owned before a restart and that none of its
-// containers has claimed since: those of the key without a container name.
-func (l *Ledger) WithoutContainer(uid string) topology.Set {
-	left, _ := l.Of(Key{PodUID: uid})
+// UnclaimedCPUs returns the CPUs that a pod owned before a restart of the agent and that none of its
+// containers owns now. The ledger has them under a key without a container name.
+func (l *Ledger) UnclaimedCPUs(uid string) topology.Set {
+	left, _ := l.GrantOf(Key{PodUID: uid})
 	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
-// ExclusiveNodesOfOthers returns the CPUs of the NUMA nodes that other pods have exclusively.
+// ExclusiveNodesOfOthers returns the CPUs of the NUMA nodes that pods other than the given one have
+// exclusively.
 func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
 	var s topology.Set
+	if l.exclusiveNodes == 0 {
+		return s
+	}
 	for other, grants := range l.pods {
 		if other != uid {
 			s = s.Union(union(slices.Values(grants), func(g Grant) bool { return g.ExclusiveNodes }))
@@ -192,7 +233,7 @@ func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
 	return s
 }
 
-// DropPod ends all grants of a pod, and reports whether there was one.
+// DropPod ends all grants and reservations of a pod, and reports whether the pod had any.
 func (l *Ledger) DropPod(uid string) bool {
 	had := l.Owns(uid)
 	l.put(uid, nil)
@@ -200,7 +241,35 @@ func (l *Ledger) DropPod(uid string) bool {
 	return had
 }
 
-// Owns reports whether a pod owns CPUs, or some are reserved for it.
+// HoldDevices replaces the list of CDI devices that a key has exclusively. An empty list frees its devices.
+func (l *Ledger) HoldDevices(key Key, names []string) {
+	l.devices = maps.Clone(l.devices)
+	if len(names) == 0 {
+		delete(l.devices, key)
+		return
+	}
+	if l.devices == nil {
+		l.devices = map[Key][]string{}
+	}
+	l.devices[key] = names
+}
+
+// Devices returns the names of the CDI devices that each key has exclusively. Callers must not change the
+// map.
+func (l *Ledger) Devices() map[Key][]string { return l.devices }
+
+// DevicesOfPod returns the keys of a pod that have CDI devices exclusively, sorted.
+func (l *Ledger) DevicesOfPod(uid string) (keys []Key) {
+	for key := range l.devices {
+		if key.PodUID == uid {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.Container, b.Container) })
+	return keys
+}
+
+// Owns reports whether a pod owns CPUs or has reserved CPUs.
 func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 || !l.ReservedForPod(uid).Empty() }
 
 // Grants returns all grants, sorted by key.
@@ -209,11 +278,11 @@ func (l *Ledger) Grants() []Grant {
 	for _, grants := range l.pods {
 		out = append(out, grants...)
 	}
-	return sorted(out)
+	return sortGrants(out)
 }
 
-// sorted sorts grants by their keys.
-func sorted(grants []Grant) []Grant {
+// sortGrants sorts grants by their keys.
+func sortGrants(grants []Grant) []Grant {
 	slices.SortFunc(grants, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Key.PodUID, b.Key.PodUID), cmp.Compare(a.Key.Container, b.Key.Container))
 	})

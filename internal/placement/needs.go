@@ -1,48 +1,103 @@
 package placement
 
 import (
+	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Need is what the containers of a pool request.
+// Need is the sum of the requests of a pool's containers.
 type Need struct {
-	Which   Which
+	PoolID  PoolID
 	Milli   int64 // milli-CPUs
 	Members int   // number of containers
+	// Devices are the sums for containers with devices near which the pool should have CPUs, sorted; nil for
+	// none.
+	Devices []DeviceNeed
 }
 
-// Needs are the needs of pools that have containers, sorted by pool. A list is never changed:
-// With makes a new one. So a layout keeps its list, and two lists are compared quickly.
+// DeviceCPUs are the CPUs near the devices of a container that match an entry of preferCloseToDevices.
+type DeviceCPUs struct {
+	Pattern string `json:"Wish"`
+	CPUs    topology.Set
+}
+
+func (d DeviceCPUs) compare(o DeviceCPUs) int {
+	return cmp.Or(cmp.Compare(d.Pattern, o.Pattern), slices.Compare(d.CPUs[:], o.CPUs[:]))
+}
+
+// DeviceNeed is the sum of the requests of containers whose devices are near the same CPUs.
+type DeviceNeed struct {
+	DeviceCPUs
+
+	Milli   int64
+	Members int
+}
+
+// Size returns the number of CPUs that the containers request, rounded up, and at least one.
+func (d *DeviceNeed) Size() int {
+	const milliOfCPU = 1000
+	return int(min(max((d.Milli+milliOfCPU-1)/milliOfCPU, 1), topology.MaxCPUs))
+}
+
+// withDevices adds milli and members to the needs of the given devices. Negative numbers subtract.
+func withDevices(all []DeviceNeed, milli int64, members int, devices []DeviceCPUs) []DeviceNeed {
+	if len(devices) == 0 {
+		return all
+	}
+	all = slices.Clone(all)
+	for _, d := range devices {
+		at, found := slices.BinarySearchFunc(all, d, func(a DeviceNeed, d DeviceCPUs) int { return a.compare(d) })
+		if !found {
+			all = slices.Insert(all, at, DeviceNeed{DeviceCPUs: d})
+		}
+		all[at].Milli, all[at].Members = all[at].Milli+milli, all[at].Members+members
+	}
+	if all = slices.DeleteFunc(all, func(d DeviceNeed) bool { return d.Members == 0 }); len(all) == 0 {
+		return nil // the same as for a pool without devices, so that equal needs compare as equal
+	}
+	return all
+}
+
+func (n *Need) equals(o *Need) bool {
+	return n.PoolID == o.PoolID && n.Milli == o.Milli && n.Members == o.Members && slices.Equal(n.Devices, o.Devices)
+}
+
+// Needs are the needs of all pools that have containers, sorted by pool. Code never changes a list; With
+// makes a new one. So layouts can share the entries, and most comparisons only compare pointers.
 type Needs []*Need
 
-// NeedsOf returns needs by their milli-CPUs, with one container each.
-func NeedsOf(milli map[Which]int64) (n Needs) {
+// NeedsOf makes needs from the milli-CPUs of pools, with one container in each pool.
+func NeedsOf(milli map[PoolID]int64) (n Needs) {
 	for w, of := range milli {
 		n = n.With(w, of, 1)
 	}
 	return n
 }
 
-func (n Needs) find(w Which) (at int, found bool) {
-	return slices.BinarySearchFunc(n, w, func(a *Need, w Which) int { return a.Which.Compare(w) })
+func (n Needs) find(w PoolID) (at int, found bool) {
+	return slices.BinarySearchFunc(n, w, func(a *Need, w PoolID) int { return a.PoolID.Compare(w) })
 }
 
-// Of returns the need of a pool; used is false if it has no containers.
-func (n Needs) Of(w Which) (of Need, used bool) {
+// OfPool returns the need of a pool; used is false if it has no containers.
+func (n Needs) OfPool(w PoolID) (of Need, used bool) {
 	if at, found := n.find(w); found {
 		return *n[at], true
 	}
-	return Need{Which: w}, false
+	return Need{PoolID: w}, false
 }
 
-// With returns the needs with more milli-CPUs and containers for a pool, or less.
-func (n Needs) With(w Which, milli int64, members int) Needs {
+// With returns needs in which a pool has milli more milli-CPUs and members more containers. Negative numbers
+// subtract. devices are the devices of these containers.
+func (n Needs) With(w PoolID, milli int64, members int, devices ...DeviceCPUs) Needs {
 	at, found := n.find(w)
-	sum := Need{w, milli, members}
+	sum := Need{PoolID: w, Milli: milli, Members: members}
 	if found {
-		sum.Milli, sum.Members = sum.Milli+n[at].Milli, sum.Members+n[at].Members
+		sum.Milli, sum.Members, sum.Devices = sum.Milli+n[at].Milli, sum.Members+n[at].Members, n[at].Devices
 	}
+	sum.Devices = withDevices(sum.Devices, milli, members, devices)
 	out := make(Needs, 0, len(n)+1)
 	out = append(out, n[:at]...)
 	if sum.Members != 0 {
@@ -55,10 +110,10 @@ func (n Needs) With(w Which, milli int64, members int) Needs {
 }
 
 // All iterates over the pools and their milli-CPUs.
-func (n Needs) All() iter.Seq2[Which, int64] {
-	return func(yield func(Which, int64) bool) {
+func (n Needs) All() iter.Seq2[PoolID, int64] {
+	return func(yield func(PoolID, int64) bool) {
 		for _, of := range n {
-			if !yield(of.Which, of.Milli) {
+			if !yield(of.PoolID, of.Milli) {
 				return
 			}
 		}
@@ -67,22 +122,22 @@ func (n Needs) All() iter.Seq2[Which, int64] {
 
 // Equal reports whether two lists have the same needs.
 func (n Needs) Equal(o Needs) bool {
-	return slices.EqualFunc(n, o, func(a, b *Need) bool { return a == b || *a == *b })
+	return slices.EqualFunc(n, o, func(a, b *Need) bool { return a == b || a.equals(b) })
 }
 
-// Since lists the pools whose needs differ from those of an older list, sorted.
-func (n Needs) Since(old Needs) (changed []Which) {
+// ChangedSince lists the pools whose needs differ from those of an older list, sorted.
+func (n Needs) ChangedSince(old Needs) (changed []PoolID) {
 	for len(n) > 0 || len(old) > 0 {
 		switch {
 		case len(n) > 0 && len(old) > 0 && n[0] == old[0]:
 			n, old = n[1:], old[1:]
-		case len(old) == 0 || len(n) > 0 && n[0].Which.Compare(old[0].Which) < 0:
-			changed, n = append(changed, n[0].Which), n[1:]
-		case len(n) == 0 || n[0].Which.Compare(old[0].Which) > 0:
-			changed, old = append(changed, old[0].Which), old[1:]
+		case len(old) == 0 || len(n) > 0 && n[0].PoolID.Compare(old[0].PoolID) < 0:
+			changed, n = append(changed, n[0].PoolID), n[1:]
+		case len(n) == 0 || n[0].PoolID.Compare(old[0].PoolID) > 0:
+			changed, old = append(changed, old[0].PoolID), old[1:]
 		default:
-			if *n[0] != *old[0] {
-				changed = append(changed, n[0].Which)
+			if !n[0].equals(old[0]) {
+				changed = append(changed, n[0].PoolID)
 			}
 			n, old = n[1:], old[1:]
 		}

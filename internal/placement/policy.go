@@ -14,129 +14,199 @@ import (
 type Policy interface {
 	// Terms returns the conditions under which a container owns CPUs.
 	Terms(m *topology.Machine, s Subject) Terms
-	// Choose chooses the CPUs of an owner: all CPUs of a new owner, or the CPUs that an existing
-	// owner adds or keeps. The error is a sentence for users.
+	// Choose returns all CPUs that an owner should have after the request: a new owner, or an owner that gets
+	// more or fewer CPUs. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
 	// Share returns the pool of a container that owns no CPUs.
 	Share(v View, s Subject) Assignment
-	// Layout returns the CPUs of the pools.
+	// Layout computes the CPUs of the pools.
 	Layout(p *Pools, d Demand) *Layout
 }
 
-// View is the node as a policy sees it.
+// Partitioner is a policy that places containers in parts of the node.
+type Partitioner interface {
+	// PartOf returns the name of the part of the node in which the policy placed a container; "" if none. g
+	// has the CPUs of the container.
+	PartOf(g CPUGroup) string
+}
+
+// PartOf returns the name of the part of the node in which a policy placed a container; "" if none. g has the
+// CPUs of the container.
+func PartOf(p Policy, g CPUGroup) string {
+	if parted, is := p.(Partitioner); is {
+		return parted.PartOf(g)
+	}
+	return ""
+}
+
+// Scheduling is a policy that chooses scheduling classes for all containers, including those that own CPUs.
+type Scheduling interface {
+	// SchedulingOf returns the scheduling class of a container. The class has no name if the container gets
+	// none.
+	SchedulingOf(s Subject) (lifecycle.SchedulingClass, []lifecycle.Problem)
+}
+
+// SchedulingOf returns the scheduling class that a policy chooses for a container. The class has no name if
+// the policy chooses none, or chooses it in Share together with the pool.
+func SchedulingOf(p Policy, s Subject) (c lifecycle.SchedulingClass, problems []lifecycle.Problem) {
+	if schedules, is := p.(Scheduling); is {
+		return schedules.SchedulingOf(s)
+	}
+	return c, nil
+}
+
+// View is the state of the node that a policy may use.
 type View struct {
 	Machine *topology.Machine
 	Pools   *Pools
 	// Layout has the current CPUs of the pools, and the demand for which they were computed.
 	Layout *Layout
-	// Free are the CPUs that the subject's pod could own.
+	// Free are the CPUs that the pod of the subject could own.
 	Free topology.Set
 	// PlacementOff reports that placement is off, so no container owns CPUs.
 	PlacementOff bool
-	// InBalloon returns how many containers of a balloon belong to a namespace, or to a group of
-	// its type.
-	InBalloon func(Mark) int
+	// CountMembers returns how many containers of a balloon have the membership.
+	CountMembers func(Membership) int
 }
 
-// Mark identifies the containers of a balloon that belong to one namespace, or to one group.
-type Mark struct {
+// Membership identifies the containers of one balloon that belong to one namespace, or to one group (groupBy
+// of the balloon type).
+type Membership struct {
 	Balloon   string
-	Namespace string // "" for a group
-	Group     string // "" for a namespace
+	Namespace string // "" if Group is set
+	Group     string // "" if Namespace is set
 }
 
-// Subject is the container that a question is about, or a whole pod.
+// Subject is the container, or the whole pod, that a policy decides about.
 type Subject struct {
 	Intent *intent.Pod
-	// Requested are the resources of the runtime's request, and PodRequested those of its pod;
-	// nil if unknown.
+	// Requested are the container's resources in the runtime's request. PodRequested are the resources of its
+	// pod. They are nil if unknown.
 	Requested, PodRequested *lifecycle.Resources
-	// KubeletGrant is what the kubelet's static managers gave it.
+	// KubeletGrant has the CPUs and memory nodes that the kubelet's static managers gave the container.
+	// Claims has the CPUs that resource claims give it; nil for none.
 	KubeletGrant lifecycle.StaticGrant
-	// Devices are the devices of the containers that own the same CPUs.
+	Claims       *lifecycle.ClaimGrant
+	// Devices are the devices of all containers that own, or will own, the same CPUs.
 	Devices []lifecycle.DeviceGrant
-	// Owned are the CPUs that its pod owns.
+	// Owned are the CPUs that the containers of its pod own.
 	Owned topology.Set
-	// New reports that its pool was not decided before. RunsOn are the CPUs that it runs on, if
+	// Owns are the CPUs that the container owns, if Share should choose a pool for the rest of its request.
+	Owns topology.Set
+	// New reports that no pool was chosen for the container before. RunsOn are the CPUs that it runs on, if
 	// an earlier agent chose them and left no record; otherwise empty.
 	New    bool
 	RunsOn topology.Set
-	// Memory is the memory that should be near, if it is bound to NUMA nodes.
+	// Memory is the memory that should be near its CPUs, if the container is bound to NUMA nodes.
 	Memory Memory
-	// PoolNode is the NUMA node of its pool, and PodPoolNode that of the other containers of its
-	// pod. Only are the NUMA nodes that may be chosen; empty allows all.
+	// PoolNode is the NUMA node of its pool. PodPoolNode is the NUMA node of the pools of its pod's other
+	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty allows all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
-	Only                  []int
-	// Pod is its pod, and Name its name. Balloon is the balloon that it is in; "" for none.
-	// Neighbours are the other live containers of its pod.
+	AllowedNodes          []int
+	// Pod is the container's pod, and Name the container's name. Balloon is the name of its balloon or part
+	// of the node; "" for none. Neighbours are the other live containers of its pod.
 	Pod        *lifecycle.Pod
 	Name       string
 	Balloon    string
 	Neighbours []Neighbour
+	// Attraction returns the sums of the weights of the container's affinities, by the part of the node in
+	// which the matching containers are. A negative sum means that the container should be far from them.
+	Attraction func() map[string]int
 }
 
-// Neighbour is another container of the pod: its name, and the pool that it is in or the CPUs
-// that it owns.
+// Neighbour is another container of the same pod. It has either the name of its pool or the CPUs that it
+// owns.
 type Neighbour struct {
 	Name, Pool string
 	Owned      topology.Set
 }
 
-// Payment says which request determines how many CPUs a policy chooses.
-type Payment int
+// CountBasis says which request determines how many CPUs a policy chooses for an owner.
+type CountBasis int
 
-// The payments.
+// The bases of the count.
 const (
-	Nothing   Payment = iota // the policy chooses none
-	Resources                // the pod's resources, or the container's if the pod's are unknown
-	WholeCPUs                // a container's request for whole CPUs, equal to its limit
+	CountNone         CountBasis = iota // the policy chooses no CPUs
+	CountByResources                    // the resources of the pod, or of the container if the pod's are unknown
+	CountWholeRequest                   // the container's request, if it is a whole number of CPUs and equal to its limit
+	CountWholePart                      // the container's request rounded down to whole CPUs, if it is equal to its limit
 )
 
 // Terms are the conditions under which a container owns CPUs.
 type Terms struct {
 	// Chooses reports that the policy chooses CPUs and memory nodes for containers.
 	Chooses bool
-	// KeepsMemory: it leaves the memory nodes as the runtime requests them. Otherwise Memory says
-	// which an owner gets.
-	KeepsMemory bool
-	Memory      MemoryChoice
-	// Threads are those of its CPUs that an owner runs on.
-	Threads Threads
-	Pays    Payment
-	Key     string // the key that asks for owned CPUs
-	// Lent and ExclusiveNodes become those of the grant.
+	// KeepsRequestedMemory means that the policy leaves the memory nodes as the runtime requests them.
+	// Otherwise Memory says which memory nodes an owner gets.
+	KeepsRequestedMemory bool
+	Memory               MemoryChoice
+	// Threads says on which threads of its CPUs an owner runs.
+	Threads    Threads
+	CountBasis CountBasis
+	Key        string // the annotation or configuration key that asks for owned CPUs
+	// Lent and ExclusiveNodes are copied to the grant.
 	Lent, ExclusiveNodes bool
-	// NearDevices reports that the place of devices affects the choice.
+	// SharesFraction means that an owner also shares CPUs of a pool, for the fraction of a CPU in its
+	// request. Share returns the pool.
+	SharesFraction bool
+	// NearDevices reports that the policy chooses CPUs near the devices of an owner.
 	NearDevices bool
-	// DecidedElsewhere is the reason why the agent grants no CPUs: another program decides. It
-	// is nil if the agent decides.
-	DecidedElsewhere error
-	// External is what that program gave the container.
+	// PoolsNearDevices reports that pools also get CPUs near the devices of their containers.
+	PoolsNearDevices bool
+	// NoGrantReason is the reason why the agent grants no CPUs: another program decides which containers own
+	// CPUs. It is nil if the agent decides.
+	NoGrantReason error
+	// ByClaims means that resource claims decide who owns CPUs. A cpuset in the runtime's request then comes
+	// from the DRA driver, and does not limit pools.
+	ByClaims bool
+	// External has the CPUs that the other program gave the container.
 	External ExternalGrant
+}
+
+// WithoutGrants returns the terms for a node where another program decides who owns CPUs. The agent grants no
+// CPUs there, for the given reason. Containers own only CPUs that the other program gives them.
+func (t Terms) WithoutGrants(reason error) Terms {
+	t.SharesFraction = false
+	if t.NoGrantReason = reason; t.CountBasis == CountWholeRequest {
+		t.CountBasis, t.Key = CountNone, ""
+	}
+	return t
 }
 
 // ExternalGrant are the CPUs that another program gave to a container exclusively.
 type ExternalGrant struct {
 	CPUs topology.Set
-	// Offline are more of them, which are offline.
+	// From is copied to the grant: ByKubelet or ByClaims. SentenceStart begins the problem for CPUs that
+	// another container owns, such as "the kubelet gave it".
+	From, SentenceStart string
+	// Claims has the CPUs by UID of the claim. Containers with the same claim share its CPUs.
+	Claims map[string]topology.Set
+	// Offline are further CPUs that the program gave the container and that are offline.
 	Offline topology.Set
 	Why     string
-	// Mems are the memory nodes that it was bound to.
+	// Mems are the ids of the memory nodes to which the program bound the container.
 	Mems []int
 	// Problems describe contradictions in the sources.
 	Problems []lifecycle.Problem
 }
 
-// ByKubelet is the key of grants and groups for CPUs that the kubelet gave.
+// ByKubelet is the From of grants and assignments whose CPUs the kubelet gave.
 const ByKubelet = "the kubelet's static CPU manager"
 
-// CPURequest is how many CPUs an owner should have.
+// ByClaims is the From of grants and assignments whose CPUs resource claims gave.
+const ByClaims = "resource claims"
+
+// IsExternal reports whether another program gave the CPUs of a grant, by the grant's From. Such a program
+// reports the grant again after a restart of the agent.
+func IsExternal(from string) bool { return from == ByKubelet || from == ByClaims }
+
+// CPURequest says how many CPUs an owner should have, and which CPUs it has.
 type CPURequest struct {
 	N int
-	// Have are the CPUs that the owner has and can use. The policy adds CPUs to them, or chooses
-	// the best part of them. Held are Have and the CPUs that the owner has but cannot use now.
-	Have, Held topology.Set
-	// TakenOver are CPUs of its pod that a new owner should get before all others.
+	// UsableCPUs are the CPUs that the owner has and can use. The policy adds CPUs to them, or chooses which
+	// of them the owner keeps. OwnedCPUs also has the CPUs that the owner has and cannot use now.
+	UsableCPUs, OwnedCPUs topology.Set
+	// TakenOver are CPUs of its pod that a new owner should get before any other CPUs.
 	TakenOver topology.Set
 	// AnyCPUs reports that the owner has no preference among CPUs.
 	AnyCPUs bool
@@ -147,24 +217,34 @@ type CPURequest struct {
 // Memory is an amount of memory, and the free memory of the nodes.
 type Memory struct {
 	Bytes uint64 // 0 for no limit
-	// Left is the free memory of each NUMA node in bytes, in the order of the machine; nil if
+	// FreeByNode is the free memory of each NUMA node in bytes, in the order of the machine; nil if
 	// unknown.
-	Left []uint64
+	FreeByNode []uint64
 }
 
-// Assignment is the CPUs or the pool of a container, and why.
+// RequirementError is the error for CPUs that a pod requires and cannot get. Its container must not be
+// created without them.
+type RequirementError struct{ Key, Reason string }
+
+// Error names the key that requires the CPUs, and the reason why they are missing.
+func (u *RequirementError) Error() string { return u.Key + ": " + u.Reason }
+
+// Assignment is what a policy chose for a container: CPUs of its own or a pool, and the reason.
 type Assignment struct {
 	CPUs     topology.Set
 	Group    CPUGroup
 	PoolNode lifecycle.Opt[int]
-	// Marks are the namespace and group of the container, if its balloon's type distinguishes
-	// containers by these.
-	Marks []Mark
-	// Memory says which memory nodes it is bound to, if the policy chooses these.
+	// Memberships are the namespace and the group of the container, if its balloon's type places containers
+	// by them.
+	Memberships []Membership
+	// Devices are the devices of the container near which its pool should have CPUs.
+	Devices []DeviceCPUs
+	// Memory says to which memory nodes the container is bound, if the policy chooses them.
 	Memory MemoryChoice
-	// Scheduling is how its processes are scheduled, if the policy says so.
+	// Scheduling is the scheduling class of its processes; without a name if the policy chooses none.
 	Scheduling lifecycle.SchedulingClass
-	// From is the key, and Why the clause that explains it.
+	// From is the annotation or configuration key that asked for the choice. Why is a clause that explains
+	// the choice.
 	From, Why string
 	Problems  []lifecycle.Problem
 }
@@ -172,15 +252,20 @@ type Assignment struct {
 // MemoryChoice says which memory nodes a container is bound to. The zero value binds it to DRAM
 // near its CPUs, and to other kinds if there is too little.
 type MemoryChoice struct {
-	// Keep: it is bound to none, beside those of the runtime's request.
-	Keep bool
-	// Kinds are the kinds of memory that it gets a node of each, near its CPUs; From is the key
-	// that says so.
+	// KeepRequested means that the agent binds the container to no memory nodes. The nodes of the runtime's
+	// request stay.
+	KeepRequested bool `json:"Keep"`
+	// Kinds are kinds of memory: the container gets the nearest node of each kind. From is the key that asked
+	// for them.
 	Kinds []topology.MemoryKind
 	From  string
+	// ColdStartSeconds is for how many seconds a starting container has only PMEM. ColdStartKey is the key
+	// that asked for it.
+	ColdStartSeconds int    `json:"Cold"`
+	ColdStartKey     string `json:"ColdFrom"`
 }
 
-// sharesOfCPU are the shares that the kubelet sets for one CPU.
+// sharesOfCPU is the value of cpu.shares that the kubelet sets for a request of one CPU.
 const sharesOfCPU = 1024
 
 // Pinned returns the CPUs that the kubelet's static CPU manager gave to a container
@@ -192,7 +277,7 @@ func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources)
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}
 	}
-	// It owns CPUs that went offline as well.
+	// The list may have CPUs that are offline; the container owns them, too.
 	if requested.CPU.Shares.V != uint64(m.PlacesOf(requested.CPU.CPUs).Len())*sharesOfCPU {
 		return topology.Set{}
 	}
@@ -201,61 +286,60 @@ func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources)
 
 // ShareByClass assigns a container to the pool of its class. It follows the order of cases of
 // Koordinator for pods without assigned CPUs (plugin CPUSetAllocator, v1.7), with the
-// differences that hook.CPUSet states.
+// differences that hook.CPUSetOptions states.
 func ShareByClass(v View, s Subject) (a Assignment) {
 	in, pools := s.Intent, v.Pools
 	class, key := in.Class.V, in.Class.Key
-	sit := func(seat CPUGroup, from, why string) { a.Group, a.From, a.Why = seat, from, why }
-	shared, reclaimed, named := CPUGroup{Pool: Shared}, CPUGroup{Pool: Reclaimed}, v.Layout.Sized() && in.Pool.IsSet()
+	assign := func(g CPUGroup, from, why string) { a.Group, a.From, a.Why = g, from, why }
+	shared, reclaimed, named := CPUGroup{Pool: Shared}, CPUGroup{Pool: Reclaimed}, v.Layout.SizesSharedPools() && in.Pool.IsSet()
 	a.PoolNode = s.PoolNode
 	switch {
 	case v.PlacementOff:
 	case class == intent.Shared && s.PoolNode.Set:
-		w := Which{Name: in.Pool.V, Bound: true, Node: s.PoolNode.V, ExclusiveNode: in.NUMA.V.ExcludeOthers}
-		sit(CPUGroup{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
+		w := PoolID{Name: in.Pool.V, BoundToNodes: true, Node: s.PoolNode.V, ExclusiveNode: in.NUMA.V.ExcludeOthers}
+		assign(CPUGroup{Pool: Shared, PoolID: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
 	case class == intent.Shared && len(SharedNodes(v, in)) > 1:
-		w := BoundTo(in.Pool.V, SharedNodes(v, in))
-		sit(CPUGroup{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		w := BoundPool(in.Pool.V, SharedNodes(v, in))
+		assign(CPUGroup{Pool: Shared, PoolID: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.Problems = unknownNodes(v.Machine, in)
 	case class == intent.Reclaimed && s.PoolNode.Set:
 		node, _ := v.Machine.Node(s.PoolNode.V)
-		sit(CPUGroup{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
-	case class == intent.Reclaimed && in.NUMA.IsSet() && len(in.Nodes.V) > 1 && v.Layout.Sized():
-		sit(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
-		a.near(v.Machine, in)
+		assign(CPUGroup{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+	case class == intent.Reclaimed && in.NUMA.IsSet() && len(in.Nodes.V) > 1 && v.Layout.SizesSharedPools():
+		assign(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
+		a.narrowToNodes(v.Machine, in)
 	case in.Nodes.IsSet() && class != intent.Reclaimed:
-		sit(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
-		a.near(v.Machine, in)
+		assign(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		a.narrowToNodes(v.Machine, in)
 	case in.Nodes.IsSet() && pools.ReclaimedByNUMA:
-		sit(reclaimed, in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose")
-		a.near(v.Machine, in)
+		assign(reclaimed, in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose")
+		a.narrowToNodes(v.Machine, in)
 	case class == intent.Shared && named:
-		sit(CPUGroup{Pool: Shared, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names")
+		assign(CPUGroup{Pool: Shared, PoolID: PoolID{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names")
 	case class == intent.System && named && (in.Pool.V != ReservedPool || !pools.Reserved.Empty()):
-		sit(CPUGroup{Pool: System, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names start as it says")
+		assign(CPUGroup{Pool: System, PoolID: PoolID{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names begin with the name that it gives")
 	case class == intent.System && !pools.System.Empty():
-		sit(CPUGroup{Pool: System}, key, "the system pool")
+		assign(CPUGroup{Pool: System}, key, "the system pool")
 	case class == intent.Reclaimed:
-		sit(reclaimed, key, "the reclaimed pool")
+		assign(reclaimed, key, "the reclaimed pool")
 	case class == intent.Shared:
-		sit(shared, key, "the shared pool")
-	case class == intent.Dedicated && v.Layout.Sized(): // the agent chooses CPUs; a problem says why it could not
-		sit(shared, key, "the shared pool: it got no CPUs of its own")
+		assign(shared, key, "the shared pool")
+	case class == intent.Dedicated && v.Layout.SizesSharedPools(): // the agent could choose no CPUs for it, and a problem says why
+		assign(shared, key, "the shared pool: it got no CPUs of its own")
 	case class == intent.Dedicated:
-		sit(shared, key, "the shared pool: the scheduler assigned no CPUs")
+		assign(shared, key, "the shared pool: the scheduler assigned no CPUs")
 	case pools.UnlabelledShared && in.QoS != intent.BestEffort:
-		sit(shared, "hooks.cpuset.unlabelled", "the shared pool, which pods without a class use")
+		assign(shared, "hooks.cpuset.unlabelled", "the shared pool, which pods without a class use")
 	default:
 		a.Why = "without the CPUs that others own"
 	}
 	return a
 }
 
-// SharedNodes returns the NUMA nodes, by id, to which a pod of class shared is bound together:
-// those that a scheduler chose, if there are several. It is empty if the pod is bound to one
-// node, or to none.
+// SharedNodes returns the ids of the NUMA nodes that a scheduler chose for a pod of class shared, if it chose
+// several. It is empty if the pod is bound to one node or to none.
 func SharedNodes(v View, in *intent.Pod) (ids []int) {
-	if in.Class.V != intent.Shared || !in.NUMA.IsSet() || in.NUMA.V.ExcludeOthers || len(in.NUMA.V.IDs) > 0 || !v.Layout.Sized() {
+	if in.Class.V != intent.Shared || !in.NUMA.IsSet() || in.NUMA.V.ExcludeOthers || len(in.NUMA.V.IDs) > 0 || !v.Layout.SizesSharedPools() {
 		return nil
 	}
 	for _, id := range in.Nodes.V {
@@ -270,8 +354,8 @@ func SharedNodes(v View, in *intent.Pod) (ids []int) {
 	return ids
 }
 
-// near narrows a pool to the CPUs of the NUMA nodes that a scheduler chose.
-func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
+// narrowToNodes narrows a pool to the CPUs of the NUMA nodes that a scheduler chose.
+func (a *Assignment) narrowToNodes(m *topology.Machine, in *intent.Pod) {
 	for _, id := range in.Nodes.V {
 		if n, ok := m.Node(id); ok {
 			a.Group.Near = a.Group.Near.Union(n.CPUs)

@@ -8,19 +8,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Pool is a kind of CPUs that containers share.
+// Pool is a kind of pool. The containers of a pool share its CPUs.
 type Pool int
 
-// The pools. Containers that ask for nothing are in Unclassified: all CPUs without an owner.
-// Own is not a pool: the container owns its CPUs. A Balloon is a set of CPUs that only its
-// containers use. A TreePool is the CPUs of a part of the node, such as a NUMA node, that
+// The kinds of pools. Unclassified is for containers that ask for nothing; it has all CPUs without an owner.
+// Exclusive means that the container is in no pool and owns its CPUs. A Balloon is a set of CPUs that only
+// the containers of the balloon use. A TreePool has the CPUs of a part of the node, such as a NUMA node, that
 // nobody owns.
 const (
 	Unclassified Pool = iota
 	Shared
 	Reclaimed
 	System
-	Own
+	Exclusive
 	Balloon
 	TreePool
 )
@@ -30,8 +30,8 @@ func (p Pool) String() string {
 	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive", "balloon", "tree"}[p]
 }
 
-// Named reports whether the policy names the pools of this kind, and the container's record
-// has the name.
+// Named reports whether the policy gives names to pools of this kind. The record of a container has the name
+// of its pool.
 func (p Pool) Named() bool { return p == Balloon || p == TreePool }
 
 // Pools are the CPUs of each pool while no CPU has an owner.
@@ -39,18 +39,18 @@ type Pools struct {
 	Online, Reserved, Shared, Reclaimed topology.Set
 	// System is empty if containers of class system have no pool.
 	System topology.Set
-	// Hard keeps all containers off reserved CPUs, except containers of class system.
-	Hard bool
-	// UnlabelledShared puts pods without a class into the shared pool.
+	// HardReserved means that only containers of class system may use reserved CPUs.
+	HardReserved bool
+	// UnlabelledShared means that pods without a class use the shared pool.
 	UnlabelledShared bool
-	// ReclaimedByNUMA binds reclaimed pods to the NUMA nodes that a scheduler chose for them.
+	// ReclaimedByNUMA means that reclaimed pods use CPUs of the NUMA nodes that a scheduler chose for them.
 	ReclaimedByNUMA bool
 }
 
-// ForAll returns the CPUs for pods that belong to no pool.
-func (p *Pools) ForAll() topology.Set { return p.base(Unclassified) }
+// UnclassifiedCPUs returns the CPUs for containers in the pool Unclassified.
+func (p *Pools) UnclassifiedCPUs() topology.Set { return p.configuredCPUs(Unclassified) }
 
-func (p *Pools) base(pool Pool) topology.Set {
+func (p *Pools) configuredCPUs(pool Pool) topology.Set {
 	switch {
 	case pool == Shared:
 		return p.Shared
@@ -58,36 +58,37 @@ func (p *Pools) base(pool Pool) topology.Set {
 		return p.Reclaimed
 	case pool == System:
 		return p.System
-	case p.Hard:
+	case p.HardReserved:
 		return p.Online.Minus(p.Reserved)
 	}
 	return p.Online
 }
 
-// Which distinguishes pools of one kind.
-type Which struct {
+// PoolID identifies a pool among the pools of one kind.
+type PoolID struct {
 	Name string // "" is the default pool
-	// Bound confines the pool to the NUMA node with id Node, or to several nodes: then Nodes
-	// lists them, and Node is the first. ExclusiveNode keeps other pools off its single node.
-	Bound         bool
+	// BoundToNodes means that the pool has only CPUs of the NUMA node with id Node. If the pool is bound to
+	// several nodes, Nodes lists their ids, and Node is the lowest. ExclusiveNode means that no other pool
+	// uses its single node.
+	BoundToNodes  bool `json:"Bound"`
 	Node          int
 	Nodes         string
 	ExclusiveNode bool
 }
 
-// BoundTo returns the pool of a name that is bound to the NUMA nodes with some ids.
-func BoundTo(name string, ids []int) Which {
-	w := Which{Name: name, Bound: true, Node: slices.Min(ids)}
+// BoundPool returns the pool with the given name that is bound to the NUMA nodes with the given ids.
+func BoundPool(name string, ids []int) PoolID {
+	w := PoolID{Name: name, BoundToNodes: true, Node: slices.Min(ids)}
 	if len(ids) > 1 {
 		w.Nodes = topology.FormatList(slices.Sorted(slices.Values(ids)))
 	}
 	return w
 }
 
-// On returns the ids of the NUMA nodes to which the pool is bound.
-func (w Which) On() []int {
+// NodeIDs returns the ids of the NUMA nodes to which the pool is bound.
+func (w PoolID) NodeIDs() []int {
 	switch ids, err := topology.ParseList(w.Nodes); {
-	case !w.Bound:
+	case !w.BoundToNodes:
 		return nil
 	case w.Nodes == "" || err != nil:
 		return []int{w.Node}
@@ -96,18 +97,18 @@ func (w Which) On() []int {
 	}
 }
 
-// IsOn reports whether the pool is bound to a NUMA node, alone or among others.
-func (w Which) IsOn(id int) bool {
-	return w.Bound && (w.Node == id || w.Nodes != "" && slices.Contains(w.On(), id))
+// IsBoundTo reports whether the pool is bound to a NUMA node, alone or among others.
+func (w PoolID) IsBoundTo(id int) bool {
+	return w.BoundToNodes && (w.Node == id || w.Nodes != "" && slices.Contains(w.NodeIDs(), id))
 }
 
-// String distinguishes the pool from others of its kind, for users: "web of node 1".
-func (w Which) String() string {
+// String describes the pool for users, such as "web of node 1".
+func (w PoolID) String() string {
 	text := w.Name
 	switch {
 	case w.Nodes != "":
 		text = strings.TrimSpace(text + " of nodes " + w.Nodes)
-	case w.Bound:
+	case w.BoundToNodes:
 		text = strings.TrimSpace(fmt.Sprintf("%s of node %d", text, w.Node))
 	}
 	if w.ExclusiveNode {
@@ -119,32 +120,38 @@ func (w Which) String() string {
 // ReservedPool is the name of the system pool that consists of the reserved CPUs.
 const ReservedPool = "reserve"
 
-// CPUGroup identifies the CPUs of a container: a pool with its limits, or the owned CPUs. It is
-// comparable: containers with equal groups always have equal CPUs.
+// CPUGroup says which CPUs a container has: CPUs of a pool with limits, or owned CPUs. Containers with equal
+// groups always have the same CPUs.
 type CPUGroup struct {
-	Pool  Pool
-	Which Which
-	// Near narrows the pool to these CPUs, if any of them are left. Within always limits it, to
-	// the CPUs of the pod's cgroup or of the runtime's request. Empty means no limit.
-	Near, Within topology.Set
-	// Owned are the CPUs of a group in pool Own.
+	Pool   Pool
+	PoolID PoolID `json:"which"`
+	// Near limits the pool to these CPUs, as long as the pool has any of them. AllowedCPUs always limits it:
+	// to the CPUs of the pod's cgroup or of the runtime's request. An empty set is no limit.
+	Near        topology.Set
+	AllowedCPUs topology.Set `json:"Within"`
+	// Owned are the CPUs of a group in the pool Exclusive. If PoolID has a name, the group also shares the
+	// CPUs of that TreePool.
 	Owned topology.Set
-	// Threads says which threads of the CPUs of a balloon, of a part of the node or of an owner
-	// the group has.
+	// Threads says which threads the group uses: of the CPUs of its balloon or its part of the node, or of
+	// its owned CPUs.
 	Threads Threads
 }
 
 // Threads says which threads of its CPUs a container runs on.
 type Threads uint8
 
-// The threads: as the balloon's type says (all of other CPUs), one of each core, or all.
+// DefaultThreads means what the balloon's type says, and all threads outside of balloons. OneThread means one
+// thread of each core.
 const (
-	ThreadsOfType Threads = iota
+	DefaultThreads Threads = iota
 	OneThread
 	AllThreads
 )
 
-func bound(s, by topology.Set) topology.Set {
+// OwnsAndShares reports whether the group owns CPUs and also shares CPUs of a pool.
+func (s CPUGroup) OwnsAndShares() bool { return s.Pool == Exclusive && s.PoolID.Name != "" }
+
+func limitedTo(s, by topology.Set) topology.Set {
 	if by.Empty() {
 		return s
 	}

@@ -5,28 +5,19 @@ import (
 	"fmt"
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Device is a device that the kubelet can assign to a container.
-type Device struct {
-	// Resource is the extended resource, ID the device plugin's name for it.
-	Resource, ID string
-	// Nodes are the ids of the device's NUMA nodes, from its plugin; nil if that does not
-	// report them.
-	Nodes []int
-}
-
-// Devices lists the kubelet's devices, assigned or not.
-func (g *Grants) Devices(ctx context.Context) ([]Device, error) {
+// Devices lists the devices that the kubelet can assign, including those that it has assigned.
+func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	if g.o.Socket == "" {
 		return nil, nil
 	}
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := g.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
+	defer g.turn.Release(1)
 	if g.conn == nil { // not connected yet
 		return nil, nil
 	}
@@ -34,12 +25,12 @@ func (g *Grants) Devices(ctx context.Context) ([]Device, error) {
 	if err != nil {
 		return nil, g.explain(err)
 	}
-	return devicesOf(answer)
+	return parseAllocatable(answer)
 }
 
-// devicesOf reads the devices of an answer.
-func devicesOf(answer *podresources.AllocatableResourcesResponse) ([]Device, error) {
-	var out []Device
+// parseAllocatable reads the devices of an answer.
+func parseAllocatable(answer *podresources.AllocatableResourcesResponse) ([]lifecycle.KubeletDevice, error) {
+	var out []lifecycle.KubeletDevice
 	for _, d := range answer.GetDevices() {
 		var nodes []int
 		for _, n := range d.GetTopology().GetNodes() {
@@ -51,7 +42,7 @@ func devicesOf(answer *podresources.AllocatableResourcesResponse) ([]Device, err
 			if d.GetResourceName() == "" || len(d.GetResourceName()) > maxName || id == "" || len(id) > maxName || len(out) == maxDevices {
 				return nil, fmt.Errorf("read the devices of the kubelet: %w", errBadDevice)
 			}
-			out = append(out, Device{Resource: d.GetResourceName(), ID: id, Nodes: nodes})
+			out = append(out, lifecycle.KubeletDevice{Resource: d.GetResourceName(), ID: id, Nodes: nodes})
 		}
 	}
 	return out, nil

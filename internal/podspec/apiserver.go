@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,19 +21,19 @@ import (
 type APIServerOptions struct {
 	// URL is the server's address, without a path.
 	URL string
-	// Client sends requests with the agent's credentials. It must have no timeout, because
-	// a watch is a long request.
+	// Client sends requests with the agent's credentials. It must have no timeout, because a watch is a long
+	// request.
 	Client *http.Client
-	// Node is the node's name: only its pods are requested.
+	// Node is the node's name. Only the pods of this node are requested.
 	Node string
-	// Note is called with the error of each request, nil for a success; nil if not needed.
-	Note func(error)
-	// Begin blocks until the first request may be sent; nil for at once.
+	// OnResult is called with the result of each request: an error, or nil for a success. It may be nil.
+	OnResult func(error)
+	// Begin blocks until the first request may be sent. nil means at once.
 	Begin func(context.Context)
 }
 
-// APIServer reads specs from the API server: one list, then watches, each from the
-// version where the last one ended. It keeps only the fields of a PodSpec.
+// APIServer reads specs from the API server: it lists the pods once, and then watches them. Each watch starts from
+// the version at which the previous request ended. It stores only the fields of a PodSpec.
 type APIServer struct {
 	o APIServerOptions
 
@@ -41,24 +42,23 @@ type APIServer struct {
 }
 
 const (
-	// watchTime is the least duration of one watch, and half of the longest. The server
-	// ends it then, so that a load balancer that dropped the connection is noticed.
+	// watchTime is the least duration of one watch, and half of the longest. After that time the server ends the
+	// watch. So the agent notices a load balancer that dropped the connection.
 	watchTime = 5 * time.Minute
-	// maxSilence is how long a watch may send nothing: the server sends a bookmark about
-	// once a minute.
+	// maxSilence is how long a watch may send nothing. The server sends a bookmark about once a minute.
 	maxSilence = 3 * time.Minute
-	// maxEvent bounds one event of a watch: an object in the API server's store has
-	// about 1.5 MiB at most.
+	// maxEvent is the size limit of one event of a watch. An object in the API server's store has at most about 1.5
+	// MiB.
 	maxEvent = 16 << 20
 )
 
-// errExpired: the server no longer has the version from which the watch was to begin.
+// errExpired means that the server no longer has the version from which the watch was to begin.
 var errExpired = errors.New("the watch is too old; the agent lists the pods again")
 
-// NewAPIServer returns a source. It sends no request before Follow.
+// NewAPIServer returns a source. It sends no request before Watch.
 func NewAPIServer(o APIServerOptions) *APIServer {
-	if o.Note == nil {
-		o.Note = func(error) {}
+	if o.OnResult == nil {
+		o.OnResult = func(error) {}
 	}
 	return &APIServer{o: o, waiting: map[string][]chan *lifecycle.PodSpec{}}
 }
@@ -66,15 +66,15 @@ func NewAPIServer(o APIServerOptions) *APIServer {
 // Source names the source.
 func (*APIServer) Source() lifecycle.Source { return lifecycle.FromAPIServer }
 
-// Begin implements Beginner.
+// Begin implements DelayedSource.
 func (a *APIServer) Begin(ctx context.Context) {
 	if a.o.Begin != nil {
 		a.o.Begin(ctx)
 	}
 }
 
-// Soon does nothing: the watch reports changes at once.
-func (*APIServer) Soon() {}
+// PollSoon does nothing, because the watch reports changes at once.
+func (*APIServer) PollSoon() {}
 
 // Close ends idle connections.
 func (a *APIServer) Close() error {
@@ -82,30 +82,24 @@ func (a *APIServer) Close() error {
 	return nil
 }
 
-// Get waits for the watch to report a pod. The kubelet learns of a pod from the same
-// server at about the same time.
+// Get waits until the watch reports a pod. The kubelet gets the pod from the same server at about the same time.
 func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
-	told := make(chan *lifecycle.PodSpec, 1)
+	specs := make(chan *lifecycle.PodSpec, 1)
 	a.mu.Lock()
-	a.waiting[uid] = append(a.waiting[uid], told)
+	a.waiting[uid] = append(a.waiting[uid], specs)
 	a.mu.Unlock()
 	select {
-	case s := <-told:
+	case s := <-specs:
 		return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	left := a.waiting[uid][:0]
-	for _, w := range a.waiting[uid] {
-		if w != told {
-			left = append(left, w)
-		}
-	}
-	if a.waiting[uid] = left; len(left) == 0 {
+	a.waiting[uid] = slices.DeleteFunc(a.waiting[uid], func(w chan *lifecycle.PodSpec) bool { return w == specs })
+	if len(a.waiting[uid]) == 0 {
 		delete(a.waiting, uid)
 	}
-	return Update{}, ErrLater
+	return Update{}, ErrTooSoon
 }
 
 // deliver passes a spec to the callers that wait for it.
@@ -118,20 +112,19 @@ func (a *APIServer) deliver(s *lifecycle.PodSpec) {
 	delete(a.waiting, s.UID)
 }
 
-// Follow lists the node's pods and watches them. It ends when the server does not
-// answer.
-func (a *APIServer) Follow(ctx context.Context, tell func(Update)) error {
-	// The first list may come from the server's cache; after a gap it must be newer.
+// Watch lists the node's pods and watches them. It returns when the server does not answer.
+func (a *APIServer) Watch(ctx context.Context, report func(Update)) error {
+	// The first list may come from the server's cache. A list after a gap must be newer.
 	for from := "0"; ; from = "" {
-		version, err := a.list(ctx, from, tell)
+		version, err := a.list(ctx, from, report)
 		if err != nil {
 			return err
 		}
 		watched := -1
 		for ; err == nil; watched++ {
-			version, err = a.watch(ctx, version, tell)
+			version, err = a.watchOnce(ctx, version, report)
 		}
-		// If the server reports that for a list it has just sent, the next request follows after a pause.
+		// If the version of a list that was just sent has expired, the next request follows after a pause.
 		if !errors.Is(err, errExpired) || watched == 0 && from == "" {
 			return err
 		}
@@ -165,8 +158,8 @@ func (a *APIServer) get(ctx context.Context, query url.Values) (io.ReadCloser, e
 	return nil, fmt.Errorf("%s: %s", a.o.URL, res.Status)
 }
 
-// list reports all pods and returns the list's version.
-func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (string, error) {
+// list reports all pods and returns the version of the list.
+func (a *APIServer) list(ctx context.Context, from string, report func(Update)) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	query := url.Values{}
@@ -174,7 +167,7 @@ func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (s
 		query.Set("resourceVersion", from)
 	}
 	body, err := a.get(limited, query)
-	if a.o.Note(err); err != nil {
+	if a.o.OnResult(err); err != nil {
 		return "", err
 	}
 	defer body.Close()
@@ -182,12 +175,12 @@ func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (s
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", a.o.URL, err)
 	}
-	all, twice, err := listed(l.pods, a.o.Node)
+	u, err := l.update(a.o.Node)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", a.o.URL, err)
 	}
-	tell(Update{All: all, Full: true, Pending: l.pending, Unread: append(l.unread, twice...)})
-	for _, s := range all {
+	report(u)
+	for _, s := range u.All {
 		a.deliver(s)
 	}
 	return l.version, nil
@@ -199,9 +192,8 @@ type watchEvent struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watch reports changes since a version, until the server ends the watch, and returns
-// the last version.
-func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)) (string, error) {
+// watchOnce reports changes since a version, until the server ends the watch. It returns the last version.
+func (a *APIServer) watchOnce(ctx context.Context, version string, report func(Update)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	asked := watchTime + rand.N(watchTime) //nolint:gosec // only spreads load
@@ -209,7 +201,7 @@ func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)
 		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version},
 		"timeoutSeconds": {strconv.Itoa(int(asked / time.Second))},
 	})
-	if a.o.Note(err); err != nil {
+	if a.o.OnResult(err); err != nil {
 		return "", err
 	}
 	defer body.Close()
@@ -225,14 +217,14 @@ func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)
 		}
 		events.N = maxEvent
 		silent.Reset(maxSilence)
-		if version, err = a.applyEvent(e, version, tell); err != nil {
+		if version, err = a.applyEvent(e, version, report); err != nil {
 			return "", err
 		}
 	}
 }
 
 // applyEvent reports the change of an event, and returns the version after it.
-func (a *APIServer) applyEvent(e watchEvent, version string, tell func(Update)) (string, error) {
+func (a *APIServer) applyEvent(e watchEvent, version string, report func(Update)) (string, error) {
 	if e.Type == "ERROR" {
 		var s struct {
 			Code    int    `json:"code"`
@@ -244,7 +236,7 @@ func (a *APIServer) applyEvent(e watchEvent, version string, tell func(Update)) 
 		return "", fmt.Errorf("%s: watch pods: %d %.200s", a.o.URL, s.Code, s.Message)
 	}
 	var p v1Pod
-	// Names and version are read first: a string in place of a number is an error of this pod only.
+	// The decoder goes on after a string in place of a number, so names and version are known. Such an error concerns only this pod.
 	err, ofPod := json.Unmarshal(e.Object, &p), (*json.UnmarshalTypeError)(nil)
 	if err != nil && !errors.As(err, &ofPod) {
 		return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)
@@ -261,11 +253,11 @@ func (a *APIServer) applyEvent(e watchEvent, version string, tell func(Update)) 
 	}
 	switch uid := p.uid(); {
 	case e.Type == "DELETED":
-		tell(Update{Gone: uid})
+		report(Update{Gone: uid})
 	case err != nil:
-		tell(Update{Unread: []Unread{{uid, err}}})
+		report(Update{Unread: []UnreadPod{{uid, err}}})
 	default:
-		tell(one(s, p.pending()))
+		report(singleUpdate(s, p.pending()))
 		a.deliver(s)
 	}
 	return version, nil

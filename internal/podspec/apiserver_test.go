@@ -30,7 +30,7 @@ func told(t testing.TB, bodies ...string) ([]string, error) {
 	t.Helper()
 	a := NewAPIServer(APIServerOptions{URL: "http://127.0.0.1", Client: &http.Client{Transport: &answers{bodies}}, Node: "node1"})
 	var all []string
-	err := a.Follow(t.Context(), func(u Update) {
+	err := a.Watch(t.Context(), func(u Update) {
 		switch {
 		case u.Full:
 			all = append(all, "all")
@@ -96,7 +96,7 @@ func TestGetLater(t *testing.T) {
 	a := NewAPIServer(APIServerOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.Get(ctx, "u1"); !errors.Is(err, ErrLater) || len(a.waiting) != 0 {
+	if _, err := a.Get(ctx, "u1"); !errors.Is(err, ErrTooSoon) || len(a.waiting) != 0 {
 		t.Errorf("%v, %d wait", err, len(a.waiting))
 	}
 }

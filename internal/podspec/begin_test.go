@@ -18,9 +18,9 @@ type plain struct {
 
 func (p *plain) Source() lifecycle.Source                    { return p.source }
 func (p *plain) Get(context.Context, string) (Update, error) { return Update{}, ErrUnknown }
-func (p *plain) Soon()                                       {}
+func (p *plain) PollSoon()                                   {}
 func (p *plain) Close() error                                { return nil }
-func (p *plain) Follow(ctx context.Context, tell func(Update)) error {
+func (p *plain) Watch(ctx context.Context, tell func(Update)) error {
 	p.asked.Add(1)
 	select {
 	case <-ctx.Done():
@@ -68,7 +68,7 @@ func TestBegin(t *testing.T) {
 			if better {
 				until(t, "the second rests", func() bool {
 					err := l.States()[1].Err
-					return err != nil && strings.Contains(err.Error(), "a better source")
+					return err != nil && strings.Contains(err.Error(), "a source with a higher priority")
 				})
 			} else {
 				until(t, "the second answers", func() bool { return l.States()[1].Up })

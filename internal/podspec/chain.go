@@ -19,41 +19,42 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Answers of a source that has no spec and did not fail.
+// Errors of a source that has no spec and did not fail.
 var (
 	ErrUnknown = errors.New("no such pod")
-	ErrLater   = errors.New("asked too recently; the source asks again soon")
+	ErrTooSoon = errors.New("the source was polled too recently; it polls again soon")
 )
 
 // SpecSource is one source of pod specs.
 type SpecSource interface {
 	Source() lifecycle.Source
-	// Get reads one pod now; the answer may have more. ErrUnknown and ErrLater are no failures.
+	// Get reads one pod now. The answer may also have other pods. ErrUnknown and ErrTooSoon do not mean that the
+	// source failed.
 	Get(ctx context.Context, uid string) (Update, error)
-	// Soon makes Follow ask again as soon as it may, if it polls.
-	Soon()
-	// Follow reports all pods, and then changes, until it fails or ctx ends.
-	Follow(ctx context.Context, tell func(Update)) error
+	// PollSoon makes Watch poll as soon as it may, if it polls.
+	PollSoon()
+	// Watch reports all pods, and then changes, until it fails or ctx ends.
+	Watch(ctx context.Context, report func(Update)) error
 	Close() error
 }
 
-// DelayedSource is a source that is not asked before Begin returns. If a better source
-// is up by then, it is not asked at all.
+// DelayedSource is a source that the chain does not use before Begin returns. If a source with a higher priority
+// answers by then, the chain does not use this one at all.
 type DelayedSource interface {
 	Begin(ctx context.Context)
 }
 
 // Update is an answer of a source.
 type Update struct {
-	// All are pods by UID: all pods of the node if Full is set.
+	// All has pods by UID. If Full is set, these are all pods of the node.
 	All  map[string]*lifecycle.PodSpec
 	Full bool
 	Gone string // UID of a pod that ended
-	// Pending are those of All that have not started. A pod of the map without a value has started.
-	// A pod that Full leaves out has started, too; otherwise nothing is known of it.
+	// Pending has the pods of All that have not started. A nil entry means that the pod has started. If Full is
+	// set, a pod without an entry has started, too. Otherwise it is unknown whether it has.
 	Pending map[string]*Pending
-	// Unread are pods of the answer that cannot be read. Their earlier specs stay.
-	Unread []Unread
+	// Unread are pods of the answer that cannot be read. Their earlier specs stay in use.
+	Unread []UnreadPod
 }
 
 // State is the state of one source.
@@ -62,46 +63,45 @@ type State struct {
 	Up     bool
 	Pods   int
 	Err    error // why it is not up, or an error in its last answer
-	// NoCPUs is why the PodResources API does not report the CPUs that the kubelet has
-	// assigned; nil if it does, and for all other sources.
+	// NoCPUs is why the PodResources API does not report the CPUs that the kubelet has assigned. It is nil if it
+	// reports them, and for all other sources.
 	NoCPUs error
 }
 
 // Options configure a chain.
 type Options struct {
-	// Sources are the sources, most trusted first. The chain closes them.
+	// Sources are the sources, in order of priority. The chain closes them.
 	Sources []SpecSource
-	// Wait is the longest that a runtime's request waits for a spec.
+	// Wait is how long a runtime's request waits for a spec at most.
 	Wait time.Duration
 	// Changed is called with the UIDs of pods whose spec is new or changed. No request
 	// waits for it.
 	Changed func(podUIDs []string)
-	// PendingChanged is called after the pods that have not started may have changed; nil for never.
+	// PendingChanged is called when the set of pods that have not started may have changed. It may be nil.
 	PendingChanged func()
-	// Remembered is what an earlier agent passed to Save last. Save stores the specs; nil
-	// if nothing is stored.
-	Remembered []byte
-	Save       func([]byte) error
-	Log        *slog.Logger
-	// Retry is the first pause after a source failed, 1 s where 0.
+	// Saved is what an earlier agent last passed to Save. Save stores the specs; nil stores nothing.
+	Saved []byte
+	Save  func([]byte) error
+	Log   *slog.Logger
+	// Retry is the first pause after a source failed; 0 means 1 s.
 	Retry time.Duration
 }
 
-// Chain has the specs of pods, from a chain of sources.
+// Chain has the specs of pods. It reads them from several sources.
 type Chain struct {
 	o     Options
 	wake  chan struct{}
 	ready chan struct{} // closed when a source is up, or all have failed
 
-	mu         sync.Mutex // guards all below; never held across I/O
-	sources    []*sourceState
-	remembered map[string]*lifecycle.PodSpec
-	changed    map[string]bool
-	pending    map[string]*Pending
-	dirty      bool
-	slowUntil  time.Time
-	readyOnce  bool
-	gone       ring
+	mu          sync.Mutex // guards all below; never held across I/O
+	sources     []*sourceState
+	saved       map[string]*lifecycle.PodSpec
+	changed     map[string]bool
+	pending     map[string]*Pending
+	dirty       bool
+	slowUntil   time.Time
+	readyClosed bool
+	gone        ring
 }
 
 // sourceState is one source and its answers.
@@ -112,10 +112,10 @@ type sourceState struct {
 	err   error
 	pods  map[string]*lifecycle.PodSpec
 	// unread are pods of its answers that cannot be read.
-	unread []Unread
+	unread []UnreadPod
 }
 
-// New makes a chain. It asks no source before Run.
+// New returns a chain. It uses no source before Run.
 func New(o Options) *Chain {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -129,7 +129,7 @@ func New(o Options) *Chain {
 	}
 	l.openReadyLocked()
 	var err error
-	if l.remembered, err = loadSpecs(o.Remembered); err != nil {
+	if l.saved, err = loadSpecs(o.Saved); err != nil {
 		o.Log.Warn("the agent ignores saved pod specs", logkey.Err, err)
 	}
 	return l
@@ -148,7 +148,7 @@ func (l *Chain) specLocked(uid string) *lifecycle.PodSpec {
 			return s
 		}
 	}
-	return l.remembered[uid]
+	return l.saved[uid]
 }
 
 // States returns the state of every source.
@@ -162,11 +162,11 @@ func (l *Chain) States() []State {
 	return out
 }
 
-// maxFirstWait is the longest that an agent waits for the first answer at its start.
+// maxFirstWait is how long an agent waits at most for the first answer at its start.
 const maxFirstWait = 2 * time.Second
 
-// AwaitFirst returns when a source has listed the node's pods, or all have failed, at
-// most after maxFirstWait. Running containers are decided with the specs known by then.
+// AwaitFirst returns when a source has listed the node's pods, or all sources have failed, at most after
+// maxFirstWait. The agent decides running containers with the specs that are known by then.
 func (l *Chain) AwaitFirst(ctx context.Context) { awaitFirst(ctx, l.ready) }
 
 // awaitFirst waits for the first answer, at most for maxFirstWait.
@@ -183,34 +183,38 @@ func awaitFirst(ctx context.Context, ready <-chan struct{}) {
 func (l *Chain) openReadyLocked() {
 	open := !slices.ContainsFunc(l.sources, func(r *sourceState) bool { return !r.asked }) ||
 		slices.ContainsFunc(l.sources, func(r *sourceState) bool { return r.up })
-	if open && !l.readyOnce {
-		l.readyOnce = true
+	if open && !l.readyClosed {
+		l.readyClosed = true
 		close(l.ready)
 	}
 }
 
-// slowPause is how long Await returns at once after a caller waited in vain.
+// slowPause is how long Await returns at once after a source did not answer in time.
 const slowPause = 5 * time.Second
 
-// Await asks the sources that are up for a pod without a known spec, for at most
-// Options.Wait. If no source is up, or one was slow just now, it returns at once.
+// startedSource is a source whose server may answer although it did not answer the last request.
+type startedSource interface {
+	Started() bool
+}
+
+// Await asks the sources that are up for a pod without a known spec, for at most Options.Wait. It returns at once
+// if no source is up, or if a source did not answer in time within slowPause. A kubelet that has started since the
+// last request counts as up, because it creates its first pods at once.
 func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
 	late := time.Now().Before(l.slowUntil)
-	var up []*sourceState
-	for _, r := range l.sources {
-		if r.up {
-			up = append(up, r)
-		}
-	}
 	l.mu.Unlock()
-	if late && !known {
+	if known {
+		return
+	}
+	up := l.answering()
+	if late {
 		for _, r := range up {
-			r.Soon()
+			r.PollSoon()
 		}
 	}
-	if known || late || len(up) == 0 || l.o.Wait <= 0 || pod.UID == "" {
+	if late || len(up) == 0 || l.o.Wait <= 0 || pod.UID == "" {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, l.o.Wait)
@@ -229,13 +233,30 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 				l.slowUntil = time.Now().Add(slowPause)
 				l.mu.Unlock()
 			}
-			r.Soon()
+			r.PollSoon()
 			l.o.Log.Debug("a source did not answer in time with a pod's spec", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
 			return
 		default:
-			l.o.Log.Debug("no pod spec", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
+			l.o.Log.Debug("a source has no spec of a pod", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
 		}
 	}
+}
+
+// answering returns the sources that are up, and those whose server has started.
+func (l *Chain) answering() []*sourceState {
+	l.mu.Lock()
+	up := make([]bool, len(l.sources))
+	for i, r := range l.sources {
+		up[i] = r.up
+	}
+	l.mu.Unlock()
+	var out []*sourceState
+	for i, r := range l.sources {
+		if started, is := r.SpecSource.(startedSource); up[i] || is && started.Started() {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // Run watches the sources until ctx ends, and closes them.
@@ -257,7 +278,7 @@ func (l *Chain) Run(ctx context.Context) error {
 // maxRetry is the longest pause after a source has failed.
 const maxRetry = 30 * time.Second
 
-// watchSource watches one source while no better one is up.
+// watchSource watches one source while no source with a higher priority is up.
 func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 	if b, ok := r.SpecSource.(DelayedSource); ok {
 		b.Begin(ctx)
@@ -268,8 +289,8 @@ func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 			l.notNeeded(r)
 			pause = l.o.Retry
 		} else {
-			following, stop := context.WithCancel(ctx)
-			err := r.Follow(following, func(u Update) {
+			watching, stop := context.WithCancel(ctx)
+			err := r.Watch(watching, func(u Update) {
 				pause = l.o.Retry
 				l.apply(r, u)
 				if l.betterUp(i) {
@@ -277,7 +298,7 @@ func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 					l.notNeeded(r)
 				}
 			})
-			if following.Err() == nil {
+			if watching.Err() == nil {
 				l.sourceFailed(ctx, r, err)
 			}
 			stop()
@@ -293,16 +314,16 @@ func (l *Chain) betterUp(i int) bool {
 	return slices.ContainsFunc(l.sources[:i], func(r *sourceState) bool { return r.up })
 }
 
-// notNeeded notes that a source is not asked, because a better one answers.
+// notNeeded notes that a source is not used, because one with a higher priority answers.
 func (l *Chain) notNeeded(r *sourceState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.up, r.err = false, errNotNeeded
 }
 
-var errNotNeeded = errors.New("not asked: a better source answers")
+var errNotNeeded = errors.New("not used: a source with a higher priority answers")
 
-// sourceFailed notes that a source failed, and logs it once. Its specs stay.
+// sourceFailed notes that a source failed, and logs each error once. The specs of the source stay in use.
 func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 	if ctx.Err() != nil {
 		return
@@ -324,7 +345,7 @@ func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 func (l *Chain) apply(r *sourceState, u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	news, unread := r.note(u)
+	news, unread := r.noteUnread(u)
 	if news {
 		l.o.Log.Warn("a pod spec cannot be read; the one known before stays in use", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
@@ -334,7 +355,7 @@ func (l *Chain) apply(r *sourceState, u Update) {
 	}
 	for uid, s := range u.All {
 		if !u.Full && l.gone.has(uid) {
-			continue // an answer from before its end, which no later list would remove
+			continue // the answer is older than the pod's end, and no later list would remove the pod
 		}
 		before := l.specLocked(uid)
 		if have := r.pods[uid]; have == nil || !reflect.DeepEqual(*have, *s) {
@@ -355,28 +376,20 @@ func (l *Chain) apply(r *sourceState, u Update) {
 		l.pruneLocked(u.All, u.Unread)
 	}
 	if len(l.changed) > 0 {
-		signal(l.wake)
+		sleep.Wake(l.wake)
 	}
 }
 
-// signal wakes the goroutine that waits on the channel, now or later.
-func signal(woken chan<- struct{}) {
-	select {
-	case woken <- struct{}{}:
-	default:
-	}
-}
-
-// note stores which pods cannot be read, and returns that as an error. news reports
-// whether to log it: once, not at every answer.
-func (r *sourceState) note(u Update) (news bool, unread error) {
+// noteUnread stores which pods cannot be read, and returns that as an error. news reports whether the error has
+// changed and must be logged.
+func (r *sourceState) noteUnread(u Update) (news bool, unread error) {
 	before := unreadError(r.unread)
 	if u.Full {
 		r.unread = nil
 	}
-	r.unread = slices.DeleteFunc(r.unread, func(x Unread) bool { return u.All[x.UID] != nil || u.Gone != "" && x.UID == u.Gone })
+	r.unread = slices.DeleteFunc(r.unread, func(x UnreadPod) bool { return u.All[x.UID] != nil || u.Gone != "" && x.UID == u.Gone })
 	for _, x := range u.Unread {
-		r.unread = append(slices.DeleteFunc(r.unread, func(y Unread) bool { return y.UID == x.UID }), x)
+		r.unread = append(slices.DeleteFunc(r.unread, func(y UnreadPod) bool { return y.UID == x.UID }), x)
 	}
 	unread = unreadError(r.unread)
 	if r.up {
@@ -389,16 +402,16 @@ func (l *Chain) forgetLocked(uid string) {
 	for _, r := range l.sources {
 		delete(r.pods, uid)
 	}
-	delete(l.remembered, uid)
+	delete(l.saved, uid)
 	delete(l.pending, uid)
 	delete(l.changed, uid)
 	l.dirty = true
 }
 
-// pruneLocked forgets pods that a complete list lacks: every source reports the same
-// kubelet's pods. It keeps pods that could not be read. If one of those has no UID it
-// keeps all, because it may be any of them.
-func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) {
+// pruneLocked forgets pods that a complete list lacks, because every source reports the pods of the same kubelet.
+// It keeps pods that could not be read. If one of these has no UID, it keeps all pods, because that pod may be any
+// of them.
+func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []UnreadPod) {
 	there := map[string]bool{}
 	for _, u := range unread {
 		if there[u.UID] = true; u.UID == "" {
@@ -416,14 +429,14 @@ func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) 
 	for _, r := range l.sources {
 		note(r.pods)
 	}
-	note(l.remembered)
+	note(l.saved)
 	for uid := range gone {
 		l.forgetLocked(uid)
 	}
 }
 
-// debounce is how long changes are collected before they are reported, savePause the
-// least time between two saves.
+// debounce is how long changes are collected before they are reported. savePause is the shortest pause between two
+// saves.
 const (
 	debounce  = 20 * time.Millisecond
 	savePause = time.Second
@@ -440,8 +453,8 @@ func (l *Chain) publish(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-keep.C:
-			if !retry.Resting(time.Now()) {
-				retry.Note(time.Now(), l.save())
+			if !retry.TooEarly(time.Now()) {
+				retry.SetResult(time.Now(), l.save())
 			}
 			continue
 		case <-l.wake:

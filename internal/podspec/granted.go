@@ -13,8 +13,8 @@ import (
 // maxDevices bounds the devices of one container.
 const maxDevices = 65536
 
-// maxCPU is above any id of a CPU or a NUMA node.
-const maxCPU = 65536
+// maxID is above any id of a CPU or a NUMA node.
+const maxID = 65536
 
 // podGrants is what the PodResources API reports for one pod, by container.
 type podGrants struct {
@@ -22,11 +22,11 @@ type podGrants struct {
 	static  map[string]lifecycle.StaticGrant
 }
 
-// grantsOf reads an answer of the PodResources API, by pod and container. It keeps pods
-// and containers without devices, because that is knowledge too. hasCPUs: the kubelet's
-// CPU manager assigns CPUs, so a container without CPUs in the answer has no exclusive
-// ones. unread are pods that cannot be read, by name; one without a name may be any.
-func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]podGrants, unread map[podName]error, err error) {
+// parseGrants reads an answer of the PodResources API, by pod and container. It keeps pods and containers without
+// devices, because the caller must know that they have none. hasCPUs means that the kubelet's CPU manager assigns
+// CPUs. A container without CPUs in the answer then has no exclusive CPUs. unread are pods that cannot be read, by
+// name. An unread pod without a name may be any pod.
+func parseGrants(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]podGrants, unread map[podName]error, err error) {
 	all, unread = map[podName]podGrants{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
 		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
@@ -43,7 +43,7 @@ func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all 
 			unread[name] = fmt.Errorf("two pods have the name %.80q", name.namespace+"/"+name.name)
 			continue
 		}
-		pod, err := podGrantsOf(p, hasCPUs)
+		pod, err := parsePodGrants(p, hasCPUs)
 		if err != nil {
 			unread[name] = fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
 			continue
@@ -53,14 +53,14 @@ func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all 
 	return all, unread, nil
 }
 
-// podGrantsOf reads the grants of one pod.
-func podGrantsOf(p *podresources.PodResources, hasCPUs bool) (podGrants, error) {
+// parsePodGrants reads the grants of one pod.
+func parsePodGrants(p *podresources.PodResources, hasCPUs bool) (podGrants, error) {
 	pod := podGrants{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
 	for _, c := range p.GetContainers() {
 		if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
 			return podGrants{}, errors.New("a container has no name, or the name of another one, or the pod has too many containers")
 		}
-		grant, err := grantOf(c)
+		grant, err := parseDeviceGrant(c)
 		if err != nil {
 			return podGrants{}, err
 		}
@@ -69,26 +69,26 @@ func podGrantsOf(p *podresources.PodResources, hasCPUs bool) (podGrants, error) 
 	return pod, pod.readStatic(p, hasCPUs)
 }
 
-// readStatic reads the CPUs and memory nodes of a pod's containers. Those of the pod as
-// a whole (Kubernetes 1.36, PodLevelResourceManagers) include those of its containers.
-// A container without its own shares the rest.
+// readStatic reads the CPUs and memory nodes of a pod's containers. A pod as a whole may also have CPUs and memory
+// nodes (Kubernetes 1.36, PodLevelResourceManagers), which include those of its containers. A container without its
+// own CPUs shares the remaining CPUs of the pod.
 func (g podGrants) readStatic(p *podresources.PodResources, hasCPUs bool) error {
-	shared, err := idsOf(p.GetCpuIds())
+	shared, err := parseIDs(p.GetCpuIds())
 	if err != nil {
 		return err
 	}
 	for _, c := range p.GetContainers() {
 		s := lifecycle.StaticGrant{}
-		if s.CPUs, err = idsOf(c.GetCpuIds()); err != nil {
+		if s.CPUs, err = parseIDs(c.GetCpuIds()); err != nil {
 			return err
 		}
-		if s.Mems, err = nodesOf(c.GetMemory()); err != nil {
+		if s.Mems, err = memoryNodes(c.GetMemory()); err != nil {
 			return err
 		}
 		g.static[c.GetName()] = s
 		shared = slices.DeleteFunc(shared, func(id int) bool { return slices.Contains(s.CPUs, id) })
 	}
-	bound, err := nodesOf(p.GetMemory())
+	bound, err := memoryNodes(p.GetMemory())
 	if err != nil {
 		return err
 	}
@@ -105,26 +105,26 @@ func (g podGrants) readStatic(p *podresources.PodResources, hasCPUs bool) error 
 	return nil
 }
 
-// nodesOf lists the NUMA nodes of all kinds of memory, as the kubelet writes them to
-// cpuset.mems (Kubernetes 1.36, cm/memorymanager, GetMemoryNUMANodes).
-func nodesOf(blocks []*podresources.ContainerMemory) ([]int, error) {
+// memoryNodes returns the NUMA nodes of all kinds of memory, as the kubelet writes them to cpuset.mems (Kubernetes
+// 1.36, cm/memorymanager, GetMemoryNUMANodes).
+func memoryNodes(blocks []*podresources.ContainerMemory) ([]int, error) {
 	var ids []int64
 	for _, m := range blocks {
 		for _, n := range m.GetTopology().GetNodes() {
 			ids = append(ids, n.GetID())
 		}
 	}
-	return idsOf(ids)
+	return parseIDs(ids)
 }
 
-// idsOf sorts ids of CPUs or NUMA nodes; nil for none.
-func idsOf(ids []int64) ([]int, error) {
-	if len(ids) > maxCPU {
+// parseIDs returns ids of CPUs or NUMA nodes in order, or nil if there are none.
+func parseIDs(ids []int64) ([]int, error) {
+	if len(ids) > maxID {
 		return nil, errBadID
 	}
 	var out []int
 	for _, id := range ids {
-		if id < 0 || id >= maxCPU {
+		if id < 0 || id >= maxID {
 			return nil, errBadID
 		}
 		out = append(out, int(id))
@@ -135,8 +135,8 @@ func idsOf(ids []int64) ([]int, error) {
 
 var errBadID = errors.New("the id of a CPU or NUMA node is below 0 or too high, or there are too many ids")
 
-func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
-	out := lifecycle.DeviceGrant{CDI: cdiOf(c)}
+func parseDeviceGrant(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
+	out := lifecycle.DeviceGrant{CDI: claimCDIDevices(c)}
 	names := slices.Clone(out.CDI)
 	// The answer has one entry per NUMA node of a resource's devices.
 	for _, d := range c.GetDevices() {
@@ -162,8 +162,8 @@ func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) 
 	return out, nil
 }
 
-// cdiOf lists the CDI devices of a container's resource claims.
-func cdiOf(c *podresources.ContainerResources) []string {
+// claimCDIDevices returns the CDI devices of a container's resource claims.
+func claimCDIDevices(c *podresources.ContainerResources) []string {
 	var out []string
 	for _, r := range c.GetDynamicResources() {
 		for _, claim := range r.GetClaimResources() {

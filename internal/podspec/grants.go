@@ -14,63 +14,63 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // GrantsOptions configure Grants.
 type GrantsOptions struct {
-	// Socket is the socket of the kubelet's PodResources API (v1); "" switches it off.
+	// Socket is the socket of the kubelet's PodResources API (v1). If it is empty, the API is not used.
 	Socket string
-	// Wait is the longest that a runtime's request waits.
+	// Wait is how long a runtime's request waits for grants at most.
 	Wait time.Duration
 	// Changed is called with the UIDs of pods whose grants are new or changed. No request
 	// waits for it.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
-	// Remembered is what an earlier agent passed to Save last: CPUs and memory nodes that
-	// are used while the kubelet does not answer. No request waits for Save, which may be
-	// nil.
-	Remembered []byte
-	Save       func([]byte) error
-	// Retry is the first pause after a failed question; 0 means 1 s.
+	// Saved is what an earlier agent last passed to Save: CPUs and memory nodes that are used while the kubelet
+	// does not answer. No request waits for Save, which may be nil.
+	Saved []byte
+	Save  func([]byte) error
+	// Retry is the first pause after a failed request; 0 means 1 s.
 	Retry time.Duration
-	// Dial connects to the socket; nil for the system's call.
+	// Dial connects to the socket; nil means the system's call.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// Grants has the devices that the kubelet assigned to pods, and the CPUs and memory
-// nodes that its static managers assigned. The kubelet assigns all of them before it
-// creates the sandbox. A pod's devices never change. Its CPUs may change at a resize,
-// so each answer updates all pods.
+// Grants has the devices that the kubelet assigned to pods, and the CPUs and memory nodes that its static managers
+// assigned. The kubelet assigns all of them before it creates the sandbox. The devices of a pod never change. Its
+// CPUs may change at a resize, so each answer updates all pods.
 type Grants struct {
 	o     GrantsOptions
 	wake  chan struct{}
-	ready chan struct{}    // closed when the kubelet was asked once
-	turn  chan struct{}    // a lock: the goroutine whose token it holds may ask; guards conn
-	conn  *grpc.ClientConn // nil before the first question
+	ready chan struct{}       // closed after the first request to the kubelet
+	turn  *semaphore.Weighted // held while a goroutine calls the kubelet; guards conn
+	conn  *grpc.ClientConn    // nil before the first request, and after a failed one
 
-	mu                sync.Mutex // guards all below; never held across I/O
-	known             map[string]*lifecycle.KubeletGrants
-	before            map[string]*lifecycle.KubeletGrants // of an earlier agent; used until the kubelet answers
-	dirty             bool                                // known differs from what was saved
-	wanted            map[string]podName                  // by UID
-	changed           []string
-	slowUntil         time.Time
-	asked             bool
-	up                bool
-	err               error
-	cpusMissingReason error // why its answers have no CPUs; nil if they have
+	mu        sync.Mutex // guards all below; never held across I/O
+	known     map[string]*lifecycle.KubeletGrants
+	saved     map[string]*lifecycle.KubeletGrants // grants that an earlier agent saved; used until the kubelet answers
+	dirty     bool                                // known differs from what was saved last
+	wanted    map[string]podName                  // names of the pods to ask about, by UID
+	changed   []string
+	slowUntil time.Time
+	asked     bool
+	up        bool
+	err       error
+	noCPUs    error // why the answers have no CPUs; nil if they have
 }
 
 // podName identifies a pod in the PodResources API.
 type podName struct{ namespace, name string }
 
-// NewGrants returns Grants without any pods. It asks nothing before Run or Await.
+// NewGrants returns Grants without any pods. It sends no request before Run or Await.
 func NewGrants(o GrantsOptions) *Grants {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -78,20 +78,20 @@ func NewGrants(o GrantsOptions) *Grants {
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
-	before, err := loadGrants(o.Remembered)
+	before, err := loadGrants(o.Saved)
 	if err != nil {
 		o.Log.Warn("the agent cannot read the saved grants of the kubelet and ignores them", logkey.Err, err)
 	}
 	return &Grants{
-		before: before,
-		o:      o, wake: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
+		saved: before,
+		o:     o, wake: make(chan struct{}, 1), ready: make(chan struct{}), turn: semaphore.NewWeighted(1),
 		known: map[string]*lifecycle.KubeletGrants{}, wanted: map[string]podName{},
-		err: errors.New("not asked yet"), cpusMissingReason: errors.New("not asked yet"),
+		err: errors.New("not asked yet"), noCPUs: errors.New("not asked yet"),
 	}
 }
 
-// Granted returns the known grants of a pod, without waiting; nil for none. It
-// schedules a question about an unknown pod.
+// Granted returns the known grants of a pod, without waiting; nil for none. If there are none, it schedules a
+// request about the pod.
 func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,19 +99,19 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 		return known
 	}
 	if g.wantLocked(pod) {
-		signal(g.wake)
+		sleep.Wake(g.wake)
 	}
-	return g.before[pod.UID]
+	return g.saved[pod.UID]
 }
 
-// Known returns the known grants of a pod, and schedules no question.
+// Known returns the known grants of a pod, and schedules no request.
 func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known := g.known[podUID]; known != nil {
 		return known
 	}
-	return g.before[podUID]
+	return g.saved[podUID]
 }
 
 func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
@@ -122,8 +122,7 @@ func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	return k
 }
 
-// wantLocked schedules a question about a pod; false if that is scheduled already, or
-// impossible.
+// wantLocked schedules a request about a pod. It returns false if that is already scheduled, or is not possible.
 func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
 	if _, noted := g.wanted[pod.UID]; noted || g.o.Socket == "" || pod.UID == "" || pod.Name == "" || len(g.wanted) == maxPods {
 		return false
@@ -132,19 +131,20 @@ func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
 	return true
 }
 
-// Invalidate schedules a question about a pod, because its grants may have changed. The
-// known ones stay until the answer.
+// Invalidate schedules a request about a pod, because its grants may have changed. The known grants stay in use
+// until the answer.
 func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wantLocked(pod) {
-		signal(g.wake)
+		sleep.Wake(g.wake)
 	}
 }
 
-// Await asks for pods that are unknown or were invalidated, for at most
-// GrantsOptions.Wait. If the kubelet does not answer, or was slow just now, it returns
-// at once.
+// Await asks the kubelet about pods that are unknown or were invalidated, for at most GrantsOptions.Wait. It
+// returns at once if the kubelet's socket does not exist, or if the kubelet did not answer in time within
+// slowPause. It asks a kubelet that has started since the last request, because such a kubelet creates its first
+// pods at once.
 func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.mu.Lock()
 	wanted := false
@@ -155,13 +155,13 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 		_, noted := g.wanted[pod.UID]
 		wanted = wanted || noted
 	}
-	late := !g.up && g.asked || time.Now().Before(g.slowUntil)
+	failed, slow := !g.up && g.asked, time.Now().Before(g.slowUntil)
 	g.mu.Unlock()
 	if !wanted {
 		return
 	}
-	if late || g.o.Wait <= 0 {
-		signal(g.wake)
+	if slow || g.o.Wait <= 0 || failed && !g.listening() {
+		sleep.Wake(g.wake)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, g.o.Wait)
@@ -174,18 +174,23 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 		}
 		g.o.Log.Debug("the kubelet did not report its grants in time", logkey.Err, err)
 	}
-	signal(g.wake)
+	sleep.Wake(g.wake)
 }
 
-// ask waits for its turn, then asks for all wanted pods. If none is wanted any more,
-// the answer to another question had them.
+// listening reports whether the kubelet's socket exists. A kubelet that has ended may have left it. A call on such
+// a socket fails at once.
+func (g *Grants) listening() bool {
+	_, err := os.Stat(g.o.Socket)
+	return err == nil
+}
+
+// ask waits until no other goroutine calls the kubelet, and then asks about all wanted pods. If no pod is wanted
+// any more, the answer to another request had them.
 func (g *Grants) ask(ctx context.Context) error {
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := g.turn.Acquire(ctx, 1); err != nil {
+		return err
 	}
+	defer g.turn.Release(1)
 	g.mu.Lock()
 	wanted, first, up := maps.Clone(g.wanted), !g.asked, g.up
 	g.mu.Unlock()
@@ -193,6 +198,10 @@ func (g *Grants) ask(ctx context.Context) error {
 		return nil
 	}
 	answer, unread, noCPUs, err := g.list(ctx)
+	if err != nil && g.conn != nil { // a new connection does not wait for the back-off of the old one
+		_ = g.conn.Close()
+		g.conn = nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first {
@@ -200,7 +209,7 @@ func (g *Grants) ask(ctx context.Context) error {
 	}
 	news := first || g.up != (err == nil)
 	before := g.err
-	g.asked, g.up, g.err, g.cpusMissingReason = true, err == nil, err, noCPUs
+	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
 			g.o.Log.Info("the kubelet does not report the devices that it assigned; the agent assumes that it assigned none", logkey.Err, err)
@@ -208,36 +217,34 @@ func (g *Grants) ask(ctx context.Context) error {
 		return err
 	}
 	if g.err = unreadNames(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
-		g.o.Log.Warn("the agent cannot read the kubelet's grants of some pods; it keeps their known grants", logkey.Err, g.err)
+		g.o.Log.Warn("the agent cannot read which devices, CPUs and memory nodes the kubelet assigned to some pods; it keeps what it knew about these pods", logkey.Err, g.err)
 	}
-	g.takeLocked(wanted, answer, unread)
+	g.storeAnswerLocked(wanted, answer, unread)
 	return nil
 }
 
-// unreadNames returns how many pods could not be read, and why the first could not; nil
-// for none.
+// unreadNames returns how many pods could not be read, and why the first could not, or nil if all could.
 func unreadNames(unread map[podName]error) error {
-	var all []Unread
+	var all []UnreadPod
 	for _, err := range unread {
-		all = append(all, Unread{Err: err})
+		all = append(all, UnreadPod{Err: err})
 	}
-	slices.SortFunc(all, func(a, b Unread) int { return strings.Compare(a.Err.Error(), b.Err.Error()) })
+	slices.SortFunc(all, func(a, b UnreadPod) int { return strings.Compare(a.Err.Error(), b.Err.Error()) })
 	return unreadError(all)
 }
 
-// takeLocked stores the answer to a question for the wanted pods. A pod that is not in
-// it is no longer the kubelet's. The answer has no UIDs. So of two pods that had the
-// same name one after the other only the later counts. Of two that are wanted at the
-// same time neither counts, until an answer is wanted for one of them only. For a pod
-// that could not be read, the known grants stay, and it is asked about again. If that
-// pod has no name, this applies to all pods that the answer lacks.
-func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]podGrants, unread map[podName]error) {
+// storeAnswerLocked stores the answer to a request about the wanted pods. It drops pods that the answer lacks,
+// because the kubelet no longer has them. The answer has no UIDs. If two pods had the same name one after the
+// other, only the later one counts. If two pods with the same name are wanted at the same time, neither counts
+// until only one of them is wanted. For a pod that could not be read, the known grants stay in use, and it is asked
+// about again. If that pod has no name, this applies to all pods that the answer lacks.
+func (g *Grants) storeAnswerLocked(wanted map[string]podName, answer map[podName]podGrants, unread map[podName]error) {
 	_, nameless := unread[podName{}]
 	isUnread := func(name podName) bool {
 		_, listed := answer[name]
 		return unread[name] != nil || nameless && !listed
 	}
-	maps.DeleteFunc(g.before, func(_ string, k *lifecycle.KubeletGrants) bool { return !isUnread(podName{k.Namespace, k.Name}) })
+	maps.DeleteFunc(g.saved, func(_ string, k *lifecycle.KubeletGrants) bool { return !isUnread(podName{k.Namespace, k.Name}) })
 	wanted = maps.Clone(wanted)
 	maps.DeleteFunc(wanted, func(_ string, name podName) bool { return isUnread(name) })
 	claims := map[podName]int{}
@@ -270,12 +277,12 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]podGra
 	}
 }
 
-// list asks the kubelet. noCPUs is why its answer has no CPUs, err why there is no
-// answer; unread are pods that cannot be read.
+// list asks the kubelet. err is why there is no answer. noCPUs is why the answer has no CPUs. unread are pods that
+// cannot be read.
 func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread map[podName]error, noCPUs, err error) {
 	answer, noCPUs, err := g.fetch(ctx)
 	if err == nil {
-		all, unread, err = grantsOf(answer, noCPUs == nil)
+		all, unread, err = parseGrants(answer, noCPUs == nil)
 	}
 	if err != nil {
 		err = g.explain(err)
@@ -299,12 +306,12 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 	return answer, noCPUs, err
 }
 
-// whyNoCPUs returns why a container without CPUs in the answer may still have exclusive
-// ones; nil if it cannot. A CPU manager that assigns no CPUs reports no allocatable
-// ones. A kubelet older than 1.23 does not have that call, or lists none.
+// whyNoCPUs returns why a container without CPUs in the answer may still have exclusive CPUs, or nil if it cannot.
+// A CPU manager that assigns no CPUs reports no allocatable CPUs. A kubelet older than 1.23 does not have that
+// call, or lists none.
 func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
-	knowsPolicy := g.up && g.cpusMissingReason == nil
+	knowsPolicy := g.up && g.noCPUs == nil
 	g.mu.Unlock()
 	if knowsPolicy { // the kubelet changes its policy only at a restart, which the agent notices
 		return nil
@@ -323,14 +330,14 @@ func (g *Grants) explain(err error) error {
 	return connectionError(err, g.o.Socket, "every kubelet has this socket; if the agent runs in a container, mount the socket's directory")
 }
 
-// AwaitFirst returns when the kubelet was asked once, at most after maxFirstWait.
+// AwaitFirst returns after the first request to the kubelet, at most after maxFirstWait.
 func (g *Grants) AwaitFirst(ctx context.Context) { awaitFirst(ctx, g.ready) }
 
 // State returns whether the kubelet answers, and for how many pods grants are known.
 func (g *Grants) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.cpusMissingReason}
+	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
 }
 
 // Run asks for pods that no request waited for, and reports answers, until ctx ends.
@@ -338,7 +345,7 @@ func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()
 		g.err = errors.New("podspec.kubelet.podResourcesSocket is empty")
-		g.cpusMissingReason = g.err
+		g.noCPUs = g.err
 		g.mu.Unlock()
 		close(g.ready)
 		<-ctx.Done()
@@ -355,23 +362,23 @@ func (g *Grants) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		case <-keep.C:
-			if retry.Failed() && !retry.Resting(time.Now()) {
-				retry.Note(time.Now(), g.save())
+			if retry.Failed() && !retry.TooEarly(time.Now()) {
+				retry.SetResult(time.Now(), g.save())
 			}
 			continue
 		case <-timer.C:
 			resting = false
 		case <-g.wake:
 		}
-		if resting { // the last question failed just now
+		if resting { // the last request failed just now
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 		err := g.ask(limited)
 		cancel()
 		g.notifyChanged()
-		if !retry.Resting(time.Now()) {
-			retry.Note(time.Now(), g.save())
+		if !retry.TooEarly(time.Now()) {
+			retry.SetResult(time.Now(), g.save())
 		}
 		g.mu.Lock()
 		unread := g.err != nil
@@ -384,13 +391,13 @@ func (g *Grants) Run(ctx context.Context) error {
 		pause, resting = min(2*pause, maxRetry), true
 	}
 	saveAtEnd(g.save)
-	return g.end()
+	return g.end(ctx)
 }
 
-// end closes the connection when no request runs any more.
-func (g *Grants) end() error {
-	g.turn <- struct{}{}
-	defer func() { <-g.turn }()
+// end closes the connection when no call uses it any more.
+func (g *Grants) end(ctx context.Context) error {
+	_ = g.turn.Acquire(context.WithoutCancel(ctx), 1) // which never ends
+	defer g.turn.Release(1)
 	if g.conn == nil {
 		return nil
 	}

@@ -129,7 +129,7 @@ func TestGrants(t *testing.T) {
 
 	s.say(gpuPod("one", "a", "GPU-cc"))
 	g.Await(t.Context(), shopPod("u1b", "one"))
-	if got := g.Granted(shopPod("u1b", "one")).Of("a").IDs["nvidia.com/gpu"]; !cmp.Equal(got, []string{"GPU-cc"}) {
+	if got := g.Granted(shopPod("u1b", "one")).DevicesOf("a").IDs["nvidia.com/gpu"]; !cmp.Equal(got, []string{"GPU-cc"}) {
 		t.Errorf("a pod of the same name: %v", got)
 	}
 	g.mu.Lock()
@@ -169,6 +169,32 @@ func TestGrantsAreTold(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("nobody was told")
+	}
+}
+
+// TestGrantsOfLateKubelet: a kubelet that starts after the agent, or again, creates pods at once. The first request
+// about one asks it, without a pause after the last failure.
+func TestGrantsOfLateKubelet(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	s := &resourcesServer{}
+	s.say(gpuPod("one", "a", "GPU-aa"), gpuPod("two", "a", "GPU-bb"))
+	g := NewGrants(GrantsOptions{Socket: socket, Wait: 30 * time.Second}) // without Run, nothing else asks
+	g.Await(t.Context(), shopPod("u1", "one"))
+	if st := g.State(); st.Up || st.Err == nil {
+		t.Fatalf("%+v", st)
+	}
+	for uid, name := range map[string]string{"u1": "one", "u2": "two"} {
+		stop := serveResources(t, socket, s)
+		if g.Await(t.Context(), shopPod(uid, name)); g.Known(uid) == nil {
+			t.Errorf("the kubelet was not asked about %s: %+v", name, g.State())
+		}
+		stop()
+		if g.Await(t.Context(), shopPod("u3", "three")); g.State().Up {
+			t.Error("a kubelet that is gone answered")
+		}
+	}
+	if err := g.end(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -213,7 +239,7 @@ func TestGrantsOf(t *testing.T) {
 	pod.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimResources: []*podresources.ClaimResource{
 		{CdiDevices: []*podresources.CDIDevice{{Name: "nvidia.com/gpu=0"}}},
 	}}}
-	all, unread, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}}, false)
+	all, unread, err := parseGrants(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}}, false)
 	if err != nil || len(unread) > 0 {
 		t.Fatal(err)
 	}
@@ -234,7 +260,7 @@ func TestGrantsOf(t *testing.T) {
 		{gpuPod("", "a", "GPU-aa")}, {gpuPod("one", "", "GPU-aa")}, {gpuPod("one", "a", "")},
 		{gpuPod("one", "a", strings.Repeat("x", maxName+1))}, {twice}, {nil},
 	} {
-		all, unread, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: append(bad, bare("sound"))}, true)
+		all, unread, err := parseGrants(&podresources.ListPodResourcesResponse{PodResources: append(bad, bare("sound"))}, true)
 		if _, sound := all[podName{"shop", "sound"}]; err != nil || !sound || len(all) != 1 || len(unread) != 1 {
 			t.Errorf("believed: %v, %v, %v", all, unread, err)
 		}
@@ -256,7 +282,7 @@ func TestOneBadGrant(t *testing.T) {
 	var saved []byte
 	g := runGrants(t, GrantsOptions{
 		Socket: socket, Wait: 5 * time.Second, Retry: time.Millisecond,
-		Remembered: []byte(`{"v":1,"pods":[{"uid":"u1","namespace":"shop","name":"one","containers":{"a":{"cpus":[1],"told":true}}}]}`),
+		Saved: []byte(`{"v":1,"pods":[{"uid":"u1","namespace":"shop","name":"one","containers":{"a":{"cpus":[1],"told":true}}}]}`),
 		Save: func(data []byte) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -265,10 +291,10 @@ func TestOneBadGrant(t *testing.T) {
 		},
 	})
 	g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
-	if got := g.Known("u2").StaticOf("a").CPUs; !slices.Equal(got, []int{2}) {
+	if got := g.Known("u2").StaticGrantOf("a").CPUs; !slices.Equal(got, []int{2}) {
 		t.Errorf("the other pod: %v", got)
 	}
-	if got := g.Known("u1").StaticOf("a").CPUs; !slices.Equal(got, []int{1}) {
+	if got := g.Known("u1").StaticGrantOf("a").CPUs; !slices.Equal(got, []int{1}) {
 		t.Errorf("what an earlier agent knew: %v", got)
 	}
 	if st := g.State(); !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "shop/one") {
@@ -280,11 +306,13 @@ func TestOneBadGrant(t *testing.T) {
 		return strings.Contains(string(saved), `"u1"`) && strings.Contains(string(saved), `"u2"`)
 	})
 	s.say(staticPod("one", []int64{0}), staticPod("two", []int64{2}))
-	until(t, "it is asked again", func() bool { return slices.Equal(g.Known("u1").StaticOf("a").CPUs, []int{0}) && g.State().Err == nil })
+	until(t, "it is asked again", func() bool {
+		return slices.Equal(g.Known("u1").StaticGrantOf("a").CPUs, []int{0}) && g.State().Err == nil
+	})
 	s.say(staticPod("one", []int64{-1}), staticPod("two", []int64{2}))
 	g.Invalidate(shopPod("u2", "two"))
 	until(t, "it cannot be read again", func() bool { return g.State().Err != nil })
-	if got := g.Known("u1").StaticOf("a").CPUs; !slices.Equal(got, []int{0}) {
+	if got := g.Known("u1").StaticGrantOf("a").CPUs; !slices.Equal(got, []int{0}) {
 		t.Errorf("what was known: %v", got)
 	}
 }

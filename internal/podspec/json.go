@@ -11,8 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// v1Pod is the part of a v1.Pod that is read. The types of k8s.io/api would add
-// megabytes to the binary.
+// v1Pod is the part of a v1.Pod that the agent reads. The types of k8s.io/api would add megabytes to the binary.
 type v1Pod struct {
 	Metadata v1Metadata `json:"metadata"`
 	Spec     struct {
@@ -50,7 +49,7 @@ type v1Resources struct {
 	Limits   map[string]v1Quantity `json:"limits"`
 }
 
-// v1Quantity is a quantity as a string. JSON may have it as a number.
+// v1Quantity is the text of a quantity, which JSON may have as a string or as a number.
 type v1Quantity string
 
 // UnmarshalJSON stores the text.
@@ -59,16 +58,15 @@ func (q *v1Quantity) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// podList is the part of a v1.PodList that is read.
+// podList is the part of a v1.PodList that the agent reads.
 type podList struct {
 	version string // of the list: where a watch begins
 	pods    []*lifecycle.PodSpec
-	unread  []Unread // pods that cannot be read
+	unread  []UnreadPod // pods that cannot be read
 	pending map[string]*Pending
 }
 
-// decodeList reads a v1.PodList of a source, one pod after the other, so that the whole
-// text is never in memory. unread are pods that cannot be read.
+// decodeList reads a v1.PodList of a source, one pod after the other, so that the whole text is never in memory.
 func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 	var l podList
 	d := json.NewDecoder(r)
@@ -90,7 +88,7 @@ func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 			l.version = meta.Version
 		case "items":
 			if items {
-				return podList{}, errors.New("two lists of items")
+				return podList{}, errors.New("the list has two members named items")
 			}
 			items = true
 			err = l.decodeItems(d, from)
@@ -106,7 +104,7 @@ func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 		return podList{}, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return podList{}, errors.New("text after the end")
+		return podList{}, errors.New("there is text after the end of the list")
 	}
 	if kind != "PodList" || !items {
 		return podList{}, fmt.Errorf("kind %.40q is not a PodList with items", kind)
@@ -120,14 +118,11 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 		return err
 	}
 	if start != json.Delim('[') {
-		return errors.New("items is not a list")
+		return errors.New("the member items is not a list")
 	}
 	for d.More() {
-		if len(l.pods)+len(l.unread) == maxPods {
-			return fmt.Errorf("more than %d pods", maxPods)
-		}
 		var p v1Pod
-		// A string in place of a number is an error of that pod: the decoder has skipped it.
+		// A string in place of a number is an error of this pod only: the decoder has skipped the pod.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
 			return err
@@ -136,19 +131,37 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 		if err == nil {
 			s, err = p.spec(from)
 		}
-		if err != nil {
-			l.unread = append(l.unread, Unread{p.Metadata.UID, jsonwords.Error(err)})
-			continue
+		if err := l.add(s, p.pending(), p.Metadata.UID, false, jsonwords.Error(err)); err != nil {
+			return err
 		}
+	}
+	return expect(d, json.Delim(']'))
+}
+
+// add adds a pod, unless it is gone. of is nil for a pod that has started. A pod that cannot be read does not end the
+// list.
+func (l *podList) add(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, err error) error {
+	switch {
+	case len(l.pods)+len(l.unread) == maxPods:
+		return fmt.Errorf("more than %d pods", maxPods)
+	case err != nil:
+		l.unread = append(l.unread, UnreadPod{uid, err})
+	case !gone:
 		l.pods = append(l.pods, s)
-		if of := p.pending(); of != nil {
+		if of != nil {
 			if l.pending == nil {
 				l.pending = map[string]*Pending{}
 			}
 			l.pending[s.UID] = of
 		}
 	}
-	return expect(d, json.Delim(']'))
+	return nil
+}
+
+// update checks the list, as indexByUID does, and returns it as an Update.
+func (l *podList) update(node string) (Update, error) {
+	all, twice, err := indexByUID(l.pods, node)
+	return Update{All: all, Full: true, Pending: l.pending, Unread: append(l.unread, twice...)}, err
 }
 
 func expect(d *json.Decoder, want json.Delim) error {

@@ -10,24 +10,24 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// keptPod is the stored form of what the kubelet's static managers assigned to a pod.
-// Devices are not stored: an old grant must not give a container a device.
-type keptPod struct {
-	UID        string                `json:"uid"`
-	Namespace  string                `json:"namespace"`
-	Name       string                `json:"name"`
-	Containers map[string]keptStatic `json:"containers"`
+// savedPod is the saved form of what the kubelet's static managers assigned to a pod. Devices are not saved,
+// because an old grant must not give a container a device.
+type savedPod struct {
+	UID        string                 `json:"uid"`
+	Namespace  string                 `json:"namespace"`
+	Name       string                 `json:"name"`
+	Containers map[string]savedStatic `json:"containers"`
 }
 
-type keptStatic struct {
+type savedStatic struct {
 	CPUs     []int `json:"cpus,omitempty"`
 	Mems     []int `json:"mems,omitempty"`
 	Reported bool  `json:"told,omitempty"`
 }
 
-// loadGrants reads the grants of an earlier agent. The error is about pods that it skips.
+// loadGrants reads the grants that an earlier agent saved. The error is about pods that it skips.
 func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
-	pods, unread, err := loadStored[keptPod](data)
+	pods, unread, err := loadSaved[savedPod](data)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 	for _, p := range pods {
 		k, err := p.grants()
 		if err != nil {
-			unread = append(unread, Unread{p.UID, err})
+			unread = append(unread, UnreadPod{p.UID, err})
 			continue
 		}
 		out[p.UID] = k
@@ -43,14 +43,14 @@ func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 	return out, unreadError(unread)
 }
 
-func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
+func (p *savedPod) grants() (*lifecycle.KubeletGrants, error) {
 	if p.UID == "" || p.Name == "" {
 		return nil, errors.New("a pod without UID or name")
 	}
 	k := &lifecycle.KubeletGrants{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Static: map[string]lifecycle.StaticGrant{}}
 	for name, c := range p.Containers {
 		for _, id := range slices.Concat(c.CPUs, c.Mems) {
-			if id < 0 || id >= maxCPU {
+			if id < 0 || id >= maxID {
 				return nil, fmt.Errorf("pod %.80q: %w", p.Namespace+"/"+p.Name, errBadID)
 			}
 		}
@@ -59,29 +59,29 @@ func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
 	return k, nil
 }
 
-// save stores known CPUs and memory nodes, if they have changed.
+// save saves the known CPUs and memory nodes, if they have changed.
 func (g *Grants) save() error {
-	return saveChanged(&g.mu, &g.dirty, g.o.Save, g.keptLocked, func(err error) {
+	return saveChanged(&g.mu, &g.dirty, g.o.Save, g.savedPodsLocked, func(err error) {
 		g.o.Log.Warn("the agent cannot save the kubelet's grants; after a restart it lacks them until the kubelet answers", logkey.Err, err)
 	})
 }
 
-// keptLocked lists what to store, by UID, including pods whose entry in the kubelet's
-// answer cannot be read.
-func (g *Grants) keptLocked() []keptPod {
-	out := []keptPod{}
+// savedPodsLocked returns what to save, by UID. It includes pods whose entry in the kubelet's answer cannot be
+// read.
+func (g *Grants) savedPodsLocked() []savedPod {
+	out := []savedPod{}
 	all := maps.Clone(g.known)
-	for uid, k := range g.before {
+	for uid, k := range g.saved {
 		if all[uid] == nil {
 			all[uid] = k
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		k := all[uid]
-		p := keptPod{UID: uid, Namespace: k.Namespace, Name: k.Name, Containers: map[string]keptStatic{}}
+		p := savedPod{UID: uid, Namespace: k.Namespace, Name: k.Name, Containers: map[string]savedStatic{}}
 		for name, s := range k.Static {
 			if s.Reported || len(s.Mems) > 0 {
-				p.Containers[name] = keptStatic{CPUs: s.CPUs, Mems: s.Mems, Reported: s.Reported}
+				p.Containers[name] = savedStatic{CPUs: s.CPUs, Mems: s.Mems, Reported: s.Reported}
 			}
 		}
 		if len(p.Containers) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,12 +13,14 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// maxAnswer bounds the text of /pods: 110 pods of average size are about 1 MiB, and no
-// node runs enough pods for this bound.
+// maxAnswer bounds the answer of /pods. 110 pods of average size take about 1 MiB, and no node runs enough pods to
+// exceed this bound.
 const maxAnswer = 256 << 20
 
 // KubeletOptions configure how to reach the kubelet's server.
@@ -29,18 +30,18 @@ type KubeletOptions struct {
 	URL string
 	// TokenFile holds the bearer token; it is read again for each request.
 	TokenFile string
-	// CAFile has the certificates that verify the kubelet's; "" means the system's.
-	// ServerName is the name in its certificate, "" means the URL's host.
+	// CAFile has the certificates that verify the kubelet's certificate; "" means those of the system. ServerName
+	// is the name in the kubelet's certificate; "" means the host of the URL.
 	CAFile, ServerName string
-	// CertFile and KeyFile are a client certificate of ours.
+	// CertFile and KeyFile are the client certificate of the agent.
 	CertFile, KeyFile string
 	// SkipVerify accepts any certificate.
 	SkipVerify bool
 	// Node is the node's name; "" accepts any name that all pods have in common.
 	Node string
-	// Interval is the pause between two questions.
+	// Interval is the pause between two polls.
 	Interval time.Duration
-	// Dial connects to a host and port; nil for the system's call.
+	// Dial connects to a host and port; nil means the system's call.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -49,28 +50,28 @@ type Kubelet struct {
 	o      KubeletOptions
 	client *http.Client
 	wake   chan struct{}
-	secret sync.Mutex // guards the creation of the TLS configuration
+	tlsMu  sync.Mutex // guards the creation of the TLS configuration
 
-	turn   chan struct{} // a lock: the goroutine whose token it holds may ask; guards all below
+	turn   *semaphore.Weighted // held while a goroutine calls the kubelet; guards all fields below
 	asked  time.Time
-	next   time.Time // time of the next allowed question
+	next   time.Time // the time at which the next request may be sent
 	answer *Update
 }
 
-// The kubelet encodes all its pods for each question. So between two there is a pause
-// of at least minPause, and of pauseFactor times the duration of the last one.
+// The kubelet encodes all its pods for each request. So the pause between two requests is at least minPause, and at
+// least pauseFactor times the duration of the last request.
 const (
 	minPause    = 10 * time.Millisecond
 	pauseFactor = 3
 )
 
-// fetchTimeout bounds a request that nobody waits for.
+// fetchTimeout bounds a request for which no runtime waits.
 const fetchTimeout = 10 * time.Second
 
 // NewKubelet returns a client. It reads files when it needs them, so that they may be
 // created later and change.
 func NewKubelet(o KubeletOptions) *Kubelet {
-	k := &Kubelet{o: o, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k := &Kubelet{o: o, wake: make(chan struct{}, 1), turn: semaphore.NewWeighted(1)}
 	transport := &http.Transport{
 		MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
 		DisableCompression: true, // maxAnswer bounds the uncompressed text
@@ -95,14 +96,13 @@ func (k *Kubelet) Close() error {
 	return nil
 }
 
-// Get reads all pods, because the endpoint cannot return a single one. Callers that
-// wait at the same time share an answer. If it is too early to ask again, it returns
-// ErrLater, and Follow asks soon.
+// Get reads all pods, because the endpoint cannot return a single pod. Callers that wait at the same time share an
+// answer. If it is too early for another request, Get returns ErrTooSoon, and Watch polls soon.
 func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
-	u, err := k.shared(ctx)
+	u, err := k.sharedList(ctx)
 	switch {
 	case err != nil:
-		k.Soon()
+		k.PollSoon()
 		return Update{}, err
 	case u.All[uid] == nil:
 		return *u, ErrUnknown
@@ -110,21 +110,19 @@ func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 	return *u, nil
 }
 
-// shared returns an answer to a question that was sent after the call began.
-func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
+// sharedList returns the answer to a request that was sent after the call of sharedList.
+func (k *Kubelet) sharedList(ctx context.Context) (*Update, error) {
 	arrived := time.Now()
-	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := k.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
+	defer k.turn.Release(1)
 	if k.asked.After(arrived) && k.answer != nil {
 		return k.answer, nil
 	}
 	if wait := time.Until(k.next); wait > 0 {
 		if end, bounded := ctx.Deadline(); bounded && time.Until(end) < wait {
-			return nil, ErrLater
+			return nil, ErrTooSoon
 		}
 		if !sleep.For(ctx, wait) {
 			return nil, ctx.Err()
@@ -138,12 +136,12 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 	return k.answer, err
 }
 
-// Soon makes Follow ask as soon as it may.
-func (k *Kubelet) Soon() { signal(k.wake) }
+// PollSoon makes Watch poll as soon as it may.
+func (k *Kubelet) PollSoon() { sleep.Wake(k.wake) }
 
-// Follow asks periodically, and soon after a caller waited in vain. It returns after
-// the first request without an answer.
-func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
+// Watch polls periodically, and soon after a caller of Get had no answer in time. It returns after the first
+// request without an answer.
+func (k *Kubelet) Watch(ctx context.Context, report func(Update)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -154,12 +152,12 @@ func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 		case <-k.wake:
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
-		u, err := k.shared(limited)
+		u, err := k.sharedList(limited)
 		cancel()
 		if err != nil {
 			return err
 		}
-		tell(*u)
+		report(*u)
 		timer.Reset(k.o.Interval)
 	}
 }
@@ -185,18 +183,18 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	list, err := decodeList(body, lifecycle.FromKubelet)
 	switch {
 	case err != nil && body.N <= 0:
-		return nil, fmt.Errorf("%s: longer than %d MiB", url, maxAnswer>>20)
+		return nil, fmt.Errorf("%s: the answer is longer than %d MiB", url, maxAnswer>>20)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	all, twice, err := listed(list.pods, k.o.Node)
+	u, err := list.update(k.o.Node)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	return &Update{All: all, Full: true, Pending: list.pending, Unread: append(list.unread, twice...)}, nil
+	return &u, nil
 }
 
-// errorHint returns what to do about a refusal.
+// errorHint returns what to do about an HTTP error of the kubelet.
 func errorHint(code int) string {
 	switch code {
 	case http.StatusUnauthorized:
@@ -231,11 +229,11 @@ func (k *Kubelet) authorise(req *http.Request) error {
 	return nil
 }
 
-// certificates reads the files when they exist. A client certificate is read at each
-// handshake, because it is renewed.
+// certificates reads the files of certificates when they exist. The client certificate is read at each handshake,
+// because it is renewed.
 func (k *Kubelet) certificates() error {
-	k.secret.Lock()
-	defer k.secret.Unlock()
+	k.tlsMu.Lock()
+	defer k.tlsMu.Unlock()
 	t, _ := k.client.Transport.(*http.Transport) // ours
 	if t.TLSClientConfig != nil {
 		return nil
@@ -275,7 +273,7 @@ func readBounded(file string) (string, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {
-		err = errors.New("is longer than 1 MiB")
+		err = fmt.Errorf("%s is longer than 1 MiB", file)
 	}
 	return string(b), err
 }

@@ -18,17 +18,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Manifest is a pod of a YAML or JSON document, with the defaults that the API server
-// and the kubelet would add.
+// Manifest is a pod of a YAML or JSON document, with the defaults that the API server and the kubelet would add.
 type Manifest struct {
 	Spec                *lifecycle.PodSpec
 	Labels, Annotations map[string]string
-	// Env is what each container's manifest sets, as NAME=value, without values from other
+	// Env are the variables that the manifest sets for each container, as NAME=value. It has no values from other
 	// objects.
 	Env map[string][]string
 }
 
-// manifest is the part of a Pod, a pod template's owner or a list that is read.
+// manifest is the part of a Pod, of the owner of a pod template or of a list that the agent reads.
 type manifest struct {
 	Kind     string            `json:"kind"`
 	Metadata v1Metadata        `json:"metadata"`
@@ -36,12 +35,11 @@ type manifest struct {
 	Items    []json.RawMessage `json:"items"`
 }
 
-// Manifests reads YAML or JSON documents: pods, lists of them, and workloads
-// (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
-// CronJob), one pod for each. As in the API server, missing requests default to the
-// limits, and the QoS class follows from them. It skips objects of other kinds; passed
-// has how many of each kind, such as "2 Service". Errors name the document.
-func Manifests(text []byte) (all []Manifest, passed []string, err error) {
+// Manifests reads YAML or JSON documents: pods, lists of pods, and workloads (Deployment, StatefulSet, DaemonSet,
+// ReplicaSet, ReplicationController, Job, CronJob). For each workload it returns one pod. As in the API server,
+// missing requests default to the limits, and the QoS class follows from them. It skips objects of other kinds.
+// skipped says how many objects of each kind it skipped, such as "2 Service". Errors name the document.
+func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 	others := map[string]int{}
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
 	for n := 1; ; n++ {
@@ -63,17 +61,17 @@ func Manifests(text []byte) (all []Manifest, passed []string, err error) {
 		all = append(all, some...)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(others)) {
-		passed = append(passed, fmt.Sprintf("%d %s", others[kind], kind))
+		skipped = append(skipped, fmt.Sprintf("%d %s", others[kind], kind))
 	}
 	switch {
-	case len(all) == 0 && len(passed) > 0:
-		return nil, nil, fmt.Errorf("it has no pod or workload, only %s; name a file with a pod", strings.Join(passed, ", "))
+	case len(all) == 0 && len(skipped) > 0:
+		return nil, nil, fmt.Errorf("it has no pod or workload, only %s; name a file with a pod", strings.Join(skipped, ", "))
 	case len(all) == 0:
 		return nil, nil, errors.New("it has no pod; name a file with a pod")
 	case len(all) > maxPods:
 		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 	}
-	return all, passed, nil
+	return all, skipped, nil
 }
 
 func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
@@ -127,7 +125,7 @@ func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 	return nil, nil
 }
 
-// template is one pod of a workload with this spec, with the workload's name.
+// template returns one pod of a workload, with the name of the workload.
 func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 	var spec struct {
 		Template struct {
@@ -161,7 +159,7 @@ func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) 
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
 	}
 	for i := range s.Containers {
-		s.Containers[i].Requests = defaulted(s.Containers[i])
+		s.Containers[i].Requests = defaultedRequests(s.Containers[i])
 	}
 	s.QoS = qos(s.Containers)
 	env, err := environments(spec)
@@ -171,9 +169,9 @@ func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) 
 	return Manifest{Spec: s, Labels: meta.Labels, Annotations: meta.Annotations, Env: env}, nil
 }
 
-// defaulted returns a container's requests, with the limits in place of missing ones
+// defaultedRequests returns a container's requests, with the limits in place of missing requests
 // (pkg/apis/core/v1/defaults.go, SetDefaults_Pod, Kubernetes 1.36).
-func defaulted(c lifecycle.ContainerSpec) lifecycle.Amounts {
+func defaultedRequests(c lifecycle.ContainerSpec) lifecycle.Amounts {
 	if len(c.Limits) == 0 {
 		return c.Requests
 	}
@@ -182,8 +180,8 @@ func defaulted(c lifecycle.ContainerSpec) lifecycle.Amounts {
 	return all
 }
 
-// qos returns the QoS class (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes
-// 1.36, without resources of the pod as a whole).
+// qos returns the QoS class of a pod (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes 1.36). It does not
+// handle resources of the pod as a whole.
 func qos(containers []lifecycle.ContainerSpec) string {
 	any, all := false, true
 	for _, c := range containers {
@@ -225,24 +223,9 @@ func environments(spec json.RawMessage) (map[string][]string, error) {
 	return env, nil
 }
 
-// Resources returns what the kubelet sends to the runtime for a container
-// (pkg/kubelet/kuberuntime and pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and
-// MilliCPUToQuota, Kubernetes 1.36).
-func Resources(c lifecycle.ContainerSpec) lifecycle.Resources {
-	var r lifecycle.Resources
-	r.CPU.Shares = lifecycle.Some(shares(cmp.Or(c.Requests[lifecycle.ResourceCPU], c.Limits[lifecycle.ResourceCPU])))
-	if limit := c.Limits[lifecycle.ResourceCPU]; limit > 0 {
-		r.CPU.Quota, r.CPU.Period = lifecycle.Some(max(min(limit, maxMilli)*period/1000, 1000)), lifecycle.Some(uint64(period))
-	}
-	if limit := c.Limits[lifecycle.ResourceMemory]; limit > 0 {
-		r.Memory.Limit = lifecycle.Some(limit)
-	}
-	return r
-}
-
-// PodResources returns what the kubelet sets on a pod's cgroup
-// (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod, Kubernetes 1.36): the
-// resources of the pod as a whole, or the sums of its containers, and its overhead.
+// PodResources returns the resources that the kubelet sets on a pod's cgroup (pkg/kubelet/cm/helpers_linux.go,
+// ResourceConfigForPod, Kubernetes 1.36). These are the resources of the pod as a whole, or the sums of its
+// containers, and its overhead.
 func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 	if p.QoS == "BestEffort" {
 		return lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}
@@ -251,16 +234,5 @@ func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 	for _, name := range []string{lifecycle.ResourceCPU, lifecycle.ResourceMemory} {
 		sum.Requests[name], sum.Limits[name] = p.Request(name), p.Limit(name)
 	}
-	return Resources(sum)
-}
-
-const (
-	period = 100_000 // microseconds
-	// maxMilli is above the milli-CPUs of any node; above it, the formulae would overflow.
-	maxMilli = 1 << 40
-)
-
-// shares converts milli-CPUs; the kernel accepts 2 to 262144.
-func shares(milli int64) uint64 {
-	return uint64(min(max(min(milli, maxMilli)*1024/1000, 2), 262144))
+	return sum.Resources()
 }

@@ -1,16 +1,19 @@
 package podspec
 
-import "github.com/trimtab/trimtab/internal/lifecycle"
+import (
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sleep"
+)
 
-// Pending is what is known of a pod that has not started, beside its spec. It is kept only until
-// then, because labels and annotations can be large.
+// Pending has the facts about a pod that has not started, other than its spec. The agent drops them when the pod
+// starts, because labels and annotations can be large.
 type Pending struct {
 	Spec                *lifecycle.PodSpec
 	Labels, Annotations map[string]string
 }
 
-// pending returns what is known of a pod, if it has not started and is not being deleted; nil if it
-// has.
+// pending returns the facts about a pod that has not started and is not being deleted. For any other pod it returns
+// nil.
 func (p *v1Pod) pending() *Pending {
 	if p.Status.Phase != "Pending" || p.Metadata.Deletion != "" {
 		return nil
@@ -18,8 +21,8 @@ func (p *v1Pod) pending() *Pending {
 	return &Pending{Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations}
 }
 
-// one is the update about one pod.
-func one(s *lifecycle.PodSpec, of *Pending) Update {
+// singleUpdate returns an update with one pod.
+func singleUpdate(s *lifecycle.PodSpec, of *Pending) Update {
 	return Update{All: map[string]*lifecycle.PodSpec{s.UID: s}, Pending: map[string]*Pending{s.UID: of}}
 }
 
@@ -33,7 +36,7 @@ func (l *Chain) notePendingLocked(u *Update) {
 		switch {
 		case of != nil && l.specLocked(uid) != nil:
 			if l.pending[uid] == nil {
-				signal(l.wake)
+				sleep.Wake(l.wake)
 			}
 			l.pending[uid] = of
 		case said || u.Full:
@@ -42,7 +45,7 @@ func (l *Chain) notePendingLocked(u *Update) {
 	}
 }
 
-// Pending returns the pods that have not started, in no order.
+// Pending returns the pods that have not started, in no particular order.
 func (l *Chain) Pending() (out []Pending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,20 +20,36 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxMessage bounds one message of the kubelet. An object in the API server's store has
-// at most about 1.5 MiB.
+// maxMessage is the size limit of one message of the kubelet. An object in the API server's store has at most about
+// 1.5 MiB.
 const maxMessage = 16 << 20
 
 // PodsAPI is a client of the kubelet's local Pods API (v1alpha1), whose socket only
 // root can open.
-type PodsAPI struct {
-	socket string
-	conn   func() (*grpc.ClientConn, error) // returns the one connection, made at the first call
-}
+type PodsAPI struct{ kubeletSocket }
 
 // NewPodsAPI returns a client of the socket. It does not connect yet.
 func NewPodsAPI(socket string) *PodsAPI {
-	return &PodsAPI{socket, sync.OnceValues(func() (*grpc.ClientConn, error) { return connect(socket, nil) })}
+	return &PodsAPI{newKubeletSocket(socket, nil)}
+}
+
+// kubeletSocket is a socket of the kubelet, with one connection that the first call makes.
+type kubeletSocket struct {
+	socket string
+	conn   func() (*grpc.ClientConn, error)
+}
+
+func newKubeletSocket(path string, dial func(context.Context, string) (net.Conn, error)) kubeletSocket {
+	return kubeletSocket{path, sync.OnceValues(func() (*grpc.ClientConn, error) { return connect(path, dial) })}
+}
+
+// Close ends the connection.
+func (k kubeletSocket) Close() error {
+	conn, err := k.conn()
+	if err != nil {
+		return nil //nolint:nilerr // there is none to close
+	}
+	return conn.Close()
 }
 
 // client returns a client on the one connection.
@@ -45,8 +61,8 @@ func (p *PodsAPI) client() (pods.PodsClient, error) {
 	return pods.NewPodsClient(conn), nil
 }
 
-// connect makes a connection to a socket of the kubelet; by connects, nil means the
-// system's call. A restarted kubelet answers again within seconds.
+// connect makes a connection to a socket of the kubelet. by connects; nil means the system's call. The short
+// back-off suits a kubelet that restarts: it answers again within seconds.
 func connect(socket string, by func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	redial := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
 	target, options := "unix://"+socket, []grpc.DialOption{
@@ -60,8 +76,8 @@ func connect(socket string, by func(context.Context, string) (net.Conn, error)) 
 	return grpc.NewClient(target, options...)
 }
 
-// connectionError makes a message for an error of a connection to a socket. absent is
-// the usual reason for a missing socket.
+// connectionError returns a message for an error of a connection to a socket. absent is the usual reason for a
+// missing socket.
 func connectionError(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: %s", socket, absent)
@@ -74,15 +90,6 @@ func connectionError(err error, socket, absent string) error {
 
 // Source names the source.
 func (*PodsAPI) Source() lifecycle.Source { return lifecycle.FromPodsAPI }
-
-// Close ends the connection.
-func (p *PodsAPI) Close() error {
-	conn, err := p.conn()
-	if err != nil {
-		return nil //nolint:nilerr // there is none to close
-	}
-	return conn.Close()
-}
 
 // Get reads one pod.
 func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
@@ -104,14 +111,20 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	case s.UID != uid:
 		return Update{}, fmt.Errorf("asked for pod %.60q, got pod %.60q", uid, s.UID)
 	}
-	return one(s, of), nil
+	return singleUpdate(s, of), nil
 }
 
-// Soon does nothing: the kubelet's stream reports changes.
-func (*PodsAPI) Soon() {}
+// Started reports whether the kubelet's socket exists.
+func (p *PodsAPI) Started() bool {
+	_, err := os.Stat(p.socket)
+	return err == nil
+}
 
-// Follow reports all pods, and then each change, until the stream ends.
-func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
+// PollSoon does nothing, because the kubelet's stream reports changes.
+func (*PodsAPI) PollSoon() {}
+
+// Watch reports all pods, and then each change, until the stream ends.
+func (p *PodsAPI) Watch(ctx context.Context, report func(Update)) error {
 	if _, err := os.Stat(p.socket); err != nil {
 		return p.explain(err)
 	}
@@ -125,10 +138,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	if err != nil {
 		return p.explain(err)
 	}
-	var first []*lifecycle.PodSpec
-	var unread []Unread
-	pending := map[string]*Pending{}
-	synced := false
+	first, synced := &podList{}, false
 	for {
 		ev, err := stream.Recv()
 		if err != nil {
@@ -136,49 +146,33 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 		}
 		switch ev.GetType() {
 		case pods.EventType_INITIAL_SYNC_COMPLETE:
-			all, twice, err := listed(first, "")
+			u, err := first.update("")
 			if err != nil {
 				return err
 			}
-			tell(Update{All: all, Full: true, Pending: pending, Unread: append(unread, twice...)})
-			first, unread, synced = nil, nil, true
-			continue
-		case pods.EventType_ADDED, pods.EventType_MODIFIED, pods.EventType_DELETED:
-		default:
-			continue // an event type of a newer kubelet
-		}
-		if err := p.change(ev, synced, &first, &unread, pending, tell); err != nil {
-			return err
+			report(u)
+			first, synced = nil, true
+		case pods.EventType_DELETED, pods.EventType_ADDED, pods.EventType_MODIFIED: // a newer kubelet may have other events
+			gone := ev.GetType() == pods.EventType_DELETED
+			if s, of, uid, err := decodePod(ev.GetPod()); synced {
+				report(eventUpdate(s, of, uid, gone, err))
+			} else if err := first.add(s, of, uid, gone, err); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// change handles one pod of the stream: until the first list is complete it adds it
-// there. A pod that cannot be read does not end the stream.
-func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, unread *[]Unread, pending map[string]*Pending, tell func(Update)) error {
-	s, of, uid, err := decodePod(ev.GetPod())
-	gone := ev.GetType() == pods.EventType_DELETED
+// eventUpdate returns the update for an event after the first list. A pod that cannot be read does not end the
+// stream.
+func eventUpdate(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, err error) Update {
 	switch {
-	case gone && uid != "" && synced:
-		tell(Update{Gone: uid})
-	case err != nil && synced:
-		tell(Update{Unread: []Unread{{uid, err}}})
-	case err != nil && len(*unread) == maxPods:
-		return fmt.Errorf("more than %d pods that cannot be read, the last: %w", maxPods, err)
+	case gone && uid != "":
+		return Update{Gone: uid}
 	case err != nil:
-		*unread = append(*unread, Unread{uid, err})
-	case synced:
-		tell(one(s, of))
-	case !gone:
-		if len(*first) == maxPods {
-			return fmt.Errorf("more than %d pods", maxPods)
-		}
-		*first = append(*first, s)
-		if of != nil {
-			pending[s.UID] = of
-		}
+		return Update{Unread: []UnreadPod{{uid, err}}}
 	}
-	return nil
+	return singleUpdate(s, of)
 }
 
 // explain returns a message for an error of the connection.

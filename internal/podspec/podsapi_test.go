@@ -225,6 +225,22 @@ func TestPodsAPI(t *testing.T) {
 	until(t, "the stream is opened again", func() bool { return l.States()[0].Up })
 }
 
+// TestSpecsOfLateKubelet: a kubelet that starts after the agent creates pods at once. The first request about one asks
+// it, without a pause after the last failure.
+func TestSpecsOfLateKubelet(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "pods.sock")
+	l := run(t, Options{Sources: []SpecSource{NewPodsAPI(socket)}, Wait: 30 * time.Second, Retry: time.Hour})
+	l.AwaitFirst(t.Context())
+	l.Await(t.Context(), &lifecycle.Pod{UID: "u1"})
+	if l.Spec("u1") != nil || l.States()[0].Up {
+		t.Fatalf("known without a kubelet: %+v", l.States())
+	}
+	servePods(t, socket, &podsServer{known: map[string][]byte{"u1": webPod()}, events: make(chan *pods.WatchPodsEvent)})
+	if l.Await(t.Context(), &lifecycle.Pod{UID: "u1"}); l.Spec("u1") == nil {
+		t.Errorf("the kubelet was not asked: %+v", l.States())
+	}
+}
+
 // TestFirstRungWins: the Pods API is asked first; /pods is the fallback.
 func TestFirstRungWins(t *testing.T) {
 	k := serveKubelet(t)

@@ -43,7 +43,7 @@ func listOf(pods ...string) string {
 func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
 	return &lifecycle.PodSpec{
 		UID: "u1", Namespace: "shop", Name: "web", Node: "node1", QoS: "Burstable", From: from,
-		Meta: &lifecycle.PodMeta{Whole: true,
+		Meta: &lifecycle.PodMeta{HasAllKeys: true,
 			Labels:      map[string]string{"volcano.sh/preemptable": "true"},
 			Annotations: map[string]string{"volcano.sh/quota-burst-time": "2000"},
 		},
@@ -88,7 +88,7 @@ func TestBadLists(t *testing.T) {
 		list, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
 		specs := list.pods
 		if err == nil {
-			_, _, err = listed(specs, "")
+			_, _, err = indexByUID(specs, "")
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
@@ -99,7 +99,7 @@ func TestBadLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := listed(specs, "other"); err == nil {
+	if _, _, err := indexByUID(specs, "other"); err == nil {
 		t.Error("pods of another node than the configured one are believed")
 	}
 }
@@ -125,7 +125,7 @@ func TestBadPods(t *testing.T) {
 			t.Errorf("%.60s: %v", text, err)
 			continue
 		}
-		all, twice, err := listed(specs, "")
+		all, twice, err := indexByUID(specs, "")
 		if unread = append(unread, twice...); err != nil || len(all) != 1 || all["u1"] == nil {
 			t.Errorf("%.60s: %v, %v", text, all, err)
 		}
@@ -300,7 +300,9 @@ func TestTokenStaysHome(t *testing.T) {
 // run runs a chain until the test ends.
 func run(t *testing.T, o Options) *Chain {
 	t.Helper()
-	o.Retry = 5 * time.Millisecond
+	if o.Retry == 0 {
+		o.Retry = 5 * time.Millisecond
+	}
 	l := New(o)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -402,7 +404,7 @@ func TestSharedQuestions(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 	defer cancel()
-	if _, err := k.Get(ctx, "u1"); !errors.Is(err, ErrLater) && !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.Get(ctx, "u1"); !errors.Is(err, ErrTooSoon) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -434,7 +436,7 @@ func TestRemembered(t *testing.T) {
 		t.Fatalf("kept %q", kept)
 	}
 	var told []string
-	l := New(Options{Remembered: kept, Sources: []SpecSource{NewKubelet(s.options(t))}, Changed: func(uids []string) {
+	l := New(Options{Saved: kept, Sources: []SpecSource{NewKubelet(s.options(t))}, Changed: func(uids []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, uids...)
@@ -460,7 +462,7 @@ func TestRemembered(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []string{"{", `{"v":9}`, `{"v":1,"pods":[null]}`} {
-		if l := New(Options{Remembered: []byte(bad)}); l.Spec("u1") != nil {
+		if l := New(Options{Saved: []byte(bad)}); l.Spec("u1") != nil {
 			t.Errorf("%s is believed", bad)
 		}
 	}

@@ -6,36 +6,24 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/protofields"
 )
 
-// message reads fields of a protobuf message by their numbers, which never change. It
-// skips all others, and those that are not length-delimited.
-type message map[protowire.Number]func([]byte) error
+// fieldReaders are functions that read fields of a protobuf message, by the number of the field. Numbers never
+// change. Fields without a function, and fields that are not length-delimited, are skipped.
+type fieldReaders map[protowire.Number]func([]byte) error
 
-func (m message) read(b []byte) error {
-	for len(b) > 0 {
-		n, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			return protowire.ParseError(size)
+func (m fieldReaders) read(b []byte) error {
+	return protofields.Each(b, func(n protowire.Number, _ uint64, v []byte) error {
+		if read := m[n]; read != nil && v != nil {
+			return read(v)
 		}
-		b = b[size:]
-		if size = protowire.ConsumeFieldValue(n, kind, b); size < 0 {
-			return protowire.ParseError(size)
-		}
-		if read := m[n]; read != nil && kind == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(b)
-			if err := read(v); err != nil {
-				return err
-			}
-		}
-		b = b[size:]
-	}
-	return nil
+		return nil
+	})
 }
 
-// decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto,
-// v0.36), in which the Pods API sends pods. It returns the UID also for a pod that
-// cannot be read, unless the UID itself cannot be.
+// decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto, v0.36), in which the Pods API
+// sends pods. It also returns the UID of a pod that cannot be read, unless the UID itself cannot be read.
 func decodePod(data []byte) (s *lifecycle.PodSpec, of *Pending, uid string, err error) {
 	var p v1Pod
 	if err := p.message().read(data); err != nil {
@@ -45,36 +33,36 @@ func decodePod(data []byte) (s *lifecycle.PodSpec, of *Pending, uid string, err 
 	return s, p.pending(), p.Metadata.UID, err
 }
 
-func (p *v1Pod) message() message {
+func (p *v1Pod) message() fieldReaders {
 	meta, spec := &p.Metadata, &p.Spec
-	return message{
-		1: message{
-			1: text(&meta.Name), 3: text(&meta.Namespace), 5: text(&meta.UID),
+	return fieldReaders{
+		1: fieldReaders{
+			1: stringField(&meta.Name), 3: stringField(&meta.Namespace), 5: stringField(&meta.UID),
 			9:  func([]byte) error { meta.Deletion = "set"; return nil }, // a message, whose time does not matter
-			11: entry(&meta.Labels, text), 12: entry(&meta.Annotations, text),
+			11: mapField(&meta.Labels, stringField), 12: mapField(&meta.Annotations, stringField),
 		}.read,
-		2: message{
-			2:  container(&spec.Containers, (*v1Container).message),
-			10: text(&spec.NodeName),
-			20: container(&spec.InitContainers, (*v1Container).message),
-			32: entry(&spec.Overhead, quantity),
-			34: container(&spec.EphemeralContainers, func(c *v1Container) message { return message{1: c.message().read} }),
+		2: fieldReaders{
+			2:  containerField(&spec.Containers, (*v1Container).message),
+			10: stringField(&spec.NodeName),
+			20: containerField(&spec.InitContainers, (*v1Container).message),
+			32: mapField(&spec.Overhead, quantityField),
+			34: containerField(&spec.EphemeralContainers, func(c *v1Container) fieldReaders { return fieldReaders{1: c.message().read} }),
 			40: spec.Resources.message().read,
 		}.read,
-		3: message{1: text(&p.Status.Phase), 9: text(&p.Status.QoS)}.read,
+		3: fieldReaders{1: stringField(&p.Status.Phase), 9: stringField(&p.Status.QoS)}.read,
 	}
 }
 
-func (c *v1Container) message() message {
-	return message{1: text(&c.Name), 8: c.Resources.message().read, 24: text(&c.RestartPolicy)}
+func (c *v1Container) message() fieldReaders {
+	return fieldReaders{1: stringField(&c.Name), 8: c.Resources.message().read, 24: stringField(&c.RestartPolicy)}
 }
 
-func (r *v1Resources) message() message {
-	return message{1: entry(&r.Limits, quantity), 2: entry(&r.Requests, quantity)}
+func (r *v1Resources) message() fieldReaders {
+	return fieldReaders{1: mapField(&r.Limits, quantityField), 2: mapField(&r.Requests, quantityField)}
 }
 
-// container adds a container to a list.
-func container(to *[]v1Container, of func(*v1Container) message) func([]byte) error {
+// containerField returns a function that reads a container and adds it to a list.
+func containerField(to *[]v1Container, of func(*v1Container) fieldReaders) func([]byte) error {
 	return func(v []byte) error {
 		var c v1Container
 		err := of(&c).read(v)
@@ -83,12 +71,12 @@ func container(to *[]v1Container, of func(*v1Container) message) func([]byte) er
 	}
 }
 
-// entry reads one entry of a map.
-func entry[T ~string](into *map[string]T, value func(*T) func([]byte) error) func([]byte) error {
+// mapField returns a function that reads one entry of a map.
+func mapField[T ~string](into *map[string]T, value func(*T) func([]byte) error) func([]byte) error {
 	return func(v []byte) error {
 		var key string
 		var t T
-		if err := (message{1: text(&key), 2: value(&t)}).read(v); err != nil {
+		if err := (fieldReaders{1: stringField(&key), 2: value(&t)}).read(v); err != nil {
 			return err
 		}
 		if *into == nil {
@@ -99,11 +87,13 @@ func entry[T ~string](into *map[string]T, value func(*T) func([]byte) error) fun
 	}
 }
 
-func text[T ~string](into *T) func([]byte) error {
+func stringField[T ~string](into *T) func([]byte) error {
 	return func(v []byte) error {
 		*into = T(v)
 		return nil
 	}
 }
 
-func quantity(into *v1Quantity) func([]byte) error { return message{1: text(into)}.read }
+func quantityField(into *v1Quantity) func([]byte) error {
+	return fieldReaders{1: stringField(into)}.read
+}

@@ -12,18 +12,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// storedForm is the stored form of what is known of pods.
-type storedForm[P any] struct {
+// savedForm is the JSON form in which pods are saved.
+type savedForm[P any] struct {
 	Version int `json:"v"`
 	Pods    []P `json:"pods"`
 }
 
-// loadStored reads what was stored; no pods for no data. unread are pods that it skips.
-func loadStored[P any](data []byte) (pods []P, unread []Unread, err error) {
+// loadSaved reads what was saved. It returns no pods if data is empty. unread are pods that it skips.
+func loadSaved[P any](data []byte) (pods []P, unread []UnreadPod, err error) {
 	if len(data) == 0 {
 		return nil, nil, nil
 	}
-	var m storedForm[json.RawMessage]
+	var m savedForm[json.RawMessage]
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, nil, err
 	}
@@ -33,7 +33,7 @@ func loadStored[P any](data []byte) (pods []P, unread []Unread, err error) {
 	for _, text := range m.Pods {
 		var p P
 		if err := json.Unmarshal(text, &p); err != nil {
-			unread = append(unread, Unread{Err: err})
+			unread = append(unread, UnreadPod{Err: err})
 			continue
 		}
 		pods = append(pods, p)
@@ -41,38 +41,38 @@ func loadStored[P any](data []byte) (pods []P, unread []Unread, err error) {
 	return pods, unread, nil
 }
 
-// loadSpecs reads the specs of an earlier agent. The error is about pods that it skips.
+// loadSpecs reads the specs that an earlier agent saved. The error is about pods that it skips.
 func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
-	pods, unread, err := loadStored[lifecycle.PodSpec](data)
+	pods, unread, err := loadSaved[lifecycle.PodSpec](data)
 	if err != nil {
 		return nil, err
 	}
 	var good []*lifecycle.PodSpec
 	for i := range pods {
 		if pods[i].UID == "" {
-			unread = append(unread, Unread{Err: errors.New("a pod without UID")})
+			unread = append(unread, UnreadPod{Err: errors.New("a pod without UID")})
 			continue
 		}
 		pods[i].Remembered = true
 		good = append(good, &pods[i])
 	}
-	known, twice, err := listed(good, "")
+	known, twice, err := indexByUID(good, "")
 	if err != nil {
 		return nil, err
 	}
 	return known, unreadError(append(unread, twice...))
 }
 
-// save stores the known specs, if they have changed.
+// save saves the known specs, if they have changed.
 func (l *Chain) save() error {
-	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.keptLocked, func(err error) {
+	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.specsLocked, func(err error) {
 		l.o.Log.Warn("the agent cannot save pod specs; after a restart it lacks them until the kubelet answers", logkey.Err, err)
 	})
 }
 
-// keptLocked lists the known specs, by UID.
-func (l *Chain) keptLocked() []*lifecycle.PodSpec {
-	known := maps.Clone(l.remembered)
+// specsLocked returns the known specs, by UID.
+func (l *Chain) specsLocked() []*lifecycle.PodSpec {
+	known := maps.Clone(l.saved)
 	if known == nil {
 		known = map[string]*lifecycle.PodSpec{}
 	}
@@ -86,8 +86,8 @@ func (l *Chain) keptLocked() []*lifecycle.PodSpec {
 	return out
 }
 
-// saveChanged saves known() if dirty is set; mu guards both. If that fails it sets
-// dirty again and calls failed. save is nil if nothing is stored.
+// saveChanged saves known() if dirty is set. mu guards both. If saving fails, it sets dirty again and calls failed.
+// save is nil if nothing is saved.
 func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, known func() []P, failed func(error)) error {
 	mu.Lock()
 	var pods []P
@@ -99,7 +99,7 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, kn
 	if !changed {
 		return nil
 	}
-	data, err := json.Marshal(storedForm[P]{Version: 1, Pods: pods})
+	data, err := json.Marshal(savedForm[P]{Version: 1, Pods: pods})
 	if err == nil {
 		err = save(data)
 	}
@@ -115,7 +115,7 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, kn
 // finalSaveTries is how often an agent tries to save when it ends.
 const finalSaveTries = 3
 
-// saveAtEnd saves when the agent ends; save itself logs an error.
+// saveAtEnd saves when the agent ends. save itself logs an error.
 func saveAtEnd(save func() error) {
 	for range finalSaveTries {
 		if save() == nil {

@@ -3,22 +3,17 @@ package podspec
 import (
 	"context"
 	"net"
-	"sync"
 
-	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// ResourceLister passes on what the kubelet's PodResources API (v1) answers.
-type ResourceLister struct {
-	socket string
-	conn   func() (*grpc.ClientConn, error) // returns the one connection, made at the first call
-}
+// ResourceLister returns the answers of the kubelet's PodResources API (v1).
+type ResourceLister struct{ kubeletSocket }
 
-// NewResourceLister returns a client of the socket. It does not connect yet. dial connects; nil for
-// the system's call.
+// NewResourceLister returns a client of the socket. It does not connect yet. dial connects; nil means the system's
+// call.
 func NewResourceLister(path string, dial func(ctx context.Context, socket string) (net.Conn, error)) *ResourceLister {
-	return &ResourceLister{path, sync.OnceValues(func() (*grpc.ClientConn, error) { return connect(path, dial) })}
+	return &ResourceLister{newKubeletSocket(path, dial)}
 }
 
 // List asks for the resources of all pods.
@@ -28,7 +23,7 @@ func (r *ResourceLister) List(ctx context.Context) (*podresources.ListPodResourc
 	})
 }
 
-// Allocatable asks for what the kubelet can give containers.
+// Allocatable asks which resources the kubelet can assign to containers.
 func (r *ResourceLister) Allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
 	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.AllocatableResourcesResponse, error) {
 		return c.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -45,13 +40,4 @@ func ask[T any](r *ResourceLister, call func(podresources.PodResourcesListerClie
 		return out, connectionError(err, r.socket, "every kubelet has this socket")
 	}
 	return out, nil
-}
-
-// Close ends the connection.
-func (r *ResourceLister) Close() error {
-	conn, err := r.conn()
-	if err != nil {
-		return nil //nolint:nilerr // there is none to close
-	}
-	return conn.Close()
 }

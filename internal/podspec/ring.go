@@ -2,8 +2,7 @@ package podspec
 
 import "slices"
 
-// maxGone is how many ended pods are remembered: an answer that was sent before a pod
-// ended arrives within seconds.
+// maxGone is how many ended pods are stored. An answer that was sent before a pod ended arrives within seconds.
 const maxGone = 256
 
 // ring holds the last UIDs that were added. The zero value is ready for use.

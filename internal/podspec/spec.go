@@ -23,9 +23,9 @@ const (
 // ConfigMirrorAnnotationKey, Kubernetes 1.36).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// uid returns the UID that the runtime uses for the pod. Any author of pods can write
-// the annotation. So it counts only if it cannot be the UID of a pod that the API
-// server created: a static pod's UID is a hash without dashes.
+// uid returns the UID that the runtime uses for the pod. Any author of pods can write the annotation. So it counts
+// only if it cannot be the UID of a pod that the API server created. The UID of a static pod is a hash without
+// dashes.
 func (p *v1Pod) uid() string {
 	if hash := p.Metadata.Annotations[mirrorAnnotation]; len(hash) == 32 && strings.Trim(hash, "0123456789abcdef") == "" {
 		return hash
@@ -45,7 +45,7 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 		UID: p.uid(), Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS, From: from,
 		Overhead: read(p.Spec.Overhead), Requests: read(p.Spec.Resources.Requests), Limits: read(p.Spec.Resources.Limits),
 		// The kubelet has all labels and annotations.
-		Meta: &lifecycle.PodMeta{Labels: editable(p.Metadata.Labels), Annotations: editable(p.Metadata.Annotations), Whole: true},
+		Meta: &lifecycle.PodMeta{Labels: editable(p.Metadata.Labels), Annotations: editable(p.Metadata.Annotations), HasAllKeys: true},
 	}
 	add := func(kind lifecycle.ContainerKind, c v1Container) {
 		s.Containers = append(s.Containers, lifecycle.ContainerSpec{
@@ -84,7 +84,7 @@ func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 			return nil, fmt.Errorf("%.60q: %.40q %w", name, q, err)
 		}
 		if len(out) == maxAmounts || len(name) > maxName {
-			return nil, errors.New("too many resources, or a name that is too long")
+			return nil, fmt.Errorf("it has more than %d resources, or the name of a resource has more than %d bytes", maxAmounts, maxName)
 		}
 		if out == nil {
 			out = lifecycle.Amounts{}
@@ -94,11 +94,11 @@ func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	return out, nil
 }
 
-// maxAnnotation bounds the text of one annotation. It is longer than any dialect
-// accepts, so that a dialect still reports a text that is too long.
+// maxAnnotation bounds the text of one annotation. It is longer than any annotation dialect accepts, so that the
+// dialect still reports a text that is too long.
 const maxAnnotation = lifecycle.MaxText + 1
 
-// editable returns the labels or annotations that take effect when edited.
+// editable returns the labels or annotations that take effect when they are edited.
 func editable(all map[string]string) map[string]string {
 	var out map[string]string
 	for key, text := range all {
@@ -112,15 +112,15 @@ func editable(all map[string]string) map[string]string {
 	return out
 }
 
-// check returns what is wrong with names and numbers.
+// check returns what is wrong with the names and the number of containers.
 func check(s *lifecycle.PodSpec) error {
 	switch {
 	case s.UID == "" || s.Name == "" || s.Namespace == "":
 		return errors.New("it has no name, namespace or UID")
 	case len(s.UID) > maxName || len(s.Name) > maxName || len(s.Namespace) > maxName:
-		return errors.New("a name is too long")
+		return fmt.Errorf("its name, namespace or UID has more than %d bytes", maxName)
 	case len(s.Containers) > maxContainers:
-		return errors.New("it has too many containers")
+		return fmt.Errorf("it has more than %d containers", maxContainers)
 	}
 	seen := map[string]bool{}
 	for _, c := range s.Containers {
@@ -132,10 +132,10 @@ func check(s *lifecycle.PodSpec) error {
 	return nil
 }
 
-// listed checks an answer that lists all pods of a node, and returns them by UID. node
-// is the name that the pods' node must have; "" accepts any name they have in common.
-// Of two pods with the same UID it uses neither.
-func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []Unread, err error) {
+// indexByUID checks an answer that lists all pods of a node, and returns them by UID. node is the name that the
+// pods' node must have; "" accepts any name that they have in common. Of two pods with the same UID it uses
+// neither.
+func indexByUID(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []UnreadPod, err error) {
 	out = make(map[string]*lifecycle.PodSpec, len(all))
 	twice := map[string]bool{}
 	for _, s := range all {
@@ -153,21 +153,19 @@ func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.Po
 	}
 	for uid := range twice {
 		delete(out, uid)
-		unread = append(unread, Unread{uid, fmt.Errorf("two pods have the UID %.60q", uid)})
+		unread = append(unread, UnreadPod{uid, fmt.Errorf("two pods have the UID %.60q", uid)})
 	}
 	return out, unread, nil
 }
 
-// Unread is a pod of an answer that cannot be read. Its UID is "" if that cannot be
-// read either.
-type Unread struct {
+// UnreadPod is a pod of an answer that cannot be read. Its UID is "" if the UID cannot be read either.
+type UnreadPod struct {
 	UID string
 	Err error
 }
 
-// unreadError returns how many pods could not be read and why the first could not; nil
-// for none.
-func unreadError(unread []Unread) error {
+// unreadError returns how many pods could not be read and why the first could not, or nil if all could.
+func unreadError(unread []UnreadPod) error {
 	switch len(unread) {
 	case 0:
 		return nil

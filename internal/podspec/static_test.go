@@ -51,7 +51,7 @@ func TestStaticGrants(t *testing.T) {
 	tells("u1", "u2")
 	wants := func(uid string, want lifecycle.StaticGrant) {
 		t.Helper()
-		if d := cmp.Diff(want, g.Known(uid).StaticOf("a")); d != "" {
+		if d := cmp.Diff(want, g.Known(uid).StaticGrantOf("a")); d != "" {
 			t.Errorf("%s (-want +got):\n%s", uid, d)
 		}
 	}
@@ -60,7 +60,7 @@ func TestStaticGrants(t *testing.T) {
 	if err := g.State().NoCPUs; err != nil {
 		t.Error(err)
 	}
-	if g.Known("u1").StaticOf("init").Reported {
+	if g.Known("u1").StaticGrantOf("init").Reported {
 		t.Error("there is a grant of a container that was never reported")
 	}
 
@@ -98,7 +98,7 @@ func TestStaticGrantsUntold(t *testing.T) {
 			g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second})
 			g.AwaitFirst(t.Context())
 			g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
-			if one, two := g.Known("u1").StaticOf("a"), g.Known("u2").StaticOf("a"); !one.Reported || two.Reported {
+			if one, two := g.Known("u1").StaticGrantOf("a"), g.Known("u2").StaticGrantOf("a"); !one.Reported || two.Reported {
 				t.Errorf("one %+v, two %+v", one, two)
 			}
 			if st := g.State(); !st.Up || st.NoCPUs == nil || !strings.Contains(st.NoCPUs.Error(), c.why) {
@@ -130,7 +130,7 @@ func TestStaticGrantsRemembered(t *testing.T) {
 	}
 	stop()
 
-	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Remembered: kept})
+	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Saved: kept})
 	g.AwaitFirst(t.Context())
 	g.Await(t.Context(), shopPod("u1", "one"))
 	want := &lifecycle.KubeletGrants{UID: "u1", Namespace: "shop", Name: "one", Static: map[string]lifecycle.StaticGrant{
@@ -143,7 +143,7 @@ func TestStaticGrantsRemembered(t *testing.T) {
 	}
 	s.say(staticPod("one", []int64{2}))
 	serveResources(t, socket, s)
-	until(t, "the kubelet is asked again", func() bool { return cmp.Equal(g.Known("u1").StaticOf("a").CPUs, []int{2}) })
+	until(t, "the kubelet is asked again", func() bool { return cmp.Equal(g.Known("u1").StaticGrantOf("a").CPUs, []int{2}) })
 	if g.Known("u2") != nil {
 		t.Error("a pod the kubelet does not have any more is known from before")
 	}
@@ -161,7 +161,7 @@ func FuzzRecallGrants(f *testing.F) {
 		for uid, k := range all {
 			for _, s := range k.Static {
 				for _, id := range append(s.CPUs, s.Mems...) {
-					if id < 0 || id >= maxCPU || uid == "" {
+					if id < 0 || id >= maxID || uid == "" {
 						t.Errorf("%q: %d", uid, id)
 					}
 				}
@@ -177,7 +177,7 @@ func TestStaticGrantsOf(t *testing.T) {
 	pod.Containers = append(pod.Containers, &podresources.ContainerResources{Name: "b"}, &podresources.ContainerResources{Name: "c"})
 	pod.CpuIds = []int64{6, 4, 5}
 	pod.Memory = staticPod("", nil, 1).Containers[0].Memory
-	all, _, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod}}, false)
+	all, _, err := parseGrants(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +188,9 @@ func TestStaticGrantsOf(t *testing.T) {
 	}
 	for _, bad := range []*podresources.PodResources{
 		staticPod("one", []int64{-1}), staticPod("one", []int64{1 << 40}), staticPod("one", nil, -1),
-		staticPod("one", make([]int64, maxCPU+1)), {Namespace: "shop", Name: "one", CpuIds: []int64{-1}},
+		staticPod("one", make([]int64, maxID+1)), {Namespace: "shop", Name: "one", CpuIds: []int64{-1}},
 	} {
-		all, unread, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{bad}}, true)
+		all, unread, err := parseGrants(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{bad}}, true)
 		if err != nil || len(all) > 0 || len(unread) != 1 {
 			t.Errorf("believed: %v, %v, %v", all, unread, err)
 		}
@@ -212,14 +212,14 @@ func FuzzGrantsOf(f *testing.F) {
 		if proto.Unmarshal(text, &answer) != nil {
 			return
 		}
-		all, _, err := grantsOf(&answer, true)
+		all, _, err := parseGrants(&answer, true)
 		if err != nil {
 			return
 		}
 		for name, pod := range all {
 			for container, s := range pod.static {
 				for _, id := range append(s.CPUs, s.Mems...) {
-					if id < 0 || id >= maxCPU {
+					if id < 0 || id >= maxID {
 						t.Errorf("%v %s: %d", name, container, id)
 					}
 				}

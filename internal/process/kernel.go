@@ -26,7 +26,7 @@ func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 		}
 		var now unix.Rlimit
 		if err := unix.Prlimit(thread, number, nil, &now); err != nil {
-			return false, denied(err, "read the limit "+v.Key, "CAP_SYS_RESOURCE")
+			return false, explainDenied(err, "read the limit "+v.Key, "CAP_SYS_RESOURCE")
 		}
 		return now == want, nil
 	case lifecycle.ProcessIO:
@@ -48,7 +48,7 @@ func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("read the scheduling policy: %w", err)
 		}
-		if want.Policy == unix.SCHED_IDLE { // which keeps the nice value that a thread had, without effect
+		if want.Policy == unix.SCHED_IDLE { // with SCHED_IDLE a thread keeps its nice value, without effect
 			want.Nice = now.Nice
 		}
 		return now.Policy == want.Policy && now.Nice == want.Nice && now.Priority == want.Priority && now.Flags&want.Flags == want.Flags, nil
@@ -62,7 +62,7 @@ func (Real) Set(thread int, v lifecycle.Value) error {
 	case lifecycle.ProcessLimit:
 		want, number, err := limitOf(v)
 		if err == nil {
-			err = denied(unix.Prlimit(thread, number, &want, nil), "set the limit "+v.Key+" to "+v.Text, "CAP_SYS_RESOURCE")
+			err = explainDenied(unix.Prlimit(thread, number, &want, nil), "set the limit "+v.Key+" to "+v.Text, "CAP_SYS_RESOURCE")
 		}
 		return err
 	case lifecycle.ProcessIO:
@@ -71,21 +71,21 @@ func (Real) Set(thread int, v lifecycle.Value) error {
 			return err
 		}
 		if _, _, code := unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, uintptr(thread), want); code != 0 {
-			return denied(code, "set the I/O priority "+v.Text, "CAP_SYS_NICE")
+			return explainDenied(code, "set the I/O priority "+v.Text, "CAP_SYS_NICE")
 		}
 		return nil
 	case lifecycle.ProcessSched:
 		want, err := policyOf(v)
 		if err == nil {
-			err = denied(unix.SchedSetAttr(thread, &want, 0), "set the scheduling policy "+v.Text, "CAP_SYS_NICE")
+			err = explainDenied(unix.SchedSetAttr(thread, &want, 0), "set the scheduling policy "+v.Text, "CAP_SYS_NICE")
 		}
 		return err
 	}
 	return errText
 }
 
-// denied says which capability a call needs that the kernel does not permit.
-func denied(err error, what, capability string) error {
+// explainDenied says which capability a call needs that the kernel does not permit.
+func explainDenied(err error, what, capability string) error {
 	switch {
 	case err == nil:
 		return nil
@@ -155,7 +155,7 @@ func policyOf(v lifecycle.Value) (unix.SchedAttr, error) {
 	for _, f := range s.Flags {
 		bit, known := policyFlags[f]
 		if !known {
-			return a, fmt.Errorf("scheduling policy %q: no thread can be given the flag %s from outside", v.Text, f)
+			return a, fmt.Errorf("scheduling policy %q: only an OCI runtime can set the flag %s", v.Text, f)
 		}
 		a.Flags |= bit
 	}

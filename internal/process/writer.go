@@ -16,7 +16,7 @@ type Kernel interface {
 	Set(thread int, v lifecycle.Value) error
 }
 
-// Writer sets the attributes of containers' processes. Its methods may be called by several goroutines at once.
+// Writer sets the attributes of containers' processes. Its methods may be called by several goroutines concurrently.
 type Writer struct {
 	kernel Kernel
 
@@ -27,7 +27,7 @@ type Writer struct {
 // New makes a Writer for a kernel's threads.
 func New(k Kernel) *Writer { return &Writer{kernel: k, done: map[string]map[string]string{}} }
 
-// maxRounds limits how often Apply looks for new threads.
+// maxRounds limits how often Apply reads the list of threads.
 const maxRounds = 5
 
 // Apply gives a value to the threads of a container, unless it has done so before. It reports whether there were any
@@ -61,7 +61,7 @@ func (w *Writer) Apply(owner string, v lifecycle.Value, threads func() ([]int, e
 	return found, changed, nil
 }
 
-// setLocked sets a value of those threads that do not have it. It passes over threads that have ended.
+// setLocked sets a value for the threads that do not have it. It skips threads that have ended.
 func (w *Writer) setLocked(threads []int, v lifecycle.Value) (changed bool, err error) {
 	for _, id := range threads {
 		has, err := w.kernel.Has(id, v)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,81 +17,90 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Checkpoint stores what changed after containers were created and their records were written:
-// later requests of the kubelet, containers that were narrowed without a record, and all
-// records of containers that cannot carry one. If it is lost, no container moves; a release
-// then restores older values.
+// Checkpoint stores the state of containers that is not in the records that they carry. It has changes after
+// their creation, such as later requests of the kubelet, and the records of containers that carry none.
+// If the checkpoint is lost, no container moves, but a release restores older values.
 type Checkpoint struct {
 	log *slog.Logger
-	// decision is the lock under which decisions change the checkpoint, so that no half of a
-	// decision is saved.
+	// decision is held while a decision changes the checkpoint. Text takes it too, so that it never
+	// returns a part of a decision.
 	decision sync.Locker
-	woken    chan struct{}
-	dirty    atomic.Bool
+	// A signal on woken makes SaveChanges save after saveDelay. A signal on urgent makes it save at once.
+	woken, urgent chan struct{}
+	dirty         atomic.Bool
 
-	mu   sync.Mutex // guards all below
-	held file[lifecycle.Record, Overlay]
-	// missing counts how many lists of the runtime in a row left out a container or pod.
+	mu      sync.Mutex // guards all below
+	content checkpointFile[lifecycle.Record, Overlay]
+	// unsaved has the containers whose last change is not saved, with the number of that change.
+	unsaved map[string]uint64
+	changes uint64 // the number of changes of container records so far
+	// tryEnded is closed when the next try to save ends; nil while SaveChanges does not run.
+	tryEnded chan struct{}
+	failed   bool // the last try to save failed
+	// missing counts, for each container or pod, how many consecutive lists of the runtime lacked it.
 	missing map[string]int
 }
 
-// file is the stored form. When it is read, each container or pod is a json.RawMessage.
-type file[R, P any] struct {
+// checkpointFile is the JSON form of a checkpoint. For decoding, R and P are json.RawMessage.
+type checkpointFile[R, P any] struct {
 	Version    int          `json:"v"`
 	Containers map[string]R `json:"containers"`
-	// Grants are the CPUs by UID of the pod that owns them, also while the pod has no
-	// container, between two attempts.
+	// Grants are the CPUs that pods own, by pod UID. A pod keeps them while its container is restarted.
 	Grants map[string]string `json:"grants"`
+	// Lent are the UIDs of pods whose CPUs reclaimed containers may use.
+	Lent map[string]bool `json:"lent,omitempty"`
 	// Balloons are the CPUs of each balloon, by name.
 	Balloons map[string]string `json:"balloons,omitempty"`
-	// Pods are hook servers' answers for pods, by sandbox id.
+	// Devices are the exclusive CDI devices of containers, by pod UID and container name. A container keeps
+	// them while it is restarted.
+	Devices map[string]map[string][]string `json:"devices,omitempty"`
+	// Pods are the labels and annotations from hook servers, by sandbox id.
 	Pods map[string]P `json:"pods,omitempty"`
 }
 
-// Overlay is what hook servers answered for a pod, if the runtime does not store it.
+// Overlay has the labels and annotations that hook servers added to a pod and that the runtime does not store.
 type Overlay struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Open reads a saved checkpoint; data may be empty. It logs the parts that cannot be read.
+// Open decodes a saved checkpoint; data may be empty. It logs the parts that cannot be decoded.
 func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
-	held, unread, err := read(data)
+	held, unread, err := decode(data)
 	if err != nil {
-		log.Warn("the agent ignores the checkpoint and uses only the runtime's records", logkey.Err, err)
+		log.Warn("the agent cannot read the checkpoint; it uses only the records that containers carry", logkey.Err, err)
 	}
 	for _, err := range unread {
-		log.Warn("the agent ignores a part of the checkpoint; for this container or pod it uses only the runtime's record", logkey.Err, err)
+		log.Warn("the agent cannot read a part of the checkpoint; for this container or pod it uses only the runtime's record", logkey.Err, err)
 	}
-	return &Checkpoint{log: log, decision: decision, held: held, missing: map[string]int{}, woken: make(chan struct{}, 1)}
+	return &Checkpoint{log: log, decision: decision, content: held, unsaved: map[string]uint64{}, missing: map[string]int{}, woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }
 
-// Check returns an error if a saved checkpoint cannot be read, so that the caller can rename
-// the file.
+// Check returns an error if a saved checkpoint cannot be decoded. The caller then renames the file.
 func Check(data []byte) error {
-	_, _, err := read(data)
+	_, _, err := decode(data)
 	return err
 }
 
-// read decodes a checkpoint; unread are the errors of parts that cannot be read.
-func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, err error) {
-	held = file[lifecycle.Record, Overlay]{Version: 1, Containers: map[string]lifecycle.Record{}, Pods: map[string]Overlay{}}
+// decode decodes a checkpoint. unread has the errors of containers and pods that cannot be decoded.
+func decode(data []byte) (held checkpointFile[lifecycle.Record, Overlay], unread []error, err error) {
+	held = checkpointFile[lifecycle.Record, Overlay]{Version: 1, Containers: map[string]lifecycle.Record{}, Pods: map[string]Overlay{}}
 	if len(data) == 0 {
 		return held, nil, nil
 	}
-	var f file[json.RawMessage, json.RawMessage]
+	var f checkpointFile[json.RawMessage, json.RawMessage]
 	if err := json.Unmarshal(data, &f); err != nil {
 		return held, nil, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if f.Version != 1 {
 		return held, nil, fmt.Errorf("read checkpoint: version %d is unknown", f.Version)
 	}
-	held.Grants, held.Balloons = f.Grants, f.Balloons
-	return held, append(readEach(held.Containers, f.Containers), readEach(held.Pods, f.Pods)...), nil
+	held.Grants, held.Lent, held.Balloons, held.Devices = f.Grants, f.Lent, f.Balloons, f.Devices
+	return held, append(decodeEach(held.Containers, f.Containers), decodeEach(held.Pods, f.Pods)...), nil
 }
 
-// readEach decodes each container or pod. One that cannot be read does not affect the others.
-func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unread []error) {
+// decodeEach decodes containers or pods. It skips those that cannot be decoded.
+func decodeEach[V any](into map[string]V, texts map[string]json.RawMessage) (unread []error) {
 	for id, text := range texts {
 		var v V
 		if err := json.Unmarshal(text, &v); err != nil {
@@ -102,36 +112,69 @@ func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unrea
 	return unread
 }
 
-// Note stores what a release would restore for a container now.
-func (cp *Checkpoint) Note(id string, r lifecycle.Record) {
+// SetRecord stores the current record of a container.
+func (cp *Checkpoint) SetRecord(id string, r lifecycle.Record) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	cp.held.Containers[id] = r.Storable()
-	cp.mark()
+	cp.content.Containers[id] = r.Storable()
+	cp.changes++
+	cp.unsaved[id] = cp.changes
+	cp.markDirty()
 }
 
-// Record returns what is stored about a container.
+// AwaitSaved waits until the record of a container is saved. It gives up after a failed try, when ctx ends, and if
+// SaveChanges does not run.
+//
+// The caller calls it before it sends the agent's values to the runtime, which later reports them like requests.
+// If the agent were killed before the save, the next agent would mistake them for requests.
+func (cp *Checkpoint) AwaitSaved(ctx context.Context, id string) {
+	for {
+		cp.mu.Lock()
+		waits, tryEnded := cp.unsaved[id] > 0 && !cp.failed, cp.tryEnded
+		cp.mu.Unlock()
+		if !waits || tryEnded == nil {
+			return
+		}
+		signal(cp.urgent)
+		select {
+		case <-tryEnded:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// SetResizedRecord is SetRecord for a container that was resized. If its CPUs changed, SaveChanges saves at once.
+// If the agent were killed before the save, the next agent would restore the container's old CPUs.
+func (cp *Checkpoint) SetResizedRecord(id string, r lifecycle.Record) {
+	if before, _ := cp.Record(id); before.CPUs != r.CPUs {
+		defer signal(cp.urgent)
+	}
+	cp.SetRecord(id, r)
+}
+
+// Record returns the stored record of a container.
 func (cp *Checkpoint) Record(id string) (lifecycle.Record, bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	r, ok := cp.held.Containers[id]
-	r.Late = true
+	r, ok := cp.content.Containers[id]
+	r.FromCheckpoint = true
 	return r, ok
 }
 
-// NotePod stores what hook servers answered for a pod.
-func (cp *Checkpoint) NotePod(id string, o Overlay) {
+// SetOverlay stores the labels and annotations that hook servers added to a pod.
+func (cp *Checkpoint) SetOverlay(id string, o Overlay) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	cp.held.Pods[id] = o
-	cp.mark()
+	cp.content.Pods[id] = o
+	cp.markDirty()
 }
 
-// Overlay returns what hook servers answered for a pod.
+// Overlay returns the labels and annotations that hook servers added to a pod.
 func (cp *Checkpoint) Overlay(id string) (Overlay, bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	o, ok := cp.held.Pods[id]
+	o, ok := cp.content.Pods[id]
 	return o, ok
 }
 
@@ -144,22 +187,23 @@ func (cp *Checkpoint) Drop(id string) {
 
 func (cp *Checkpoint) drop(id string) {
 	delete(cp.missing, id)
-	_, late := cp.held.Containers[id]
-	_, over := cp.held.Pods[id]
+	delete(cp.unsaved, id)
+	_, late := cp.content.Containers[id]
+	_, over := cp.content.Pods[id]
 	if late || over {
-		delete(cp.held.Containers, id)
-		delete(cp.held.Pods, id)
-		cp.mark()
+		delete(cp.content.Containers, id)
+		delete(cp.content.Pods, id)
+		cp.markDirty()
 	}
 }
 
-// maxMissing is how many lists in a row may leave out a container before it is dropped. A
-// runtime that was killed leaves out containers whose shim does not answer in time (containerd
-// 2.4). It reports them after its next restart, and then our values look like requests.
-const maxMissing = 3
+// maxMissingLists is the number of consecutive lists of the runtime that may lack a container before Prune
+// drops it. After containerd 2.4 was killed, its list lacks containers whose shim does not answer in time.
+// It lists them again after its next restart, with the agent's values in place of their requests.
+const maxMissingLists = 3
 
-// Prune drops containers and pods that the runtime's lists left out too often, because they
-// ended while no agent ran.
+// Prune drops containers and pods that more than maxMissingLists consecutive lists of the runtime lacked. Such
+// containers ended while no agent ran.
 func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	lives := make(map[string]bool, len(list.Containers)+len(list.Pods))
 	for _, ctr := range list.Containers {
@@ -174,104 +218,154 @@ func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	}
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(cp.held.Containers)), maps.Keys(cp.held.Pods)) {
+	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(cp.content.Containers)), maps.Keys(cp.content.Pods)) {
 		if lives[id] {
 			delete(cp.missing, id)
-		} else if cp.missing[id]++; cp.missing[id] > maxMissing {
+		} else if cp.missing[id]++; cp.missing[id] > maxMissingLists {
 			cp.drop(id)
 		}
 	}
 }
 
-// SetGrants stores who owns CPUs, if that changed.
-func (cp *Checkpoint) SetGrants(now map[string]string) {
+// SetGrants stores the CPUs that pods own, by pod UID, and the UIDs of the pods that lend their CPUs.
+func (cp *Checkpoint) SetGrants(now map[string]string, lent map[string]bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	if !maps.Equal(now, cp.held.Grants) {
-		cp.held.Grants = now
-		cp.mark()
+	if !maps.Equal(now, cp.content.Grants) || !maps.Equal(lent, cp.content.Lent) {
+		cp.content.Grants, cp.content.Lent = now, lent
+		cp.markDirty()
 	}
 }
 
-// SetBalloons stores the CPUs of balloons, if they changed.
+// SetBalloons stores the CPUs of each balloon, by name.
 func (cp *Checkpoint) SetBalloons(now map[string]string) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	if !maps.Equal(now, cp.held.Balloons) {
-		cp.held.Balloons = now
-		cp.mark()
+	if !maps.Equal(now, cp.content.Balloons) {
+		cp.content.Balloons = now
+		cp.markDirty()
 	}
 }
 
-// Balloons are the CPUs of each balloon, by name.
+// SetDevices stores the exclusive CDI devices of containers, by pod UID and container name.
+func (cp *Checkpoint) SetDevices(now map[string]map[string][]string) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if !reflect.DeepEqual(now, cp.content.Devices) {
+		cp.content.Devices = now
+		cp.markDirty()
+	}
+}
+
+// Devices returns the exclusive CDI devices of containers, by pod UID and container name.
+func (cp *Checkpoint) Devices() map[string]map[string][]string {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.content.Devices
+}
+
+// Balloons returns the CPUs of each balloon, by name.
 func (cp *Checkpoint) Balloons() map[string]string {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	return cp.held.Balloons
+	return cp.content.Balloons
 }
 
-// Grants are the CPUs by the UID of the pod that owns them.
+// Grants returns the CPUs that pods own, by pod UID.
 func (cp *Checkpoint) Grants() map[string]string {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	return cp.held.Grants
+	return cp.content.Grants
 }
 
-func (cp *Checkpoint) mark() {
+// Lent returns the UIDs of pods whose CPUs reclaimed containers may use.
+func (cp *Checkpoint) Lent() map[string]bool {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.content.Lent
+}
+
+func (cp *Checkpoint) markDirty() {
 	cp.dirty.Store(true)
+	signal(cp.woken)
+}
+
+// signal sends to a channel with a buffer of one element. It does nothing if the buffer is full, because a
+// signal is then pending.
+func signal(c chan<- struct{}) {
 	select {
-	case cp.woken <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Text returns the current checkpoint.
+// Text encodes the current checkpoint.
 func (cp *Checkpoint) Text() []byte {
 	cp.decision.Lock()
 	defer cp.decision.Unlock()
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.dirty.Store(false)
-	data, err := json.Marshal(cp.held)
+	data, err := json.Marshal(cp.content)
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}
 	return data
 }
 
-// delay combines changes that follow each other closely into one save.
-const delay = 200 * time.Millisecond
+// saveDelay is the time between a change and its save. Changes in this time are saved together.
+const saveDelay = 200 * time.Millisecond
 
-// Keep saves a changed checkpoint a moment after the change, outside of the request path, until
-// ctx ends. After a failure it tries again, after a growing pause.
-func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
+// SaveChanges calls save after each change of the checkpoint, until ctx ends. It waits saveDelay before a save,
+// except for urgent changes. After a failure it tries again after a growing pause.
+func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
 	var due <-chan time.Time // nil while there is nothing to save
+	cp.startNextTry(true)
+	defer cp.startNextTry(false)
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // Finish saves when nothing changes any more
+			return nil // the caller calls SaveNow after the last change
 		case <-cp.woken:
-			if due == nil { // otherwise the next try saves this, too
-				due = time.After(delay)
+			if due == nil { // otherwise a save is already scheduled
+				due = time.After(saveDelay)
 			}
 			continue
+		case <-cp.urgent:
+			if retry.Failed() {
+				continue
+			}
+			due = nil
 		case <-due:
 			due = nil
 		}
-		if retry.Note(time.Now(), cp.save(save)); retry.Failed() {
+		if retry.SetResult(time.Now(), cp.save(save)); retry.Failed() {
 			due = time.After(retry.Wait(time.Now()))
 		}
+		cp.startNextTry(true)
 	}
 }
 
-// lastTries is how often a clean end tries to save a checkpoint.
-const lastTries = 3
+// startNextTry wakes the callers of AwaitSaved, because a try to save has ended. more reports whether SaveChanges
+// will try again.
+func (cp *Checkpoint) startNextTry(more bool) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.tryEnded != nil {
+		close(cp.tryEnded)
+	}
+	if cp.tryEnded = nil; more {
+		cp.tryEnded = make(chan struct{})
+	}
+}
 
-// Finish saves the checkpoint at a clean end, if it is not saved yet. Nothing changes it any
-// more.
-func (cp *Checkpoint) Finish(save func([]byte) error) {
-	for range lastTries {
+// saveNowTries is the number of tries of SaveNow.
+const saveNowTries = 3
+
+// SaveNow saves the checkpoint at once if it has unsaved changes. The agent calls it when it ends.
+func (cp *Checkpoint) SaveNow(save func([]byte) error) {
+	for range saveNowTries {
 		if cp.save(save) == nil {
 			return
 		}
@@ -282,10 +376,18 @@ func (cp *Checkpoint) save(save func([]byte) error) error {
 	if !cp.dirty.Load() {
 		return nil
 	}
+	cp.mu.Lock()
+	last := cp.changes
+	cp.mu.Unlock()
 	err := save(cp.Text())
+	cp.mu.Lock()
+	if cp.failed = err != nil; !cp.failed {
+		maps.DeleteFunc(cp.unsaved, func(_ string, note uint64) bool { return note <= last })
+	}
+	cp.mu.Unlock()
 	if err != nil {
 		cp.dirty.Store(true)
-		cp.log.Warn("the agent cannot save the checkpoint; a restart would lose some later changes", logkey.Err, err)
+		cp.log.Warn("the agent cannot save the checkpoint; if the agent restarts now, the latest changes are lost", logkey.Err, err)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-// Package record owns what is stored about containers outside of the process: the signed record
-// that a container carries, and the checkpoint of later changes. lifecycle.Record declares the
-// fields of both. The package decides nothing.
+// Package record stores the state of containers outside of the agent's process. A signed record is an annotation
+// or label of its container. The checkpoint file has later changes and containers without a record.
+// Both consist of lifecycle.Record. The package makes no decisions.
 package record

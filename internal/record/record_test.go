@@ -176,15 +176,15 @@ func TestCheckpointText(t *testing.T) {
 	}
 	const want = `{"v":1,"containers":{"c1":{"v":1,"gen":3,"cpus":"1","ours":["cpu.shares"],"home":0,"pristine":{"quota":-1,"memory":5}}},` +
 		`"grants":{"u":"1"},"pods":{"p1":{"labels":{"a":"b"}}}}`
-	cp.Note("c1", lifecycle.Record{Version: 1, Generation: 3, CPUs: "1", RecordFields: lifecycle.RecordFields{
+	cp.SetRecord("c1", lifecycle.Record{Version: 1, Generation: 3, CPUs: "1", RecordFields: lifecycle.RecordFields{
 		Managed: []lifecycle.Field{lifecycle.CPUShares}, PoolNode: lifecycle.Some(0),
 		Pristine: lifecycle.Resources{
 			CPU:    lifecycle.CPU{Quota: lifecycle.Some[int64](-1), RealtimePeriod: lifecycle.Some[uint64](9)},
 			Memory: lifecycle.Memory{Limit: lifecycle.Some[int64](5)}, Unified: map[string]string{"a": "b"},
 		},
 	}})
-	cp.SetGrants(map[string]string{"u": "1"})
-	cp.NotePod("p1", record.Overlay{Labels: map[string]string{"a": "b"}})
+	cp.SetGrants(map[string]string{"u": "1"}, nil)
+	cp.SetOverlay("p1", record.Overlay{Labels: map[string]string{"a": "b"}})
 	if got := string(cp.Text()); got != want {
 		t.Errorf("written %s", got)
 	}
@@ -194,7 +194,7 @@ func TestCheckpointText(t *testing.T) {
 	}
 	now, _ := cp.Record("c1")
 	was, ok := again.Record("c1")
-	if diff := cmp.Diff(now, was); diff != "" || !ok || !was.Late {
+	if diff := cmp.Diff(now, was); diff != "" || !ok || !was.FromCheckpoint {
 		t.Errorf("%v %+v %s", ok, was, diff)
 	}
 	for range 4 { // containers that lists of the runtime leave out repeatedly

@@ -14,20 +14,20 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// longest limits a record's text; ours have less than 400 bytes.
-const longest = 4096
+// maxRecordLength is the maximum length of a record's text, in bytes. Most records have less than 400 bytes.
+const maxRecordLength = 4096
 
 // Signer writes and reads records. The signature covers pod and container, so a copy of a
 // record on another container is invalid, and a pod's author cannot write one.
 type Signer struct {
 	mu  sync.Mutex
-	mac hash.Hash // keyed once, since making a new one would cost more than computing a signature
+	mac hash.Hash // reused, because creating a new one takes longer than a signature
 }
 
-// NewSigner returns a signer with a key.
+// NewSigner returns a signer that uses a key.
 func NewSigner(key []byte) *Signer { return &Signer{mac: hmac.New(sha256.New, key)} }
 
-func (s *Signer) sum(podUID, container, body string) string {
+func (s *Signer) signatureOf(podUID, container, body string) string {
 	text := make([]byte, 0, 512)
 	text = append(text, "trimtab record 1\x00"...)
 	text = append(append(text, podUID...), 0)
@@ -39,32 +39,32 @@ func (s *Signer) sum(podUID, container, body string) string {
 	return hex.EncodeToString(s.mac.Sum(text[:0])[:16])
 }
 
-// Stamp returns the text of a container's record. whole is false if some of it did not fit,
-// since a hook server's answer may be large.
+// Stamp returns the signed text of a container's record. If the text would be longer than maxRecordLength, Stamp
+// leaves out the values of hook servers and the environment variables, and whole is false.
 func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text string, whole bool) {
-	if text = s.signed(podUID, container, r); len(text) <= longest {
+	if text = s.encodeSigned(podUID, container, r); len(text) <= maxRecordLength {
 		return text, true
 	}
 	r.HookServerValues, r.CPUEnv = nil, nil
-	return s.signed(podUID, container, r), false
+	return s.encodeSigned(podUID, container, r), false
 }
 
-func (s *Signer) signed(podUID, container string, r lifecycle.Record) string {
-	body, err := json.Marshal(r)
+func (s *Signer) encodeSigned(podUID, container string, r lifecycle.Record) string {
+	body, err := r.MarshalJSON() // json.Marshal would check and copy the result of this method
 	if err != nil {
 		return "" // numbers and strings always marshal
 	}
-	return s.sum(podUID, container, string(body)) + " " + string(body)
+	return s.signatureOf(podUID, container, string(body)) + " " + string(body)
 }
 
-// Read verifies and decodes a record. The error says why it is not trusted. The record may have
-// been written before the runtime reported the container's name.
+// Read verifies and decodes the record of a container. It also accepts a signature for lifecycle.Unnamed, because the
+// record may have been written before the runtime reported the container's name.
 func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
-	if len(text) > longest {
-		return r, fmt.Errorf("longer than %d bytes", longest)
+	if len(text) > maxRecordLength {
+		return r, fmt.Errorf("longer than %d bytes", maxRecordLength)
 	}
 	sum, body, ok := strings.Cut(text, " ")
-	by := func(name string) bool { return hmac.Equal([]byte(sum), []byte(s.sum(podUID, name, body))) }
+	by := func(name string) bool { return hmac.Equal([]byte(sum), []byte(s.signatureOf(podUID, name, body))) }
 	if !ok || !by(container) && !by(lifecycle.Unnamed) {
 		return r, errors.New("not signed with this node's key for this container")
 	}

@@ -9,22 +9,22 @@ import (
 
 // Decision is the result of an event.
 type Decision struct {
-	// Rejected is why the agent refused the container or pod; "" if it did not.
+	// Rejected is the reason why the agent refused the container or pod; "" if it accepted it.
 	Rejected string `json:"rejected,omitempty"`
-	// Containers and Pods are those about which the event made a decision, sorted by id.
-	Containers []Decided `json:"containers,omitempty"`
-	Pods       []Decided `json:"pods,omitempty"`
-	// Pools are the pools whose CPUs changed, with all their containers.
+	// Containers and Pods are the containers and pods about which the agent decided, sorted by id.
+	Containers []OwnerDecision `json:"containers,omitempty"`
+	Pods       []OwnerDecision `json:"pods,omitempty"`
+	// Pools are the pools whose CPUs changed.
 	Pools []PoolChange `json:"pools,omitempty"`
-	// Gone are ids of containers and pods that ended.
+	// Gone are the sorted ids of the containers and pods that ended.
 	Gone []string `json:"gone,omitempty"`
 }
 
-// Decided is a container or a pod, with the values that are decided for it now.
-type Decided struct {
+// OwnerDecision is the decision about one container or pod.
+type OwnerDecision struct {
 	ID   string `json:"id"`
 	Name string `json:"name"` // namespace/pod or namespace/pod/container
-	// Pool is the container's pool, or "exclusive". CPUs are the CPUs that the container may use.
+	// Pool is the container's pool, or "exclusive". CPUs are the CPUs that the container may use. A pod has neither.
 	Pool     string              `json:"pool,omitempty"`
 	CPUs     string              `json:"cpus,omitempty"`
 	Values   []lifecycle.Value   `json:"values,omitempty"`
@@ -36,22 +36,23 @@ type PoolChange struct {
 	Pool       string `json:"pool"`
 	Before     string `json:"before"`
 	After      string `json:"after"`
-	Containers int    `json:"containers"`
+	Containers int    `json:"containers"` // the number of containers in the pool
 }
 
-// DecisionOf returns the result of an event, after the conductor has committed its plan.
+// DecisionOf returns the decision about an event. The plan of the event must be committed to the state, unless it
+// rejects the container or pod.
 func DecisionOf(s *engine.State, p *engine.Plan) Decision {
 	if p.Reject != "" {
 		return Decision{Rejected: p.Reject}
 	}
-	d := Decision{Gone: slices.Sorted(slices.Values(append(slices.Clone(p.Gone), p.GonePods...)))}
+	d := Decision{Gone: slices.Sorted(slices.Values(append(slices.Clone(p.EndedContainers), p.EndedPods...)))}
 	for _, id := range slices.Compact(slices.Clone(p.Changed)) {
-		if one, ok := containerOf(s, id); ok {
+		if one, ok := containerDecision(s, id); ok {
 			d.Containers = append(d.Containers, one)
 		}
 	}
 	for _, id := range slices.Compact(slices.Clone(p.ChangedPods)) {
-		if one, ok := podOf(s, id); ok {
+		if one, ok := podDecision(s, id); ok {
 			d.Pods = append(d.Pods, one)
 		}
 	}
@@ -61,20 +62,20 @@ func DecisionOf(s *engine.State, p *engine.Plan) Decision {
 	return d
 }
 
-func containerOf(s *engine.State, id string) (Decided, bool) {
+func containerDecision(s *engine.State, id string) (OwnerDecision, bool) {
 	c := s.Container(id)
 	if c == nil {
-		return Decided{}, false
+		return OwnerDecision{}, false
 	}
-	return Decided{
+	return OwnerDecision{
 		ID: id, Name: s.FullName(c), Pool: c.Assignment.Pool.String(), CPUs: s.Machine.Format(s.CPUs(c)), Values: s.Values(c), Problems: c.DecisionProblems(),
 	}, true
 }
 
-func podOf(s *engine.State, id string) (Decided, bool) {
+func podDecision(s *engine.State, id string) (OwnerDecision, bool) {
 	p := s.Pod(id)
 	if p == nil {
-		return Decided{}, false
+		return OwnerDecision{}, false
 	}
-	return Decided{ID: id, Name: p.FullName(), Values: p.Values, Problems: p.Problems()}, true
+	return OwnerDecision{ID: id, Name: p.FullName(), Values: p.Values, Problems: p.Problems()}, true
 }

@@ -1,7 +1,7 @@
-// Package recording owns recordings of events: their format, the path of running events to listeners, and the
-// replay of a file by the engine alone. It does no I/O except through the reader and writer that the caller gives
-// it, and changes no decision.
+// Package recording writes recordings of events and replays them. It defines their format, passes events of a
+// running agent to listeners, and lets the engine decide the events of a recording again. It uses only the reader
+// or writer of the caller, and does not influence the running agent.
 //
-// A recording has one JSON document a line. The first document describes the node, its configuration and its state.
-// Each other document is an event with the facts that the decision used, and the decision.
+// A recording has one JSON document per line. The first document describes the node, its configuration and its
+// state. Every other document has an event, the facts for the decision about it, and the decision.
 package recording

@@ -17,11 +17,12 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// Encode returns a value as JSON in one line. It leaves out fields that are zero or empty, and sorts keys. The name
-// of a field without a tag begins with a small letter. Equal values have equal text. json.Unmarshal can read it.
+// Encode encodes a value as JSON in one line. Equal values have equal text. It leaves out fields that are zero or
+// empty, and sorts the keys of maps. The name of a field without a tag begins with a small letter. json.Unmarshal
+// can decode the text.
 func Encode(v any) ([]byte, error) { return encoder{}.encode(v) }
 
-// encoder has the fields of each type that it has encoded. Only one goroutine at a time may use it.
+// encoder caches the fields of each struct type that it has encoded. It is not safe for concurrent use.
 type encoder map[reflect.Type][]field
 
 // field is a field of a struct that the encoder writes.
@@ -62,7 +63,7 @@ func (e encoder) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return strconv.AppendUint(b, v.Uint(), 10), nil
 	default:
-		return nil, fmt.Errorf("encode a recording: the type %v has no JSON form", v.Type())
+		return nil, fmt.Errorf("encode a recording: type %v is not supported", v.Type())
 	}
 }
 
@@ -71,7 +72,7 @@ func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// appendText writes a text as encoding/json does. Most texts have nothing to escape.
+// appendText encodes a string like encoding/json. It is faster for strings that need no escapes.
 func appendText(b []byte, text string) ([]byte, error) {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
@@ -82,8 +83,8 @@ func appendText(b []byte, text string) ([]byte, error) {
 	return append(append(append(b, '"'), text...), '"'), nil
 }
 
-// empty reports whether the encoder leaves out a field.
-func empty(v reflect.Value) bool {
+// isOmitted reports whether the encoder leaves out a field with this value.
+func isOmitted(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
@@ -95,12 +96,12 @@ func (e encoder) appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// appendFields writes the fields of a struct, and the fields of embedded structs beside them. The object's first
-// member is at start.
+// appendFields encodes the fields of a struct as members of a JSON object. The fields of an embedded struct become
+// members of the same object. start is the position of the object's first member in b.
 func (e encoder) appendFields(b []byte, v reflect.Value, start int) (_ []byte, err error) {
 	for _, f := range e.fields(v.Type()) {
 		fv := v.Field(f.index)
-		if empty(fv) {
+		if isOmitted(fv) {
 			continue
 		}
 		if f.embedded {
@@ -134,8 +135,7 @@ func (e encoder) fields(t reflect.Type) []field {
 	return all
 }
 
-// nameOf returns the name of a field: the name in its tag, or its Go name with small letters in place of its first
-// capitals.
+// nameOf returns the JSON name of a field: the name in its tag, or its Go name with the first capitals in lower case.
 func nameOf(f reflect.StructField) (name string, embedded bool) {
 	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 	if name != "" {
@@ -181,7 +181,8 @@ func (e encoder) appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// appendList writes a list. It leaves out the zeros at the end of an array, which a reader adds again.
+// appendList encodes a slice or an array. It leaves out the zeros at the end of an array, because decoding restores
+// them.
 func (e encoder) appendList(b []byte, v reflect.Value) (_ []byte, err error) {
 	n := v.Len()
 	for v.Kind() == reflect.Array && n > 0 && v.Index(n-1).IsZero() {

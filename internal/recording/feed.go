@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// buffered is how many events may wait for one listener. A slower listener loses events.
-const buffered = 4096
+// maxBuffered is the number of events that may wait for one listener. A slower listener loses events.
+const maxBuffered = 4096
 
-// Feed passes events on to listeners. Publish never waits. The zero value is ready.
+// Feed passes events to listeners. Publish never blocks. The zero value is ready to use.
 type Feed struct {
 	listening atomic.Int32
 
@@ -22,23 +22,23 @@ type Feed struct {
 	seq  uint64
 }
 
-// Subscription has the events since a listener subscribed.
+// Subscription receives the events after a listener subscribed.
 type Subscription struct {
 	feed    *Feed
 	entries chan *Entry
-	first   uint64 // the number of the event before the first one
+	first   uint64 // the number of the last event before the subscription
 	// State is the state when the subscription began.
 	State *engine.State
 }
 
-// Listening reports whether there is a listener. Without one, an event costs nothing more.
+// Listening reports whether there is a listener. Without one the caller need not make entries.
 func (f *Feed) Listening() bool { return f.listening.Load() > 0 }
 
-// Subscribe begins a subscription. The caller closes it.
+// Subscribe begins a subscription. The caller must close it.
 func (f *Feed) Subscribe(state *engine.State) *Subscription {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &Subscription{feed: f, entries: make(chan *Entry, buffered), first: f.seq, State: state}
+	s := &Subscription{feed: f, entries: make(chan *Entry, maxBuffered), first: f.seq, State: state}
 	if f.subs == nil {
 		f.subs = map[*Subscription]bool{}
 	}
@@ -57,7 +57,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// Publish passes an event on. A listener with too many unread events does not get it.
+// Publish passes an event to all listeners, except those that have too many unread events.
 func (f *Feed) Publish(e *Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,10 +71,10 @@ func (f *Feed) Publish(e *Entry) {
 	}
 }
 
-// Write writes a recording until ctx ends, which is no error. It calls flush when no more events wait.
+// Write writes a recording until ctx ends, and then returns nil. It calls flush when no more events wait.
 func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush func() error) error {
 	h.APIVersion, h.Kind, h.State = APIVersion, KindHeader, s.State.Save()
-	s.State = nil // it is large
+	s.State = nil // frees the memory of the state
 	text, err := Encode(&h)
 	if err != nil {
 		return fmt.Errorf("write the first line of a recording: %w", err)

@@ -20,13 +20,13 @@ const (
 	KindEvent  = "Event"
 )
 
-// Node is what decisions depend on besides events: the machine, the results of its probes, and the configuration.
+// Node has the inputs of decisions that are not in events: the machine, the results of probes, and the configuration.
 type Node struct {
 	Config  string `json:"config"` // the whole configuration in force, as YAML
 	Machine topology.Layout
-	// Released means that the agent has restored all values and decides nothing.
+	// Released reports whether the agent has restored all values, so that it decides nothing.
 	Released bool
-	Unified  bool // cgroups are of version 2
+	Unified  bool // the node uses cgroup version 2
 	Host     lifecycle.Host
 	// Findings are the answers of probes, by feature.
 	Findings map[string]lifecycle.Finding
@@ -40,71 +40,76 @@ type Header struct {
 	Kind       string `json:"kind"`
 	Version    string // of the agent
 	Time       time.Time
-	// WithoutEnv means that the values of environment variables were left out.
+	// WithoutEnv reports whether the recording lacks the values of environment variables.
 	WithoutEnv bool
 	Node       Node
-	// State is what the agent knew and had decided when the recording began.
-	State *engine.Saved
+	// State is the agent's state when the recording began.
+	State *engine.SavedState
 }
 
 // Line is an event in a recording.
 type Line struct {
 	Kind string `json:"kind"`
-	// Seq counts the events since the recording began, from 1. Lost is how many events before this one are missing
-	// because the listener was too slow.
+	// Seq is the number of the event; the first event of a recording has number 1. Lost is the number of events
+	// that are missing before this one, because the listener was too slow.
 	Seq   uint64
 	Lost  uint64
 	Time  time.Time
-	Op    string // the name of the event in the log
-	From  string // the attachment; "" for an event of the agent's own
+	Op    string // the id of the operation in the log
+	From  string // the attachment that reported the event; "" if the agent made the event itself
 	Event lifecycle.Event
 	Facts Facts
-	// Same names the parts of the event that the agent took from its own state. The line leaves them out.
+	// Same has the parts of the event and its facts that the line leaves out, because they equal the state before it.
 	Same Same
 	// Node is the node after a Configure event; nil for other events.
 	Node *Node
-	// Decision is the result of the event.
+	// Decision is the JSON form of the Decision about the event.
 	Decision json.RawMessage
 }
 
-// Same names the parts of an event that equal the state before the event.
+// Same has the parts of an event and its facts that equal the state before the event.
 type Same struct {
-	// Resources means the resources of the event's pod.
+	// Resources reports whether the resources of the event's pod are unchanged.
 	Resources bool
-	// Specs and Granted are UIDs of pods.
+	// Specs and Granted are the UIDs of the pods whose spec or kubelet grants are unchanged.
 	Specs   []string
 	Granted []string
 }
 
-// Facts are the facts of an event. Policy and machine of a Configure are in the line's
-// Node.
+// Facts is the recorded form of engine.Facts. It lacks the policy and the machine of a Configure event, which the
+// replay makes from the line's Node.
 type Facts struct {
-	Records     map[string]Record
-	Distrusted  map[string]lifecycle.Problem
-	ParentCPUs  map[string]string
-	Kernel      map[string]string
-	Runs        map[string]string
-	Grants      map[string]string
-	Ended       map[string]bool
-	Swept       bool
-	Specs       map[string]*lifecycle.PodSpec
-	Granted     map[string]*lifecycle.KubeletGrants
-	HookServers lifecycle.HookServerAnswer
-	Allocated   map[string]map[string][]lifecycle.Value `json:",omitempty"`
-	Unstoppable bool                                    `json:",omitempty"`
-	// HostInterfaces has the network interfaces that a new container asks for.
+	Records          map[string]Record
+	UntrustedRecords map[string]lifecycle.Problem `json:"distrusted"`
+	ParentCPUs       map[string]string
+	Kernel           map[string]string
+	RunningCPUs      map[string]string `json:"runs"`
+	Grants           map[string]string
+	EndedSandboxes   map[string]bool `json:"ended"`
+	CgroupGone       bool            `json:"swept"`
+	Specs            map[string]*lifecycle.PodSpec
+	Granted          map[string]*lifecycle.KubeletGrants
+	HookServers      lifecycle.HookServerAnswer
+	Allocated        map[string]map[string][]lifecycle.Value `json:",omitempty"`
+	CannotRefuse     bool                                    `json:"unstoppable,omitempty"`
+	// HostInterfaces reports, for each network interface that a new container requests, whether the host has it.
 	HostInterfaces map[string]bool `json:",omitempty"`
+	// FormerAgent has the CPUs and memory nodes that another agent gave to the containers of a Synchronize.
+	FormerAgent map[string]lifecycle.FormerContainer `json:"former,omitempty"`
+	// NodeDevices are the CDI devices of the node, if a new container requests CDI devices.
+	NodeDevices []lifecycle.NodeDevice         `json:",omitempty"`
+	HeldDevices map[string]map[string][]string `json:",omitempty"`
 }
 
-// Record is the record of a container, with the parts that a stored record leaves out.
+// Record is the record of a container, with the fields that the JSON form of lifecycle.Record lacks.
 type Record struct {
-	Record   lifecycle.Record
-	Pristine lifecycle.Resources
-	Late     bool
-	Stamped  *lifecycle.Resources
+	Record         lifecycle.Record
+	Pristine       lifecycle.Resources
+	FromCheckpoint bool `json:"late"`
+	Stamped        *lifecycle.Resources
 }
 
-// Entry is an event on its way to a recording.
+// Entry is an event with its facts and its decision, before it is encoded as a Line.
 type Entry struct {
 	Seq      uint64
 	Time     time.Time
@@ -117,14 +122,14 @@ type Entry struct {
 	Decision Decision
 }
 
-// Enter begins the entry of an event before the decision about it.
-func Enter(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
+// NewEntry makes the entry of an event. The caller calls it before the decision and adds the decision later.
+func NewEntry(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
 	e := &Entry{Event: ev, Facts: f}
 	if ev.Pod != nil && ev.Pod.Resources != nil {
 		known := s.Pod(ev.Pod.ID)
 		e.Same.Resources = known != nil && known.Pod.Resources == ev.Pod.Resources
 	}
-	if len(f.Specs) == 1 && ev.Pod != nil { // all other events are rare
+	if len(f.Specs) == 1 && ev.Pod != nil { // events with several specs are rare
 		for uid, spec := range f.Specs {
 			if spec != nil && slices.ContainsFunc(s.PodsOf(uid), func(p *engine.Pod) bool { return p.Spec == spec }) {
 				e.Same.Specs = []string{uid}
@@ -141,7 +146,7 @@ func Enter(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
 	return e
 }
 
-// line returns the entry as the recording has it.
+// line encodes the entry as a line of a recording.
 func (e *Entry) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
 	decision, err := by.encode(e.Decision)
 	if err != nil {
@@ -162,7 +167,8 @@ func (e *Entry) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
 	return by.encode(&l)
 }
 
-// withoutValues returns a container without the values of its environment variables, and of those of its OCI hooks.
+// withoutValues returns a copy of a container without the values of environment variables, which the container and
+// its OCI hooks have.
 func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 	if c == nil {
 		return nil
@@ -191,8 +197,10 @@ func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 
 func factsOf(f *engine.Facts, same *Same) Facts {
 	out := Facts{
-		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable, HostInterfaces: f.HostInterfaces,
+		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, RunningCPUs: f.RunningCPUs, Grants: f.Grants, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
+		FormerAgent: f.FormerAgent,
+		NodeDevices: f.NodeDevices, HeldDevices: f.HeldDevices,
 	}
 	if len(same.Specs) > 0 {
 		out.Specs = nil
@@ -204,16 +212,18 @@ func factsOf(f *engine.Facts, same *Same) Facts {
 		if out.Records == nil {
 			out.Records = make(map[string]Record, len(f.Records))
 		}
-		out.Records[id] = Record{Record: r, Pristine: r.Pristine, Late: r.Late, Stamped: r.Stamped}
+		out.Records[id] = Record{Record: r, Pristine: r.Pristine, FromCheckpoint: r.FromCheckpoint, Stamped: r.Stamped}
 	}
 	return out
 }
 
-// of returns the facts in the form that the engine needs.
-func (f *Facts) of(s *engine.State, same *Same) engine.Facts {
+// engineFacts returns the facts in the form that the engine needs.
+func (f *Facts) engineFacts(s *engine.State, same *Same) engine.Facts {
 	out := engine.Facts{
-		Distrusted: f.Distrusted, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, Runs: f.Runs, Grants: f.Grants, Ended: f.Ended, Swept: f.Swept,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, Unstoppable: f.Unstoppable, HostInterfaces: f.HostInterfaces,
+		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, RunningCPUs: f.RunningCPUs, Grants: f.Grants, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
+		FormerAgent: f.FormerAgent,
+		NodeDevices: f.NodeDevices, HeldDevices: f.HeldDevices,
 	}
 	for _, uid := range same.Specs {
 		for _, p := range s.PodsOf(uid) {
@@ -234,17 +244,17 @@ func (f *Facts) of(s *engine.State, same *Same) engine.Facts {
 			out.Records = make(map[string]engine.Record, len(f.Records))
 		}
 		rec := r.Record
-		rec.Pristine, rec.Late, rec.Stamped = r.Pristine, r.Late, r.Stamped
+		rec.Pristine, rec.FromCheckpoint, rec.Stamped = r.Pristine, r.FromCheckpoint, r.Stamped
 		out.Records[id] = rec
 	}
 	return out
 }
 
-// LayoutOf returns a machine as data.
+// LayoutOf returns the data from which topology.Build makes the same machine.
 func LayoutOf(m *topology.Machine) topology.Layout {
 	l := topology.Layout{CPUs: m.CPUs, Nodes: slices.Clone(m.Nodes), Offline: m.Offline, Devices: m.Devices}
 	for i := range l.Nodes {
-		l.Nodes[i].CPUs = topology.Set{} // follows from the CPUs
+		l.Nodes[i].CPUs = topology.Set{} // topology.Build computes it from l.CPUs
 	}
 	return l
 }

@@ -38,7 +38,7 @@ func machine(t testing.TB) *topology.Machine {
 
 func policy(m *topology.Machine) engine.Policy {
 	return engine.Policy{
-		Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{}, Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}},
+		Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{}, Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
@@ -62,8 +62,8 @@ func record(t *testing.T, h Header, events []lifecycle.Event) []byte {
 	s := engine.NewState(m, policy(m))
 	var feed Feed
 	play := func(ev lifecycle.Event) {
-		f := engine.Facts{Records: map[string]engine.Record{"x": {Late: true, Stamped: &lifecycle.Resources{}}}}
-		e := Enter(s, &ev, f)
+		f := engine.Facts{Records: map[string]engine.Record{"x": {FromCheckpoint: true, Stamped: &lifecycle.Resources{}}}}
+		e := NewEntry(s, &ev, f)
 		p := engine.Decide(s, &ev, f)
 		if p.Reject == "" {
 			s.Commit(p)
@@ -149,7 +149,7 @@ func TestSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read engine.Saved
+	var read engine.SavedState
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestLost(t *testing.T) {
 	m := machine(t)
 	sub := feed.Subscribe(engine.NewState(m, policy(m)))
 	p, _ := pod(1, "2")
-	for range buffered + 3 {
+	for range maxBuffered + 3 {
 		feed.Publish(&Entry{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
 	}
 	<-sub.entries
@@ -227,10 +227,10 @@ func TestReplayRefuses(t *testing.T) {
 	good := string(record(t, Header{}, steps()))
 	head, first, _ := strings.Cut(good, "\n")
 	for _, c := range []struct{ text, want string }{
-		{"", "it is empty"}, {"{", "line 1: it is no recording"}, {"{}\n", "line 1: apiVersion"}, {strings.Replace(good, "v1alpha1", "v9", 1), "line 1: apiVersion"},
-		{head + "\n{}\n", `line 2: kind ""`}, {head + "\n[]\n", "line 2:"}, {head + "\n" + strings.Replace(first, `"decision":{`, `"decision":{"rejected":1,`, 1), "line 2: the decision"},
+		{"", "the file is empty"}, {"{", "line 1: the file is not a recording"}, {"{}\n", "line 1: the file is not a recording: it has apiVersion"}, {strings.Replace(good, "v1alpha1", "v9", 1), "line 1: the file is not a recording: it has apiVersion"},
+		{head + "\n{}\n", `line 2: the line has kind ""`}, {head + "\n[]\n", "line 2:"}, {head + "\n" + strings.Replace(first, `"decision":{`, `"decision":{"rejected":1,`, 1), "line 2: the decision"},
 		{strings.Replace(good, `"cpus":[{`, `"cpus":[{"id":1},{`, 1), "line 1: the node"},
-		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: a Configure without"},
+		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: a Configure event has no node"},
 	} {
 		if _, err := Replay(strings.NewReader(c.text), same()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)

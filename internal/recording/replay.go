@@ -15,26 +15,25 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// PolicyMaker makes the policy of a node. It may use another configuration than the recorded one.
+// PolicyMaker makes the policy of a recorded node. It may use another configuration than the recorded one.
 type PolicyMaker func(n *Node, m *topology.Machine) (engine.Policy, error)
 
-// Options say how to replay a recording.
+// Options are the options of a replay.
 type Options struct {
 	Policy PolicyMaker
-	// Recorded makes the policy of the recorded configuration, if Policy uses another one; else nil. The replay then
-	// first decides again about everything that ran when the recording began.
+	// Recorded is set if Policy uses another configuration than the recorded one. It makes the policy of the recorded
+	// configuration. The replay then also compares the decisions about containers that ran at the recording's start.
 	Recorded PolicyMaker
 }
 
-// GCPercent is the garbage collector's target (debug.SetGCPercent) for a program that
-// replays a recording and ends. The state is small, and reading lines leaves much garbage:
-// with Go's default of 100, collecting it takes a fifth of the time.
+// GCPercent is the garbage collector's target (debug.SetGCPercent) for a program that replays a recording and
+// exits. Reading lines makes much garbage. With Go's default of 100, its collection takes a fifth of the time.
 const GCPercent = 400
 
-// Replay decides a recording's events again and compares the decisions with the recorded ones. Errors are about the
-// recording, each with its line, or come from Options.Policy.
+// Replay decides the events of a recording again and compares the decisions with the recorded ones. It returns an
+// error with the line number if the recording is not valid, or the error of Options.Policy.
 func Replay(in io.Reader, o Options) (report Report, err error) {
-	defer func() { // a file may have a state that no agent can have
+	defer func() { // the engine panics for an inconsistent state, which an edited file may have
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the recording contradicts itself: %v", p)
 		}
@@ -43,46 +42,46 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 	text, err := lines.ReadBytes('\n')
 	switch {
 	case errors.Is(err, io.EOF) && len(text) == 0:
-		return Report{}, errors.New("it is empty: 'trimtab events --record FILE' writes a recording")
+		return Report{}, errors.New("the file is empty: 'trimtab events --record FILE' writes a recording")
 	case err != nil && !errors.Is(err, io.EOF):
 		return Report{}, fmt.Errorf("line 1: %w", err)
 	}
 	var h Header
 	if err := json.Unmarshal(text, &h); err != nil {
-		return Report{}, fmt.Errorf("line 1: it is no recording: %w", jsonwords.Error(err))
+		return Report{}, fmt.Errorf("line 1: the file is not a recording: %w", jsonwords.Error(err))
 	}
 	if h.APIVersion != APIVersion || h.Kind != KindHeader || h.State == nil {
-		return Report{}, fmt.Errorf("line 1: apiVersion %q and kind %q are not %q and %q", h.APIVersion, h.Kind, APIVersion, KindHeader)
+		return Report{}, fmt.Errorf("line 1: the file is not a recording: it has apiVersion %q and kind %q, want %q and %q with a state", h.APIVersion, h.Kind, APIVersion, KindHeader)
 	}
-	r := replay{policy: o.Policy, said: map[string]Decided{}, encoder: encoder{}}
+	r := replay{policy: o.Policy, recorded: map[string]OwnerDecision{}, encoder: encoder{}}
 	r.report.Version, r.report.Time, r.report.WithoutEnv = h.Version, h.Time, h.WithoutEnv
 	if err := r.begin(&h, o.Recorded); err != nil {
 		return Report{}, err
 	}
 	done := make(chan struct{})
 	defer close(done)
-	for d := range decoded(lines, done) {
+	for d := range readLines(lines, done) {
 		if d.err != nil {
 			return r.report, fmt.Errorf("line %d: %w", d.number, d.err)
 		}
-		if err := r.event(d.line); err != nil {
+		if err := r.replayEvent(d.line); err != nil {
 			return r.report, fmt.Errorf("line %d: %w", d.number, err)
 		}
 	}
 	return r.report, nil
 }
 
-// read is a line that was read.
-type read struct {
+// numberedLine is a line of the recording, or the error of reading it, with the line number.
+type numberedLine struct {
 	number int
 	line   *Line
 	err    error
 }
 
-// decoded reads lines in advance, until done is closed. It leaves out an incomplete last line, which an interrupted
-// recording may have.
-func decoded(in *bufio.Reader, done <-chan struct{}) <-chan read {
-	out := make(chan read, 256)
+// readLines reads lines in a goroutine that ends at the latest when done is closed. It ignores an incomplete last
+// line, which an interrupted recording has.
+func readLines(in *bufio.Reader, done <-chan struct{}) <-chan numberedLine {
+	out := make(chan numberedLine, 256)
 	go func() {
 		defer close(out)
 		for n := 2; ; n++ {
@@ -90,12 +89,12 @@ func decoded(in *bufio.Reader, done <-chan struct{}) <-chan read {
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			next := read{number: n, line: &Line{}, err: err}
+			next := numberedLine{number: n, line: &Line{}, err: err}
 			if err == nil {
 				next.err = jsonwords.Error(json.Unmarshal(text, next.line))
 			}
 			if next.err == nil && next.line.Kind != KindEvent {
-				next.err = fmt.Errorf("kind %q is not %q", next.line.Kind, KindEvent)
+				next.err = fmt.Errorf("the line has kind %q, want %q", next.line.Kind, KindEvent)
 			}
 			select {
 			case out <- next:
@@ -110,16 +109,16 @@ func decoded(in *bufio.Reader, done <-chan struct{}) <-chan read {
 	return out
 }
 
-// replay is a recording during its replay.
+// replay is the state of a running replay.
 type replay struct {
 	policy  PolicyMaker
 	encoder encoder
 	state   *engine.State
 	report  Report
-	// said are the recorded decisions that differ or may differ, by id of the container or pod.
-	said map[string]Decided
-	// rows are the report's differences, by owner and setting.
-	rows map[[2]string]int
+	// recorded has the last recorded decision about each container and pod, by id.
+	recorded map[string]OwnerDecision
+	// differenceIndex has the index of each difference in the report, by owner and setting.
+	differenceIndex map[[2]string]int
 }
 
 func (r *replay) begin(h *Header, recorded PolicyMaker) error {
@@ -131,27 +130,27 @@ func (r *replay) begin(h *Header, recorded PolicyMaker) error {
 	if err != nil {
 		return err
 	}
-	r.rows = map[[2]string]int{}
+	r.differenceIndex = map[[2]string]int{}
 	first := p
 	if recorded != nil {
-		// What ran has the CPUs of the pools of that time. A version that no longer reads the recorded configuration
-		// shows no differences of these at the start.
+		// The state must be restored with the recorded policy, because the pools of running containers come from it.
+		// If this version cannot read the recorded configuration, some differences at the start are not reported.
 		if was, err := recorded(&h.Node, m); err == nil {
 			first = was
 		}
 	}
 	r.state = engine.Restore(m, first, h.State)
 	for _, id := range r.state.Containers() {
-		r.said[id], _ = containerOf(r.state, id)
+		r.recorded[id], _ = containerDecision(r.state, id)
 	}
 	for _, id := range r.state.Pods() {
-		r.said[id], _ = podOf(r.state, id)
+		r.recorded[id], _ = podDecision(r.state, id)
 	}
 	if recorded == nil {
 		return nil
 	}
 	r.state.Reconfigure(p)
-	for id, was := range r.said {
+	for id, was := range r.recorded {
 		if now, ok := r.now(id); ok {
 			r.compare(0, "", was, now)
 		}
@@ -160,17 +159,17 @@ func (r *replay) begin(h *Header, recorded PolicyMaker) error {
 }
 
 // now returns the current decision about a container or pod.
-func (r *replay) now(id string) (Decided, bool) {
-	if d, ok := containerOf(r.state, id); ok {
+func (r *replay) now(id string) (OwnerDecision, bool) {
+	if d, ok := containerDecision(r.state, id); ok {
 		return d, true
 	}
-	return podOf(r.state, id)
+	return podDecision(r.state, id)
 }
 
-// event decides one event again.
-func (r *replay) event(l *Line) error {
+// replayEvent decides one event again and compares the decisions.
+func (r *replay) replayEvent(l *Line) error {
 	r.report.Lost += l.Lost
-	ev, f := &l.Event, l.Facts.of(r.state, &l.Same)
+	ev, f := &l.Event, l.Facts.engineFacts(r.state, &l.Same)
 	if ev.Pod != nil && l.Same.Resources {
 		if known := r.state.Pod(ev.Pod.ID); known != nil {
 			ev.Pod.Resources = known.Pod.Resources
@@ -192,7 +191,7 @@ func (r *replay) event(l *Line) error {
 	}
 	r.report.Events++
 	if bytes.Equal(text, l.Decision) {
-		r.note(&d) // this is the recorded decision
+		r.setRecorded(&d) // d equals the recorded decision
 		return nil
 	}
 	r.report.Differing++
@@ -200,14 +199,14 @@ func (r *replay) event(l *Line) error {
 	if err := json.Unmarshal(l.Decision, &was); err != nil {
 		return fmt.Errorf("the decision: %w", err)
 	}
-	r.differ(l, &was, &d)
+	r.addDifferences(l, &was, &d)
 	return nil
 }
 
-// configure adds policy and machine to a Configure event.
+// configure adds the policy and the machine to the facts of a Configure event.
 func (r *replay) configure(l *Line, f *engine.Facts) error {
 	if l.Node == nil {
-		return errors.New("a Configure without its node")
+		return errors.New("a Configure event has no node")
 	}
 	m, err := topology.Build(l.Node.Machine)
 	if err != nil {
@@ -221,20 +220,20 @@ func (r *replay) configure(l *Line, f *engine.Facts) error {
 	return nil
 }
 
-// note notes a recorded decision.
-func (r *replay) note(d *Decision) {
-	for _, all := range [][]Decided{d.Containers, d.Pods} {
+// setRecorded stores a recorded decision in recorded.
+func (r *replay) setRecorded(d *Decision) {
+	for _, all := range [][]OwnerDecision{d.Containers, d.Pods} {
 		for _, one := range all {
-			r.said[one.ID] = one
+			r.recorded[one.ID] = one
 		}
 	}
 	for _, id := range d.Gone {
-		delete(r.said, id)
+		delete(r.recorded, id)
 	}
 }
 
-// differ adds the differences of an event to the report.
-func (r *replay) differ(l *Line, was, now *Decision) {
+// addDifferences adds the differences between two decisions about an event to the report.
+func (r *replay) addDifferences(l *Line, was, now *Decision) {
 	kind, whose := l.Event.Kind.String(), ""
 	if l.Event.Pod != nil {
 		whose = l.Event.Pod.Namespace + "/" + l.Event.Pod.Name
@@ -243,25 +242,25 @@ func (r *replay) differ(l *Line, was, now *Decision) {
 		whose += "/" + l.Event.Container.Name
 	}
 	if was.Rejected != now.Rejected {
-		r.row(Difference{Seq: l.Seq, Event: kind, Owner: whose, Setting: "refusal", Recorded: was.Rejected, Replayed: now.Rejected})
+		r.addDifference(Difference{Seq: l.Seq, Event: kind, Owner: whose, Setting: "refusal", Recorded: was.Rejected, Replayed: now.Rejected})
 	}
-	before, after := pools(was.Pools), pools(now.Pools)
+	before, after := poolCPUs(was.Pools), poolCPUs(now.Pools)
 	names := maps.Clone(before)
 	maps.Copy(names, after)
 	for pool := range names {
 		if before[pool] != after[pool] {
-			r.row(Difference{Seq: l.Seq, Event: kind, Owner: "pool " + pool, Setting: "CPUs", Recorded: before[pool], Replayed: after[pool]})
+			r.addDifference(Difference{Seq: l.Seq, Event: kind, Owner: "pool " + pool, Setting: "CPUs", Recorded: before[pool], Replayed: after[pool]})
 		}
 	}
 	ids := map[string]bool{}
-	for _, all := range [][]Decided{was.Containers, was.Pods, now.Containers, now.Pods} {
+	for _, all := range [][]OwnerDecision{was.Containers, was.Pods, now.Containers, now.Pods} {
 		for _, one := range all {
 			ids[one.ID] = true
 		}
 	}
-	r.note(was)
+	r.setRecorded(was)
 	for id := range ids {
-		recorded, known := r.said[id]
+		recorded, known := r.recorded[id]
 		replayed, still := r.now(id)
 		if known && still {
 			r.compare(l.Seq, kind, recorded, replayed)
@@ -269,9 +268,9 @@ func (r *replay) differ(l *Line, was, now *Decision) {
 	}
 }
 
-// pools returns the CPUs of pools after a change, by name. A pool whose containers are confined in several ways has
-// several lists.
-func pools(all []PoolChange) map[string]string {
+// poolCPUs returns the CPUs of changed pools, by pool name. A pool has several lists if some of its containers may
+// use only a part of its CPUs.
+func poolCPUs(all []PoolChange) map[string]string {
 	out := map[string]string{}
 	for _, p := range all {
 		if out[p.Pool] != "" {

@@ -14,20 +14,19 @@ import (
 type Report struct {
 	Version string    `json:"recordedBy"` // the version of the agent that recorded
 	Time    time.Time `json:"recorded"`
-	// WithoutEnv: the recording has no values of environment variables.
+	// WithoutEnv reports whether the recording lacks the values of environment variables.
 	WithoutEnv bool   `json:"withoutEnv,omitempty"`
 	Events     uint64 `json:"events"`
-	// Differing is how many events had any other decision.
+	// Differing is the number of events whose replayed decision differs from the recorded one.
 	Differing uint64 `json:"differing"`
-	// Lost is how many events the recording lacks.
+	// Lost is the number of events that the recording lacks.
 	Lost        uint64       `json:"lost,omitempty"`
 	Differences []Difference `json:"differences"`
 }
 
-// Difference is a value of a container or pod for which the decisions differ. An empty text means that there is no
-// value.
+// Difference is a setting of a container, pod or pool whose recorded and replayed values differ. "" means no value.
 type Difference struct {
-	Seq     uint64 `json:"seq"` // the first event with this difference; 0 if it concerns what ran when the recording began
+	Seq     uint64 `json:"seq"` // the first event with this difference; 0 for the state when the recording began
 	Event   string `json:"event,omitempty"`
 	Owner   string `json:"owner"` // namespace/pod or namespace/pod/container
 	Setting string `json:"setting"`
@@ -49,17 +48,17 @@ func (r *Report) Sort() {
 	})
 }
 
-// compare adds the differences of a container or pod to the report.
-func (r *replay) compare(seq uint64, event string, was, now Decided) {
+// compare adds the differences between two decisions about a container or pod to the report.
+func (r *replay) compare(seq uint64, event string, was, now OwnerDecision) {
 	row := func(setting, recorded, replayed, why string) {
 		if recorded != replayed {
-			r.row(Difference{Seq: seq, Event: event, Owner: now.Name, Setting: setting, Recorded: recorded, Replayed: replayed, Why: why})
+			r.addDifference(Difference{Seq: seq, Event: event, Owner: now.Name, Setting: setting, Recorded: recorded, Replayed: replayed, Why: why})
 		}
 	}
 	why := r.whyPool(now.ID)
 	row("pool", was.Pool, now.Pool, why)
 	row("CPUs", was.CPUs, now.CPUs, why)
-	had, has := settings(was.Values), settings(now.Values)
+	had, has := valuesBySetting(was.Values), valuesBySetting(now.Values)
 	for name, v := range has {
 		row(name, textOf(had[name]), textOf(v), whyOf(v))
 	}
@@ -68,10 +67,10 @@ func (r *replay) compare(seq uint64, event string, was, now Decided) {
 			row(name, textOf(v), "", "")
 		}
 	}
-	row("problems", problems(was.Problems), problems(now.Problems), "")
+	row("problems", problemTexts(was.Problems), problemTexts(now.Problems), "")
 }
 
-// whyPool returns why a container is in its pool: what set its class, and the placement's reason.
+// whyPool returns the reason for a container's pool: the key that set its class, and the reason of the placement.
 func (r *replay) whyPool(id string) string {
 	c := r.state.Container(id)
 	if c == nil {
@@ -80,7 +79,7 @@ func (r *replay) whyPool(id string) string {
 	return strings.Trim(r.state.Pod(c.PodID).Intent.Class.Key+": "+c.Assignment.Why, ": ")
 }
 
-func settings(values []lifecycle.Value) map[string]*lifecycle.Value {
+func valuesBySetting(values []lifecycle.Value) map[string]*lifecycle.Value {
 	out := make(map[string]*lifecycle.Value, len(values))
 	for i := range values {
 		out[values[i].Setting()] = &values[i]
@@ -99,7 +98,7 @@ func whyOf(v *lifecycle.Value) string {
 	return strings.Trim(fmt.Sprintf("%s: %s", v.Why.Hook, cmp.Or(v.Why.Text, v.Why.Source)), ": ")
 }
 
-func problems(all []lifecycle.Problem) string {
+func problemTexts(all []lifecycle.Problem) string {
 	var out []string
 	for _, p := range all {
 		out = append(out, p.String())
@@ -107,12 +106,13 @@ func problems(all []lifecycle.Problem) string {
 	return strings.Join(out, "; ")
 }
 
-// row adds a difference, or counts it if the report has it already.
-func (r *replay) row(d Difference) {
+// addDifference adds a difference to the report. If the report has one for the same owner and setting,
+// addDifference updates that one.
+func (r *replay) addDifference(d Difference) {
 	key := [2]string{d.Owner, d.Setting}
-	at, known := r.rows[key]
+	at, known := r.differenceIndex[key]
 	if !known {
-		r.rows[key] = len(r.report.Differences)
+		r.differenceIndex[key] = len(r.report.Differences)
 		d.Events = 1
 		r.report.Differences = append(r.report.Differences, d)
 		return

@@ -20,8 +20,8 @@ type FS interface {
 	Rmdir(dir string) error
 }
 
-// Real is the machine's resctrl tree, usually /sys/fs/resctrl. Nothing leads
-// out of it.
+// Real is the machine's resctrl tree, usually /sys/fs/resctrl. Neither ".." nor a
+// symbolic link leads out of it.
 type Real struct{ root *os.Root }
 
 // OpenRoot opens the tree at dir, whether something is mounted there or not.

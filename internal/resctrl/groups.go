@@ -15,8 +15,8 @@ import (
 // Prefix begins the names of groups made here.
 const Prefix = "trimtab-"
 
-// Groups keeps groups on a tree. A group exists while it has an owner. Its methods may be
-// called by several goroutines at once.
+// Groups manages the groups of a tree. A group exists while it has an owner. Its methods may be called by
+// several goroutines concurrently.
 type Groups struct {
 	files FS
 
@@ -27,9 +27,9 @@ type Groups struct {
 // New makes Groups on a tree. Tidy finds groups of an earlier run.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
-// valid refuses names of groups that are not ours. A name is "" for the root group, GROUP for a
+// checkName returns an error for a name that no group of Trimtab may have. A name is "" for the root group, GROUP for a
 // control group, or GROUP/MONITOR for a monitoring group, whose GROUP may be empty.
-func valid(name string) error {
+func checkName(name string) error {
 	group, measure, measures := strings.Cut(name, "/")
 	ok := group == "" || strings.HasPrefix(group, Prefix)
 	if measures {
@@ -49,10 +49,10 @@ func dir(name string) string {
 	return path.Join(name, ".")
 }
 
-// Own adds an owner to a group, makes the group if it is missing, and sets its allocation. The
+// AddOwner adds an owner to a group, makes the group if it is missing, and sets its allocation. The
 // group exists as long as it has owners. It reports whether it changed something.
-func (g *Groups) Own(owner, name, allocation string) (changed bool, err error) {
-	if err := valid(name); err != nil || name == "" {
+func (g *Groups) AddOwner(owner, name, allocation string) (changed bool, err error) {
+	if err := checkName(name); err != nil || name == "" {
 		return false, errors.Join(err, errors.New("the root group belongs to the kernel"))
 	}
 	a, err := ParseAllocation(allocation)
@@ -113,14 +113,14 @@ func (g *Groups) status() string {
 	return ""
 }
 
-// maxRounds limits how often Join looks for new threads.
+// maxRounds limits how often Join reads the list of threads.
 const maxRounds = 5
 
-// Join moves threads into a group, "" for the root group. It reports whether there were any,
+// Join moves threads into a group, "" for the root group. It reports whether it found any threads,
 // and whether one had to be moved. It makes a monitoring group for the owner. Threads that
 // start meanwhile are in their parent's group, so Join repeats until there are no new ones.
-func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, moved bool, err error) {
-	if err := valid(name); err != nil {
+func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found, moved bool, err error) {
+	if err := checkName(name); err != nil {
 		return false, false, err
 	}
 	g.mu.Lock()
@@ -134,12 +134,12 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, m
 	for range maxRounds {
 		all, err := threads()
 		if err != nil || len(all) == 0 {
-			return any, moved, err
+			return found, moved, err
 		}
-		any = true
+		found = true
 		text, err := g.files.ReadFile(file)
 		if err != nil {
-			return any, moved, err
+			return found, moved, err
 		}
 		inside := map[string]bool{}
 		for id := range strings.FieldsSeq(string(text)) {
@@ -147,17 +147,17 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, m
 		}
 		missing := slices.DeleteFunc(all, func(id int) bool { return inside[strconv.Itoa(id)] })
 		if len(missing) == 0 {
-			return any, moved, nil
+			return found, moved, nil
 		}
 		for _, id := range missing {
 			err := g.files.WriteFile(file, strconv.AppendInt(nil, int64(id), 10))
 			if err != nil && !errors.Is(err, syscall.ESRCH) { // the thread has ended meanwhile
-				return any, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.status())
+				return found, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.status())
 			}
 			moved = true
 		}
 	}
-	return any, moved, nil
+	return found, moved, nil
 }
 
 // Leave removes an owner from a group. It removes the group after its last owner.
@@ -199,7 +199,7 @@ func (g *Groups) Tidy() error {
 	defer g.mu.Unlock()
 	groups, err := g.files.List(".")
 	if err != nil {
-		return fmt.Errorf("look for groups of an earlier run: %w", err)
+		return fmt.Errorf("list the groups of an earlier run: %w", err)
 	}
 	var errs []error
 	ours := []string{""}

@@ -9,10 +9,10 @@ import (
 
 // Features that a node may have: the file system itself, and what it can allocate and monitor.
 const (
-	Mounted   = "resctrl"
-	Cache     = "resctrl.L3"
-	Bandwidth = "resctrl.MB"
-	Measuring = "resctrl.L3_MON"
+	Mounted    = "resctrl"
+	Cache      = "resctrl.L3"
+	Bandwidth  = "resctrl.MB"
+	Monitoring = "resctrl.L3_MON"
 )
 
 // Probe reports whether a tree has a feature. A nil tree is a node without resctrl.
@@ -30,9 +30,9 @@ func Probe(files FS, feature string) lifecycle.Finding {
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
 	what := map[string][2]string{
-		Cache:     {"info/L3/num_closids", "this machine cannot allocate parts of its L3 cache"},
-		Bandwidth: {"info/MB/num_closids", "this machine cannot allocate memory bandwidth"},
-		Measuring: {"info/L3_MON/num_rmids", "this machine cannot monitor its L3 cache"},
+		Cache:      {"info/L3/num_closids", "this machine cannot allocate parts of its L3 cache"},
+		Bandwidth:  {"info/MB/num_closids", "this machine cannot allocate memory bandwidth"},
+		Monitoring: {"info/L3_MON/num_rmids", "this machine cannot monitor its L3 cache"},
 	}[feature]
 	_, err = files.ReadFile(what[0])
 	switch {

@@ -88,17 +88,17 @@ func FuzzAllocation(f *testing.F) {
 
 // TestGroups: a group is made once, gets every thread, is measured, and is removed with its last owner.
 func TestGroups(t *testing.T) {
-	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
+	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, HasMonitoring: true})
 	g := New(files)
 	for i, want := range []bool{true, false} {
-		if changed, err := g.Own("pod1", "trimtab-BE", "L3 0-50"); changed != want || err != nil {
+		if changed, err := g.AddOwner("pod1", "trimtab-BE", "L3 0-50"); changed != want || err != nil {
 			t.Fatalf("round %d: %v, %v", i, changed, err)
 		}
 	}
-	if _, err := g.Own("pod2", "trimtab-BE", "L3 0-50"); err != nil {
+	if _, err := g.AddOwner("pod2", "trimtab-BE", "L3 0-50"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Own("pod3", "trimtab-LS", "MB 50"); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := g.AddOwner("pod3", "trimtab-LS", "MB 50"); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("one group too many: %v", err)
 	}
 	rounds := [][]int{{1, 2}, {1, 2, 3}, {1, 2, 3}}
@@ -113,13 +113,13 @@ func TestGroups(t *testing.T) {
 	if files.Group(3) != "trimtab-BE" || files.Group(9) != "." {
 		t.Errorf("threads are in %s and %s", files.Group(3), files.Group(9))
 	}
-	if _, _, err := g.Join("c", "trimtab-BE/trimtab-c", func() ([]int, error) { return []int{1}, nil }); err != nil || files.Measured(1) != "trimtab-BE/mon_groups/trimtab-c" {
-		t.Errorf("measured by %q, %v", files.Measured(1), err)
+	if _, _, err := g.Join("c", "trimtab-BE/trimtab-c", func() ([]int, error) { return []int{1}, nil }); err != nil || files.MonitoringGroupOf(1) != "trimtab-BE/mon_groups/trimtab-c" {
+		t.Errorf("measured by %q, %v", files.MonitoringGroupOf(1), err)
 	}
 	if _, _, err := g.Join("c", "trimtab-BE/trimtab-c", func() ([]int, error) { return []int{9}, nil }); err == nil || !strings.Contains(err.Error(), "different control group") {
 		t.Errorf("a thread of another group: %v", err)
 	}
-	if err := errors.Join(g.Leave("pod1", "trimtab-BE"), g.Forget("c")); err != nil || files.Group(1) != "trimtab-BE" || files.Measured(1) != "" {
+	if err := errors.Join(g.Leave("pod1", "trimtab-BE"), g.Forget("c")); err != nil || files.Group(1) != "trimtab-BE" || files.MonitoringGroupOf(1) != "" {
 		t.Errorf("one owner is left: %s, %v", files.Group(1), err)
 	}
 	if err := g.Forget("pod2"); err != nil || files.Group(1) != "." {
@@ -129,14 +129,14 @@ func TestGroups(t *testing.T) {
 
 // TestTidy removes the groups that an earlier run left, and no others.
 func TestTidy(t *testing.T) {
-	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, CanMeasure: true})
+	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, HasMonitoring: true})
 	for _, dir := range []string{"trimtab-old", "theirs", "trimtab-BE", "mon_groups/trimtab-x", "mon_groups/theirs", "trimtab-BE/mon_groups/trimtab-y"} {
 		if err := files.Mkdir(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	g := New(files)
-	if _, err := g.Own("pod", "trimtab-BE", "L3 0-50"); err != nil {
+	if _, err := g.AddOwner("pod", "trimtab-BE", "L3 0-50"); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Tidy(); err != nil {
@@ -153,7 +153,7 @@ func TestTidy(t *testing.T) {
 func TestNames(t *testing.T) {
 	g := New(kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9}))
 	for _, name := range []string{"", "x", "../trimtab-x", "trimtab-../x", "trimtab-a/b", "trimtab-a/trimtab-b/c", "info", "trimtab-a\n"} {
-		if _, err := g.Own("o", name, "L3 0-50"); err == nil {
+		if _, err := g.AddOwner("o", name, "L3 0-50"); err == nil {
 			t.Errorf("%q was made", name)
 		}
 	}
@@ -161,7 +161,7 @@ func TestNames(t *testing.T) {
 
 // TestProbe checks all three answers.
 func TestProbe(t *testing.T) {
-	whole := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
+	whole := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, HasMonitoring: true})
 	bare, err := OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -177,9 +177,9 @@ func TestProbe(t *testing.T) {
 		{"not mounted", bare, Mounted, lifecycle.NotSupported},
 		{"mounted", whole, Mounted, lifecycle.Supported},
 		{"cache", whole, Cache, lifecycle.Supported},
-		{"measuring", whole, Measuring, lifecycle.Supported},
+		{"measuring", whole, Monitoring, lifecycle.Supported},
 		{"no bandwidth", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Bandwidth, lifecycle.NotSupported},
-		{"no measuring", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Measuring, lifecycle.NotSupported},
+		{"no measuring", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Monitoring, lifecycle.NotSupported},
 		{"may not look", denied{whole}, Mounted, lifecycle.Unknown},
 	} {
 		if got := Probe(c.files, c.feature); got.Support != c.want || (c.want == lifecycle.Supported) != (got.Why == "") {

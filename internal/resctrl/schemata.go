@@ -55,7 +55,7 @@ func ParseAllocation(text string) (Allocation, error) {
 type machine struct {
 	cbm     uint64           // mask of all ways of a cache
 	minBits int              // the smallest number of ways of a group
-	step    int              // of bandwidth, in percent
+	step    int              // the smallest step of bandwidth, in percent
 	ids     map[string][]int // ids of caches, by resource
 	full    map[string]int64 // for MB, the value of a group without limit
 }
@@ -172,7 +172,7 @@ func readMachine(files FS) (*machine, error) {
 		}
 	}
 	if full := m.full["MB"]; full > 100 && full != amdFull {
-		return nil, errors.New("mounted with mba_MBps: bandwidth in percent is not possible there")
+		return nil, errors.New("resctrl is mounted with the option mba_MBps, which allows no bandwidth in percent: mount it without")
 	}
 	if n, err := readNumber(files, "info/L3/cbm_mask", 16); err == nil {
 		m.cbm = n

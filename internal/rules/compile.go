@@ -15,18 +15,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Problem is one error in rules, and its place: the path below the key rules, such as [0].match, and the place in
-// an expression.
+// Problem is one error in the rules. Path is the path below the key rules, such as [0].match. Position is the place
+// in an expression.
 type Problem struct {
 	Path string
-	Where
+	Position
 	What string
 }
 
-// String returns "rules[0].match:1:14: what", without the place if that is unknown.
+// String returns the path and the sentence, such as "rules[0].match: line 1, column 14: ...".
 func (p Problem) String() string { return "rules" + p.Path + ": " + p.Sentence() }
 
-// Sentence describes the error, with its place in the expression.
+// Sentence describes the error, with its place in the expression if that is known.
 func (p Problem) Sentence() string {
 	if p.Line == 0 {
 		return p.What
@@ -34,55 +34,55 @@ func (p Problem) Sentence() string {
 	return fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.What)
 }
 
-// Set are compiled rules.
+// Set holds compiled rules.
 type Set struct{ rules []*rule }
 
 // rule is a compiled rule.
 type rule struct {
-	name     string // as hooks are named
-	text     string // of match
-	match    *expression
-	pods     bool // match uses only the pod
-	settings []setting
-	wish     wish
-	refuse   string
-	required bool
+	name        string // with Prefix, such as rules.web
+	matchSource string // the source text of match
+	match       *expression
+	podOnly     bool // match uses only the pod
+	settings    []setting
+	change      intentChange
+	refuse      string
+	required    bool
 }
 
 // setting is one value that a rule sets.
 type setting struct {
-	value lifecycle.Value // with the constant
-	from  *expression     // nil for a constant
+	value      lifecycle.Value // has the constant if expression is nil
+	expression *expression
 }
 
-// wish is a change that a rule makes to the requests of a pod.
-type wish struct {
+// intentChange is a change that a rule makes to the requests of a pod.
+type intentChange struct {
 	class       intent.Class
 	pool        string
 	numa        *intent.NUMABinding
 	unlessAsked bool
 }
 
-func (w wish) none() bool { return w.class == intent.None && w.pool == "" && w.numa == nil }
+func (w intentChange) isEmpty() bool { return w.class == intent.None && w.pool == "" && w.numa == nil }
 
 // Prefix begins the name of a rule in lists of hooks, in reasons and in problems.
 const Prefix = "rules."
 
-// Compile compiles rules. It returns all errors in them. If there are any, it returns no Set.
+// Compile compiles rules. If rules have errors, it returns all of the errors, and no Set.
 func Compile(options []RuleOptions) (*Set, []Problem) {
 	if len(options) == 0 {
 		return &Set{}, nil
 	}
-	langs, err := newLanguages()
+	langs, err := newEnvironments()
 	if err != nil {
 		return nil, []Problem{{What: err.Error()}}
 	}
-	c := compiler{langs: langs}
+	c := compiler{environments: langs}
 	set, first := &Set{}, map[string]int{}
 	for i, o := range options {
-		c.at = fmt.Sprintf("[%d]", i)
+		c.path = fmt.Sprintf("[%d]", i)
 		if before, twice := first[o.Name]; twice {
-			c.problem(".name", "is %q, and so is that of rules[%d]", printable(o.Name), before)
+			c.addProblem(".name", "is %q, which is also the name of rules[%d]: give each rule its own name", printable(o.Name), before)
 		}
 		first[o.Name] = i
 		set.rules = append(set.rules, c.rule(o))
@@ -93,77 +93,78 @@ func Compile(options []RuleOptions) (*Set, []Problem) {
 	return set, nil
 }
 
-// compiler collects the errors in rules.
+// compiler compiles rules and collects their errors.
 type compiler struct {
-	langs    languages
-	at       string // the rule at hand, as [0]
-	problems []Problem
+	environments environments
+	path         string // of the current rule, such as [0]
+	problems     []Problem
 }
 
-func (c *compiler) problem(path, format string, args ...any) {
-	c.problems = append(c.problems, Problem{Path: c.at + path, What: fmt.Sprintf(format, args...)})
+// addProblem adds an error at a path below the current rule.
+func (c *compiler) addProblem(path, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Path: c.path + path, What: fmt.Sprintf(format, args...)})
 }
 
 // namePattern is the pattern of rule names.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (c *compiler) rule(o RuleOptions) *rule {
-	r := &rule{name: Prefix + o.Name, text: o.Match, refuse: o.Refuse, required: o.Required, wish: c.wish(o)}
+	r := &rule{name: Prefix + o.Name, matchSource: o.Match, refuse: o.Refuse, required: o.Required, change: c.intentChange(o)}
 	if !namePattern.MatchString(o.Name) {
-		c.problem(".name", "is %q, want small letters, digits and -, at most 63", printable(o.Name))
+		c.addProblem(".name", "is %q, want at most 63 small letters, digits and -, without - at the start or end", printable(o.Name))
 	}
 	podOnly := ""
-	if !r.wish.none() {
+	if !r.change.isEmpty() {
 		podOnly = "class, pool and numa apply to the whole pod"
 	}
 	for i, s := range o.Set {
 		if s.Scope == lifecycle.OfPod.String() {
-			podOnly = fmt.Sprintf("set[%d] is of scope pod", i)
+			podOnly = fmt.Sprintf("set[%d] has the scope pod", i)
 		}
 		r.settings = append(r.settings, c.setting(fmt.Sprintf(".set[%d]", i), s))
 	}
-	if r.match, r.pods = c.match(o.Match, podOnly); r.wish.none() && o.UnlessAsked {
-		c.problem(".unlessAsked", "is about class, pool and numa, and the rule sets none of them")
+	if r.match, r.podOnly = c.match(o.Match, podOnly); r.change.isEmpty() && o.UnlessAsked {
+		c.addProblem(".unlessAsked", "has no effect, because the rule sets none of class, pool and numa: leave it out")
 	}
-	if r.wish.none() && len(r.settings) == 0 && r.refuse == "" {
-		c.problem("", "has no effect: give it set, class, pool, numa or refuse")
+	if r.change.isEmpty() && len(r.settings) == 0 && r.refuse == "" {
+		c.addProblem("", "has no effect: give it set, class, pool, numa or refuse")
 	}
-	if r.refuse != "" && (len(r.settings) > 0 || !r.wish.none()) {
-		c.problem(".refuse", "cannot be combined: a refused container gets nothing else")
+	if r.refuse != "" && (len(r.settings) > 0 || !r.change.isEmpty()) {
+		c.addProblem(".refuse", "cannot be combined with set, class, pool or numa, because a refused container is not created")
 	}
 	return r
 }
 
-// match compiles the condition. podOnly is the reason for which the condition may use only the pod; "" if it may
-// use the container, too.
+// match compiles the condition of a rule. It also reports whether the condition uses only the pod. podOnly is the
+// reason why the condition may use only the pod, or "" if it may use the container, too.
 func (c *compiler) match(text, podOnly string) (*expression, bool) {
 	if strings.TrimSpace(text) == "" {
-		c.problem(".match", `is missing, want an expression; "true" matches every container`)
+		c.addProblem(".match", `is missing, want an expression; "true" matches every container`)
 		return nil, false
 	}
-	forPods, faults := compile(c.langs.pods, text, types.BoolType)
+	forPods, faults := compile(c.environments.pods, text, types.BoolType)
 	if faults == nil {
 		return forPods, true
 	}
-	whole, wrong := compile(c.langs.whole, text, types.BoolType)
+	whole, wrong := compile(c.environments.podAndContainer, text, types.BoolType)
 	switch {
 	case wrong != nil:
-		c.faults(".match", wrong)
+		c.addFaults(".match", wrong)
 	case podOnly != "":
-		at := faults[0].Where
-		c.problems = append(c.problems, Problem{c.at + ".match", at, "uses the container, but only the pod is available here: " + podOnly})
+		at := faults[0].Position
+		c.problems = append(c.problems, Problem{c.path + ".match", at, "uses the container, but only the pod is available here: " + podOnly})
 	}
 	return whole, false
 }
 
-func (c *compiler) faults(path string, all []fault) {
+func (c *compiler) addFaults(path string, all []fault) {
 	for _, f := range all {
-		c.problems = append(c.problems, Problem{c.at + path, f.Where, f.what})
+		c.problems = append(c.problems, Problem{c.path + path, f.Position, f.message})
 	}
 }
 
-func (c *compiler) wish(o RuleOptions) wish {
-	w := wish{pool: o.Pool, unlessAsked: o.UnlessAsked}
+func (c *compiler) intentChange(o RuleOptions) intentChange {
+	w := intentChange{pool: o.Pool, unlessAsked: o.UnlessAsked}
 	for _, class := range []intent.Class{intent.System, intent.Dedicated, intent.Shared, intent.Reclaimed} {
 		if class.String() == o.Class {
 			w.class = class
@@ -172,13 +173,13 @@ func (c *compiler) wish(o RuleOptions) wish {
 	if n := o.NUMA; n.AnySet() {
 		nodes, err := topology.ParseList(n.Nodes)
 		if err != nil {
-			c.problem(".numa.nodes", "%v", err)
+			c.addProblem(".numa.nodes", "%v", err)
 		}
 		w.numa = &intent.NUMABinding{
 			Exclusive: n.Exclusive, Count: n.Count, IDs: nodes, Even: n.Even, WholeCores: n.WholeCores, BySocket: n.BySocket, ExcludeOthers: n.Alone,
 		}
 		if n.Count != 0 && len(nodes) != 0 && n.Count != len(nodes) {
-			c.problem(".numa.count", "is %d, and nodes lists %d", n.Count, len(nodes))
+			c.addProblem(".numa.count", "is %d, but numa.nodes lists %d nodes: leave count out", n.Count, len(nodes))
 		}
 	}
 	return w
@@ -193,91 +194,91 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 		}
 	}
 	if field == nil {
-		c.problem(path+".field", "is %q, want the name of a field, as in docs/rules.md", printable(o.Field))
+		c.addProblem(path+".field", "is %q, want the name of a field that docs/rules.md lists", printable(o.Field))
 		return setting{}
 	}
-	if why, no := elsewhere[field.Field]; no {
-		c.problem(path+".field", "is %q, which no rule can set: %s", o.Field, why)
+	if why, no := decidedElsewhere[field.Field]; no {
+		c.addProblem(path+".field", "is %q, which no rule can set: %s", o.Field, why)
 		return setting{}
 	}
 	if wrong := wrongKey(*field, o.Key); wrong != "" {
-		c.problem(path+".key", "%s", wrong)
+		c.addProblem(path+".key", "%s", wrong)
 	}
 	s := setting{value: lifecycle.Value{Field: field.Field, Key: o.Key}}
-	env := c.langs.whole
+	env := c.environments.podAndContainer
 	if o.Scope == lifecycle.OfPod.String() {
-		if s.value.Scope, env = lifecycle.OfPod, c.langs.pods; !slices.Contains(onPods, field.Field) {
-			c.problem(path+".scope", "is pod, and %s belongs to a container", field.Name)
+		if s.value.Scope, env = lifecycle.OfPod, c.environments.pods; !slices.Contains(podFields, field.Field) {
+			c.addProblem(path+".scope", "is pod, but only containers have %s: want container", field.Name)
 		}
-	} else if slices.Contains(onlyPods, field.Field) {
-		c.problem(path+".scope", "is %q, and %s is a pod's; want pod", o.Scope, field.Name)
+	} else if slices.Contains(podOnlyFields, field.Field) {
+		c.addProblem(path+".scope", "is %q, but only pods have %s: want pod", o.Scope, field.Name)
 	}
 	if len(o.Options) > 0 && field.Field != lifecycle.MountPoint {
-		c.problem(path+".options", "are for mounts, and %s is not a mount", field.Name)
+		c.addProblem(path+".options", "are only for mounts, and %s is not a mount: leave them out", field.Name)
 	}
-	c.value(path, &s, o, env)
+	c.compileValue(path, &s, o, env)
 	return s
 }
 
-// value compiles the value of a setting, which is a constant or an expression.
-func (c *compiler) value(path string, s *setting, o SettingOptions, env *cel.Env) {
+// compileValue compiles the value of a setting, which is a constant or an expression.
+func (c *compiler) compileValue(path string, s *setting, o SettingOptions, env *cel.Env) {
 	f := s.value.Field
 	switch {
 	case f == lifecycle.DeviceNode || f == lifecycle.CDIDevice:
 		if o.Value != "" || o.ValueExpression != "" {
-			c.problem(path+".value", "is for other fields: a %s has only its key as a name", f)
+			c.addProblem(path+".value", "is set, but the key of %s already names the device: leave value and valueExpression out", f)
 		}
 		return
 	case o.Value != "" && o.ValueExpression != "":
-		c.problem(path+".valueExpression", "cannot be combined with value; give one of them")
+		c.addProblem(path+".valueExpression", "cannot be combined with value; give one of them")
 	case o.ValueExpression != "":
 		want := types.StringType
 		if f.Numeric() {
 			want = types.IntType
 		}
 		var faults []fault
-		s.from, faults = compile(env, o.ValueExpression, want)
-		c.faults(path+".valueExpression", faults)
+		s.expression, faults = compile(env, o.ValueExpression, want)
+		c.addFaults(path+".valueExpression", faults)
 	case f.Numeric():
 		n, err := strconv.ParseInt(o.Value, 10, 64)
 		if err != nil {
-			c.problem(path+".value", "is %q, want a number in quotes: %s", printable(o.Value), f.Info().Unit)
+			c.addProblem(path+".value", "is %q, want a number in quotes: %s", printable(o.Value), f.Info().Unit)
 			return
 		}
-		if wrong := s.number(n); wrong != "" {
-			c.problem(path+".value", "%s", wrong)
+		if wrong := s.setNumber(n); wrong != "" {
+			c.addProblem(path+".value", "%s", wrong)
 		}
 	case o.Value == "" && f != lifecycle.Env && f != lifecycle.Annotation:
-		c.problem(path+".value", "is missing, want %s; or give valueExpression", f.Info().Unit)
+		c.addProblem(path+".value", "is missing, want %s; or give valueExpression", f.Info().Unit)
 	default:
-		if wrong := s.text(o.Value, o.Options); wrong != "" {
-			c.problem(path+".value", "%s", wrong)
+		if wrong := s.setText(o.Value, o.Options); wrong != "" {
+			c.addProblem(path+".value", "%s", wrong)
 		}
 	}
-	if f == lifecycle.MountPoint && s.from != nil {
+	if f == lifecycle.MountPoint && s.expression != nil {
 		s.value.Mount = &lifecycle.Mount{Options: o.Options}
 	}
 }
 
-// number sets a number, and returns what is wrong with it.
-func (s *setting) number(n int64) string {
+// setNumber makes n the value of the setting. It returns what is wrong with n, or "".
+func (s *setting) setNumber(n int64) string {
 	s.value.Int = n
-	return wrongNumber(s.value.Field, n)
+	return checkNumber(s.value.Field, n)
 }
 
-// text sets a text, and returns what is wrong with it.
-func (s *setting) text(text string, options []string) string {
+// setText makes a text the value of the setting. It returns what is wrong with the text, or "".
+func (s *setting) setText(text string, options []string) string {
 	switch {
 	case strings.ContainsRune(text, 0):
-		return "has a character of code 0"
+		return "has a NUL character (code 0), which no value may have"
 	case s.value.Field != lifecycle.MountPoint:
 		s.value.Text = text
-		return wrongText(s.value.Field, s.value.Key, text)
-	case !strings.HasPrefix(text, "/") || uncleanPath(text) != "":
-		return fmt.Sprintf("is %q, want an absolute path of the node in its shortest form", printable(text))
+		return checkText(s.value.Field, s.value.Key, text)
+	case !strings.HasPrefix(text, "/") || checkPath(text) != "":
+		return fmt.Sprintf("is %q, want an absolute path on the node, without . and .. and without / at the end", printable(text))
 	}
 	if len(options) == 0 {
-		options = usualOptions
+		options = defaultMountOptions
 	} else if !slices.Contains(options, "bind") && !slices.Contains(options, "rbind") {
 		options = append([]string{"bind"}, options...)
 	}

@@ -54,7 +54,7 @@ func listOfFields() string {
 	list := &strings.Builder{}
 	for _, f := range Settable() {
 		value := f.Unit
-		if form, has := texts[f.Field]; has {
+		if form, has := textForms[f.Field]; has {
 			value = form.form
 		}
 		if f.Range != "" {
@@ -70,14 +70,14 @@ func listOfFields() string {
 			text += "; `key`: " + f.Key
 		}
 		switch {
-		case slices.Contains(onlyPods, f.Field):
+		case slices.Contains(podOnlyFields, f.Field):
 			text += "; `scope: pod`"
-		case slices.Contains(onPods, f.Field):
+		case slices.Contains(podFields, f.Field):
 			text += "; also with `scope: pod`"
 		}
 		wrap(list, text)
 	}
-	for _, f := range Elsewhere() {
+	for _, f := range FieldsSetElsewhere() {
 		wrap(list, fmt.Sprintf("not `%s`: %s", f[0], f[1]))
 	}
 	return list.String()

@@ -14,38 +14,38 @@ import (
 // Limits of expressions. Costs are in CEL's units: about one for each step, and one for each ten characters that
 // are compared.
 const (
-	// MaxExpression is the longest expression, in bytes.
+	// MaxExpression is the greatest length of an expression, in bytes.
 	MaxExpression = 4096
 	// MaxEstimate is the highest estimated cost of an expression, for pods with maxEntries labels.
 	MaxEstimate = 2_000_000
 	// MaxCost is the cost at which an evaluation is stopped.
 	MaxCost = 20_000
 
-	maxEntries = 128  // of a map
-	maxText    = 4096 // of a text, in bytes
-	maxLabel   = 317  // of a label's key, which is longer than its value
+	maxEntries = 128  // entries of a map
+	maxText    = 4096 // bytes of a text
+	maxLabel   = 317  // bytes of a label's key, which can be longer than its value
 	maxNesting = 32
 )
 
-// Where is the place of an error in an expression. Both numbers count from 1. Both are 0 if the place is unknown.
-type Where struct{ Line, Column int }
+// Position is the place of an error in an expression. Both numbers count from 1. Both are 0 if the place is unknown.
+type Position struct{ Line, Column int }
 
 // fault is an error in an expression.
 type fault struct {
-	Where
-	what string
+	Position
+	message string
 }
 
-// languages are the environments in which expressions are compiled.
-type languages struct {
-	whole *cel.Env // pod and container
-	pods  *cel.Env // pod alone
+// environments has the CEL environments in which expressions are compiled.
+type environments struct {
+	podAndContainer *cel.Env // has the variables pod and container
+	pods            *cel.Env // has only the variable pod
 }
 
-func newLanguages() (languages, error) {
+func newEnvironments() (environments, error) {
 	registry, err := types.NewRegistry()
 	if err != nil {
-		return languages{}, fmt.Errorf("types of CEL: %w", err)
+		return environments{}, fmt.Errorf("types of CEL: %w", err)
 	}
 	pods, err := cel.NewCustomEnv(
 		cel.StdLib(), cel.CustomTypeAdapter(registry), cel.CustomTypeProvider(newProvider(registry)),
@@ -53,50 +53,50 @@ func newLanguages() (languages, error) {
 		cel.Variable("pod", podType),
 	)
 	if err != nil {
-		return languages{}, fmt.Errorf("prepare CEL: %w", err)
+		return environments{}, fmt.Errorf("prepare CEL: %w", err)
 	}
 	whole, err := pods.Extend(cel.Variable("container", containerType))
 	if err != nil {
-		return languages{}, fmt.Errorf("prepare CEL: %w", err)
+		return environments{}, fmt.Errorf("prepare CEL: %w", err)
 	}
-	return languages{whole: whole, pods: pods}, nil
+	return environments{podAndContainer: whole, pods: pods}, nil
 }
 
 // expression is a compiled expression.
 type expression struct {
-	program    cel.Program
-	namespaces bool // it uses the labels of namespaces
-	spec       bool // it uses fields that come from the pod's spec
+	program         cel.Program
+	readsNamespaces bool // the expression uses labels of namespaces
+	readsSpec       bool // the expression uses fields that come from the pod's spec
 }
 
-// compile compiles an expression of a type.
+// compile compiles an expression. The result of the expression must be of the type want.
 func compile(env *cel.Env, text string, want *types.Type) (*expression, []fault) {
 	if len(text) > MaxExpression {
-		return nil, []fault{{what: fmt.Sprintf("is %d bytes long; an expression has at most %d", len(text), MaxExpression)}}
+		return nil, []fault{{message: fmt.Sprintf("is %d bytes long; an expression may have at most %d", len(text), MaxExpression)}}
 	}
 	tree, issues := env.Compile(text)
 	if issues != nil && issues.Err() != nil {
 		var all []fault
 		for _, e := range issues.Errors() {
-			all = append(all, fault{Where{e.Location.Line(), e.Location.Column() + 1}, plain(e.Message)})
+			all = append(all, fault{Position{e.Location.Line(), e.Location.Column() + 1}, oneLine(e.Message)})
 		}
 		return nil, all
 	}
 	if got := tree.OutputType(); !got.IsExactType(want) {
-		return nil, []fault{{Where{1, 1}, fmt.Sprintf("is of type %s, want %s", got, want)}}
+		return nil, []fault{{Position{1, 1}, fmt.Sprintf("is of type %s, want %s", got, want)}}
 	}
-	most, err := env.EstimateCost(tree, sizes{})
+	most, err := env.EstimateCost(tree, costEstimator{})
 	switch {
 	case err != nil:
-		return nil, []fault{{what: "its cost cannot be estimated: " + plain(err.Error())}}
+		return nil, []fault{{message: "CEL cannot estimate the cost: " + oneLine(err.Error())}}
 	case most.Min > MaxCost || most.Max > MaxEstimate:
-		return nil, []fault{{Where{1, 1}, fmt.Sprintf("may cost %d of CEL's units, and at most %d are allowed: nest fewer loops over labels and annotations", max(most.Min, most.Max), MaxEstimate)}}
+		return nil, []fault{{Position{1, 1}, fmt.Sprintf("may cost %d CEL cost units, and at most %d are allowed: nest fewer loops over labels and annotations", max(most.Min, most.Max), MaxEstimate)}}
 	}
 	program, err := env.Program(tree, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(MaxCost))
 	if err != nil {
-		return nil, []fault{{Where{1, 1}, plain(err.Error())}}
+		return nil, []fault{{Position{1, 1}, oneLine(err.Error())}}
 	}
-	return &expression{program: program, namespaces: reads(tree, "namespaceLabels"), spec: reads(tree, "kind", "cpu", "memoryRequest")}, nil
+	return &expression{program: program, readsNamespaces: reads(tree, "namespaceLabels"), readsSpec: reads(tree, "kind", "cpu", "memoryRequest")}, nil
 }
 
 // reads reports whether an expression reads a field of one of these names.
@@ -107,8 +107,8 @@ func reads(tree *cel.Ast, names ...string) bool {
 	return len(read) > 0
 }
 
-// plain returns a message of the CEL library on one line, without its long lists.
-func plain(message string) string {
+// oneLine returns a message of the CEL library on one line, without its long lists.
+func oneLine(message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if strings.HasPrefix(message, "Syntax error: ") {
 		message, _, _ = strings.Cut(message, " expecting {")
@@ -121,12 +121,11 @@ func plain(message string) string {
 	return message
 }
 
-// sizes has the sizes of maps and texts for the estimate of costs.
-type sizes struct{}
+// costEstimator reports the sizes of maps and texts, from which CEL estimates the cost of an expression.
+type costEstimator struct{}
 
-// EstimateSize returns the largest size of a map or text of the variables. The result of an expression is at most
-// as long, unless CEL knows better.
-func (sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
+// EstimateSize returns the greatest size of a map or text. It returns nil for values whose size CEL finds itself.
+func (costEstimator) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	var size cost.SizeEstimate
 	switch kind := node.Type().Kind(); {
 	case node.Expr() != nil && slices.Contains(constructed, node.Expr().Kind()):
@@ -145,15 +144,15 @@ func (sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	return &size
 }
 
-// constructed are the expressions whose size is that of their text.
+// constructed are the kinds of expressions whose size CEL finds in the expression itself.
 var constructed = []ast.ExprKind{ast.LiteralKind, ast.ListKind, ast.MapKind, ast.ComprehensionKind}
 
 // EstimateCallCost leaves the costs of functions to CEL.
-func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+func (costEstimator) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
 	return nil
 }
 
-// missingKey is how CEL begins the error of a look-up in a map that lacks the key.
+// missingKey is the beginning of CEL's error for the look-up of a key that a map lacks.
 const missingKey = "no such key"
 
 // matches evaluates an expression of type bool. If the expression looks up a missing key, the result is false.
@@ -163,7 +162,7 @@ func (e *expression) matches(s *subject) (bool, error) {
 	case err != nil && strings.HasPrefix(err.Error(), missingKey):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("%s", plain(err.Error()))
+		return false, fmt.Errorf("%s", oneLine(err.Error()))
 	}
 	return out == types.True, nil
 }
@@ -172,9 +171,9 @@ func (e *expression) matches(s *subject) (bool, error) {
 func (e *expression) number(s *subject) (int64, error) {
 	out, _, err := e.program.Eval(s)
 	if err != nil {
-		return 0, fmt.Errorf("%s", plain(err.Error()))
+		return 0, fmt.Errorf("%s", oneLine(err.Error()))
 	}
-	n, _ := out.Value().(int64) // its type is checked
+	n, _ := out.Value().(int64) // compile has checked the type
 	return n, nil
 }
 
@@ -182,8 +181,8 @@ func (e *expression) number(s *subject) (int64, error) {
 func (e *expression) text(s *subject) (string, error) {
 	out, _, err := e.program.Eval(s)
 	if err != nil {
-		return "", fmt.Errorf("%s", plain(err.Error()))
+		return "", fmt.Errorf("%s", oneLine(err.Error()))
 	}
-	text, _ := out.Value().(string) // its type is checked
+	text, _ := out.Value().(string) // compile has checked the type
 	return text, nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Facts are what rules know in addition to the input of hooks.
+// Facts has the facts about the node and cluster that rules need in addition to the input of hooks.
 type Facts struct {
-	// Namespaces are the labels of namespaces, by name. Nobody may modify them afterwards.
+	// Namespaces are the labels of namespaces, by name. They must not be modified.
 	Namespaces map[string]map[string]string
 	// Devices are the node's devices by path.
 	Devices map[string]lifecycle.Device
@@ -19,7 +19,7 @@ type Facts struct {
 	Unsupported map[lifecycle.Field]string
 }
 
-// Hooks returns the rules as hooks, in their order.
+// Hooks returns a hook for each rule, in the order of the rules.
 func (s *Set) Hooks(f Facts) []hook.Hook {
 	hooks := make([]hook.Hook, len(s.rules))
 	for i, r := range s.rules {
@@ -28,7 +28,7 @@ func (s *Set) Hooks(f Facts) []hook.Hook {
 	return hooks
 }
 
-// Names returns the rules' names as hooks.
+// Names returns the names of the rules, with Prefix.
 func (s *Set) Names() []string {
 	names := make([]string, len(s.rules))
 	for i, r := range s.rules {
@@ -37,7 +37,8 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Required returns the names, as hooks, of the rules without which no container is created.
+// Required returns the names of the required rules, with Prefix. The agent creates no container for which it cannot
+// evaluate a required rule.
 func (s *Set) Required() []string {
 	var names []string
 	for _, r := range s.rules {
@@ -50,12 +51,12 @@ func (s *Set) Required() []string {
 
 // ReadsNamespaces reports whether a rule reads labels of namespaces.
 func (s *Set) ReadsNamespaces() bool {
-	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.any(func(e *expression) bool { return e.namespaces }) })
+	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.anyMatches(func(e *expression) bool { return e.readsNamespaces }) })
 }
 
-// any reports whether an expression of the rule meets a condition.
-func (r *rule) any(meets func(*expression) bool) bool {
-	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.from != nil && meets(s.from) })
+// anyMatches reports whether an expression of the rule meets a condition.
+func (r *rule) anyMatches(meets func(*expression) bool) bool {
+	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.expression != nil && meets(s.expression) })
 }
 
 // Devices returns the paths of the devices that rules give to containers.
@@ -71,11 +72,13 @@ func (s *Set) Devices() []string {
 	return paths
 }
 
-// Condition returns the expression by which the rule matches.
-func (h *Hook) Condition() string { return h.rule.text }
+// Condition returns the source text of the rule's condition.
+func (h *Hook) Condition() string { return h.rule.matchSource }
 
 // ReadsSpec reports whether the rule uses the pod's spec.
-func (h *Hook) ReadsSpec() bool { return h.rule.any(func(e *expression) bool { return e.spec }) }
+func (h *Hook) ReadsSpec() bool {
+	return h.rule.anyMatches(func(e *expression) bool { return e.readsSpec })
+}
 
 // Hook is one rule. It implements hook.Hook and hook.IntentChanger.
 type Hook struct {
@@ -112,7 +115,7 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	if !h.matches(s, out) {
 		return
 	}
-	if !ofPod || h.rule.wish.none() {
+	if !ofPod || h.rule.change.isEmpty() {
 		out.Matched = true
 	}
 	if h.rule.refuse != "" {
@@ -121,12 +124,12 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	}
 	for i := range h.rule.settings {
 		if set := &h.rule.settings[i]; set.value.Scope == in.Scope() {
-			h.set(set, s, out)
+			h.proposeSetting(set, s, out)
 		}
 	}
 }
 
-// concerns reports whether the rule sets something for a pod, or for a container.
+// concerns reports whether the rule sets a value of this scope. A rule that refuses concerns containers only.
 func (h *Hook) concerns(scope lifecycle.Scope) bool {
 	if h.rule.refuse != "" {
 		return scope == lifecycle.OfContainer
@@ -143,13 +146,13 @@ func (h *Hook) concerns(scope lifecycle.Scope) bool {
 func (h *Hook) matches(s *subject, out *hook.Output) bool {
 	yes, err := h.rule.match.matches(s)
 	if err != nil {
-		h.failed("match", err, "the rule is skipped", out)
+		h.reportFailure("match", err, "the rule is skipped", out)
 	}
 	return yes
 }
 
-// failed reports an evaluation that failed.
-func (h *Hook) failed(part string, err error, then string, out *hook.Output) {
+// reportFailure reports that a part of the rule, such as match, cannot be evaluated. then is the consequence.
+func (h *Hook) reportFailure(part string, err error, then string, out *hook.Output) {
 	out.Failed = h.rule.name + ": its " + part + " cannot be evaluated: " + err.Error()
 	out.Problems = append(out.Problems, h.problem(out.Failed, then))
 }
@@ -159,17 +162,17 @@ func (h *Hook) problem(reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h.rule.name, Reason: reason, Then: then, Warning: true}
 }
 
-const notSet = "it is not set"
+const notSet = "the value is not set"
 
-// set proposes one value.
-func (h *Hook) set(set *setting, s *subject, out *hook.Output) {
+// proposeSetting proposes one value.
+func (h *Hook) proposeSetting(set *setting, s *subject, out *hook.Output) {
 	now := *set
 	if why, missing := h.facts.Unsupported[now.value.Field]; missing {
-		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+": "+why, notSet))
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": this node cannot set its "+now.value.Setting()+": "+why, notSet))
 		return
 	}
 	if wrong, err := now.evaluate(s); err != nil {
-		h.failed("valueExpression for "+now.value.Setting(), err, notSet, out)
+		h.reportFailure("valueExpression for "+now.value.Setting(), err, notSet, out)
 		return
 	} else if wrong != "" {
 		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+" "+wrong, notSet))
@@ -187,20 +190,20 @@ func (h *Hook) set(set *setting, s *subject, out *hook.Output) {
 	out.Values = append(out.Values, now.value)
 }
 
-// evaluate puts the result of the expression into the value. If the value is a constant, it does nothing. wrong is
-// what is wrong with the result.
+// evaluate makes the result of the expression the value. A constant value stays as it is. wrong is what is wrong with
+// the result, or "".
 func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	switch {
-	case s.from == nil:
+	case s.expression == nil:
 		return "", nil
 	case s.value.Field.Numeric():
-		n, err := s.from.number(on)
+		n, err := s.expression.number(on)
 		if err != nil {
 			return "", err
 		}
-		return s.number(n), nil
+		return s.setNumber(n), nil
 	}
-	text, err := s.from.text(on)
+	text, err := s.expression.text(on)
 	if err != nil {
 		return "", err
 	}
@@ -208,13 +211,13 @@ func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	if s.value.Mount != nil {
 		options = s.value.Mount.Options
 	}
-	return s.text(text, options), nil
+	return s.setText(text, options), nil
 }
 
 // ChangeIntent changes the requests of a pod.
 func (h *Hook) ChangeIntent(in *hook.Input, asked *intent.Pod, out *hook.Output) {
-	w := h.rule.wish
-	if w.none() || w.unlessAsked && (asked.Class.IsSet() || asked.Pool.IsSet() || asked.NUMA.IsSet()) {
+	w := h.rule.change
+	if w.isEmpty() || w.unlessAsked && (asked.Class.IsSet() || asked.Pool.IsSet() || asked.NUMA.IsSet()) {
 		return
 	}
 	if !h.matches(newSubject(in, h.facts.Namespaces), out) {
@@ -222,27 +225,27 @@ func (h *Hook) ChangeIntent(in *hook.Input, asked *intent.Pod, out *hook.Output)
 	}
 	out.Matched = true
 	if w.class != intent.None {
-		wished(h, asked, &asked.Class, w.class, "class", out)
+		setRequest(h, asked, &asked.Class, w.class, "class", out)
 		if asked.Class.Key == h.rule.name {
 			asked.Name = w.class.String()
 		}
 	}
 	if w.pool != "" {
-		wished(h, asked, &asked.Pool, w.pool, "pool", out)
+		setRequest(h, asked, &asked.Pool, w.pool, "pool", out)
 	}
 	if w.numa != nil {
-		wished(h, asked, &asked.NUMA, *w.numa, "numa", out)
+		setRequest(h, asked, &asked.NUMA, *w.numa, "numa", out)
 	}
 }
 
-// wished sets one request of a pod, unless an earlier rule has set it. That nothing serves what the pod itself asked for
-// does not matter then.
-func wished[T any](h *Hook, asked *intent.Pod, to *intent.Sourced[T], want T, what string, out *hook.Output) {
+// setRequest sets one request of a pod, unless an earlier rule has set it. If the rule's value replaces a request of
+// the pod itself, the agent no longer reports that it cannot serve the pod's request.
+func setRequest[T any](h *Hook, asked *intent.Pod, to *intent.Sourced[T], want T, what string, out *hook.Output) {
 	if IsRule(to.Key) && fmt.Sprint(to.V) == fmt.Sprint(want) {
 		return
 	}
 	if IsRule(to.Key) {
-		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s contradicts that of %s, an earlier rule", h.rule.name, what, to.Key), "the earlier one stays in force"))
+		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s contradicts the %s of the earlier rule %s", h.rule.name, what, what, to.Key), "the earlier rule stays in force"))
 		return
 	}
 	if overridden := to.Key; overridden != "" {
@@ -251,5 +254,5 @@ func wished[T any](h *Hook, asked *intent.Pod, to *intent.Sourced[T], want T, wh
 	*to = intent.Sourced[T]{V: want, Key: h.rule.name}
 }
 
-// IsRule reports whether the name of a hook, or the source of a reason, is that of a rule.
+// IsRule reports whether a name is the name of a rule. It may be the name of a hook, or the source of a reason.
 func IsRule(name string) bool { return len(name) > len(Prefix) && name[:len(Prefix)] == Prefix }

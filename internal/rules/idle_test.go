@@ -45,7 +45,7 @@ func play(history []lifecycle.Event, hooks func(*engine.Policy)) any {
 	var all []any
 	for i := range history {
 		plan := engine.Decide(s, &history[i], engine.Facts{})
-		all = append(all, plan.Reject, plan.Changed, plan.ChangedPods, plan.Gone)
+		all = append(all, plan.Reject, plan.Changed, plan.ChangedPods, plan.EndedContainers)
 		s.Commit(plan)
 		for _, id := range s.Containers() {
 			c := s.Container(id)

@@ -1,6 +1,6 @@
 package rules
 
-// RuleOptions are one rule, as the configuration has it.
+// RuleOptions is one rule in the configuration.
 type RuleOptions struct {
 	// Name names the rule in explain, status and messages: small letters, digits
 	// and -.
@@ -8,26 +8,26 @@ type RuleOptions struct {
 	// Match is a CEL expression of type bool over pod and container. The rule applies if it is true. A lookup of a
 	// missing label or annotation makes it false.
 	Match string `json:"match" check:"expression"`
-	// Set has the values that the rule sets, as a hook would.
+	// Set has the values that the rule sets.
 	Set []SettingOptions `json:"set"`
-	// Class is the class that the pod gets; empty does not change it. Match may then use only the pod. The same
-	// holds for pool and numa.
+	// Class is the class that the pod gets; empty does not change it. If a rule sets class, pool or numa, its match
+	// may use only the pod.
 	Class string `json:"class" check:"|system|dedicated|shared|reclaimed"`
 	// Pool is the name of the shared or system pool that the pod gets; empty does not change it.
 	Pool string `json:"pool" check:"pool or empty"`
 	// NUMA binds the pod to NUMA nodes.
 	NUMA NUMAOptions `json:"numa"`
-	// UnlessAsked makes the rule not change class, pool and numa of pods that request one of them. If it is off,
-	// the rule overrides the pod's annotations and labels.
+	// UnlessAsked leaves class, pool and numa unchanged if the pod itself requests one of them. If it is off, the
+	// rule overrides the pod's annotations and labels.
 	UnlessAsked bool `json:"unlessAsked"`
-	// Refuse is a message. If it is not empty, the agent refuses the creation of the container with this message.
+	// Refuse is the message with which the agent refuses to create the container; empty means no refusal.
 	Refuse string `json:"refuse" check:"message"`
-	// Required refuses containers for which the agent cannot evaluate the rule. If it is off, the agent reports
-	// that and creates the container without the rule.
+	// Required refuses containers for which the agent cannot evaluate the rule. If it is off, the agent reports the
+	// error and creates the container without the rule.
 	Required bool `json:"required"`
 }
 
-// SettingOptions are one value that a rule sets.
+// SettingOptions is one value that a rule sets.
 type SettingOptions struct {
 	// Field is the field to set, with the name that explain prints.
 	Field string `json:"field" check:"rule fields"`

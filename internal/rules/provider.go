@@ -10,7 +10,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// provider knows the types of our variables, in addition to CEL's own.
+// provider gives CEL the types of the variables pod and container, in addition to CEL's own types.
 type provider struct {
 	types.Provider
 
@@ -25,10 +25,10 @@ func newProvider(known types.Provider) *provider {
 		kinds: map[string]*types.Type{},
 	}
 	for _, m := range podMembers {
-		p.add(podType, m.name, m.kind, func(v *view) any { return m.of(v.s) })
+		p.add(podType, m.name, m.kind, func(v *view) any { return m.get(v.subject) })
 	}
 	for _, m := range containerMembers {
-		p.add(containerType, m.name, m.kind, func(v *view) any { return m.of(v.s) })
+		p.add(containerType, m.name, m.kind, func(v *view) any { return m.get(v.subject) })
 	}
 	for _, m := range resourceMembers {
 		p.add(resourcesType, m.name, types.IntType, func(v *view) any { return m.of(v) })
@@ -36,6 +36,7 @@ func newProvider(known types.Provider) *provider {
 	return p
 }
 
+// add adds a field to an object type. value returns the value of the field.
 func (p *provider) add(of *types.Type, name string, kind *types.Type, value func(*view) any) {
 	owner := of.TypeName()
 	if p.kinds[owner] == nil {
@@ -99,7 +100,7 @@ func (p *provider) FindStructFieldType(owner, name string) (*types.FieldType, bo
 // NewValue makes no value, because expressions only read the variables.
 func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	if p.kinds[name] != nil {
-		return types.NewErr("%s cannot be made", name)
+		return types.NewErr("an expression cannot create a %s", name)
 	}
 	return p.Provider.NewValue(name, fields)
 }
@@ -109,7 +110,7 @@ var errOpaque = errors.New("a pod, a container and resources are not values by t
 // ConvertToNative fails, because views exist only within CEL.
 func (v *view) ConvertToNative(reflect.Type) (any, error) { return nil, errOpaque }
 
-// ConvertToType supports only type().
+// ConvertToType returns the type of the object for type(). It refuses all other types.
 func (v *view) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return v.kind
@@ -117,16 +118,16 @@ func (v *view) ConvertToType(t ref.Type) ref.Val {
 	return types.WrapErr(errOpaque)
 }
 
-// Equal reports whether both are the same object.
+// Equal reports whether other is the same object.
 func (v *view) Equal(other ref.Val) ref.Val { return types.Bool(v == other) }
 
-// Type is the object's type.
+// Type returns the object's type.
 func (v *view) Type() ref.Type { return v.kind }
 
 // Value returns the object itself.
 func (v *view) Value() any { return v }
 
-// ResolveName returns the value of a variable for an evaluation.
+// ResolveName returns the value of a variable.
 func (s *subject) ResolveName(name string) (any, bool) {
 	switch name {
 	case "pod":

@@ -170,10 +170,10 @@ func TestFailures(t *testing.T) {
 		},
 		"a mount of no path": {
 			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "mount", Key: "/a", ValueExpression: `"../" + pod.name`}}},
-			`its mount /a is "../web-1", want an absolute path of the node`, false,
+			`its mount /a is "../web-1", want an absolute path on the node`, false,
 		},
 		"a field that the kernel lacks": {
-			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "core.sched", Value: "web"}}}, "its core.sched: no cookies here", false,
+			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "core.sched", Value: "web"}}}, "this node cannot set its core.sched: no cookies here", false,
 		},
 		"a device that is missing": {
 			RuleOptions{Match: "true", Set: []SettingOptions{{Field: "device", Key: "/dev/none"}}}, "this node has no device /dev/none", false,
@@ -257,7 +257,7 @@ func TestReadsNamespaces(t *testing.T) {
 // TestEveryFieldIsJudged checks that each field of the table can be set by a rule, or has a reason why not,
 // and that each field that hooks set has a range and a key.
 func TestEveryFieldIsJudged(t *testing.T) {
-	if got, want := len(Settable())+len(Elsewhere()), len(lifecycle.Fields()); got != want {
+	if got, want := len(Settable())+len(FieldsSetElsewhere()), len(lifecycle.Fields()); got != want {
 		t.Errorf("%d fields are judged, want %d", got, want)
 	}
 	for _, f := range Settable() {
@@ -288,12 +288,12 @@ func TestRulesSetWhatHooksSet(t *testing.T) {
 	seen := 0
 	for _, h := range hook.Catalogue() {
 		for _, f := range h.Sets {
-			if seen++; !settable[f.String()] || slices.Contains(onlyPods, f) {
+			if seen++; !settable[f.String()] || slices.Contains(podOnlyFields, f) {
 				t.Errorf("the hook %s sets %s of a container, and no rule can", h.Name, f)
 			}
 		}
 		for _, f := range h.Pod {
-			if seen++; !settable[f.String()] || !slices.Contains(onPods, f) {
+			if seen++; !settable[f.String()] || !slices.Contains(podFields, f) {
 				t.Errorf("the hook %s sets %s of a pod, and no rule can", h.Name, f)
 			}
 		}
@@ -307,7 +307,7 @@ func TestRulesSetWhatHooksSet(t *testing.T) {
 func TestShares(t *testing.T) {
 	for _, text := range []string{"L3 0-30", "L3 0-30, MB 50", "L3@1 20-60, MB@0 100", "MB 0", "MB 101", "L3 30-30", "L3 40-20", "L3 5", "MB 0-5", "L2 0-10", "MB@x 5", "", "MB 5,MB 6", "MB 5, "} {
 		_, err := resctrl.ParseAllocation(text)
-		if wrong := wrongText(lifecycle.RDTSchemata, "trimtab-a", text); (wrong == "") != (err == nil) {
+		if wrong := checkText(lifecycle.RDTSchemata, "trimtab-a", text); (wrong == "") != (err == nil) {
 			t.Errorf("%q: rules say %q, resctrl says %v", text, wrong, err)
 		}
 	}

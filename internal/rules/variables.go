@@ -14,7 +14,7 @@ var (
 	podType       = types.NewObjectType("trimtab.Pod")
 	containerType = types.NewObjectType("trimtab.Container")
 	resourcesType = types.NewObjectType("trimtab.Resources")
-	textMap       = types.NewMapType(types.StringType, types.StringType)
+	stringMap     = types.NewMapType(types.StringType, types.StringType)
 )
 
 // Variable is one field of the variables pod and container, for docs.
@@ -29,21 +29,21 @@ type member struct {
 	name  string
 	kind  *types.Type
 	about string
-	of    func(*subject) any
+	get   func(*subject) any
 }
 
-// subject is the pod and container of one evaluation. It lives as long as that evaluation.
+// subject is the pod and container for which one rule is evaluated.
 type subject struct {
 	in         *hook.Input
-	namespaces map[string]map[string]string // labels
+	namespaces map[string]map[string]string // labels by namespace
 
 	pod, container, podResources, resources view
 }
 
-// view is an object of the subject, with its type.
+// view is the CEL object for a part of the subject: the pod, the container or the resources of one of them.
 type view struct {
-	kind *types.Type
-	s    *subject
+	kind    *types.Type
+	subject *subject
 }
 
 func newSubject(in *hook.Input, namespaces map[string]map[string]string) *subject {
@@ -58,11 +58,11 @@ var podMembers = []member{
 	{"name", types.StringType, "the pod's name", func(s *subject) any { return s.in.Pod.Name }},
 	{"namespace", types.StringType, "its namespace", func(s *subject) any { return s.in.Pod.Namespace }},
 	{
-		"namespaceLabels", textMap, "the labels of its namespace, as the API server last reported them; needs `cluster.enabled`",
+		"namespaceLabels", stringMap, "the labels of its namespace, as the API server last reported them; needs `cluster.enabled`",
 		func(s *subject) any { return s.namespaces[s.in.Pod.Namespace] },
 	},
-	{"labels", textMap, "its labels at its creation", func(s *subject) any { return s.in.Pod.Labels }},
-	{"annotations", textMap, "its annotations at its creation", func(s *subject) any { return s.in.Pod.Annotations }},
+	{"labels", stringMap, "its labels at its creation", func(s *subject) any { return s.in.Pod.Labels }},
+	{"annotations", stringMap, "its annotations at its creation", func(s *subject) any { return s.in.Pod.Annotations }},
 	{
 		"class", types.StringType, "its class: `none`, `system`, `dedicated`, `shared` or `reclaimed`, from its authorised request or from an earlier rule",
 		func(s *subject) any { return s.in.Intent.Class.V.String() },
@@ -90,13 +90,12 @@ var containerMembers = []member{
 		"kind", types.StringType, "`app`, `init`, `sidecar` or `ephemeral`; empty while the agent does not know the pod's spec",
 		func(s *subject) any { return s.kindOf() },
 	},
-	{"labels", textMap, "its labels in the runtime", func(s *subject) any { return s.in.About.Labels }},
-	{"annotations", textMap, "its annotations in the runtime", func(s *subject) any { return s.in.About.Annotations }},
+	{"labels", stringMap, "its labels in the runtime", func(s *subject) any { return s.in.About.Labels }},
+	{"annotations", stringMap, "its annotations in the runtime", func(s *subject) any { return s.in.About.Annotations }},
 	{"resources", resourcesType, "its resources in the kubelet's request", func(s *subject) any { return &s.resources }},
 }
 
-// resourceMembers are the fields of resources. They belong to a container or to a pod, so a function needs the view
-// in addition to the subject.
+// resourceMembers are the fields of resources. The view tells whether they are the resources of a pod or a container.
 var resourceMembers = []struct {
 	name  string
 	about string
@@ -104,11 +103,11 @@ var resourceMembers = []struct {
 }{
 	{"cpu", "requested milli-CPUs, from the spec, or else from the CPU shares", (*view).requestedCPU},
 	{"cpuLimit", "milli-CPUs of the limit, or 0 for no limit", (*view).limitCPU},
-	{"memory", "the memory limit in bytes, or 0 for no limit", func(v *view) int64 { return max(v.asked().Memory.Limit.V, 0) }},
+	{"memory", "the memory limit in bytes, or 0 for no limit", func(v *view) int64 { return max(v.requestedResources().Memory.Limit.V, 0) }},
 	{"memoryRequest", "requested bytes of memory, or 0 while the agent does not know the pod's spec", func(v *view) int64 { return v.requests()[lifecycle.ResourceMemory] }},
-	{"shares", "CPU shares", func(v *view) int64 { return int64(min(v.asked().CPU.Shares.V, math.MaxInt64)) }},
-	{"quota", "the CFS quota in µs per period; 0 or less means no quota", func(v *view) int64 { return v.asked().CPU.Quota.V }},
-	{"period", "the CFS period in µs", func(v *view) int64 { return int64(min(v.asked().CPU.Period.V, math.MaxInt64)) }},
+	{"shares", "CPU shares", func(v *view) int64 { return int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt64)) }},
+	{"quota", "the CFS quota in µs per period; 0 or less means no quota", func(v *view) int64 { return v.requestedResources().CPU.Quota.V }},
+	{"period", "the CFS period in µs", func(v *view) int64 { return int64(min(v.requestedResources().CPU.Period.V, math.MaxInt64)) }},
 }
 
 // Variables lists the fields of the variables in the order of the docs.
@@ -121,7 +120,7 @@ func Variables() []Variable {
 		for _, m := range of.members {
 			name := m.kind.String()
 			switch m.kind {
-			case textMap:
+			case stringMap:
 				name = "map of strings"
 			case resourcesType:
 				name = "resources"
@@ -144,11 +143,11 @@ func (s *subject) kindOf() string {
 	return c.Kind.String()
 }
 
-// asked returns the resources in the runtime's request.
-func (v *view) asked() *lifecycle.Resources {
-	r := v.s.in.Pod.Resources
-	if v == &v.s.resources {
-		r = v.s.in.Pristine
+// requestedResources returns the resources that the kubelet requested from the runtime.
+func (v *view) requestedResources() *lifecycle.Resources {
+	r := v.subject.in.Pod.Resources
+	if v == &v.subject.resources {
+		r = v.subject.in.Pristine
 	}
 	if r == nil {
 		return &noResources
@@ -156,19 +155,19 @@ func (v *view) asked() *lifecycle.Resources {
 	return r
 }
 
-// noResources stands for the resources of a runtime that reports none. Nobody modifies it.
+// noResources are the resources for which the runtime reports none. No code modifies it.
 var noResources lifecycle.Resources
 
 // requests returns the requests in the pod's spec, or nil without a spec.
 func (v *view) requests() lifecycle.Amounts {
-	spec := v.s.in.Spec
+	spec := v.subject.in.Spec
 	switch {
 	case spec == nil:
 		return nil
-	case v == &v.s.podResources:
+	case v == &v.subject.podResources:
 		return spec.Requests
 	}
-	c, _ := spec.Container(v.s.in.Container)
+	c, _ := spec.Container(v.subject.in.Container)
 	return c.Requests
 }
 
@@ -178,22 +177,22 @@ const (
 	leastShares = 2 // the kubelet sets this if nothing is requested
 )
 
-// requestedCPU returns the request in milli-CPUs. The kubelet's shares are the request times 1024/1000, rounded
-// down.
+// requestedCPU returns the CPU request in milli-CPUs. Without a spec, it computes the request from the CPU shares. The
+// kubelet's shares are the request times 1024/1000, rounded down.
 func (v *view) requestedCPU() int64 {
 	if milli, said := v.requests()[lifecycle.ResourceCPU]; said {
 		return milli
 	}
-	shares := int64(min(v.asked().CPU.Shares.V, math.MaxInt32))
+	shares := int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt32))
 	if shares <= leastShares {
 		return 0
 	}
 	return (shares*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU
 }
 
-// limitCPU returns the limit in milli-CPUs, from quota and period.
+// limitCPU returns the CPU limit in milli-CPUs, from quota and period.
 func (v *view) limitCPU() int64 {
-	cpu := &v.asked().CPU
+	cpu := &v.requestedResources().CPU
 	quota, period := cpu.Quota.V, int64(min(cpu.Period.Or(100000), math.MaxInt32))
 	if quota <= 0 || period <= 0 || quota > math.MaxInt64/milliOfCPU {
 		return 0

@@ -10,17 +10,17 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Way is the protocol that carries a value.
-type Way uint8
+// Protocol is the protocol that carries a value.
+type Protocol uint8
 
-// The ways.
+// The protocols.
 const (
-	NRI Way = iota
+	NRI Protocol = iota
 	CRI
 )
 
 // String names the protocol.
-func (w Way) String() string { return [...]string{"NRI", "CRI"}[w] }
+func (w Protocol) String() string { return [...]string{"NRI", "CRI"}[w] }
 
 // Call is the call that carries the value.
 type Call uint8
@@ -31,7 +31,7 @@ const (
 	Create Call = iota
 	// Request is an update of a container from the kubelet, in which we change resources.
 	Request
-	// Push is an update of our own.
+	// Push is an update that the agent itself sends.
 	Push
 )
 
@@ -45,7 +45,7 @@ type Effect uint8
 
 // The effects.
 const (
-	// Refuses: the call fails.
+	// Refuses means that the call fails.
 	Refuses Effect = iota
 	// Drops means that the call succeeds without the value.
 	Drops
@@ -54,28 +54,28 @@ const (
 // String is the verb for messages.
 func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 
-// NoLimit says how a rule with a least value treats -1, "no limit".
+// NoLimit says how a rule with a smallest number treats -1, "no limit".
 type NoLimit bool
 
-// Taken means that the runtime accepts -1: it stands for no limit and not for a small value.
-const Taken NoLimit = true
+// AcceptsNoLimit means that the runtime accepts -1, because it stands for "no limit" and not for a small number.
+const AcceptsNoLimit NoLimit = true
 
-// Rule is one value, or range of values, that a runtime does not accept.
+// Rule describes a value, or a range of values, that a runtime does not accept.
 type Rule struct {
 	Runtime string // one of the names of this package
-	Unless  string // a runtime to which the rule does not apply, if we know its release
+	Unless  string // a runtime to which the rule does not apply if its release is known
 	// Since and Until limit the releases; Until is exclusive. BeforeNRI limits the releases of the NRI library in
 	// the runtime. Zero means no limit.
 	Since, Until, BeforeNRI Version
-	Ways                    []Way
+	Protocols               []Protocol
 	Calls                   []Call
 	Field                   lifecycle.Field
-	// Least and Most are the smallest and the greatest number that the runtime accepts. If both are 0, the runtime
+	// Min and Max are the smallest and the greatest number that the runtime accepts. If both are 0, the runtime
 	// accepts no value.
-	Least, Most int64
-	NoLimit     NoLimit
-	Effect      Effect
-	Source      string // where a reader can look this up
+	Min, Max int64
+	NoLimit  NoLimit
+	Effect   Effect
+	Source   string // where a reader can check the rule
 }
 
 // Rules returns the table, for the docs.
@@ -99,17 +99,17 @@ func (rule Rule) Releases() string {
 	return cmp.Or(strings.Join(out, ", "), "all")
 }
 
-// Says returns the effect of the rule, as a sentence without its subject.
-func (rule Rule) Says() string {
+// Description returns what the rule says, as a sentence without a subject.
+func (rule Rule) Description() string {
 	switch {
-	case rule.Least == 0 && rule.Most == 0:
+	case rule.Min == 0 && rule.Max == 0:
 		return rule.Effect.String() + " it"
-	case rule.Most != 0:
-		return fmt.Sprintf("%s values below %d or above %d", rule.Effect, rule.Least, rule.Most)
-	case rule.NoLimit == Taken:
-		return fmt.Sprintf("%s values below %d, except -1 (no limit)", rule.Effect, rule.Least)
+	case rule.Max != 0:
+		return fmt.Sprintf("%s values below %d or above %d", rule.Effect, rule.Min, rule.Max)
+	case rule.NoLimit == AcceptsNoLimit:
+		return fmt.Sprintf("%s values below %d, except -1 (no limit)", rule.Effect, rule.Min)
 	}
-	return fmt.Sprintf("%s values below %d, and -1 (no limit)", rule.Effect, rule.Least)
+	return fmt.Sprintf("%s values below %d, and -1 (no limit)", rule.Effect, rule.Min)
 }
 
 // Runtime is one release of a runtime.
@@ -124,30 +124,30 @@ type Runtime struct {
 // is unknown or not in use.
 func Of(name, release string, nri Version) Runtime {
 	return Runtime{
-		Name: cmp.Or(names[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
+		Name: cmp.Or(reportedNames[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
 		about: cmp.Or(strings.TrimSpace(name+" "+release), "the runtime"),
 	}
 }
 
-// Takes returns why the runtime does not accept a value, or "" if it accepts it.
-func (r Runtime) Takes(by Way, c Call, v lifecycle.Value) (why string) {
+// WhyNotAccepted returns why the runtime does not accept a value, or "" if it accepts it.
+func (r Runtime) WhyNotAccepted(by Protocol, c Call, v lifecycle.Value) (why string) {
 	for i := range table {
 		rule := &table[i]
-		if rule.Field == v.Field && rule.about(r, by, c) && rule.forbids(v) {
-			return r.why(rule, c, v)
+		if rule.Field == v.Field && rule.applies(r, by, c) && rule.forbids(v) {
+			return r.refusalReason(rule, c, v)
 		}
 	}
 	return ""
 }
 
-// Has reports whether the runtime applies a field at all, whatever its value.
-func (r Runtime) Has(by Way, c Call, f lifecycle.Field) bool {
+// AppliesField reports whether the runtime applies at least one value of a field.
+func (r Runtime) AppliesField(by Protocol, c Call, f lifecycle.Field) bool {
 	return !slices.ContainsFunc(table, func(rule Rule) bool {
-		return rule.Field == f && rule.Effect == Drops && rule.about(r, by, c)
+		return rule.Field == f && rule.Effect == Drops && rule.applies(r, by, c)
 	})
 }
 
-func (r Runtime) why(rule *Rule, c Call, v lifecycle.Value) string {
+func (r Runtime) refusalReason(rule *Rule, c Call, v lifecycle.Value) string {
 	what := v.Field.String()
 	if v.Field.Numeric() {
 		what += " " + strconv.FormatInt(v.Int, 10)
@@ -156,18 +156,19 @@ func (r Runtime) why(rule *Rule, c Call, v lifecycle.Value) string {
 	switch {
 	case rule.Effect == Drops:
 		return text
-	case rule.Most != 0:
-		return fmt.Sprintf("%s: it accepts %d to %d", text, rule.Least, rule.Most)
-	case rule.NoLimit == Taken:
-		return fmt.Sprintf("%s: it accepts %d and more, or -1 for no limit", text, rule.Least)
+	case rule.Max != 0:
+		return fmt.Sprintf("%s: it accepts %d to %d", text, rule.Min, rule.Max)
+	case rule.NoLimit == AcceptsNoLimit:
+		return fmt.Sprintf("%s: it accepts %d and more, or -1 for no limit", text, rule.Min)
 	}
-	return fmt.Sprintf("%s: it accepts %d and more", text, rule.Least)
+	return fmt.Sprintf("%s: it accepts %d and more", text, rule.Min)
 }
 
-// about reports whether the rule applies to a call to a runtime. For an unknown release, rules with a Since apply.
-func (rule *Rule) about(r Runtime, by Way, c Call) bool {
+// applies reports whether the rule applies to a call to a runtime. To a runtime whose release is unknown, it
+// applies rules with Since, and no rules with Until.
+func (rule *Rule) applies(r Runtime, by Protocol, c Call) bool {
 	switch {
-	case !slices.Contains(rule.Ways, by), !slices.Contains(rule.Calls, c):
+	case !slices.Contains(rule.Protocols, by), !slices.Contains(rule.Calls, c):
 		return false
 	case rule.Runtime != Every && rule.Runtime != cmp.Or(r.Name, Unknown):
 		return false
@@ -184,10 +185,10 @@ func (rule *Rule) about(r Runtime, by Way, c Call) bool {
 // forbids reports whether a value is outside of the rule's limits.
 func (rule *Rule) forbids(v lifecycle.Value) bool {
 	switch {
-	case rule.Least == 0 && rule.Most == 0:
+	case rule.Min == 0 && rule.Max == 0:
 		return true
-	case v.Int == -1 && rule.NoLimit == Taken:
+	case v.Int == -1 && rule.NoLimit == AcceptsNoLimit:
 		return false
 	}
-	return v.Int < rule.Least || rule.Most != 0 && v.Int > rule.Most
+	return v.Int < rule.Min || rule.Max != 0 && v.Int > rule.Max
 }

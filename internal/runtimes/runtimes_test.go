@@ -14,7 +14,7 @@ func TestTakes(t *testing.T) {
 	const mi = 1 << 20
 	for _, tc := range []struct {
 		name, release string
-		way           Way
+		way           Protocol
 		call          Call
 		v             lifecycle.Value
 		takes         bool
@@ -53,7 +53,7 @@ func TestTakes(t *testing.T) {
 		{"containerd", "v2.0.1", CRI, Create, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "a/b=c"}, true},
 	} {
 		r := Of(tc.name, tc.release, Version{})
-		why := r.Takes(tc.way, tc.call, tc.v)
+		why := r.WhyNotAccepted(tc.way, tc.call, tc.v)
 		if (why == "") != tc.takes {
 			t.Errorf("%s %s: %s of %s %d: %q", tc.name, tc.release, tc.call, tc.v.Field, tc.v.Int, why)
 		}
@@ -66,11 +66,11 @@ func TestTakes(t *testing.T) {
 // TestRules: each row has a source, refers to an existing runtime and field, and can be printed.
 func TestRules(t *testing.T) {
 	known := map[string]bool{Every: true, Unknown: true}
-	for _, n := range names {
+	for _, n := range reportedNames {
 		known[n] = true
 	}
 	for _, r := range Rules() {
-		if r.Source == "" || !known[r.Runtime] || len(r.Ways) == 0 || len(r.Calls) == 0 || r.Says() == "" {
+		if r.Source == "" || !known[r.Runtime] || len(r.Protocols) == 0 || len(r.Calls) == 0 || r.Description() == "" {
 			t.Errorf("%+v", r)
 		}
 	}

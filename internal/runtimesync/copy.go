@@ -10,30 +10,29 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy is the runtime's stored copy of one container, and what is known about the runtime's
-// progress.
+// Copy is the runtime's stored copy of one container, and what is known about the runtime's progress.
 type Copy struct {
-	ID     string // the container's id
-	Stored Texts  // what the runtime has
-	// Pending is what an update in progress requested and was answered with, otherwise nil. The
-	// runtime writes it some time after the answer.
-	Pending Texts
-	// RuntimeOnly: the kernel lets the runtime write the container's cgroup, and not
-	// the agent (cgroup.RuntimeOnly). So the runtime gets every value it can carry.
+	ID     string     // the container's id
+	Stored FieldTexts // what the runtime has stored
+	// Pending has the values of an update that is in progress: those of the request and of the answer. It is nil if
+	// there is no update. The runtime writes the values some time after the answer.
+	Pending FieldTexts
+	// RuntimeOnly means that the kernel lets only the runtime write the container's cgroup (cgroup.RuntimeOnly). So
+	// the runtime gets every value that it can carry.
 	RuntimeOnly bool
-	Recorded    bool // its pristine resources are known from a record
-	// CreatePending: its creation was answered, and the runtime may not know it yet.
+	Recorded    bool // a record has its pristine resources
+	// CreatePending means that its creation was answered, and that the runtime may not have stored it yet.
 	CreatePending bool
-	maybeIgnored  bool // the runtime may have ignored a value that was sent meanwhile
+	maybeIgnored  bool // the runtime may have ignored a value that was sent before it stored the container
 
-	waits       bool          // it is in the queue
-	piggybacked bool          // and its values went with an answer; no runtime reports whether it accepted them
+	queued      bool          // it is in the queue
+	piggybacked bool          // its values were sent in an answer; no runtime reports whether it accepted them
 	tries       int           // failures in a row
 	pause       time.Duration // before the next try; 0 if the runtime accepted the last update
 }
 
-// unknownText is the text of a copy if the runtime may have ignored a value that was sent. It
-// equals no value, so the next value is sent in any case.
+// unknownText is the text of a value that the runtime may have ignored. It equals no value, so the next value is
+// sent in any case.
 const unknownText = "?"
 
 // Has reports whether the runtime's copy has a value.
@@ -42,7 +41,7 @@ func (c *Copy) Has(v lifecycle.Value) bool { return c.Stored[v.Field] == v.Strin
 // Store notes that the runtime's copy has a text for a field.
 func (c *Copy) Store(f lifecycle.Field, text string) {
 	if c.Stored == nil {
-		c.Stored = Texts{}
+		c.Stored = FieldTexts{}
 	}
 	c.Stored[f] = text
 }
@@ -51,9 +50,9 @@ func (c *Copy) Store(f lifecycle.Field, text string) {
 // is sent again.
 func (c *Copy) Invalidate(f lifecycle.Field) { c.Store(f, unknownText) }
 
-// Send notes a value that goes to the runtime with an answer. A runtime that does not know the
-// container yet ignores it, so it is sent again later.
-func (c *Copy) Send(v lifecycle.Value) {
+// NoteSent notes a value that goes to the runtime in an answer. A runtime that has not stored the container yet
+// ignores the value, so it is sent again later.
+func (c *Copy) NoteSent(v lifecycle.Value) {
 	c.Store(v.Field, v.String())
 	if c.CreatePending {
 		c.maybeIgnored = true
@@ -61,16 +60,18 @@ func (c *Copy) Send(v lifecycle.Value) {
 	}
 }
 
-// Create notes that the container's creation is answered.
-func (c *Copy) Create() { c.Stored, c.CreatePending, c.maybeIgnored = Texts{}, true, false }
-
-// Report stores what the runtime reports about a container that it knows.
-func (c *Copy) Report(r *lifecycle.Resources) {
-	c.Stored, c.CreatePending, c.maybeIgnored = Of(r), false, false
+// CreateAnswered notes that the creation of the container was answered.
+func (c *Copy) CreateAnswered() {
+	c.Stored, c.CreatePending, c.maybeIgnored = FieldTexts{}, true, false
 }
 
-// CreateDone notes that the runtime knows the container. It reports whether the runtime may
-// have ignored something that was sent before.
+// SetReported stores what the runtime reports about a container that it has stored.
+func (c *Copy) SetReported(r *lifecycle.Resources) {
+	c.Stored, c.CreatePending, c.maybeIgnored = FieldTextsOf(r), false, false
+}
+
+// CreateDone notes that the runtime has stored the container. It reports whether the runtime may have ignored a
+// value that was sent before.
 func (c *Copy) CreateDone() (missed bool) {
 	missed = c.maybeIgnored
 	c.CreatePending, c.maybeIgnored = false, false
@@ -78,7 +79,7 @@ func (c *Copy) CreateDone() (missed bool) {
 }
 
 // UpdateDone notes that the runtime has written the pending update, and returns that update.
-func (c *Copy) UpdateDone() Texts {
+func (c *Copy) UpdateDone() FieldTexts {
 	wrote := c.Pending
 	c.Pending = nil
 	for f, text := range wrote {
@@ -87,8 +88,8 @@ func (c *Copy) UpdateDone() Texts {
 	return wrote
 }
 
-// Rename copies what is known about the container under its former id.
-func (c *Copy) Rename(from *Copy) {
+// InheritFrom copies what is known about the container under its former id.
+func (c *Copy) InheritFrom(from *Copy) {
 	if from.Stored != nil {
 		c.Stored = from.Stored
 	}
@@ -98,35 +99,35 @@ func (c *Copy) Rename(from *Copy) {
 	}
 }
 
-// KernelOnly reports whether a value must not be in the runtime's copy. If a container has no
-// list of CPUs in that copy, it is narrowed only in the kernel, where no update of the runtime
-// undoes it. So the runtime's copy keeps the request, and a restart finds it there.
+// KernelOnly reports whether a value must not be in the runtime's copy. If that copy has no list of CPUs for a
+// container, the agent limits the container's CPUs only in the kernel. No update of the runtime undoes that. The
+// runtime's copy keeps the original request, and the agent finds it there after a restart.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && !lifecycle.IsExternal(v.Why.Hook) && ctr.Assignment.Pool == placement.Unclassified &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 
-// KeptFromCopy reports whether a value is written only to the kernel until the next update of
-// the container. It was computed from the runtime's copy, and without a record only the copy
-// shows a later start what was requested.
+// KeptFromCopy reports whether a value is written only to the kernel until the next update of the container. This
+// also applies to a value that was computed from the runtime's copy, if the container has no record. Then only the
+// copy shows what was requested, and a restarted agent needs that.
 func (c *Copy) KeptFromCopy(ctr *engine.Container, v lifecycle.Value) bool {
 	return c.KernelOnly(ctr, v) || v.Scaled && !c.Recorded
 }
 
 // Differs reports whether the runtime's copy should have a value and lacks it.
 func (c *Copy) Differs(ctr *engine.Container, v lifecycle.Value) bool {
-	return route.Copied(v.Field) && !c.Has(v) && !c.KeptFromCopy(ctr, v)
+	return route.IsCopied(v.Field) && !c.Has(v) && !c.KeptFromCopy(ctr, v)
 }
 
-// Lacks returns those of a container's values that its copy lacks and that can be sent in this
-// phase. contest returns why other plugins set a field.
-func (c *Copy) Lacks(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contest func(lifecycle.Field) string) []lifecycle.Value {
+// MissingValues returns the values that the container's copy lacks and that can be sent in this phase. contest
+// returns why the field is left to other plugins, or "".
+func (c *Copy) MissingValues(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contest func(lifecycle.Field) string) []lifecycle.Value {
 	if c.CreatePending {
-		c.maybeIgnored = true // sent when the runtime knows it
+		c.maybeIgnored = true // the values are sent when the runtime has stored the container
 		return nil
 	}
 	return slices.DeleteFunc(values, func(v lifecycle.Value) bool {
 		k := route.Inputs{ContestedBy: contest(v.Field), Stored: c.Has(v), KeptFromCopy: c.KeptFromCopy(ctr, v)}
-		return route.Of(p, can, v, k).To != route.Runtime
+		return route.Choose(p, can, v, k).Sink != route.Runtime
 	})
 }

@@ -1,5 +1,4 @@
-// Package runtimesync treats the runtime as a sink of values, like the keeper treats the
-// kernel. For each container it has the content of the runtime's stored copy, the values that
-// the copy lacks, and the queue of outdated copies. It sends nothing and takes no lock: its
-// callers do.
+// Package runtimesync treats the runtime as a destination of values, as the keeper treats the kernel. For each
+// container it has the content of the runtime's stored copy, the values that the copy lacks, and the queue of
+// outdated copies. It sends nothing and takes no lock: its callers do.
 package runtimesync

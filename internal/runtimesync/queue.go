@@ -10,34 +10,35 @@ import (
 // Queue has the outdated copies, oldest first. The kernel has their values already.
 type Queue struct {
 	Waiting []*Copy
-	// Due fires when a copy may have to be sent; then call Wait.
+	// Due fires when a copy may have to be sent. The caller then calls Wait.
 	Due *time.Timer
-	// Sending: a copy from the queue is being sent to the runtime.
+	// Sending means that a copy from the queue is being sent to the runtime.
 	Sending bool
 	Pace    time.Duration // the pause between two copies
 	Since   time.Time     // when the queue was last empty, or a copy was last sent
 
 	postponed map[*Copy]time.Time // copies that the runtime refused, and when they are tried again
-	paced     time.Time           // nothing is sent before this time
+	notBefore time.Time           // nothing is sent before this time
 	now       func() time.Time
 }
 
-// A copy of a CPU or memory node list is retried without limit, because the runtime would
-// overwrite the kernel's list with an old one at each update by the kubelet.
+// firstPause and maxPause bound the pause before a copy that was given up is tried again. A copy with a list of
+// CPUs or memory nodes is tried without limit. Otherwise the runtime would overwrite the list in the kernel with an
+// old one at each update by the kubelet.
 const (
 	firstPause = time.Minute
 	maxPause   = 16 * time.Minute
 )
 
-// An update costs the runtime about 13 ms under its global lock, so refused copies are not
-// retried without limit.
+// maxTries bounds how often a refused copy is sent before it is given up. An update takes the runtime about 13 ms,
+// under its global lock.
 const maxTries = 5
 
-// quiet is how long the node must be idle before a copy is sent. MaxWait limits the wait for
-// that. On a node that is never idle, one copy goes with an answer every piggybackPace, if
-// answers can carry copies. So the agent holds the runtime's lock only a little longer.
+// idleTime is how long the node must be idle before a copy is sent. MaxWait limits the wait for that. On a node
+// that is never idle, one copy is sent in an answer every piggybackPace, if answers can carry copies. So the
+// runtime's lock is held only a little longer.
 const (
-	quiet         = time.Second
+	idleTime      = time.Second
 	MaxWait       = 30 * time.Second
 	piggybackPace = time.Second
 )
@@ -54,29 +55,28 @@ func (q *Queue) Add(c *Copy) {
 		q.Since = q.now()
 		q.Due.Reset(0)
 	}
-	if !c.waits {
-		c.waits = true
+	if !c.queued {
+		c.queued = true
 		q.Waiting = append(q.Waiting, c)
 	}
 }
 
 // Drop removes a copy from the queue.
 func (q *Queue) Drop(c *Copy) {
-	if c.waits {
+	if c.queued {
 		q.Waiting = slices.DeleteFunc(q.Waiting, func(other *Copy) bool { return other == c })
 	}
 	delete(q.postponed, c)
-	c.waits, c.piggybacked, c.tries, c.pause = false, false, 0, 0
+	c.queued, c.piggybacked, c.tries, c.pause = false, false, 0, 0
 }
 
-// Wait returns how long to wait before sending the next copy. An update that races with a grant
-// could give CPUs back that the grant has just taken, until the next update. So the node must
-// be idle, unless it never is and answers cannot carry copies. idle is for how long no event
-// has been handled.
+// Wait returns how long to wait before sending the next copy. An update that races with a grant could return CPUs
+// that the grant has just taken, until the next update. So the node must be idle, unless copies are overdue and
+// answers cannot carry them. idle is for how long no event has been handled.
 func (q *Queue) Wait(idle time.Duration, piggybacks bool) time.Duration {
-	wait := q.paced.Sub(q.now())
+	wait := q.notBefore.Sub(q.now())
 	if piggybacks || !q.Overdue() {
-		wait = max(wait, quiet-idle)
+		wait = max(wait, idleTime-idle)
 	}
 	return max(wait, 0)
 }
@@ -88,14 +88,13 @@ func (q *Queue) Overdue() bool { return q.now().Sub(q.Since) >= MaxWait }
 func (q *Queue) Next() *Copy {
 	c := q.Waiting[0]
 	q.Waiting = q.Waiting[1:]
-	c.waits, c.piggybacked = false, false
+	c.queued, c.piggybacked = false, false
 	q.Since = q.now()
 	return c
 }
 
-// Piggyback finds the oldest copy with values that can go with an answer, on a node that is
-// never idle. lacks returns the values of a copy that can be sent. The copy is sent again when
-// the node is idle.
+// Piggyback finds the oldest copy with values that an answer can carry, on a node that is never idle. lacks returns
+// the values of a copy that can be sent. The copy is sent again when the node is idle.
 func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, values []lifecycle.Value) {
 	if len(q.Waiting) == 0 || !q.Overdue() {
 		return "", nil
@@ -119,7 +118,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 }
 
 // Sent notes that sending a copy has ended. Nothing is sent during the pause that follows.
-func (q *Queue) Sent() { q.Sending, q.paced = false, q.now().Add(q.Pace) }
+func (q *Queue) Sent() { q.Sending, q.notBefore = false, q.now().Add(q.Pace) }
 
 // Refused notes that the runtime refused a copy, or did not answer. The copy is tried again
 // soon, unless it has failed too often.
@@ -132,7 +131,7 @@ func (q *Queue) Refused(c *Copy) (givenUp bool) {
 	return true
 }
 
-// Accepted notes what the runtime has accepted.
+// Accepted notes the values that the runtime has accepted.
 func (q *Queue) Accepted(c *Copy, values []lifecycle.Value) {
 	c.tries, c.pause = 0, 0
 	delete(q.postponed, c)

@@ -17,22 +17,22 @@ import (
 
 // TestTexts: the resources that the runtime reports, and those that an update requests.
 func TestTexts(t *testing.T) {
-	unlimited := runtimesync.Texts{lifecycle.CPUQuota: "-1", lifecycle.MemoryLimit: "-1"}
+	unlimited := runtimesync.FieldTexts{lifecycle.CPUQuota: "-1", lifecycle.MemoryLimit: "-1"}
 	full := &lifecycle.Resources{
 		CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512), Quota: lifecycle.Some[int64](50000), Period: lifecycle.Some[uint64](100000),
 			CPUs: "0-3", Mems: "0"},
 		Memory: lifecycle.Memory{Limit: lifecycle.Some[int64](1 << 20)},
 	}
-	all := runtimesync.Texts{lifecycle.CPUShares: "512", lifecycle.CPUQuota: "50000", lifecycle.CPUPeriod: "100000",
+	all := runtimesync.FieldTexts{lifecycle.CPUShares: "512", lifecycle.CPUQuota: "50000", lifecycle.CPUPeriod: "100000",
 		lifecycle.CPUSetCPUs: "0-3", lifecycle.CPUSetMems: "0", lifecycle.MemoryLimit: "1048576"}
 	for name, tt := range map[string]struct {
-		got, want runtimesync.Texts
+		got, want runtimesync.FieldTexts
 	}{
-		"reported nothing":  {runtimesync.Of(&lifecycle.Resources{}), unlimited},
-		"reported all":      {runtimesync.Of(full), all},
-		"requested none":    {runtimesync.Requested(nil), runtimesync.Texts{}},
-		"requested nothing": {runtimesync.Requested(&lifecycle.Resources{}), runtimesync.Texts{}},
-		"requested all":     {runtimesync.Requested(full), all},
+		"reported nothing":  {runtimesync.FieldTextsOf(&lifecycle.Resources{}), unlimited},
+		"reported all":      {runtimesync.FieldTextsOf(full), all},
+		"requested none":    {runtimesync.RequestedTexts(nil), runtimesync.FieldTexts{}},
+		"requested nothing": {runtimesync.RequestedTexts(&lifecycle.Resources{}), runtimesync.FieldTexts{}},
+		"requested all":     {runtimesync.RequestedTexts(full), all},
 	} {
 		if d := cmp.Diff(tt.want, tt.got); d != "" {
 			t.Errorf("%s:\n%s", name, d)
@@ -48,22 +48,22 @@ func TestCopy(t *testing.T) {
 		do          func(c *runtimesync.Copy)
 		has, missed bool
 	}{
-		"sent":           {func(c *runtimesync.Copy) { c.Send(shares) }, true, false},
-		"sent too early": {func(c *runtimesync.Copy) { c.Create(); c.Send(shares) }, false, true},
-		"under way":      {func(c *runtimesync.Copy) { c.Pending = runtimesync.Texts{lifecycle.CPUShares: "512"} }, false, false},
+		"sent":           {func(c *runtimesync.Copy) { c.NoteSent(shares) }, true, false},
+		"sent too early": {func(c *runtimesync.Copy) { c.CreateAnswered(); c.NoteSent(shares) }, false, true},
+		"under way":      {func(c *runtimesync.Copy) { c.Pending = runtimesync.FieldTexts{lifecycle.CPUShares: "512"} }, false, false},
 		"written": {func(c *runtimesync.Copy) {
-			c.Pending = runtimesync.Texts{lifecycle.CPUShares: "512"}
+			c.Pending = runtimesync.FieldTexts{lifecycle.CPUShares: "512"}
 			c.UpdateDone()
 		}, true, false},
 		"renamed": {func(c *runtimesync.Copy) {
 			var former runtimesync.Copy
-			former.Create()
-			former.Send(shares)
-			c.Rename(&former)
+			former.CreateAnswered()
+			former.NoteSent(shares)
+			c.InheritFrom(&former)
 		}, false, true},
 		"reported": {func(c *runtimesync.Copy) {
-			c.Create()
-			c.Report(&lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512)}})
+			c.CreateAnswered()
+			c.SetReported(&lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512)}})
 		}, true, false},
 	} {
 		var c runtimesync.Copy
@@ -78,7 +78,7 @@ func TestCopy(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	cpus := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}
 	scaled := lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000, Scaled: true}
-	own, rest := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Own}}}, &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Unclassified}}}
+	own, rest := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Exclusive}}}, &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Unclassified}}}
 	for name, tt := range map[string]struct {
 		copied runtimesync.Copy
 		ctr    *engine.Container
@@ -86,9 +86,9 @@ func TestDiffers(t *testing.T) {
 		want   bool
 	}{
 		"lacks it":                    {runtimesync.Copy{}, own, cpus, true},
-		"has it":                      {runtimesync.Copy{Stored: runtimesync.Texts{lifecycle.CPUSetCPUs: "0-1"}}, own, cpus, false},
+		"has it":                      {runtimesync.Copy{Stored: runtimesync.FieldTexts{lifecycle.CPUSetCPUs: "0-1"}}, own, cpus, false},
 		"only in the kernel":          {runtimesync.Copy{}, rest, cpus, false},
-		"a list of its own":           {runtimesync.Copy{Stored: runtimesync.Texts{lifecycle.CPUSetCPUs: "0-3"}}, rest, cpus, true},
+		"a list of its own":           {runtimesync.Copy{Stored: runtimesync.FieldTexts{lifecycle.CPUSetCPUs: "0-3"}}, rest, cpus, true},
 		"computed, without a record":  {runtimesync.Copy{}, own, scaled, false},
 		"computed, with one":          {runtimesync.Copy{Recorded: true}, own, scaled, true},
 		"what the runtime stores not": {runtimesync.Copy{}, own, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.idle"}, false},
@@ -102,7 +102,7 @@ func TestDiffers(t *testing.T) {
 // TestLacks: the values that are sent are those that the copy lacks, the runtime accepts and no other
 // plugin sets.
 func TestLacks(t *testing.T) {
-	own := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Own}}}
+	own := &engine.Container{Assignment: engine.Assignment{CPUGroup: placement.CPUGroup{Pool: placement.Exclusive}}}
 	values := []lifecycle.Value{{Field: lifecycle.CPUSetCPUs, Text: "0-1"}, {Field: lifecycle.CPUShares, Int: 512}, {Field: lifecycle.CPUQuota, Int: 1}}
 	can := &route.Capabilities{Copy: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return f != lifecycle.CPUShares })}
 	ceded := func(f lifecycle.Field) string { return map[lifecycle.Field]string{lifecycle.CPUQuota: "ceded"}[f] }
@@ -110,14 +110,14 @@ func TestLacks(t *testing.T) {
 		route.Copying: {lifecycle.CPUSetCPUs, lifecycle.CPUQuota}, route.Piggyback: {lifecycle.CPUSetCPUs},
 	} {
 		var got []lifecycle.Field
-		for _, v := range (&runtimesync.Copy{}).Lacks(own, slices.Clone(values), phase, can, ceded) {
+		for _, v := range (&runtimesync.Copy{}).MissingValues(own, slices.Clone(values), phase, can, ceded) {
 			got = append(got, v.Field)
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("phase %d:\n%s", phase, d)
 		}
 	}
-	if got := (&runtimesync.Copy{CreatePending: true}).Lacks(own, values, route.Copying, can, ceded); got != nil {
+	if got := (&runtimesync.Copy{CreatePending: true}).MissingValues(own, values, route.Copying, can, ceded); got != nil {
 		t.Errorf("to a runtime that does not know it: %v", got)
 	}
 }
@@ -191,7 +191,7 @@ func TestQueue(t *testing.T) {
 func TestPiggyback(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	q := runtimesync.NewQueue(func() time.Time { return now }, 0)
-	copies := map[string]*runtimesync.Copy{"a": {ID: "a", CreatePending: true}, "b": {ID: "b", Pending: runtimesync.Texts{}}, "c": {ID: "c"}, "d": {ID: "d"}}
+	copies := map[string]*runtimesync.Copy{"a": {ID: "a", CreatePending: true}, "b": {ID: "b", Pending: runtimesync.FieldTexts{}}, "c": {ID: "c"}, "d": {ID: "d"}}
 	for _, id := range slices.Sorted(maps.Keys(copies)) {
 		q.Add(copies[id])
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Texts are the texts of values by field. An absent field is not set.
-type Texts map[lifecycle.Field]string
+// FieldTexts are the texts of values, by field. An absent field is not set.
+type FieldTexts map[lifecycle.Field]string
 
-// Of reads the texts of a container's resources as the runtime reports them.
-func Of(r *lifecycle.Resources) Texts {
-	out := Texts{}
-	for _, f := range route.Stored() {
-		v, _ := r.Of(f, "")
+// FieldTextsOf returns the texts of the values that the runtime reports for a container.
+func FieldTextsOf(r *lifecycle.Resources) FieldTexts {
+	out := FieldTexts{}
+	for _, f := range route.CopiedFields() {
+		v, _ := r.Value(f, "")
 		if f == lifecycle.CPUQuota || f == lifecycle.MemoryLimit {
 			v.Int = cmp.Or(v.Int, -1) // unlimited
 		}
@@ -25,13 +25,13 @@ func Of(r *lifecycle.Resources) Texts {
 	return out
 }
 
-// Requested returns the texts of an update's request. The runtime keeps the values of absent
-// fields.
-func Requested(r *lifecycle.Resources) Texts {
+// RequestedTexts returns the texts of the values that an update requests. The runtime does not change the fields
+// that are absent.
+func RequestedTexts(r *lifecycle.Resources) FieldTexts {
 	if r == nil {
-		return Texts{}
+		return FieldTexts{}
 	}
-	out := Of(r)
+	out := FieldTextsOf(r)
 	if r.CPU.Quota.V == 0 {
 		delete(out, lifecycle.CPUQuota)
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nriadjust"
 )
 
-// adjust applies an adjustment to the container's spec. A field that it cannot apply is an error. It keeps CDI
-// devices, block I/O and RDT classes by name: the simulator does not resolve them, and later events do not report
-// the class to plugins.
+// adjust applies an adjustment to the container's spec. It only stores the names of CDI devices and of block I/O and
+// RDT classes, because the embedded runtime does not resolve them. It returns an error for a seccomp policy.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil
@@ -28,6 +27,6 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for _, d := range a.GetCDIDevices() {
 		c.cdi = append(c.cdi, d.GetName())
 	}
-	nriadjust.Adjust(c.spec, a) // parts that it does not apply are kept by name above
+	nriadjust.Adjust(c.spec, a) // it does not apply the names that are stored above
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/cpuclass"
+	"github.com/trimtab/trimtab/internal/demotion"
 	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/process"
@@ -23,7 +25,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Agent is what the player of scenarios needs of an agent.
+// Agent is an agent as the player of scenarios uses it.
 type Agent interface {
 	Run(ctx context.Context) error
 	Reconfigure(c config.Config) error
@@ -40,17 +42,21 @@ type AgentOptions struct {
 	Resctrl   resctrl.FS       // nil if the machine has none
 	Cookies   coresched.Kernel // nil if the kernel has none
 	Processes process.Kernel
-	// HasInterface reports whether the host has a network interface; nil if that is not known of any.
+	CPUFiles  cpuclass.FS // nil if the machine has no cpufreq
+	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory.
+	MemoryTiers demotion.Files
+	// HasInterface reports whether the host has a network interface; nil if the interfaces are unknown.
 	HasInterface func(name string) (has, known bool)
 	Log          *slog.Logger
-	// Dial connects to the runtime and the kubelet, which have no sockets then; nil for sockets.
+	// Dial connects to the runtime and the kubelet if they have no sockets; nil for sockets.
 	Dial socket.Dialer
 }
 
-// AgentFactory makes an agent and does not run it.
+// AgentFactory makes an agent. The player runs the agent.
 type AgentFactory func(AgentOptions) (Agent, error)
 
-// ConfigOf parses a scenario's configuration document over the defaults. The player sets sockets, kernel and files.
+// ConfigOf parses a scenario's configuration document. Missing keys have their defaults. ConfigOf sets the keys of the
+// sockets, the cgroup version and the files.
 func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
 	c := config.Default()
 	if len(document) > 0 {
@@ -68,12 +74,14 @@ func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	c.Paths.StatusSocket = filepath.Join(dir, "status.sock")
 	c.Paths.Key = filepath.Join(dir, "record.key")
 	c.Paths.State = filepath.Join(dir, "state")
+	c.Paths.CDI = []string{filepath.Join(dir, "cdi")}
+	c.Paths.DRACheckpoint = filepath.Join(dir, "dra_manager_state")
 	c.PodSpec.Kubelet = config.KubeletClient{}
-	c.HookServers.Directory = "" // the described node must not use sources of the host
+	c.HookServers.Directory = "" // the simulated node must not use hook servers of the host
 	return c, nil
 }
 
-// configOf parses a configuration document and sets the keys that the play's node and connector need.
+// configOf parses a configuration document and sets the keys that the simulated node and the connector need.
 func (p *player) configOf(document []byte) (config.Config, error) {
 	c, err := ConfigOf(document, p.dir, p.version)
 	if p.memory != nil {
@@ -86,22 +94,22 @@ func (p *player) configOf(document []byte) (config.Config, error) {
 	return c, err
 }
 
-// agentLife is a running agent under test.
-type agentLife struct {
+// runningAgent is an agent that runs in its own goroutine.
+type runningAgent struct {
 	agent  Agent
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // result of Run, once ended is closed
+	err    error // the result of Run; valid after ended is closed
 }
 
 // startAgent makes and runs an agent and waits until it is connected.
-func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patience time.Duration) (*agentLife, error) {
+func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patience time.Duration) (*runningAgent, error) {
 	a, err := factory(o)
 	if err != nil {
 		return nil, fmt.Errorf("make the agent: %w", err)
 	}
 	run, cancel := context.WithCancel(ctx)
-	l := &agentLife{agent: a, cancel: cancel, ended: make(chan struct{})}
+	l := &runningAgent{agent: a, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
 		l.err = a.Run(run)
@@ -113,7 +121,7 @@ func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patie
 }
 
 // connected waits until the agent reports that it is registered and synchronised.
-func (l *agentLife) connected(ctx context.Context, patience time.Duration) error {
+func (l *runningAgent) connected(ctx context.Context, patience time.Duration) error {
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
 	late := time.NewTimer(patience)
@@ -133,7 +141,7 @@ func (l *agentLife) connected(ctx context.Context, patience time.Duration) error
 }
 
 // stop ends the agent and waits for it.
-func (l *agentLife) stop() error {
+func (l *runningAgent) stop() error {
 	l.cancel()
 	<-l.ended
 	if errors.Is(l.err, context.Canceled) {
@@ -142,8 +150,8 @@ func (l *agentLife) stop() error {
 	return l.err
 }
 
-// restartAgent ends the agent and starts another. Unless KeepState is set, it deletes the state directory and keeps
-// only the key that signs records.
+// restartAgent stops the agent and starts a new one. Unless KeepState is set, it deletes the state directory. The key
+// that signs records stays.
 func (p *player) restartAgent(ctx context.Context) error {
 	if err := p.agent.stop(); err != nil {
 		return fmt.Errorf("stop the agent: %w", err)

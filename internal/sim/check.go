@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -28,8 +30,8 @@ func (p *player) snapshot() snapshot {
 	return s
 }
 
-// moved reports what a restart changed, which must be nothing.
-func moved(before, after snapshot) []string {
+// restartChanges lists the differences between the states before and after a restart, which must change nothing.
+func restartChanges(before, after snapshot) []string {
 	var notes []string
 	for _, ref := range slices.Sorted(maps.Keys(before)) {
 		b, a := before[ref], after[ref]
@@ -51,12 +53,22 @@ func moved(before, after snapshot) []string {
 	return notes
 }
 
-// await checks again after each write to the kernel, and at intervals, until nothing is unmet. It returns what is
-// still unmet when patience ends.
-func (p *player) await(ctx context.Context, look func() []string) []string {
+// patienceAfterUnmet is the maximum wait for the wants of a step after an earlier step had unmet wants. Later wants
+// often fail for the same reason, and waiting the full time for each of them takes long.
+const patienceAfterUnmet = 5 * time.Second
+
+// await calls look after each write to the kernel and at intervals, until nothing is unmet. When the time is over, it
+// returns the unmet wants. Meanwhile the kubelet may repeat the update of the step.
+func (p *player) await(ctx context.Context, s *scenario.Step, look func() []string) []string {
 	now := time.NewTicker(20 * time.Millisecond)
 	defer now.Stop()
-	late := time.NewTimer(p.o.Patience)
+	again := time.NewTicker(repeatPause)
+	defer again.Stop()
+	patience := p.o.Patience
+	if len(p.unmet) > 0 {
+		patience = min(patience, patienceAfterUnmet)
+	}
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		unmet := look()
@@ -66,6 +78,12 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 		select {
 		case <-p.changed:
 		case <-now.C:
+		case <-again.C:
+			if k, repeats := p.connector.(Repeater); repeats && s.Update != nil {
+				if err := k.Repeat(ctx, s); err != nil {
+					p.o.Log.Debug("the kubelet cannot repeat its update", "step", s.Name, "err", err)
+				}
+			}
 		case <-late.C:
 			return unmet
 		case <-ctx.Done():
@@ -74,9 +92,9 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 	}
 }
 
-// ended lists the containers and owners of CPUs that a step has ended and that the agent still reports. An
-// attachment that only gets notifications learns of an end later, and the next step may depend on it.
-func (p *player) ended(s *scenario.Step) []string {
+// stillReported lists the pods and containers that the step has ended and that the agent still reports. Some
+// attachments notify the agent of an end later, and the next step may depend on it.
+func (p *player) stillReported(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {
 		return nil
@@ -90,7 +108,7 @@ func (p *player) ended(s *scenario.Step) []string {
 	for _, g := range now.CPUs.Grants {
 		namespace, pod, _ := strings.Cut(g.Pod, "/")
 		if ref := scenario.PodRef(namespace, pod); slices.Contains(ends, ref) && !slices.Contains(p.runtime.Pods(), ref) {
-			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent reports that it owns CPUs %s", ref, g.CPUs))
+			unmet = append(unmet, fmt.Sprintf("%s: has ended, but the agent reports that it owns CPUs %s", ref, g.CPUs))
 		}
 	}
 	for _, c := range now.Containers {
@@ -100,15 +118,29 @@ func (p *player) ended(s *scenario.Step) []string {
 			continue
 		}
 		if !lives[c.ID] && c.State != lifecycle.StateStopped.String() {
-			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent reports that it is %s", ref.In(c.Name), c.State))
+			unmet = append(unmet, fmt.Sprintf("%s: has ended, but the agent reports the state %s", ref.In(c.Name), c.State))
 		}
 	}
 	return unmet
 }
 
-// check compares all expectations of a step with the present state.
+// BalloonsOf returns the CPUs of the balloons in a list of pools, as kernel lists by the balloons' names.
+func BalloonsOf(pools []api.Pool) map[string]string {
+	all := map[string]string{}
+	for _, p := range pools {
+		if name, is := strings.CutPrefix(p.Name, p.Class+" "); is && p.Class == placement.Balloon.String() {
+			all[name] = p.CPUs
+		}
+	}
+	return all
+}
+
+// check compares all wants of a step with the current state, and returns the unmet ones.
 func (p *player) check(s *scenario.Step) []string {
-	var unmet []string
+	unmet := p.checkCPUs(s)
+	if s.Balloons != nil {
+		unmet = append(unmet, s.Balloons.Differ(BalloonsOf(p.agent.agent.Source().Status().CPUs.Pools))...)
+	}
 	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
 		want := s.Want[ref]
 		note := func(format string, args ...any) {
@@ -135,7 +167,7 @@ func (p *player) check(s *scenario.Step) []string {
 
 func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	p.checkAgent(ref, want, note)
-	if !asksKernel(want) {
+	if !needsKernelState(want) {
 		return
 	}
 	state, err := p.runtime.State(ref)
@@ -145,6 +177,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 	Compare(want, state, note)
 	p.compareRDT(want, state, note)
+	p.compareNodeMemory(ref, want, note)
 	p.checkFiles(ref, want, note)
 	for _, c := range p.runtime.Containers() {
 		if c.Ref == ref && want.State != "" && c.State != want.State {
@@ -159,13 +192,13 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
-// checkFiles compares cgroup files, if the node's cgroup version has them, and limits of disks.
+// checkFiles compares the cgroup files that the node's cgroup version has, and the limits of disks.
 func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
 		text, err := p.runtime.File(ref, name)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
-			// only the other cgroup version has the file
+			// the node's cgroup version does not have the file
 		case err != nil:
 			note("%v", err)
 		case text != want.Files[name]:
@@ -182,28 +215,29 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// asksKernel reports whether an expectation is about the runtime or the kernel. A refused container has only the
-// agent's report.
-func asksKernel(w scenario.Want) bool {
+// needsKernelState reports whether a want has fields that are compared with the runtime or the kernel. The want of a
+// refused container has only fields that are compared with the agent's report.
+func needsKernelState(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Process != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Process != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.OnNodes != nil || w.Exclusive || w.State != ""
 }
 
-// checkAgent compares what the agent reports about a container.
+// checkAgent compares the agent's report about a container with a want.
 func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
-	if want.Class == "" && want.Problems == nil {
+	if want.Class == "" && want.Problems == nil && want.CPUClasses == nil {
 		return
 	}
 	namespace, pod, name := ref.Names()
 	found, ok := p.agent.agent.Source().Explain(namespace, pod, name)
 	if !ok || len(found) == 0 {
-		note("the agent knows no such container")
+		note("the agent does not know the container")
 		return
 	}
 	c := found[0]
 	if want.Class != "" && c.Class != want.Class {
 		note("class is %s, wanted %s", c.Class, want.Class)
 	}
+	compareCPUClasses(want, c, note)
 	if want.Problems == nil {
 		return
 	}
@@ -221,7 +255,22 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// Compare compares the fields of an expectation with a state, and notes the differences.
+// compareCPUClasses compares the CPU classes in the agent's explanation of a container with a want.
+func compareCPUClasses(want scenario.Want, c api.Container, note func(string, ...any)) {
+	if want.CPUClasses == nil {
+		return
+	}
+	var said []string
+	for _, class := range c.CPUClasses {
+		text, _ := class.Text()
+		said = append(said, text)
+	}
+	if !slices.EqualFunc(said, *want.CPUClasses, strings.Contains) {
+		note("explain reports the CPU classes %q, wanted %q", said, *want.CPUClasses)
+	}
+}
+
+// Compare compares the fields of a want with a state, and calls note for each difference.
 func Compare(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.CPUs != nil && !sameList(*want.CPUs, got.CPUs) {
 		note("cpus are %q, wanted %q", got.CPUs, *want.CPUs)
@@ -245,7 +294,7 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 	compareSpec(want, got, note)
 }
 
-// compareSpec compares the fields that are in the OCI spec and not in the kernel.
+// compareSpec compares the fields of a want that come from the OCI spec and not from the kernel.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
 		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
@@ -274,7 +323,7 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 	}
 }
 
-// compareClasses compares classes and groups of cache, disks and cores.
+// compareClasses compares the RDT and block I/O class, the resctrl group and the core scheduling cookie.
 func compareClasses(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.Cookie != nil && got.Cookie != *want.Cookie {
 		note("cookie is %d, wanted %d", got.Cookie, *want.Cookie)
@@ -306,9 +355,9 @@ func compareDevices(want scenario.Want, got effective.State, note func(string, .
 	}
 }
 
-// checkFirst compares the state at the first instruction of the containers that started last: their wants must hold
-// from the beginning.
-func (p *player) checkFirst(s *scenario.Step) []string {
+// checkAtStart checks that the wants of the containers that the step started last held already at their first
+// instruction.
+func (p *player) checkAtStart(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {
 		want, wanted := s.Want[ref]

@@ -16,10 +16,10 @@ func TestMoved(t *testing.T) {
 	after := before
 	after.CPUs, after.Quota, after.OOM = "0-1", 50000, 7
 	want := []string{"shop/web/app: the restart changed CPUs 0-3 to 0-1, CPU quota -1 to 50000"}
-	if diff := cmp.Diff(want, moved(snapshot{ref: before}, snapshot{ref: after})); diff != "" {
+	if diff := cmp.Diff(want, restartChanges(snapshot{ref: before}, snapshot{ref: after})); diff != "" {
 		t.Error(diff)
 	}
-	if notes := moved(snapshot{ref: before}, snapshot{ref: before}); notes != nil {
+	if notes := restartChanges(snapshot{ref: before}, snapshot{ref: before}); notes != nil {
 		t.Errorf("nothing changed: %v", notes)
 	}
 }

@@ -9,24 +9,34 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// Connector connects the agent and the kubelet to the embedded runtime for one play. It decides the path of the
-// kubelet's requests.
+// Connector connects the agent and the kubelet to the embedded runtime. It determines how the kubelet's requests reach
+// the runtime: directly, or through the agent's CRI proxy.
 type Connector interface {
-	// Configure sets the attachment and its sockets, which are in dir, in a configuration.
+	// Configure sets the attachment and its sockets in a configuration. The sockets are in dir.
 	Configure(c *config.Config, dir string)
-	// Open is called when the runtime runs. Close is called before it stops, and again at the end.
+	// Open is called after the runtime has started. Close is called before it stops, and again at the end.
 	Open(ctx context.Context, r *Runtime) error
 	Close() error
 	// Act performs a step's actions on pods and containers.
 	Act(ctx context.Context, s *scenario.Step) error
-	// Back waits, after a restart of the runtime, until the agent has noticed it.
-	Back(ctx context.Context, patience time.Duration) error
+	// AwaitReconnect waits after a restart of the runtime until the agent is connected again.
+	AwaitReconnect(ctx context.Context, patience time.Duration) error
 }
+
+// Repeater is a Connector whose kubelet repeats an update until the runtime reports the requested resources. A real
+// kubelet repeats a resize in the same way.
+type Repeater interface {
+	// Repeat repeats the step's update if the runtime reports other resources.
+	Repeat(ctx context.Context, s *scenario.Step) error
+}
+
+// repeatPause is how long a kubelet waits before it repeats an update.
+const repeatPause = time.Second
 
 // nriConnector is the Connector of an NRI plugin.
 type nriConnector struct {
 	r      *Runtime
-	before int // synchronisations
+	before int // the number of synchronisations when Close was called
 }
 
 func (*nriConnector) Configure(*config.Config, string) {}
@@ -47,7 +57,7 @@ func (s *nriConnector) Act(ctx context.Context, step *scenario.Step) error {
 	return actOn(ctx, s.r, step)
 }
 
-func (s *nriConnector) Back(ctx context.Context, patience time.Duration) error {
+func (s *nriConnector) AwaitReconnect(ctx context.Context, patience time.Duration) error {
 	return s.r.syncs.await(ctx, s.before+1, patience)
 }
 
@@ -64,7 +74,7 @@ func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
 	case s.Start != "":
 		return r.StartContainer(ctx, s.Start)
 	case s.Update != nil:
-		return s.Update.Around(r.SetPodCgroup, func() error { return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources) })
+		return s.Update.WithPodWrites(r.SetPodCgroup, func() error { return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources) })
 	}
 	var errs []error
 	for _, ref := range s.Stop {

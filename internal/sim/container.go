@@ -25,39 +25,38 @@ type container struct {
 	id      string
 	number  int
 	pod     *sandbox
-	asked   scenario.Container
+	request scenario.Container
 	spec    *specs.Spec
 	cdi     []string
-	blockIO string // class
-	rdt     string // class
-	dir     string
+	blockIO string // block I/O class
+	rdt     string // RDT class
+	dir     string // directory of its cgroup
 	state   api.ContainerState
 	first   First
 }
 
-// First is the state at a container's first instruction.
+// First is the state of a container when its process runs the first instruction.
 type First struct {
 	effective.State
-	// Others has the effective CPUs of every other running container at that moment.
+	// Others has the effective CPUs of all other running containers at that time.
 	Others map[scenario.Ref]string
 }
 
-// Request is a request for a container. It also has fields that no scenario sets, but a kubelet or a CRI proxy may.
+// Request is a request for a container. It has additional fields that a CRI client can set and a scenario cannot.
 type Request struct {
 	scenario.Container
 	Mounts      []specs.Mount
 	Devices     []string // paths on the host
-	CDI         []string
 	Unified     map[string]string
 	OOMScoreAdj *int
 }
 
-// CreateContainer makes a container of a running pod from a scenario's request.
+// CreateContainer creates a container of a scenario in a running pod.
 func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked scenario.Container) error {
 	return r.Create(ctx, pod, Request{Container: asked})
 }
 
-// Create makes a container of a running pod and lets plugins adjust it. The container has no cgroup before it starts.
+// Create creates a container in a running pod. Plugins can adjust the container. It has no cgroup before it starts.
 func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request) error {
 	asked := request.Container
 	nri, end, err := r.begin()
@@ -69,15 +68,15 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	p := r.pods[pod]
 	switch {
 	case p == nil || p.stopped:
-		return fmt.Errorf("create %s: its pod does not run", ref)
+		return fmt.Errorf("create container %s: its pod is not running", ref)
 	case r.containers[ref] != nil:
-		return fmt.Errorf("create %s: it exists already", ref)
+		return fmt.Errorf("create container %s: it already exists", ref)
 	}
-	r.made++
-	c := &container{ref: ref, pod: p, number: r.made, asked: asked, state: api.ContainerState_CONTAINER_CREATED}
+	r.created++
+	c := &container{ref: ref, pod: p, number: r.created, request: asked, state: api.ContainerState_CONTAINER_CREATED}
 	c.id = r.id("container", string(ref), fmt.Sprint(c.number))
 	c.spec, c.cdi = newSpec(c, r.cgroupsPath(p.dir, c.id)), slices.Clone(request.CDI)
-	if err := request.into(c.spec, r.o.Host); err != nil {
+	if err := request.addToSpec(c.spec, r.o.Host); err != nil {
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
 	answer, err := nri.CreateContainer(ctx, &adaptation.CreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
@@ -85,10 +84,10 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 		r.observe(Event{Kind: "CreateContainer", Ref: ref, Err: err})
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
-	r.Note(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
-	r.noteUpdates(answer.GetUpdate(), "")
+	r.NotifySent(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
+	r.notifySentUpdates(answer.GetUpdate(), "")
 	if err = c.adjust(answer.GetAdjust()); err == nil {
-		err = errors.Join(r.o.Kind.created(c.spec), r.resolve(c.cdi))
+		err = errors.Join(r.o.Kind.createError(c.spec), r.resolve(c.cdi))
 	}
 	if err == nil {
 		c.dir, err = cgroup.Path("/"+p.dir, c.spec.Linux.CgroupsPath)
@@ -100,7 +99,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	}
 	r.containers[ref] = c
 	changes, failed := r.applyUpdates(answer.GetUpdate())
-	if err := r.o.Kind.withCreation(failed); err != nil {
+	if err := r.o.Kind.failedUpdateError(failed); err != nil {
 		delete(r.containers, ref)
 		r.undo(ctx, nri, c)
 		return fmt.Errorf("create %s: %w", ref, err)
@@ -111,7 +110,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	return nil
 }
 
-// resolve returns an error that names the CDI devices that the node does not have.
+// resolve returns an error if the node lacks CDI devices, which the error names.
 func (r *Runtime) resolve(names []string) error {
 	var unknown []string
 	for _, name := range names {
@@ -125,7 +124,7 @@ func (r *Runtime) resolve(names []string) error {
 	return fmt.Errorf("CDI device injection failed: unresolvable CDI devices %s (node.cdi of the scenario lists those that the node has)", strings.Join(unknown, ", "))
 }
 
-// undo notifies plugins that the creation of a container that they adjusted failed.
+// undo notifies plugins of the end of a container whose creation failed after they had adjusted it.
 func (r *Runtime) undo(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.applyUpdates(answer.GetUpdate())
@@ -134,7 +133,7 @@ func (r *Runtime) undo(ctx context.Context, nri *adaptation.Adaptation, c *conta
 	r.logOnly(ctx, "RemoveContainer", err)
 }
 
-// StartContainer makes the container's cgroup, calls the plugins, and runs the first instruction.
+// StartContainer makes the container's cgroup, calls the plugins, and stores the state at the first instruction.
 func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -143,7 +142,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	defer end()
 	c := r.containers[ref]
 	if c == nil || c.state != api.ContainerState_CONTAINER_CREATED {
-		return fmt.Errorf("start %s: there is no such created container", ref)
+		return fmt.Errorf("start %s: there is no such container in the state created", ref)
 	}
 	if err := r.makeContainer(c.dir, c.spec.Linux.Resources); err != nil {
 		return fmt.Errorf("start %s: %w", ref, err)
@@ -167,7 +166,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	return nil
 }
 
-// moveLinks moves the network interfaces of a container into its pod, like an OCI runtime.
+// moveLinks moves the network interfaces of a container into its pod's network namespace, like an OCI runtime.
 func (r *Runtime) moveLinks(c *container) error {
 	if r.o.Links == nil {
 		return nil
@@ -187,7 +186,7 @@ func (r *Runtime) firstInstruction(c *container) (First, error) {
 	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
 	f.Cookie, f.Process = r.cookie(c.dir), r.attributes(c.dir, f.Process)
 	for _, o := range r.containers {
-		if o == c || r.o.Crowded || o.state != api.ContainerState_CONTAINER_RUNNING {
+		if o == c || r.o.ManyContainers || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		other, e := effective.Cgroup(r.o.Kernel, r.v2(), o.dir)
@@ -197,7 +196,7 @@ func (r *Runtime) firstInstruction(c *container) (First, error) {
 	return f, err
 }
 
-// StopContainer ends the container's processes and its cgroup.
+// StopContainer stops the container and removes its cgroup.
 func (r *Runtime) StopContainer(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -256,10 +255,10 @@ type Info struct {
 	ID    string
 	State string // created, running or stopped
 	Asked scenario.Container
-	Pod   string // id
-	PID   uint32 // 0 if it does not run
+	Pod   string // the id of its pod
+	PID   uint32 // 0 if it is not running
 	CDI   []string
-	// Number counts pods and containers in the order of their creation.
+	// Number is the position in the order in which all pods and containers were created.
 	Number int
 }
 
@@ -275,14 +274,15 @@ func (r *Runtime) Containers() []Info {
 }
 
 func (c *container) info() Info {
-	i := Info{Ref: c.ref, ID: c.id, State: stateName(c.state), Asked: c.asked, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
+	i := Info{Ref: c.ref, ID: c.id, State: stateName(c.state), Asked: c.request, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
 		i.PID = uint32(2000 + c.number)
 	}
 	return i
 }
 
-// View calls see with a container and its spec under the lock. It reports whether a container has that id.
+// View calls see with the container of an id and its spec, while it holds the lock. It returns false if there is no
+// such container.
 func (r *Runtime) View(id string, see func(Info, *specs.Spec)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,8 +294,8 @@ func (r *Runtime) View(id string, see func(Info, *specs.Spec)) bool {
 	return true
 }
 
-// State returns the effective state of a container: of a running one from the kernel and its spec, of one that has not
-// started from its spec.
+// State returns the effective state of a container. It reads the state of a running container from the kernel and its
+// spec, and the state of any other container from its spec.
 func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,7 +315,7 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	return s, err
 }
 
-// used returns the CPUs every running container may use.
+// used returns the CPUs that each running container may use.
 func (r *Runtime) used() []cpumap.Use {
 	var used []cpumap.Use
 	for _, c := range r.Containers() {
@@ -329,7 +329,7 @@ func (r *Runtime) used() []cpumap.Use {
 	return used
 }
 
-// FirstInstruction returns the state at the container's first instruction.
+// FirstInstruction returns the state at the container's first instruction; false if it has not started.
 func (r *Runtime) FirstInstruction(ref scenario.Ref) (First, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ func (c *counter) next() (int, <-chan struct{}) {
 	return c.n, c.more
 }
 
-// await waits until the counter has reached want.
+// await waits until the count of synchronised plugins has reached want.
 func (c *counter) await(ctx context.Context, want int, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()

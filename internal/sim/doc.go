@@ -1,4 +1,4 @@
-// Package sim has the embedded runtime, a small container runtime that speaks NRI over a real socket on a described
-// node with a fake kernel, and the player of scenarios. It starts no process and needs no privilege. It decides nothing
-// about pods: NRI plugins do.
+// Package sim has the embedded runtime and the player of scenarios. The embedded runtime is a small container runtime
+// that serves NRI on a real socket. It runs on a described node with a simulated kernel, so it starts no processes and
+// needs no privileges. Only NRI plugins make decisions about pods.
 package sim

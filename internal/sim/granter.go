@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,21 +17,23 @@ import (
 
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/socket"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// granter serves the PodResources API (v1) of a kubelet with static CPU and memory managers.
-type granter struct {
+// podResourcesServer serves the PodResources API (v1) of a kubelet with static CPU and memory managers.
+type podResourcesServer struct {
 	podresources.UnimplementedPodResourcesListerServer
 
-	socket      string
-	grpc        *grpc.Server
-	serving     sync.WaitGroup
-	allocatable []int64
-	tell        func() (map[scenario.Ref]map[string]scenario.Static, bool)
+	socket           string
+	grpc             *grpc.Server
+	serving          sync.WaitGroup
+	allocatable      []int64
+	listGrants       func() (map[scenario.Ref]map[string]scenario.Static, bool) // returns the grants by pod and container
+	listClaimDevices func() map[scenario.Ref]map[string][]string                // returns the CDI devices of claims by pod and container
 }
 
-func (g *granter) listen(dir string, cpus []int, tell func() (map[scenario.Ref]map[string]scenario.Static, bool), m *memory) error {
-	g.socket, g.tell = filepath.Join(dir, "podresources.sock"), tell
+func (g *podResourcesServer) listen(dir string, cpus []int, listGrants func() (map[scenario.Ref]map[string]scenario.Static, bool), claimed func() map[scenario.Ref]map[string][]string, m *pipeNetwork) error {
+	g.socket, g.listGrants, g.listClaimDevices = filepath.Join(dir, "podresources.sock"), listGrants, claimed
 	for _, id := range cpus {
 		g.allocatable = append(g.allocatable, int64(id))
 	}
@@ -50,39 +53,39 @@ func (g *granter) listen(dir string, cpus []int, tell func() (map[scenario.Ref]m
 	return nil
 }
 
-func (g *granter) stop() {
+func (g *podResourcesServer) stop() {
 	g.grpc.Stop()
 	g.serving.Wait()
 }
 
 // GetAllocatableResources lists the CPUs that the kubelet can grant.
-func (g *granter) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (g *podResourcesServer) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
 	return &podresources.AllocatableResourcesResponse{CpuIds: g.allocatable}, nil
 }
 
-// List lists the granted CPUs and memory.
-func (g *granter) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
-	given, ok := g.tell()
+// List lists the granted CPUs, memory nodes and devices, and the CDI devices of claims.
+func (g *podResourcesServer) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	given, ok := g.listGrants()
 	if !ok {
 		return nil, status.Error(codes.Unavailable, "away")
 	}
+	claimed := g.listClaimDevices()
+	for ref, containers := range claimed { // a pod may have claims and no other grants
+		all := map[string]scenario.Static{}
+		for name := range containers {
+			all[name] = scenario.Static{}
+		}
+		maps.Copy(all, given[ref])
+		given[ref] = all
+	}
 	out := &podresources.ListPodResourcesResponse{}
 	for ref, containers := range given {
-		namespace, name, _ := ref.Names()
-		pod := &podresources.PodResources{Namespace: namespace, Name: name}
+		namespace, podName, _ := ref.Names()
+		pod := &podresources.PodResources{Namespace: namespace, Name: podName}
 		for name, s := range containers {
-			c := &podresources.ContainerResources{Name: name}
-			cpus, mems, err := s.IDs()
+			c, err := grantOf(name, &s, claimed[ref][name])
 			if err != nil {
 				return nil, err
-			}
-			for _, id := range cpus {
-				c.CpuIds = append(c.CpuIds, int64(id))
-			}
-			for _, id := range mems {
-				c.Memory = append(c.Memory, &podresources.ContainerMemory{
-					MemoryType: "memory", Topology: &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: int64(id)}}},
-				})
 			}
 			pod.Containers = append(pod.Containers, c)
 		}
@@ -90,4 +93,43 @@ func (g *granter) List(context.Context, *podresources.ListPodResourcesRequest) (
 		out.PodResources = append(out.PodResources, pod)
 	}
 	return out, nil
+}
+
+// grantOf returns the kubelet's report about a container: its grants and the CDI devices of its claims.
+func grantOf(name string, s *scenario.Static, devices []string) (*podresources.ContainerResources, error) {
+	c := &podresources.ContainerResources{Name: name}
+	cpus, mems, err := s.IDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range cpus {
+		c.CpuIds = append(c.CpuIds, int64(id))
+	}
+	for _, id := range mems {
+		c.Memory = append(c.Memory, &podresources.ContainerMemory{
+			MemoryType: "memory", Topology: &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: int64(id)}}},
+		})
+	}
+	for _, resource := range slices.Sorted(maps.Keys(s.Devices)) {
+		nodes, err := topology.ParseList(s.Devices[resource])
+		if err != nil {
+			return nil, err
+		}
+		d := &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{"0"}}
+		for _, id := range nodes {
+			if d.Topology == nil {
+				d.Topology = &podresources.TopologyInfo{}
+			}
+			d.Topology.Nodes = append(d.Topology.Nodes, &podresources.NUMANode{ID: int64(id)})
+		}
+		c.Devices = append(c.Devices, d)
+	}
+	if len(devices) > 0 {
+		r := &podresources.ClaimResource{}
+		for _, d := range devices {
+			r.CdiDevices = append(r.CdiDevices, &podresources.CDIDevice{Name: d})
+		}
+		c.DynamicResources = []*podresources.DynamicResource{{ClaimResources: []*podresources.ClaimResource{r}}}
+	}
+	return c, nil
 }

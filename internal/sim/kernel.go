@@ -19,7 +19,7 @@ import (
 
 func (r *Runtime) v2() bool { return r.o.Version == cgroup.V2 }
 
-// qosDir is the directory of a Kubernetes QoS class, as the kubelet names it.
+// qosDir returns the cgroup directory of a QoS class, as the kubelet names it.
 func (r *Runtime) qosDir(qos string) string {
 	name := ""
 	switch qos {
@@ -37,7 +37,7 @@ func (r *Runtime) qosDir(qos string) string {
 	return path.Join("kubepods", name)
 }
 
-// podDir is the directory of a pod.
+// podDir returns the cgroup directory of a pod.
 func (r *Runtime) podDir(qos, uid string) string {
 	above := r.qosDir(qos)
 	if r.o.Driver == Systemd {
@@ -47,7 +47,7 @@ func (r *Runtime) podDir(qos, uid string) string {
 	return path.Join(above, "pod"+uid)
 }
 
-// cgroupsPath is a container's OCI cgroupsPath in the driver's notation.
+// cgroupsPath returns a container's OCI cgroupsPath in the notation of the cgroup driver.
 func (r *Runtime) cgroupsPath(podDir, id string) string {
 	if r.o.Driver == Systemd {
 		return path.Base(podDir) + ":cri-containerd:" + id
@@ -55,7 +55,7 @@ func (r *Runtime) cgroupsPath(podDir, id string) string {
 	return "/" + path.Join(podDir, id)
 }
 
-// write is one kernel file and its text.
+// write is a write of a text to a cgroup file.
 type write struct{ controller, file, text string }
 
 // podWrites returns the kubelet's writes to a pod's cgroup.
@@ -63,8 +63,8 @@ func (r *Runtime) podWrites(res scenario.Resources) []write {
 	return r.writes(toOCI(res))
 }
 
-// writes encodes OCI resources as runc does. Shares become a weight by the
-// linear map every runc up to 1.3 has; it is effective.Weight.
+// writes returns the writes by which runc sets OCI resources. It converts shares to a weight like runc up to 1.3
+// (effective.Weight).
 func (r *Runtime) writes(res *specs.LinuxResources) []write {
 	if res == nil {
 		return nil
@@ -139,14 +139,14 @@ func (r *Runtime) bandwidth(c *specs.LinuxCPU) []write {
 	return out
 }
 
-// apply writes to the cgroup dir. Like runc, it stops at the first refusal.
+// apply writes to the files of a cgroup. Like runc, it stops at the first error.
 func (r *Runtime) apply(dir string, writes []write) error {
 	for _, w := range writes {
 		file := path.Join(dir, w.file)
 		switch {
 		case r.v2():
 		case w.controller == "unified":
-			return fmt.Errorf("%s: there is no unified hierarchy", w.file)
+			return fmt.Errorf("write %s: the node has no cgroup version 2", w.file)
 		default:
 			file = path.Join(w.controller, dir, w.file)
 		}
@@ -157,8 +157,8 @@ func (r *Runtime) apply(dir string, writes []write) error {
 	return nil
 }
 
-// File reads a file of a container's or pod's cgroup by its name in version 2. The error is errors.ErrUnsupported if
-// the node's version does not have the file.
+// File reads a file of a container's or pod's cgroup. name is the file's name in version 2. The error wraps
+// errors.ErrUnsupported if the node's cgroup version lacks the file.
 func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	}
 	file := path.Join(dir, name)
 	if !r.v2() {
-		old := effective.OldName(name)
+		old := effective.V1Name(name)
 		controller, _, _ := strings.Cut(old, ".")
 		file = path.Join(controller, dir, old)
 	}
@@ -181,14 +181,14 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	return effective.FileText(data), err
 }
 
-// IOLimit returns a container's effective limit of a disk and direction such as "8:0 rbps": the least of its own and,
-// in version 2, of its ancestors'. -1 is no limit.
+// IOLimit returns a container's effective limit for a disk and direction, such as "8:0 rbps"; -1 for no limit. In
+// version 2 it is the lowest limit of the container's cgroup and its ancestors.
 func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[ref]
 	if c == nil {
-		return 0, fmt.Errorf("%s: is not there", ref)
+		return 0, fmt.Errorf("container %s does not exist", ref)
 	}
 	disk, direction, _ := strings.Cut(what, " ")
 	limit := int64(-1)
@@ -217,13 +217,13 @@ func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 	return limit, nil
 }
 
-// throttleFiles has the files of version 1 by the keys of io.max.
+// throttleFiles has the files of version 1 that correspond to the keys of io.max.
 var throttleFiles = map[string]string{
 	"rbps": "blkio.throttle.read_bps_device", "wbps": "blkio.throttle.write_bps_device",
 	"riops": "blkio.throttle.read_iops_device", "wiops": "blkio.throttle.write_iops_device",
 }
 
-// makeContainer makes a container's cgroup with the resources of its spec and moves its first process there.
+// makeContainer makes a container's cgroup with the resources of its spec and puts one task into it.
 func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
 	if err := r.o.Kernel.MkdirRunc(dir); err != nil {
 		return err

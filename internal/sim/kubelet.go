@@ -13,18 +13,19 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// kubelet serves the pods of a scenario at /pods, like the kubelet's read-only port, and by its PodResources API. It
-// has a pod before the runtime does.
+// kubelet simulates a kubelet: it serves the pods of a scenario at /pods, like the read-only port, and by the
+// PodResources API. It reports a pod before the runtime creates it.
 type kubelet struct {
 	server *http.Server
 	url    string
-	memory *memory // nil for sockets
-	granter
+	memory *pipeNetwork // nil for sockets
+	podResourcesServer
 
-	mu    sync.Mutex // guards the fields below
-	pods  map[scenario.Ref]kubeletPod
-	given map[scenario.Ref]map[string]scenario.Static
-	away  bool
+	mu           sync.Mutex // guards the fields below
+	pods         map[scenario.Ref]kubeletPod
+	staticGrants map[scenario.Ref]map[string]scenario.Static
+	cdi          map[scenario.Ref]map[string][]string // the CDI devices of claims, by container
+	unreachable  bool
 }
 
 // kubeletPod has the fields of a v1.Pod that a scenario can set.
@@ -40,14 +41,15 @@ type kubeletPod struct {
 	Status map[string]string `json:"status"`
 }
 
-// newKubelet listens on the loopback and on a socket in a directory, or at addresses in memory.
-func newKubelet(dir string, cpus []int, m *memory) (*kubelet, error) {
+// newKubelet starts a kubelet. It listens on the loopback interface and on a socket in dir, or in the network m if that
+// is not nil.
+func newKubelet(dir string, cpus []int, m *pipeNetwork) (*kubelet, error) {
 	l, at, err := kubeletListener(m)
 	if err != nil {
 		return nil, err
 	}
-	k := &kubelet{memory: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, given: map[scenario.Ref]map[string]scenario.Static{}}
-	if err := k.listen(dir, cpus, k.grants, m); err != nil {
+	k := &kubelet{memory: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, staticGrants: map[scenario.Ref]map[string]scenario.Static{}, cdi: map[scenario.Ref]map[string][]string{}}
+	if err := k.listen(dir, cpus, k.grants, k.claimed, m); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	k.server = &http.Server{Handler: http.HandlerFunc(k.serve), ReadHeaderTimeout: 5 * time.Second}
@@ -55,7 +57,7 @@ func newKubelet(dir string, cpus []int, m *memory) (*kubelet, error) {
 	return k, nil
 }
 
-func kubeletListener(m *memory) (net.Listener, string, error) {
+func kubeletListener(m *pipeNetwork) (net.Listener, string, error) {
 	if m != nil {
 		l, err := m.Listen("kubelet:80")
 		return l, "kubelet", err
@@ -78,7 +80,7 @@ func (k *kubelet) close() error {
 func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	k.memory.ping()
 	k.mu.Lock()
-	away := k.away
+	away := k.unreachable
 	list := map[string]any{"kind": "PodList", "apiVersion": "v1", "metadata": map[string]any{}}
 	items := []kubeletPod{}
 	for _, p := range k.pods {
@@ -94,13 +96,22 @@ func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// put adds a pod, if the scenario has what the kubelet reports of it.
-func (k *kubelet) put(pod scenario.Pod, uid string) {
+// put adds a pod with the parts that the scenario has: its spec, its grants, and the CDI devices of its containers.
+func (k *kubelet) put(pod scenario.Pod, containers []scenario.Container, uid string) {
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	delete(k.cdi, ref)
+	for i := range containers {
+		if len(containers[i].CDI) > 0 {
+			if k.cdi[ref] == nil {
+				k.cdi[ref] = map[string][]string{}
+			}
+			k.cdi[ref][containers[i].Name] = containers[i].CDI
+		}
+	}
 	if pod.PodResources != nil {
-		k.given[ref] = maps.Clone(pod.PodResources)
+		k.staticGrants[ref] = maps.Clone(pod.PodResources)
 	}
 	if len(pod.Spec) == 0 {
 		return
@@ -111,26 +122,33 @@ func (k *kubelet) put(pod scenario.Pod, uid string) {
 	k.pods[ref] = p
 }
 
-// regrant changes what the kubelet granted a container.
+// regrant changes the CPUs and memory nodes that the kubelet grants to a container.
 func (k *kubelet) regrant(ref scenario.Ref, now scenario.Static) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	of := maps.Clone(k.given[ref.Pod()])
+	of := maps.Clone(k.staticGrants[ref.Pod()])
 	if of == nil {
 		of = map[string]scenario.Static{}
 	}
 	of[ref.Container()] = now
-	k.given[ref.Pod()] = of
+	k.staticGrants[ref.Pod()] = of
 }
 
-// grants returns what the kubelet granted, by pod and container; ok is false while the kubelet is away.
+// grants returns the kubelet's grants by pod and container. ok is false while the kubelet is unreachable.
 func (k *kubelet) grants() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.given), !k.away
+	return maps.Clone(k.staticGrants), !k.unreachable
 }
 
-// annotate changes a pod's labels and annotations, and its spec.
+// claimed returns the CDI devices of claims, by pod and container.
+func (k *kubelet) claimed() map[scenario.Ref]map[string][]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.cdi)
+}
+
+// annotate replaces a pod's labels and annotations, and its spec if the step has one.
 func (k *kubelet) annotate(a *scenario.Annotate) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,11 +168,12 @@ func (k *kubelet) drop(ref scenario.Ref) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, ref)
-	delete(k.given, ref)
+	delete(k.staticGrants, ref)
+	delete(k.cdi, ref)
 }
 
-func (k *kubelet) setAway(away bool) {
+func (k *kubelet) setUnreachable(away bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.away = away
+	k.unreachable = away
 }

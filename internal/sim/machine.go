@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// Machine makes the machine of a scenario, or returns the captured one if there is one.
+// Machine makes the machine of a scenario's node, or returns the captured machine if there is one.
 func Machine(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
 	if from != nil {
 		return from.Machine, nil
@@ -18,20 +18,20 @@ func Machine(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
 	return machineOf(n)
 }
 
-// machineOf makes a scenario's machine.
+// machineOf makes the machine of a scenario's node.
 func machineOf(n scenario.Node) (*topology.Machine, error) {
-	m, err := describe.Parse(n.CPUs)
+	m, err := describe.ParsePresent(n.CPUs, n.Present)
 	if err != nil || !n.Special() {
 		return m, err
 	}
 	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
 	isolated, err := m.ParseCPUs(n.Isolated)
 	if err != nil {
-		return nil, fmt.Errorf("node: isolated: %w", err)
+		return nil, fmt.Errorf("node.isolated: %w", err)
 	}
 	efficient, err := m.ParseCPUs(n.Efficient)
 	if err != nil {
-		return nil, fmt.Errorf("node: efficient: %w", err)
+		return nil, fmt.Errorf("node.efficient: %w", err)
 	}
 	for i := range l.CPUs {
 		l.CPUs[i].Isolated = isolated.Has(i)
@@ -42,24 +42,30 @@ func machineOf(n scenario.Node) (*topology.Machine, error) {
 			l.CPUs[i].Kind = topology.PerformanceCore
 		}
 	}
+	if n.WithoutNUMA { // like package topology/sysfs for a kernel without NUMA nodes
+		l.Nodes = nil
+		for i := range l.CPUs {
+			l.CPUs[i].Node = 0
+		}
+	}
 	if err := describeMemory(&l, n); err != nil {
 		return nil, err
 	}
 	for address, node := range n.Cards {
 		if _, is := m.Node(node); !is {
-			return nil, fmt.Errorf("node: card %s: there is no NUMA node %d", address, node)
+			return nil, fmt.Errorf("node.cards: card %s: the machine has no NUMA node %d", address, node)
 		}
 		l.Devices = append(l.Devices, topology.Device{Address: address, Node: node})
 	}
 	return topology.Build(l)
 }
 
-// describeMemory adds NUMA nodes without CPUs and the distances between nodes to a scenario's machine.
+// describeMemory adds the NUMA nodes without CPUs and the distances between NUMA nodes.
 func describeMemory(l *topology.Layout, n scenario.Node) error {
 	for _, size := range n.FarMemory {
 		bytes, err := lifecycle.Quantity(size, 1)
 		if err != nil {
-			return fmt.Errorf("node: far memory %q: %w", size, err)
+			return fmt.Errorf("node.farMemory: %q: %w", size, err)
 		}
 		kind := topology.PMEM
 		if uint64(bytes) < l.Nodes[0].Memory { // package topology/sysfs uses the same rule
@@ -68,7 +74,7 @@ func describeMemory(l *topology.Layout, n scenario.Node) error {
 		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: kind})
 	}
 	if len(n.Distances) > 0 && len(n.Distances) != len(l.Nodes) {
-		return fmt.Errorf("node: %d rows of distances, for %d NUMA nodes", len(n.Distances), len(l.Nodes))
+		return fmt.Errorf("node.distances: %d rows for %d NUMA nodes", len(n.Distances), len(l.Nodes))
 	}
 	for i, row := range n.Distances {
 		l.Nodes[i].Distance = row

@@ -20,72 +20,72 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// memory replaces sockets by pipes in this process, so that a play can run in a bubble of testing/synctest. An address
-// is the path of a socket that does not exist, or a host.
-type memory struct {
+// pipeNetwork replaces sockets by pipes in this process, so that a scenario can run in a bubble of testing/synctest. An
+// address is the path of a socket or the name of a host.
+type pipeNetwork struct {
 	mu        sync.Mutex
-	listeners map[string]*memoryListener
-	guests    map[string]*guest // functions that connect plugins, by address
+	listeners map[string]*pipeListener
+	proxies   map[string]*pluginProxy // runtimes to which plugins can connect, by address
 }
 
-func newMemory() *memory {
-	return &memory{listeners: map[string]*memoryListener{}, guests: map[string]*guest{}}
+func newPipeNetwork() *pipeNetwork {
+	return &pipeNetwork{listeners: map[string]*pipeListener{}, proxies: map[string]*pluginProxy{}}
 }
 
 // Dial connects to the listener at an address.
-func (m *memory) Dial(ctx context.Context, address string) (net.Conn, error) {
+func (m *pipeNetwork) Dial(ctx context.Context, address string) (net.Conn, error) {
 	m.mu.Lock()
-	l, guest := m.listeners[address], m.guests[address]
+	l, proxy := m.listeners[address], m.proxies[address]
 	m.mu.Unlock()
 	switch {
 	case l != nil:
 		return l.connect(ctx)
-	case guest != nil:
-		return guest.connect()
+	case proxy != nil:
+		return proxy.connect()
 	}
 	return nil, fmt.Errorf("nothing listens at %s", address)
 }
 
-// Listen listens at an address. For a path it makes a file, since clients check that the socket exists.
-func (m *memory) Listen(address string) (net.Listener, error) {
-	l := &memoryListener{memory: m, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
+// Listen listens at an address.
+func (m *pipeNetwork) Listen(address string) (net.Listener, error) {
+	l := &pipeListener{memory: m, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.listeners[address] != nil {
-		return nil, fmt.Errorf("another process listens at %s", address)
+		return nil, fmt.Errorf("another listener has the address %s", address)
 	}
 	m.listeners[address] = l
 	return l, nil
 }
 
-// serve lets plugins connect to a runtime at an address.
-func (m *memory) serve(address string, g *guest) {
+// serve makes a runtime reachable for plugins at an address.
+func (m *pipeNetwork) serve(address string, g *pluginProxy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.guests[address] = g
+	m.proxies[address] = g
 }
 
-// ping sends the plugins the end of a pod that does not exist. An agent that waits for an idle moment starts its wait
-// again, so that the next event does not race with work that was about to start.
-func (m *memory) ping() {
+// ping notifies the plugins of the end of a pod that does not exist. An agent then restarts its wait for an idle time,
+// so that its deferred work does not start at the same time as the next event.
+func (m *pipeNetwork) ping() {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
-	guests := slices.Collect(maps.Values(m.guests))
+	proxies := slices.Collect(maps.Values(m.proxies))
 	m.mu.Unlock()
-	for _, g := range guests {
+	for _, g := range proxies {
 		if p := g.subscriber(api.Event_REMOVE_POD_SANDBOX); p != nil {
 			_, _ = p.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: &api.PodSandbox{Id: "ping", Uid: "ping", Name: "ping"}})
 		}
 	}
 }
 
-// leave stops serving an address and cuts its connections.
-func (m *memory) leave(address string) {
+// stopServing makes an address unreachable and closes the connection of its plugin.
+func (m *pipeNetwork) stopServing(address string) {
 	m.mu.Lock()
-	g := m.guests[address]
-	delete(m.guests, address)
+	g := m.proxies[address]
+	delete(m.proxies, address)
 	m.mu.Unlock()
 	if g == nil {
 		return
@@ -95,16 +95,16 @@ func (m *memory) leave(address string) {
 	}
 }
 
-// memoryListener is a listener of pipes.
-type memoryListener struct {
-	memory   *memory
+// pipeListener is a listener of pipes.
+type pipeListener struct {
+	memory   *pipeNetwork
 	address  string
 	incoming chan net.Conn
 	once     sync.Once
 	closed   chan struct{}
 }
 
-func (l *memoryListener) connect(ctx context.Context) (net.Conn, error) {
+func (l *pipeListener) connect(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
 	case l.incoming <- ours:
@@ -117,7 +117,7 @@ func (l *memoryListener) connect(ctx context.Context) (net.Conn, error) {
 }
 
 // Accept waits for a connection.
-func (l *memoryListener) Accept() (net.Conn, error) {
+func (l *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.incoming:
 		return c, nil
@@ -127,7 +127,7 @@ func (l *memoryListener) Accept() (net.Conn, error) {
 }
 
 // Close closes the listener.
-func (l *memoryListener) Close() error {
+func (l *pipeListener) Close() error {
 	l.once.Do(func() {
 		close(l.closed)
 		l.memory.mu.Lock()
@@ -138,18 +138,18 @@ func (l *memoryListener) Close() error {
 }
 
 // Addr returns the listener's address.
-func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, Net: "unix"} }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, Net: "unix"} }
 
-// guest is the only plugin of a runtime without a socket. For the adaptation it is a built-in plugin, which is always
-// registered. It passes requests on to the connected plugin.
-type guest struct {
+// pluginProxy is the only plugin of a runtime without a socket. It is registered as a built-in plugin of NRI's
+// adaptation and forwards all requests to the connected plugin.
+type pluginProxy struct {
 	r    *Runtime
-	live atomic.Pointer[piped] // synchronised
+	live atomic.Pointer[pluginConn] // the connected plugin, after it was synchronised; nil without one
 }
 
-// piped is a plugin's connection.
-type piped struct {
-	guest      *guest
+// pluginConn is the connection of a plugin.
+type pluginConn struct {
+	proxy      *pluginProxy
 	conn       multiplex.Mux
 	client     *ttrpc.Client
 	server     *ttrpc.Server
@@ -160,10 +160,10 @@ type piped struct {
 	once       sync.Once
 }
 
-// connect makes a connection like the one that the adaptation's listener accepts.
-func (g *guest) connect() (net.Conn, error) {
+// connect connects a plugin, like the listener of NRI's adaptation, and returns the plugin's end of the connection.
+func (g *pluginProxy) connect() (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	p := &piped{guest: g, conn: multiplex.Multiplex(ours, multiplex.WithBlockedRead()), registered: make(chan struct{}), closed: make(chan struct{})}
+	p := &pluginConn{proxy: g, conn: multiplex.Multiplex(ours, multiplex.WithBlockedRead()), registered: make(chan struct{}), closed: make(chan struct{})}
 	calls, err := p.conn.Open(multiplex.PluginServiceConn)
 	if err != nil {
 		return nil, err
@@ -185,121 +185,121 @@ func (g *guest) connect() (net.Conn, error) {
 }
 
 // start configures and synchronises a plugin that has registered.
-func (p *piped) start() {
+func (p *pluginConn) start() {
 	select {
 	case <-p.registered:
 	case <-p.closed:
 		return
 	}
 	ctx := context.Background()
-	name, version := p.guest.r.o.Kind.onNRI()
+	name, version := p.proxy.r.o.Kind.nriNameAndVersion()
 	answer, err := p.plugin.Configure(ctx, &api.ConfigureRequest{
 		RuntimeName: name, RuntimeVersion: version, NRIVersion: nriversion.GetFromBuildInfo(),
 		RegistrationTimeout: api.DefaultPluginRegistrationTimeout.Milliseconds(), RequestTimeout: api.DefaultPluginRequestTimeout.Milliseconds(),
 	})
 	if err == nil {
 		p.events = api.EventMask(answer.GetEvents())
-		err = p.guest.r.synchronize(ctx, func(ctx context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+		err = p.proxy.r.synchronize(ctx, func(ctx context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 			answer, err := p.plugin.Synchronize(ctx, &api.SynchronizeRequest{Pods: pods, Containers: ctrs})
 			if err == nil {
-				p.guest.live.Store(p)
+				p.proxy.live.Store(p)
 			}
 			return answer.GetUpdate(), err
 		})
 	}
 	if err != nil {
-		p.guest.r.o.Log.Warn("a plugin is not synchronised", "err", err)
+		p.proxy.r.o.Log.Warn("the runtime cannot synchronise a plugin", "err", err)
 		p.close()
 	}
 }
 
-func (p *piped) close() {
+func (p *pluginConn) close() {
 	p.once.Do(func() {
 		close(p.closed)
-		p.guest.live.CompareAndSwap(p, nil)
-		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // ignores errors of what remains
+		p.proxy.live.CompareAndSwap(p, nil)
+		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // the connection is not used any more
 	})
 }
 
-// RegisterPlugin is the plugin's first call.
-func (p *piped) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
+// RegisterPlugin handles the registration of the plugin, which is its first call.
+func (p *pluginConn) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
 	close(p.registered)
 	return &api.Empty{}, nil
 }
 
-// messageDelay is the delay of each message. In a bubble the plugin finishes its other work meanwhile, so that the
-// order is deterministic.
+// messageDelay is the delay of each message between runtime and plugin. In a bubble of testing/synctest the plugin
+// finishes its other work in this time, so that the order of events is deterministic.
 const messageDelay = time.Millisecond
 
-// travel waits for the delay of a message.
-func travel() { time.Sleep(messageDelay) } //nolint:forbidigo // in a bubble only this advances the time
+// waitDelay waits for messageDelay.
+func waitDelay() { time.Sleep(messageDelay) } //nolint:forbidigo // in a bubble, time advances only while goroutines sleep
 
-// UpdateContainers receives an unsolicited update of the plugin.
-func (p *piped) UpdateContainers(ctx context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
-	travel()
-	failed, err := p.guest.r.unsolicited(ctx, req.GetUpdate())
+// UpdateContainers handles an unsolicited update of the plugin.
+func (p *pluginConn) UpdateContainers(ctx context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
+	waitDelay()
+	failed, err := p.proxy.r.unsolicited(ctx, req.GetUpdate())
 	return &api.UpdateContainersResponse{Failed: failed}, err
 }
 
-// subscriber returns the plugin if it has subscribed to an event, else nil.
-func (g *guest) subscriber(e api.Event) api.PluginService {
+// subscriber returns the plugin if it has subscribed to an event, and nil otherwise.
+func (g *pluginProxy) subscriber(e api.Event) api.PluginService {
 	if p := g.live.Load(); p != nil && p.events.IsSet(e) {
 		return p.plugin
 	}
 	return nil
 }
 
-// notify passes on an event without an answer.
-func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (A, error)) func(context.Context, Q) error {
+// forwardNotification returns a handler that forwards an event, whose answer has no content, to the plugin.
+func forwardNotification[Q, A any](g *pluginProxy, e api.Event, call func(api.PluginService, context.Context, Q) (A, error)) func(context.Context, Q) error {
 	return func(ctx context.Context, req Q) error {
 		p := g.subscriber(e)
 		if p == nil {
 			return nil
 		}
-		travel()
+		waitDelay()
 		_, err := call(p, ctx, req)
-		travel()
+		waitDelay()
 		return err
 	}
 }
 
-// ask passes on an event with an answer.
-func ask[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (*A, error)) func(context.Context, Q) (*A, error) {
+// forwardRequest returns a handler that forwards an event to the plugin and returns the answer.
+func forwardRequest[Q, A any](g *pluginProxy, e api.Event, call func(api.PluginService, context.Context, Q) (*A, error)) func(context.Context, Q) (*A, error) {
 	return func(ctx context.Context, req Q) (*A, error) {
 		p := g.subscriber(e)
 		if p == nil {
 			return new(A), nil
 		}
-		travel()
+		waitDelay()
 		answer, err := call(p, ctx, req)
-		travel()
+		waitDelay()
 		return answer, err
 	}
 }
 
-// builtin returns the plugin for the adaptation.
-func (g *guest) builtin() *builtin.BuiltinPlugin {
+// builtin returns the proxy as a built-in plugin for the adaptation.
+func (g *pluginProxy) builtin() *builtin.BuiltinPlugin {
 	return &builtin.BuiltinPlugin{Base: "guest", Index: "50", Handlers: builtin.BuiltinHandlers{
-		RunPodSandbox:        notify(g, api.Event_RUN_POD_SANDBOX, api.PluginService.RunPodSandbox),
-		StopPodSandbox:       notify(g, api.Event_STOP_POD_SANDBOX, api.PluginService.StopPodSandbox),
-		RemovePodSandbox:     notify(g, api.Event_REMOVE_POD_SANDBOX, api.PluginService.RemovePodSandbox),
-		UpdatePodSandbox:     ask(g, api.Event_UPDATE_POD_SANDBOX, api.PluginService.UpdatePodSandbox),
-		PostUpdatePodSandbox: notify(g, api.Event_POST_UPDATE_POD_SANDBOX, api.PluginService.PostUpdatePodSandbox),
-		CreateContainer:      ask(g, api.Event_CREATE_CONTAINER, api.PluginService.CreateContainer),
-		PostCreateContainer:  notify(g, api.Event_POST_CREATE_CONTAINER, api.PluginService.PostCreateContainer),
-		StartContainer:       notify(g, api.Event_START_CONTAINER, api.PluginService.StartContainer),
-		PostStartContainer:   notify(g, api.Event_POST_START_CONTAINER, api.PluginService.PostStartContainer),
-		UpdateContainer:      ask(g, api.Event_UPDATE_CONTAINER, api.PluginService.UpdateContainer),
-		PostUpdateContainer:  notify(g, api.Event_POST_UPDATE_CONTAINER, api.PluginService.PostUpdateContainer),
-		StopContainer:        ask(g, api.Event_STOP_CONTAINER, api.PluginService.StopContainer),
-		RemoveContainer:      notify(g, api.Event_REMOVE_CONTAINER, api.PluginService.RemoveContainer),
+		RunPodSandbox:        forwardNotification(g, api.Event_RUN_POD_SANDBOX, api.PluginService.RunPodSandbox),
+		StopPodSandbox:       forwardNotification(g, api.Event_STOP_POD_SANDBOX, api.PluginService.StopPodSandbox),
+		RemovePodSandbox:     forwardNotification(g, api.Event_REMOVE_POD_SANDBOX, api.PluginService.RemovePodSandbox),
+		UpdatePodSandbox:     forwardRequest(g, api.Event_UPDATE_POD_SANDBOX, api.PluginService.UpdatePodSandbox),
+		PostUpdatePodSandbox: forwardNotification(g, api.Event_POST_UPDATE_POD_SANDBOX, api.PluginService.PostUpdatePodSandbox),
+		CreateContainer:      forwardRequest(g, api.Event_CREATE_CONTAINER, api.PluginService.CreateContainer),
+		PostCreateContainer:  forwardNotification(g, api.Event_POST_CREATE_CONTAINER, api.PluginService.PostCreateContainer),
+		StartContainer:       forwardNotification(g, api.Event_START_CONTAINER, api.PluginService.StartContainer),
+		PostStartContainer:   forwardNotification(g, api.Event_POST_START_CONTAINER, api.PluginService.PostStartContainer),
+		UpdateContainer:      forwardRequest(g, api.Event_UPDATE_CONTAINER, api.PluginService.UpdateContainer),
+		PostUpdateContainer:  forwardNotification(g, api.Event_POST_UPDATE_CONTAINER, api.PluginService.PostUpdateContainer),
+		StopContainer:        forwardRequest(g, api.Event_STOP_CONTAINER, api.PluginService.StopContainer),
+		RemoveContainer:      forwardNotification(g, api.Event_REMOVE_CONTAINER, api.PluginService.RemoveContainer),
 	}}
 }
 
 // startInMemory starts a runtime without a socket.
 func (r *Runtime) startInMemory() error {
-	g := &guest{r: r}
-	name, version := r.o.Kind.onNRI()
+	g := &pluginProxy{r: r}
+	name, version := r.o.Kind.nriNameAndVersion()
 	nowhere := r.o.Socket + ".none"
 	nri, err := adaptation.New(name, version, r.synchronize, r.unsolicited,
 		adaptation.WithPluginPath(nowhere), adaptation.WithPluginConfigPath(nowhere),

@@ -5,19 +5,26 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/sirupsen/logrus"
 )
 
-// SetNRILog sends the logs of the NRI and ttrpc libraries to log, as debug messages. The libraries have one logger per
-// process, which must not change while they run. So only main and TestMain may call it, before anything else.
+// SetNRILog sends the logs of the NRI and ttrpc libraries to log, as debug messages. The libraries have global loggers,
+// which must not change while the libraries are used. So only the first call in a process has an effect, and it must
+// precede all uses of the libraries.
 func SetNRILog(log *slog.Logger) {
-	nrilog.Set(libraryLog{log})
-	logrus.SetOutput(lines{log}) // ttrpc's
+	nriLogSet.Do(func() {
+		nrilog.Set(libraryLog{log})
+		logrus.SetOutput(lines{log}) // ttrpc's
+	})
 }
 
-// lines logs each line that logrus writes.
+// nriLogSet makes SetNRILog set the global loggers once, because tests run several commands in one process.
+var nriLogSet sync.Once
+
+// lines is a writer that logs each line that logrus writes.
 type lines struct{ log *slog.Logger }
 
 func (l lines) Write(b []byte) (int, error) {

@@ -25,58 +25,60 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/captured"
 )
 
-// RunOptions say through which connector a scenario runs, what it shows, and what the caller observes or changes.
+// RunOptions are the options of Run.
 type RunOptions struct {
-	Out   io.Writer // output for people; nil for none
+	Out   io.Writer // receives the output for users; nil for none
 	Color bool
 	Width int // columns of the terminal; 0 means 100
 	Agent AgentFactory
-	// Captured is the node to play on instead of the scenario's; nil for that one.
+	// Captured replaces the scenario's node; nil for the scenario's node.
 	Captured *captured.Node
 	Log      *slog.Logger
-	// Patience is how long to wait for wants to hold; 0 means 5 s.
+	// Patience is how long each step waits until its wants hold; 0 means 5 s. After a step with unmet wants, later
+	// steps wait at most 5 s.
 	Patience time.Duration
-	// AtEnd is called with the agent's status of the node after the last step. The run returns its error.
+	// AtEnd is called with the agent's status after the last step. Run returns its error.
 	AtEnd func(api.Node) error
 	// Configure changes the agent's configuration before it starts and at each
 	// reconfiguration; nil for no change.
 	Configure func(*config.Config)
-	// Stay is called after the last step, while agent and runtime run; they end when
-	// it returns. dir is the directory of their files. nil ends them at once.
-	Stay func(ctx context.Context, dir string, c config.Config, node api.Node) error
-	// Connector connects agent and kubelet to the runtime; nil for an NRI plugin.
+	// AfterLastStep is called after the last step, while agent and runtime still run. dir is the directory of their
+	// files. It may be nil.
+	AfterLastStep func(ctx context.Context, dir string, c config.Config, node api.Node) error
+	// Connector connects the agent and the kubelet to the runtime. nil runs the agent as an NRI plugin.
 	Connector Connector
-	// Kind is the runtime that the embedded one imitates. Sent is called with all resources that are sent to it.
+	// Kind and Sent are as in Options.
 	Kind Kind
-	Sent func(Sent)
+	Sent func(SentUpdate)
 	// Observe is called with every NRI event after its answer; it may be nil.
 	Observe func(Event)
-	// Alter changes a step before it is played, if an attachment cannot set what the step wants; nil for no change.
-	Alter func(*scenario.Step)
-	// First returns the part of a want that must hold at a container's first instruction; nil for all of it.
+	// AlterStep changes a step before it is played, for an attachment that cannot do all of the step. It may be nil.
+	AlterStep func(*scenario.Step)
+	// First returns the part of a want that must hold at a container's first instruction; nil for the whole want.
 	First func(scenario.Want) scenario.Want
-	// KeepState keeps the agent's files over a restart. Otherwise a restarted agent has only the containers' records.
+	// KeepState keeps the agent's state files at a restart. Otherwise a restarted agent has only the containers'
+	// records.
 	KeepState bool
-	// Also checks further conditions after a step and returns the unmet ones, which are waited for like wants. It may be
+	// ExtraCheck returns further unmet conditions of a step. Run waits for these conditions like for wants. It may be
 	// nil.
-	Also func(step int, r *Runtime, agent status.Source) []string
-	// Memory connects agent, runtime and kubelet by pipes (AgentOptions.Dial) and opens no socket, so that the play can
-	// run in a bubble of testing/synctest.
+	ExtraCheck func(step int, r *Runtime, agent status.Source) []string
+	// Memory connects agent, runtime and kubelet by pipes instead of sockets, so that the scenario can run in a bubble
+	// of testing/synctest.
 	Memory bool
-	// Ready is called with the node's kernel and the directory of the agent's files before anything starts. After is
-	// called after each step. Both may be nil.
-	Ready func(kernel *kernel.Cgroups, dir string) error
-	After func(step int, r *Runtime, agent status.Source)
+	// Ready is called before the runtime and the agent start, with the node's kernel and the directory of the agent's
+	// files. AfterStep is called after each step. Both may be nil.
+	Ready     func(kernel *kernel.Cgroups, dir string) error
+	AfterStep func(step int, r *Runtime, agent status.Source)
 }
 
-// Unmet is the error of a scenario that was played to its end with unmet wants.
-type Unmet struct {
+// UnmetError is the error of a scenario that was played to its end, but has unmet wants.
+type UnmetError struct {
 	Scenario string
 	Wants    []string
 }
 
-// Error lists the unmet expectations.
-func (u *Unmet) Error() string {
+// Error lists the unmet wants.
+func (u *UnmetError) Error() string {
 	return fmt.Sprintf("scenario %s: %d not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
 }
 
@@ -87,19 +89,19 @@ type player struct {
 	parts
 	dir       string // directory of sockets and files
 	config    config.Config
-	memory    *memory // nil if sockets are used
+	memory    *pipeNetwork // nil with real sockets
 	runtime   *Runtime
 	connector Connector
 	kubelet   *kubelet
-	agent     *agentLife
-	changed   chan struct{} // signals writes to the kernel
+	agent     *runningAgent
+	changed   chan struct{} // has an element after a write to a kernel file
 	view      *view
 	unmet     []string
 	wants     int
 }
 
-// Run plays a scenario with an agent in this process and shows the results. The error is an *Unmet if the scenario was
-// played and some wants did not hold.
+// Run plays a scenario with an agent in this process and prints the results. The error is an *UnmetError if the
+// scenario was played to its end and some wants did not hold.
 func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	started := time.Now()
 	p, err := newPlayer(s, o)
@@ -128,20 +130,20 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 		}
 	}
 	p.view.end(len(s.Steps), p.wants, len(p.unmet), time.Since(started))
-	if o.Stay != nil {
-		if err := o.Stay(ctx, p.dir, p.config, p.agent.agent.Source().Status()); err != nil {
+	if o.AfterLastStep != nil {
+		if err := o.AfterLastStep(ctx, p.dir, p.config, p.agent.agent.Source().Status()); err != nil {
 			return err
 		}
 	}
 	if len(p.unmet) > 0 {
-		return &Unmet{s.Name, p.unmet}
+		return &UnmetError{s.Name, p.unmet}
 	}
 	return nil
 }
 
 func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if o.Agent == nil {
-		return nil, errors.New("no agent to play it with")
+		return nil, errors.New("the options have no agent (RunOptions.Agent)")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -162,12 +164,12 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 		return nil, err
 	}
 	if o.Memory {
-		p.memory = newMemory()
+		p.memory = newPipeNetwork()
 	}
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
 			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Processes: p.processes, Links: p.links, Host: p.host, Driver: Driver(s.Node.Driver),
-			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knows(s.Node.CDI), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
 		})
 	}
 	if err == nil {
@@ -176,11 +178,11 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	p.askKubelet(&p.config)
+	p.configureKubelet(&p.config)
 	p.kernel.OnWrite(func(string, string) {
 		select {
 		case p.changed <- struct{}{}:
-		default: // a notification is already pending
+		default: // a signal is already pending
 		}
 	})
 	if o.Ready != nil {
@@ -198,6 +200,7 @@ type parts struct {
 	resctrl   *kernel.Resctrl
 	cookies   *kernel.Cookies
 	processes *kernel.Processes
+	cpuFiles  *kernel.CPUFiles
 	links     *kernel.Links // nil if the scenario does not name the host's network interfaces
 	kernel    *kernel.Cgroups
 	version   cgroup.Version
@@ -205,7 +208,7 @@ type parts struct {
 
 func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 	if s.Node.Captured != "" && from == nil {
-		return p, fmt.Errorf("node.captured: nobody has read %s", s.Node.Captured)
+		return p, fmt.Errorf("node.captured: the caller has not read the file %s", s.Node.Captured)
 	}
 	m, err := Machine(s.Node, from)
 	if err != nil {
@@ -231,6 +234,9 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 	if s.Node.CoreSched {
 		p.cookies = kernel.NewCookies()
 	}
+	if s.Node.CPUFreq != nil {
+		p.cpuFiles = kernel.NewCPUFiles(*s.Node.CPUFreq, idsOf(p.machine))
+	}
 	if s.Node.Resctrl != nil {
 		p.resctrl = kernel.NewResctrl(*s.Node.Resctrl)
 	}
@@ -241,11 +247,11 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 func (p *parts) options() AgentOptions {
 	return AgentOptions{
 		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(), Processes: p.processes,
-		HasInterface: p.hasInterface(),
+		HasInterface: p.hasInterface(), CPUFiles: p.filesOfCPUs(), MemoryTiers: p.kernel.TierFiles(),
 	}
 }
 
-// hasInterface returns what reports where the host's network interfaces are; nil if that is unknown.
+// hasInterface returns a function that reports whether the host has a network interface; nil if that is unknown.
 func (p *parts) hasInterface() func(string) (has, known bool) {
 	if p.links == nil {
 		return nil
@@ -253,13 +259,13 @@ func (p *parts) hasInterface() func(string) (has, known bool) {
 	return p.links.Has
 }
 
-// NodeOf makes a scenario's node again and returns the options of an agent on it, without configuration and log.
+// NodeOf makes a scenario's node and returns the options of an agent on it, without configuration and log.
 func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
 	p, err := partsOf(s, nil)
 	return p.options(), err
 }
 
-// node makes a scenario's machine and its kernel.
+// node makes the kernel of a scenario's node. It also returns the given machine and the cgroup version.
 func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
 	version := cgroup.V2
 	if n.Cgroup == "v1" {
@@ -276,12 +282,15 @@ func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgro
 		}
 		err = k.Offer(n.Kernel...)
 	}
+	if err == nil && n.Tiers != nil {
+		err = setTiers(k, *n.Tiers, m)
+	}
 	return m, k, version, err
 }
 
-// hostOf makes a scenario's devices.
+// hostOf returns the devices of a scenario's node.
 func hostOf(n scenario.Node, m *topology.Machine) (*lifecycle.Host, error) {
-	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks}
+	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks, CDI: n.NodeDevices()}
 	for _, node := range m.Nodes {
 		h.MemoryNodes = append(h.MemoryNodes, node.ID)
 	}
@@ -317,13 +326,13 @@ func (p *player) close() error {
 	return errors.Join(err, p.kubelet.close(), os.RemoveAll(p.dir))
 }
 
-// step plays one step, waits for its wants and shows the result. An error means that the scenario cannot continue;
-// unmet wants are only noted.
+// step plays one step, waits for its wants and prints the result. It returns an error if the scenario cannot continue.
+// It stores unmet wants and returns no error for them.
 func (p *player) step(ctx context.Context, i int) error {
 	s := &p.s.Steps[i]
-	if p.o.Alter != nil {
+	if p.o.AlterStep != nil {
 		altered := *s
-		p.o.Alter(&altered)
+		p.o.AlterStep(&altered)
 		s = &altered
 	}
 	before := p.snapshot()
@@ -333,31 +342,34 @@ func (p *player) step(ctx context.Context, i int) error {
 	case s.Rejected == "" && err != nil:
 		return err
 	case s.Rejected != "" && err == nil:
-		notes = append(notes, fmt.Sprintf("was not rejected; wanted an error with %q", s.Rejected))
+		notes = append(notes, fmt.Sprintf("the step was not rejected, wanted an error with %q", s.Rejected))
 	case s.Rejected != "" && !strings.Contains(err.Error(), s.Rejected):
-		notes = append(notes, fmt.Sprintf("was rejected with %q, wanted %q", err, s.Rejected))
+		notes = append(notes, fmt.Sprintf("the step was rejected with %q, wanted an error with %q", err, s.Rejected))
 	}
 	wants := len(s.Want)
+	if s.Balloons != nil {
+		wants++
+	}
 	if s.Rejected != "" {
 		wants++
 	}
 	if s.Restart != "" {
-		wants++ // this step checks that nothing moves
-		notes = append(notes, moved(before, p.snapshot())...)
+		wants++ // a restart must change no container
+		notes = append(notes, restartChanges(before, p.snapshot())...)
 	}
 	p.wants += wants
-	notes = append(notes, p.await(ctx, func() []string {
-		unmet := append(p.check(s), p.ended(s)...)
-		if p.o.Also != nil {
-			unmet = append(unmet, p.o.Also(i, p.runtime, p.agent.agent.Source())...)
+	notes = append(notes, p.await(ctx, s, func() []string {
+		unmet := append(p.check(s), p.stillReported(s)...)
+		if p.o.ExtraCheck != nil {
+			unmet = append(unmet, p.o.ExtraCheck(i, p.runtime, p.agent.agent.Source())...)
 		}
 		return unmet
 	})...)
-	notes = append(notes, p.checkFirst(s)...)
-	if p.o.After != nil {
-		p.o.After(i, p.runtime, p.agent.agent.Source())
+	notes = append(notes, p.checkAtStart(s)...)
+	if p.o.AfterStep != nil {
+		p.o.AfterStep(i, p.runtime, p.agent.agent.Source())
 	}
-	p.view.step(shown{
+	p.view.step(stepResult{
 		number: i + 1, step: s, rows: p.rows(before), picture: p.picture(), err: err, unmet: notes, wants: wants,
 	})
 	for _, n := range notes {
@@ -369,6 +381,11 @@ func (p *player) step(ctx context.Context, i int) error {
 // act performs a step's actions.
 func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	p.memory.ping()
+	if s.Claims != nil {
+		if err := p.prepare(*s.Claims); err != nil {
+			return err
+		}
+	}
 	switch {
 	case s.Restart == "agent":
 		return p.restartAgent(ctx)
@@ -379,22 +396,25 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		if err != nil {
 			return err
 		}
-		p.askKubelet(&c)
+		p.configureKubelet(&c)
 		p.config = c
 		return p.agent.agent.Reconfigure(c)
 	case s.Kubelet != "":
-		p.kubelet.setAway(s.Kubelet == "away")
+		p.kubelet.setUnreachable(s.Kubelet == "away")
 		return nil
 	case s.Annotate != nil:
 		return p.kubelet.annotate(s.Annotate)
 	}
 	for _, run := range s.Run {
-		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
+		p.kubelet.put(run.Pod, run.Containers, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
 	}
 	if s.Update != nil && s.Update.PodResources != nil {
 		p.kubelet.regrant(s.Update.Container, *s.Update.PodResources)
 	}
 	err := p.connector.Act(ctx, s)
+	if err == nil {
+		err = p.runtime.useMemory(s)
+	}
 	for _, ref := range s.Remove {
 		if ref.Container() == "" {
 			p.kubelet.drop(ref)
@@ -403,10 +423,21 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	return err
 }
 
-// askKubelet configures the play's kubelet as a source of pod specs and, if the scenario has grants, of these.
-func (p *player) askKubelet(c *config.Config) {
+// prepare writes the CDI specifications of claims and the kubelet's checkpoint, like a DRA driver and the kubelet.
+func (p *player) prepare(claims []scenario.Claim) error {
+	dir := p.config.Paths.CDI[0]
+	uid := func(ref scenario.Ref) string { return p.runtime.UID(ref) }
+	failed := []error{os.MkdirAll(dir, 0o700)}
+	for name, text := range scenario.ClaimSpecs(claims) {
+		failed = append(failed, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	return errors.Join(append(failed, os.WriteFile(p.config.Paths.DRACheckpoint, scenario.ClaimCheckpoint(claims, uid), 0o600))...)
+}
+
+// configureKubelet makes the simulated kubelet the agent's source of pod specs, and of grants if the scenario has some.
+func (p *player) configureKubelet(c *config.Config) {
 	c.PodSpec.Kubelet.URL = p.kubelet.url
-	if p.s.HasGrants() {
+	if p.s.HasGrants() || p.s.HasClaims() {
 		c.PodSpec.Kubelet.PodResourcesSocket = p.kubelet.socket
 	}
 }
@@ -422,7 +453,7 @@ func (p *player) restartRuntime(ctx context.Context) error {
 	if err := p.connector.Open(ctx, p.runtime); err != nil {
 		return err
 	}
-	if err := p.connector.Back(ctx, p.o.Patience); err != nil {
+	if err := p.connector.AwaitReconnect(ctx, p.o.Patience); err != nil {
 		return fmt.Errorf("after the restart: %w", err)
 	}
 	return p.agent.connected(ctx, p.o.Patience)

@@ -146,7 +146,7 @@ func (a *toy) Status() report.Node {
 }
 
 func (a *toy) Explain(_, pod, name string) ([]report.Container, bool) {
-	c := report.Container{Pod: pod, Name: name, Class: "shared", SeatWhy: "because"}
+	c := report.Container{Pod: pod, Name: name, Class: "shared", CPUGroupWhy: "because"}
 	if pod == "odd" {
 		c.Problems = []lifecycle.Problem{{Key: "k", Value: "v", Reason: "is odd"}}
 	}
@@ -242,20 +242,20 @@ func TestRunFindsFaults(t *testing.T) {
 		"a problem":       {"a/own/two: {", "a/odd/x: {problems: []}\n      a/own/two: {", "", `problems are ["k: \"v\": is odd"], wanted none`},
 		"state":           {"state: running}", "state: created}", "", "is running, wanted created"},
 		"pod":             {"a/own: {shares: 1024}", "a/own: {shares: 2}", "", "a/own: weight is 39, wanted 1"},
-		"no such":         {"a/own: {shares: 1024}", "a/gone: {shares: 2}", "", "a/gone: pod a/gone: is not there"},
+		"no such":         {"a/own: {shares: 1024}", "a/gone: {shares: 2}", "", "a/gone: pod a/gone does not exist"},
 		"not rejected":    {`cpus: "no"`, `cpus: "1"`, "", "was not rejected"},
-		"other rejection": {"toy says no", "toy says yes", "", "wanted \"toy says yes\""},
+		"other rejection": {"toy says no", "toy says yes", "", "wanted an error with \"toy says yes\""},
 		"not exclusive":   {"cpus: 0-1}", "cpus: 0-2}", "", "are not its own: a/plain/one has 0-2"},
 		"moved":           {"name: toy", "name: toy2", "moves at restart", "the restart changed CPUs"},
 		"too late":        {"name: toy", "name: toy3", "late", `at its first instruction cpus are "0-3"`},
-		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: ended, and the agent reports that it owns CPUs 2-3"},
-		"its container's": {"name: toy", "name: toy5", "deaf", "a/own/two: ended, and the agent reports that it is running"},
+		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: has ended, but the agent reports that it owns CPUs 2-3"},
+		"its container's": {"name: toy", "name: toy5", "deaf", "a/own/two: has ended, but the agent reports the state running"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := strings.Replace(toyScenario, tt.from, tt.to, 1)
 			shown, err := play(t, text, tt.wrong, time.Second)
-			var unmet *Unmet
+			var unmet *UnmetError
 			if !errors.As(err, &unmet) || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("%v, want it to contain %q\n%s", err, tt.want, shown)
 			}
@@ -269,11 +269,11 @@ func TestRunFindsFaults(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"config": {"{pools: {shared: 0-1}}", "{pool: {}}", `unknown key "pool"`},
-		"broken": {"startContainer: a/own/three", "startContainer: a/own/four", "no such created container"},
+		"broken": {"startContainer: a/own/three", "startContainer: a/own/four", "no such container in the state created"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := play(t, strings.Replace(toyScenario, tt.from, tt.to, 1), "", time.Minute)
-			var unmet *Unmet
+			var unmet *UnmetError
 			if err == nil || errors.As(err, &unmet) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want it to contain %q", err, tt.want)
 			}

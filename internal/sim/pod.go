@@ -20,15 +20,14 @@ import (
 type sandbox struct {
 	ref       scenario.Ref
 	id        string
-	number    int // order of creation, shared by pods and containers
+	number    int // the position in the order in which all pods and containers were created
 	pod       scenario.Pod
-	resources scenario.Resources // directory of the pod's cgroup
-	dir       string
+	resources scenario.Resources // of the pod's cgroup
+	dir       string             // the directory of the pod's cgroup
 	stopped   bool
 }
 
-// id makes a 64-digit id from the seed, the name and the number of earlier uses of the name, so that a scenario always
-// has the same ids.
+// id makes a 64-digit id from the seed and the parts, so that a scenario always has the same ids.
 func (r *Runtime) id(parts ...string) string {
 	h := sha256.New()
 	for _, p := range append([]string{r.o.Seed}, parts...) {
@@ -37,14 +36,14 @@ func (r *Runtime) id(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// UID makes a pod UID from the pod's name, if the scenario has none.
+// UID returns the UID of a pod to which the scenario gives none. It is a hash of the pod's name.
 func (r *Runtime) UID(ref scenario.Ref) string {
 	h := r.id("uid", string(ref))
 	return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-8" + h[17:20] + "-" + h[20:32]
 }
 
-// SumResources returns what the kubelet sets on a pod's cgroup: the sums of shares and, if every container has one, of
-// limits. A BestEffort pod has 2 shares and no limit.
+// SumResources returns the resources that the kubelet sets on a pod's cgroup. They are the sum of the containers'
+// shares, and the sum of their limits if each container has one. A BestEffort pod has 2 shares and no limits.
 func SumResources(qos string, containers []scenario.Container) scenario.Resources {
 	two := uint64(2)
 	if qos == "BestEffort" {
@@ -76,7 +75,7 @@ func SumResources(qos string, containers []scenario.Container) scenario.Resource
 	return sum
 }
 
-// RunPodSandbox makes the pod's cgroup with the given resources, in place of the kubelet, and then the sandbox.
+// RunPodSandbox makes the pod's cgroup with the given resources, which a kubelet would do, and runs the sandbox.
 func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup scenario.Resources) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -85,17 +84,17 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	defer end()
 	p := &sandbox{ref: scenario.PodRef(pod.Namespace, pod.Name), pod: pod, resources: cgroup}
 	if r.pods[p.ref] != nil {
-		return fmt.Errorf("pod %s exists already", p.ref)
+		return fmt.Errorf("run pod %s: it already exists", p.ref)
 	}
 	if p.pod.UID == "" {
 		p.pod.UID = r.UID(p.ref)
 	}
-	r.made++
-	p.number = r.made
+	r.created++
+	p.number = r.created
 	p.id = r.id("pod", string(p.ref), fmt.Sprint(p.number))
 	p.dir = r.podDir(pod.QoS, p.pod.UID)
 	if err := r.o.Kernel.MkdirRunc(p.dir); err != nil {
-		return fmt.Errorf("pod %s: %w", p.ref, err)
+		return fmt.Errorf("run pod %s: %w", p.ref, err)
 	}
 	err = r.apply(p.dir, r.podWrites(cgroup))
 	if err == nil {
@@ -112,16 +111,16 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	return nil
 }
 
-// SetPodCgroup writes to a pod's cgroup like the kubelet, which resizes a pod without the runtime.
+// SetPodCgroup sets the resources of a pod's cgroup. The kubelet does that without the runtime when it resizes a pod.
 func (r *Runtime) SetPodCgroup(ref scenario.Ref, resources scenario.Resources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pods[ref]
 	if p == nil {
-		return fmt.Errorf("pod %s: is not there", ref)
+		return fmt.Errorf("pod %s does not exist", ref)
 	}
 	if err := r.apply(p.dir, r.podWrites(resources)); err != nil {
-		return fmt.Errorf("pod %s: %w", ref, err)
+		return fmt.Errorf("resize pod %s: %w", ref, err)
 	}
 	return nil
 }
@@ -132,7 +131,7 @@ func (r *Runtime) undoPod(ctx context.Context, nri *adaptation.Adaptation, p *sa
 		nri.StopPodSandbox(ctx, &adaptation.StopPodSandboxRequest{Pod: p.nri(r)}),
 		nri.RemovePodSandbox(ctx, &adaptation.RemovePodSandboxRequest{Pod: p.nri(r)}))
 	if err != nil {
-		r.o.Log.WarnContext(ctx, "undo of a pod", "pod", p.ref, "err", err)
+		r.o.Log.WarnContext(ctx, "a plugin failed to handle the end of a refused pod", "pod", p.ref, "err", err)
 	}
 }
 
@@ -145,7 +144,7 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, ref scenario.Ref) error {
 	defer end()
 	p := r.pods[ref]
 	if p == nil {
-		return fmt.Errorf("pod %s: is not there", ref)
+		return fmt.Errorf("pod %s does not exist", ref)
 	}
 	return r.stopPod(ctx, nri, p)
 }
@@ -169,7 +168,8 @@ func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sa
 	return errors.Join(errs...)
 }
 
-// RemovePodSandbox stops and removes the pod and its containers, and then, in place of the kubelet, its cgroup.
+// RemovePodSandbox stops and removes the pod and its containers. It also removes the pod's cgroup, which a kubelet
+// would do.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -178,7 +178,7 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error 
 	defer end()
 	p := r.pods[ref]
 	if p == nil {
-		return fmt.Errorf("pod %s: is not there", ref)
+		return fmt.Errorf("pod %s does not exist", ref)
 	}
 	errs := []error{r.stopPod(ctx, nri, p)}
 	for _, c := range r.sortedContainers() {
@@ -193,10 +193,10 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error 
 	return errors.Join(append(errs, r.o.Kernel.Rmdir(p.dir))...)
 }
 
-// logOnly logs the failure of an event that containerd also only logs.
+// logOnly logs the error of a plugin for an event. Like containerd, the runtime ignores it otherwise.
 func (r *Runtime) logOnly(ctx context.Context, event string, err error) {
 	if err != nil {
-		r.o.Log.WarnContext(ctx, "plugin failed an event", "event", event, "err", err)
+		r.o.Log.WarnContext(ctx, "a plugin failed to handle an event", "event", event, "err", err)
 	}
 }
 
@@ -220,7 +220,7 @@ type Sandbox struct {
 	Dir       string // directory of its cgroup
 	Stopped   bool
 	PID       uint32
-	Number    int // as in Info
+	Number    int // the position in the order in which all pods and containers were created
 }
 
 // Sandboxes returns all pods, oldest first.
@@ -234,7 +234,7 @@ func (r *Runtime) Sandboxes() []Sandbox {
 	return all
 }
 
-// PodDir returns the cgroup of a pod by its QoS class and UID. The pod need not exist.
+// PodDir returns the cgroup directory of a pod with a QoS class and UID. The pod need not exist.
 func (r *Runtime) PodDir(qos, uid string) string { return r.podDir(qos, uid) }
 
 // PodState returns the effective state of the pod's own cgroup.
@@ -243,7 +243,7 @@ func (r *Runtime) PodState(ref scenario.Ref) (effective.State, error) {
 	defer r.mu.Unlock()
 	p := r.pods[ref]
 	if p == nil {
-		return effective.State{}, fmt.Errorf("pod %s: is not there", ref)
+		return effective.State{}, fmt.Errorf("pod %s does not exist", ref)
 	}
 	return effective.Cgroup(r.o.Kernel, r.v2(), p.dir)
 }
@@ -252,7 +252,7 @@ func (r *Runtime) sortedPods() []*sandbox {
 	return slices.SortedFunc(maps.Values(r.pods), func(a, b *sandbox) int { return a.number - b.number })
 }
 
-// nri returns the pod as NRI reports it. CgroupParent is the whole path, as from the kubelet with either driver.
+// nri returns the pod as NRI reports it. CgroupParent is the whole path with either cgroup driver.
 func (p *sandbox) nri(r *Runtime) *api.PodSandbox {
 	res := toNRI(p.resources)
 	return &api.PodSandbox{

@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// rdtGroup returns the resctrl group of all threads of a cgroup, "" for the root, with the monitoring group after a
-// slash; "several" if they are in different groups.
+// rdtGroup returns the resctrl group of all threads of a cgroup: "" for the root group, "several" for different groups.
+// The name of a monitoring group follows after a slash.
 func (r *Runtime) rdtGroup(dir string) string {
 	if r.o.Resctrl == nil {
 		return ""
@@ -21,7 +21,7 @@ func (r *Runtime) rdtGroup(dir string) string {
 	group := ""
 	for i, thread := range r.threads(dir) {
 		at := strings.TrimPrefix(r.o.Resctrl.Group(thread), ".")
-		if m := r.o.Resctrl.Measured(thread); m != "" {
+		if m := r.o.Resctrl.MonitoringGroupOf(thread); m != "" {
 			at += "/" + path.Base(m)
 		}
 		if i > 0 && at != group {
@@ -61,7 +61,7 @@ func (r *Runtime) cookie(dir string) uint64 {
 	return 0
 }
 
-// attributes are what a container's processes were started with, and over it what their threads were given since.
+// attributes returns the attributes of a container's processes: those in spec, replaced by those that were set later.
 func (r *Runtime) attributes(dir string, spec map[string]string) map[string]string {
 	for _, id := range r.threads(dir) {
 		if r.o.Processes == nil {
@@ -77,7 +77,7 @@ func (r *Runtime) attributes(dir string, spec map[string]string) map[string]stri
 	return spec
 }
 
-// kernelCookies returns the node's cookies for the agent.
+// kernelCookies returns the node's core scheduling for the agent; nil if the kernel does not support it.
 func (p *parts) kernelCookies() coresched.Kernel {
 	if p.cookies == nil {
 		return nil // an interface with a nil pointer would not be nil
@@ -85,7 +85,7 @@ func (p *parts) kernelCookies() coresched.Kernel {
 	return p.cookies
 }
 
-// files returns the node's resctrl tree for the agent.
+// files returns the node's resctrl tree for the agent; nil if the node has none.
 func (p *parts) files() resctrl.FS {
 	if p.resctrl == nil {
 		return nil // an interface with a nil pointer would not be nil

@@ -13,8 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// relay listens at the public NRI socket and relays connections to the adaptation's inner socket. When the adaptation
-// stops it does not cut its plugins' connections, but the end of a runtime process does; the relay cuts them.
+// relay listens at the public NRI socket and forwards connections to the adaptation's inner socket. Closing the relay
+// closes the plugins' connections, as the end of a runtime process does. The adaptation does not close them when it
+// stops.
 type relay struct {
 	listener net.Listener
 	inner    string
@@ -25,27 +26,27 @@ type relay struct {
 	wg     sync.WaitGroup
 }
 
-// listen makes the socket. It refuses a socket at which another process listens.
+// listen makes the public socket. It returns an error if another process listens there.
 func listen(path, inner string) (*relay, error) {
 	if c, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("socket %s: another process listens there already", path), c.Close())
+		return nil, errors.Join(fmt.Errorf("listen at %s: another process listens there", path), c.Close())
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("socket directory: %w", err)
+		return nil, fmt.Errorf("make the directory of the socket: %w", err)
 	}
 	if err := removeSocket(path); err != nil {
 		return nil, err
 	}
 	l, err := socket.Listen(context.Background(), path, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
 	r := &relay{listener: l, inner: inner, conns: map[net.Conn]bool{}}
 	r.wg.Go(r.accept)
 	return r, nil
 }
 
-// removeSocket removes the socket of a runtime that has ended. It removes only sockets.
+// removeSocket removes the socket of a runtime that has ended. It returns an error for a file that is not a socket.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,7 +56,7 @@ func removeSocket(path string) error {
 		return err
 	}
 	if info.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("socket %s: the file exists and is not a socket", path)
+		return fmt.Errorf("listen at %s: a file that is not a socket has this path", path)
 	}
 	return os.Remove(path)
 }
@@ -71,7 +72,7 @@ func (r *relay) accept() {
 			out.Close()
 			continue
 		}
-		if !r.keep(out, in) {
+		if !r.track(out, in) {
 			return
 		}
 		r.wg.Go(func() { r.pass(out, in) })
@@ -79,7 +80,7 @@ func (r *relay) accept() {
 	}
 }
 
-func (r *relay) keep(conns ...net.Conn) bool {
+func (r *relay) track(conns ...net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range conns {
@@ -93,7 +94,7 @@ func (r *relay) keep(conns ...net.Conn) bool {
 }
 
 func (r *relay) pass(to, from net.Conn) {
-	// The end of either side ends the connection; the reason is not reported.
+	// When one side closes the connection, both sides are closed. The error does not matter.
 	_, _ = io.Copy(to, from)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +104,7 @@ func (r *relay) pass(to, from net.Conn) {
 	}
 }
 
-// close removes the socket and cuts every connection.
+// close removes the socket and closes all connections.
 func (r *relay) close() {
 	r.listener.Close()
 	r.mu.Lock()

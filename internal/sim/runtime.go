@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Driver is the cgroup driver, which decides the names of cgroups.
+// Driver is the cgroup driver of the kubelet and the runtime. It determines the names of cgroups.
 type Driver string
 
 // The cgroup drivers.
@@ -37,30 +37,31 @@ type Options struct {
 	Resctrl   *kernel.Resctrl   // nil if the machine has none
 	Cookies   *kernel.Cookies   // nil if the kernel has none
 	Processes *kernel.Processes // nil if no agent sets attributes of processes
-	Links     *kernel.Links     // nil if it is not known which network interfaces the host has
-	Host      *lifecycle.Host   // its device nodes are available to containers; nil for none
+	Links     *kernel.Links     // nil if the host's network interfaces are unknown
+	Host      *lifecycle.Host   // has the device nodes that containers can request; nil for none
 	Driver    Driver
-	Socket    string // where plugins connect
-	// KnowsCDI reports whether the runtime can inject the device of a CDI name. It refuses a container with another
-	// name. nil knows all names.
+	Socket    string // the path of the socket to which plugins connect
+	// KnowsCDI reports whether the runtime can inject a CDI device. The runtime refuses containers with other CDI
+	// devices. nil accepts all.
 	KnowsCDI func(name string) bool
-	// Crowded: First has no Others, which would take long with a thousand containers
-	Crowded bool
-	Log     *slog.Logger
-	Kind    Kind   // the runtime that it imitates
-	Seed    string // container ids depend only on it and on names
+	// ManyContainers makes the runtime leave out First.Others, because reading the CPUs of a thousand containers at
+	// each start takes long.
+	ManyContainers bool
+	Log            *slog.Logger
+	Kind           Kind   // the runtime whose behaviour it imitates
+	Seed           string // the ids of pods and containers are hashes of it and of their names
 	// Observe is called with every NRI event after its answer, while the runtime waits. It must not call the runtime. It
 	// may be nil.
 	Observe func(Event)
-	// Sent is called with all resources that plugins send over NRI and clients over CRI. It may be nil.
-	Sent func(Sent)
+	// Sent is called with all resources that plugins send over NRI and clients send over the CRI. It may be nil.
+	Sent func(SentUpdate)
 
-	memory *memory // where plugins connect instead of Socket; nil for Socket
+	memory *pipeNetwork // the network in which plugins connect to Socket; nil for a real socket
 }
 
-// Event is one NRI event with the plugins' answer.
+// Event is one NRI event with the answer of the plugins.
 type Event struct {
-	Kind    string // NRI's name of the event
+	Kind    string // the name of the event in NRI
 	Ref     scenario.Ref
 	Adjust  *api.ContainerAdjustment
 	Updates []Change
@@ -74,43 +75,42 @@ type Change struct {
 	Err       error
 }
 
-// Runtime is the embedded runtime. Its methods are safe for concurrent use. Like containerd it does one operation at a
-// time, so a plugin that requests an update inside an event waits for itself.
+// Runtime is the embedded runtime. Its methods are safe for concurrent use. Like containerd, it does one operation at a
+// time. So a plugin that sends an unsolicited update while it handles an event causes a deadlock.
 type Runtime struct {
 	o Options
 
-	// life is held for reading by every operation and for writing while the NRI
-	// side starts and stops. Order of locks: life, plugin synchronisation of the
-	// adaptation, mu, the adaptation's own.
+	// life is held for reading by every operation, and for writing while the NRI server starts or stops. Lock order:
+	// life, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
 	life  sync.RWMutex
 	nri   *adaptation.Adaptation // nil while stopped
 	relay *relay
-	inner string // directory of the adaptation's own socket
+	inner string // the directory of the adaptation's own socket, behind the relay
 
-	starting atomic.Bool // no plugin can be connected yet
+	starting atomic.Bool // the NRI server starts, so no plugin is connected yet
 
 	syncs counter // number of synchronisations so far
 
 	mu         sync.Mutex
 	pods       map[scenario.Ref]*sandbox
 	containers map[scenario.Ref]*container
-	made       int // number of pods and containers made so far, in place of creation times
+	created    int // the number of pods and containers created so far, which is used as creation time
 }
 
-// errDown is the error of requests while the runtime is stopped.
-var errDown = errors.New("runtime: is down")
+// errDown is the error of operations while the runtime is stopped.
+var errDown = errors.New("runtime: it is not running")
 
-// NewRuntime makes a runtime and the cgroups that a kubelet makes on every node. It does not listen before Start.
+// NewRuntime makes a runtime, and the cgroups of QoS classes that a kubelet makes. The runtime listens after Start.
 func NewRuntime(o Options) (*Runtime, error) {
 	switch {
 	case o.Machine == nil || o.Kernel == nil:
-		return nil, errors.New("runtime: no machine or no kernel")
+		return nil, errors.New("runtime: the options have no machine or no kernel")
 	case o.Version != cgroup.V1 && o.Version != cgroup.V2:
-		return nil, fmt.Errorf("runtime: cgroup version %d", o.Version)
+		return nil, fmt.Errorf("runtime: cgroup version %d is neither 1 nor 2", o.Version)
 	case o.Driver != Cgroupfs && o.Driver != Systemd:
 		return nil, fmt.Errorf("runtime: cgroup driver %q is neither cgroupfs nor systemd", o.Driver)
 	case o.Socket == "":
-		return nil, errors.New("runtime: no socket")
+		return nil, errors.New("runtime: the options have no socket")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -129,7 +129,7 @@ func (r *Runtime) Start(_ context.Context) error {
 	r.life.Lock()
 	defer r.life.Unlock()
 	if r.nri != nil {
-		return errors.New("runtime: is running already")
+		return errors.New("runtime: it is already running")
 	}
 	return r.startLocked()
 }
@@ -143,7 +143,7 @@ func (r *Runtime) startLocked() error {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	socket := filepath.Join(inner, "nri")
-	name, version := r.o.Kind.onNRI()
+	name, version := r.o.Kind.nriNameAndVersion()
 	nri, err := adaptation.New(name, version, r.synchronize, r.unsolicited,
 		adaptation.WithSocketPath(socket),
 		adaptation.WithPluginPath(filepath.Join(inner, "plugins")),
@@ -177,7 +177,7 @@ func (r *Runtime) stopLocked() {
 		return
 	}
 	if r.o.memory != nil {
-		r.o.memory.leave(r.o.Socket)
+		r.o.memory.stopServing(r.o.Socket)
 		r.nri.Stop()
 		r.nri = nil
 		return
@@ -185,13 +185,13 @@ func (r *Runtime) stopLocked() {
 	r.relay.close()
 	r.nri.Stop()
 	if err := os.RemoveAll(r.inner); err != nil {
-		r.o.Log.Warn("inner socket is not removed", "err", err)
+		r.o.Log.Warn("the runtime cannot remove the directory of its inner socket", "err", err)
 	}
 	r.nri = nil
 }
 
-// Restart does what a plugin sees of a restart of the runtime: the socket is removed, connections end, and a new socket
-// opens. Containers keep running.
+// Restart simulates a restart of the runtime for plugins: it closes their connections and the socket, and opens the
+// socket again. Containers keep running.
 func (r *Runtime) Restart(_ context.Context) error {
 	r.life.Lock()
 	defer r.life.Unlock()
@@ -199,8 +199,8 @@ func (r *Runtime) Restart(_ context.Context) error {
 	return r.startLocked()
 }
 
-// begin starts an operation. No plugin is synchronised during an operation, so that none misses a change. The returned
-// function ends it.
+// begin starts an operation and takes its locks. The returned function ends the operation. Plugins are not synchronised
+// during an operation, so that they miss no change.
 func (r *Runtime) begin() (*adaptation.Adaptation, func(), error) {
 	r.life.RLock()
 	if r.nri == nil {
@@ -222,11 +222,11 @@ func (r *Runtime) observe(e Event) {
 	}
 }
 
-// synchronize sends a plugin all pods and containers and applies its updates. The adaptation calls it while no
+// synchronize sends all pods and containers to a plugin and applies its updates. The adaptation calls it while no
 // operation runs.
 func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	if r.starting.Load() {
-		return nil // the call for plugins that the runtime launches; there are none
+		return nil // this call is for plugins that the runtime launches, and there are none
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	return nil
 }
 
-// Listed returns what a plugin gets by Synchronize.
+// Listed returns the pods and containers that a plugin gets in Synchronize.
 func (r *Runtime) Listed() ([]*api.PodSandbox, []*api.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,16 +261,16 @@ func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Cont
 	return pods, containers
 }
 
-// unsolicited applies unsolicited updates of a plugin and returns those that failed.
+// unsolicited applies unsolicited updates of a plugin and returns the failed updates.
 func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	for r.o.memory != nil && !r.mu.TryLock() {
-		travel() // in a bubble, time does not advance while a goroutine waits for a mutex
+		waitDelay() // in a bubble, time does not advance while a goroutine waits for a mutex
 	}
 	if r.o.memory == nil {
 		r.mu.Lock()
 	}
 	defer r.mu.Unlock()
-	r.noteUpdates(updates, "")
+	r.notifySentUpdates(updates, "")
 	changes, failed := r.applyUpdates(updates)
 	r.observe(Event{Kind: "UpdateContainers", Updates: changes})
 	return failed, nil

@@ -186,7 +186,7 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		"create":      {r.CreateContainer(ctx, "default/a", scenario.Container{Name: "no"}), "plugin says no"},
-		"no pod":      {r.CreateContainer(ctx, "default/b", scenario.Container{Name: "x"}), "does not run"},
+		"no pod":      {r.CreateContainer(ctx, "default/b", scenario.Container{Name: "x"}), "is not running"},
 		"offline CPU": {errors.Join(r.CreateContainer(ctx, "default/a", scenario.Container{Name: "offline"}), r.StartContainer(ctx, "default/a/offline")), "numerical result out of range"},
 		"start":       {errors.Join(r.CreateContainer(ctx, "default/a", scenario.Container{Name: "late"}), r.StartContainer(ctx, "default/a/late")), "no at start"},
 		"pod":         {r.RunPodSandbox(ctx, pod("bad", "BestEffort"), SumResources("BestEffort", nil)), "no to the pod"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,27 +25,28 @@ import (
 )
 
 //go:embed serve.yaml
-var population []byte
+var defaultScenario []byte
 
 // ServeOptions are the options of Serve.
 type ServeOptions struct {
 	Out    io.Writer
 	Color  bool
 	Width  int
-	Socket string // where plugins connect
-	// Scenario is played each time a plugin connects, without its configuration, restarts and wants. nil plays serve.yaml.
+	Socket string // the path of the socket to which plugins connect
+	// Scenario is played each time a plugin connects, without its configuration, restarts and wants. nil means the
+	// embedded serve.yaml.
 	Scenario *scenario.Scenario
-	// Captured is the machine of a scenario with node.captured; nil for other scenarios.
+	// Captured is the node of a scenario with node.captured; nil for other scenarios.
 	Captured *captured.Node
 	Log      *slog.Logger
 }
 
-// Serve opens the embedded runtime's NRI socket until ctx ends. For each plugin that connects it plays the scenario,
-// and shows every event, the plugins' answers and the results.
+// Serve serves the embedded runtime's NRI socket until ctx ends. For each plugin that connects it plays the scenario
+// and prints every event, the plugin's answers and the resulting state.
 func Serve(ctx context.Context, o ServeOptions) (err error) {
 	s := o.Scenario
 	if s == nil {
-		if s, err = scenario.Parse(population); err != nil {
+		if s, err = scenario.Parse(defaultScenario); err != nil {
 			return fmt.Errorf("serve: %w", err)
 		}
 	}
@@ -60,7 +62,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	connected := make(chan struct{}, 1)
 	r, err := NewRuntime(Options{
 		Machine: machine, Kernel: kernel, Version: version, Driver: Driver(s.Node.Driver),
-		Socket: o.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knows(s.Node.CDI),
+		Socket: o.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s),
 		Observe: func(e Event) {
 			v.event(e)
 			if e.Kind != "Synchronize" || e.Err != nil {
@@ -68,7 +70,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			}
 			select {
 			case connected <- struct{}{}:
-			default: // the pending play serves both plugins
+			default: // the scenario will be played anyway, for both plugins
 			}
 		},
 	})
@@ -80,7 +82,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	defer r.Stop()
 	v.title(s, machine)
-	v.say("plugins can connect to %s; interrupt (Ctrl-C) to stop", o.Socket)
+	v.printf("plugins can connect to %s; interrupt (Ctrl-C) to stop", o.Socket)
 	for {
 		select {
 		case <-ctx.Done():
@@ -88,12 +90,12 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		case <-connected:
 		}
 		if err := v.replay(ctx, r, s); err != nil && ctx.Err() == nil {
-			v.say("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
+			v.printf("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
 		}
 	}
 }
 
-// replay clears the node and plays the scenario again. It shows refusals of plugins and continues.
+// replay removes all pods and plays the scenario again. It prints errors of steps and continues.
 func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) error {
 	var errs []error
 	for _, ref := range r.Pods() {
@@ -105,33 +107,33 @@ func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) err
 	for i := range s.Steps {
 		step := &s.Steps[i]
 		if step.Restart != "" || len(step.Reconfigure) > 0 {
-			continue // only Trimtab's agent can do these
+			continue // these steps need Trimtab's agent
 		}
-		v.say("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", i+1)), v.ink.Paint(term.Bold, step.Name))
+		v.printf("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", i+1)), v.ink.Paint(term.Bold, step.Name))
 		if err := actOn(ctx, r, step); err != nil {
-			v.say("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
+			v.printf("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		v.say("")
-		v.state(plain(r), cpumap.NewTiles(poolOf(r), r.used()))
+		v.printf("")
+		v.state(plainRows(r), cpumap.NewTiles(poolOf(r), r.used()))
 	}
-	v.say("\nplayed; waiting for the next plugin")
+	v.printf("\nplayed; waiting for the next plugin")
 	return nil
 }
 
-// plain returns the rows of containers without an agent's explanations.
-func plain(r *Runtime) []record {
-	var rows []record
+// plainRows returns the rows of all containers for a plugin, which does not explain its decisions.
+func plainRows(r *Runtime) []tableRow {
+	var rows []tableRow
 	for _, c := range r.Containers() {
 		if now, err := r.State(c.Ref); err == nil {
 			asked := c.Asked.Resources
-			row := record{cells: fields(c, now, now, true)}
+			row := tableRow{cells: fields(c, now, now, true)}
 			if asked.CPUs != "" && !sameList(asked.CPUs, now.CPUs) {
 				row.remarks = []string{"asked for CPUs " + asked.CPUs}
 			}
-			row.remarks = append(row.remarks, extras(now)...)
+			row.remarks = append(row.remarks, extraLines(now)...)
 			rows = append(rows, row)
 		}
 	}
@@ -141,9 +143,9 @@ func plain(r *Runtime) []record {
 // usualMounts are the destinations of mounts that every container has.
 var usualMounts = map[string]bool{"/proc": true, "/dev": true, "/sys": true, "/sys/fs/cgroup": true}
 
-// extras returns what a container has besides the columns of the table, one line for each kind: devices, mounts, CDI
-// devices, classes, and what its first process starts with, such as rlimits.
-func extras(s effective.State) []string {
+// extraLines returns the properties of a container that are not in the columns of the table, one line for each kind:
+// for example devices, mounts, classes and rlimits.
+func extraLines(s effective.State) []string {
 	var lines []string
 	add := func(name string, all []string) {
 		if len(all) > 0 {
@@ -176,12 +178,18 @@ func extras(s effective.State) []string {
 	return lines
 }
 
-// knows returns a function that reports whether a node has a CDI device.
-func knows(names []string) func(string) bool {
+// knownCDIDevices returns a function that reports whether a scenario's node has a CDI device.
+func knownCDIDevices(s *scenario.Scenario) func(string) bool {
+	names := slices.Clone(s.Node.CDI)
+	for i := range s.Steps {
+		if claims := s.Steps[i].Claims; claims != nil {
+			names = slices.AppendSeq(names, maps.Keys(scenario.ClaimVariables(*claims)))
+		}
+	}
 	return func(name string) bool { return slices.Contains(names, name) }
 }
 
-// poolOf returns all CPUs as the shared pool: the runtime has no pools.
+// poolOf returns all CPUs as one shared pool, because the runtime has no pools.
 func poolOf(r *Runtime) api.NodeCPUs {
 	all := r.o.Machine.Format(r.o.Machine.Online())
 	c := api.NodeCPUs{Online: all, Shared: all}
@@ -191,20 +199,20 @@ func poolOf(r *Runtime) api.NodeCPUs {
 	return c
 }
 
-// event shows one NRI event and its answer.
+// event prints one NRI event and the plugins' answer.
 func (v *view) event(e Event) {
 	ref := string(e.Ref)
 	if e.Err != nil {
-		v.say("   %-18s %s %s", e.Kind, ref, v.ink.Paint(term.BoldRed, e.Err.Error()))
+		v.printf("   %-18s %s %s", e.Kind, ref, v.ink.Paint(term.BoldRed, e.Err.Error()))
 		return
 	}
-	v.say("   %-18s %s", v.ink.Paint(term.Green, term.Pad(e.Kind, 18)), ref)
+	v.printf("   %-18s %s", v.ink.Paint(term.Green, term.Pad(e.Kind, 18)), ref)
 	if e.Adjust != nil {
 		v.answer("adjust", e.Adjust)
 	}
 	for _, u := range e.Updates {
 		if u.Err != nil {
-			v.say("      %s", v.ink.Paint(term.BoldRed, "update "+string(u.Ref)+": "+u.Err.Error()))
+			v.printf("      %s", v.ink.Paint(term.BoldRed, "update "+string(u.Ref)+": "+u.Err.Error()))
 		}
 		if u.Resources != nil {
 			v.answer("update "+string(u.Ref), u.Resources)
@@ -212,25 +220,25 @@ func (v *view) event(e Event) {
 	}
 }
 
-// answer shows all fields of a plugin's answer.
+// answer prints all fields of a plugin's answer.
 func (v *view) answer(what string, m proto.Message) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
-		v.say("      %s: %v", what, err)
+		v.printf("      %s: %v", what, err)
 		return
 	}
 	var tree any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &tree); err != nil {
-		v.say("      %s: %v", what, err)
+		v.printf("      %s: %v", what, err)
 		return
 	}
 	for _, l := range flatten("", tree) {
-		v.say("      %s %s", v.ink.Paint(term.Dim, what), l)
+		v.printf("      %s %s", v.ink.Paint(term.Dim, what), l)
 	}
 }
 
-// flatten returns a message as lines "path = value". NRI encodes optional values as {"value": x}, and pairs as {"key":
-// k, "value": v}.
+// flatten converts a JSON value to lines "path = value". NRI encodes optional values as {"value": x}, and key-value
+// pairs as {"key": k, "value": v}.
 func flatten(path string, node any) []string {
 	switch n := node.(type) {
 	case map[string]any:

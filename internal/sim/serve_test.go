@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
 // text is a writer with a wait for a text.
@@ -90,7 +91,7 @@ func TestServe(t *testing.T) {
 // TestExtras: devices, mounts, rlimits and the like that a plugin set are shown; the mounts that every container has
 // are not.
 func TestExtras(t *testing.T) {
-	got := strings.Join(extras(effective.State{
+	got := strings.Join(extraLines(effective.State{
 		Devices: []string{"/dev/b", "/dev/a"}, CDI: []string{"vendor.com/net=nic0"}, OOM: -5, BlockIO: "slow", RDTClass: "gold",
 		Mounts:  map[string]string{"/proc": "proc", "/data": "/srv/data"},
 		Process: map[string]string{"rlimit RLIMIT_NOFILE": "1024:4096"},
@@ -100,14 +101,14 @@ func TestExtras(t *testing.T) {
 	if got != want {
 		t.Errorf("%s", got)
 	}
-	if none := extras(effective.State{Mounts: map[string]string{"/sys": "sysfs"}}); none != nil {
+	if none := extraLines(effective.State{Mounts: map[string]string{"/sys": "sysfs"}}); none != nil {
 		t.Errorf("an ordinary container has %q", none)
 	}
 }
 
 // TestUnknownCDI: the runtime refuses a container with a CDI device that the node does not have, and names it.
 func TestUnknownCDI(t *testing.T) {
-	r := &Runtime{o: Options{KnowsCDI: knows([]string{"vendor.com/net=nic0"})}}
+	r := &Runtime{o: Options{KnowsCDI: knownCDIDevices(&scenario.Scenario{Node: scenario.Node{CDI: []string{"vendor.com/net=nic0"}}})}}
 	if err := r.resolve([]string{"vendor.com/net=nic0"}); err != nil {
 		t.Error(err)
 	}

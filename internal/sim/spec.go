@@ -31,16 +31,16 @@ func toNRI(r scenario.Resources) *api.LinuxResources {
 	return api.FromOCILinuxResources(toOCI(r), nil)
 }
 
-// newSpec makes the OCI spec that a CRI runtime would make for the request: with the names of pod and container as
-// annotations, and the fields that every container has, so that plugins see a realistic container.
+// newSpec makes the OCI spec that containerd would make for the request. It has the annotations, mounts and namespaces
+// of every container, so that plugins see a realistic container.
 func newSpec(c *container, cgroupsPath string) *specs.Spec {
 	s := &specs.Spec{
 		Version:  specs.Version,
 		Hostname: c.pod.pod.Name,
-		Process:  &specs.Process{Args: slices.Clone(c.asked.Args), Cwd: "/"},
+		Process:  &specs.Process{Args: slices.Clone(c.request.Args), Cwd: "/"},
 		Root:     &specs.Root{Path: "rootfs"},
 		Annotations: map[string]string{
-			"io.kubernetes.cri.container-name":    c.asked.Name,
+			"io.kubernetes.cri.container-name":    c.request.Name,
 			"io.kubernetes.cri.container-type":    "container",
 			"io.kubernetes.cri.sandbox-id":        c.pod.id,
 			"io.kubernetes.cri.sandbox-name":      c.pod.pod.Name,
@@ -55,29 +55,28 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 		},
 		Linux: &specs.Linux{
 			CgroupsPath: cgroupsPath,
-			Resources:   toOCI(c.asked.Resources),
+			Resources:   toOCI(c.request.Resources),
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.CgroupNamespace},
 			},
 		},
 	}
-	maps.Copy(s.Annotations, c.asked.Annotations)
+	maps.Copy(s.Annotations, c.request.Annotations)
 	if len(s.Process.Args) == 0 {
-		s.Process.Args = []string{"/" + c.asked.Name}
+		s.Process.Args = []string{"/" + c.request.Name}
 	}
 	s.Process.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=" + c.pod.pod.Name}
-	for _, name := range slices.Sorted(maps.Keys(c.asked.Env)) {
-		s.Process.Env = append(s.Process.Env, name+"="+c.asked.Env[name])
+	for _, name := range slices.Sorted(maps.Keys(c.request.Env)) {
+		s.Process.Env = append(s.Process.Env, name+"="+c.request.Env[name])
 	}
 	return s
 }
 
-// into adds to a spec the fields of the request that a scenario cannot set. Like a runtime, it looks device nodes up on
-// the host.
-func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
+// addToSpec adds the additional fields of the request to a spec. It takes the numbers of device nodes from the host.
+func (q *Request) addToSpec(s *specs.Spec, host *lifecycle.Host) error {
 	s.Mounts = append(s.Mounts, q.Mounts...)
 	for _, name := range q.Devices {
-		name, inside, another := strings.Cut(name, ":") // as HOST:CONTAINER, if a CRI request has it
+		name, inside, another := strings.Cut(name, ":") // HOST or HOST:CONTAINER
 		if host == nil || host.Devices[name].Path == "" {
 			return fmt.Errorf("lstat %s: no such file or directory", name)
 		}
@@ -95,13 +94,13 @@ func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
 	return nil
 }
 
-// nri returns the container as NRI reports it. Its annotations are those of the spec, so a plugin gets back the record
-// that it added.
+// nri returns the container as NRI reports it. It has the annotations of the spec, so plugins get the record that they
+// have added.
 func (c *container) nri() *api.Container {
 	n := &api.Container{
-		Id: c.id, PodSandboxId: c.pod.id, Name: c.asked.Name, State: c.state,
+		Id: c.id, PodSandboxId: c.pod.id, Name: c.request.Name, State: c.state,
 		Labels: map[string]string{
-			"io.kubernetes.container.name": c.asked.Name,
+			"io.kubernetes.container.name": c.request.Name,
 			"io.kubernetes.pod.name":       c.pod.pod.Name,
 			"io.kubernetes.pod.namespace":  c.pod.pod.Namespace,
 			"io.kubernetes.pod.uid":        c.pod.pod.UID,
@@ -125,7 +124,7 @@ func (c *container) nri() *api.Container {
 		},
 		CreatedAt: int64(c.number) * 1e9,
 	}
-	maps.Copy(n.Labels, c.asked.Labels)
+	maps.Copy(n.Labels, c.request.Labels)
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
 		n.Pid, n.StartedAt = uint32(2000+c.number), n.CreatedAt+1
 	}
@@ -138,7 +137,7 @@ func (c *container) nri() *api.Container {
 	return n
 }
 
-// rdt is the intelRdt of a spec as NRI reports it.
+// rdt converts the intelRdt section of a spec to NRI's form.
 func rdt(r *specs.LinuxIntelRdt) *api.LinuxRdt {
 	if r == nil {
 		return nil

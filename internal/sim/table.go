@@ -7,27 +7,27 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// cell is one field of a table. Changed fields are highlighted.
+// cell is one field of a table. A changed field is highlighted.
 type cell struct {
 	text    string
 	changed bool
 }
 
-// record is one row of a table with remarks below it.
-type record struct {
+// tableRow is one row of a table with remarks below it.
+type tableRow struct {
 	cells   []cell
 	remarks []string
 }
 
-// column is a heading and the maximum width of its fields.
+// column has the heading of a column and the maximum width of its fields.
 type column struct {
-	name string
-	most int
+	name     string
+	maxWidth int
 }
 
 // table lays out rows under headings. It leaves out empty columns and wraps fields that are too long.
-func table(columns []column, rows []record, width int, c term.Ink) term.Block {
-	widths := measure(columns, rows, c)
+func table(columns []column, rows []tableRow, width int, c term.Ink) term.Block {
+	widths := columnWidths(columns, rows, c)
 	out := term.Block{Width: width}
 	var head, rule strings.Builder
 	for i, col := range columns {
@@ -52,7 +52,7 @@ func table(columns []column, rows []record, width int, c term.Ink) term.Block {
 	return out
 }
 
-// remarkColor highlights remarks on problems.
+// remarkColor returns the color of a remark. Problems are highlighted.
 func remarkColor(text string) string {
 	if strings.HasPrefix(text, "!") {
 		return term.BoldYellow
@@ -60,23 +60,23 @@ func remarkColor(text string) string {
 	return term.Dim
 }
 
-func measure(columns []column, rows []record, c term.Ink) []int {
+func columnWidths(columns []column, rows []tableRow, c term.Ink) []int {
 	widths := make([]int, len(columns))
 	for i, col := range columns {
 		for _, r := range rows {
 			for line := range strings.SplitSeq(r.cells[i].text, "\n") {
-				widths[i] = max(widths[i], utf8.RuneCountInString(line)+mark(r.cells[i], c))
+				widths[i] = max(widths[i], utf8.RuneCountInString(line)+markWidth(r.cells[i], c))
 			}
 		}
 		if widths[i] > 0 {
-			widths[i] = min(max(widths[i], utf8.RuneCountInString(col.name)), col.most)
+			widths[i] = min(max(widths[i], utf8.RuneCountInString(col.name)), col.maxWidth)
 		}
 	}
 	return widths
 }
 
-// mark returns the width of the star that marks a changed field if there is no colour.
-func mark(f cell, c term.Ink) int {
+// markWidth returns the width of the star that marks a changed field in output without colors; 0 for other fields.
+func markWidth(f cell, c term.Ink) int {
 	if f.changed && !c.On && f.text != "" {
 		return 1
 	}
@@ -88,7 +88,7 @@ func row(fields []cell, widths []int, c term.Ink) []string {
 	height := 1
 	for i, f := range fields {
 		text := f.text
-		if mark(f, c) > 0 {
+		if markWidth(f, c) > 0 {
 			text += "*"
 		}
 		if widths[i] > 0 {

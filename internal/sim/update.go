@@ -14,13 +14,13 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// UpdateContainer is the kubelet's UpdateContainerResources with a scenario's resources.
+// UpdateContainer handles the kubelet's UpdateContainerResources with the resources of a scenario.
 func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked scenario.Resources) error {
 	return r.Update(ctx, ref, toNRI(asked))
 }
 
-// Update is the kubelet's UpdateContainerResources. As in containerd, the plugins' changes replace the request, the
-// stored spec is updated, and then all stored resources are written to the kernel.
+// Update handles the kubelet's UpdateContainerResources. Like containerd, it replaces the request by the plugins'
+// changes of it, updates the stored spec, and writes all stored resources to the kernel.
 func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.LinuxResources) error {
 	nri, end, err := r.begin()
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 	defer end()
 	c := r.containers[ref]
 	if c == nil || c.state == api.ContainerState_CONTAINER_STOPPED {
-		return fmt.Errorf("update %s: there is no such live container", ref)
+		return fmt.Errorf("update container %s: it does not exist or is stopped", ref)
 	}
 	answer, err := nri.UpdateContainer(ctx, &adaptation.UpdateContainerRequest{
 		Pod: c.pod.nri(r), Container: c.nri(), LinuxResources: proto.CloneOf(request),
@@ -48,9 +48,9 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 			others = append(others, u)
 		}
 	}
-	r.noteUpdates(answer.GetUpdate(), c.id)
+	r.notifySentUpdates(answer.GetUpdate(), c.id)
 	changes, _ := r.applyUpdates(others)
-	if err = r.o.Kind.requested(request); err == nil {
+	if err = r.o.Kind.requestError(request); err == nil {
 		err = r.update(c, request)
 	}
 	changes = append(changes, Change{Ref: ref, Resources: request, Err: err})
@@ -63,8 +63,8 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 	return nil
 }
 
-// applyUpdates applies the plugins' updates of other containers. As in containerd, it ignores unknown containers, and
-// only the sender of an unsolicited update learns of a refusal.
+// applyUpdates applies the updates of a plugin. Like containerd, it ignores unknown containers. failed has the failed
+// updates, except those with IgnoreFailure.
 func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, failed []*api.ContainerUpdate) {
 	for _, u := range updates {
 		if u == nil {
@@ -81,7 +81,7 @@ func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, f
 		}
 		done = append(done, Change{Ref: c.ref, Resources: res, Err: err})
 		if err != nil {
-			r.o.Log.Warn("update refused", "container", c.ref, "err", err)
+			r.o.Log.Warn("the runtime cannot apply a plugin's update", "container", c.ref, "err", err)
 			if !u.GetIgnoreFailure() {
 				failed = append(failed, u)
 			}
@@ -99,8 +99,8 @@ func (r *Runtime) byID(id string) *container {
 	return nil
 }
 
-// update changes the stored spec and, for a running container, the kernel. If the kernel refuses, the spec stays as it
-// was.
+// update applies resources to the cgroup of a running container and to the stored spec. If the kernel refuses them, the
+// spec does not change.
 func (r *Runtime) update(c *container, res *api.LinuxResources) error {
 	if c.state == api.ContainerState_CONTAINER_STOPPED {
 		return nil
@@ -115,8 +115,8 @@ func (r *Runtime) update(c *container, res *api.LinuxResources) error {
 	return nil
 }
 
-// merge returns old with the changes that containerd applies: it converts NRI resources to CRI's, where zero means
-// unset, and reservation, swap, pids and classes do not exist.
+// merge returns old with the changes of res that containerd applies. containerd converts NRI resources to those of the
+// CRI. There 0 means unset, and reservation, swap, pids and classes do not exist.
 func merge(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResources {
 	n := *old
 	n.CPU, n.Memory = &specs.LinuxCPU{}, &specs.LinuxMemory{}

@@ -17,15 +17,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// problemMark begins a remark that is a problem.
+// problemMark is the prefix of a remark that is a problem.
 const problemMark = "! "
 
-// view shows a scenario to people.
+// view prints the steps of a scenario for users.
 type view struct {
 	out   io.Writer
 	ink   term.Ink
 	width int
-	// problems are those of all steps, each with its container.
+	// problems has the problems of all steps. Each key is a container and a remark.
 	problems map[string]bool
 }
 
@@ -39,11 +39,11 @@ func newView(out io.Writer, color bool, width int) *view {
 	return &view{out: out, ink: term.Ink{On: color}, width: width, problems: map[string]bool{}}
 }
 
-func (v *view) say(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
+func (v *view) printf(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
 
 func (v *view) block(b term.Block) {
 	for _, l := range b.Lines {
-		v.say("   %s", strings.TrimRight(l, " "))
+		v.printf("   %s", strings.TrimRight(l, " "))
 	}
 }
 
@@ -52,30 +52,30 @@ func (v *view) title(s *scenario.Scenario, m *topology.Machine) {
 	for _, c := range m.CPUs {
 		packages[c.Package] = true
 	}
-	v.say("%s  %s", v.ink.Paint(term.Bold, s.Name), v.ink.Paint(term.Dim, fmt.Sprintf("on %s, %s, %s, cgroup %s (%s)",
+	v.printf("%s  %s", v.ink.Paint(term.Bold, s.Name), v.ink.Paint(term.Dim, fmt.Sprintf("on %s, %s, %s, cgroup %s (%s)",
 		term.Count(len(packages), "socket"), term.Count(len(m.Nodes), "NUMA node"), term.Count(len(m.CPUs), "CPU"), s.Node.Cgroup, s.Node.Driver)))
 	for _, l := range term.Wrap(s.About, v.width) {
-		v.say("%s", l)
+		v.printf("%s", l)
 	}
 }
 
-// shown has the results of one step.
-type shown struct {
+// stepResult has the results of one step.
+type stepResult struct {
 	number  int
 	step    *scenario.Step
-	rows    []record
+	rows    []tableRow
 	picture cpumap.Tiles
 	err     error    // the request was rejected
 	unmet   []string // unmet wants
 	wants   int
 }
 
-// step shows one step: its action, the state of every container, the owners of CPUs, and the unmet wants.
-func (v *view) step(s shown) {
-	v.say("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", s.number)), v.ink.Paint(term.Bold, s.step.Name))
+// step prints one step: its name, the state of every container, the owners of CPUs, and the unmet wants.
+func (v *view) step(s stepResult) {
+	v.printf("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", s.number)), v.ink.Paint(term.Bold, s.step.Name))
 	if s.err != nil {
 		for _, l := range term.Wrap("rejected: "+s.err.Error(), v.width-3) {
-			v.say("   %s", v.ink.Paint(term.BoldYellow, l))
+			v.printf("   %s", v.ink.Paint(term.BoldYellow, l))
 		}
 	}
 	for _, r := range s.rows {
@@ -85,21 +85,21 @@ func (v *view) step(s shown) {
 			}
 		}
 	}
-	v.say("")
+	v.printf("")
 	v.state(s.rows, s.picture)
 	for _, n := range s.unmet {
-		v.say("   %s %s", v.ink.Paint(term.BoldRed, "✗"), n)
+		v.printf("   %s %s", v.ink.Paint(term.BoldRed, "✗"), n)
 	}
 	if met := s.wants - len(s.unmet); len(s.unmet) == 0 && s.wants > 0 {
-		v.say("   %s %s", v.ink.Paint(term.Green, "✓"), v.ink.Paint(term.Dim, term.Count(met, "expectation")+" met"))
+		v.printf("   %s %s", v.ink.Paint(term.Green, "✓"), v.ink.Paint(term.Dim, term.Count(met, "expectation")+" met"))
 	}
 }
 
-// state shows the table of containers and the picture of the node.
-func (v *view) state(rows []record, p cpumap.Tiles) {
+// state prints the table of containers and the drawing of the node's CPUs.
+func (v *view) state(rows []tableRow, p cpumap.Tiles) {
 	if len(rows) > 0 {
 		v.block(table(columns, rows, v.width-3, v.ink))
-		v.say("")
+		v.printf("")
 	}
 	v.block(p.Block(v.width-3, v.ink))
 }
@@ -111,25 +111,25 @@ func (v *view) end(steps, wants, unmet int, took time.Duration) {
 		if n := len(v.problems); n > 0 {
 			sign, problems = v.ink.Paint(term.BoldYellow, "!"), ", "+term.Count(n, "problem")
 		}
-		v.say("\n%s played: %s%s; no step has a want, so nothing was compared; in %s", sign, term.Count(steps, "step"), problems, took)
+		v.printf("\n%s played: %s%s; no step has a want, so nothing was compared; in %s", sign, term.Count(steps, "step"), problems, took)
 		return
 	}
 	sign, text := v.ink.Paint(term.Green, "✓"), "all as expected"
 	if unmet > 0 {
 		sign, text = v.ink.Paint(term.BoldRed, "✗"), fmt.Sprintf("%d not as expected", unmet)
 	}
-	v.say("\n%s %s: %s, %s, read back from the kernel's files and the OCI specs, in %s",
+	v.printf("\n%s %s: %s, %s, read back from the kernel's files and the OCI specs, in %s",
 		sign, text, term.Count(steps, "step"), term.Count(wants, "expectation"), took)
 }
 
-// columns are the headings of the containers' table.
+// columns are the columns of the table of containers.
 var columns = []column{
 	{"container", 32}, {"class", 10}, {"CPUs", 24}, {"shares", 7}, {"weight", 7}, {"quota", 8}, {"memory", 9}, {"env added", 34},
 }
 
-// rows returns the table of all containers. It highlights and explains what differs from before.
-func (p *player) rows(before snapshot) []record {
-	var rows []record
+// rows returns the table of all containers. It highlights and explains the fields that differ from before.
+func (p *player) rows(before snapshot) []tableRow {
+	var rows []tableRow
 	for _, c := range p.runtime.Containers() {
 		now, err := p.runtime.State(c.Ref)
 		if err != nil {
@@ -137,11 +137,11 @@ func (p *player) rows(before snapshot) []record {
 		}
 		told := p.explain(c.Ref)
 		was, old := before[c.Ref]
-		r := record{cells: fields(c, now, was, old)}
+		r := tableRow{cells: fields(c, now, was, old)}
 		r.cells[1].text = told.Class
 		moved := !old || slices.ContainsFunc(r.cells, func(f cell) bool { return f.changed })
 		if moved && c.State != "stopped" {
-			r.remarks = why(told)
+			r.remarks = reasonLines(told)
 		}
 		for _, q := range told.Problems {
 			r.remarks = append(r.remarks, problemMark+q.String())
@@ -151,7 +151,7 @@ func (p *player) rows(before snapshot) []record {
 	return rows
 }
 
-// fields returns a container's cells in the order of columns.
+// fields returns a container's cells in the order of columns. Without old, was is empty and nothing is highlighted.
 func fields(c Info, now, was effective.State, old bool) []cell {
 	cells := make([]cell, len(columns))
 	cells[0].text = string(c.Ref)
@@ -170,12 +170,12 @@ func fields(c Info, now, was effective.State, old bool) []cell {
 	cells[shares] = changed(strconv.FormatUint(now.Shares, 10), now.Shares == was.Shares)
 	cells[5] = changed(quota(now), now.Quota == was.Quota && now.Period == was.Period)
 	cells[6] = changed(amount(now.Memory), now.Memory == was.Memory)
-	cells[7].text = strings.Join(added(now, c.Asked), "\n")
+	cells[7].text = strings.Join(addedEnv(now, c.Asked), "\n")
 	return cells
 }
 
-// added returns the variables that neither the pod nor the runtime has set.
-func added(now effective.State, asked scenario.Container) []string {
+// addedEnv returns the environment variables that plugins added.
+func addedEnv(now effective.State, asked scenario.Container) []string {
 	had := map[string]string{"PATH": now.Env["PATH"], "HOSTNAME": now.Env["HOSTNAME"]}
 	for k, v := range asked.Env {
 		had[k] = v
@@ -192,13 +192,14 @@ func (p *player) explain(ref scenario.Ref) api.Container {
 	return found[0]
 }
 
-// picture draws the node.
+// picture draws the owners and users of the node's CPUs.
 func (p *player) picture() cpumap.Tiles {
 	return cpumap.NewTiles(p.agent.agent.Source().Status().CPUs, p.runtime.used())
 }
 
-// why returns the sources of a container's values, one line for each annotation or label.
-func why(c api.Container) []string {
+// reasonLines returns the problems and reasons of a container's values: one line for each value that is not applied,
+// and one for each source of values, such as an annotation.
+func reasonLines(c api.Container) []string {
 	var lines []string
 	var sources []string
 	reasons := map[string][]string{}
@@ -215,8 +216,8 @@ func why(c api.Container) []string {
 		}
 		reasons[v.Why.Source] = append(reasons[v.Why.Source], text)
 	}
-	if len(sources) == 0 && c.SeatWhy != "" {
-		return append(lines, c.SeatWhy)
+	if len(sources) == 0 && c.CPUGroupWhy != "" {
+		return append(lines, c.CPUGroupWhy)
 	}
 	for _, s := range sources {
 		line := strings.Join(reasons[s], ", ")
@@ -228,7 +229,7 @@ func why(c api.Container) []string {
 	return lines
 }
 
-// quota is how many CPUs' time a container may use.
+// quota formats a container's CPU quota as a number of CPUs.
 func quota(s effective.State) string {
 	if s.Quota == effective.Unlimited || s.Period <= 0 {
 		return "none"

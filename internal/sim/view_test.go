@@ -15,7 +15,7 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	rows := []record{
+	rows := []tableRow{
 		{cells: []cell{{text: "a"}, {}, {text: "0-3,8-11", changed: true}}, remarks: []string{"for a reason that is longer than the line", "! odd"}},
 		{cells: []cell{{text: "b"}, {}, {text: "0"}}},
 	}
@@ -41,7 +41,7 @@ func TestWhy(t *testing.T) {
 	reason := func(source, text string) lifecycle.Reason {
 		return lifecycle.Reason{Hook: "h", Source: source, Text: text}
 	}
-	got := why(api.Container{Values: []api.Value{
+	got := reasonLines(api.Container{Values: []api.Value{
 		{Field: "cpuset.cpus", Applied: true, Why: reason("x/status", "assigned")},
 		{Field: "cpu.quota", Applied: true, Why: reason("x/status", "not throttled")},
 		{Field: "cpu.shares", Applied: true, Why: reason("x/spec", "request")},
@@ -54,7 +54,7 @@ func TestWhy(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]string{"by itself"}, why(api.Container{SeatWhy: "by itself"})); d != "" {
+	if d := cmp.Diff([]string{"by itself"}, reasonLines(api.Container{CPUGroupWhy: "by itself"})); d != "" {
 		t.Error(d)
 	}
 }
@@ -81,15 +81,15 @@ func TestQuota(t *testing.T) {
 func TestEnd(t *testing.T) {
 	cells := make([]cell, len(columns))
 	cells[0].text = "d/p/c"
-	problem := shown{step: &scenario.Step{Name: "a"}, rows: []record{{cells: cells, remarks: []string{"why", "! odd"}}}}
+	problem := stepResult{step: &scenario.Step{Name: "a"}, rows: []tableRow{{cells: cells, remarks: []string{"why", "! odd"}}}}
 	for want, test := range map[string]struct {
-		steps        []shown
+		steps        []stepResult
 		wants, unmet int
 	}{
 		"✓ all as expected: 2 steps, 3 expectations, read back from the kernel's files and the OCI specs, in 5ms":   {nil, 3, 0},
 		"✗ 1 not as expected: 2 steps, 3 expectations, read back from the kernel's files and the OCI specs, in 5ms": {nil, 3, 1},
 		"· played: 2 steps; no step has a want, so nothing was compared; in 5ms":                                    {nil, 0, 0},
-		"! played: 2 steps, 1 problem; no step has a want, so nothing was compared; in 5ms":                         {[]shown{problem, problem}, 0, 0},
+		"! played: 2 steps, 1 problem; no step has a want, so nothing was compared; in 5ms":                         {[]stepResult{problem, problem}, 0, 0},
 	} {
 		var out strings.Builder
 		v := newView(&out, false, 80)

@@ -25,3 +25,12 @@ func Unless(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
 	}
 	return false
 }
+
+// Wake sends on a channel of capacity 1 without blocking. It does nothing if a value is
+// already in the channel.
+func Wake(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}

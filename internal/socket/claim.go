@@ -17,9 +17,9 @@ type Place struct {
 	// Path is the socket's path. Claim makes its directory if it is missing.
 	Path string
 	Mode fs.FileMode
-	// Key is the configuration key that names the path. By says what other program may serve it. Both are for
-	// messages.
-	Key, By string
+	// Key is the configuration key that names the path. Program names the kind of program that may serve it
+	// already. Both are for messages.
+	Key, Program string
 }
 
 // ErrInUse means that another process serves the socket.
@@ -43,7 +43,7 @@ func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err er
 			_ = lock.Close()
 		}
 	}()
-	if err := p.sweep(ctx); err != nil {
+	if err := p.Sweep(ctx); err != nil {
 		return nil, nil, err
 	}
 	l, err = Listen(ctx, p.Path, p.Mode)
@@ -53,8 +53,8 @@ func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err er
 	return l, func() { _ = lock.Close() }, nil
 }
 
-// lock prevents two agents that start at the same time from removing each other's socket. The kernel releases the
-// lock when its process ends, however that happens.
+// lock takes a file lock, so that two agents that start at the same time do not remove each other's socket. The
+// kernel releases the lock when the process ends, for whatever reason.
 func (p Place) lock() (*os.File, error) {
 	f, err := os.OpenFile(p.Path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -63,24 +63,25 @@ func (p Place) lock() (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, usedError{p}
+			return nil, inUseError{p}
 		}
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return f, nil
 }
 
-// usedError is ErrInUse with the path and advice.
-type usedError struct{ place Place }
+// inUseError is ErrInUse with the path, and with what to do.
+type inUseError struct{ place Place }
 
-func (e usedError) Error() string {
-	return fmt.Sprintf("another %s serves %s: stop it, or give this agent a different %s", e.place.By, e.place.Path, e.place.Key)
+func (e inUseError) Error() string {
+	return fmt.Sprintf("another %s serves %s: stop it, or give this agent a different %s", e.place.Program, e.place.Path, e.place.Key)
 }
 
-func (usedError) Unwrap() error { return ErrInUse }
+func (inUseError) Unwrap() error { return ErrInUse }
 
-// sweep removes the socket that a dead process left behind, and no other file.
-func (p Place) sweep(ctx context.Context) error {
+// Sweep removes the socket that a dead process left behind, and no other file. The error is ErrInUse if another
+// process serves the socket.
+func (p Place) Sweep(ctx context.Context) error {
 	info, err := os.Lstat(p.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -94,15 +95,15 @@ func (p Place) sweep(ctx context.Context) error {
 	switch {
 	case err == nil:
 		_ = c.Close()
-		return usedError{p}
-	case errors.Is(err, syscall.EAGAIN): // it listens, and more clients wait than it has room for
-		return usedError{p}
+		return inUseError{p}
+	case errors.Is(err, syscall.EAGAIN): // a process listens, and its queue of clients is full
+		return inUseError{p}
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("find out whether %s is in use: %w", p.Path, err)
 	}
 	if err := os.Remove(p.Path); err != nil {
-		return fmt.Errorf("remove the socket that a dead %s left: %w", p.By, err)
+		return fmt.Errorf("remove the socket that a dead %s left: %w", p.Program, err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func DialTrusted(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// CheckTrusted returns why a file is no socket of root or of the user of this process; nil if it is one.
+// CheckTrusted returns nil if a file is a socket that root or the user of this process owns, and otherwise why not.
 func CheckTrusted(path string, info fs.FileInfo) error {
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("%s is not a socket", path)
@@ -44,7 +44,8 @@ func CheckTrusted(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkPeer checks which user serves the socket: someone may have replaced the socket since the check of its file.
+// checkPeer checks which user serves the socket. Another user may have replaced the socket since its file was
+// checked.
 func checkPeer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -62,8 +63,8 @@ func checkPeer(conn net.Conn) error {
 	if errno != nil {
 		return fmt.Errorf("read the user of the server: %w", errno)
 	}
-	if !trust.User(cred.Uid) {
-		return fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
+	if !trust.IsTrusted(cred.Uid) {
+		return fmt.Errorf("user %d serves it, and only root and the agent's own user may", cred.Uid)
 	}
 	return nil
 }

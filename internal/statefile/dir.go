@@ -1,6 +1,7 @@
 package statefile
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -17,21 +18,20 @@ type Dir struct {
 	path string // for messages
 }
 
-// New returns a directory on a file system. path names it in messages.
+// New returns the directory that fs accesses. path is the directory's path in messages.
 func New(fs FS, path string) *Dir { return &Dir{fs: fs, path: path} }
 
-// Path returns a file's path for messages.
+// Path returns the path of a file, for messages.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// DamagedSuffix is the suffix of files that were renamed because they cannot be used.
+// DamagedSuffix is the suffix that RenameDamaged adds to the name of a file.
 const DamagedSuffix = ".damaged"
 
-// maxSize limits the size of a file that is read. A node's state has some megabytes.
-const maxSize = 256 << 20
+// maxFileSize is the maximum size of a file that is read. The state of a node takes a few megabytes.
+const maxFileSize = 256 << 20
 
-// Prepare makes the directory if it is missing, and reports whether others could put files into
-// it. It removes half-written copies of the named files, which an earlier agent left when it
-// was killed.
+// Prepare makes the directory if it is missing. It returns ErrUntrusted if other users can create files in the
+// directory. It removes incomplete copies of the named files, which remain if an agent is killed while it writes.
 func (d *Dir) Prepare(names ...string) error {
 	if err := d.fs.Make(); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
@@ -44,25 +44,25 @@ func (d *Dir) Prepare(names ...string) error {
 	if err = errors.Join(err, self.Close()); err != nil {
 		return fmt.Errorf("read the directory's owner and mode: %w", err)
 	}
-	if err := trustedDir(info); err != nil {
+	if err := checkTrustedDir(info); err != nil {
 		return fmt.Errorf("directory %s: %w", d.path, err)
 	}
 	have, err := d.fs.Names()
 	if err != nil {
-		return nil //nolint:nilerr // what is left behind does no harm
+		return nil //nolint:nilerr // incomplete copies do no harm
 	}
 	for _, name := range names {
 		for _, left := range have {
 			if strings.HasPrefix(left, "."+name+"-") {
-				_ = d.fs.Remove(left) // the next start tries again
+				_ = d.fs.Remove(left) // if this fails, the next start tries again
 			}
 		}
 	}
 	return nil
 }
 
-// Open opens a file for reading and writing, and makes it if it is missing. It refuses a file
-// that others may have written with ErrUntrusted.
+// Open opens a file for reading and writing, and makes it if it is missing. It returns ErrUntrusted for a file that
+// other users may have written.
 func (d *Dir) Open(name string) (File, error) { return d.open(name, os.O_RDWR|os.O_CREATE) }
 
 func (d *Dir) open(name string, flag int) (File, error) {
@@ -75,7 +75,7 @@ func (d *Dir) open(name string, flag int) (File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = trusted(info, 0o022)
+		err = checkTrusted(info, 0o022)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", d.Path(name), err), f.Close())
@@ -83,11 +83,10 @@ func (d *Dir) open(name string, flag int) (File, error) {
 	return f, nil
 }
 
-// Read returns a file's content. It refuses a file that others may have written with
-// ErrUntrusted.
+// Read returns the content of a file. It returns ErrUntrusted for a file that other users may have written.
 func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
 
-// ReadSecret is Read for a file that others must not have read either.
+// ReadSecret is Read for a secret. It also returns ErrUntrusted for a file that other users may have read.
 func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
 
 func (d *Dir) read(name string, forbidden fs.FileMode) (data []byte, err error) {
@@ -106,7 +105,7 @@ func (d *Dir) readOnce(name string, forbidden fs.FileMode) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil {
-		err = trusted(info, forbidden)
+		err = checkTrusted(info, forbidden)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.Path(name), err)
@@ -114,10 +113,16 @@ func (d *Dir) readOnce(name string, forbidden fs.FileMode) ([]byte, error) {
 	return readAll(f, d.Path(name))
 }
 
-func readAll(f io.Reader, path string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err == nil && len(data) > maxSize {
-		err = fmt.Errorf("%s is longer than %d MiB", path, maxSize>>20)
+func readAll(f File, path string) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, min(info.Size(), maxFileSize)+bytes.MinRead)) // large enough, so that ReadFrom does not reallocate it
+	_, err = buf.ReadFrom(io.LimitReader(f, maxFileSize+1))
+	data := buf.Bytes()
+	if err == nil && len(data) > maxFileSize {
+		err = fmt.Errorf("%s is longer than %d MiB", path, maxFileSize>>20)
 	}
 	if err != nil {
 		return nil, err
@@ -125,11 +130,14 @@ func readAll(f io.Reader, path string) ([]byte, error) {
 	return data, nil
 }
 
-// Write replaces the content of a file atomically: after a crash it has the old or the new
-// content. It makes the directory if that was removed. Only the owner can read the file.
+// Write replaces the content of a file atomically: after a crash the file has the old or the new content. It makes
+// the directory if it is missing. Only the owner can read the file.
 func (d *Dir) Write(name string, data []byte) error { return d.write(name, data, 0o600) }
 
-// WriteShared is Write for a file that everybody may read.
+// Remove removes a file.
+func (d *Dir) Remove(name string) error { return d.fs.Remove(name) }
+
+// WriteShared is Write for a file that all users can read.
 func (d *Dir) WriteShared(name string, data []byte) error { return d.write(name, data, 0o644) }
 
 func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
@@ -152,8 +160,8 @@ func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// replace writes a new file with fill, renames it to the old name and returns it, still open.
-// If that fails, the old file stays.
+// replace creates a new file, writes its content with fill and renames it to the given name. It returns the open
+// file. If replace fails, the old file stays.
 func (d *Dir) replace(name string, fill func(File) error) (File, error) {
 	f, err := d.replaceOnce(name, fill)
 	if errors.Is(err, fs.ErrNotExist) && d.fs.Make() == nil {
@@ -186,7 +194,7 @@ func writeAll(f io.Writer, data []byte) error {
 	return err
 }
 
-// syncSelf makes a rename durable.
+// syncSelf syncs the directory to the disk, so that a rename in it survives a crash of the machine.
 func (d *Dir) syncSelf() error {
 	self, err := d.fs.Open(".", os.O_RDONLY)
 	if err != nil {
@@ -195,15 +203,15 @@ func (d *Dir) syncSelf() error {
 	return errors.Join(self.Sync(), self.Close())
 }
 
-// PutAside renames a file that must not be used, overwriting one that was renamed before, and
-// returns the new name.
-func (d *Dir) PutAside(name string) (string, error) {
+// RenameDamaged adds DamagedSuffix to the name of a file that must not be used, and returns the new path. It
+// overwrites a file that already has the new name.
+func (d *Dir) RenameDamaged(name string) (string, error) {
 	err := d.fs.Rename(name, name+DamagedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	if err != nil {
-		err = fmt.Errorf("put %s aside: %w", d.Path(name), err)
+		err = fmt.Errorf("rename the damaged file %s to %s: %w", d.Path(name), name+DamagedSuffix, err)
 	}
 	return d.Path(name + DamagedSuffix), err
 }

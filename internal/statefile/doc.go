@@ -1,5 +1,4 @@
-// Package statefile owns the files that an agent keeps on disk: how one is replaced
-// whole, how lines are added to one, and whether an existing one is trusted by its
-// owner, its mode and a code. It knows nothing of their content. All calls to the
-// file system go through FS, so that tests can make each of them fail.
+// Package statefile reads and writes the agent's state files. It replaces files atomically, appends lines to
+// files, and checks the owner, the mode and the signature of a file before it is used. It does not interpret
+// their content. All file system calls use FS, so that tests can make each of them fail.
 package statefile

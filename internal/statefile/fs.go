@@ -13,14 +13,13 @@ import (
 // FS makes the file system calls for one directory. Names have no directory part; "." is the
 // directory itself.
 type FS interface {
-	// Open opens a file. If it makes one, only the owner can read it. It refuses a symbolic
-	// link.
+	// Open opens a file. Only the owner can read a file that Open makes. It fails for a symbolic link.
 	Open(name string, flag int) (File, error)
 	Rename(from, to string) error
 	Remove(name string) error
 	// Make makes the directory if it is missing.
 	Make() error
-	// Names lists the directory.
+	// Names lists the files in the directory.
 	Names() ([]string, error)
 }
 
@@ -30,25 +29,25 @@ type File interface {
 	Sync() error
 	Stat() (fs.FileInfo, error)
 	Chmod(mode fs.FileMode) error
-	// Lock takes the file's lock, which ends with the process. It returns false if another
+	// Lock takes the file's lock, which the kernel releases when the process ends. It returns false if another
 	// process has the lock.
 	Lock() (bool, error)
 }
 
-// disk is a directory of this machine.
+// disk is a directory on this machine's disk.
 type disk struct {
 	dir  string
-	mode fs.FileMode // of the directory, if it is made
+	mode fs.FileMode // the mode of the directory, if Make makes it
 }
 
-// Disk returns a directory of this machine. If it is made, only the owner can read it.
+// Disk returns a directory on this machine's disk. If Make makes it, only the owner can read it.
 func Disk(dir string) FS { return disk{dir, 0o700} }
 
-// SharedDisk returns a directory of this machine. If it is made, everybody can read it.
+// SharedDisk returns a directory on this machine's disk. If Make makes it, all users can read it.
 func SharedDisk(dir string) FS { return disk{dir, 0o755} }
 
 func (d disk) Open(name string, flag int) (File, error) {
-	// O_NONBLOCK, since the file may be a pipe.
+	// With O_NONBLOCK, opening a pipe does not block.
 	f, err := os.OpenFile(filepath.Join(d.dir, name), flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err

@@ -9,27 +9,27 @@ import (
 	"sync"
 )
 
-// ErrClosed is why lines cannot be added: the file is not open, since opening it failed.
+// ErrClosed is the error of Append if the file could not be opened or was closed.
 var ErrClosed = errors.New("the file is not open")
 
-// Lines is a file of lines below a header line. It is not synced to the disk: what a dead
-// process has written is there, and lines from before a reboot are not used.
+// Lines is a file of lines below a header line. It is not synced to the disk, because lines from before a
+// reboot are not used. The page cache keeps the lines of a process that was killed.
 type Lines struct {
 	dir        *Dir
 	name, head string
 
-	mu   sync.Mutex
-	file File // nil if it could not be opened
-	torn bool // the last line may be incomplete
-	// unread: an earlier process left a file that could not be read. It is renamed before it is
-	// replaced.
+	mu         sync.Mutex
+	file       File // nil if it could not be opened
+	incomplete bool // the last line may be incomplete
+	// unread reports whether the file of an earlier process could not be read. Replace renames it before it
+	// writes a new file.
 	unread bool
 }
 
-// OpenLines opens a file of lines, and returns the lines that an earlier process left below the
-// same header. They are nil if there was no readable file, and empty if the header differs.
-// alone reports whether no other process has locked the file. After an error Lines can still be
-// used: Replace opens the file again.
+// OpenLines opens a file of lines, and returns the lines that an earlier process wrote below the same header.
+// earlier is nil if there is no readable file, and empty if the file has another header. alone reports
+// whether no other process has locked the file. After an error the Lines can still be used, because Replace
+// opens the file again.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, head: head}
 	err = readWithRetries(func() (err error) {
@@ -37,7 +37,7 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrUntrusted) {
-		// A failed write must not lose a file that can still be read.
+		// The file may be readable, although it cannot be opened for writing.
 		again := readWithRetries(func() (err error) {
 			earlier, alone, err = l.open(os.O_RDONLY)
 			return err
@@ -59,7 +59,7 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 	return l, earlier, alone, err
 }
 
-// open opens and reads the file. It keeps it open if lines can be added.
+// open opens, locks and reads the file. The file stays open if its header is right and it can be written.
 func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	f, err := l.dir.open(l.name, flag)
 	if err != nil {
@@ -76,20 +76,20 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	head, rest, whole := bytes.Cut(all, []byte("\n"))
 	ours := whole && string(head) == l.head
 	if ours && flag != os.O_RDONLY {
-		l.file, l.torn = f, all[len(all)-1] != '\n'
+		l.file, l.incomplete = f, all[len(all)-1] != '\n'
 	} else {
-		_ = f.Close() // opened for reading only
+		_ = f.Close() // no data is lost, because nothing was written
 	}
 	switch {
 	case ours:
-		return append([]byte{}, rest...), alone, nil
+		return rest, alone, nil
 	case len(all) > 0:
 		return []byte{}, alone, nil
 	}
 	return nil, alone, nil
 }
 
-// Append adds whole lines. If it fails, some of them may be there.
+// Append adds complete lines to the file. If it fails, the file may have some of them.
 func (l *Lines) Append(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,16 +98,16 @@ func (l *Lines) Append(lines []byte) error {
 	}
 	info, err := l.file.Stat()
 	if err == nil && isRemoved(info) {
-		err = fmt.Errorf("add to %s: it was removed: %w", l.dir.Path(l.name), fs.ErrNotExist)
+		err = fmt.Errorf("append to %s: the file was removed: %w", l.dir.Path(l.name), fs.ErrNotExist)
 	}
 	if err != nil {
 		return err
 	}
-	if l.torn {
+	if l.incomplete {
 		lines = append([]byte("\n"), lines...)
 	}
 	err = writeAll(l.file, lines)
-	l.torn = err != nil
+	l.incomplete = err != nil
 	return err
 }
 
@@ -116,7 +116,7 @@ func (l *Lines) Replace(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.unread {
-		if _, err := l.dir.PutAside(l.name); err != nil {
+		if _, err := l.dir.RenameDamaged(l.name); err != nil {
 			return err
 		}
 		l.unread = false
@@ -131,9 +131,9 @@ func (l *Lines) Replace(lines []byte) error {
 		return fmt.Errorf("write %s: %w", l.dir.Path(l.name), err)
 	}
 	if l.file != nil {
-		_ = l.file.Close() // of a file that has no name any more
+		_ = l.file.Close() // the replaced file, which no longer has a name
 	}
-	l.file, l.torn = f, false
+	l.file, l.incomplete = f, false
 	return nil
 }
 

@@ -12,16 +12,15 @@ const (
 	maxPause   = time.Minute
 )
 
-// Retry schedules the next try after a failed save: after a second, then after twice as long
-// each time, and at most a minute. The zero value has no failure. Only one goroutine may use
-// it.
+// Retry schedules the next try after a failed save. The first pause is a second, and each further pause is twice
+// as long, up to a minute. The zero value has no failure. It is not safe for concurrent use.
 type Retry struct {
 	pause time.Duration
 	at    time.Time
 }
 
-// Note notes the result of a save at now, which is monotonic.
-func (r *Retry) Note(now time.Time, err error) {
+// SetResult stores the result of a save. now is the time of the save, with a monotonic clock reading.
+func (r *Retry) SetResult(now time.Time, err error) {
 	if err == nil {
 		*r = Retry{}
 		return
@@ -30,8 +29,8 @@ func (r *Retry) Note(now time.Time, err error) {
 	r.at = now.Add(r.pause)
 }
 
-// Resting reports whether a save failed and it is too early to try again.
-func (r *Retry) Resting(now time.Time) bool { return r.pause > 0 && now.Before(r.at) }
+// TooEarly reports whether the last save failed and the pause after it has not ended.
+func (r *Retry) TooEarly(now time.Time) bool { return r.pause > 0 && now.Before(r.at) }
 
 // Failed reports whether the last save failed.
 func (r *Retry) Failed() bool { return r.pause > 0 }
@@ -39,15 +38,15 @@ func (r *Retry) Failed() bool { return r.pause > 0 }
 // Wait returns the time until the next try.
 func (r *Retry) Wait(now time.Time) time.Duration { return max(r.at.Sub(now), 0) }
 
-// A failed read is tried again at once. A file that cannot be read is renamed, and a short
+// A failed read is repeated after short pauses. The caller renames a file that it cannot read, and a short
 // failure of the disk must not cause that.
 const (
 	readTries = 5
 	readPause = 10 * time.Millisecond // the first pause
 )
 
-// readWithRetries reads until that succeeds, or fails for a reason that another try does not
-// change.
+// readWithRetries calls read up to readTries times, until it succeeds. It does not repeat a read of a missing or
+// untrusted file.
 func readWithRetries(read func() error) error {
 	pause := readPause
 	for try := 1; ; try++ {

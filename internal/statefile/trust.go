@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted is why a file or directory is not used: another user could have written it.
+// ErrUntrusted is the error for a file or directory that another user could have written.
 var ErrUntrusted = errors.New("not trusted")
 
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
 
-// trusted returns why a file is not trusted: it is not a regular file, the agent does not own
+// checkTrusted returns why a file is not trusted: it is not a regular file, the agent does not own
 // it, or its mode has forbidden bits.
-func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
+func checkTrusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is not a regular file", ErrUntrusted)
 	}
@@ -33,9 +33,9 @@ func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	return nil
 }
 
-// trustedDir returns why others could have put files into a directory. A group may write to it
-// if the group is the agent's or root's, as a umask of 002 allows.
-func trustedDir(info fs.FileInfo) error {
+// checkTrustedDir returns an error if other users can create files in a directory. The agent's group and root's
+// group may write to it, because a umask of 002 allows that.
+func checkTrustedDir(info fs.FileInfo) error {
 	uid, gid := ownerOf(info)
 	mode := info.Mode().Perm()
 	switch {
@@ -62,30 +62,29 @@ func isRemoved(info fs.FileInfo) bool {
 	return ok && s.Nlink == 0
 }
 
-// sealMark begins the signature, which is the last member of a JSON object. Other readers of
-// JSON ignore it.
-const sealMark = `,"mac":"`
+// signatureStart precedes the signature, which is the last member of the JSON object. Decoders ignore the unknown
+// member.
+const signatureStart = `,"mac":"`
 
-// Seal adds a signature to a JSON object that has members. It covers the text and the name of
-// its file, and only a process with the key can make it.
-func Seal(key []byte, name string, object []byte) []byte {
+// Sign adds a signature to a JSON object that has members. The signature covers the text and the name of the file.
+func Sign(key []byte, name string, object []byte) []byte {
 	body := object[:len(object)-1]
-	return append(append(slices.Clip(body), sealMark+codeOf(key, name, body)...), `"}`...)
+	return append(append(slices.Clip(body), signatureStart+signatureOf(key, name, body)...), `"}`...)
 }
 
-// CheckSeal returns an error unless Seal signed an object with this key for this file.
-func CheckSeal(key []byte, name string, object []byte) error {
-	at := bytes.LastIndex(object, []byte(sealMark))
+// VerifySignature returns an error unless Sign signed the object with this key for this file name.
+func VerifySignature(key []byte, name string, object []byte) error {
+	at := bytes.LastIndex(object, []byte(signatureStart))
 	if at < 0 {
 		return fmt.Errorf("%w: it has no signature (mac)", ErrUntrusted)
 	}
-	if want := sealMark + codeOf(key, name, object[:at]) + `"}`; !hmac.Equal(object[at:], []byte(want)) {
-		return fmt.Errorf("%w: it was damaged, or not written with this node's key", ErrUntrusted)
+	if want := signatureStart + signatureOf(key, name, object[:at]) + `"}`; !hmac.Equal(object[at:], []byte(want)) {
+		return fmt.Errorf("%w: its signature is wrong: it was damaged, or signed with a key of another node", ErrUntrusted)
 	}
 	return nil
 }
 
-func codeOf(key []byte, name string, body []byte) string {
+func signatureOf(key []byte, name string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("trimtab state 1\x00" + name + "\x00"))
 	mac.Write(body)

@@ -93,8 +93,8 @@ func TestModes(t *testing.T) {
 func TestSeal(t *testing.T) {
 	key := []byte("a key of 32 bytes, as records have")
 	object := []byte(`{"v":1,"pods":[]}`)
-	sealed := statefile.Seal(key, "f", object)
-	if err := statefile.CheckSeal(key, "f", sealed); err != nil {
+	sealed := statefile.Sign(key, "f", object)
+	if err := statefile.VerifySignature(key, "f", sealed); err != nil {
 		t.Error(err)
 	}
 	if string(object) != `{"v":1,"pods":[]}` {
@@ -102,7 +102,7 @@ func TestSeal(t *testing.T) {
 	}
 	refused := func(what string, key []byte, name string, data []byte) {
 		t.Helper()
-		if err := statefile.CheckSeal(key, name, data); !errors.Is(err, statefile.ErrUntrusted) {
+		if err := statefile.VerifySignature(key, name, data); !errors.Is(err, statefile.ErrUntrusted) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -123,17 +123,17 @@ func TestSeal(t *testing.T) {
 func TestRetry(t *testing.T) {
 	var r statefile.Retry
 	now, failed := time.Unix(1000, 0), errors.New("full")
-	if r.Resting(now) || r.Failed() {
+	if r.TooEarly(now) || r.Failed() {
 		t.Error("rests before anything failed")
 	}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
-		r.Note(now, failed)
-		if got := r.Wait(now); got != time.Duration(want)*time.Second || !r.Resting(now) || r.Resting(now.Add(got)) {
+		r.SetResult(now, failed)
+		if got := r.Wait(now); got != time.Duration(want)*time.Second || !r.TooEarly(now) || r.TooEarly(now.Add(got)) {
 			t.Errorf("pauses %s, want %d s", got, want)
 		}
 	}
-	r.Note(now, nil)
-	if r.Resting(now) || r.Failed() {
+	r.SetResult(now, nil)
+	if r.TooEarly(now) || r.Failed() {
 		t.Error("rests after a success")
 	}
 }

@@ -1,4 +1,4 @@
-// Package topology owns the values that describe a node: CPU sets, CPUs and their
-// places, NUMA nodes. Sub-package sysfs reads them from a /sys tree, describe makes
-// them from a short text. It knows nothing of pods.
+// Package topology has the types that describe a node: CPU sets, CPUs with their cores,
+// caches and sockets, and NUMA nodes. Sub-package sysfs reads them from a /sys tree, and
+// describe makes them from a short text. It knows nothing about pods.
 package topology

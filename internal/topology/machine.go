@@ -42,8 +42,8 @@ type CPU struct {
 	// Isolated CPUs are those of isolcpus, on which the kernel balances no threads. NoHz CPUs
 	// have no timer tick while they run one task (nohz_full).
 	Isolated, NoHz bool
-	// PlaceUnknown: it was offline when the machine was read, and the kernel shows only its
-	// NUMA node. See NewOfflineCPU.
+	// PlaceUnknown means that the CPU was offline when the machine was read, so the kernel showed
+	// only its NUMA node. See NewOfflineCPU.
 	PlaceUnknown bool
 }
 
@@ -88,7 +88,7 @@ type Node struct {
 	CPUs   Set
 	Memory uint64
 	Kind   MemoryKind
-	// Distance to each node of Machine.Nodes, in their order, as the firmware reports it (10 is
+	// Distance is the distance to each node of Machine.Nodes, in the same order, as the firmware reports it (10 is
 	// local); nil if unknown.
 	Distance []int
 	// HugePages are the huge pages that the node has reserved, by their size in bytes.
@@ -101,7 +101,7 @@ type Device struct {
 	Class   uint32 // PCI class code, 24 bits
 	Node    int    // NUMA node id, -1 if the firmware does not say
 	CPUs    Set    // the CPUs near it
-	// Numbers are those of its character device nodes, major:minor.
+	// Numbers are the numbers of its character device nodes, major:minor.
 	Numbers []string
 }
 
@@ -109,13 +109,13 @@ type Device struct {
 type Layout struct {
 	CPUs  []CPU
 	Nodes []Node // Build sets their CPUs
-	// Offline are the ids of CPUs that are not online. Those in CPUs have a place all the same.
+	// Offline are the ids of CPUs that are not online. Some of them are also in CPUs, with their place.
 	Offline []int
 	Devices []Device
 }
 
 // New makes a machine from the given online CPUs and its nodes' memory in bytes by node id.
-// Errors: no CPU, more than MaxCPUs, a repeated id.
+// It fails without CPUs, with more than MaxCPUs, and if an id is repeated.
 func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
 	l := Layout{CPUs: cpus}
 	for id, bytes := range memory {
@@ -129,7 +129,7 @@ func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
 // do not match the nodes.
 func Build(l Layout) (*Machine, error) {
 	if len(l.CPUs) == 0 || len(l.CPUs) > MaxCPUs {
-		return nil, fmt.Errorf("a machine has 1 to %d online CPUs, not %d", MaxCPUs, len(l.CPUs))
+		return nil, fmt.Errorf("a machine must have 1 to %d CPUs, not %d", MaxCPUs, len(l.CPUs))
 	}
 	m := &Machine{
 		CPUs: slices.Clone(l.CPUs), index: make(map[int]int, len(l.CPUs)),
@@ -176,11 +176,11 @@ func (m *Machine) addNodes(nodes []Node) error {
 		}
 	}
 	if len(at) > MaxNodes {
-		return fmt.Errorf("%d NUMA nodes are more than %d", len(at), MaxNodes)
+		return fmt.Errorf("the machine has %d NUMA nodes; at most %d are supported", len(at), MaxNodes)
 	}
 	for _, n := range at {
 		if n.Distance != nil && (len(n.Distance) != known || known != len(at)) {
-			return fmt.Errorf("NUMA node %d has %d distances, for %d nodes", n.ID, len(n.Distance), len(at))
+			return fmt.Errorf("NUMA node %d has %d distances, but there are %d nodes", n.ID, len(n.Distance), len(at))
 		}
 		m.Nodes = append(m.Nodes, *n)
 	}
@@ -193,7 +193,7 @@ func (m *Machine) Online() Set { return m.all }
 
 // WithOnline returns the machine with other CPUs online, by kernel id. Sets mean the same on
 // both machines. A CPU that went offline keeps its index and its groups, and belongs to no
-// node. CPUs that did not exist when the machine was read have no place; they are returned.
+// node. unknown lists the CPUs that did not exist when the machine was read.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
 	n.all, n.Offline = Set{}, nil
@@ -237,7 +237,7 @@ func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
 			continue
 		}
 		if _, known := m.NodeIndex(later.CPUs[at].Node); known {
-			n.CPUs[i] = n.numbered(later, at)
+			n.CPUs[i] = n.withNumbersOf(later, at)
 		}
 	}
 	n.groups, n.member = [levels][]Set{}, [levels][]int{}
@@ -251,9 +251,9 @@ func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
 	return now
 }
 
-// numbered returns a CPU of a later reading with this machine's numbers for cores and caches.
+// withNumbersOf returns a CPU of a later reading with this machine's numbers for cores and caches.
 // Numbers that depend on the order of CPUs are copied from another CPU in the same group.
-func (m *Machine) numbered(later *Machine, at int) CPU {
+func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
 		for i := range later.groups[l][later.member[l][at]].All() {
@@ -343,8 +343,8 @@ func (m *Machine) DeviceOf(number string) (Device, bool) {
 }
 
 // Near returns the online CPUs near a device: those of its NUMA node or, if the firmware names
-// none, those that the device lists. Empty if nothing is known, or if all CPUs are equally
-// near.
+// none, those that the device lists. The set is empty if neither is known, or if all CPUs are
+// equally near.
 func (m *Machine) Near(d Device) Set {
 	near := d.CPUs.And(m.all)
 	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {
@@ -356,8 +356,8 @@ func (m *Machine) Near(d Device) Set {
 	return near
 }
 
-// Of returns the online CPUs on cores of a kind.
-func (m *Machine) Of(k CoreKind) Set {
+// CPUsOfKind returns the online CPUs on cores of a kind.
+func (m *Machine) CPUsOfKind(k CoreKind) Set {
 	var s Set
 	for i := range m.all.All() {
 		if m.CPUs[i].Kind == k {

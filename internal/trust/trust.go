@@ -1,4 +1,4 @@
-// Package trust decides whose files and sockets a process uses. What they say decides about every pod, so their
+// Package trust decides whose files and sockets a process uses. These files and sockets affect every pod, so their
 // owner must be root or the user of the process.
 package trust
 
@@ -10,27 +10,27 @@ import (
 	"syscall"
 )
 
-// User reports whether a user is root or the user of the process.
-func User(uid uint32) bool { return uid == 0 || int64(uid) == int64(os.Geteuid()) }
+// IsTrusted reports whether a user is root or the user of the process.
+func IsTrusted(uid uint32) bool { return uid == 0 || int64(uid) == int64(os.Geteuid()) }
 
 // CheckOwner returns why the owner of a file or socket is not trusted; nil if it is.
 func CheckOwner(info fs.FileInfo) error {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && !User(st.Uid) {
-		return fmt.Errorf("it belongs to user %d, neither root nor the agent's; run chown", st.Uid)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && !IsTrusted(st.Uid) {
+		return fmt.Errorf("it belongs to user %d, who is neither root nor the agent's user; change its owner with chown", st.Uid)
 	}
 	return nil
 }
 
-// Writers returns why a file or directory is not trusted: other users could write it; nil if it is trusted.
-func Writers(info fs.FileInfo) error {
+// CheckWriters returns an error if users other than root and the agent's could write a file or directory.
+func CheckWriters(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
 		return errors.New("its owner is not known")
-	case !User(st.Uid):
-		return fmt.Errorf("it belongs to user %d, not to root", st.Uid)
+	case !IsTrusted(st.Uid):
+		return fmt.Errorf("it belongs to user %d, who is neither root nor the agent's user; change its owner with chown", st.Uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("its mode %v lets others write it", info.Mode().Perm())
+		return fmt.Errorf("its mode %v lets other users write it; remove that right with chmod go-w", info.Mode().Perm())
 	}
 	return nil
 }

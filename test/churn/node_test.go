@@ -111,7 +111,7 @@ func newNode(t testing.TB, v cgroup.Version, seed uint64, fault string) *node {
 	dir := t.TempDir()
 	n.config = configOf(dir, v)
 	n.runtime, err = sim.NewRuntime(sim.Options{
-		Machine: n.machine, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: n.config.NRI.Socket, Seed: "churn", Crowded: true, Observe: n.observe,
+		Machine: n.machine, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: n.config.NRI.Socket, Seed: "churn", ManyContainers: true, Observe: n.observe,
 	})
 	if err == nil {
 		err = n.runtime.Start(t.Context())

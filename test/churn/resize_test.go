@@ -41,7 +41,7 @@ func (n *node) resize(p *pod) {
 		u.PodAfter = &sum
 	}
 	n.late.resizing(true)
-	n.must("resize", u.Around(n.runtime.SetPodCgroup, func() error {
+	n.must("resize", u.WithPodWrites(n.runtime.SetPodCgroup, func() error {
 		return n.runtime.UpdateContainer(n.t.Context(), u.Container, u.Resources)
 	}))
 	n.late.resizing(false)

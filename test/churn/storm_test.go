@@ -127,7 +127,7 @@ func newStorm(t *testing.T, attach string, v cgroup.Version, seed uint64) *storm
 		s.config.CRI.Endpoint, s.config.CRI.ImageEndpoint, s.config.CRI.Socket = "unix://"+filepath.Join(s.dir, "r"), "", filepath.Join(s.dir, "c")
 	}
 	s.runtime, err = sim.NewRuntime(sim.Options{
-		Machine: s.machine, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: s.config.NRI.Socket, Seed: "storm", Crowded: true, Observe: s.observe,
+		Machine: s.machine, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: s.config.NRI.Socket, Seed: "storm", ManyContainers: true, Observe: s.observe,
 	})
 	if err == nil {
 		err = s.runtime.Start(t.Context())
@@ -502,7 +502,7 @@ func (s *storm) watching(refs ...scenario.Ref) func() {
 func (s *storm) update(u scenario.Update) {
 	defer s.watching(u.Container, u.Container.Pod())()
 	s.do("update", func() error {
-		return u.Around(s.runtime.SetPodCgroup, func() error { return s.runtime.UpdateContainer(s.t.Context(), u.Container, u.Resources) })
+		return u.WithPodWrites(s.runtime.SetPodCgroup, func() error { return s.runtime.UpdateContainer(s.t.Context(), u.Container, u.Resources) })
 	}, scenario.Step{Update: &u}, func() bool { return false })
 }
 
@@ -539,13 +539,13 @@ func (s *storm) resizeOne(p *pod) {
 func (s *storm) released() {
 	ctx, stop := context.WithTimeout(s.t.Context(), stormPatience)
 	defer stop()
-	source, can := s.agent.Source().(status.Releaser)
+	source, can := s.agent.Source().(status.ReleaseSource)
 	if !can {
 		s.t.Fatal("the agent cannot release")
 	}
 	r, err := source.Release(ctx)
 	r.Failed = slices.DeleteFunc(r.Failed, s.ofResized)
-	if err != nil || len(r.Failed)+len(r.Left) > 0 {
+	if err != nil || len(r.Failed)+len(r.LeftToOthers) > 0 {
 		s.t.Errorf("released: %+v, %v", r, err)
 	}
 	for _, p := range s.pods {
@@ -561,7 +561,7 @@ func (s *storm) released() {
 // ofResized reports whether a refused value is the quota of a container whose pod was resized in place. After a restart
 // of the agent the runtime reports the pod's resources of its creation. In version 1 that quota may be lower than the
 // container's, which the kernel refuses.
-func (s *storm) ofResized(k api.Kept) bool {
+func (s *storm) ofResized(k api.NotRestored) bool {
 	return k.Setting == "cpu.quota" && slices.ContainsFunc(s.pods, func(p *pod) bool {
 		return s.resized[p.ref()] && strings.Contains(k.Cgroup, "pod"+s.runtime.UID(p.ref()))
 	})

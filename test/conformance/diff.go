@@ -118,14 +118,14 @@ func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value
 		_, initial := want.Initial[v.Field]
 		switch {
 		case v.Applied:
-			if way == parity.Never {
+			if way == parity.NotApplied {
 				c.note("%s: %s is in force (%s), although the attachment declares that it cannot be", ref, v.Field, v.Channel)
 			}
 		case v.Note == "":
 			c.note("%s: %s is not in force, and no reason is reported", ref, v.Field)
-		case !want.Running, way == parity.Created && !initial && !route.InKernel(f):
+		case !want.Running, way == parity.AtCreation && !initial && !route.InKernel(f):
 			// It is written when the container starts; or only a creation can set it, and the creation is past.
-		case way != parity.Never && !strings.Contains(v.Note, "no such file"):
+		case way != parity.NotApplied && !strings.Contains(v.Note, "no such file"):
 			c.note("%s: %s is not in force (%s), although the attachment declares that it can set it", ref, v.Field, v.Note)
 		}
 	}
@@ -138,7 +138,7 @@ func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value
 func (c *comparison) states(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
 	brings := func(f lifecycle.Field) bool {
 		way, _ := c.a.Delivers(f, of)
-		return way != parity.Never
+		return way != parity.NotApplied
 	}
 	same := func(f lifecycle.Field, what string, w, g any) {
 		if d := cmp.Diff(w, g); d != "" && brings(f) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/dra"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
@@ -22,6 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Decided is the engine's decision for a container or pod: its values, and the effective state that follows from them.
@@ -56,6 +59,8 @@ type Engine struct {
 	made    int
 	away    bool // the kubelet
 	refused map[scenario.Ref]bool
+	claims  []scenario.Claim
+	granter *dra.Source
 }
 
 type pod struct {
@@ -84,6 +89,13 @@ func NewEngine(s *scenario.Scenario) (*Engine, error) {
 		s: s, node: node, v2: node.Tree.Version == cgroup.V2,
 		pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*ctr{}, refused: map[scenario.Ref]bool{},
 	}
+	e.granter = dra.New(dra.Options{
+		Devices: func() (map[string][]string, []string) { return scenario.ClaimVariables(e.claims), nil },
+		Read: func(string) ([]byte, error) {
+			return scenario.ClaimCheckpoint(e.claims, func(ref scenario.Ref) string { return e.names.UID(ref) }), nil
+		},
+		Checkpoint: "dra_manager_state",
+	})
 	if s.Node.Interfaces != nil {
 		e.links = kernel.NewLinks(s.Node.Interfaces)
 	}
@@ -141,6 +153,17 @@ func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 			f.Granted, p.heard = map[string]*lifecycle.KubeletGrants{ev.Pod.UID: p.given}, true
 		}
 	}
+	if ev.Pod != nil {
+		e.granter.Reread()
+		if named := e.granter.Named(ev.Pod.UID); len(named) > 0 {
+			with := *ev.Pod
+			with.Claimed, ev.Pod = named, &with
+		}
+	}
+	if ev.Container != nil && e.granter.MayGiveCPUs(ev.Container) {
+		e.granter.Refresh(context.Background(), nil)
+		f.Claims = map[string]*lifecycle.ClaimGrant{ev.Container.ID: e.granter.ForContainer(ev.Pod.UID, ev.Container)}
+	}
 	plan := engine.Decide(e.state, &ev, f)
 	e.state.Commit(plan)
 	return plan.Reject
@@ -157,6 +180,9 @@ func (e *Engine) podOf(uid string) *pod {
 
 // step plays one step. It ignores restarts, which do not concern the engine.
 func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
+	if s.Claims != nil {
+		e.claims = *s.Claims
+	}
 	for i := range s.Run {
 		if rejected, err = e.run(&s.Run[i]); rejected != "" || err != nil {
 			return rejected, err
@@ -208,9 +234,9 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		}
 	}
 	if r.Pod.PodResources != nil {
-		p.given = &lifecycle.KubeletGrants{UID: uid, Namespace: r.Pod.Namespace, Name: r.Pod.Name, Static: map[string]lifecycle.StaticGrant{}}
+		p.given = &lifecycle.KubeletGrants{UID: uid, Namespace: r.Pod.Namespace, Name: r.Pod.Name, Static: map[string]lifecycle.StaticGrant{}, Containers: map[string]lifecycle.DeviceGrant{}}
 		for name, s := range r.Pod.PodResources {
-			p.given.Static[name] = staticOf(s)
+			p.given.Static[name], p.given.Containers[name] = staticOf(s), devicesOf(s)
 		}
 	}
 	e.pods[ref] = p
@@ -230,6 +256,16 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 func staticOf(s scenario.Static) lifecycle.StaticGrant {
 	cpus, mems, _ := s.IDs()
 	return lifecycle.StaticGrant{CPUs: cpus, Reported: true, Mems: mems}
+}
+
+// devicesOf converts the devices that the kubelet granted a container.
+func devicesOf(s scenario.Static) lifecycle.DeviceGrant {
+	g := lifecycle.DeviceGrant{IDs: map[string][]string{}, NUMA: map[string][]int{}}
+	for resource, list := range s.Devices {
+		nodes, _ := topology.ParseList(list) // checked, as above
+		g.IDs[resource], g.NUMA[resource] = []string{"0"}, nodes
+	}
+	return g
 }
 
 // specOf is the pod as the kubelet reports it.
@@ -264,7 +300,7 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	p := e.pods[ref]
 	c := &ctr{asked: asked, reported: &lifecycle.Container{
 		ID: "container-" + strconv.Itoa(e.made), PodID: p.reported.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
-		Labels: asked.Labels, Annotations: asked.Annotations, Args: asked.Args, Resources: resourcesOf(asked.Resources),
+		Labels: asked.Labels, Annotations: asked.Annotations, Args: asked.Args, CDIDevices: asked.CDI, Resources: resourcesOf(asked.Resources),
 	}}
 	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
 		c.reported.Env = append(c.reported.Env, name+"="+asked.Env[name])
@@ -279,8 +315,9 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	return ""
 }
 
-// interfaces are the facts about the network interfaces that a container asks for.
+// interfaces are the facts about the network interfaces and CDI devices that a container may ask for.
 func (e *Engine) interfaces(c *lifecycle.Container) (f engine.Facts) {
+	f.NodeDevices = e.node.Host.CDI
 	p := e.state.Pod(c.PodID)
 	if e.links == nil || p == nil {
 		return f

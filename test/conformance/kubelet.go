@@ -126,6 +126,9 @@ func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Conta
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		config.Envs = append(config.Envs, &v1.KeyValue{Key: name, Value: []byte(c.Env[name])})
 	}
+	for _, name := range c.CDI {
+		config.CDIDevices = append(config.CDIDevices, &v1.CDIDevice{Name: name})
+	}
 	request := &v1.CreateContainerRequest{Config: config}
 	for _, p := range k.runtime.Sandboxes() {
 		if p.Ref == pod {
@@ -141,12 +144,28 @@ func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Conta
 
 // update also writes to the pod's cgroup, as a kubelet does.
 func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
-	return u.Around(k.runtime.SetPodCgroup, func() error {
+	return u.WithPodWrites(k.runtime.SetPodCgroup, func() error {
 		_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{
 			ContainerId: k.container(u.Container), Linux: cri.AsCRI(u.Resources),
 		})
 		return err
 	})
+}
+
+// repeat updates a container again if its status shows another quota, other shares or another memory limit than an
+// update asked for. Runtimes whose status has no resources are left alone, as kubelets leave them.
+func (k *Kubelet) repeat(ctx context.Context, u *scenario.Update) error {
+	status, err := k.calls.ContainerStatus(ctx, &v1.ContainerStatusRequest{ContainerId: k.container(u.Container)})
+	if err != nil {
+		return err
+	}
+	has, wanted := status.GetStatus().GetResources().GetLinux(), cri.AsCRI(u.Resources)
+	differs := func(has, wanted int64) bool { return wanted != 0 && has != wanted }
+	if has == nil || !differs(has.CpuQuota, wanted.CpuQuota) && !differs(has.CpuShares, wanted.CpuShares) &&
+		!differs(has.MemoryLimitInBytes, wanted.MemoryLimitInBytes) {
+		return nil
+	}
+	return k.update(ctx, u)
 }
 
 func (k *Kubelet) stop(ctx context.Context, ref scenario.Ref) (err error) {

@@ -87,7 +87,7 @@ func (o *observing) options(t *testing.T, attach string) sim.RunOptions {
 			}
 			return NewAgent(a)
 		},
-		Alter: func(s *scenario.Step) { s.Want, s.Rejected = nil, "" },
+		AlterStep: func(s *scenario.Step) { s.Want, s.Balloons, s.Rejected = nil, nil, "" },
 		Observe: func(e sim.Event) {
 			if e.Kind == "Synchronize" && e.Err == nil && len(e.Updates) == 0 { // there is none beside the runtime
 				return
@@ -98,7 +98,7 @@ func (o *observing) options(t *testing.T, attach string) sim.RunOptions {
 			}
 			o.answers = append(o.answers, strings.Join(strings.Fields(strings.ReplaceAll(text, "memory:{}", "")), " "))
 		},
-		After: func(_ int, r *sim.Runtime, _ status.Source) {
+		AfterStep: func(_ int, r *sim.Runtime, _ status.Source) {
 			now := map[scenario.Ref]string{}
 			for _, c := range r.Containers() {
 				state, err := r.State(c.Ref)
@@ -135,7 +135,7 @@ func TestObserve(t *testing.T) { //nolint:tparallel // its parts share the machi
 					s.Node.Cgroup = [2]string{"v2", "v1"}[i%2]
 					o := &observing{}
 					if err := sim.Run(t.Context(), s, o.options(t, attach)); err != nil {
-						if unmet := (*sim.Unmet)(nil); !errors.As(err, &unmet) {
+						if unmet := (*sim.UnmetError)(nil); !errors.As(err, &unmet) {
 							t.Fatalf("%s: %v", attach, err)
 						}
 					}

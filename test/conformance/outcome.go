@@ -63,6 +63,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 func (c *ctr) bear(s *effective.State) {
 	s.Env, s.Mounts, s.Process = map[string]string{}, map[string]string{}, map[string]string{}
 	maps.Copy(s.Env, c.asked.Env)
+	s.CDI = append(s.CDI, c.asked.CDI...)
 	for _, v := range c.initial {
 		switch v.Field {
 		case lifecycle.Env:

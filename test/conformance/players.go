@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -48,17 +49,17 @@ type Shown struct {
 // Players returns one player for each attachment. A new attachment is a new entry.
 func Players() []Player {
 	return []Player{
-		{Attachment: parity.Named("nri")},
+		{Attachment: parity.ByName("nri")},
 		{
-			Attachment: parity.Named("bypass"), Connector: func() sim.Connector { return &criConnector{attach: "bypass"} },
+			Attachment: parity.ByName("bypass"), Connector: func() sim.Connector { return &criConnector{attach: "bypass"} },
 			Shows: []Shown{
 				{Limit: parity.RefusedUpdates, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
 				{Limit: parity.RefusedUpdates, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
 			},
 		},
-		{Attachment: parity.Named("cri"), Connector: func() sim.Connector { return &criConnector{attach: "cri"} }},
+		{Attachment: parity.ByName("cri"), Connector: func() sim.Connector { return &criConnector{attach: "cri"} }},
 		{
-			Attachment: parity.Named("hooks"), Connector: func() sim.Connector { return &criConnector{attach: "hooks"} },
+			Attachment: parity.ByName("hooks"), Connector: func() sim.Connector { return &criConnector{attach: "hooks"} },
 			Shows: []Shown{{Limit: parity.UnchangedUpdate, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
 		},
 	}
@@ -66,11 +67,9 @@ func Players() []Player {
 
 // NewAgent makes the agent of a play.
 func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
-	options := agent.Options{
-		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface,
-		// The fake kernel's processes do not exist on this host.
-		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), PollInterval: 10 * time.Millisecond, FreeMemory: func() {},
-	}
+	options := simulated.Options(o)
+	options.Proc = filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc") // the fake kernel's processes do not exist on this host
+	options.PollInterval, options.FreeMemory = 10*time.Millisecond, func() {}
 	if kernel, fake := o.Tree.FS.(*kernel.Cgroups); fake {
 		options.Watch = func() (cgroup.Watcher, error) { return Watch(kernel), nil }
 	}
@@ -142,8 +141,17 @@ func (s *criConnector) Act(ctx context.Context, step *scenario.Step) error {
 	return s.kubelet.Act(ctx, step)
 }
 
-// Back waits until the agent has listed the pods and containers of the restarted runtime.
-func (s *criConnector) Back(ctx context.Context, patience time.Duration) error {
+// Repeat repeats an update that an agent beside the runtime has undone: it may write a container's resources as it read
+// them just before the kubelet's update.
+func (s *criConnector) Repeat(ctx context.Context, step *scenario.Step) error {
+	if s.attach != "bypass" {
+		return nil
+	}
+	return s.kubelet.repeat(ctx, step.Update)
+}
+
+// AwaitReconnect waits until the agent has listed the pods and containers of the restarted runtime.
+func (s *criConnector) AwaitReconnect(ctx context.Context, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	check := time.NewTicker(2 * time.Millisecond)

@@ -30,7 +30,7 @@ var (
 		"scheduling.koordinator.sh/resource-status", "scheduling.koordinator.sh/resource-spec", "node.koordinator.sh/extended-resource-spec",
 		"scheduling.koordinator.sh/device-allocated", "koordinator.sh/cpuQOS", "koordinator.sh/oom-score-adj-spec", "koordinator.sh/blkioQOS",
 		"node.koordinator.sh/resctrl", "katalyst.kubewharf.io/cpu_enhancement", "katalyst.kubewharf.io/memory_enhancement",
-		"katalyst.kubewharf.io/network_enhancement", "volcano.sh/blkio-limit", "trimtab.io/hugepage-limits",
+		"katalyst.kubewharf.io/network_enhancement", "volcano.sh/blkio-limit", "trimtab.io/hugepage-limits", "trimtab.io/cdi-devices",
 	}
 	// The keys whose text is YAML.
 	yamlKeys = []string{

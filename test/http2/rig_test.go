@@ -131,7 +131,7 @@ func startRelay(t *testing.T, to string) (address string, relayed func() int) {
 			n++
 			mu.Unlock()
 			// Errors of peers are expected: the clients here break every rule.
-			all.Go(func() { _ = relay.New(caller, backend, relay.Options{Pick: hold}).Run(ctx) })
+			all.Go(func() { _ = relay.New(caller, backend, relay.Options{HandlingFor: hold}).Run(ctx) })
 		}
 	})
 	t.Cleanup(func() { cancel(); _ = l.Close(); all.Wait() })
@@ -139,11 +139,11 @@ func startRelay(t *testing.T, to string) (address string, relayed func() int) {
 }
 
 // hold makes the relay hold requests with a message, and send them on unchanged.
-func hold(path string) relay.Held {
+func hold(path string) relay.Handling {
 	if !strings.HasPrefix(path, "/held/") {
-		return relay.Held{}
+		return relay.Handling{}
 	}
-	return relay.Held{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
+	return relay.Handling{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
 }
 
 // tool finds a program; in CI a missing one fails the test.

@@ -103,7 +103,7 @@ func (n *node) empty(kept census.Count) {
 	for name, want := range map[string]int{
 		"engine.State.pods": 0, "engine.State.containers": 0, "engine.State.byPod": 0, "engine.State.groups": 0, "placement.Ledger.pods": 0,
 		"conductor.node.tracks": 0, "keeper.table.rows": 0,
-		"record.file[github.com/trimtab/trimtab/internal/lifecycle.Record,github.com/trimtab/trimtab/internal/record.Overlay].Containers": 0,
+		"record.checkpointFile[github.com/trimtab/trimtab/internal/lifecycle.Record,github.com/trimtab/trimtab/internal/record.Overlay].Containers": 0,
 	} {
 		if got, there := kept[name]; got != want || !there {
 			n.t.Errorf("no pod runs, and %s has %d entries (counted: %v)", name, got, there)

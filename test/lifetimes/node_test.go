@@ -87,7 +87,7 @@ func newNode(t testing.TB) *node {
 	must(t, n.kernel.MkdirRunc("kubepods"))
 	n.keeper = keeper.New(&cgroup.Tree{FS: n.kernel, Version: cgroup.V2})
 	must(t, n.keeper.Originals.Load(discarded{}, nil))
-	n.keeper.Use(keeper.CoreSched{Groups: coresched.New(kernel.NewCookies())}, lifecycle.CoreSched)
+	n.keeper.RegisterActor(keeper.CoreSched{Groups: coresched.New(kernel.NewCookies())}, lifecycle.CoreSched)
 	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
 	n.con = conductor.New(conductor.Options{
 		Machine: m, Keeper: n.keeper, Key: []byte("a key of the test, 32 bytes long"), Now: time.Now,
@@ -96,8 +96,8 @@ func newNode(t testing.TB) *node {
 			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
-			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
-				hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.FallbackWeight, BVT: lifecycle.NotSupported}},
+			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
+				hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.YieldWeight, BVT: lifecycle.NotSupported}},
 		},
 	})
 	n.con.Attached(carrier{}, runtime{})

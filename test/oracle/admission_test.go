@@ -109,7 +109,7 @@ func (a admitted) kubeletAdmits(t *rapid.T) (out verdict) {
 // weAdmit asks the engine.
 func (a admitted) weAdmit(t *rapid.T) (out verdict) {
 	p := engine.Policy{
-		Dialects: intent.Dialects(), Place: true, Hooks: []hook.Hook{hook.CPUSet{}},
+		Dialects: intent.Dialects(), Place: true, Hooks: []hook.Hook{hook.CPUSetOptions{}},
 		Pools:     placement.Pools{Online: a.m.Online(), Shared: a.m.Online(), Reclaimed: a.m.Online()},
 		Placement: &pools.Policy{Tree: choose.NewTree(a.m), Sizing: pools.NewSizing(a.m), Whole: pools.WholeGuaranteed},
 		Rules:     intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
@@ -144,7 +144,7 @@ func (a admitted) weAdmit(t *rapid.T) (out verdict) {
 	}
 	for i, n := range a.cpus {
 		plan, c := create(pod, spec, fmt.Sprint("c", i), n)
-		if c == nil || c.Assignment.Pool != placement.Own || s.CPUs(c).Len() != n {
+		if c == nil || c.Assignment.Pool != placement.Exclusive || s.CPUs(c).Len() != n {
 			return out
 		}
 		if h := plan.Affinity(); i == 0 && h != nil {

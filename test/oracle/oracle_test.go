@@ -75,7 +75,7 @@ func (a question) kubelets() (topology.Set, error) {
 
 // ours returns the CPUs that our allocator gives.
 func (a question) ours() (topology.Set, error) {
-	chosen, err := choose.NewTree(a.m).Choose(choose.Want{N: a.n, From: a.free})
+	chosen, err := choose.NewTree(a.m).Choose(choose.Request{N: a.n, From: a.free})
 	return chosen.CPUs, err
 }
 

@@ -85,7 +85,7 @@ func TestMergedHints(t *testing.T) {
 		hint := rapid.Custom(func(t *rapid.T) numahints.Hint {
 			h := numahints.Hint{Preferred: rapid.Bool().Draw(t, "preferred")}
 			if h.Any = rapid.IntRange(0, 9).Draw(t, "any") == 0; !h.Any {
-				h.Nodes = numahints.Mask(rapid.Uint64Range(1, uint64(numahints.All(n))).Draw(t, "set"))
+				h.Nodes = numahints.Mask(rapid.Uint64Range(1, uint64(numahints.AllNodes(n))).Draw(t, "set"))
 			}
 			return h
 		})

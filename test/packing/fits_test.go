@@ -52,7 +52,7 @@ func (q *question) price(cpus topology.Set, reach []bool) cost {
 		caches: q.m.Count(topology.L3Level, cpus), split: q.splits(cpus),
 	}
 	for k := topology.PlainCore; k <= topology.EfficiencyCore; k++ {
-		if !cpus.And(q.m.Of(k)).Empty() {
+		if !cpus.And(q.m.CPUsOfKind(k)).Empty() {
 			c[kinds]++
 		}
 	}
@@ -213,7 +213,7 @@ func (q *question) kindSets(most int) []kindSet {
 		n, empty := 0, false
 		for k := topology.PlainCore; k <= topology.EfficiencyCore; k++ {
 			if mask&(1<<k) != 0 {
-				of := q.m.Of(k)
+				of := q.m.CPUsOfKind(k)
 				n, empty, cpus = n+1, empty || of.Empty(), cpus.Union(of)
 			}
 		}

@@ -29,7 +29,7 @@ func newOurs(tb testing.TB, m *topology.Machine) allocator {
 	sizing := pools.NewSizing(m)
 	return &ours{tb: tb, shared: map[int]event{}, state: engine.NewState(m, engine.Policy{
 		Place: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
-		Placement: &pools.Policy{Tree: choose.NewTree(m), Sizing: sizing, NearDevices: true}, Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}},
+		Placement: &pools.Policy{Tree: choose.NewTree(m), Sizing: sizing, NearDevices: true}, Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 	})}
 }
 
@@ -91,7 +91,7 @@ func requests(e event, m *topology.Machine) map[string]string {
 
 func (o *ours) own(e event) (placed, bool) {
 	c := o.create(e.id, e.cpus*1000, e.gibs, "/kubepods/", requests(e, o.state.Machine))
-	if c.Assignment.Pool != placement.Own {
+	if c.Assignment.Pool != placement.Exclusive {
 		o.end(e.id)
 		return placed{}, false
 	}
@@ -142,18 +142,18 @@ func (o *ours) end(id int) {
 }
 
 func (o *ours) pools() []pool {
-	milli := map[placement.Which]int{}
+	milli := map[placement.PoolID]int{}
 	for id, e := range o.shared {
-		milli[o.state.Container(ctrID(id)).Assignment.Which] += e.milli
+		milli[o.state.Container(ctrID(id)).Assignment.PoolID] += e.milli
 	}
 	var out []pool
 	for _, s := range o.state.PoolShares() {
 		if s.Pool != placement.Shared || s.Members == 0 {
 			continue
 		}
-		p := pool{name: s.Which.String(), cpus: s.CPUs, need: (milli[s.Which] + 999) / 1000, node: -1}
-		if s.Which.Bound && milli[s.Which] >= 1000 { // an owner that shrinks takes no CPU from others
-			p.node, _ = o.state.Machine.NodeIndex(s.Which.Node)
+		p := pool{name: s.PoolID.String(), cpus: s.CPUs, need: (milli[s.PoolID] + 999) / 1000, node: -1}
+		if s.PoolID.BoundToNodes && milli[s.PoolID] >= 1000 { // an owner that shrinks takes no CPU from others
+			p.node, _ = o.state.Machine.NodeIndex(s.PoolID.Node)
 		}
 		out = append(out, p)
 	}

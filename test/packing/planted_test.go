@@ -88,7 +88,7 @@ func TestPlantedFaults(t *testing.T) {
 		{"a CPU of each L3 cache in turn", "rome", planted{order: over(topology.L3Level, topology.NodeLevel)}, func(s score) int { return s.avoidable[caches] }},
 		{"a thread of each core in turn", "rome", planted{order: over(topology.CoreLevel, topology.L3Level)}, func(s score) int { return s.avoidable[split] }},
 		{"threads of both kinds of cores", "hybrid", planted{order: func(m *topology.Machine, free topology.Set, _ event) []int {
-			p, e := free.And(m.Of(topology.PerformanceCore)).Members(), free.And(m.Of(topology.EfficiencyCore)).Members()
+			p, e := free.And(m.CPUsOfKind(topology.PerformanceCore)).Members(), free.And(m.CPUsOfKind(topology.EfficiencyCore)).Members()
 			n := min(len(p), len(e))
 			return append(slices.Concat(p[:min(1, n)], e[:min(1, n)]), slices.Concat(p[min(1, n):], e[min(1, n):])...)
 		}}, func(s score) int { return s.avoidable[kinds] }},

@@ -63,5 +63,5 @@ func exists(root, test string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("by=%s: %s has no such test", test, test[:dot])
+	return fmt.Errorf("by=%s: the package %s has no test of this name", test, test[:dot])
 }

@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 // TestBadBlocks: blocks that a page must not have.
 func TestBadBlocks(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"a test that does not exist", "```sh by=test/pages.TestNothing\nx\n```", "no such test"},
+		{"a test that does not exist", "```sh by=test/pages.TestNothing\nx\n```", "no test of this name"},
 		{"no test", "```sh by=somebody\nx\n```", "is no test"},
 		{"an unknown word", "```sh agnet\nx\n```", `unknown word "agnet"`},
 		{"a command that is not run", "```text\n$ trimtab status\n```", "stand in a fence"},

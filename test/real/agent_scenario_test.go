@@ -88,7 +88,7 @@ func playScenarios(t *testing.T, attach string, o ...real.Option) {
 			needV1(t, c)
 			p := &player{
 				t: t, c: c, a: newTrimtab(t), pods: map[scenario.Ref]real.PodID{}, ctrs: map[scenario.Ref]real.ContainerID{},
-				at: parity.Named(attach),
+				at: parity.ByName(attach),
 			}
 			switch attach {
 			case "cri":

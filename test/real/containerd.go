@@ -170,7 +170,7 @@ func (c *Containerd) Socket() string { return filepath.Join(c.dir, "c.sock") }
 // NRISocket is where NRI plugins connect.
 func (c *Containerd) NRISocket() string { return filepath.Join(c.dir, "nri.sock") }
 
-// Through makes all further calls over another socket, such as a proxy's.
+// Through makes all later calls use another socket, such as a proxy's.
 func (c *Containerd) Through(socket string) {
 	c.t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -55,7 +55,7 @@ func TestDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.run("start", id)
-	if err := ociedit.Applied(ociedit.Directory, id); err != nil {
+	if err := ociedit.ReadResult(ociedit.Directory, id); err != nil {
 		t.Error(err)
 	}
 	if got := d.coreLimit(id); got != "256 512" {
@@ -80,7 +80,7 @@ func TestDocker(t *testing.T) {
 	broken := d.create("probe")
 	put(t, filepath.Join(ociedit.Directory, broken+".json"), "{")
 	d.run("start", broken)
-	if err := ociedit.Applied(ociedit.Directory, broken); err == nil || errors.Is(err, ociedit.ErrNotRead) {
+	if err := ociedit.ReadResult(ociedit.Directory, broken); err == nil || errors.Is(err, ociedit.ErrNotRead) {
 		t.Errorf("the result of a decision that cannot be read: %v", err)
 	}
 	put(t, "/etc/trimtab/oci.json", strings.Replace(settings, `"ignore"`, `"fail"`, 1))

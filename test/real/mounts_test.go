@@ -49,7 +49,7 @@ hooks: {mounts: {enabled: true, allowed: [%s]}}
 			return errors.Join(err, fmt.Errorf("%d containers are explained", len(found)))
 		}
 		for _, p := range found[0].Problems {
-			if p.Value == link && strings.Contains(p.Reason, "hooks.mounts.allowed does not list it") {
+			if p.Value == link && strings.Contains(p.Reason, "hooks.mounts.allowed does not list this path") {
 				return nil
 			}
 		}

@@ -74,7 +74,7 @@ hooks: {ulimits: {enabled: true}, ioPriority: {enabled: true}, scheduler: {enabl
 	a.kill()
 	a.run()
 	a.attached()
-	byWrapper(t, a, "wrapped", true, "given at an earlier time")
+	byWrapper(t, a, "wrapped", true, "applied at an earlier time")
 
 	// A container without a decision is created as it is.
 	other := c.RunContainer(c.RunPod(plain("plain", "")), real.ContainerSpec{Name: "main"})

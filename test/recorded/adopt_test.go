@@ -107,7 +107,7 @@ func leave(t *testing.T, name, v, file string) {
 			dir = d
 			k.OnWrite(func(path, value string) { changes = append(changes, "write "+path+" "+value) })
 			k.OnChange(func(path string, c cgroup.Change) {
-				how := map[cgroup.Change]string{cgroup.Made: "mkdir", cgroup.Removed: "rmdir"}[c]
+				how := map[cgroup.Change]string{cgroup.Created: "mkdir", cgroup.Removed: "rmdir"}[c]
 				group, once := strings.CutPrefix(path, "cpuset/") // in version 1 it is called for every hierarchy
 				if how != "" && (once || v == "v2") {
 					changes = append(changes, how+" "+group)
@@ -115,7 +115,7 @@ func leave(t *testing.T, name, v, file string) {
 			})
 			return os.WriteFile(filepath.Join(d, "record.key"), []byte(key), 0o600)
 		},
-		After: func(i int, r *sim.Runtime, agent status.Source) {
+		AfterStep: func(i int, r *sim.Runtime, agent status.Source) {
 			time.Sleep(drained)
 			synctest.Wait()
 			pods, ctrs := r.Listed()
@@ -127,7 +127,7 @@ func leave(t *testing.T, name, v, file string) {
 			best.Owned, best.Seats = reported(agent)
 		},
 	})
-	if unmet := (*sim.Unmet)(nil); err != nil && !errors.As(err, &unmet) {
+	if unmet := (*sim.UnmetError)(nil); err != nil && !errors.As(err, &unmet) {
 		t.Fatal(err)
 	}
 	text, err := json.MarshalIndent(best, "", " ")

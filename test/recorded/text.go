@@ -20,6 +20,7 @@ type Text struct {
 	b       strings.Builder
 	pending string // a write that the kernel has not accepted yet
 	saved   string // the last checkpoint
+	left    uint64 // events of the journal that are left out
 	hidden  string
 }
 
@@ -102,7 +103,7 @@ func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
 	if ev.Container != nil {
 		about = ev.Container.ID
 	}
-	t.Line("answer to %s %s: owns=%t err=%v", ev.Kind, about, ans.Owns, err)
+	t.Line("answer to %s %s: owns=%t err=%v", ev.Kind, about, ans.OwnsCPUs, err)
 	t.Values("  it", ans.Values)
 	for _, s := range ans.Others {
 		t.Values("  "+s.Container, s.Values)
@@ -124,9 +125,15 @@ func (t *Text) Checkpoint(data []byte) {
 	}
 }
 
-// Events adds lines of the journal.
+// Events adds lines of the journal. It leaves out those about CPU classes: these are written while the next event
+// is decided, so their place in the journal varies.
 func (t *Text) Events(events []api.Event) {
 	for _, e := range events {
+		if e.Kind == "CPUClasses" {
+			t.left++
+			continue
+		}
+		e.Seq -= t.left
 		e.Op, e.Time, e.Took = "", time.Time{}, 0
 		t.JSON("journal", e)
 	}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -19,7 +20,9 @@ func TestMain(m *testing.M) {
 }
 
 func newAgent(o sim.AgentOptions) (sim.Agent, error) {
-	return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies, Processes: o.Processes, HasInterface: o.HasInterface, FreeMemory: func() {}})
+	options := simulated.Options(o)
+	options.FreeMemory = func() {}
+	return agent.New(options)
 }
 
 // TestScenarios plays each file as it is written, and again with the other cgroup version and driver: the

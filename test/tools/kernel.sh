@@ -3,6 +3,7 @@
 # arguments. A folder has vmlinuz, config and the modules below lib/modules. Nothing is installed on this machine.
 #
 #   test/tools/kernel.sh 6.1 6.12
+#   test/tools/kernel.sh --built 6.12-core   builds and downloads nothing, and fails if the kernel is not in the cache
 #
 # 6.12-core is built from Debian's source of 6.12, once, with kernel-core.config: Debian's own kernels lack core
 # scheduling. The build takes four to eight minutes on two processors. All checkouts of a user share it: it is kept in
@@ -60,6 +61,10 @@ core() {
   if [ ! -e "$dir/vmlinuz" ] && [ -e "$shared/vmlinuz" ]; then
     copy "$shared" "$dir" || say "$series: cannot copy $shared"
   fi
+  if [ ! -e "$dir/vmlinuz" ] && [ -n "$built" ]; then
+    say "$series is not built"
+    exit 1
+  fi
   if [ ! -e "$dir/vmlinuz" ]; then
     say "$series: building it of $source"
     work=$(mktemp -d "$cache/.kernel.XXXXXX")
@@ -97,6 +102,10 @@ bring() {
     name=$(package "$series")
   fi
   dir=$cache/kernel-$series-${name#linux-image-}
+  if [ -n "$built" ] && { [ -z "$name" ] || [ ! -e "$dir/vmlinuz" ]; }; then
+    say "$series is not in the cache"
+    exit 1
+  fi
   if [ -z "$name" ] || [ ! -e "$dir/vmlinuz" ]; then
     work=$(mktemp -d "$cache/.kernel.XXXXXX")
     if [ -n "$name" ] && { fetch "$name" "$work" || { refresh; name=$(package "$series"); fetch "$name" "$work"; }; }; then
@@ -116,7 +125,9 @@ bring() {
   echo "$dir"
 }
 
-[ $# -gt 0 ] || { sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+built=""
+[ "${1:-}" != --built ] || { built=yes; shift; }
+[ $# -gt 0 ] || { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 for series; do
   case $series in
   *-core) core "$series" ;;

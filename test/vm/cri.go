@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"net"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -56,4 +57,19 @@ func (m *Machine) StartContainerd() {
 	if err := m.channel.startContainerd(ctx, m.Guest.Systemd); err != nil {
 		m.t.Fatalf("%s: %v", m.Guest, err)
 	}
+}
+
+// WithoutNRI restarts containerd with NRI switched off.
+func (m *Machine) WithoutNRI() {
+	m.t.Helper()
+	const table = "[plugins.'io.containerd.nri.v1.nri']\n"
+	text := m.Read(containerdConfig) + "\n"
+	if !strings.Contains(text, table) {
+		m.t.Fatalf("no table of NRI in\n%s", text)
+	}
+	m.StopContainerd()
+	m.Put(containerdConfig, 0o644, []byte(strings.Replace(text, table, table+"  disable = true\n", 1)))
+	m.Run("rm", "-f", NRISocket)
+	m.StartContainerd()
+	m.Sh("[ ! -e " + NRISocket + " ]")
 }

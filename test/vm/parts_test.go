@@ -13,13 +13,35 @@ func TestShaped(t *testing.T) {
 	if err != nil || got.CPUs() != 16 || got.Sockets != 2 || got.Dies != 2 || len(got.Nodes) != 4 || got.Nodes[3].CPUs != "12-15" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := Shaped("1s x 2c x 2t"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("threads: %v", err)
+	for _, text := range []string{"1s x 2c x 2t", "2s x 3c"} {
+		if _, err := Shaped(text); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 	for _, bad := range []string{"", "2q", "0c", "x"} {
 		if _, err := Shaped(bad); err == nil {
 			t.Errorf("%q is taken for a shape", bad)
 		}
+	}
+}
+
+func TestShapeWithMemory(t *testing.T) {
+	plain, err := Shaped("2s x 4c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := plain.WithMemory([]int{512, 512, 256}, [][]int{{10, 21, 15}, {21, 10, 35}, {15, 35, 10}})
+	if err != nil || shape.Name == plain.Name || len(plain.Nodes) != 2 {
+		t.Errorf("%+v (%v), of %+v", shape, err, plain)
+	}
+	got := strings.Join(shape.args(), " ") + " "
+	for _, want := range []string{"-m 1280M", "node,nodeid=1,memdev=m1,cpus=4-7 ", "size=256M", "node,nodeid=2,memdev=m2 ", "dist,src=1,dst=2,val=35 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if _, err := plain.WithMemory([]int{4096, 4096}, nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("8 GiB: %v", err)
 	}
 }
 

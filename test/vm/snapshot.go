@@ -66,7 +66,7 @@ func (g Guest) take(ctx context.Context, hardware []string, image, work string) 
 	if _, err := build(create); err != nil {
 		return err
 	}
-	// The disk of the checkout's programs is not used before the snapshot, so an empty one suffices.
+	// The disk of the checkout's programs is not used before the snapshot, so an empty disk suffices.
 	payload := filepath.Join(work, "payload")
 	if err := os.WriteFile(payload, nil, 0o644); err != nil {
 		return err

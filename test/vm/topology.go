@@ -79,7 +79,7 @@ func (t Topology) String() string {
 
 // Shaped makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a
 // socket is a die. It refuses threads, because QEMU numbers the threads of a core one after another and the
-// notation numbers them last.
+// notation numbers them last; and dies of 3 cores and the like, with which kernel 6.1 does not boot.
 func Shaped(text string) (Topology, error) {
 	cpus, _, _ := strings.Cut(text, ",")
 	count := map[byte]int{'s': 1, 'n': 1, 'c': 1, 't': 1}
@@ -94,6 +94,9 @@ func Shaped(text string) (Topology, error) {
 	if count['t'] > 1 {
 		return Topology{}, fmt.Errorf("node %q: %w: a virtual machine numbers the threads of a core one after another", text, errors.ErrUnsupported)
 	}
+	if n := count['c']; n&(n-1) != 0 { // the local APICs have gaps in their ids, and the first CPU of the next die stalls
+		return Topology{}, fmt.Errorf("node %q: %w: a virtual machine with dies of %d cores does not boot", text, errors.ErrUnsupported, n)
+	}
 	t := Topology{
 		Name: fmt.Sprintf("%ds%dn%dc", count['s'], count['n'], count['c']), Sockets: count['s'], Dies: count['n'], Cores: count['c'], Threads: 1,
 	}
@@ -101,6 +104,37 @@ func Shaped(text string) (Topology, error) {
 	for i := range nodes {
 		first := i * count['c']
 		t.Nodes = append(t.Nodes, Node{CPUs: fmt.Sprintf("%d-%d", first, first+count['c']-1), MiB: 2048 / nodes})
+	}
+	return t, nil
+}
+
+// WithMemory returns the shape with memory of the given sizes, those of nodes without CPUs last, and the distances of
+// all nodes to all, if they are given. It refuses more memory than a guest may have.
+func (t Topology) WithMemory(mib []int, distances [][]int) (Topology, error) {
+	const most = 4096
+	total := 0
+	for _, n := range mib {
+		total += n
+	}
+	if total > most {
+		return t, fmt.Errorf("%s: %w: %d MiB of memory, and a virtual machine has at most %d", t.Name, errors.ErrUnsupported, total, most)
+	}
+	if only := len(mib) - len(t.Nodes); only > 0 {
+		t.Name += fmt.Sprintf("%dm", only)
+	}
+	nodes := t.Nodes
+	t.Nodes, t.Distances = nil, nil
+	for i, n := range mib {
+		node := Node{MiB: n}
+		if i < len(nodes) {
+			node.CPUs = nodes[i].CPUs
+		}
+		t.Nodes = append(t.Nodes, node)
+	}
+	for i, row := range distances {
+		for j := i + 1; j < len(row); j++ {
+			t.Distances = append(t.Distances, Distance{i, j, row[j]})
+		}
 	}
 	return t, nil
 }

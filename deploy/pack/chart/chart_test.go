@@ -28,6 +28,7 @@ attach: auto
 image: {repository: registry.example/trimtab, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"}
 config:
   pools: {reserved: "0"}
+  placement: {policy: balloons, balloons: {cpuClasses: [{name: slow, freqGovernor: powersave}], idleCPUClass: slow}}
   hooks:
     coreSched: {enabled: true}
     partition: {enabled: true}
@@ -37,6 +38,8 @@ config:
     ulimits: {enabled: true}
     ioPriority: {enabled: true}
     gpu: {devices: nodes}
+  resourcePlugins: {directory: /var/lib/katalyst/resource-plugins, watch: [/var/lib/katalyst/plugin-socks]}
+  authority: dra
   cri: {endpoint: unix:///run/crio/crio.sock}
   http: {address: "[::1]:9464"}
 maxUnavailable: 10%
@@ -104,11 +107,16 @@ func TestNeeds(t *testing.T) {
 		"ulimits":      {"config: {hooks: {ulimits: {enabled: true}}}", append(nri, "limits", "processes")},
 		"scheduler":    {"config: {hooks: {scheduler: {enabled: true}}}", append(nri, "scheduling", "processes")},
 		"classes":      {"config: {placement: {policy: balloons, balloons: {schedulingClasses: [{name: low, policy: batch}]}}}", append(nri, "scheduling", "processes")},
+		"CPU classes":  {"config: {placement: {policy: balloons, balloons: {cpuClasses: [{name: slow, freqGovernor: powersave}], idleCPUClass: slow}}}", append(nri, "cpuClasses")},
 		"ruled limits": {"config: {rules: [{name: files, match: 'true', set: [{field: rlimit, key: RLIMIT_NOFILE, value: '1:1'}, {field: io.priority, value: IOPRIO_CLASS_BE 4}]}]}", append(nri, "limits", "scheduling", "processes")},
 		"other rules":  {"config: {rules: [{name: one, match: 'true', class: shared}]}", nri},
 		"OCI hooks":    {"config: {hooks: {ociHooks: {enabled: true}}}", append(nri, "ociHooks")},
+		"plugins":      {"config: {resourcePlugins: {directory: /run/plugins}}", append(nri, "resourcePlugins", "devices")},
+		"sockets":      {"config: {resourcePlugins: {watch: [/run/plugins]}}", append(nri, "pluginSockets", "devices")},
+		"CDI classes":  {"config: {hooks: {cdiDevices: {enabled: true, classes: [v.com/gpu]}}}", append(nri, "cdi")},
+		"claims":       {"config: {authority: dra}", append(nri, "cdi", "dra")},
 		"no kubelet":   {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},
-		"empty":        {"config: {hooks: {coreSched: null, gpu: null}, podspec: {kubelet: null}, nri: null, http: null}", nri},
+		"empty":        {"config: {hooks: {coreSched: null, gpu: null}, podspec: {kubelet: null}, resourcePlugins: null, nri: null, http: null}", nri},
 		"unit":         {"attach: none", []string{"unit"}},
 		"everything":   {everything, slices.DeleteFunc(slices.Collect(maps.Keys(needs.When)), func(name string) bool { return name == "unit" })},
 	} {
@@ -249,7 +257,7 @@ func TestValues(t *testing.T) {
 	if main.LivenessProbe.HTTPGet.Host != "::1" || pod.Spec.SecurityContext.SELinuxOptions.Type != "spc_t" {
 		t.Errorf("probe %v, SELinux %v", main.LivenessProbe.HTTPGet, pod.Spec.SecurityContext.SELinuxOptions)
 	}
-	for _, line := range []string{"attach: auto", "resctrl: /host/resctrl", "dev: /host/dev", "endpoint: unix:///run/crio/crio.sock"} {
+	for _, line := range []string{"attach: auto", "resctrl: /host/resctrl", "cpu: /host/cpu", "dev: /host/dev", "endpoint: unix:///run/crio/crio.sock"} {
 		if !strings.Contains(o.Config, line+"\n") {
 			t.Errorf("no %q in the configuration:\n%s", line, o.Config)
 		}

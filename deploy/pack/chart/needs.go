@@ -39,10 +39,10 @@ type Path struct {
 	Need    `json:",inline"`
 	Key     string `json:"key"`     // the key of the agent's configuration that has the path
 	Default string `json:"default"` // the path if the key is not set
-	// Defaults are those of a key with a list of paths. Each path of the list is a mount.
+	// Defaults are the default values of a key that is a list of paths. Each path of the list is a mount.
 	Defaults     []string `json:"defaults"`
 	MountsParent bool     `json:"above"` // the chart mounts the parent directory
-	MountPath    string   `json:"at"`    // mount path, if not the same
+	MountPath    string   `json:"at"`    // the path in the container, if it differs from the node's
 	Write        bool     `json:"write"`
 	Type         string   `json:"type"` // type of the hostPath volume
 }
@@ -91,7 +91,7 @@ func ReadNeeds(root string) (Needs, error) {
 	for _, need := range n.All() {
 		switch {
 		case n.When[need.For] == "" || need.Reason == "":
-			return n, fmt.Errorf("needs.yaml: %q lacks a reason, or %q is none of \"when\"", need.Name, need.For)
+			return n, fmt.Errorf("needs.yaml: %q has no reason, or its \"for\" %q is not a key of \"when\"", need.Name, need.For)
 		case need.Without == "" || need.Shown == "":
 			return n, fmt.Errorf("needs.yaml: %s does not say what fails without it (\"without\") and which test shows that (\"shown\")", need.Name)
 		}

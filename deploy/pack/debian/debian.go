@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// Make makes the package of a program in directory out and returns the file. root is the repository's. The same program
-// gives the same bytes.
+// Make makes the package of a program in directory out and returns the file. root is the repository's directory. The
+// same program always gives the same bytes.
 func Make(ctx context.Context, nfpm, root, out string, p program.Program) (string, error) {
 	// Paths of packages and of their source files are relative to root, where nfpm runs.
 	for _, path := range []*string{&nfpm, &out, &p.Path} {
@@ -41,10 +41,10 @@ func Make(ctx context.Context, nfpm, root, out string, p program.Program) (strin
 	cmd.Dir = root
 	cmd.Env = append(cmd.Environ(), "ARCH="+p.Arch, "VERSION="+p.Version, "STAGE="+stage,
 		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", p.Time.Unix()))
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("nfpm: %w: %s", err, said.String())
+		return "", fmt.Errorf("make %s with nfpm: %w: %s", file, err, output.String())
 	}
 	return file, nil
 }

@@ -1,4 +1,4 @@
-// Package files makes reproducible tars: files of root with one time, in the given order.
+// Package files makes reproducible tars: the files belong to user root, have one time, and are in the given order.
 package files
 
 import (
@@ -26,7 +26,7 @@ func Tar(at time.Time, all []File) ([]byte, error) {
 		return w.WriteHeader(&h)
 	}
 	for _, f := range all {
-		if err := above(f.Path, made, head); err != nil {
+		if err := writeParents(f.Path, made, head); err != nil {
 			return nil, err
 		}
 		err := head(tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: f.Mode, Size: int64(len(f.Data))})
@@ -41,13 +41,13 @@ func Tar(at time.Time, all []File) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// above writes the missing parent directories of name, the topmost first.
-func above(name string, made map[string]bool, head func(tar.Header) error) error {
+// writeParents writes the missing parent directories of name, the topmost first.
+func writeParents(name string, made map[string]bool, head func(tar.Header) error) error {
 	dir := path.Dir(name)
 	if made[dir] {
 		return nil
 	}
-	if err := above(dir, made, head); err != nil {
+	if err := writeParents(dir, made, head); err != nil {
 		return err
 	}
 	made[dir] = true

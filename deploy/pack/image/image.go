@@ -25,8 +25,8 @@ import (
 const (
 	Program = "/usr/local/bin/trimtab"
 	Licence = "/usr/share/doc/trimtab/LICENSE"
-	// Parts is the path at which scanners look for an SBOM.
-	Parts = "/var/lib/db/sbom/trimtab.spdx.json"
+	// SBOM is the path at which scanners look for an SBOM.
+	SBOM = "/var/lib/db/sbom/trimtab.spdx.json"
 )
 
 // New makes the image for all the programs' architectures.
@@ -48,7 +48,7 @@ func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
 func annotated(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
 	with, ok := mutate.Annotations(index, labels(p)).(v1.ImageIndex)
 	if !ok {
-		return nil, fmt.Errorf("adding annotations changed the index's type")
+		return nil, fmt.Errorf("add annotations to the image index: the result is not an index")
 	}
 	return with, nil
 }
@@ -65,7 +65,7 @@ func single(p program.Program, licence []byte) (v1.Image, error) {
 	content, err := files.Tar(p.Time, []files.File{
 		{Path: Program[1:], Mode: 0o755, Data: data},
 		{Path: Licence[1:], Mode: 0o644, Data: licence},
-		{Path: Parts[1:], Mode: 0o644, Data: parts},
+		{Path: SBOM[1:], Mode: 0o644, Data: parts},
 	})
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func single(p program.Program, licence []byte) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// labels are those that the OCI image specification names.
+// labels are the labels that the OCI image specification defines.
 func labels(p program.Program) map[string]string {
 	const home, prefix = "https://github.com/trimtab/trimtab", "org.opencontainers.image."
 	of := map[string]string{

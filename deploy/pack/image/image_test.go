@@ -119,11 +119,11 @@ func check(t *testing.T, one v1.Image, arch string) {
 		t.Errorf("configuration of %s, made at %v", config.Architecture, config.Created)
 	}
 	found := extracted(t, one)
-	if want := []string{image.Program, image.Licence, image.Parts}; !slices.Equal(found.names, want) {
+	if want := []string{image.Program, image.Licence, image.SBOM}; !slices.Equal(found.names, want) {
 		t.Fatalf("files %v, want %v", found.names, want)
 	}
 	checkProgram(t, found.data[image.Program], arch)
-	checkParts(t, found.data[image.Parts], found.data[image.Program])
+	checkParts(t, found.data[image.SBOM], found.data[image.Program])
 }
 
 type contents struct {

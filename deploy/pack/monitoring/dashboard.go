@@ -10,11 +10,11 @@ import (
 // Panel is one panel of the dashboard.
 type Panel struct {
 	Title, About string
-	Kind         string // of Grafana: stat or timeseries
-	Unit         string // of Grafana: short, s, percentunit, dateTimeAsIso
-	Width        int    // of the 24 columns of the grid
+	Kind         string // Grafana's type of panel: stat or timeseries
+	Unit         string // Grafana's unit: short, s, percentunit, dateTimeAsIso
+	Width        int    // in columns of the grid, which has 24
 	Stack        bool
-	// BadAbove colours a stat red from this value on; 0 does not.
+	// BadAbove is the lowest value at which a stat is red; 0 for never.
 	BadAbove float64
 	Queries  []Query
 }
@@ -91,10 +91,13 @@ func workPanels() []Panel {
 func otherPanels() []Panel {
 	return []Panel{
 		series("Values restored", "After another program had changed them, a second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{file}}"}),
+		series("CPUs without their class", "CPUs that do not have the frequency or idle states of their CPU class.", "short", Query{`sum by (instance) (trimtab_cpus_without_class{` + onSelectedNodes + `})`, "{{instance}}"}),
+		series("Classes of CPUs restored", "Values of CPUs, after another program had changed them, a second.", "ops", Query{`sum by (instance) (rate(trimtab_cpu_class_repairs_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{instance}}"}),
 		series("Values left to other programs", "keeper.giveUpAfter says after how many writes.", "short", Query{`sum by (file) (trimtab_contested_values{` + onSelectedNodes + `})`, "{{file}}"}),
 		series("Updates of the runtime's copies", "By result, a second.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
 		series("NRI plugins of the CRI proxy", "Calls a second, by result.", "ops", Query{`sum by (plugin, result) (rate(trimtab_nrihost_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{plugin}} {{result}}"}),
 		series("NRI plugins of the CRI proxy: time", "The 99th percentile of a call.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "{{plugin}}"}),
+		series("Memory moved to slow nodes", "Bytes a second, with placement.demotion.", "Bps", Query{`sum by (instance) (rate(trimtab_memory_demoted_bytes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{instance}}"}),
 		series("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + onSelectedNodes + `}`, "{{plugin}}"}),
 		series("Hook servers", "Calls a second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
 		series("Resource plugins", "Calls a second, by result.", "ops", Query{`sum by (resource, result) (rate(trimtab_resourceplugin_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{resource}} {{result}}"}),
@@ -111,7 +114,7 @@ func otherPanels() []Panel {
 	}
 }
 
-// Dashboard is the JSON that Grafana 9 and later imports.
+// Dashboard returns the JSON that Grafana 9 and later imports.
 func Dashboard() ([]byte, error) {
 	source := map[string]any{"type": "prometheus", "uid": "${datasource}"}
 	var panels []any

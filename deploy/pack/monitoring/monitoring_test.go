@@ -112,8 +112,8 @@ var (
 
 // TestQueries: every query uses existing metrics of the agent, existing labels, and possible values of these.
 func TestQueries(t *testing.T) {
-	rows := map[string]metrics.Row{}
-	for _, r := range metrics.Rows() {
+	rows := map[string]metrics.Family{}
+	for _, r := range metrics.Families() {
 		rows[r.Name] = r
 	}
 	all := queries(t)
@@ -128,7 +128,7 @@ func TestQueries(t *testing.T) {
 // added has the labels that Prometheus adds, and those of histogram buckets.
 var added = []string{"instance", "job", "le"}
 
-func checkQuery(t *testing.T, expr string, rows map[string]metrics.Row) {
+func checkQuery(t *testing.T, expr string, rows map[string]metrics.Family) {
 	t.Helper()
 	labels := slices.Clone(added)
 	found := selector.FindAllStringSubmatch(expr, -1)
@@ -171,7 +171,7 @@ func checkQuery(t *testing.T, expr string, rows map[string]metrics.Row) {
 }
 
 // valuesOf has the possible values of a metric's labels.
-func valuesOf(r metrics.Row) []string {
+func valuesOf(r metrics.Family) []string {
 	var values []string
 	for _, m := range quoted.FindAllStringSubmatch(r.Labels, -1) {
 		values = append(values, m[1])
@@ -194,7 +194,7 @@ func TestPanels(t *testing.T) {
 		"trimtab_connection_state", "trimtab_last_sync_timestamp_seconds", "trimtab_pods", "trimtab_config_generation", "trimtab_attachment_ignored_events_total",
 		"trimtab_config_layer_version", "trimtab_hookserver_call_duration_seconds", "trimtab_resourceplugin_call_duration_seconds", "trimtab_cluster_last_contact_timestamp_seconds",
 	}
-	for _, r := range metrics.Rows() {
+	for _, r := range metrics.Families() {
 		if !strings.Contains(text.String(), r.Name) && !slices.Contains(aside, r.Name) {
 			t.Errorf("%s is on no panel and in no alert", r.Name)
 		}

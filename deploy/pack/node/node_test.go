@@ -115,7 +115,7 @@ func ask(t *testing.T, c *real.Containerd, tag string, n chart.Need) {
 	}
 	for _, without := range []string{"", n.Name} {
 		idle := *a
-		idle.run(render.Chart(t, a.values(tag, "none")), without)
+		idle.run(render.Chart(t, a.values(tag, "none", "agent")), without)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		answer, err := c.CRI().ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: idle.id, Timeout: 30, Cmd: []string{"trimtab", "status"}})
@@ -220,7 +220,15 @@ func start(t *testing.T, c *real.Containerd, tag, attach string, without ...stri
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	a := &agent{t: t, c: c, dir: dir, address: free(t), config: filepath.Join(dir, "config/config.yaml"), socket: filepath.Join(dir, "run/s.sock")}
-	o := render.Chart(t, a.values(tag, attach))
+	authority := "agent" // with dra, only resource claims give containers CPUs
+	if slices.Contains(without, "dra") {
+		authority = "dra"
+	}
+	values := a.values(tag, attach, authority)
+	if slices.Contains(without, "cpu") {
+		values += "  placement: {policy: balloons, balloons: {cpuClasses: [{name: default, freqGovernor: powersave}]}}\n"
+	}
+	o := render.Chart(t, values)
 	if err := os.Mkdir(filepath.Dir(a.config), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -235,20 +243,22 @@ func start(t *testing.T, c *real.Containerd, tag, attach string, without ...stri
 }
 
 // values are those of the chart.
-func (a *agent) values(tag, attach string) string {
+func (a *agent) values(tag, attach, authority string) string {
 	return fmt.Sprintf(`
 image: {repository: %[1]s, tag: %[2]q}
 attach: %[3]s
 config:
+  authority: %[10]s
   nri: {socket: %[4]s}
   cri: {endpoint: "unix://%[5]s"}
   bypass: {cgroupRoot: %[6]s}
-  paths: {statusSocket: %[9]s, key: %[7]s/key/record.key, state: %[7]s/state}
+  paths: {statusSocket: %[9]s, key: %[7]s/key/record.key, state: %[7]s/state, cdi: [%[7]s/cdi], draCheckpoint: %[7]s/kubelet/dra_manager_state}
   podspec: {kubelet: {podsSocket: %[7]s/pods/p.sock, podResourcesSocket: %[7]s/devices/k.sock}}
-  hooks: {ociHooks: {enabled: true, directories: [%[7]s/hooks.d]}}
+  hooks: {ociHooks: {enabled: true, directories: [%[7]s/hooks.d]}, cdiDevices: {enabled: true, classes: [v.com/gpu]}}
+  resourcePlugins: {directory: %[7]s/plugins, watch: [%[7]s/socks]}
   http: {address: %[8]q}
   cluster: {enabled: false}
-`, repository, tag, attach, a.c.NRISocket(), a.c.Socket(), a.c.CgroupParent(), a.dir, a.address, a.socket)
+`, repository, tag, attach, a.c.NRISocket(), a.c.Socket(), a.c.CgroupParent(), a.dir, a.address, a.socket, authority)
 }
 
 // run runs the pod that the chart renders, without some of the volumes.

@@ -15,7 +15,7 @@ import (
 type Program struct {
 	Path     string
 	Arch     string // GOARCH: amd64, arm64
-	Version  string // of the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
+	Version  string // the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
 	Revision string // the commit; empty without git
 	Modified bool   // built from a changed tree
 	Time     time.Time
@@ -63,7 +63,7 @@ func (p Program) Wrapper() (string, error) {
 		return "", err
 	}
 	if w.Arch != p.Arch || w.Version != p.Version || w.Revision != p.Revision {
-		return "", fmt.Errorf("%s is %s for %s, of commit %q; %s is %s for %s, of commit %q",
+		return "", fmt.Errorf("the programs were not built together: %s is %s for %s, of commit %q; %s is %s for %s, of commit %q",
 			path, w.Version, w.Arch, w.Revision, p.Path, p.Version, p.Arch, p.Revision)
 	}
 	return path, nil
@@ -75,7 +75,7 @@ func (p Program) Tag() string { return strings.ReplaceAll(p.Version, "+", "-") }
 // ReadAll reads the programs of one release, which must have one version and different architectures.
 func ReadAll(paths []string) ([]Program, error) {
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("no programs")
+		return nil, fmt.Errorf("name at least one program")
 	}
 	seen := map[string]bool{}
 	programs := make([]Program, 0, len(paths))
@@ -89,7 +89,7 @@ func ReadAll(paths []string) ([]Program, error) {
 		}
 		seen[p.Arch] = true
 		if first := append(programs, p)[0]; p.Version != first.Version || p.Revision != first.Revision {
-			return nil, fmt.Errorf("%s is %s of commit %q, %s is %s of commit %q",
+			return nil, fmt.Errorf("the programs were not built together: %s is %s of commit %q, %s is %s of commit %q",
 				first.Path, first.Version, first.Revision, path, p.Version, p.Revision)
 		}
 		programs = append(programs, p)

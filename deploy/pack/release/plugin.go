@@ -23,7 +23,7 @@ func pluginArchives(root, out, dir string, p program.Program) error {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("no %s below %q", plugin, dir)
+		return fmt.Errorf("there is no OS-ARCH/%s below %q: build the plugin first", plugin, dir)
 	}
 	for _, path := range found {
 		info, err := buildinfo.ReadFile(path)
@@ -31,7 +31,7 @@ func pluginArchives(root, out, dir string, p program.Program) error {
 			return err
 		}
 		if info.Main.Version != p.Version {
-			return fmt.Errorf("%s is %s, the agent's program %s", path, info.Main.Version, p.Version)
+			return fmt.Errorf("%s has version %s, but the agent's program has %s: build both from one commit", path, info.Main.Version, p.Version)
 		}
 		system := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "-", "_")
 		if err := pluginArchive(root, out, path, plugin+"_"+withoutV(p)+"_"+system, p); err != nil {

@@ -102,7 +102,7 @@ func archive(root, out string, p program.Program) error {
 	return os.WriteFile(filepath.Join(out, name+".tar.gz"), packed, 0o644)
 }
 
-// charts returns chart and manifest with the version of this release.
+// charts writes chart and manifest with the version of this release.
 func charts(root, out string, p program.Program) error {
 	var all []files.File
 	old := ""

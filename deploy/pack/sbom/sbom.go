@@ -25,7 +25,7 @@ type document struct {
 	Name          string         `json:"name"`
 	Namespace     string         `json:"documentNamespace"`
 	Creation      creation       `json:"creationInfo"`
-	Packages      []part         `json:"packages"`
+	Packages      []sbomPackage  `json:"packages"`
 	Relationships []relationship `json:"relationships"`
 }
 
@@ -34,7 +34,7 @@ type creation struct {
 	Creators []string `json:"creators"`
 }
 
-type part struct {
+type sbomPackage struct {
 	ID               string      `json:"SPDXID"`
 	Name             string      `json:"name"`
 	Version          string      `json:"versionInfo,omitempty"`
@@ -66,7 +66,7 @@ type relationship struct {
 	Related string `json:"relatedSpdxElement"`
 }
 
-// Of returns the SBOM of a program. The same program gives the same bytes.
+// Of returns the SBOM of a program. It returns the same bytes for the same program.
 func Of(p program.Program) ([]byte, error) {
 	data, err := os.ReadFile(p.Path)
 	if err != nil {
@@ -83,10 +83,10 @@ func Of(p program.Program) ([]byte, error) {
 		// Unique for each program, as SPDX requires, and reproducible.
 		Namespace:     "https://github.com/trimtab/trimtab/spdx/" + p.Arch + "/" + digest,
 		Creation:      creation{p.Time.Format(time.RFC3339), []string{"Tool: trimtab-pack"}},
-		Packages:      []part{main},
+		Packages:      []sbomPackage{main},
 		Relationships: []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", main.ID}},
 	}
-	add := func(o part) {
+	add := func(o sbomPackage) {
 		d.Packages = append(d.Packages, o)
 		d.Relationships = append(d.Relationships, relationship{main.ID, "DEPENDS_ON", o.ID})
 	}
@@ -110,8 +110,8 @@ func linkedModule(m *debug.Module) *debug.Module {
 // invalidIDCharacters matches the characters that an SPDX identifier must not have.
 var invalidIDCharacters = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-func module(path, version, purpose string) part {
-	return part{
+func module(path, version, purpose string) sbomPackage {
+	return sbomPackage{
 		ID: "SPDXRef-" + invalidIDCharacters.ReplaceAllString(path, "-"), Name: path, Version: version, Supplier: noAssertion,
 		DownloadLocation: noAssertion, LicenseConcluded: noAssertion, LicenseDeclared: noAssertion, Copyright: noAssertion,
 		Purpose:    purpose,

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -21,19 +20,18 @@ import (
 // Side is one of the two attachments, or neither.
 type Side int
 
-// The sides.
+// The values of Side.
 const (
 	Neither Side = iota
 	Preferred
 	Fallback
 )
 
-// Recorder counts transitions; from and to are the names of attachments, or
-// "none".
+// Recorder counts switches between attachments. from and to are the names of attachments, or "none".
 type Recorder interface {
-	Switched(from, to string)
-	// Ignored counts an event of an attachment that is not active.
-	Ignored(mode string)
+	CountSwitch(from, to string)
+	// CountIgnored counts an event that Failover ignored, because its attachment is not active.
+	CountIgnored(mode string)
 }
 
 // Runner is an attachment that Failover can run. Failover runs the fallback again each time it needs it.
@@ -62,14 +60,14 @@ type Failover struct {
 
 	mu   sync.Mutex // guards all below; not held while events are decided
 	side Side
-	// tried means that the preferred attachment was unconnected at least once, so Failover no longer waits for its
-	// first connection.
-	tried bool
-	why   string
-	since time.Time
-	names [3]string
-	// busy counts events of the fallback that are being decided.
-	busy sync.WaitGroup
+	// preferredFailed means that the preferred attachment has failed to connect, or has disconnected, so Failover no longer
+	// waits for its first connection.
+	preferredFailed bool
+	reason          string
+	since           time.Time
+	names           [3]string
+	// fallbackEvents counts events of the fallback that are being decided.
+	fallbackEvents sync.WaitGroup
 	// attachedFallback is the fallback while the conductor counts it as attached, and nil otherwise.
 	attachedFallback conductor.Carrier
 	stop             context.CancelFunc // ends the fallback's run; nil while it does not run
@@ -81,7 +79,7 @@ func New(o Options) *Failover {
 	if o.PreferredTimeout <= 0 {
 		o.PreferredTimeout = time.Second
 	}
-	return &Failover{o: o, why: "the agent has just started", since: time.Now(), names: [3]string{"none", "", ""}, wake: make(chan struct{}, 1)}
+	return &Failover{o: o, reason: "the agent has just started", since: time.Now(), names: [3]string{"none", "", ""}, wake: make(chan struct{}, 1)}
 }
 
 // Preferred returns the handler for the preferred attachment.
@@ -94,27 +92,27 @@ func (s *Failover) Fallback() conductor.Handler { return fallback{s} }
 func (s *Failover) Active() (side Side, why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.side, s.why, s.since
+	return s.side, s.reason, s.since
 }
 
-// Away notifies Failover that the preferred attachment is not connected, and why. The caller may repeat it.
-func (s *Failover) Away(why error) {
+// PreferredDown notifies Failover that the preferred attachment is not connected, and why. It may be called repeatedly.
+func (s *Failover) PreferredDown(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tried = true
-	s.why = fmt.Sprintf("%s is not connected: %v", s.names[Preferred], why)
+	s.preferredFailed = true
+	s.reason = fmt.Sprintf("%s is not connected: %v", s.names[Preferred], why)
 	if s.side == Preferred {
 		s.enter(Neither)
 	}
-	connect.Wake(s.wake) // Run checks again
+	sleep.Wake(s.wake) // Run checks again
 }
 
 // enter makes another side active. The caller holds the lock.
 func (s *Failover) enter(to Side) {
 	from := s.side
 	s.side, s.since = to, time.Now()
-	s.o.Recorder.Switched(s.names[from], s.names[to])
-	s.o.Log.Info("another attachment becomes active", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.why)
+	s.o.Recorder.CountSwitch(s.names[from], s.names[to])
+	s.o.Log.Info("another attachment becomes active", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.reason)
 }
 
 // activatePreferred makes the preferred attachment active. It returns when no event of
@@ -125,23 +123,24 @@ func (s *Failover) activatePreferred() {
 		s.mu.Unlock()
 		return
 	}
-	s.why = s.names[Preferred] + " is connected"
+	s.reason = s.names[Preferred] + " is connected"
 	s.enter(Preferred)
 	if s.stop != nil {
 		s.stop()
 	}
 	s.mu.Unlock()
-	s.busy.Wait()
+	s.fallbackEvents.Wait()
 	s.mu.Lock()
-	seated := s.attachedFallback
+	attached := s.attachedFallback
 	s.attachedFallback = nil
 	s.mu.Unlock()
-	if seated != nil {
-		s.o.Handler.Detached(seated, errPreferredBack)
+	if attached != nil {
+		s.o.Handler.Detached(attached, errPreferredBack)
 	}
 }
 
-// admit counts an event of the fallback, unless the preferred attachment is active.
+// admit reports whether the fallback may decide an event, and counts the event. It may not while the preferred
+// attachment is active.
 func (s *Failover) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *Failover) admit() bool {
 	if s.side == Neither {
 		s.enter(Fallback)
 	}
-	s.busy.Add(1)
+	s.fallbackEvents.Add(1)
 	return true
 }
 
@@ -168,8 +167,8 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 		defer cancel() // Run returned because ctx ended, or because the attachment failed
 		ended <- first.Run(ctx)
 	}()
-	patience := time.NewTimer(s.o.PreferredTimeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(s.o.PreferredTimeout)
+	defer timeout.Stop()
 	for ctx.Err() == nil {
 		if s.needed() {
 			s.runFallback(ctx, second)
@@ -178,7 +177,7 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 		select {
 		case <-ctx.Done():
 		case <-s.wake:
-		case <-patience.C:
+		case <-timeout.C:
 			s.preferredTimedOut()
 		}
 	}
@@ -189,16 +188,16 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 func (s *Failover) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.side != Preferred && s.tried
+	return s.side != Preferred && s.preferredFailed
 }
 
 // preferredTimedOut ends the wait for the preferred attachment's first connection.
 func (s *Failover) preferredTimedOut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.tried {
-		s.tried = true
-		s.why = fmt.Sprintf("%s is not connected after %v", s.names[Preferred], s.o.PreferredTimeout)
+	if !s.preferredFailed {
+		s.preferredFailed = true
+		s.reason = fmt.Sprintf("%s is not connected after %v", s.names[Preferred], s.o.PreferredTimeout)
 	}
 }
 
@@ -248,19 +247,20 @@ func (p preferred) Attached(from conductor.Carrier, r conductor.Runtime) {
 	p.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports that the connection has ended. Away starts the fallback.
+// Detached reports that the connection has ended. PreferredDown starts the fallback.
 func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.Detached(from, err) }
 
 // fallback passes events on while the preferred attachment is not connected.
 type fallback struct{ s *Failover }
 
-// Handle decides an event, unless the preferred attachment is active: then that one gets the same event.
+// Handle decides an event. If the preferred attachment is active, it does nothing, because that attachment gets the
+// same event.
 func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	if !i.s.admit() {
-		i.s.o.Recorder.Ignored(from.Name())
+		i.s.o.Recorder.CountIgnored(from.Name())
 		return conductor.Answer{}, nil
 	}
-	defer i.s.busy.Done()
+	defer i.s.fallbackEvents.Done()
 	return i.s.o.Handler.Handle(ctx, from, ev)
 }
 
@@ -272,24 +272,24 @@ func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	if !i.s.admit() {
 		return
 	}
-	defer i.s.busy.Done()
+	defer i.s.fallbackEvents.Done()
 	i.s.mu.Lock()
 	i.s.attachedFallback = from
 	i.s.mu.Unlock()
 	i.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports, once, that the connection has ended.
+// Detached reports the end of the connection, once.
 func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
-	seated := i.s.attachedFallback != nil
+	attached := i.s.attachedFallback != nil
 	i.s.attachedFallback = nil
 	if i.s.side == Fallback {
-		i.s.why = fmt.Sprintf("%s has lost its runtime: %v", from.Name(), err)
+		i.s.reason = fmt.Sprintf("%s has lost its runtime: %v", from.Name(), err)
 		i.s.enter(Neither)
 	}
 	i.s.mu.Unlock()
-	if seated {
+	if attached {
 		i.s.o.Handler.Detached(from, err)
 	}
 }

@@ -82,8 +82,8 @@ func (d *decider) Detached(from conductor.Carrier, _ error) {
 // tally is a Recorder that counts.
 type tally struct{ switched, ignored atomic.Int64 }
 
-func (c *tally) Switched(string, string) { c.switched.Add(1) }
-func (c *tally) Ignored(string)          { c.ignored.Add(1) }
+func (c *tally) CountSwitch(string, string) { c.switched.Add(1) }
+func (c *tally) CountIgnored(string)        { c.ignored.Add(1) }
 
 var errAway = errors.New("dial: connection refused")
 
@@ -103,7 +103,7 @@ func TestSwitch(t *testing.T) {
 				if side == Preferred && d.attached["nri"] {
 					s.Preferred().Detached(nriSeat, errAway)
 				}
-				s.Away(errAway)
+				s.PreferredDown(errAway)
 				if side == Preferred {
 					side = Neither
 				}
@@ -198,7 +198,7 @@ func TestNeverBoth(t *testing.T) {
 			}
 			connected.Store(false)
 			time.Sleep(10 * time.Millisecond) // its last event is answered
-			s.Away(errAway)
+			s.PreferredDown(errAway)
 			time.Sleep(20 * time.Millisecond)
 			if side, why, _ := s.Active(); side != Fallback {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)

@@ -19,14 +19,10 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// The states of an attachment, as Status prints them.
+// The states that only this attachment has, as Status prints them. Package connect has the other states.
 const (
-	StateIdle         = connect.Idle
-	StateStandby      = connect.Standby
-	StateDialing      = "dialing"
-	StateListing      = "listing"
-	StateSynchronised = connect.Synchronised
-	StateLost         = connect.Lost
+	StateDialing = "dialing"
+	StateListing = "listing"
 )
 
 // ErrDetached is the error of Update while no runtime is connected.
@@ -55,7 +51,7 @@ type Options struct {
 	PollInterval time.Duration
 	Backoff      connect.Backoff // default: 0.2 s to 10 s
 	// Admit is called before each connection. While it returns an error, the attachment
-	// stays unconnected, in StateStandby. nil always admits.
+	// stays unconnected, in connect.Standby. nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 }
@@ -64,9 +60,10 @@ type Options struct {
 // conductor.Runtime.
 type Attachment struct {
 	o       Options
+	roots   []string // the possible directories of the kubelet's cgroups
 	state   connect.State
 	runtime atomic.Pointer[criclient.Runtime]
-	live    atomic.Pointer[session] // synchronised, else nil
+	live    atomic.Pointer[session] // the synchronised session; nil if there is none
 }
 
 var (
@@ -77,13 +74,14 @@ var (
 // New returns an Attachment that does nothing until Run. The error names the
 // configuration key.
 func New(o Options) (*Attachment, error) {
-	if _, err := kubeletRoots(o.CgroupRoot); err != nil {
+	roots, err := kubeletRoots(o.CgroupRoot)
+	if err != nil {
 		return nil, err
 	}
 	o.Proc = cmp.Or(o.Proc, defaultProc)
 	o.Resync, o.PollInterval = cmp.Or(max(o.Resync, 0), time.Minute), cmp.Or(max(o.PollInterval, 0), containerPollPause)
-	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second})
-	a := &Attachment{o: o}
+	o.Backoff = o.Backoff.WithDefaults(connect.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second})
+	a := &Attachment{o: o, roots: roots}
 	a.runtime.Store(&criclient.Runtime{})
 	return a, nil
 }
@@ -94,30 +92,30 @@ func (a *Attachment) Name() string { return "bypass" }
 // Capabilities allow only updates. No request waits for our answer, and the CRI's UpdateContainerResources writes
 // the runtime's stored copy of a container.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.takes}
+	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.whyUnsupported}
 }
 
-// Carries reports false: no Attachment of this package carries a field.
+// Carries returns false for every field, because this attachment puts no values into answers.
 func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
-// takes returns why the runtime does not support a value in a call, or "" if it supports it.
-func (a *Attachment) takes(c runtimes.Call, v lifecycle.Value) (why string) {
-	return a.runtime.Load().Kind.Takes(runtimes.CRI, c, v)
+// whyUnsupported returns why the runtime does not support a value in a call, or "" if it supports it.
+func (a *Attachment) whyUnsupported(c runtimes.Call, v lifecycle.Value) (why string) {
+	return a.runtime.Load().Kind.WhyNotAccepted(runtimes.CRI, c, v)
 }
 
 // About names the runtime and its version; empty before the first connection.
 func (a *Attachment) About() string { return a.runtime.Load().About }
 
-// Status returns the state of the connection, the runtime it is or was last
-// connected to, and the last error since it last worked.
+// Status returns the state of the connection, the runtime of the last connection, and the last error since the
+// attachment last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.state.Get()
 	return state, a.About(), err
 }
 
-// States lists the states Status may return.
+// States lists the states that Status may return.
 func States() []string {
-	return []string{StateIdle, StateStandby, StateDialing, StateListing, StateSynchronised, StateLost}
+	return []string{connect.Idle, connect.Standby, StateDialing, StateListing, connect.Synchronised, connect.Lost}
 }
 
 // Update writes values to the runtime's stored copies, one container after another, and
@@ -133,7 +131,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 			if criclient.ConnectionFailed(ctx, err) {
 				return failed, err
 			}
-			a.o.Log.Debug("update refused", logkey.Container, w.Container, logkey.Err, err)
+			a.o.Log.Debug("a container's copy in the runtime was not updated", logkey.Container, w.Container, logkey.Err, err)
 			failed = append(failed, w.Container)
 		}
 	}
@@ -153,10 +151,12 @@ func (a *Attachment) Poll(id string) {
 // Run keeps the attachment connected until ctx ends, and then returns nil. It may be
 // called again after it has returned.
 func (a *Attachment) Run(ctx context.Context) error {
-	defer a.enter(StateIdle, nil)
+	defer a.enter(connect.Idle, nil)
 	connect.Attempts{
 		Backoff: a.o.Backoff, Enter: a.enter, Admit: a.o.Admit, Attempt: a.attempt,
-		Failed: func(err error) { a.o.Log.Warn("no cri connection", logkey.Err, err) },
+		Failed: func(err error) {
+			a.o.Log.Warn("the agent has no connection to the runtime's CRI socket", logkey.Err, err)
+		},
 	}.Run(ctx)
 	return nil
 }
@@ -175,7 +175,7 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	a.live.Store(s)
-	a.enter(StateSynchronised, nil)
+	a.enter(connect.Synchronised, nil)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 	s.recoverPanic("Attached", func() { a.o.Handler.Attached(a, a) })
 	err = s.serve()

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -223,9 +224,9 @@ func TestRuntimeRestart(t *testing.T) {
 		r.start(r.create(pod, "one", nil))
 		attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 		for n := 2; n <= 3; n++ {
-			attachtest.Until(t, "attached", func() bool { s, _, _ := a.Status(); return s == StateSynchronised }) // a moment after Synchronize
+			attachtest.Until(t, "attached", func() bool { s, _, _ := a.Status(); return s == connect.Synchronised }) // a moment after Synchronize
 			r.close()
-			attachtest.Until(t, "lost", func() bool { s, _, _ := a.Status(); return s != StateSynchronised })
+			attachtest.Until(t, "lost", func() bool { s, _, _ := a.Status(); return s != connect.Synchronised })
 			if _, err := a.Update(t.Context(), nil); !errors.Is(err, ErrDetached) {
 				t.Errorf("update while away: %v", err)
 			}
@@ -363,10 +364,11 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	p, err := newDirWatcher(&cgroup.Tree{FS: files, Version: cgroup.V2}, w, "")
+	roots, err := kubeletRoots("")
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := newDirWatcher(&cgroup.Tree{FS: files, Version: cgroup.V2}, w, roots)
 	if found := p.scan(); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}
@@ -382,7 +384,7 @@ func TestWatch(t *testing.T) {
 	attachtest.Until(t, "the container", func() bool {
 		select {
 		case n := <-w.Notices():
-			if n.Change == cgroup.Made {
+			if n.Change == cgroup.Created {
 				for id, dir := range p.created(n.Path) {
 					found[id] = dir
 				}
@@ -516,7 +518,7 @@ func TestPodsEnd(t *testing.T) {
 		starting := 0
 		s.startWatcher.wakeChans.Range(func(any, any) bool { starting++; return true })
 		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.indexed), ", directories ", len(x.byDir), ", starting ", starting,
-			", unknown ", len(x.unknown))
+			", unknown ", len(x.resolving))
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
 	// The tree is scanned before each list, so a scan that begins after the next list has the present

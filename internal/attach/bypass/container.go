@@ -21,7 +21,7 @@ func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	if c == nil {
 		return s.addContainer(p, id)
 	}
-	if w&runs != 0 {
+	if w&started != 0 {
 		s.confirmRunning(p, c)
 	}
 	if c.reported.Undescribed != "" && p.reported.Undescribed == "" {
@@ -35,7 +35,7 @@ func (s *session) checkContainer(p *pod, id string, w reasons) error {
 		}
 	}
 	if w&cgroupCreated != 0 && c.startWatch == nil && !c.running && !c.hasEnded() {
-		s.begin(p, c)
+		s.watchStart(p, c)
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (s *session) addContainer(p *pod, id string) error {
 	if err != nil {
 		return err
 	}
-	if c := newCtr(found, s.index.foundDir(id)); !c.hasEnded() {
+	if c := newCtr(found, s.index.resolvingDir(id)); !c.hasEnded() {
 		s.reportNew(p, c)
 	}
 	return nil
@@ -62,17 +62,18 @@ func (s *session) reportNew(p *pod, c *ctr) {
 		return // the runtime does not report the path; the creation of the cgroup will show it
 	}
 	p.ctrs[c.id] = c
-	s.keep(p, c)
+	s.addToIndex(p, c)
 	s.report(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported})
 	switch {
 	case c.running:
 		s.reconcile(p, c)
 	case c.dir != "" && s.a.o.Tree.Has(c.dir):
-		s.begin(p, c)
+		s.watchStart(p, c)
 	}
 }
 
-// reconcile writes the decided values to the kernel and replaces what others wrote there.
+// reconcile makes the keeper write the decided values to the kernel, in place of values that other programs wrote
+// there.
 func (s *session) reconcile(p *pod, c *ctr) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
@@ -149,32 +150,32 @@ func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) 
 }
 
 // maxExitPolls bounds how often we ask the runtime whether a container has ended after its cgroup was removed. The
-// runtime notes an exit a moment later. After these polls the next list shows the end.
+// runtime notes an exit a moment later than the removal. If these polls do not see the end, the next list shows it.
 const maxExitPolls = 8
 
 func (s *session) waitForEnd(p *pod, c *ctr) {
 	if s.a.o.Tree.Has(c.dir) {
-		c.exitPolls = 0
+		c.pollsSinceRemoval = 0
 		return
 	}
-	if c.exitPolls++; c.exitPolls <= maxExitPolls {
-		s.tasks.runAfter(time.Duration(10<<c.exitPolls)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupRemoved) })
+	if c.pollsSinceRemoval++; c.pollsSinceRemoval <= maxExitPolls {
+		s.tasks.runAfter(time.Duration(10<<c.pollsSinceRemoval)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupRemoved) })
 	}
 }
 
 // resources reads a container's state and the resources that the runtime has stored for it. The resources are nil
 // if the runtime does not report them.
-func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
+func (s *session) resources(c *ctr) (lifecycle.State, *storedCopy, error) {
 	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
 	if has == nil {
 		return state, nil, err
 	}
-	now := storedOf(has)
+	now := newStoredCopy(has)
 	return state, &now, nil
 }
 
-// status reads state and resources. It returns the resources if another client has
-// changed them.
+// status reads a container's state. It also returns the resources if another client has changed them, and nil
+// otherwise.
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
@@ -183,13 +184,13 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 		return state, nil, err
 	}
 	if c.neverReported { // the resources that it had before are unknown
-		c.neverReported, c.seen = false, *now
+		c.neverReported, c.copySeen = false, *now
 		return state, nil, nil
 	}
-	requested := foreignChanges(*now, c.seen, c.ours)
-	c.seen = *now
+	requested := foreignChanges(*now, c.copySeen, c.copyWritten)
+	c.copySeen = *now
 	if requested != nil {
-		c.ours.drop(requested)
+		c.copyWritten.drop(requested)
 	}
 	return state, requested, nil
 }
@@ -218,32 +219,32 @@ var errCopyChanged = errors.New("another client has changed the runtime's copy; 
 // update writes values to the runtime's copy of one container. The runtime then writes its whole copy to the
 // kernel. The values must therefore not name CPUs that the container's cgroup has lost.
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
-	k, ok := s.index.of(w.Container)
+	k, ok := s.index.byContainerID(w.Container)
 	c := k.c
 	s.copies.Lock()
 	defer s.copies.Unlock()
 	if !ok {
 		return fmt.Errorf("update container %s: the runtime does not list it", w.Container)
 	}
-	if _, now, err := s.resources(c); err == nil && now != nil && foreignChanges(*now, c.seen, c.ours) != nil {
+	if _, now, err := s.resources(c); err == nil && now != nil && foreignChanges(*now, c.copySeen, c.copyWritten) != nil {
 		s.hint(k.p.id, c.id, askStatus)
 		return fmt.Errorf("update container %s: %w", w.Container, errCopyChanged)
 	}
-	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.takes(runtimes.Push, v) != "" })
+	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.whyUnsupported(runtimes.Push, v) != "" })
 	if len(w.Values) == 0 {
 		return nil
 	}
-	next := c.seen
+	next := c.copySeen
 	if left := next.put(w.Values); len(left) > 0 {
 		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, left[0].Field)
 	}
-	if err := checkCPUs(s.a.o.Tree, c, next[rowOf(lifecycle.CPUSetCPUs)].text); err != nil {
+	if err := checkCPUs(s.a.o.Tree, c, next[copyFieldIndex(lifecycle.CPUSetCPUs)].Text); err != nil {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
-	c.ours.put(w.Values) // also if the call fails halfway
+	c.copyWritten.put(w.Values) // also if the call fails halfway
 	err := s.c.Update(ctx, w.Container, request(w.Values))
 	if err == nil {
-		c.seen.put(w.Values)
+		c.copySeen.put(w.Values)
 	}
 	return err
 }
@@ -254,7 +255,7 @@ func checkCPUs(tree *cgroup.Tree, c *ctr, cpus string) error {
 		return nil
 	}
 	text, err := tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
-	if cgroup.Gone(err) {
+	if cgroup.IsNotExist(err) {
 		return nil // not started: the runtime only stores the value
 	}
 	if err != nil {
@@ -269,7 +270,7 @@ func checkCPUs(tree *cgroup.Tree, c *ctr, cpus string) error {
 		return err
 	}
 	if !has.Contains(gets) && !has.Empty() {
-		return fmt.Errorf("%w: the update has CPUs %s, its cgroup has %s", errReturnsCPUs, cpus, text)
+		return fmt.Errorf("%w: the update has CPUs %s, and the cgroup of the container has %s", errReturnsCPUs, cpus, text)
 	}
 	return nil
 }

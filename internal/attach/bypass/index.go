@@ -7,19 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
-// index finds known pods and containers by id. Its mutex also guards fields of pods.
+// index stores the known pods and containers by id. Its mutex also guards fields of pods.
 type index struct {
 	mu        sync.Mutex
 	pods      map[string]*pod
-	indexed   map[string]indexed // by container id
-	byDir     map[string]string
-	unknown   map[string]string // directories of cgroups that are being resolved, by id
-	pollQueue []string          // containers to poll, in this order
-	polledAt  time.Time
+	indexed   map[string]indexEntry // by container id
+	byDir     map[string]string     // container ids, by the directory of the cgroup
+	resolving map[string]string     // by id: the directories of cgroups whose container is not known yet
+	pollQueue []string              // containers to poll, in this order
+	polledAt  time.Time             // when pollQueue was last filled
 }
 
 func newIndex() index {
-	return index{pods: map[string]*pod{}, indexed: map[string]indexed{}, byDir: map[string]string{}, unknown: map[string]string{}}
+	return index{pods: map[string]*pod{}, indexed: map[string]indexEntry{}, byDir: map[string]string{}, resolving: map[string]string{}}
 }
 
 func (x *index) isPod(id string) bool {
@@ -28,24 +28,24 @@ func (x *index) isPod(id string) bool {
 	return x.pods[id] != nil
 }
 
-// of returns the container of an id.
-func (x *index) of(id string) (indexed, bool) {
+// byContainerID returns the container with this id.
+func (x *index) byContainerID(id string) (indexEntry, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k, ok := x.indexed[id]
 	return k, ok
 }
 
-// at returns the container whose cgroup is the directory.
-func (x *index) at(dir string) (id string, ok bool) {
+// byCgroupDir returns the container whose cgroup is the directory.
+func (x *index) byCgroupDir(dir string) (id string, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	id, ok = x.byDir[dir]
 	return id, ok
 }
 
-// hint adds a hint for a pod's worker. It returns the pod if no worker runs for it; the caller then starts one.
-func (x *index) hint(podID, id string, w reasons) *pod {
+// addHint adds a hint for a pod's worker. It returns the pod if no worker runs for it; the caller then starts one.
+func (x *index) addHint(podID, id string, w reasons) *pod {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p := x.pods[podID]
@@ -65,9 +65,9 @@ func (x *index) hint(podID, id string, w reasons) *pod {
 	return p
 }
 
-// take removes a worker's hints from the pod and returns them. If there are none, it also notes that the pod has no
-// worker any more.
-func (x *index) take(p *pod) pendingChecks {
+// takeHints removes a pod's hints and returns them. If there are none, it also notes that no worker runs for the
+// pod any more.
+func (x *index) takeHints(p *pod) pendingChecks {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := p.inbox
@@ -75,11 +75,11 @@ func (x *index) take(p *pod) pendingChecks {
 	return h
 }
 
-// keep adds a container to the index.
-func (x *index) keep(p *pod, c *ctr) {
+// add adds a container to the index.
+func (x *index) add(p *pod, c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.indexed[c.id] = indexed{p, c}
+	x.indexed[c.id] = indexEntry{p, c}
 	if c.dir != "" {
 		x.byDir[c.dir] = c.id
 	}
@@ -88,13 +88,13 @@ func (x *index) keep(p *pod, c *ctr) {
 	}
 }
 
-// end notes that a container has ended. It stays in the index until its removal.
+// end notes that a container has ended. The container stays in the index until it is removed.
 func (x *index) end(p *pod, c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forgetLocked(c)
 	delete(p.runs, c.id)
-	x.indexed[c.id] = indexed{p, c}
+	x.indexed[c.id] = indexEntry{p, c}
 }
 
 func (x *index) forget(c *ctr) {
@@ -122,40 +122,40 @@ func (x *index) drop(p *pod) {
 	}
 }
 
-// found notes that a cgroup with this id exists. For a known container it returns the id of its pod, and ""
-// otherwise. ask is true if the caller must ask the runtime which container the cgroup belongs to.
-func (x *index) found(id, dir string) (podID string, ask bool) {
+// noteCgroup notes that a cgroup exists whose name contains this id. For a known container it returns the id of the
+// pod, and "" otherwise. ask is true if the caller must ask the runtime which container the cgroup belongs to.
+func (x *index) noteCgroup(id, dir string) (podID string, ask bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if k, known := x.indexed[id]; known {
 		return k.p.id, false
 	}
-	if x.pods[id] != nil || x.unknown[id] != "" {
+	if x.pods[id] != nil || x.resolving[id] != "" {
 		return "", false
 	}
-	if len(x.unknown) < maxResolving {
-		x.unknown[id] = dir
+	if len(x.resolving) < maxResolving {
+		x.resolving[id] = dir
 	}
 	return "", true
 }
 
-// foundDir returns the directory of an unknown cgroup with this id.
-func (x *index) foundDir(id string) string {
+// resolvingDir returns the directory of the cgroup with this id, if its container is not known yet.
+func (x *index) resolvingDir(id string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.unknown[id]
+	return x.resolving[id]
 }
 
-// resolved ends the search that found started.
-func (x *index) resolved(id string) {
+// endResolving ends the search for a container that noteCgroup started.
+func (x *index) endResolving(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.unknown, id)
+	delete(x.resolving, id)
 }
 
-// next returns the container to poll now, or "" if there is none. At least the duration apart lies between two
-// polls.
-func (x *index) next(apart time.Duration) string {
+// nextToPoll returns the container to poll now, or "" if there is none. It returns the same container again only
+// after the duration apart.
+func (x *index) nextToPoll(apart time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.pollQueue) == 0 {
@@ -176,7 +176,7 @@ func (x *index) next(apart time.Duration) string {
 	return id
 }
 
-// compare returns the pods and the containers whose list entries differ from what the index has.
+// compare returns the pods to ask about, and the containers whose list entries differ from the index.
 func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []criclient.Listed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -17,18 +17,18 @@ import (
 type setupState int
 
 const (
-	setupUnknown     setupState = iota // no process of the container is visible
-	runcSetupRunning                   // the OCI runtime still writes to its cgroup
-	setupFinished                      // the OCI runtime has finished; the workload waits, or runs
+	setupUnknown  setupState = iota // no process of the container is visible
+	setupRunning                    // the OCI runtime still writes to its cgroup
+	setupFinished                   // the OCI runtime has finished; the workload waits, or runs
 )
 
-// setupState returns whether the OCI runtime still sets up a new cgroup, and the process that does so. Nobody else
-// may write to the cgroup until that process has ended. runc reads back what it wrote, and fails the container if
-// another program wrote in between (cpu.shares of version 1, opencontainers cgroups 0.1.0). It also sets memory and
-// swap in an order that depends on their present values.
+// setupState returns whether the OCI runtime still sets up a new cgroup, and the process that does so. No other
+// program may write to the cgroup until that process has ended. runc reads back what it wrote, and fails the
+// container if another program wrote in between (cpu.shares of version 1, opencontainers cgroups 0.1.0). It also
+// sets memory and swap in an order that depends on their present values.
 //
-// Until it has ended, that process is the parent of the container's first process. The command line that OCI
-// runtimes share (runc, crun, youki) shows that the process was called to create. The child's own name changes
+// Until it has ended, that process is the parent of the container's first process. Its command line has the
+// argument "create" or "run", which all OCI runtimes have (runc, crun, youki). The name of the child changes
 // several times.
 func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	text, err := s.tree.FS.ReadFile(path.Join(fileOf(s.tree, dir), procsFile))
@@ -40,7 +40,7 @@ func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	if err != nil || pid <= 0 { // 0: the process is in a PID namespace that is invisible here
 		return setupUnknown, 0
 	}
-	stat := s.process(pid, "stat")
+	stat := s.readProc(pid, "stat")
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // comm may contain any character
 	if len(fields) < 2 {
 		return setupUnknown, 0
@@ -49,13 +49,13 @@ func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	if err != nil {
 		return setupUnknown, 0
 	}
-	line := s.process(parent, "cmdline")
+	line := s.readProc(parent, "cmdline")
 	args := strings.Split(line, "\x00")
 	switch {
 	case line == "":
 		return setupUnknown, 0
 	case slices.Contains(args[1:], "create"), slices.Contains(args[1:], "run"):
-		return runcSetupRunning, parent
+		return setupRunning, parent
 	}
 	return setupFinished, 0
 }
@@ -67,10 +67,11 @@ func (s *startWatcher) setupDone(dir string) bool {
 	return at == setupFinished
 }
 
-// procsFile names the file with the processes of a cgroup.
+// procsFile is the file that lists the processes of a cgroup.
 const procsFile = "cgroup.procs"
 
-func (s *startWatcher) process(pid int, file string) string {
+// readProc returns the content of a file in a process's directory of procfs, or "" on an error.
+func (s *startWatcher) readProc(pid int, file string) string {
 	data, err := os.ReadFile(filepath.Join(s.proc, strconv.Itoa(pid), file))
 	if err != nil {
 		return ""
@@ -89,7 +90,7 @@ func awaitExit(ctx context.Context, pid int) error {
 		return fmt.Errorf("watch process %d: %w", pid, err)
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
-	// Closing it ends the wait.
+	// Closing f ends the wait.
 	stop := context.AfterFunc(ctx, func() { f.Close() })
 	defer func() {
 		if stop() {

@@ -86,7 +86,7 @@ func (k *noticed) files(dir string) []string {
 func (k *noticed) mkdir(dir string) {
 	if k.MkdirRunc(dir) == nil {
 		for _, f := range k.files(dir) {
-			k.notice(cgroup.Made, f)
+			k.notice(cgroup.Created, f)
 		}
 	}
 }

@@ -20,10 +20,10 @@ type dirWatcher struct {
 	// roots are the possible directories of a kubelet's cgroups, existing or not.
 	roots []string
 	// listedDirs are pod directories outside the roots, which the runtime has listed.
-	listedDirs map[string]bool
-	above      map[string]bool // watched for the creation of a root
-	groups     map[string]bool // watched: kubepods and its classes
-	pods       map[string]bool // watched
+	listedDirs     map[string]bool
+	watchedParents map[string]bool // watched directories in which a root may be created
+	groups         map[string]bool // watched directories of kubepods and of its QoS classes
+	pods           map[string]bool // watched directories of pods
 	// watchError is why a directory could not be watched; "" if all are.
 	watchError string
 	// skipsRescan means that scans need not list a pod directory again while it is watched.
@@ -48,15 +48,11 @@ func kubeletRoots(root string) ([]string, error) {
 	return slices.Compact([]string{path.Join(root, "kubepods"), slice, path.Join(root, "kubepods.slice")}), nil
 }
 
-func newDirWatcher(tree *cgroup.Tree, w cgroup.Watcher, root string) (*dirWatcher, error) {
-	tops, err := kubeletRoots(root)
-	if err != nil {
-		return nil, err
-	}
+func newDirWatcher(tree *cgroup.Tree, w cgroup.Watcher, roots []string) *dirWatcher {
 	return &dirWatcher{
-		tree: tree, watch: w, roots: tops,
-		listedDirs: map[string]bool{}, above: map[string]bool{}, groups: map[string]bool{}, pods: map[string]bool{},
-	}, nil
+		tree: tree, watch: w, roots: roots,
+		listedDirs: map[string]bool{}, watchedParents: map[string]bool{}, groups: map[string]bool{}, pods: map[string]bool{},
+	}
 }
 
 // fileOf returns the path of a cgroup in the hierarchy in which we watch pods and containers. This is the cpuset
@@ -77,11 +73,11 @@ func (p *dirWatcher) dir(file string) (string, bool) {
 	return dir, ok
 }
 
-// scan watches existing directories and returns those of containers, by id. The session calls it at the start, and
-// whenever inotify may have lost notices.
+// scan watches existing directories and returns the directories of containers, by container id. The session calls
+// it at the start, and whenever inotify may have lost notices.
 func (p *dirWatcher) scan() map[string]string {
 	p.watchError = ""
-	for _, kind := range []map[string]bool{p.pods, p.groups, p.above} {
+	for _, kind := range []map[string]bool{p.pods, p.groups, p.watchedParents} {
 		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // inotify may have lost the notice of its removal
 	}
 	found := map[string]string{}
@@ -90,7 +86,7 @@ func (p *dirWatcher) scan() map[string]string {
 			p.await(top)
 			continue
 		}
-		p.addGroup(top, found, 0)
+		p.addGroup(top, found)
 	}
 	for dir := range p.listedDirs {
 		if !p.tree.Has(dir) {
@@ -102,7 +98,8 @@ func (p *dirWatcher) scan() map[string]string {
 	return found
 }
 
-// rescan does the same as scan when no notice was lost: it skips directories that are already watched.
+// rescan scans again, and skips directories that are already watched. The caller must know that inotify lost no
+// notices.
 func (p *dirWatcher) rescan() map[string]string {
 	p.skipsRescan = true
 	defer func() { p.skipsRescan = false }()
@@ -113,28 +110,28 @@ func (p *dirWatcher) rescan() map[string]string {
 func (p *dirWatcher) await(top string) {
 	for dir := path.Dir(top); ; dir = path.Dir(dir) {
 		if dir == "." || p.tree.Has(dir) {
-			p.add(dir, p.above)
+			p.add(dir, p.watchedParents)
 			return
 		}
 	}
 }
 
 // addGroup adds a directory above pods.
-func (p *dirWatcher) addGroup(dir string, found map[string]string, depth int) {
+func (p *dirWatcher) addGroup(dir string, found map[string]string) {
 	if !p.add(dir, p.groups) {
 		return
 	}
 	names, _ := p.tree.Children(dir, "cpuset") // removed meanwhile
 	for _, name := range names {
-		p.addChild(path.Join(dir, name), found, depth)
+		p.addChild(path.Join(dir, name), found)
 	}
 }
 
-func (p *dirWatcher) addChild(dir string, found map[string]string, depth int) {
+func (p *dirWatcher) addChild(dir string, found map[string]string) {
 	switch cgroup.ParseName(dir).Kind {
 	case cgroup.QoSDir:
-		if depth == 0 {
-			p.addGroup(dir, found, depth+1)
+		if slices.Contains(p.roots, path.Dir(dir)) {
+			p.addGroup(dir, found)
 		}
 	case cgroup.PodDir:
 		p.addPod(dir, found)
@@ -147,12 +144,12 @@ func (p *dirWatcher) addPod(dir string, found map[string]string) {
 	}
 	names, _ := p.tree.Children(dir, "cpuset")
 	for _, name := range names {
-		note(path.Join(dir, name), found)
+		addContainerDir(path.Join(dir, name), found)
 	}
 }
 
-// note adds the directory of a container to found.
-func note(dir string, found map[string]string) {
+// addContainerDir adds the directory of a container to found.
+func addContainerDir(dir string, found map[string]string) {
 	if n := cgroup.ParseName(dir); n.Kind == cgroup.ContainerDir {
 		found[n.ID] = dir
 	}
@@ -183,37 +180,27 @@ func (p *dirWatcher) created(file string) map[string]string {
 	case !p.isDir(dir):
 		// A file, a link, or a directory that was removed already.
 	case p.groups[above]:
-		p.addChild(dir, found, strings.Count(dir, "/")-p.level(dir)-1)
+		p.addChild(dir, found)
 	case p.pods[above]:
-		note(dir, found)
-	case p.above[above]:
+		addContainerDir(dir, found)
+	case p.watchedParents[above]:
 		return p.scan()
 	}
 	return found
 }
 
-// level returns how many levels dir is below its root.
-func (p *dirWatcher) level(dir string) int {
-	for _, top := range p.roots {
-		if strings.HasPrefix(dir, top+"/") {
-			return strings.Count(top, "/")
-		}
-	}
-	return strings.Count(dir, "/")
-}
-
-// isDir reports whether a path is a directory and no link: listing its parent shows no links.
+// isDir reports whether a path is a directory and not a link. It lists the parent directory, which shows no links.
 func (p *dirWatcher) isDir(dir string) bool {
 	names, err := p.tree.Children(path.Dir(dir), "cpuset")
 	return err == nil && slices.Contains(names, path.Base(dir))
 }
 
-// removed forgets a directory and returns it, because it may be a container's.
+// removed forgets a directory and returns it, because it may be the directory of a container.
 func (p *dirWatcher) removed(file string) (dir string, ok bool) {
 	if dir, ok = p.dir(file); ok {
 		delete(p.pods, dir)
 		delete(p.groups, dir)
-		delete(p.above, dir)
+		delete(p.watchedParents, dir)
 	}
 	return dir, ok
 }

@@ -20,14 +20,14 @@ const (
 	askStatus     reasons = 1 << iota // its status may have changed
 	cgroupCreated                     // its cgroup was created
 	cgroupRemoved                     // its cgroup was removed
-	runs                              // the runtime has reported its start
+	started                           // the runtime has reported its start
 )
 
 // pendingChecks are the checks that a pod's worker must do.
 type pendingChecks struct {
 	sandbox bool
-	ctrs    map[string]reasons
-	order   []string // the reasons of each container, and the order of the first ones
+	ctrs    map[string]reasons // the reasons for each container, by its id
+	order   []string           // container ids, in the order of their first hint
 }
 
 func (h pendingChecks) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
@@ -43,44 +43,44 @@ func (h *pendingChecks) add(id string, w reasons) {
 	h.ctrs[id] |= w
 }
 
-// pod is a sandbox, and what this session has reported of it.
+// pod is a sandbox, and what this session has reported about it.
 type pod struct {
 	id string
 	// Used only by its worker:
 	reported       *lifecycle.Pod
 	stopped        bool
-	gone           bool // the session reports nothing more of it
+	dropped        bool // the session reports nothing more about it
 	ctrs           map[string]*ctr
-	failedAttempts map[string]int // failed questions, by container; "" is the sandbox
+	failedAttempts map[string]int // failed requests to the runtime, by container id; "" is for the sandbox
 	// Guarded by index.mu:
 	inbox      pendingChecks
 	busy       bool
 	unreported bool            // not reported yet, or the runtime cannot describe it
-	runs       map[string]bool // containers known to run
+	runs       map[string]bool // ids of running containers
 }
 
-// ctr is a container, and what this session has reported of it. Only the pod's worker uses the fields that no lock
-// guards.
+// ctr is a container, and what this session has reported about it. Only the pod's worker uses the fields that no
+// lock guards.
 type ctr struct {
-	id         string
-	reported   *lifecycle.Container
-	dir        string        // directory of its cgroup; "" if it is unknown
-	running    bool          // the runtime reports it as running, and we have reconciled it since
-	startWatch chan struct{} // closing it ends the watch of the container's start; nil before that watch
-	exitPolls  int           // how often it was polled since its cgroup was removed
+	id                string
+	reported          *lifecycle.Container
+	dir               string        // directory of its cgroup; "" if it is unknown
+	running           bool          // the runtime reports it as running, and we have reconciled it since
+	startWatch        chan struct{} // closing it ends the watch of the container's start; nil before that watch
+	pollsSinceRemoval int           // number of polls since its cgroup was removed
 
 	reporting sync.Mutex // held during reports; guards the fields about reports that must not come twice
 	started   bool       // StartContainer was reported
 	ended     bool
 
 	// Guarded by session.copies:
-	seen, ours    stored
-	inStatus      bool // its plain status contains its resources
-	neverReported bool // the runtime has never reported its resources
+	copySeen, copyWritten storedCopy
+	inStatus              bool // its plain status contains its resources
+	neverReported         bool // the runtime has never reported its resources
 }
 
-// indexed is a container in the index.
-type indexed struct {
+// indexEntry is a container in the index.
+type indexEntry struct {
 	p *pod
 	c *ctr
 }
@@ -92,15 +92,15 @@ func newPod(id string) *pod {
 // newCtr makes a container from the runtime's description. dir is its cgroup; "" if
 // none was found.
 func newCtr(d criclient.Container, dir string) *ctr {
-	if d.StateUnknown && dir == "" { // containerd reports this after it was killed in the middle of a start: without a cgroup nothing runs
+	if d.StateUnknown && dir == "" { // containerd was killed during the start; without a cgroup no process runs
 		d.State, d.Undescribed = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{
 		id: d.ID, reported: d.Container, neverReported: d.Undescribed != "", running: d.State == lifecycle.StateRunning,
-		ended: d.State == lifecycle.StateStopped, seen: storedOf(&d.Resources), inStatus: d.InStatus != nil,
+		ended: d.State == lifecycle.StateStopped, copySeen: newStoredCopy(&d.Resources), inStatus: d.InStatus != nil,
 	}
 	if c.inStatus {
-		c.seen = storedOf(d.InStatus)
+		c.copySeen = newStoredCopy(d.InStatus)
 	}
 	if d.CgroupsPath == "" && dir != "" {
 		d.CgroupsPath = "/" + dir
@@ -115,47 +115,45 @@ func (p *pod) dir() (string, bool) {
 
 func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// hint adds what a pod's worker should check, and starts a worker if there is none.
+// hint adds a hint about what a pod's worker must check, and starts a worker if there is none.
 func (s *session) hint(podID, id string, w reasons) {
-	if s.tasks.hasEnded() {
+	if s.ctx.Err() != nil {
 		return
 	}
-	if p := s.index.hint(podID, id, w); p != nil {
+	if p := s.index.addHint(podID, id, w); p != nil {
 		s.tasks.run(func() { s.processHints(p) })
 	}
 }
 
 func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 
-// hintContainer gives a hint about a container that was reported. For any other container the pod is unknown, and
-// the next lists report it.
+// hintContainer adds a hint about a container that was reported. The pod of any other container is unknown, and the
+// next lists report that container.
 func (s *session) hintContainer(id string, w reasons) {
-	if k, ok := s.index.of(id); ok {
+	if k, ok := s.index.byContainerID(id); ok {
 		s.hint(k.p.id, id, w)
 	}
 }
 
 // processHints checks all hints about one pod.
 func (s *session) processHints(p *pod) {
-	select {
-	case s.slots <- struct{}{}:
-	case <-s.ctx.Done():
+	if s.slots.Acquire(s.ctx, 1) != nil {
 		return
 	}
-	defer func() { <-s.slots }()
+	defer s.slots.Release(1)
 	for {
-		h := s.index.take(p)
-		if h.empty() || s.tasks.hasEnded() {
+		h := s.index.takeHints(p)
+		if h.empty() || s.ctx.Err() != nil {
 			return
 		}
 		s.recoverPanic("pod", func() { s.check(p, h) })
 	}
 }
 
-// maxAttempts bounds how often a failed question is repeated.
+// maxAttempts bounds how often a failed request to the runtime is repeated.
 const maxAttempts = 5
 
-// check processes hints. It repeats a question that failed, at most maxAsks times. After that it reports the object
+// check processes hints. It repeats a failed request at most maxAttempts times. After that it reports the object
 // from its list entry, and the next comparison of lists asks again.
 func (s *session) check(p *pod, h pendingChecks) {
 	left, err := s.checkPod(p, h)
@@ -176,7 +174,7 @@ func (s *session) check(p *pod, h pendingChecks) {
 			})
 		}
 		if !over.empty() {
-			s.reportUnread(p, over, err)
+			s.reportFromLists(p, over, err)
 		}
 	}
 }
@@ -185,8 +183,8 @@ func (s *session) check(p *pod, h pendingChecks) {
 // other ones.
 func (s *session) checkPod(p *pod, h pendingChecks) (left pendingChecks, err error) {
 	switch {
-	case p.gone:
-		return left, nil // someone gave these hints before its end was reported
+	case p.dropped:
+		return left, nil // these hints are older than the report of the pod's end
 	case p.reported == nil:
 		if ok, err := s.addPod(p); !ok || err != nil {
 			return h, err
@@ -231,7 +229,7 @@ func (s *session) addPod(p *pod) (ok bool, err error) {
 
 // reportPod reports a pod in its current state.
 func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
-	for _, id := range sortedIDs(p.ctrs) { // the watch of a start reports that start, too
+	for _, id := range sortedIDs(p.ctrs) { // the goroutine that watches a container's start may report at the same time
 		c := p.ctrs[id]
 		c.reporting.Lock()
 		defer c.reporting.Unlock()
@@ -243,15 +241,15 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 	s.report(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
 		select {
-		case s.learn <- dir:
+		case s.podDirs <- dir:
 		case <-s.ctx.Done():
 		}
 	}
 }
 
-// drop forgets a pod that has nothing to report.
+// drop forgets a pod that the runtime no longer has.
 func (s *session) drop(p *pod) {
-	p.gone = true
+	p.dropped = true
 	s.index.drop(p)
 }
 
@@ -291,8 +289,8 @@ func (s *session) endPod(p *pod) {
 	}
 }
 
-// keep adds a container to the index.
-func (s *session) keep(p *pod, c *ctr) {
+// addToIndex adds a container to the index, with the directory of its cgroup if that is known.
+func (s *session) addToIndex(p *pod, c *ctr) {
 	dir, err := cgroup.Path(p.reported.CgroupParent, c.reported.CgroupsPath)
 	if err == nil {
 		c.dir = dir
@@ -300,5 +298,5 @@ func (s *session) keep(p *pod, c *ctr) {
 		s.a.o.Log.Warn("a container's cgroup is unknown; the agent does not write its values", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
 			fmt.Errorf("container %s: %w", c.id, err))
 	}
-	s.index.keep(p, c)
+	s.index.add(p, c)
 }

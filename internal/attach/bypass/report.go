@@ -13,15 +13,14 @@ import (
 func (s *session) report(ev lifecycle.Event) {
 	s.recoverPanic(ev.Kind.String(), func() {
 		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
-		var no *conductor.Rejection
-		if errors.As(err, &no) {
+		if no, refused := errors.AsType[*conductor.Rejection](err); refused {
 			s.a.o.Log.Warn("bypass cannot refuse a container; it runs with defaults", logkey.Event, ev.Kind.String(),
 				logkey.Pod, ev.Pod.Name, logkey.Namespace, ev.Pod.Namespace, logkey.Reason, no.Reason)
 		} else if err != nil {
-			s.a.o.Log.Error("event had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
+			s.a.o.Log.Error("the agent could not handle an event, so it had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
 		}
 	})
 }
 
-// recoverPanic runs f and logs a panic in it, so that the agent goes on.
+// recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
 func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }

@@ -30,24 +30,24 @@ func TestStored(t *testing.T) {
 		if d := cmp.Diff(c.ours, request(values), protocmp.Transform()); d != "" {
 			t.Errorf("%s: asked for\n%s", c.value.Field, d)
 		}
-		var now, seen, ours stored
+		var now, seen, ours storedCopy
 		if left := now.put(values); len(left) > 0 {
 			t.Errorf("%s: no field for it", c.value.Field)
 		}
 		theirs := foreignChanges(now, seen, ours)
-		if theirs == nil || storedOf(theirs)[rowOf(c.value.Field)] != now[rowOf(c.value.Field)] {
+		if theirs == nil || newStoredCopy(theirs)[copyFieldIndex(c.value.Field)] != now[copyFieldIndex(c.value.Field)] {
 			t.Errorf("%s: another client requested %+v", c.value.Field, theirs)
 		}
 		if foreignChanges(now, now, ours) != nil || foreignChanges(now, seen, now) != nil {
 			t.Errorf("%s: what was seen, or is ours, was asked for", c.value.Field)
 		}
 		ours = now
-		if ours.drop(theirs); ours != (stored{}) {
+		if ours.drop(theirs); ours != (storedCopy{}) {
 			t.Errorf("%s: still ours: %+v", c.value.Field, ours)
 		}
 	}
-	var s stored
-	if left := s.put([]lifecycle.Value{{Field: lifecycle.OOMScoreAdj, Int: 1}}); len(left) != 1 || s != (stored{}) {
+	var s storedCopy
+	if left := s.put([]lifecycle.Value{{Field: lifecycle.OOMScoreAdj, Int: 1}}); len(left) != 1 || s != (storedCopy{}) {
 		t.Errorf("put %+v, left %+v", s, left)
 	}
 }

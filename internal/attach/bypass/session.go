@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -39,12 +40,12 @@ type session struct {
 	streams      atomic.Bool // the runtime sends events to all listeners
 	tasks        *tasks
 	watcher      cgroup.Watcher
-	dirs         *dirWatcher   // only one goroutine uses it: synchronise, then serve
-	learn        chan string   // directories of pods, for dirs
-	slots        chan struct{} // one for each pod that is being checked
+	dirs         *dirWatcher         // only one goroutine uses it: synchronise, then serve
+	podDirs      chan string         // directories of pods for dirs to watch
+	slots        *semaphore.Weighted // one for each pod that is being checked
 	index        index
 	startWatcher startWatcher
-	once         sync.Once
+	finishOnce   sync.Once
 
 	// copies is held while we read or change the runtime's copy of resources. We therefore never mistake our own
 	// change for another client's.
@@ -52,12 +53,12 @@ type session struct {
 }
 
 func newSession(ctx context.Context, a *Attachment) (*session, error) {
-	s := &session{a: a, learn: make(chan string, 256), slots: make(chan struct{}, workers), index: newIndex()}
+	s := &session{a: a, podDirs: make(chan string, 256), slots: semaphore.NewWeighted(workers), index: newIndex()}
 	s.tasks = newTasks(ctx)
 	s.ctx = s.tasks.ctx
 	var err error
 	if s.c, err = criclient.New(strings.TrimPrefix(a.o.Endpoint, "unix://"), a.o.Dial, a.o.Log); err != nil {
-		s.tasks.cancel()
+		s.tasks.fail(nil)
 		return nil, err
 	}
 	r, err := s.c.About(s.ctx)
@@ -66,20 +67,18 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 		s.streams.Store(r.Streams)
 		s.watcher, err = a.o.Watch()
 	}
-	if err == nil {
-		s.dirs, err = newDirWatcher(a.o.Tree, s.watcher, a.o.CgroupRoot)
-	}
 	if err != nil {
 		s.finish()
 		return nil, err
 	}
+	s.dirs = newDirWatcher(a.o.Tree, s.watcher, a.roots)
 	s.startWatcher = startWatcher{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher}
 	return s, nil
 }
 
-// finish closes everything and waits for it.
+// finish closes the session's connections and watches, and waits until its goroutines have ended.
 func (s *session) finish() {
-	s.once.Do(func() {
+	s.finishOnce.Do(func() {
 		s.tasks.end(s.c.Close)
 		if s.watcher != nil {
 			_ = s.watcher.Close()
@@ -104,12 +103,10 @@ func (s *session) serve() error {
 	for {
 		select {
 		case <-s.ctx.Done():
-			return s.ctx.Err()
-		case err := <-s.tasks.failed:
-			return err
+			return context.Cause(s.ctx)
 		case n := <-s.watcher.Notices():
-			s.notice(n)
-		case dir := <-s.learn:
+			s.handleNotice(n)
+		case dir := <-s.podDirs:
 			s.cgroupsCreated(s.dirs.watchListedPod(dir))
 		case <-resync.C:
 			s.cgroupsCreated(s.dirs.rescan())
@@ -127,10 +124,10 @@ func (s *session) logUnwatched() {
 	}
 }
 
-// notice handles one change of the cgroup tree.
-func (s *session) notice(n cgroup.Notice) {
+// handleNotice handles one change of the cgroup tree.
+func (s *session) handleNotice(n cgroup.Notice) {
 	switch n.Change {
-	case cgroup.Made:
+	case cgroup.Created:
 		s.cgroupsCreated(s.dirs.created(n.Path))
 	case cgroup.Removed:
 		if dir, ok := s.dirs.removed(n.Path); ok {
@@ -145,8 +142,8 @@ func (s *session) notice(n cgroup.Notice) {
 	}
 }
 
-// streamStart is the time after which an open stream surely delivers events. No runtime reports when its stream
-// begins to deliver. After this time the session compares the lists once.
+// streamStart is the time after which an open stream certainly delivers events. No runtime reports when its stream
+// begins to deliver them. After this time the session compares the lists once.
 const streamStart = 500 * time.Millisecond
 
 // watchEvents reads the runtime's events. They are only hints: if the stream breaks, the lists show the changes
@@ -162,7 +159,7 @@ func (s *session) watchEvents() {
 			var e *cri.ContainerEventResponse
 			if e, err = stream.Recv(); err == nil {
 				delay = 50 * time.Millisecond
-				s.event(e)
+				s.handleEvent(e)
 			}
 		}
 		switch {
@@ -184,13 +181,14 @@ func (s *session) watchEvents() {
 	}
 }
 
-func (s *session) event(e *cri.ContainerEventResponse) {
+// handleEvent turns an event of the runtime into a hint.
+func (s *session) handleEvent(e *cri.ContainerEventResponse) {
 	sandbox := e.GetPodSandboxStatus().GetId()
 	begins := e.ContainerEventType == cri.ContainerEventType_CONTAINER_CREATED_EVENT || e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT
 	known := s.index.isPod(e.ContainerId)
 	why := askStatus
 	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
-		why = runs // this needs no question to the runtime, which is busy now
+		why = started // this needs no question to the runtime, which is busy now
 	}
 	switch {
 	case e.ContainerId == "":
@@ -208,7 +206,7 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 // pollNext reads the resources of one running container. The kubelet changes resources in place, and no runtime
 // reports that.
 func (s *session) pollNext() {
-	id := s.index.next(s.a.o.PollInterval)
+	id := s.index.nextToPoll(s.a.o.PollInterval)
 	if id != "" {
 		s.hintContainer(id, askStatus)
 	}

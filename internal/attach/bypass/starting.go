@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -15,7 +14,7 @@ import (
 )
 
 const (
-	// quietTime is how long nobody may have written to a new cgroup before we write values to it. maxQuietWait
+	// quietTime is how long no program may have written to a new cgroup before we write values to it. maxQuietWait
 	// bounds the wait for that.
 	quietTime    = time.Millisecond
 	maxQuietWait = 5 * time.Millisecond
@@ -27,9 +26,9 @@ const (
 	maxStartTime = 30 * time.Second
 )
 
-// begin watches a container from the creation of its cgroup until the runtime reports it as running. During that
-// time it replaces what the runtime writes to the new cgroup by the agent's values.
-func (s *session) begin(p *pod, c *ctr) {
+// watchStart watches a container from the creation of its cgroup until the runtime reports it as running. During
+// that time the agent replaces the values that the runtime writes to the new cgroup.
+func (s *session) watchStart(p *pod, c *ctr) {
 	c.startWatch = make(chan struct{})
 	f := &newCgroup{
 		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.startWatch, watched: map[string]bool{},
@@ -58,7 +57,7 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 	poll := time.NewTicker(setupPoll)
 	defer poll.Stop()
 	for dirty := true; ; {
-		f.open()
+		f.watchDirs()
 		at, creator := setupUnknown, 0
 		if dirty {
 			at, creator = s.startWatcher.setupState(f.dir)
@@ -69,7 +68,7 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 			dirty = false
 		}
 		polls := poll.C
-		if at == runcSetupRunning && f.awaits(ctx, creator) || !dirty && f.complete {
+		if at == setupRunning && f.watchProcessEnd(ctx, creator) || !dirty && f.complete {
 			polls = nil // the watch wakes us
 		}
 		select {
@@ -91,48 +90,48 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 	}
 }
 
-// awaits arranges that the end of the process wakes us, and reports whether that is possible.
-func (f *newCgroup) awaits(ctx context.Context, pid int) bool {
+// watchProcessEnd arranges that the watch wakes when the process ends. It reports whether that is possible.
+func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 	if f.s.a.o.Proc != defaultProc {
 		return false // procfs is another machine's
 	}
-	if f.awaited != pid {
-		f.awaited = pid
-		f.waits.Store(true)
+	if f.awaitedPID != pid {
+		f.awaitedPID = pid
+		f.awaitsEnd.Store(true)
 		f.s.tasks.run(func() {
 			_ = awaitExit(ctx, pid) // on an error we poll
-			f.waits.Store(false)
-			connect.Wake(f.wake)
+			f.awaitsEnd.Store(false)
+			sleep.Wake(f.wake)
 		})
 	}
-	return f.waits.Load()
+	return f.awaitsEnd.Load()
 }
 
 // newCgroup is a cgroup that a runtime sets up.
 type newCgroup struct {
-	s        *session
-	dir      string
-	wake     chan struct{}
-	done     <-chan struct{}
-	watched  map[string]bool
-	complete bool        // all its directories are watched
-	awaited  int         // the process for which we waited last
-	waits    atomic.Bool // a goroutine waits for the end of that process
+	s          *session
+	dir        string
+	wake       chan struct{}
+	done       <-chan struct{}
+	watched    map[string]bool
+	complete   bool        // all its directories are watched
+	awaitedPID int         // the process whose end we last waited for
+	awaitsEnd  atomic.Bool // a goroutine waits for the end of that process
 }
 
-// files are the directories to watch for the runtime's writes: in version 1 each
-// controller has its own, created one after another.
-func (f *newCgroup) files() []string {
+// dirs returns the directories to watch for writes by the runtime. In version 1 each controller has its own
+// directory, and the runtime creates them one after another.
+func (f *newCgroup) dirs() []string {
 	if f.s.a.o.Tree.Version == cgroup.V2 {
 		return []string{f.dir}
 	}
 	return []string{path.Join("cpuset", f.dir), path.Join("cpu", f.dir), path.Join("memory", f.dir)}
 }
 
-// open watches the existing directories that are not watched yet.
-func (f *newCgroup) open() {
+// watchDirs watches the existing directories that are not watched yet.
+func (f *newCgroup) watchDirs() {
 	f.complete = true
-	for _, dir := range f.files() {
+	for _, dir := range f.dirs() {
 		f.watched[dir] = f.watched[dir] || f.s.startWatcher.watch(dir, f.wake)
 		f.complete = f.complete && f.watched[dir]
 	}
@@ -153,7 +152,7 @@ func (f *newCgroup) awaitQuiet() {
 	for {
 		select {
 		case <-f.wake:
-			f.open()
+			f.watchDirs()
 			still.Reset(quietTime)
 		case <-still.C:
 			return
@@ -173,7 +172,7 @@ type startWatcher struct {
 	proc    string
 	watcher cgroup.Watcher
 
-	wakeChans sync.Map // channels to send on when a file in a directory is written
+	wakeChans sync.Map // by directory: the channel to send on when a file in it is written
 }
 
 // watch reports whether the directory can be watched.
@@ -190,13 +189,14 @@ func (s *startWatcher) unwatch(dir string) {
 // wakeWatcher wakes the watch of a container's start.
 func (s *startWatcher) wakeWatcher(file string) {
 	wake, _ := s.wakeChans.Load(path.Dir(file))
-	if to, waits := wake.(chan struct{}); waits && settings[path.Base(file)] {
-		connect.Wake(to)
+	if to, waits := wake.(chan struct{}); waits && watchedFiles[path.Base(file)] {
+		sleep.Wake(to)
 	}
 }
 
-// settings are the files whose writes by the runtime matter, cgroup.procs among them.
-var settings = settingFiles()
+// watchedFiles are the names of the files whose writes by the runtime wake the watch of a start: cgroup.procs, and
+// the files that have settings.
+var watchedFiles = settingFiles()
 
 func settingFiles() map[string]bool {
 	files := map[string]bool{procsFile: true}
@@ -209,7 +209,7 @@ func settingFiles() map[string]bool {
 // cgroupsCreated handles new cgroups of containers.
 func (s *session) cgroupsCreated(found map[string]string) {
 	for id, dir := range found {
-		switch podID, ask := s.index.found(id, dir); {
+		switch podID, ask := s.index.noteCgroup(id, dir); {
 		case podID != "":
 			s.hint(podID, id, cgroupCreated)
 		case ask:
@@ -218,9 +218,9 @@ func (s *session) cgroupsCreated(found map[string]string) {
 	}
 }
 
-// cgroupRemovedAt handles the removal of a directory.
+// cgroupRemovedAt handles the removal of a cgroup directory.
 func (s *session) cgroupRemovedAt(dir string) {
-	id, ok := s.index.at(dir)
+	id, ok := s.index.byCgroupDir(dir)
 	n := cgroup.ParseName(dir)
 	switch {
 	case ok:
@@ -232,8 +232,8 @@ func (s *session) cgroupRemovedAt(dir string) {
 	}
 }
 
-// pollSandboxEnd asks about a pod whose sandbox has lost its cgroup. Runtimes note the end a moment later. After
-// that the next list shows it.
+// pollSandboxEnd polls a pod whose sandbox has lost its cgroup. Runtimes note the end a moment later. If these
+// polls do not see the end, the next list shows it.
 func (s *session) pollSandboxEnd(id string) {
 	for n := 0; n < maxExitPolls && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
@@ -247,10 +247,10 @@ const (
 	maxResolveTime = 15 * time.Second
 )
 
-// resolve asks the runtime which container has this cgroup, whose name has the form of a container's. The cgroup
-// exists before the runtime lists the container, so resolve asks repeatedly.
+// resolve asks the runtime which container a cgroup belongs to. The runtime creates the cgroup before it lists the
+// container, so resolve asks repeatedly.
 func (s *session) resolve(id, dir string) {
-	defer s.index.resolved(id)
+	defer s.index.endResolving(id)
 	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < maxResolveTime; delay = min(2*delay, time.Second) {
 		if known, err := s.findPod(id); known || criclient.ConnectionFailed(s.ctx, err) {
 			return
@@ -263,7 +263,7 @@ func (s *session) resolve(id, dir string) {
 	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change it", logkey.File, dir)
 }
 
-// findPod finds the pod of an id and gives it a hint.
+// findPod finds the pod of a container id, and adds a hint to the pod.
 func (s *session) findPod(id string) (bool, error) {
 	c, err := s.c.ListedContainer(s.ctx, id)
 	if err != nil {

@@ -44,7 +44,7 @@ func (s *session) synchronise() error {
 	s.index.mu.Unlock()
 	for _, p := range known {
 		for _, c := range p.ctrs {
-			s.keep(p, c)
+			s.addToIndex(p, c)
 			if c.reported.Undescribed != "" {
 				s.hint(p.id, c.id, askStatus)
 			}
@@ -67,7 +67,7 @@ func (s *session) relist() {
 		if criclient.ConnectionFailed(s.ctx, err) {
 			s.tasks.fail(err)
 		} else {
-			s.a.o.Log.Warn("the runtime's lists cannot be read", logkey.Err, err)
+			s.a.o.Log.Warn("the agent cannot list the runtime's pods and containers", logkey.Err, err)
 		}
 		return
 	}

@@ -10,18 +10,16 @@ import (
 
 // tasks are the goroutines of one connection.
 type tasks struct {
-	ctx    context.Context // ends with the connection
-	cancel context.CancelFunc
-	failed chan error // the reason for which the connection must end
+	ctx  context.Context         // ends with the connection
+	fail context.CancelCauseFunc // ends the connection for a reason
 
-	mu    sync.Mutex
-	ended bool
-	work  sync.WaitGroup
+	mu   sync.Mutex // keeps run from starting a goroutine while end waits
+	work sync.WaitGroup
 }
 
 func newTasks(ctx context.Context) *tasks {
-	t := &tasks{failed: make(chan error, 1)}
-	t.ctx, t.cancel = context.WithCancel(ctx)
+	t := &tasks{}
+	t.ctx, t.fail = context.WithCancelCause(ctx)
 	return t
 }
 
@@ -29,7 +27,7 @@ func newTasks(ctx context.Context) *tasks {
 func (t *tasks) run(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.ended {
+	if t.ctx.Err() == nil {
 		t.work.Go(f)
 	}
 }
@@ -43,28 +41,11 @@ func (t *tasks) runAfter(d time.Duration, f func()) {
 	})
 }
 
-// fail ends the connection.
-func (t *tasks) fail(err error) {
-	select {
-	case t.failed <- err:
-	default:
-	}
-}
-
-// hasEnded reports whether the connection has ended.
-func (t *tasks) hasEnded() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.ended
-}
-
-// end ends all goroutines and waits for them; closing ends those that block on the
-// connection.
+// end ends all goroutines and waits for them. closing must end the goroutines that block on the connection.
 func (t *tasks) end(closing func()) {
 	t.mu.Lock()
-	t.ended = true
+	t.fail(nil)
 	t.mu.Unlock()
-	t.cancel()
 	closing()
 	t.work.Wait()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// splitRetries splits the hints that failed. It returns the hints to try again, the least number of tries among
-// them, and the hints that have had all their tries.
+// splitRetries splits the hints that failed. again are the hints to try again, and tries is the highest number of
+// tries among them. over are the hints that have had all their tries.
 func (p *pod) splitRetries(left pendingChecks) (again, over pendingChecks, tries int) {
 	count := func(id string) bool {
 		if p.failedAttempts == nil {
@@ -39,28 +39,28 @@ func (p *pod) splitRetries(left pendingChecks) (again, over pendingChecks, tries
 	return again, over, tries
 }
 
-// reportUnread reports a pod and containers from their list entries after the runtime repeatedly could not describe
-// them. They run, and the agent must keep them off CPUs that other containers own. The session goes on polling the
-// containers that it had reported before.
-func (s *session) reportUnread(p *pod, left pendingChecks, why error) {
+// reportFromLists reports a pod and containers from their list entries after the runtime repeatedly could not
+// describe them. They run, and the agent must keep them off CPUs that other containers own. The session goes on
+// polling the containers that it had reported before.
+func (s *session) reportFromLists(p *pod, left pendingChecks, why error) {
 	if p.reported == nil {
-		now, err := s.c.UnreadPod(s.ctx, p.id, why)
+		now, err := s.c.PodFromList(s.ctx, p.id, why)
 		if now == nil || err != nil {
 			return
 		}
-		criclient.LogRead(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, now.Undescribed, false)
+		criclient.LogReadability(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, now.Undescribed, false)
 		s.reportPod(p, now)
 	}
 	for _, id := range left.order {
 		if p.ctrs[id] != nil || p.stopped {
 			continue
 		}
-		now, err := s.c.UnreadContainer(s.ctx, id, why)
+		now, err := s.c.ContainerFromList(s.ctx, id, why)
 		if now == nil || err != nil {
 			continue
 		}
-		criclient.LogRead(s.a.o.Log, logkey.Container, now.Name, now.Undescribed, false)
-		dir := s.index.foundDir(id)
+		criclient.LogReadability(s.a.o.Log, logkey.Container, now.Name, now.Undescribed, false)
+		dir := s.index.resolvingDir(id)
 		if above, ok := p.dir(); ok && dir == "" {
 			dir, _ = s.a.o.Tree.Find(above, id)
 		}
@@ -68,7 +68,7 @@ func (s *session) reportUnread(p *pod, left pendingChecks, why error) {
 	}
 }
 
-// rereadPod reads a pod again that the runtime could not describe.
+// rereadPod reads a pod again that the runtime could not describe before.
 func (s *session) rereadPod(p *pod) error {
 	now, err := s.c.Pod(s.ctx, p.id)
 	if criclient.NotFound(err) {
@@ -78,7 +78,7 @@ func (s *session) rereadPod(p *pod) error {
 		return err
 	}
 	now.CgroupParent = cmp.Or(now.CgroupParent, p.reported.CgroupParent)
-	criclient.LogRead(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, "", true)
+	criclient.LogReadability(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, "", true)
 	s.reportPod(p, now)
 	for _, id := range sortedIDs(p.ctrs) {
 		s.hint(p.id, id, askStatus)
@@ -86,7 +86,7 @@ func (s *session) rereadPod(p *pod) error {
 	return nil
 }
 
-// reread reads a container again that the runtime could not describe.
+// reread reads a container again that the runtime could not describe before.
 func (s *session) reread(p *pod, c *ctr) error {
 	now, err := s.c.Container(s.ctx, c.id, p.id)
 	if criclient.NotFound(err) {
@@ -99,15 +99,15 @@ func (s *session) reread(p *pod, c *ctr) error {
 	if n.ended || n.neverReported || c.hasEnded() {
 		return nil
 	}
-	criclient.LogRead(s.a.o.Log, logkey.Container, p.reported.Namespace+"/"+p.reported.Name+"/"+n.reported.Name, "", true)
+	criclient.LogReadability(s.a.o.Log, logkey.Container, p.reported.Namespace+"/"+p.reported.Name+"/"+n.reported.Name, "", true)
 	s.copies.Lock()
-	c.seen, c.inStatus, c.neverReported = n.seen, n.inStatus, false
+	c.copySeen, c.inStatus, c.neverReported = n.copySeen, n.inStatus, false
 	s.copies.Unlock()
 	c.reporting.Lock()
 	c.reported = n.reported
 	c.reporting.Unlock()
 	c.running = c.running || n.running
-	s.keep(p, c)
+	s.addToIndex(p, c)
 	if !c.running {
 		return nil // its start reports it
 	}

@@ -33,17 +33,17 @@ const minPause = 20 * time.Millisecond
 
 // State is the state of an attachment; Idle at first.
 type State struct {
-	mu  sync.Mutex
-	now string
-	err error
+	mu   sync.Mutex
+	name string
+	err  error
 }
 
 // Enter moves to a state. A new error replaces the last one. Synchronised clears the error, and all other states
 // keep it for Status. Enter returns the error that it kept. It logs a change of state with what as the message.
 func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 	s.mu.Lock()
-	changed := cmp.Or(s.now, Idle) != now
-	s.now = now
+	changed := cmp.Or(s.name, Idle) != now
+	s.name = now
 	if err != nil || now == Synchronised {
 		s.err = err
 	}
@@ -55,19 +55,19 @@ func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 	return left
 }
 
-// Get returns the state, and the last error since it last worked.
+// Get returns the state, and the last error since the attachment last worked.
 func (s *State) Get() (now string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return cmp.Or(s.now, Idle), s.err
+	return cmp.Or(s.name, Idle), s.err
 }
 
 // Backoff bounds the pause between attempts to connect. The pause doubles from Min to Max, with jitter. After a
 // connection that worked it starts at Min again.
 type Backoff struct{ Min, Max time.Duration }
 
-// Or returns b with the missing bounds from other. A bound that is 0 is missing.
-func (b Backoff) Or(other Backoff) Backoff {
+// WithDefaults returns b with the missing bounds from other. A bound that is 0 is missing.
+func (b Backoff) WithDefaults(other Backoff) Backoff {
 	if b.Min <= 0 {
 		b.Min = other.Min
 	}
@@ -82,9 +82,9 @@ type Attempts struct {
 	Backoff
 	// Enter moves to a state; err may be nil.
 	Enter func(state string, err error)
-	// Absent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
+	// WhyAbsent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
 	// nil, Run never waits.
-	Absent func() error
+	WhyAbsent func() error
 	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is Standby, and
 	// Run calls Admit again after AdmitInterval (the constant of that name if the field is 0). A nil function
 	// always admits.
@@ -95,7 +95,7 @@ type Attempts struct {
 	Attempt func(ctx context.Context) (worked bool, err error)
 	// Run calls Failed with an attempt's error if it differs from the error before.
 	Failed func(err error)
-	// A value on Wake ends a pause, because the runtime's socket may exist again. A nil channel never ends one.
+	// A value on Wake ends a pause, because the runtime's socket may exist again. A nil channel never ends a pause.
 	Wake <-chan struct{}
 }
 
@@ -131,7 +131,7 @@ func (a Attempts) Run(ctx context.Context) {
 
 // wait returns how long to wait before an attempt; 0 means no wait.
 func (a Attempts) wait() time.Duration {
-	if a.Absent != nil && a.Absent() != nil {
+	if a.WhyAbsent != nil && a.WhyAbsent() != nil {
 		return a.Max
 	}
 	if a.Admit == nil {
@@ -150,21 +150,12 @@ func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
 	return sleep.Unless(ctx, d, a.Wake) && sleep.For(ctx, minPause)
 }
 
-// Wake sends on a channel of capacity 1 without blocking. It does nothing if a value is
-// already in the channel.
-func Wake(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
-}
-
 // RecoverPanic runs f. If f panics, it logs the panic, and the agent continues. It reports whether f returned
 // normally.
 func RecoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
+			log.Error("the agent recovered from a panic", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
 		}
 	}()
 	f()

@@ -32,21 +32,21 @@ var ErrDetached = errors.New("no runtime attached")
 type Options struct {
 	Socket  string // the socket that the kubelet connects to
 	Runtime string // the runtime's socket
-	// Images is the socket of a separate image service. The attachment relays it on
-	// ImageSocket. Empty: the runtime serves both.
+	// Images is the socket of a separate image service. The attachment relays it on ImageSocket. If it is empty,
+	// the runtime serves images, too.
 	Images string
 	// Listeners are sockets that are already open: the runtime's first, then the image
 	// service's. The attachment does not open Socket if there is one.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
-	// Fail refuses to create containers while the agent does not know the node's
-	// state, and if an error of the agent kept it from deciding (failurePolicy.agent).
-	Fail bool
-	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. It does
-	// not serve Socket then.
+	// FailClosed means that the attachment refuses to create containers while the agent does not know the node's
+	// state, and if an error kept the agent from deciding (failurePolicy.agent).
+	FailClosed bool
+	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. The attachment then does not serve
+	// Socket.
 	Hooks *HookService
-	// Disabled are the calls in whose answers the attachment changes nothing.
+	// Disabled are the calls whose answers the attachment does not change.
 	Disabled []runtimes.Call
 	// ListInterval is how often the attachment compares the runtime's lists with what the calls reported.
 	// Containers also end by themselves, and the agent must know that within a second. containerd's event stream
@@ -55,8 +55,8 @@ type Options struct {
 	ListInterval time.Duration
 	// RuntimeTimeout is how long to wait for the runtime before the socket opens. Default: 5 s.
 	RuntimeTimeout time.Duration
-	// Run calls Admit before it decides anything. While Admit returns an error, every call passes, also with Fail.
-	// nil always admits.
+	// Run calls Admit before it decides anything. While Admit returns an error, every call is forwarded unchanged,
+	// even if FailClosed is set. nil always admits.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 	// FreeMemory returns memory to the system after the runtime's whole list was read; nil keeps it.
@@ -64,7 +64,7 @@ type Options struct {
 	// Decisions is the directory in which the OCI runtime wrapper finds what to change in new containers. Empty
 	// means that the OCI runtime is not our wrapper.
 	Decisions string
-	// Host stands between callers and the relay; nil if there is none.
+	// Host is a server that receives callers' connections before the relay does; nil if there is none.
 	Host Host
 }
 
@@ -93,14 +93,14 @@ func New(o Options) *Attachment {
 		o.FreeMemory = func() {}
 	}
 	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Decisions != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.Decisions, o.Log}}
-	p.queues = newOrder(o.Log, &p.store.serial)
+	p.queues = newCallQueues(o.Log, &p.store.serial)
 	p.paths = &paths{shared: p, forms: map[string]pathForm{}}
 	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now), freeMemory: o.FreeMemory}
 	if o.Hooks != nil {
-		p.hookService = &hookService{shared: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
+		p.hookService = &hookService{shared: p, creating: map[attemptKey]*lifecycle.Container{}, sandboxIDs: map[string]string{}}
 	}
-	a := &Attachment{shared: p, o: o, calls: &calls{shared: p, fail: o.Fail}}
-	p.events = &events{shared: p, handler: o.Handler, from: a}
+	a := &Attachment{shared: p, o: o, calls: &calls{shared: p, failClosed: o.FailClosed}}
+	p.events = &events{shared: p, handler: o.Handler, carrier: a}
 	a.front = &frontend{log: o.Log, dial: o.Dial, queues: p.queues, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
 	return a
 }
@@ -110,7 +110,7 @@ func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 
 // Capabilities are what calls to the connected runtime can change. The CRI carries no values of pods.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	can := a.link.runtimeSeen.Load().can
+	can := a.link.runtimeSeen.Load().capabilities
 	can.Disabled = a.o.Disabled
 	return can
 }
@@ -118,8 +118,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // About names the runtime and its version. It is empty until the runtime has answered once.
 func (a *Attachment) About() string { return a.Capabilities().About }
 
-// Status returns the state of the attachment, the runtime, and the last error
-// since it last worked.
+// Status returns the state of the attachment, the runtime, and the last error since the attachment last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.link.state.Get()
 	return state, a.About(), err
@@ -128,7 +127,7 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 // Update writes values to the runtime's copies of containers, with one call for each container. It returns the ids
 // of containers that the runtime does not know, or for which it refuses the update.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	if !a.link.live.Load() {
+	if !a.link.runtimeAnswers.Load() {
 		return nil, ErrDetached
 	}
 	var failed []string
@@ -149,7 +148,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 // Run serves until ctx ends. It opens the socket when the agent knows the running containers, or when the runtime
 // does not answer. In that case every call passes until the runtime answers. Run may be called only once.
 func (a *Attachment) Run(ctx context.Context) error {
-	defer a.link.enter(StateIdle, nil)
+	defer a.link.enter(connect.Idle, nil)
 	var err error
 	if a.client, err = criclient.New(a.o.Runtime, a.o.Dial, a.log); err != nil {
 		return err
@@ -161,20 +160,20 @@ func (a *Attachment) Run(ctx context.Context) error {
 
 	a.link.enter(StateListing, nil)
 	first, cancel := context.WithTimeout(ctx, a.o.RuntimeTimeout)
-	a.noteLive(false, a.lists.synchronise(first))
+	a.notifyConnected(false, a.lists.synchronise(first))
 	cancel()
 
 	if a.o.Hooks != nil {
 		return a.runHooks(ctx, stop)
 	}
-	sockets, err := openWhenAdmitted(ctx, a, a.listen)
+	sockets, err := openSocketsWhenAdmitted(ctx, a, a.listen)
 	if err != nil || ctx.Err() != nil {
 		return errors.Join(err, closeAll(sockets))
 	}
 	var accepting sync.WaitGroup
 	served := ctx
 	for i, s := range sockets {
-		a.log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.to)
+		a.log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.backend)
 		if i == 0 && a.o.Host != nil {
 			accepting.Go(func() { a.host(served, s) })
 			continue
@@ -201,9 +200,9 @@ func (a *Attachment) Run(ctx context.Context) error {
 // runtime's lists with the store.
 func (a *Attachment) watchRuntime(ctx context.Context) {
 	for ctx.Err() == nil {
-		live := a.link.live.Load()
+		live := a.link.runtimeAnswers.Load()
 		var err error
-		if a.link.known.Load() {
+		if a.link.containersKnown.Load() {
 			err = a.lists.compare(ctx)
 		} else {
 			err = a.lists.synchronise(ctx)
@@ -211,26 +210,26 @@ func (a *Attachment) watchRuntime(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		a.noteLive(live, err)
+		a.notifyConnected(live, err)
 		sleep.For(ctx, a.o.ListInterval)
 	}
-	if a.link.live.Swap(false) {
+	if a.link.runtimeAnswers.Swap(false) {
 		connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })
 	}
 }
 
-// noteLive notifies the handler when the runtime connects or disconnects.
-func (a *Attachment) noteLive(live bool, err error) {
-	a.link.live.Store(err == nil)
+// notifyConnected notifies the handler that the runtime has connected or disconnected.
+func (a *Attachment) notifyConnected(live bool, err error) {
+	a.link.runtimeAnswers.Store(err == nil)
 	switch {
 	case err == nil:
-		a.link.enter(StateSynchronised, nil)
+		a.link.enter(connect.Synchronised, nil)
 		if !live {
 			connect.RecoverPanic(a.log, "Attached", func() { a.o.Handler.Attached(a, a) })
 		}
-	case a.link.known.Load():
+	case a.link.containersKnown.Load():
 		a.paths.forget()
-		a.link.enter(StateLost, err)
+		a.link.enter(connect.Lost, err)
 		if live {
 			connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, err) })
 		}
@@ -240,7 +239,7 @@ func (a *Attachment) noteLive(live bool, err error) {
 		}
 		state := StatePassing
 		if a.link.standby.Load() {
-			state = StateStandby
+			state = connect.Standby
 		}
 		a.link.enter(state, err)
 	}

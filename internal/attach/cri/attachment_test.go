@@ -421,7 +421,7 @@ func TestOwnerWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.h.on(lifecycle.StartContainer, func(ev lifecycle.Event) (conductor.Answer, error) {
-		return conductor.Answer{Owns: ev.Container.ID == owner}, nil
+		return conductor.Answer{OwnsCPUs: ev.Container.ID == owner}, nil
 	})
 	release := make(chan struct{})
 	g.runtime.set(func() { g.runtime.wait["StartContainer"] = release })
@@ -484,7 +484,7 @@ func TestSockets(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	served := g.again()
-	if err := served.Run(g.ctx()); !strings.Contains(fmt.Sprint(err), "served by another process") {
+	if err := served.Run(g.ctx()); !strings.Contains(fmt.Sprint(err), "another process serves") {
 		t.Errorf("a socket of somebody else: %v", err)
 	}
 	_ = l.Close()

@@ -10,36 +10,37 @@ import (
 
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/protofields"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The fields of CreateContainerRequest (api.proto of the CRI, v1).
 const (
-	creationPod     protowire.Number = 1 // pod_sandbox_id
-	creationConfig  protowire.Number = 2 // config
-	creationSandbox protowire.Number = 3 // sandbox_config
+	podSandboxIDField  protowire.Number = 1 // pod_sandbox_id
+	configField        protowire.Number = 2 // config
+	sandboxConfigField protowire.Number = 3 // sandbox_config
 )
 
 // creation is a CreateContainerRequest. The kubelet waits while we read it, so we skip the part about the pod,
 // which the agent knows already.
 type creation struct {
-	msg   []byte
-	pod   string
-	asked *lifecycle.Container // without id
+	msg       []byte
+	pod       string
+	requested *lifecycle.Container // without its id
 }
 
-// creationIn reads a request; ok is false for a malformed one.
-func creationIn(msg []byte) (c creation, ok bool) {
+// parseCreation reads a CreateContainerRequest. ok is false for a malformed request.
+func parseCreation(msg []byte) (c creation, ok bool) {
 	c.msg = msg
 	var config []byte
-	err := criclient.EachField(msg, func(n protowire.Number, _ uint64, b []byte) error {
+	err := protofields.Each(msg, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
-		case n == creationPod:
+		case n == podSandboxIDField:
 			c.pod = string(b)
-		case n == creationConfig && config == nil:
+		case n == configField && config == nil:
 			config = b
-		case n == creationConfig: // protobuf merges a message that occurs twice
+		case n == configField: // protobuf merges a message that occurs twice
 			config = append(config[:len(config):len(config)], b...)
 		}
 		return nil
@@ -47,15 +48,15 @@ func creationIn(msg []byte) (c creation, ok bool) {
 	if err != nil || config == nil || c.pod == "" || !utf8.ValidString(c.pod) {
 		return c, false
 	}
-	c.asked, ok = criclient.ContainerOfConfig(config, c.pod)
+	c.requested, ok = criclient.ContainerOfConfig(config, c.pod)
 	return c, ok
 }
 
-// podIn returns the pod as the request describes it.
-func (c creation) podIn() *lifecycle.Pod {
+// describedPod returns the pod as the request describes it.
+func (c creation) describedPod() *lifecycle.Pod {
 	p := &cri.PodSandboxConfig{}
-	_ = criclient.EachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
-		if n == creationSandbox && b != nil {
+	_ = protofields.Each(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
+		if n == sandboxConfigField && b != nil {
 			return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, p)
 		}
 		return nil
@@ -63,16 +64,16 @@ func (c creation) podIn() *lifecycle.Pod {
 	return criclient.PodOfConfig(p, c.pod, "")
 }
 
-// changed puts values into a request. Most values only add to it, so changed appends them to the original message:
-// protobuf merges a later occurrence into an earlier one. Otherwise it encodes the message again. left are the
-// values that the CRI cannot carry.
-func (c *calls) changed(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
+// withValues puts values into a request. Most values only add to the request. withValues then appends them to the
+// original message, because protobuf merges a later occurrence into an earlier one. Otherwise it encodes the whole
+// message again. left are the values that the CRI cannot carry.
+func (c *calls) withValues(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
 	values, refused := c.link.splitSupported(runtimes.Create, values)
-	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.asked, v) }) {
-		added := &pCtr{}
+	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.requested, v) }) {
+		added := &criContainer{}
 		left = adjust(added, values)
 		if b := c.events.encode(added); len(b) > 0 {
-			more = protowire.AppendBytes(protowire.AppendTag(nil, creationConfig, protowire.BytesType), b)
+			more = protowire.AppendBytes(protowire.AppendTag(nil, configField, protowire.BytesType), b)
 		}
 		return nil, more, append(left, refused...)
 	}
@@ -84,8 +85,8 @@ func (c *calls) changed(req creation, values []lifecycle.Value) (message, more [
 	return c.events.encode(whole), nil, append(left, refused...)
 }
 
-// replaces reports whether a value changes an entry of a list, or sets a number to its zero value. We cannot do
-// either by appending to a message.
+// replaces reports whether a value changes an entry of a list, or sets a number to its zero value. Bytes that are
+// appended to a message can do neither.
 func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
 	s := settingOf(v.Field)
 	return s != nil && s.replaces != nil && s.replaces(c, v)

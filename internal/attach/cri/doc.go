@@ -3,7 +3,7 @@
 // requests of these calls to lifecycle types and passes them to the conductor. It then sends them on, unchanged or
 // with decided values.
 //
-// The package decides nothing. It stores the pods and containers that the runtime reported, because its calls carry
-// less than the conductor needs. It drops them only after the runtime has confirmed their end. Until the agent
-// knows the running containers, every call passes.
+// The package decides nothing. It stores the pods and containers that the runtime reported, because most calls do
+// not describe them. It drops them only after the runtime has confirmed their end. Until the agent knows the
+// running containers, it forwards every call unchanged.
 package cri

@@ -15,10 +15,11 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// shared is the state that held calls, hook calls and the comparison of lists use. Each part has its own lock.
+// shared is the state that held calls, hook calls and the comparison of lists use. Each of its parts has its own
+// lock.
 type shared struct {
 	log         *slog.Logger
-	client      *criclient.Client // from Run on
+	client      *criclient.Client // set by Run
 	link        *link
 	store       *store
 	queues      *callQueues
@@ -26,12 +27,12 @@ type shared struct {
 	paths       *paths
 	events      *events
 	lists       *lists
-	hookService *hookService // nil where no proxy asks
+	hookService *hookService // nil unless the attachment serves a runtime proxy
 	wrapper     wrapper
 }
 
-// beforePod is a handler that the attachment calls before the runtime creates a sandbox.
-type beforePod interface {
+// beforePodHandler is a handler that the attachment calls before the runtime creates a sandbox.
+type beforePodHandler interface {
 	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error)
 }
 
@@ -40,47 +41,46 @@ type events struct {
 	*shared
 
 	handler conductor.Handler
-	from    conductor.Carrier
+	carrier conductor.Carrier
 }
 
 // beforePod asks hook servers what to change in a pod. The error is a rejection.
 func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
-	if h, ok := e.handler.(beforePod); ok {
-		return h.BeforePod(ctx, e.from, p)
+	if h, ok := e.handler.(beforePodHandler); ok {
+		return h.BeforePod(ctx, e.carrier, p)
 	}
 	return lifecycle.HookServerAnswer{}, nil
 }
 
 // handle calls the handler. Only a rejection is returned as an error.
 func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
-	ans, err := e.handler.Handle(ctx, e.from, ev)
-	var rejected *conductor.Rejection
-	if errors.As(err, &rejected) {
+	ans, err := e.handler.Handle(ctx, e.carrier, ev)
+	if rejected, refused := errors.AsType[*conductor.Rejection](err); refused {
 		return ans, rejected
 	}
 	if err != nil {
-		e.log.Error("event answered with no change", logkey.Op, ans.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
+		e.log.Error("the agent could not decide an event; the answer changes nothing", logkey.Op, ans.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
 		return conductor.Answer{}, nil
 	}
-	e.others(ans.Others)
+	e.updateOthers(ans.Others)
 	return ans, nil
 }
 
-// notify is handle for an event that cannot be refused any more.
+// notify passes on an event that cannot be refused any more.
 func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
 	if _, err := e.handle(ctx, ev); err != nil {
 		e.log.Warn("a policy refused an event that has already happened", logkey.Event, ev.Kind.String(), logkey.Err, err)
 	}
 }
 
-// after passes an event on after all functions that are queued for its pod.
-func (e *events) after(ev lifecycle.Event) {
-	e.queues.after(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
+// queueAfterOthers passes an event on after all functions that are queued for its pod.
+func (e *events) queueAfterOthers(ev lifecycle.Event) {
+	e.queues.queue(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
 }
 
 // endPod passes a pod's end on after all functions that are queued for the pod.
 func (e *events) endPod(id string, kind lifecycle.Kind) {
-	e.queues.after(id, func(ctx context.Context) {
+	e.queues.queue(id, func(ctx context.Context) {
 		p := e.store.pod(id)
 		if p == nil {
 			return
@@ -100,7 +100,7 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 
 // endContainer passes a container's end on once, after all functions that are queued for its pod.
 func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
-	e.queues.after(p.ID, func(ctx context.Context) {
+	e.queues.queue(p.ID, func(ctx context.Context) {
 		again := true
 		e.store.change(c.ID, func(k *ctr) { again, k.ended = k.ended, true })
 		if kind == lifecycle.RemoveContainer {
@@ -114,9 +114,9 @@ func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lif
 	})
 }
 
-// others sends values to existing containers. It sends them at once to containers that start or run, and before the
+// updateOthers sends values to existing containers. It sends them at once to containers that start or run, and before the
 // start to containers that were only created.
-func (e *events) others(all []conductor.Settings) {
+func (e *events) updateOthers(all []conductor.Settings) {
 	for _, s := range all {
 		late := false
 		e.store.change(s.Container, func(c *ctr) {
@@ -134,10 +134,10 @@ func (e *events) others(all []conductor.Settings) {
 	}
 }
 
-// starting handles a StartContainer call. It sends the pending values to the runtime. A container that owns CPUs
+// handleStart handles a StartContainer call. It sends the pending values to the runtime. A container that owns CPUs
 // waits for the containers whose start began earlier. The caller calls end when the container has started. The
 // error is a rejection.
-func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
+func (e *events) handleStart(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
 	serial, started := e.queues.start()
 	defer func() {
 		if end == nil { // if this function returns before the caller gets end
@@ -151,7 +151,7 @@ func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecy
 	if err := e.sendPending(ctx, c.ID); err != nil {
 		e.log.Warn("a container starts with the values of its creation; the agent corrects the kernel at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
 	}
-	if ans.Owns {
+	if ans.OwnsCPUs {
 		e.queues.awaitStarts(ctx, serial)
 	}
 	return started, nil
@@ -171,14 +171,14 @@ func (e *events) sendPending(ctx context.Context, id string) error {
 func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
 	r := &cri.LinuxContainerResources{}
 	values, left := e.link.splitSupported(runtimes.Push, values)
-	e.report(id, left)
+	e.logUnsupported(id, left)
 	if left := update(r, values); len(left) == len(values) {
 		return nil
 	}
 	return e.client.Update(ctx, id, r)
 }
 
-// encode encodes a changed message, with its unknown fields.
+// encode encodes a changed message, with the fields that this package does not know.
 func (e *events) encode(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -188,8 +188,8 @@ func (e *events) encode(m proto.Message) []byte {
 	return b
 }
 
-// report logs values that the handler returned although Capabilities excludes them.
-func (e *events) report(id string, left []lifecycle.Value) {
+// logUnsupported logs values that the handler returned although Capabilities excludes them.
+func (e *events) logUnsupported(id string, left []lifecycle.Value) {
 	for _, v := range left {
 		e.log.Warn("the CRI cannot carry a decided value", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
 	}

@@ -21,7 +21,7 @@ type frontend struct {
 	log    *slog.Logger
 	dial   socket.Dialer
 	queues *callQueues
-	pick   relay.Pick
+	pick   relay.HandlingFunc
 
 	mu       sync.Mutex // guards all fields below; never held across I/O
 	conns    map[*relay.Conn]struct{}
@@ -44,7 +44,7 @@ func (f *frontend) freeze() {
 }
 
 // accept serves connections until the listener closes.
-func (f *frontend) accept(s served) {
+func (f *frontend) accept(s relayedListener) {
 	for {
 		c, err := s.listener.Accept()
 		switch {
@@ -58,7 +58,7 @@ func (f *frontend) accept(s served) {
 		f.mu.Lock()
 		f.dialling++
 		f.mu.Unlock()
-		f.queues.work.Go(func() { f.serve(c, s.to) })
+		f.queues.work.Go(func() { f.serve(c, s.backend) })
 	}
 }
 
@@ -76,7 +76,7 @@ func (f *frontend) serve(caller net.Conn, to string) {
 		f.log.Debug("cannot connect to the runtime for a caller", logkey.Err, err)
 		return
 	}
-	conn := relay.New(caller, b, relay.Options{Pick: f.pick})
+	conn := relay.New(caller, b, relay.Options{HandlingFor: f.pick})
 	f.mu.Lock()
 	f.dialling--
 	f.conns[conn] = struct{}{}
@@ -96,16 +96,16 @@ func (f *frontend) serve(caller net.Conn, to string) {
 // drain waits, within bounds, until running calls have ended.
 func (f *frontend) drain() {
 	begun := time.Now()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		passing, held := f.inFlight()
 		waited := time.Since(begun)
 		if !passing && !held || !held && waited > grace || waited > maxGrace {
-			f.log.Info("handing over", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
+			f.log.Info("the agent hands its sockets over to the next agent", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
 			return
 		}
-		<-look.C
+		<-poll.C
 	}
 }
 
@@ -118,7 +118,7 @@ func (f *frontend) inFlight() (passing, held bool) {
 	f.mu.Unlock()
 	held = f.queues.busy()
 	for _, c := range all {
-		held = held || c.Holding()
+		held = held || c.HasHeldCall()
 	}
 	return passing, held
 }

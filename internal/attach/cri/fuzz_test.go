@@ -82,17 +82,17 @@ func FuzzHeld(f *testing.F) {
 			defer a.client.Close()
 			a.store.notePod(&lifecycle.Pod{ID: "p"})
 			a.store.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
-			for _, method := range slices.Sorted(maps.Keys(held)) {
-				v := a.calls.decide(ctx, method, held[method], msg)
-				if method == "CreateContainer" && (v.Message != nil || v.More != nil) {
+			for _, method := range slices.Sorted(maps.Keys(handledCalls)) {
+				v := a.calls.decide(ctx, method, handledCalls[method], msg)
+				if method == "CreateContainer" && (v.Message != nil || v.Appended != nil) {
 					checkChanged(t, a, msg, v)
 				}
-				if v.Done != nil {
-					v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
+				if v.OnOutcome != nil {
+					v.OnOutcome(relay.Outcome{Sent: true, Answered: true, Message: answer})
 				}
 			}
 			a.queues.work.Wait()
-			if strings.Contains(log.String(), "panic contained") {
+			if strings.Contains(log.String(), "the agent recovered from a panic") {
 				t.Error(log.String())
 			}
 		})
@@ -105,7 +105,7 @@ func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 	t.Helper()
 	want, got, changed := &cri.CreateContainerRequest{}, &cri.CreateContainerRequest{}, v.Message
 	if changed == nil {
-		changed = slices.Concat(msg, v.More)
+		changed = slices.Concat(msg, v.Appended)
 	}
 	if proto.Unmarshal(msg, want) != nil {
 		return
@@ -145,11 +145,11 @@ func TestMadeAnew(t *testing.T) {
 					Field: s.field, Key: text, Text: text, Int: n, Remove: s.field == lifecycle.Env && n != 0,
 					Mount: &lifecycle.Mount{Destination: text, Source: "/s"}, Device: &lifecycle.Device{Path: text},
 				}
-				req, ok := creationIn(msg)
+				req, ok := parseCreation(msg)
 				if !ok {
 					t.Fatal("it is no request")
 				}
-				message, more, left := a.calls.changed(req, []lifecycle.Value{v})
+				message, more, left := a.calls.withValues(req, []lifecycle.Value{v})
 				if message == nil {
 					message = slices.Concat(msg, more)
 				} else {

@@ -14,21 +14,20 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookService makes the attachment the hook server of an existing runtime proxy,
-// instead of a proxy itself. It serves runtime.v1alpha1.RuntimeHookService. It asks the
-// runtime for what the proxy does not send.
+// HookService makes the attachment a hook server of an existing runtime proxy, instead of a proxy itself. It serves
+// runtime.v1alpha1.RuntimeHookService. It asks the runtime for what the proxy does not send.
 type HookService struct {
-	// Socket is the socket that it serves.
+	// Socket is the path on which the hook service listens.
 	Socket string
-	// Register is the file by which proxies find it; "" writes none.
+	// Register is the path of the file by which proxies find the hook service; "" writes none.
 	Register string
-	// Without are the stages that the file leaves out.
-	Without []string
+	// OmittedStages are the stages that the file does not list.
+	OmittedStages []string
 }
 
 // runHooks serves hook calls until ctx ends.
 func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) error {
-	l, err := openWhenAdmitted(ctx, a, func() (net.Listener, error) { return listenAt(a.o.Hooks.Socket) })
+	l, err := openSocketsWhenAdmitted(ctx, a, func() (net.Listener, error) { return listenAt(a.o.Hooks.Socket) })
 	if err != nil {
 		return fmt.Errorf("hook service: %w", err)
 	}
@@ -44,23 +43,23 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	group.Go(func() error { return serveUntil(l, server) })
 	a.log.Info("serving hooks", logkey.Socket, a.o.Hooks.Socket)
 	if a.o.Hooks.Register != "" {
-		if err := Register(*a.o.Hooks, a.o.Fail); err != nil {
+		if err := Register(*a.o.Hooks, a.o.FailClosed); err != nil {
 			// An operator may have written the file by hand.
 			a.log.Error("the file by which runtime proxies find the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
 		}
 	}
 	group.Go(func() error { a.watchRuntime(ctx); return nil })
 	<-ctx.Done()
-	stopWithin(server, grace)
+	stopGracefully(server, grace)
 	stop()
 	err = group.Wait()
 	a.queues.work.Wait()
 	return err
 }
 
-// stopWithin waits for running calls, at most for bound. Without the bound, a proxy that does not read its answer
+// stopGracefully waits for running calls, at most for bound. Without the bound, a proxy that does not read its answer
 // would keep the agent from ending.
-func stopWithin(s *grpc.Server, bound time.Duration) {
+func stopGracefully(s *grpc.Server, bound time.Duration) {
 	cut := time.AfterFunc(bound, s.Stop)
 	defer cut.Stop()
 	s.GracefulStop()

@@ -343,7 +343,7 @@ func TestRegisterTwice(t *testing.T) {
 	if again, err := os.Stat(file); err != nil || !os.SameFile(before, again) {
 		t.Error("written again", err)
 	}
-	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock", Without: []string{"PreCreateContainer"}}, true); err != nil {
+	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock", OmittedStages: []string{"PreCreateContainer"}}, true); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"Fail"`) || strings.Contains(string(text), "PreCreateContainer") {
@@ -379,7 +379,7 @@ func TestSandboxesEnd(t *testing.T) {
 	}
 	g.stop()
 	kept := census.Of([]string{"*cri_test."}, g.a)
-	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookService.sandbox", "cri.hookService.creating", "cri.callQueues.queues", "cri.callQueues.starts", "cri.retries.byID", "cri.unannounced.seen", "cri.unannounced.next"} {
+	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookService.sandboxIDs", "cri.hookService.creating", "cri.callQueues.queues", "cri.callQueues.starts", "flowcontrol.Backoff.perItemBackoff", "cri.unannounced.firstListed", "cri.unannounced.next"} {
 		if n, counted := kept[name]; n != 0 || !counted {
 			t.Errorf("%s has %d entries, and no pod is left (it is counted: %t)", name, n, counted)
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/attach/carry"
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -24,38 +25,40 @@ type hookService struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 	*shared
 
-	mu       sync.Mutex                         // guards all below
-	creating map[attemptOf]*lifecycle.Container // decided containers that have no id yet
-	sandbox  map[string]string                  // ids of ready sandboxes, by pod UID
+	mu         sync.Mutex                          // guards all below
+	creating   map[attemptKey]*lifecycle.Container // decided containers that have no id yet
+	sandboxIDs map[string]string                   // ids of ready sandboxes, by pod UID
 }
 
-// attemptOf names a container that has no id yet.
-type attemptOf struct{ pod, name string }
+// attemptKey names a container that has no id yet.
+type attemptKey struct{ pod, name string }
 
 // intercept turns a panic into an error for the proxy.
 func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	if !connect.RecoverPanic(f.log, info.FullMethod, func() { resp, err = handler(ctx, req) }) {
-		return nil, status.Error(codes.Internal, "trimtab: deciding failed")
+		return nil, status.Error(codes.Internal, "trimtab: the agent panicked while it decided; see its log")
 	}
 	return resp, err
 }
 
-// ready returns an error until the agent knows the running containers.
-func (f *hookService) ready() error {
-	if !f.link.known.Load() {
-		return status.Error(codes.Unavailable, "trimtab: the running containers are not known yet; try again")
+// checkReady returns an error until the agent knows the running containers.
+func (f *hookService) checkReady() error {
+	if !f.link.containersKnown.Load() {
+		return status.Error(codes.Unavailable, "trimtab: the agent does not know the running containers yet; try again")
 	}
 	return nil
 }
 
-// onStandby reports whether another agent decides. In that case our answers change nothing.
-func (f *hookService) onStandby() bool { return f.link.standby.Load() && !f.link.known.Load() }
+// onStandby reports whether another agent decides. If so, our answers change nothing.
+func (f *hookService) onStandby() bool {
+	return f.link.standby.Load() && !f.link.containersKnown.Load()
+}
 
-// podFor returns the pod as the runtime knows it; the proxy sends no sandbox id.
+// podFor returns the pod as the runtime describes it. The proxy does not send the sandbox id.
 func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
 	uid := m.GetUid()
 	f.mu.Lock()
-	id := f.sandbox[uid]
+	id := f.sandboxIDs[uid]
 	f.mu.Unlock()
 	if p := f.store.pod(id); p != nil && p.Undescribed == "" && id != "" {
 		f.queues.await(ctx, id)
@@ -77,7 +80,7 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 		f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 	}
 	f.mu.Lock()
-	f.sandbox[uid] = l.Id
+	f.sandboxIDs[uid] = l.Id
 	f.mu.Unlock()
 	return p, nil
 }
@@ -86,9 +89,9 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 // the pod.
 func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	f.mu.Lock()
-	delete(f.sandbox, r.GetPodMeta().GetUid()) // a new sandbox follows
+	delete(f.sandboxIDs, r.GetPodMeta().GetUid()) // a new sandbox follows
 	f.mu.Unlock()
-	resp := echoPod(r)
+	resp := unchangedPodAnswer(r)
 	if f.onStandby() {
 		return resp, nil
 	}
@@ -100,23 +103,23 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	resp.Labels, resp.Annotations = criclient.WithPairs(resp.Labels, want.Labels), criclient.WithPairs(resp.Annotations, want.Annotations)
+	resp.Labels, resp.Annotations = carry.Pairs(resp.Labels, want.Labels), carry.Pairs(resp.Annotations, want.Annotations)
 	return resp, nil
 }
 
-// forget forgets a removed sandbox: the proxy may have been down when it was removed.
+// forget forgets a removed sandbox. The proxy may not have reported its end, because it was not running.
 func (f *hookService) forget(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.creating, func(k attemptOf, _ *lifecycle.Container) bool { return k.pod == id })
-	maps.DeleteFunc(f.sandbox, func(_, sandbox string) bool { return sandbox == id })
+	maps.DeleteFunc(f.creating, func(k attemptKey, _ *lifecycle.Container) bool { return k.pod == id })
+	maps.DeleteFunc(f.sandboxIDs, func(_, sandbox string) bool { return sandbox == id })
 }
 
 // PostStopPodSandboxHook reports a pod's end.
 func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	uid := r.GetPodMeta().GetUid()
 	f.mu.Lock()
-	id := f.sandbox[uid]
+	id := f.sandboxIDs[uid]
 	f.mu.Unlock()
 	if id == "" {
 		id = f.store.podOfUID(uid) // the pod existed before our start
@@ -125,19 +128,19 @@ func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSand
 	if id != "" {
 		f.events.endPod(id, lifecycle.StopPodSandbox)
 	}
-	return echoPod(r), nil
+	return unchangedPodAnswer(r), nil
 }
 
-// echoPod is the answer that changes nothing in a pod.
-func echoPod(r *hooks.PodSandboxHookRequest) *hooks.PodSandboxHookResponse {
+// unchangedPodAnswer is the answer that changes nothing in a pod.
+func unchangedPodAnswer(r *hooks.PodSandboxHookRequest) *hooks.PodSandboxHookResponse {
 	return &hooks.PodSandboxHookResponse{
 		Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations), CgroupParent: r.CgroupParent, Resources: r.Resources,
 	}
 }
 
-// echo is the answer that changes nothing. It repeats the request: proxies apply
+// unchangedAnswer is the answer that changes nothing. It repeats the request: proxies apply
 // cpusets and oom_score_adj of an answer even if they are empty or 0.
-func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookResponse {
+func unchangedAnswer(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookResponse {
 	out := &hooks.ContainerResourceHookResponse{
 		ContainerAnnotations: maps.Clone(r.ContainerAnnotations), PodCgroupParent: r.PodCgroupParent, ContainerEnvs: maps.Clone(r.ContainerEnvs),
 	}
@@ -150,47 +153,47 @@ func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookRes
 // PreCreateContainerHook decides the values of a container, which has no id yet.
 func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if f.onStandby() {
-		return echo(r), nil
+		return unchangedAnswer(r), nil
 	}
-	if err := f.ready(); err != nil {
+	if err := f.checkReady(); err != nil {
 		return nil, err
 	}
 	p, err := f.podFor(ctx, r.PodMeta)
 	if err != nil {
 		return nil, err
 	}
-	asked := hookedIn(r, f.store.creationID(), p.ID)
+	asked := containerFromHook(r, f.store.creationID(), p.ID)
 	ans, err := f.events.handle(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: asked})
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	f.mu.Lock()
-	f.creating[attemptOf{p.ID, asked.Name}] = asked
+	f.creating[attemptKey{p.ID, asked.Name}] = asked
 	f.mu.Unlock()
-	resp := echo(r)
+	resp := unchangedAnswer(r)
 	values, left := f.link.splitSupported(runtimes.Create, ans.Values)
-	f.events.report(asked.Name, append(left, putAnswer(resp, values)...))
+	f.events.logUnsupported(asked.Name, append(left, putAnswer(resp, values)...))
 	return resp, nil
 }
 
 // PreStartContainerHook notes the id of a container, and updates the runtime's copy before the container starts.
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	c, p := f.located(ctx, r)
+	c, p := f.locate(ctx, r)
 	if c == nil {
-		return echo(r), nil // the next list has the sandbox
+		return unchangedAnswer(r), nil // the next list has the sandbox
 	}
-	end, err := f.events.starting(ctx, c, p)
+	end, err := f.events.handleStart(ctx, c, p)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	end() // the proxy may never call PostStartContainerHook
-	return echo(r), nil
+	return unchangedAnswer(r), nil
 }
 
-// located returns the container with the id that the proxy sent. It stores a container that is new.
-func (f *hookService) located(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
+// locate returns the container with the id that the proxy sent. It stores a container that is new.
+func (f *hookService) locate(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
 	id := r.GetContainerMeta().GetId()
-	if f.ready() != nil || id == "" {
+	if f.checkReady() != nil || id == "" {
 		return nil, nil
 	}
 	if c, _ := f.store.container(id); c == nil {
@@ -202,7 +205,7 @@ func (f *hookService) located(ctx context.Context, r *hooks.ContainerResourceHoo
 	if c == nil {
 		return nil, nil
 	}
-	key := attemptOf{p.ID, c.Name}
+	key := attemptKey{p.ID, c.Name}
 	f.mu.Lock()
 	former := f.creating[key]
 	delete(f.creating, key)
@@ -215,20 +218,20 @@ func (f *hookService) located(ctx context.Context, r *hooks.ContainerResourceHoo
 
 // PostStartContainerHook reports that a container runs.
 func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	if c, p := f.located(ctx, r); c != nil {
+	if c, p := f.locate(ctx, r); c != nil {
 		f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: c})
 	}
-	return echo(r), nil
+	return unchangedAnswer(r), nil
 }
 
 // PreUpdateContainerResourcesHook answers an update from the kubelet. The proxy sends all resources, not only the
 // changed ones. Values that the runtime has already do not count as requested.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	c, p := f.located(ctx, r)
+	c, p := f.locate(ctx, r)
 	if c == nil || r.ContainerResources == nil { // a restarted proxy sends none
-		return echo(r), nil
+		return unchangedAnswer(r), nil
 	}
-	asked := hookResources(r.ContainerResources)
+	asked := resourcesFromHook(r.ContainerResources)
 	if full, err := f.client.Container(ctx, c.ID, p.ID); err == nil {
 		asked = withoutStored(asked, full.Resources)
 	}
@@ -236,11 +239,11 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	resp := echo(r)
+	resp := unchangedAnswer(r)
 	values, left := f.link.splitSupported(runtimes.Request, ans.Values)
-	f.events.report(c.Name, append(left, putAnswer(resp, values)...))
+	f.events.logUnsupported(c.Name, append(left, putAnswer(resp, values)...))
 	f.store.updatePending(c.ID, ans.Values)
-	written := hookResources(resp.ContainerResources)
+	written := resourcesFromHook(resp.ContainerResources)
 	f.queues.work.Go(func() {
 		connect.RecoverPanic(f.log, "waiting for the runtime to apply an update", func() { f.awaitUpdate(f.queues.ctx, c, p, written) })
 	})
@@ -280,8 +283,8 @@ func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p
 
 // PostStopContainerHook reports that a container has ended.
 func (f *hookService) PostStopContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	if c, p := f.located(ctx, r); c != nil {
+	if c, p := f.locate(ctx, r); c != nil {
 		f.events.endContainer(c, p, lifecycle.StopContainer)
 	}
-	return echo(r), nil
+	return unchangedAnswer(r), nil
 }

@@ -13,13 +13,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/attach/carry"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// convertProto converts between hook server messages and CRI messages, which have the
-// same fields with the same numbers. If from cannot be encoded, to stays as it is.
+// convertProto converts between hook server messages and CRI messages, which have the same fields with the same
+// numbers. If from cannot be encoded, to stays unchanged.
 func convertProto[T proto.Message](from proto.Message, to T) T {
 	if b, err := proto.Marshal(from); err == nil {
 		_ = proto.Unmarshal(b, to)
@@ -27,8 +28,8 @@ func convertProto[T proto.Message](from proto.Message, to T) T {
 	return to
 }
 
-// hookedIn converts a proxy's request to a container.
-func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.Container {
+// containerFromHook converts a proxy's request to a container.
+func containerFromHook(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
 		ID: id, PodID: pod, Name: r.GetContainerMeta().GetName(), State: lifecycle.StateCreated, Annotations: maps.Clone(r.ContainerAnnotations),
 	}
@@ -36,44 +37,34 @@ func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.
 		c.Env = append(c.Env, name+"="+r.ContainerEnvs[name])
 	}
 	if res := r.ContainerResources; res != nil {
-		c.Resources = hookResources(res)
+		c.Resources = resourcesFromHook(res)
 		c.OOMScoreAdj = lifecycle.Some(res.OomScoreAdj)
 	}
 	return c
 }
 
-// hookResources converts resources, which must not be nil.
-func hookResources(r *hooks.LinuxContainerResources) lifecycle.Resources {
+// resourcesFromHook converts resources, which must not be nil.
+func resourcesFromHook(r *hooks.LinuxContainerResources) lifecycle.Resources {
 	return *criclient.Resources(convertProto(r, &cri.LinuxContainerResources{}))
 }
 
-// withoutStored removes from the requested resources those that the runtime already has.
+// withoutStored removes from the requested resources those that the runtime already has. Runtimes store "no limit" as
+// -1 or 0. Proxies change no hugepage limits.
 func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
-	if asked.CPU.Shares.V == has.CPU.Shares.V {
-		asked.CPU.Shares = lifecycle.Opt[uint64]{}
+	changed := &cri.LinuxContainerResources{Unified: asked.Unified, MemorySwapLimitInBytes: asked.Memory.Swap.V}
+	for _, f := range lifecycle.Fields() {
+		want, set := asked.Value(f.Field, "")
+		now, _ := has.Value(f.Field, "")
+		if set && want != now && (want.Int >= 0 || now.Int > 0) {
+			criclient.Put(changed, want)
+		}
 	}
-	if q := has.CPU.Quota.V; asked.CPU.Quota.V == q || asked.CPU.Quota.V < 0 && q <= 0 {
-		asked.CPU.Quota = lifecycle.Opt[int64]{}
-	}
-	if asked.CPU.Period.V == has.CPU.Period.V {
-		asked.CPU.Period = lifecycle.Opt[uint64]{}
-	}
-	if asked.CPU.CPUs == has.CPU.CPUs {
-		asked.CPU.CPUs = ""
-	}
-	if asked.CPU.Mems == has.CPU.Mems {
-		asked.CPU.Mems = ""
-	}
-	if m := has.Memory.Limit.V; asked.Memory.Limit.V == m || asked.Memory.Limit.V < 0 && m <= 0 {
-		asked.Memory.Limit = lifecycle.Opt[int64]{}
-	}
-	asked.Hugepages = nil // proxies change no hugepage limits
-	return asked
+	return *criclient.Resources(changed)
 }
 
-// putHooked does what criclient.Put does, for an answer to a proxy. 0 and an empty list mean unset. Proxies ignore
-// a memory limit below 0, so the keeper writes that one.
-func putHooked(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
+// putInHookAnswer puts a value into the resources of an answer to a proxy, as criclient.Put does for a request. 0
+// and an empty list mean unset. Proxies ignore a memory limit below 0, so the keeper writes such a limit.
+func putInHookAnswer(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 	switch {
 	case v.Field == lifecycle.OOMScoreAdj:
 		r.OomScoreAdj = v.Int
@@ -84,8 +75,8 @@ func putHooked(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 	return criclient.Put(r, v)
 }
 
-// CarriesHooks reports whether an answer to a proxy's call of this kind can set the field.
-func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
+// HookAnswerCarries reports whether an answer to a proxy's call of this kind can set the field.
+func HookAnswerCarries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	resource := criclient.CanPut(f) || f == lifecycle.OOMScoreAdj
 	switch kind {
 	case lifecycle.CreateContainer:
@@ -103,14 +94,14 @@ func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Val
 	for _, v := range values {
 		switch {
 		case v.Scope != lifecycle.OfContainer:
-		case v.Field == lifecycle.Annotation && criclient.PutPair(&resp.ContainerAnnotations, v):
+		case v.Field == lifecycle.Annotation && carry.Pair(&resp.ContainerAnnotations, v):
 			continue
 		case v.Field == lifecycle.Env && v.Remove:
 			delete(resp.ContainerEnvs, v.Key)
 			continue
-		case v.Field == lifecycle.Env && criclient.PutPair(&resp.ContainerEnvs, v):
+		case v.Field == lifecycle.Env && carry.Pair(&resp.ContainerEnvs, v):
 			continue
-		case resp.ContainerResources != nil && putHooked(r, v):
+		case resp.ContainerResources != nil && putInHookAnswer(r, v):
 			continue
 		}
 		left = append(left, v)
@@ -123,16 +114,16 @@ func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Val
 
 // Register writes the file by which proxies find the hook service. It replaces the file
 // atomically, and only if the content differs.
-func Register(s HookService, fail bool) error {
+func Register(s HookService, failClosed bool) error {
 	file := s.Register
 	policy := "Ignore"
-	if fail {
+	if failClosed {
 		policy = "Fail"
 	}
 	stages := slices.DeleteFunc([]string{
 		"PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer",
 		"PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox",
-	}, func(stage string) bool { return slices.Contains(s.Without, stage) })
+	}, func(stage string) bool { return slices.Contains(s.OmittedStages, stage) })
 	text, err := json.MarshalIndent(struct {
 		Endpoint string   `json:"remote-endpoint"`
 		Policy   string   `json:"failure-policy"`

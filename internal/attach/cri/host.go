@@ -2,13 +2,8 @@ package cri
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -24,8 +19,8 @@ type Host interface {
 }
 
 // host lets the host in front of the relay serve a socket.
-func (a *Attachment) host(ctx context.Context, s served) {
-	dial := func(context.Context) (net.Conn, error) { return a.front.connect(s.to) }
+func (a *Attachment) host(ctx context.Context, s relayedListener) {
+	dial := func(context.Context) (net.Conn, error) { return a.front.connect(s.backend), nil }
 	if err := a.o.Host.Serve(ctx, s.listener, dial); err != nil {
 		a.log.Error("the host of NRI plugins cannot serve the CRI; the agent relays the CRI without it", logkey.Err, err)
 		a.front.accept(s)
@@ -33,25 +28,11 @@ func (a *Attachment) host(ctx context.Context, s served) {
 }
 
 // connect makes a connection that the relay serves like a caller's.
-func (f *frontend) connect(to string) (net.Conn, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the relay: %w", err)
-	}
-	ours, err := connOf(fds[0])
-	theirs, other := connOf(fds[1])
-	if err = errors.Join(err, other); err != nil {
-		return nil, fmt.Errorf("connect to the relay: %w", err)
-	}
+func (f *frontend) connect(to string) net.Conn {
+	ours, theirs := net.Pipe()
 	f.mu.Lock()
 	f.dialling++
 	f.mu.Unlock()
 	f.queues.work.Go(func() { f.serve(theirs, to) })
-	return ours, nil
-}
-
-func connOf(fd int) (net.Conn, error) {
-	file := os.NewFile(uintptr(fd), "relay") //nolint:gosec // a descriptor
-	defer file.Close()
-	return net.FileConn(file)
+	return ours
 }

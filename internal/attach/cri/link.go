@@ -11,48 +11,44 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// The states of an attachment, as Status prints them.
+// The states that only this attachment has, as Status prints them. Package connect has the other states.
 const (
-	StateIdle         = connect.Idle
-	StateStandby      = connect.Standby
-	StateListing      = "listing"
-	StatePassing      = "passing all calls unchanged"
-	StateSynchronised = connect.Synchronised
-	StateLost         = connect.Lost
+	StateListing = "listing"
+	StatePassing = "passing all calls unchanged"
 )
 
-// States lists the states Status may return.
+// States lists the states that Status may return.
 func States() []string {
-	return []string{StateIdle, StateStandby, StateListing, StatePassing, StateSynchronised, StateLost}
+	return []string{connect.Idle, connect.Standby, StateListing, StatePassing, connect.Synchronised, connect.Lost}
 }
 
 // link is the state of the connection to the runtime.
 type link struct {
-	log     *slog.Logger
-	hooks   bool         // a runtime proxy calls us
-	wrapped bool         // the OCI runtime is trimtab-oci
-	admit   func() error // whether this agent may decide
-	state   connect.State
+	log         *slog.Logger
+	servesHooks bool         // a runtime proxy calls us
+	usesWrapper bool         // the OCI runtime is trimtab-oci
+	admit       func() error // returns why this agent may not decide, or nil
+	state       connect.State
 
-	runtimeSeen atomic.Pointer[lastRuntime]
-	known       atomic.Bool // the agent knows the running containers; from then on it holds calls
-	standby     atomic.Bool // another agent decides
-	live        atomic.Bool // the runtime answers
+	runtimeSeen     atomic.Pointer[lastRuntime]
+	containersKnown atomic.Bool // the agent knows the running containers; from then on it holds calls
+	standby         atomic.Bool // another agent decides
+	runtimeAnswers  atomic.Bool // the runtime answers
 }
 
 // lastRuntime is the runtime that answered last, and what calls to it can change.
 type lastRuntime struct {
-	kind runtimes.Runtime
-	can  conductor.Capabilities
+	kind         runtimes.Runtime
+	capabilities conductor.Capabilities
 }
 
 func newLink(log *slog.Logger, hooks, wrapped bool, admit func() error) *link {
-	l := &link{log: log, hooks: hooks, wrapped: wrapped, admit: admit}
+	l := &link{log: log, servesHooks: hooks, usesWrapper: wrapped, admit: admit}
 	l.noteRuntime(criclient.Runtime{})
 	return l
 }
 
-// nameOf is the attachment's name in status, journal and docs.
+// nameOf returns the attachment's name in status, journal and docs.
 func nameOf(hooks bool) string {
 	if hooks {
 		return "hooks"
@@ -60,17 +56,17 @@ func nameOf(hooks bool) string {
 	return "cri"
 }
 
-// capabilities are what calls to this kind of runtime can change.
+// capabilities returns what calls to this kind of runtime can change.
 func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabilities {
 	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
 		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
 			if hooks {
-				return CarriesHooks(k, f)
+				return HookAnswerCarries(k, f)
 			}
-			if wrapped && k == lifecycle.CreateContainer && byWrapper(kind, f) {
+			if wrapped && k == lifecycle.CreateContainer && wrapperSets(kind, f) {
 				return true
 			}
-			return Carries(k, f) && kind.Has(runtimes.CRI, call, f)
+			return Carries(k, f) && kind.AppliesField(runtimes.CRI, call, f)
 		})
 	}
 	updates := fields(lifecycle.UpdateContainer, runtimes.Request)
@@ -80,7 +76,7 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 			if hooks && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
 				return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
 			}
-			return kind.Takes(runtimes.CRI, c, v)
+			return kind.WhyNotAccepted(runtimes.CRI, c, v)
 		},
 		HoldsStart: true, RemovesEnv: true, AsksBeforePod: true,
 	}
@@ -88,13 +84,13 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 
 // noteRuntime notes which runtime answers.
 func (l *link) noteRuntime(r criclient.Runtime) {
-	can := capabilities(l.hooks, l.wrapped, r.Kind)
+	can := capabilities(l.servesHooks, l.usesWrapper, r.Kind)
 	can.About = r.About
 	l.runtimeSeen.Store(&lastRuntime{r.Kind, can})
 }
 
-// admitted returns why this agent may not decide, or nil if it may.
-func (l *link) admitted() error {
+// checkAdmission returns why this agent may not decide, or nil if it may.
+func (l *link) checkAdmission() error {
 	err := l.admit()
 	l.standby.Store(err != nil)
 	return err
@@ -111,12 +107,12 @@ func (l *link) isNew(err error) bool {
 	return last == nil || last.Error() != err.Error()
 }
 
-// splitSupported splits values into those that the runtime supports in a call, and the rest. The rest would fail
-// the call, or the runtime would drop them.
+// splitSupported splits values into those that the runtime supports in a call, and all others. The others would
+// fail the call, or the runtime would drop them.
 func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
 	kind := l.runtimeSeen.Load().kind
 	for _, v := range values {
-		if kind.Takes(runtimes.CRI, c, v) == "" {
+		if kind.WhyNotAccepted(runtimes.CRI, c, v) == "" {
 			send = append(send, v)
 		} else {
 			left = append(left, v)

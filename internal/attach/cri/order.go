@@ -11,12 +11,12 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// callQueues runs functions after a call's answer. Those of one pod run one after another.
+// callQueues runs functions after the answers to calls. Functions for the same pod run one after another.
 // Containers start in the order of their StartContainer calls.
 type callQueues struct {
 	log    *slog.Logger
 	serial *atomic.Uint64
-	ctx    context.Context // of everything that Run has started
+	ctx    context.Context // the context of all queued functions
 	work   workerpool.Pool
 
 	mu     sync.Mutex               // guards all below
@@ -24,12 +24,12 @@ type callQueues struct {
 	starts map[uint64]chan struct{} // containers that are starting
 }
 
-func newOrder(log *slog.Logger, serial *atomic.Uint64) *callQueues {
+func newCallQueues(log *slog.Logger, serial *atomic.Uint64) *callQueues {
 	return &callQueues{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
 }
 
-// after queues f behind the other functions of a pod. It does not block, so it does not delay the runtime's answer.
-func (o *callQueues) after(pod string, f func(ctx context.Context)) {
+// queue queues f behind the other functions of a pod. It does not block, so it does not delay the runtime's answer.
+func (o *callQueues) queue(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
 	o.mu.Lock()
 	before := o.queues[pod]

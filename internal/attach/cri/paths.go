@@ -15,8 +15,8 @@ import (
 // getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a runtime handler have the same
 // form. We therefore ask the runtime about one container only, because its answer contains the whole OCI spec.
 type pathForm struct {
-	base           bool // the path begins with only the last element of the pod's path
-	between, after string
+	startsWithBase    bool // the path begins with only the last element of the pod's path
+	separator, suffix string
 }
 
 // formOf derives the form from a container's path; ok is false for a path of another form.
@@ -26,23 +26,23 @@ func formOf(at, parent, id string) (pathForm, bool) {
 		return pathForm{}, false
 	}
 	if between, ok := strings.CutPrefix(before, parent); ok && strings.HasPrefix(between, "/") {
-		return pathForm{between: between, after: after}, true
+		return pathForm{separator: between, suffix: after}, true
 	}
 	if between, ok := strings.CutPrefix(before, path.Base(parent)); ok && strings.HasPrefix(between, ":") {
-		return pathForm{base: true, between: between, after: after}, true
+		return pathForm{startsWithBase: true, separator: between, suffix: after}, true
 	}
 	return pathForm{}, false
 }
 
 // path returns the cgroup path of a container.
 func (s pathForm) path(parent, id string) string {
-	if s.base {
+	if s.startsWithBase {
 		parent = path.Base(parent)
 	}
-	return parent + s.between + id + s.after
+	return parent + s.separator + id + s.suffix
 }
 
-// paths learns the form of cgroup paths.
+// paths learns how each runtime handler forms the paths of containers' cgroups.
 type paths struct {
 	*shared
 
@@ -73,7 +73,7 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 			s.mu.Unlock()
 		}
 	}
-	with := func(c *lifecycle.Container) *lifecycle.Container { // nobody changes values in the store; this code replaces them
+	with := func(c *lifecycle.Container) *lifecycle.Container { // values in the store never change; this code replaces them
 		n := *c
 		n.CgroupsPath = at
 		return &n
@@ -89,7 +89,8 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 	return placed
 }
 
-// forget is called when the runtime disconnects: the runtime may return with another configuration.
+// forget drops all learned forms. It is called when the runtime disconnects, because the runtime may return with
+// another configuration.
 func (s *paths) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

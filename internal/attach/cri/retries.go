@@ -1,85 +1,41 @@
 package cri
 
 import (
-	"maps"
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/criclient"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
-// firstRetry and lastRetry bound the pause before we ask the runtime again about a pod or container that it could
-// not describe.
+// firstRetry is the first pause before the agent asks the runtime again about a pod or container that it could not
+// describe. lastRetry is the longest pause.
 const firstRetry, lastRetry = time.Second, 30 * time.Second
 
 // retries says when to ask the runtime again about pods and containers that it could not describe.
 type retries struct {
-	mu   sync.Mutex
-	byID map[string]retry // by id; guarded by mu
+	pauses *flowcontrol.Backoff // by id
+	busy   sync.Map             // ids about which a request is running
 }
 
-// retry says when to ask about one of them.
-type retry struct {
-	at    time.Time
-	pause time.Duration
-	busy  bool // a question about it is running
-}
+func newRetries() *retries { return &retries{pauses: flowcontrol.NewBackOff(firstRetry, lastRetry)} }
 
-func newRetries() *retries { return &retries{byID: map[string]retry{}} }
-
-// begin reports whether it is time to ask. The caller calls end afterwards.
+// begin reports whether the next request about an id is due. If so, the caller must call end afterwards.
 func (r *retries) begin(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.byID[id]
-	if n.busy || time.Now().Before(n.at) {
+	if r.pauses.IsInBackOffSinceUpdate(id, time.Now()) {
 		return false
 	}
-	n.busy = true
-	r.byID[id] = n
-	return true
+	_, busy := r.busy.LoadOrStore(id, true)
+	return !busy
 }
 
-func (r *retries) end(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n, waits := r.byID[id]; waits {
-		n.busy = false
-		r.byID[id] = n
-	}
-}
+func (r *retries) end(id string) { r.busy.Delete(id) }
 
-// schedule schedules another question about a pod or container. The pause doubles each time.
-func (r *retries) schedule(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.byID[id]
-	n.pause = min(max(2*n.pause, firstRetry), lastRetry)
-	n.at = time.Now().Add(n.pause)
-	r.byID[id] = n
-}
+// schedule schedules another request about a pod or container. The pause doubles each time.
+func (r *retries) schedule(id string) { r.pauses.Next(id, time.Now()) }
 
-// keep forgets all ids that are not in the lists.
-func (r *retries) keep(lists ...[]criclient.Listed) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.byID) == 0 {
-		return
-	}
-	there := map[string]bool{}
-	for _, list := range lists {
-		for _, l := range list {
-			there[l.ID] = true
-		}
-	}
-	maps.DeleteFunc(r.byID, func(id string, _ retry) bool { return !there[id] })
-}
-
-// drop forgets the given ids, so that the next question about them is asked at once.
+// drop forgets the given ids, so that the next request about them is sent immediately.
 func (r *retries) drop(ids ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, id := range ids {
-		delete(r.byID, id)
+		r.pauses.DeleteEntry(id)
 	}
 }

@@ -59,7 +59,7 @@ func (g *rig) again() *cri.Attachment { return cri.New(g.options(false)) }
 func (g *rig) options(fail bool) cri.Options {
 	return cri.Options{
 		Socket: g.socket(), Runtime: g.runtime.path, Handler: g.h, Log: slog.New(slog.DiscardHandler),
-		ListInterval: 20 * time.Millisecond, RuntimeTimeout: 2 * time.Second, Fail: fail,
+		ListInterval: 20 * time.Millisecond, RuntimeTimeout: 2 * time.Second, FailClosed: fail,
 	}
 }
 

@@ -27,21 +27,21 @@ const (
 	firstSystemdFD = 3
 )
 
-// ImageSocket is the socket, beside socket, on which a separate image service is relayed.
+// ImageSocket returns the path, beside socket, on which the attachment relays a separate image service.
 func ImageSocket(socket string) string { return strings.TrimSuffix(socket, ".sock") + "-images.sock" }
 
-// served is a listener, and the socket that its connections are relayed to.
-type served struct {
+// relayedListener is a listener, and the socket that its connections are relayed to.
+type relayedListener struct {
 	listener net.Listener
-	to       string
+	backend  string
 }
 
 // listen returns the sockets to serve: those that systemd holds for us, or our own.
-func (a *Attachment) listen() ([]served, error) {
-	targets := []served{{to: a.o.Runtime}}
+func (a *Attachment) listen() ([]relayedListener, error) {
+	targets := []relayedListener{{backend: a.o.Runtime}}
 	paths := []string{a.o.Socket}
 	if a.o.Images != "" && a.o.Images != a.o.Runtime {
-		targets = append(targets, served{to: a.o.Images})
+		targets = append(targets, relayedListener{backend: a.o.Images})
 		paths = append(paths, ImageSocket(a.o.Socket))
 	}
 	var err error
@@ -63,17 +63,17 @@ func (a *Attachment) listen() ([]served, error) {
 	return targets, nil
 }
 
-// HandedDown returns the sockets that systemd listens on for this process, from the
-// environment (sd_listen_fds(3)). It clears these variables, so that child processes do
-// not use them. The kubelet's connections wait in the sockets while no agent serves.
-func HandedDown() ([]net.Listener, error) {
+// SystemdListeners returns the sockets that systemd listens on for this process, from the environment
+// (sd_listen_fds(3)). It clears these variables, so that child processes do not use them. The kubelet's connections
+// wait in these sockets while no agent serves them.
+func SystemdListeners() ([]net.Listener, error) {
 	all, err := activation.Listeners()
 	if err != nil {
 		return nil, fmt.Errorf("sockets from systemd: %w", err)
 	}
 	for i, l := range all {
 		if l == nil {
-			return nil, fmt.Errorf("descriptor %d from systemd is no stream socket; use only ListenStream= in the socket unit", firstSystemdFD+i)
+			return nil, fmt.Errorf("descriptor %d from systemd is not a stream socket; use only ListenStream= in the socket unit", firstSystemdFD+i)
 		}
 	}
 	return all, nil
@@ -83,20 +83,10 @@ func HandedDown() ([]net.Listener, error) {
 // any more, and refuses one that another process serves.
 func listenAt(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // users of crictl may list the directory; the socket has mode 0660
-		return nil, fmt.Errorf("directory of the cri socket: %w", err)
+		return nil, fmt.Errorf("create the directory of cri.socket: %w", err)
 	}
-	if fi, err := os.Lstat(path); err == nil {
-		if fi.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("cri.socket %s exists and is not a socket; remove it or set another path", path)
-		}
-		d := net.Dialer{Timeout: time.Second}
-		if c, err := d.DialContext(context.Background(), "unix", path); err == nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("cri.socket %s is served by another process; end that or name another", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove the stale cri socket: %w", err)
-		}
+	if err := (socket.Place{Path: path, Key: "cri.socket", Program: "process"}).Sweep(context.Background()); err != nil {
+		return nil, err
 	}
 	l, err := socket.Listen(context.Background(), path, 0o660) // as runtimes do: root and its group
 	if err != nil {

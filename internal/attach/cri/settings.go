@@ -7,29 +7,29 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/carry"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // Short names for the rows below.
 type (
-	pRes = cri.LinuxContainerResources
-	pCtr = cri.ContainerConfig
-	lCtr = lifecycle.Container
+	criResources = cri.LinuxContainerResources
+	criContainer = cri.ContainerConfig
+	container    = lifecycle.Container
 )
 
 // setting is one row of the table of fields that the CRI's requests can set.
 type setting struct {
 	field lifecycle.Field
 	proto string
-	// create sets a field that only CreateContainer can set. It returns false for a value
-	// that the CRI cannot express. nil: criclient.Put sets the field, at creation and in
-	// updates.
-	create func(c *pCtr, v lifecycle.Value) bool
+	// create sets a field that only CreateContainer can set. It returns false for a value that the CRI cannot
+	// express. If create is nil, criclient.Put sets the field, at creation and in updates.
+	create func(c *criContainer, v lifecycle.Value) bool
 	note   string
-	// replaces reports whether create changes an existing entry instead of adding one; nil:
-	// never.
-	replaces func(c *lCtr, v lifecycle.Value) bool
+	// replaces reports whether create changes an existing entry instead of adding one. nil means that it never
+	// does.
+	replaces func(c *container, v lifecycle.Value) bool
 }
 
 // settings is the table of all fields that the CRI can set. The attachment's
@@ -44,18 +44,18 @@ var settings = []setting{
 		"0 means unset, so Trimtab never sends 0; -1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
 	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; Trimtab never sends it on cgroup v1, where runtimes fail a container for it", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", setOOMScore,
-		"only at creation; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
+		"only at creation; containerd may clamp it (restrict_oom_score_adj)", func(_ *container, v lifecycle.Value) bool { return v.Int == 0 }},
 	{lifecycle.Env, "ContainerConfig.envs", addEnv, "an existing variable keeps its position", hasEnv},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; the only options are ro and the propagation", hasMount},
 	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "a node of the host: at the same path, or at the path that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
 	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 if enable_cdi is false: Trimtab does not send it to these versions, and reports it as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"only at creation: in an update, containerd would add a second limit of the same size", hasHugepages},
-	{lifecycle.Annotation, "ContainerConfig.annotations", addAnnotation,
+	{lifecycle.Annotation, "ContainerConfig.annotations", func(c *criContainer, v lifecycle.Value) bool { return carry.Pair(&c.Annotations, v) },
 		"annotations of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
 }
 
-// settingOf finds a field's row; nil for none.
+// settingOf returns the row of a field, or nil if there is none.
 func settingOf(f lifecycle.Field) *setting {
 	for i := range settings {
 		if settings[i].field == f {
@@ -95,7 +95,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 
 // adjust puts values into a container that is to be created, and returns those that the
 // CRI cannot carry.
-func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
+func adjust(c *criContainer, values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
 		s := settingOf(v.Field)
 		switch {
@@ -110,8 +110,8 @@ func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
 	return left
 }
 
-// update puts values into resources.
-func update(r *pRes, values []lifecycle.Value) (left []lifecycle.Value) {
+// update puts values into resources, and returns those that the CRI cannot carry.
+func update(r *criResources, values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
 		if !criclient.Put(r, v) {
 			left = append(left, v)
@@ -121,17 +121,17 @@ func update(r *pRes, values []lifecycle.Value) (left []lifecycle.Value) {
 }
 
 // resourcesOf returns the container's resources, and creates them if there are none.
-func resourcesOf(c *pCtr) *pRes {
+func resourcesOf(c *criContainer) *criResources {
 	if c.Linux == nil {
 		c.Linux = &cri.LinuxContainerConfig{}
 	}
 	if c.Linux.Resources == nil {
-		c.Linux.Resources = &pRes{}
+		c.Linux.Resources = &criResources{}
 	}
 	return c.Linux.Resources
 }
 
-func setOOMScore(c *pCtr, v lifecycle.Value) bool {
+func setOOMScore(c *criContainer, v lifecycle.Value) bool {
 	if v.Int < -1000 || v.Int > 1000 {
 		return false
 	}
@@ -139,7 +139,7 @@ func setOOMScore(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func setHugepages(c *pCtr, v lifecycle.Value) bool {
+func setHugepages(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" || v.Int < 0 {
 		return false
 	}
@@ -154,7 +154,7 @@ func setHugepages(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func addEnv(c *pCtr, v lifecycle.Value) bool {
+func addEnv(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" || strings.Contains(v.Key, "=") {
 		return false
 	}
@@ -172,7 +172,7 @@ func addEnv(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func addMount(c *pCtr, v lifecycle.Value) bool {
+func addMount(c *criContainer, v lifecycle.Value) bool {
 	m := v.Mount
 	if m == nil || m.Destination == "" || m.Source == "" || m.Type != "" && m.Type != "bind" {
 		return false
@@ -188,7 +188,7 @@ func addMount(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func addDevice(c *pCtr, v lifecycle.Value) bool {
+func addDevice(c *criContainer, v lifecycle.Value) bool {
 	if v.Device == nil || v.Device.Path == "" {
 		return false
 	}
@@ -198,7 +198,7 @@ func addDevice(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func addCDI(c *pCtr, v lifecycle.Value) bool {
+func addCDI(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" {
 		return false
 	}
@@ -208,24 +208,22 @@ func addCDI(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func addAnnotation(c *pCtr, v lifecycle.Value) bool { return criclient.PutPair(&c.Annotations, v) }
-
 // The functions below report whether a container has an entry that a value would change.
 
-func hasEnv(c *lCtr, v lifecycle.Value) bool {
+func hasEnv(c *container, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool { return len(e) > len(v.Key) && e[len(v.Key)] == '=' && e[:len(v.Key)] == v.Key })
 }
 
-func hasMount(c *lCtr, v lifecycle.Value) bool {
+func hasMount(c *container, v lifecycle.Value) bool {
 	return v.Mount != nil && slices.ContainsFunc(c.Mounts, func(m lifecycle.Mount) bool { return m.Destination == v.Mount.Destination })
 }
 
-func hasDevice(c *lCtr, v lifecycle.Value) bool {
+func hasDevice(c *container, v lifecycle.Value) bool {
 	return v.Device != nil && slices.ContainsFunc(c.Devices, func(d lifecycle.Device) bool { return d.Path == v.Device.Path })
 }
 
-func hasCDI(c *lCtr, v lifecycle.Value) bool { return slices.Contains(c.CDIDevices, v.Key) }
+func hasCDI(c *container, v lifecycle.Value) bool { return slices.Contains(c.CDIDevices, v.Key) }
 
-func hasHugepages(c *lCtr, v lifecycle.Value) bool {
+func hasHugepages(c *container, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Resources.Hugepages, func(h lifecycle.HugepageLimit) bool { return h.Size == v.Key })
 }

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// openWhenAdmitted opens the sockets. If another agent on the node still serves the same socket, it first waits for
+// openSocketsWhenAdmitted opens the sockets. If another agent on the node still serves the same socket, it first waits for
 // that agent to end. Callers wait in the socket until the agent knows the running containers, at most for
 // RuntimeTimeout.
-func openWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
+func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {
-		standby := a.link.admitted() != nil
+		standby := a.link.checkAdmission() != nil
 		l, err := listen()
 		if err != nil && standby {
 			waited = true
@@ -32,20 +34,15 @@ func openWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (
 
 // synchroniseFirst synchronises as soon as this agent is admitted, within RuntimeTimeout.
 func (a *Attachment) synchroniseFirst(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, a.o.RuntimeTimeout)
-	defer cancel()
-	for {
+	_ = wait.PollUntilContextTimeout(ctx, connect.AdmitInterval, a.o.RuntimeTimeout, true, func(ctx context.Context) (synchronised bool, _ error) {
 		err := a.lists.synchronise(ctx)
-		a.noteLive(false, err)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		sleep.For(ctx, connect.AdmitInterval)
-	}
+		a.notifyConnected(false, err)
+		return err == nil, nil
+	})
 }
 
 // closeAll closes listeners that are not served.
-func closeAll(sockets []served) error {
+func closeAll(sockets []relayedListener) error {
 	var errs []error
 	for _, s := range sockets {
 		errs = append(errs, s.listener.Close())

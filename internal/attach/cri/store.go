@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// store has the pods and containers that the attachment knows: only the first call about one describes it, and
-// later calls have only its id.
+// store has the pods and containers that the attachment knows. Only the first call about a pod or container
+// describes it. Later calls have only its id.
 type store struct {
 	serial atomic.Uint64 // gives the order in which entries were noted and containers start
 
@@ -34,9 +34,9 @@ type ctr struct {
 	// pending are values that the agent decided between the container's creation and its start. The attachment
 	// sends them before the container starts.
 	pending []lifecycle.Value
-	// undecided is why the OCI runtime wrapper has no decision about the container. It is nil if the wrapper has
-	// one, or needs none.
-	undecided error
+	// decisionErr is why the agent could not write the decision about the container for the OCI runtime wrapper. It
+	// is nil if the wrapper has a decision, or needs none.
+	decisionErr error
 }
 
 func newStore() *store { return &store{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
@@ -57,8 +57,8 @@ func merge(have, more []lifecycle.Value) []lifecycle.Value {
 	return have
 }
 
-// trimmed is a copy of a container without the fields that no later call needs.
-func trimmed(c *lifecycle.Container) *lifecycle.Container {
+// compactCopy returns a copy of a container without the fields that no later call needs.
+func compactCopy(c *lifecycle.Container) *lifecycle.Container {
 	kept := *c
 	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil
 	return &kept
@@ -81,7 +81,7 @@ func (s *store) noteContainer(c *lifecycle.Container, started bool) {
 	s.ctrs[c.ID] = &ctr{value: c, pod: c.PodID, addedAt: s.serial.Add(1), started: started}
 }
 
-// reset replaces everything by the result of a synchronisation.
+// reset replaces the whole content by the result of a synchronisation.
 func (s *store) reset(ev lifecycle.Event, addedAt uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *store) reset(ev lifecycle.Event, addedAt uint64) {
 		s.pods[p.ID] = &pod{value: p, addedAt: addedAt}
 	}
 	for _, c := range ev.Containers {
-		s.ctrs[c.ID] = &ctr{value: trimmed(c), pod: c.PodID, addedAt: addedAt, started: c.State != lifecycle.StateCreated}
+		s.ctrs[c.ID] = &ctr{value: compactCopy(c), pod: c.PodID, addedAt: addedAt, started: c.State != lifecycle.StateCreated}
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *store) pod(id string) *lifecycle.Pod {
 	return nil
 }
 
-// podOfLocked returns a container's pod; if the pod is unknown, one with only its id.
+// podOfLocked returns a container's pod. If the pod is unknown, it returns a pod that has only an id.
 func (s *store) podOfLocked(c *ctr) *lifecycle.Pod {
 	if p := s.pods[c.pod]; p != nil {
 		return p.value
@@ -123,7 +123,7 @@ func (s *store) podOfLocked(c *ctr) *lifecycle.Pod {
 	return &lifecycle.Pod{ID: c.pod}
 }
 
-// podOfUID is the id of a pod's sandbox, or "" if the store has none.
+// podOfUID returns the id of a pod's sandbox, or "" if the store has none.
 func (s *store) podOfUID(uid string) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *store) change(id string, f func(c *ctr)) {
 	}
 }
 
-// updatePending merges an answer's values into those that wait for a container's start.
+// updatePending merges the values of an answer into the values that wait for a container's start.
 func (s *store) updatePending(id string, values []lifecycle.Value) {
 	s.change(id, func(c *ctr) {
 		if len(c.pending) > 0 {

@@ -21,7 +21,7 @@ type lists struct {
 // synchronise rebuilds the store from the runtime's lists, verbose statuses and the records in containers. From
 // then on the attachment holds calls.
 func (s *lists) synchronise(ctx context.Context) error {
-	if err := s.link.admitted(); err != nil {
+	if err := s.link.checkAdmission(); err != nil {
 		return err
 	}
 	before := s.store.serial.Add(1)
@@ -39,18 +39,18 @@ func (s *lists) synchronise(ctx context.Context) error {
 		c.Compact()
 		ev.Containers = append(ev.Containers, c.Container)
 	}
-	s.wrapper.keep(ctrs)
+	s.wrapper.removeUnlisted(ctrs)
 	s.link.noteRuntime(runtime)
 	s.store.reset(ev, before)
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
-	s.link.known.Store(true)
+	s.link.containersKnown.Store(true)
 	s.freeMemory() // we have read all verbose statuses, and keep little of them
 	return nil
 }
 
 // compare reports pods and containers that ended without a call from the kubelet. It also adopts those that were
-// created while calls passed.
+// created while the relay forwarded all calls.
 func (s *lists) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)
@@ -58,12 +58,12 @@ func (s *lists) compare(ctx context.Context) error {
 		return err
 	}
 	s.endUnlisted(before, pods, ctrs)
-	s.retries.keep(pods, ctrs)
+	s.retries.pauses.GC()
 	return s.adopt(ctx, pods, ctrs)
 }
 
-// endUnlisted ends what was known before a list was requested, if the list does not have it or shows that it has
-// exited.
+// endUnlisted reports the end of pods and containers that a list does not have, or shows as exited. It skips those
+// that were stored after the list was requested.
 func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
@@ -91,16 +91,16 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	}
 }
 
-// adopt stores pods and running containers that no call announced: the kubelet gave the call up, or the call
-// passed. An object that the runtime cannot describe does not delay the others. For the objects that the runtime
-// could not describe before, adopt asks again, in parallel.
+// adopt stores pods and running containers that no call announced: the kubelet gave up the call, or the relay
+// forwarded it without a decision. An object that the runtime cannot describe does not delay the others. For the
+// objects that the runtime could not describe before, adopt asks again, in parallel.
 func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error {
 	s.unannounced.begin()
 	var lost error
 	for _, l := range pods {
 		switch known := s.store.pod(l.ID); {
 		case l.State != criclient.Ready:
-		case known == nil && s.unannounced.waitedEnough(l.ID):
+		case known == nil && s.unannounced.isOverdue(l.ID):
 			lost = errors.Join(lost, s.adoptPod(ctx, l.ID, nil))
 		case known != nil && known.Undescribed != "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptPod(ctx, l.ID, known) })
@@ -110,7 +110,7 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 		p := s.store.pod(l.Pod)
 		switch known, _ := s.store.container(l.ID); {
 		case p == nil || l.State == criclient.Exited:
-		case known == nil && l.State == criclient.Running && s.unannounced.waitedEnough(l.ID):
+		case known == nil && l.State == criclient.Running && s.unannounced.isOverdue(l.ID):
 			lost = errors.Join(lost, s.adoptContainer(ctx, l, p, nil))
 		case known != nil && known.Undescribed != "" && p.Undescribed == "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptContainer(ctx, l, p, known) })

@@ -33,7 +33,7 @@ func serveHandedDown(runtime string) int {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		cancel()
 	}()
-	handed, err := cri.HandedDown()
+	handed, err := cri.SystemdListeners()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

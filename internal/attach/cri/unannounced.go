@@ -6,25 +6,25 @@ import "time"
 // By then the attachment would have seen the answer to its call.
 const unannouncedAfter = 2 * time.Second
 
-// unannounced are the pods and containers in the runtime's lists that no call announced, with the time when each
-// was first listed. It does not use the runtime's creation times, because they may be in the future after a step of
+// unannounced has the pods and containers in the runtime's lists that no call announced, with the time when each
+// was first listed. The runtime's creation times are not used, because they may be in the future after a step of
 // the wall clock.
 type unannounced struct {
-	now        func() time.Time
-	seen, next map[string]time.Time
+	now               func() time.Time
+	firstListed, next map[string]time.Time
 }
 
 func newUnannounced(now func() time.Time) unannounced {
-	return unannounced{now: now, seen: map[string]time.Time{}, next: map[string]time.Time{}}
+	return unannounced{now: now, firstListed: map[string]time.Time{}, next: map[string]time.Time{}}
 }
 
-// begin starts a comparison. It forgets the ids for which the last comparison did not call old.
-func (s *unannounced) begin() { s.seen, s.next = s.next, make(map[string]time.Time) }
+// begin starts a comparison. It forgets the ids that the last comparison did not report.
+func (s *unannounced) begin() { s.firstListed, s.next = s.next, make(map[string]time.Time) }
 
-// waitedEnough reports whether an id has been listed for unannouncedAfter.
-func (s *unannounced) waitedEnough(id string) bool {
+// isOverdue reports whether an id has been listed for unannouncedAfter.
+func (s *unannounced) isOverdue(id string) bool {
 	now := s.now()
-	first, known := s.seen[id]
+	first, known := s.firstListed[id]
 	if !known {
 		first = now
 	}

@@ -14,20 +14,20 @@ func TestUnannouncedThroughSteps(t *testing.T) {
 		start := time.Unix(1e9, 0)
 		clk := clock.New(func() time.Time { return start })
 		s := newUnannounced(clk.Now)
-		look := func() bool { s.begin(); return s.waitedEnough("a") }
+		look := func() bool { s.begin(); return s.isOverdue("a") }
 		if look() {
 			t.Errorf("a step by %v: old at once", step)
 		}
 		clk.Step(step)
-		if clk.Pass(unannouncedAfter / 2); look() {
+		if clk.Advance(unannouncedAfter / 2); look() {
 			t.Errorf("a step by %v: old after half the time", step)
 		}
-		if clk.Pass(unannouncedAfter/2 + 1); !look() {
+		if clk.Advance(unannouncedAfter/2 + 1); !look() {
 			t.Errorf("a step by %v: not old after %v", step, unannouncedAfter)
 		}
 		s.begin()
 		s.begin()
-		if len(s.seen)+len(s.next) != 0 || look() {
+		if len(s.firstListed)+len(s.next) != 0 || look() {
 			t.Errorf("a step by %v: what went is still known", step)
 		}
 	}

@@ -18,14 +18,14 @@ func connectionError(ctx context.Context, err error) error {
 	return nil
 }
 
-// retry asks again about something that the runtime could not describe, when it is time.
+// retry asks the runtime again about a pod or container that it could not describe, if the pause is over.
 func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	if !s.retries.begin(id) {
 		return
 	}
 	s.queues.work.Go(func() {
 		defer s.retries.end(id)
-		connect.RecoverPanic(s.log, "asking again", func() { _ = ask(s.queues.ctx) }) // compare reports that the runtime does not answer
+		connect.RecoverPanic(s.log, "asking the runtime again about a pod or container", func() { _ = ask(s.queues.ctx) }) // compare reports that the runtime does not answer
 	})
 }
 
@@ -44,10 +44,10 @@ func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) e
 	if p == nil {
 		return connectionError(ctx, err)
 	}
-	if s.readableChanged(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Undescribed, known != nil) && s.store.pod(id) == known {
+	if s.isNewOrReadable(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Undescribed, known != nil) && s.store.pod(id) == known {
 		s.store.notePod(p)
 		s.retryNow(id)
-		s.events.after(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
+		s.events.queueAfterOthers(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 	}
 	return nil
 }
@@ -60,9 +60,9 @@ func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifec
 	if c == nil {
 		return connectionError(ctx, err)
 	}
-	criclient.InheritUnread(c, p)
-	if s.readableChanged(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Undescribed, known != nil) {
-		s.queues.after(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
+	criclient.InheritUndescribed(c, p)
+	if s.isNewOrReadable(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Undescribed, known != nil) {
+		s.queues.queue(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 	if now, _ := s.store.container(c.ID); now != known {
 		return
 	}
-	kept, runs := trimmed(c), c.State == lifecycle.StateRunning
+	kept, runs := compactCopy(c), c.State == lifecycle.StateRunning
 	if known == nil {
 		s.store.noteContainer(kept, runs)
 	} else {
@@ -87,10 +87,11 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 	}
 }
 
-// readableChanged reports whether the runtime can describe something that is new, or that it could not describe
-// before, and logs that. It schedules another question about what the runtime cannot describe.
-func (s *lists) readableChanged(what, name, id, unread string, before bool) bool {
-	criclient.LogRead(s.log, what, name, unread, before)
+// isNewOrReadable reports whether a pod or container is new, or the runtime can describe it. It logs a change
+// between "can describe" and "cannot describe". If the runtime cannot describe the object, it schedules another
+// request.
+func (s *lists) isNewOrReadable(what, name, id, unread string, before bool) bool {
+	criclient.LogReadability(s.log, what, name, unread, before)
 	if unread != "" {
 		s.retries.schedule(id)
 	}

@@ -21,11 +21,11 @@ type wrapper struct {
 	log *slog.Logger
 }
 
-// wrapped has the fields that the wrapper sets, and how a decision says them: false for a
-// value that it cannot say. Kernel parameters are not among them: the CRI's requests do
-// not say reliably whose namespaces a container has, and an OCI runtime fails a container
-// for a parameter of the host's. For the same reason the mount of cgroups is not.
-var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) bool{
+// wrapperFields are the fields that the wrapper sets. Each function adds a value to a decision. It returns false if
+// a decision cannot express the value. Sysctls and the cgroup mount are not here: requests of the CRI do not
+// reliably say whether a container has its own namespaces, and an OCI runtime fails a container that would set a
+// sysctl of the host.
+var wrapperFields = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) bool{
 	lifecycle.ProcessLimit: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
 		d.Rlimits = append(d.Rlimits, ociedit.Rlimit(r))
@@ -38,8 +38,7 @@ var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) b
 	},
 	lifecycle.ProcessSched: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		s, ok := lifecycle.ParseScheduler(v.Text)
-		made := ociedit.Scheduler(s)
-		d.Scheduler = &made
+		d.Scheduler = new(ociedit.Scheduler(s))
 		return ok
 	},
 	lifecycle.InjectedHook: func(d *ociedit.Decision, v lifecycle.Value) bool {
@@ -68,16 +67,15 @@ var wrapped = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) b
 	},
 	lifecycle.MemPolicy: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		m, ok := lifecycle.ParseMemoryPolicy(v.Text)
-		made := ociedit.MemoryPolicy(m)
-		d.MemoryPolicy = &made
+		d.MemoryPolicy = new(ociedit.MemoryPolicy(m))
 		return ok
 	},
 }
 
-// byWrapper reports whether the wrapper sets a field of new containers. CRI-O calls the
-// OCI runtime before the proxy knows the container's id.
-func byWrapper(kind runtimes.Runtime, f lifecycle.Field) bool {
-	return wrapped[f] != nil && kind.Name != runtimes.CRIO
+// wrapperSets reports whether the wrapper sets a field of new containers. It never does so under CRI-O, which calls
+// the OCI runtime before the proxy knows the container's id.
+func wrapperSets(kind runtimes.Runtime, f lifecycle.Field) bool {
+	return wrapperFields[f] != nil && kind.Name != runtimes.CRIO
 }
 
 // split separates the values that the wrapper sets from those that the CRI carries.
@@ -86,7 +84,7 @@ func (w wrapper) split(kind runtimes.Runtime, values []lifecycle.Value) (ours, r
 		return nil, values
 	}
 	for _, v := range values {
-		if byWrapper(kind, v.Field) && v.Scope == lifecycle.OfContainer {
+		if wrapperSets(kind, v.Field) && v.Scope == lifecycle.OfContainer {
 			ours = append(ours, v)
 		} else {
 			rest = append(rest, v)
@@ -95,29 +93,29 @@ func (w wrapper) split(kind runtimes.Runtime, values []lifecycle.Value) (ours, r
 	return ours, rest
 }
 
-// decide writes the decision about a container, if there are values for the wrapper.
-func (w wrapper) decide(id string, values []lifecycle.Value) error {
+// writeDecision writes the decision about a container, if there are values for the wrapper.
+func (w wrapper) writeDecision(id string, values []lifecycle.Value) error {
 	if len(values) == 0 {
 		return nil
 	}
 	d := ociedit.Decision{ID: id}
 	for _, v := range values {
-		if !wrapped[v.Field](&d, v) {
+		if !wrapperFields[v.Field](&d, v) {
 			return fmt.Errorf("write a decision for trimtab-oci: an OCI spec cannot express %s %q", v.Setting(), v.Text)
 		}
 	}
 	return ociedit.Write(w.dir, d)
 }
 
-// wrapperName is the channel of the values that the wrapper sets.
+// wrapperName is the name under which status shows that the wrapper applied a value.
 const wrapperName = "trimtab-oci"
 
-// delegation says which values of new containers the wrapper sets; nil without a wrapper.
+// delegation returns which values of new containers the wrapper sets, or nil if there is no wrapper.
 func (w wrapper) delegation(kind runtimes.Runtime) *lifecycle.Delegation {
 	if w.dir == "" {
 		return nil
 	}
-	fields := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return byWrapper(kind, f) })
+	fields := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return wrapperSets(kind, f) })
 	return &lifecycle.Delegation{Fields: fields, By: wrapperName, Pending: true}
 }
 
@@ -128,7 +126,7 @@ func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycl
 		return nil
 	}
 	d.Pending = false
-	switch err := ociedit.Applied(w.dir, id); {
+	switch err := ociedit.ReadResult(w.dir, id); {
 	case err == nil:
 	case errors.Is(err, ociedit.ErrNotRead):
 		d.Err = "the container's OCI runtime is not trimtab-oci, or uses another directory of decisions"
@@ -140,9 +138,9 @@ func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycl
 	return d
 }
 
-// describe adds to a container what the wrapper has set in it. The runtime does not report that.
+// describe adds to a container the values that the wrapper has set in it, because the runtime does not report them.
 func (w wrapper) describe(c *lifecycle.Container) {
-	if w.dir == "" || c.Undescribed != "" || ociedit.Applied(w.dir, c.ID) != nil {
+	if w.dir == "" || c.Undescribed != "" || ociedit.ReadResult(w.dir, c.ID) != nil {
 		return
 	}
 	d, err := ociedit.Read(w.dir, c.ID)
@@ -156,8 +154,7 @@ func (w wrapper) describe(c *lifecycle.Container) {
 		c.IOPriority = &lifecycle.IOPriority{Class: p.Class, Priority: int32(p.Priority)} //nolint:gosec // 0 to 7
 	}
 	if d.Scheduler != nil {
-		made := lifecycle.Scheduler(*d.Scheduler)
-		c.Scheduler = &made
+		c.Scheduler = new(lifecycle.Scheduler(*d.Scheduler))
 	}
 	if r := d.RDT; r != nil {
 		c.RDT = &lifecycle.RDT{Schemata: r.Schemata}
@@ -196,8 +193,8 @@ func (w wrapper) forget(ids ...string) {
 	}
 }
 
-// keep removes the decisions about containers that the runtime does not list.
-func (w wrapper) keep(ctrs []criclient.Container) {
+// removeUnlisted removes the decisions about containers that the runtime does not list.
+func (w wrapper) removeUnlisted(ctrs []criclient.Container) {
 	if w.dir == "" {
 		return
 	}

@@ -22,10 +22,10 @@ func TestCheckDecision(t *testing.T) {
 		{"no decision", func(string) error { return nil }, ""},
 		{"another OCI runtime", func(dir string) error { return ociedit.Write(dir, ociedit.Decision{ID: "c1"}) }, "is not trimtab-oci"},
 		{"an error", func(dir string) error {
-			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.Note(dir, "c1", errors.New("no room")))
+			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.WriteResult(dir, "c1", errors.New("no room")))
 		}, "no room"},
 		{"applied", func(dir string) error {
-			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.Note(dir, "c1", nil))
+			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.WriteResult(dir, "c1", nil))
 		}, ""},
 	} {
 		var log bytes.Buffer
@@ -56,7 +56,7 @@ func TestWrapperFields(t *testing.T) {
 		t.Errorf("CRI-O: %v, %v", ours, rest)
 	}
 	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy} {
-		if err := w.decide("c1", []lifecycle.Value{{Field: f, Text: ""}}); err == nil {
+		if err := w.writeDecision("c1", []lifecycle.Value{{Field: f, Text: ""}}); err == nil {
 			t.Errorf("%v: a text without a form was written", f)
 		}
 	}
@@ -71,21 +71,21 @@ func TestDescribe(t *testing.T) {
 		{Field: lifecycle.ProcessSched, Text: "SCHED_BATCH nice=5"}, {Field: lifecycle.IntelRDT, Key: "closid", Text: "gold"},
 		{Field: lifecycle.IntelRDT, Key: "monitoring", Text: "true"}, {Field: lifecycle.InjectedHook, Key: "poststop audit", Text: `{"path":"/usr/bin/audit"}`},
 	}
-	if err := w.decide("c1", values); err != nil {
+	if err := w.writeDecision("c1", values); err != nil {
 		t.Fatal(err)
 	}
 	c := lifecycle.Container{ID: "c1"}
 	if w.describe(&c); c.Rlimits != nil || c.RDT != nil || c.Hooks != nil {
 		t.Errorf("before the wrapper ran: %+v", c)
 	}
-	if err := ociedit.Note(w.dir, "c1", nil); err != nil {
+	if err := ociedit.WriteResult(w.dir, "c1", nil); err != nil {
 		t.Fatal(err)
 	}
 	w.describe(&c)
 	if len(c.Rlimits) != 1 || c.Rlimits[0].Text() != "1:2" || c.IOPriority.Text() != "IOPRIO_CLASS_BE 4" || c.Scheduler.Text() != "SCHED_BATCH nice=5" {
 		t.Errorf("%+v", c)
 	}
-	if c.RDT.Member("closid") != "gold" || c.RDT.Member("monitoring") != "true" || len(c.Hooks.At("poststop")) != 1 {
+	if c.RDT.Member("closid") != "gold" || c.RDT.Member("monitoring") != "true" || len(c.Hooks.OfStage("poststop")) != 1 {
 		t.Errorf("%+v, %+v", c.RDT, c.Hooks)
 	}
 }

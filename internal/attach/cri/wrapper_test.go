@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/ociedit"
 	"github.com/trimtab/trimtab/test/attachtest"
@@ -27,7 +27,7 @@ func wrappedRig(t *testing.T, fail bool, decisions string) *rig {
 	o := g.options(fail)
 	o.Decisions = decisions
 	g.attachWith(o)
-	attachtest.Until(t, "calls are held", func() bool { state, _, _ := g.a.Status(); return state == cri.StateSynchronised })
+	attachtest.Until(t, "calls are held", func() bool { state, _, _ := g.a.Status(); return state == connect.Synchronised })
 	return g
 }
 

@@ -31,7 +31,7 @@ func BenchmarkList(b *testing.B) {
 	b.Run("by hand", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if items, err := itemsOf(msg, ctrShape); err != nil || len(items) != len(all.Containers) {
+			if items, err := decodeItems(msg, containerFields); err != nil || len(items) != len(all.Containers) {
 				b.Fatal(err)
 			}
 		}

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// callTimeout bounds one question to the runtime.
+	// callTimeout bounds one call to the runtime.
 	callTimeout = 10 * time.Second
-	// describeTimeout bounds the question about one pod or container. It is short, because a question without an
-	// answer delays the others.
+	// describeTimeout bounds the call that describes one pod or container. It is short, because a call without an
+	// answer delays the other calls.
 	describeTimeout = 2 * time.Second
-	// maxMessage is the kubelet's limit: lists of a full node are large.
+	// maxMessage is the longest answer in bytes, as in the kubelet. The lists of a full node are long.
 	maxMessage = 16 << 20
-	// podUID is the label in which every runtime keeps the UID of a kubelet's pod.
-	podUID = "io.kubernetes.pod.uid"
+	// podUIDLabel is the label in which every runtime stores the UID of a pod of the kubelet.
+	podUIDLabel = "io.kubernetes.pod.uid"
 )
 
 // Client is a client of one runtime.
@@ -44,8 +44,8 @@ type Client struct {
 	calls cri.RuntimeServiceClient
 	log   *slog.Logger
 
-	reading sync.Mutex // held while we read a list
-	buf     []byte     // of the list
+	readLock   sync.Mutex // held while we read a list
+	listBuffer []byte     // the bytes of the list; the next list reuses it
 }
 
 // New returns a client of the runtime at a socket. It connects at the first call.
@@ -87,7 +87,7 @@ func (c *Client) Watch(ctx context.Context, relist func()) error {
 	}
 }
 
-// ask makes one call with a timeout. The error names its purpose, which is what.
+// ask makes one call with a timeout. what is the purpose of the call, for errors.
 func ask[Q, A any](
 	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q, o ...grpc.CallOption,
 ) (A, error) {
@@ -100,8 +100,8 @@ func ask[Q, A any](
 	return a, nil
 }
 
-// ConnectionFailed reports whether an error means that the runtime does not answer, or that the context ended. Otherwise the
-// runtime answered and refused the question.
+// ConnectionFailed reports whether an error means that the runtime does not answer, or that the context ended.
+// Otherwise the runtime answered and refused the call.
 func ConnectionFailed(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
@@ -145,7 +145,7 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 		return nil, nil
 	}
 	all, err := ask(ctx, callTimeout, c.calls.ListPodSandbox, "list the pod's sandboxes", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
-		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{podUID: uid},
+		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{podUIDLabel: uid},
 	}})
 	var newest *cri.PodSandbox
 	for _, l := range all.GetItems() {
@@ -156,8 +156,8 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 	return newest, err
 }
 
-// newer reports whether sandbox a of a pod was created after b. It compares the kubelet's attempt numbers, because
-// someone may have set the wall clock back between the two.
+// newer reports whether sandbox a of a pod was created after b. It compares the kubelet's attempt numbers first,
+// because the wall clock may have been set back between the two.
 func newer(a, b *cri.PodSandbox) bool {
 	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
 }
@@ -188,11 +188,11 @@ func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerRes
 	return err
 }
 
-// LogRead logs that the runtime cannot describe something and why, or that it can again. It logs each change once.
-func LogRead(log *slog.Logger, what, name, unread string, before bool) {
+// LogReadability logs that the runtime cannot describe something and why, or that it can again. It logs each change once.
+func LogReadability(log *slog.Logger, what, name, unread string, before bool) {
 	switch {
 	case unread != "" && !before:
-		log.Warn("the runtime lists an object that it cannot describe; the agent keeps its values and asks again", what, name, logkey.Err, unread)
+		log.Warn("the runtime lists an object that it cannot describe; the agent keeps the object's values and asks the runtime again", what, name, logkey.Err, unread)
 	case unread == "" && before:
 		log.Info("the runtime can describe an object again", what, name)
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	// maxConcurrent is how many verbose statuses All reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many questions may time out in All. The callers ask about the rest later.
+	// maxTimeouts is how many calls may time out in All. After that, All asks about no other pods and containers.
 	maxTimeouts = 8
 )
 
@@ -65,8 +65,8 @@ type container interface {
 	GetCreatedAt() int64
 }
 
-// containerOf converts a container. It treats one whose state is unknown as running, so that nobody else gets its
-// CPUs.
+// containerOf converts a container. It treats a container whose state is unknown as running, so that no other
+// container gets its CPUs.
 func containerOf(s container, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
 		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: states[s.GetState()],
@@ -92,7 +92,7 @@ func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 		c.log.Debug("the agent cannot read a pod's verbose status; it uses the plain status", logkey.Pod, id, logkey.Err, err)
 	}
 	p := podOf(s.GetStatus())
-	v.podIn(p)
+	v.addToPod(p)
 	return p, nil
 }
 
@@ -123,12 +123,12 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	if out.InStatus != nil {
 		out.Resources = *out.InStatus
 	}
-	v.containerIn(out.Container)
+	v.addToContainer(out.Container)
 	return out, nil
 }
 
-// Stored reads a container's state and the resources that the runtime stored for it. The resources are nil if the
-// runtime does not report them. inStatus says that the plain status contains them.
+// Stored reads a container's state and the resources that the runtime stores for it. The resources are nil if the
+// runtime does not report them. inStatus means that the plain status contains them.
 func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
 	s, err := c.status(ctx, callTimeout, id, !inStatus)
 	if err != nil {
@@ -150,9 +150,9 @@ func (c *Client) CgroupsPath(ctx context.Context, id string) (string, error) {
 	return v.Spec.Linux.CgroupsPath, err
 }
 
-// UnreadPod makes a pod from its list entry if the runtime cannot describe it. It returns nil if the pod was
-// removed.
-func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
+// PodFromList returns a pod as its list entry describes it, for a pod whose status the runtime cannot return. It
+// returns nil if the pod was removed.
+func (c *Client) PodFromList(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
 	l, err := c.ListedPod(ctx, id)
 	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
 		return nil, err
@@ -162,8 +162,8 @@ func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycl
 	return p, nil
 }
 
-// UnreadContainer makes a container from its list entry, as UnreadPod does.
-func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*lifecycle.Container, error) {
+// ContainerFromList returns a container as its list entry describes it, or nil if the container has ended.
+func (c *Client) ContainerFromList(ctx context.Context, id string, why error) (*lifecycle.Container, error) {
 	l, err := c.ListedContainer(ctx, id)
 	if l == nil || l.State == cri.ContainerState_CONTAINER_EXITED {
 		return nil, err
@@ -173,15 +173,15 @@ func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*li
 	return out, nil
 }
 
-// timeouts counts questions that timed out.
+// timeouts counts calls that timed out.
 type timeouts struct{ timedOut atomic.Int32 }
 
-// ask asks, unless too many questions have timed out.
-func (p *timeouts) ask(question func() error) error {
+// ask makes a call, unless too many calls have timed out.
+func (p *timeouts) ask(call func() error) error {
 	if hung := p.timedOut.Load(); hung >= maxTimeouts {
-		return fmt.Errorf("not asked yet: the runtime did not answer %d other questions within %v", hung, describeTimeout)
+		return fmt.Errorf("not asked yet, because %d other calls to the runtime had no answer within %v", hung, describeTimeout)
 	}
-	err := question()
+	err := call()
 	if status.Code(err) == codes.DeadlineExceeded {
 		p.timedOut.Add(1)
 	}
@@ -194,31 +194,32 @@ func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, er
 	return c.describePod(ctx, id, &timeouts{})
 }
 
-func (c *Client) describePod(ctx context.Context, id string, patient *timeouts) (p *lifecycle.Pod, err error) {
-	err = patient.ask(func() (err error) { p, err = c.Pod(ctx, id); return err })
+func (c *Client) describePod(ctx context.Context, id string, limit *timeouts) (p *lifecycle.Pod, err error) {
+	err = limit.ask(func() (err error) { p, err = c.Pod(ctx, id); return err })
 	switch {
 	case err == nil || ConnectionFailed(ctx, err):
 		return p, err
 	case NotFound(err):
 		return nil, nil //nolint:nilnil // no such pod is an answer
 	}
-	return c.UnreadPod(ctx, id, err)
+	return c.PodFromList(ctx, id, err)
 }
 
-// DescribeContainer does the same for a container. The field Container is nil if the container was removed.
+// DescribeContainer does for a container what DescribePod does for a pod. The field Container is nil if the container
+// was removed.
 func (c *Client) DescribeContainer(ctx context.Context, l Listed) (Container, error) {
 	return c.describeContainer(ctx, l, &timeouts{})
 }
 
-func (c *Client) describeContainer(ctx context.Context, l Listed, patient *timeouts) (out Container, err error) {
-	err = patient.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
+func (c *Client) describeContainer(ctx context.Context, l Listed, limit *timeouts) (out Container, err error) {
+	err = limit.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
 	switch {
 	case err == nil || ConnectionFailed(ctx, err):
 		return out, err
 	case NotFound(err):
 		return out, nil
 	}
-	unread, failed := c.UnreadContainer(ctx, l.ID, err)
+	unread, failed := c.ContainerFromList(ctx, l.ID, err)
 	if failed != nil {
 		unread = containerOf(&cri.Container{Id: l.ID, State: cri.ContainerState(l.State)}, l.Pod)
 		unread.Name, unread.Undescribed = lifecycle.Unnamed, err.Error()
@@ -226,26 +227,26 @@ func (c *Client) describeContainer(ctx context.Context, l Listed, patient *timeo
 	return Container{Container: unread}, nil
 }
 
-// All reads all ready pods and their containers that have not ended, in the order of the lists. It makes those that
-// the runtime cannot describe from their list entries, so that they keep what they own.
+// All reads all ready pods and their containers that have not ended, in the order of the lists. If the runtime
+// cannot describe a pod or container, All uses its list entry, so that the container keeps the CPUs that it owns.
 func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
 	listed, listedCtrs, err := c.List(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	var patient timeouts
+	var limit timeouts
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxConcurrent)
 	pods, ctrs = make([]*lifecycle.Pod, len(listed)), make([]Container, len(listedCtrs))
 	isReady := map[string]bool{}
 	for i, l := range listed {
 		if isReady[l.ID] = l.State == Ready; isReady[l.ID] {
-			group.Go(func() (err error) { pods[i], err = c.describePod(ctx, l.ID, &patient); return err })
+			group.Go(func() (err error) { pods[i], err = c.describePod(ctx, l.ID, &limit); return err })
 		}
 	}
 	for i, l := range listedCtrs {
 		if isReady[l.Pod] && l.State != Exited {
-			group.Go(func() (err error) { ctrs[i], err = c.describeContainer(ctx, l, &patient); return err })
+			group.Go(func() (err error) { ctrs[i], err = c.describeContainer(ctx, l, &limit); return err })
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -253,22 +254,22 @@ func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Contain
 	}
 	pods = slices.DeleteFunc(pods, func(p *lifecycle.Pod) bool { return p == nil })
 	for _, p := range pods {
-		LogRead(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Undescribed, false)
+		LogReadability(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Undescribed, false)
 	}
-	return pods, matchPods(c.logUnread(ctrs), pods), nil
+	return pods, matchPods(c.logUndescribed(ctrs), pods), nil
 }
 
-func (c *Client) logUnread(ctrs []Container) []Container {
+func (c *Client) logUndescribed(ctrs []Container) []Container {
 	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return c.Container == nil })
 	for _, l := range ctrs {
-		LogRead(c.log, logkey.Container, l.ID, l.Undescribed, false)
+		LogReadability(c.log, logkey.Container, l.ID, l.Undescribed, false)
 	}
 	return ctrs
 }
 
-// matchPods marks the containers of unread pods as unread, because the facts of their pods are missing. It derives
-// the cgroup of an unread pod from the cgroups of its containers. It drops containers whose pods were removed in
-// the meantime.
+// matchPods marks the containers of pods that the runtime cannot describe as undescribed, because the facts of
+// their pods are missing. It derives the cgroup of such a pod from the cgroups of its containers. It drops
+// containers whose pods were removed in the meantime.
 func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	byID := make(map[string]*lifecycle.Pod, len(pods))
 	for _, p := range pods {
@@ -280,7 +281,7 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 		if p.Undescribed == "" {
 			continue
 		}
-		InheritUnread(c.Container, p)
+		InheritUndescribed(c.Container, p)
 		if c.CgroupsPath == "" {
 			continue
 		}
@@ -293,8 +294,8 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	return ctrs
 }
 
-// InheritUnread marks the container of an unread pod as unread.
-func InheritUnread(c *lifecycle.Container, p *lifecycle.Pod) {
+// InheritUndescribed marks a container as undescribed if the runtime cannot describe its pod.
+func InheritUndescribed(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Undescribed != "" && c.Undescribed == "" {
 		c.Undescribed = "its pod's status: " + p.Undescribed
 	}

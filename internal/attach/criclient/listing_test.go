@@ -29,7 +29,7 @@ func FuzzListing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		defer clock.Watch(t, len(b))()
 		var ctrs cri.ListContainersResponse
-		got, err := itemsOf(b, ctrShape)
+		got, err := decodeItems(b, containerFields)
 		if proto.Unmarshal(b, &ctrs) == nil {
 			var want []Listed
 			for _, c := range ctrs.Containers {
@@ -38,7 +38,7 @@ func FuzzListing(f *testing.F) {
 			sameItems(t, got, err, want)
 		}
 		var pods cri.ListPodSandboxResponse
-		got, err = itemsOf(b, podShape)
+		got, err = decodeItems(b, podFields)
 		if proto.Unmarshal(b, &pods) == nil {
 			var want []Listed
 			for _, p := range pods.Items {

@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// verbose is what we use of the JSON that containerd (1.6 to 2.x) and CRI-O put under
-// the key "info" of a verbose status. Of the OCI spec it has only the fields that
-// decisions need: its seccomp part alone is larger than all of them.
+// verbose is the part that we use of the JSON under the key "info" of a verbose status, as containerd (1.6 to 2.x)
+// and CRI-O write it. Of the OCI spec it has only the fields that decisions need, because the seccomp part alone is
+// larger than all of them.
 type verbose struct {
 	SandboxID string `json:"sandboxID"`
 	PID       uint32 `json:"pid"`
@@ -24,7 +24,7 @@ type verbose struct {
 		Process     struct {
 			Args        []string `json:"args"`
 			Env         []string `json:"env"`
-			OOMScoreAdj *int     `json:"oomScoreAdj"`
+			OOMScoreAdj *int64   `json:"oomScoreAdj"`
 		} `json:"process"`
 		Mounts []specs.Mount `json:"mounts"`
 		Linux  struct {
@@ -48,7 +48,7 @@ type verbose struct {
 func readVerbose(info map[string]string) (v verbose, err error) {
 	text, ok := info["info"]
 	if !ok {
-		return v, fmt.Errorf("the runtime's verbose status has no %q", "info")
+		return v, fmt.Errorf("the runtime's verbose status has no key %q", "info")
 	}
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return v, fmt.Errorf("read the runtime's verbose status: %w", err)
@@ -56,8 +56,8 @@ func readVerbose(info map[string]string) (v verbose, err error) {
 	return v, nil
 }
 
-// annotatedIn reads resources from an annotation; nil if it has none.
-func annotatedIn(text string) *lifecycle.Resources {
+// resourcesInAnnotation reads the resources in an annotation; nil if there are none.
+func resourcesInAnnotation(text string) *lifecycle.Resources {
 	var r *cri.LinuxContainerResources
 	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
 		return nil
@@ -65,23 +65,23 @@ func annotatedIn(text string) *lifecycle.Resources {
 	return Resources(r)
 }
 
-// podIn adds the pod's part to p.
-func (v *verbose) podIn(p *lifecycle.Pod) {
-	// CRI-O has it only in annotations of the spec.
-	annotated := runtimes.AnnotatedOf(v.Spec.Annotations, p.Annotations, p.Labels)
+// addToPod adds what the verbose status says about the pod to p.
+func (v *verbose) addToPod(p *lifecycle.Pod) {
+	// CRI-O reports the cgroup and the resources only in annotations of the spec.
+	annotated := runtimes.ReadSandboxAnnotations(v.Spec.Annotations, p.Annotations, p.Labels)
 	linux := &v.Config.Linux
 	p.PID, p.CgroupParent = v.PID, cmp.Or(linux.CgroupParent, annotated.CgroupParent)
 	p.Overhead, p.Resources = Resources(linux.Overhead), Resources(linux.Resources)
 	if p.Overhead == nil && p.Resources == nil {
-		p.Overhead, p.Resources = annotatedIn(annotated.Overhead), annotatedIn(annotated.Resources)
+		p.Overhead, p.Resources = resourcesInAnnotation(annotated.Overhead), resourcesInAnnotation(annotated.Resources)
 	}
 }
 
-// containerIn adds the container's part to c. The OCI spec has annotations that NRI
-// plugins added, our record among them.
-func (v *verbose) containerIn(c *lifecycle.Container) {
+// addToContainer adds what the verbose status says about the container to c. The OCI spec also has the annotations
+// that NRI plugins added, such as our record.
+func (v *verbose) addToContainer(c *lifecycle.Container) {
 	spec := &v.Spec
-	c.PID, c.Args, c.Env, c.OOMScoreAdj = v.PID, spec.Process.Args, spec.Process.Env, number(spec.Process.OOMScoreAdj)
+	c.PID, c.Args, c.Env, c.OOMScoreAdj = v.PID, spec.Process.Args, spec.Process.Env, opt(spec.Process.OOMScoreAdj)
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
@@ -101,7 +101,7 @@ func (v *verbose) containerIn(c *lifecycle.Container) {
 	}
 }
 
-// resources are those of the OCI spec; nil if it has none.
+// resources returns the resources of the OCI spec; nil if it has none.
 func (v *verbose) resources() *lifecycle.Resources {
 	r := v.Spec.Linux.Resources
 	if r == nil {
@@ -128,11 +128,4 @@ func opt[T comparable](p *T) lifecycle.Opt[T] {
 		return lifecycle.Opt[T]{}
 	}
 	return lifecycle.Some(*p)
-}
-
-func number(p *int) (o lifecycle.Opt[int64]) {
-	if p != nil {
-		o = lifecycle.Some(int64(*p))
-	}
-	return o
 }

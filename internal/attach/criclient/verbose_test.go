@@ -20,8 +20,8 @@ func FuzzVerbose(f *testing.F) {
 	f.Fuzz(func(t *testing.T, info string) {
 		defer clock.Watch(t, len(info))()
 		v, _ := readVerbose(map[string]string{"info": info})
-		v.podIn(&lifecycle.Pod{})
-		v.containerIn(&lifecycle.Container{})
+		v.addToPod(&lifecycle.Pod{})
+		v.addToContainer(&lifecycle.Container{})
 		_ = v.resources()
 	})
 }
@@ -34,8 +34,8 @@ func TestVerbose(t *testing.T) {
 		t.Error("a text was read as a number")
 	}
 	p, c := &lifecycle.Pod{}, &lifecycle.Container{Annotations: map[string]string{"b": "status"}}
-	v.podIn(p)
-	v.containerIn(c)
+	v.addToPod(p)
+	v.addToContainer(c)
 	if r := p.Resources; p.CgroupParent != "/p" || r == nil || r.CPU.Shares.V != 7 || r.Unified["k"] != "v" || len(r.Hugepages) != 1 {
 		t.Errorf("%+v", p)
 	}

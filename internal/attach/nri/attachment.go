@@ -20,28 +20,24 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// The states of an attachment, as Status prints them.
+// The states of an attachment beside those of connect, as Status prints them.
 const (
-	StateIdle         = connect.Idle
-	StateWaiting      = "waiting for socket"
-	StateStandby      = connect.Standby
-	StateDialing      = "dialing"
-	StateRegistering  = "registering"
-	StateRegistered   = "registered"
-	StateSynchronised = connect.Synchronised
-	StateLost         = connect.Lost
+	StateWaiting     = "waiting for socket"
+	StateDialing     = "dialing"
+	StateRegistering = "registering"
+	StateRegistered  = "registered"
 )
 
 // Errors of Update and Run.
 var (
-	// ErrDetached means that no runtime is connected and synchronised.
+	// ErrDetached is the error while no runtime is connected and synchronised.
 	ErrDetached = errors.New("no runtime attached")
 	// ErrInHandler means that a handler called Update while it answered an event. Runtimes that serialise NRI would
 	// wait for that answer until it times out.
 	ErrInHandler = errors.New("update called inside an event handler")
 	// ErrRuntimeGone ends Run in launched mode: the runtime that started this
 	// process closed the connection, and opens no other.
-	ErrRuntimeGone = errors.New("the runtime that launched this plugin has version gone")
+	ErrRuntimeGone = errors.New("the runtime that launched this plugin closed the connection")
 )
 
 // Options configure an Attachment. Handler and Log are required.
@@ -54,19 +50,19 @@ type Options struct {
 	// FailRequest asks the runtime to fail a request that we do not answer in time, instead
 	// of continuing without us. Runtimes before NRI 0.12.4 ignore it.
 	FailRequest bool
-	// Disabled are the calls in whose answers the attachment changes nothing.
+	// Disabled are the calls whose answers the attachment does not change.
 	Disabled []runtimes.Call
 	// OnConfigure receives the configuration that a runtime stores for a plugin it launched, if there is one. An
 	// error refuses the connection.
 	OnConfigure func(yaml string) error
 	// Admit is called before each registration. While it returns an error, the attachment
-	// stays unconnected, in StateStandby. nil always admits.
+	// stays unconnected, in connect.Standby. nil always admits.
 	Admit func() error
 	// OnState is called with each state that the attachment enters, in order, and with the error that Status would
 	// return. It must not call the attachment.
-	OnState   func(state string, err error)
-	Backoff   connect.Backoff // default: 0.5 s to 15 s
-	Handshake time.Duration   // how long registering may take; default: 10 s
+	OnState          func(state string, err error)
+	Backoff          connect.Backoff // default: 0.5 s to 15 s
+	HandshakeTimeout time.Duration   // how long a registration may take; default: 10 s
 	// WriteTimeout is how long a write to the runtime may take. After that the attachment closes the connection;
 	// default: 10 s.
 	WriteTimeout time.Duration
@@ -84,13 +80,13 @@ type Attachment struct {
 	state connect.State
 
 	runtimeSeen atomic.Pointer[lastRuntime]
-	live        atomic.Pointer[session] // synchronised, else nil
+	live        atomic.Pointer[session] // the synchronised session; nil if there is none
 }
 
 // lastRuntime is the runtime that sent the last Configure.
 type lastRuntime struct {
-	peer peer
-	can  conductor.Capabilities // with peer
+	peer         peer
+	capabilities conductor.Capabilities // what peer can change
 	// The timeouts that Configure carried, or 0 if it carried none.
 	registration, request time.Duration
 }
@@ -109,12 +105,12 @@ var (
 // New returns an Attachment that does nothing until Run.
 func New(o Options) *Attachment {
 	o.Socket, o.Name, o.Index = cmp.Or(o.Socket, api.DefaultSocketPath), cmp.Or(o.Name, "trimtab"), cmp.Or(o.Index, "50")
-	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
+	o.Backoff = o.Backoff.WithDefaults(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
 	o.AdmitInterval = cmp.Or(max(o.AdmitInterval, 0), connect.AdmitInterval)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	o.Handshake, o.WriteTimeout = cmp.Or(max(o.Handshake, 0), 10*time.Second), cmp.Or(max(o.WriteTimeout, 0), 10*time.Second)
+	o.HandshakeTimeout, o.WriteTimeout = cmp.Or(max(o.HandshakeTimeout, 0), 10*time.Second), cmp.Or(max(o.WriteTimeout, 0), 10*time.Second)
 	a := &Attachment{o: o}
 	a.runtimeSeen.Store(newLastRuntime(peer{}, 0, 0))
 	return a
@@ -130,21 +126,21 @@ func (a *Attachment) Name() string { return "nri" }
 // Capabilities are what the connected runtime supports. They never include values of pods: NRI has no call that
 // changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	can := a.runtimeSeen.Load().can
+	can := a.runtimeSeen.Load().capabilities
 	can.Disabled = a.o.Disabled
 	return can
 }
 
-// Lacks lists the fields that newer runtimes carry and the runtime of the last connection does not.
-func (a *Attachment) Lacks() []lifecycle.Field { return a.peer().lacks() }
+// MissingFields lists the fields that newer runtimes carry and the runtime of the last connection does not.
+func (a *Attachment) MissingFields() []lifecycle.Field { return a.peer().missingFields() }
 
 func (a *Attachment) peer() peer { return a.runtimeSeen.Load().peer }
 
-// About names the runtime and its NRI release; empty while there is none.
+// About names the runtime and its NRI release. It is empty before the first connection.
 func (a *Attachment) About() string { return a.peer().about }
 
-// Status returns the state of the connection, the runtime it is or was last
-// connected to, and the last error since it last worked.
+// Status returns the state of the connection, the runtime of the last connection, and the last error since the
+// attachment last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.state.Get()
 	return state, a.About(), err
@@ -157,16 +153,16 @@ func (a *Attachment) Timeouts() (registration, request time.Duration) {
 	return m.registration, m.request
 }
 
-// States lists the states Status may return.
+// States lists the states that Status may return.
 func States() []string {
-	return []string{StateIdle, StateWaiting, StateStandby, StateDialing, StateRegistering, StateRegistered, StateSynchronised, StateLost}
+	return []string{connect.Idle, StateWaiting, connect.Standby, StateDialing, StateRegistering, StateRegistered, connect.Synchronised, connect.Lost}
 }
 
 // Update sends unsolicited updates to the runtime and returns the ids that the runtime refused. It makes one call
-// at a time, which ends with ctx or after updateBound. A handler must not call it while it answers an event. Update
-// returns ErrInHandler if ctx shows that this is the case.
+// at a time, which ends with ctx or after updateTimeout. A handler must not call Update while it answers an event.
+// Update returns ErrInHandler if ctx shows that this is the case.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	if ctx.Value(handling{}) != nil {
+	if ctx.Value(inHandlerKey{}) != nil {
 		return nil, ErrInHandler
 	}
 	s := a.live.Load()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/test/attachtest"
@@ -22,7 +23,7 @@ func attached(t *testing.T, r *recorder, u *upstream) (*Attachment, *upstream) {
 	sock := socketPath(t)
 	boot(t, sock, u)
 	a := run(t, Options{Socket: sock, Handler: r})
-	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
 	attachtest.Until(t, "registered", u.registered)
 	return a, u
 }
@@ -103,7 +104,7 @@ func TestCreateCarriesEverything(t *testing.T) {
 
 // TestNothingDecided: the container is what it would be without us (I5).
 func TestNothingDecided(t *testing.T) {
-	s := &session{known: newIdentities(), eventBeforeSync: newSignal(), a: New(Options{Handler: &recorder{}}), requests: requests{idle: newSignal()}}
+	s := &session{identities: newIdentities(), eventBeforeSync: newSignal(), a: New(Options{Handler: &recorder{}}), requests: requests{idle: newSignal()}}
 	a, up, err := s.CreateContainer(t.Context(), aPod(), aContainer())
 	if a != nil || up != nil || err != nil {
 		t.Errorf("create: %v, %v, %v", a, up, err)
@@ -234,7 +235,7 @@ func TestRejectionPanicAndFault(t *testing.T) {
 		}
 	}
 	how = func() error { return nil }
-	if rsp, err := create(); err != nil || len(rsp.Adjust.Env) != 1 || !inState(a, StateSynchronised)() {
+	if rsp, err := create(); err != nil || len(rsp.Adjust.Env) != 1 || !inState(a, connect.Synchronised)() {
 		t.Errorf("did not go on: %v, %v", rsp, err)
 	}
 }

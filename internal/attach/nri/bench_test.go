@@ -43,7 +43,7 @@ func BenchmarkContainerIn(b *testing.B) {
 	c := bigContainer()
 	b.ReportAllocs()
 	for b.Loop() {
-		containerIn(c)
+		convertContainer(c)
 	}
 	b.ReportMetric(float64(proto.Size(c)), "wire-B")
 }

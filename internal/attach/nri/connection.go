@@ -12,17 +12,17 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	nrinet "github.com/containerd/nri/pkg/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Run keeps the attachment connected until ctx ends, and then returns nil. A launched
 // plugin has one connection: Run returns ErrRuntimeGone when the runtime closes it. Run
 // is called once.
 func (a *Attachment) Run(ctx context.Context) error {
-	defer a.enter(StateIdle, nil)
+	defer a.enter(connect.Idle, nil)
 	if Launched() {
 		return a.runLaunched(ctx)
 	}
@@ -37,10 +37,12 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 	if !a.o.Polls {
 		watching.Go(func() { w.run(ctx, a.o.Log) })
 	}
-	var m missing
+	var m missingSocketWarning
 	connect.Attempts{
-		Backoff: a.o.Backoff, Enter: a.enter, Absent: func() error { return a.absent(&m) }, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
-		Failed: func(err error) { a.o.Log.Warn("no nri connection", logkey.Err, err) },
+		Backoff: a.o.Backoff, Enter: a.enter, WhyAbsent: func() error { return a.whyAbsent(&m) }, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
+		Failed: func(err error) {
+			a.o.Log.Warn("the agent has no connection to the runtime's NRI socket", logkey.Err, err)
+		},
 	}.Run(ctx)
 	return nil
 }
@@ -49,7 +51,7 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 // runtime sent Synchronize.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
-	limited, cancel := context.WithTimeout(ctx, a.o.Handshake)
+	limited, cancel := context.WithTimeout(ctx, a.o.HandshakeTimeout)
 	conn, err := a.o.Dial.Dial(limited, a.o.Socket)
 	cancel()
 	if err != nil {
@@ -64,13 +66,13 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	env := os.Getenv(api.PluginSocketEnvVar)
 	fd, err := strconv.Atoi(env)
 	if err != nil {
-		return fmt.Errorf("launched nri plugin: %s=%q: %w", api.PluginSocketEnvVar, env, err)
+		return fmt.Errorf("launched nri plugin: read a file descriptor from %s=%q: %w", api.PluginSocketEnvVar, env, err)
 	}
 	conn, err := nrinet.NewFdConn(fd)
 	if err != nil {
 		return fmt.Errorf("launched nri plugin: %w", err)
 	}
-	if refused := a.await(ctx); refused != nil && ctx.Err() == nil {
+	if refused := a.awaitAdmission(ctx); refused != nil && ctx.Err() == nil {
 		err = a.runRegisteredOnly(ctx, conn, refused)
 	} else {
 		_, err = a.serve(ctx, conn)
@@ -81,21 +83,17 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	return errors.Join(ErrRuntimeGone, err)
 }
 
-// launchTimeout is how long a launched plugin waits until Admit admits it. It is shorter than the time that
+// launchTimeout is how long a launched plugin waits until Admit returns nil. It is shorter than the time that
 // runtimes wait for a registration. The plugin that the runtime launched before may be about to exit.
 const launchTimeout = 2 * time.Second
 
-// await calls Admit until it returns nil, or launchTimeout has passed.
-func (a *Attachment) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
-	defer cancel()
-	for {
-		err := a.o.Admit()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		sleep.For(ctx, a.o.AdmitInterval)
-	}
+// awaitAdmission calls Admit until it returns nil, or launchTimeout has passed. It returns the last error of Admit.
+func (a *Attachment) awaitAdmission(ctx context.Context) (refused error) {
+	_ = wait.PollUntilContextTimeout(ctx, a.o.AdmitInterval, launchTimeout, true, func(context.Context) (admitted bool, err error) {
+		refused = a.o.Admit()
+		return refused == nil, nil
+	})
+	return refused
 }
 
 // runRegisteredOnly registers over the connection that the runtime passed to this process, because some runtimes do
@@ -109,7 +107,7 @@ func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refus
 	}
 	defer s.finish()
 	s.registerOnly = true
-	a.enter(StateStandby, refused)
+	a.enter(connect.Standby, refused)
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -124,7 +122,7 @@ func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refus
 
 // errNoSynchronize is the error in Status while the agent does not know the containers that ran before this
 // connection.
-var errNoSynchronize = errors.New("the runtime sent no list of containers (Synchronize); those that it started before are not known")
+var errNoSynchronize = errors.New("the runtime sent no list of containers (Synchronize), so the agent does not know the containers that run already")
 
 // serveEvents runs from the registration to the end of a connection. Synchronize may arrive late.
 func (a *Attachment) serveEvents(ctx context.Context, s *session) error {
@@ -133,7 +131,7 @@ func (a *Attachment) serveEvents(ctx context.Context, s *session) error {
 	s.recoverPanic("Attached", func() { a.o.Handler.Attached(a, a) })
 	select {
 	case <-s.synced.ch:
-		a.enter(StateSynchronised, nil)
+		a.enter(connect.Synchronised, nil)
 	case <-s.conn.dead.ch:
 	case <-ctx.Done():
 	}
@@ -154,14 +152,14 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	}
 	select {
 	case <-s.synced.ch:
-		a.enter(StateSynchronised, nil)
+		a.enter(connect.Synchronised, nil)
 		worked, err = true, a.serveEvents(ctx, s)
 	case <-s.eventBeforeSync.ch:
 		a.enter(StateRegistered, errNoSynchronize)
-		a.o.Log.Warn("no synchronisation", logkey.Err, errNoSynchronize)
+		a.o.Log.Warn("the agent has no list of the running containers", logkey.Err, errNoSynchronize)
 		worked, err = true, a.serveEvents(ctx, s)
 	case <-s.conn.dead.ch:
-		err = errors.New("runtime closed the connection before synchronising")
+		err = errors.New("the runtime closed the connection before it sent Synchronize")
 	case <-ctx.Done():
 	}
 	a.live.Store(nil)

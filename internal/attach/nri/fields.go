@@ -9,31 +9,31 @@ import (
 // Row describes one field of NRI's messages, for the docs: the lifecycle field to which it is converted, the NRI
 // release that added it, and whether answers set it.
 type Row struct {
-	Proto     string // e.g. Container.linux.resources.cpu.shares
-	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
-	Since     string // NRI release that first has it as input
-	Setting   string // name of the lifecycle.Field that answers set in it, if any
-	Adjust    bool   // set in the answer to CreateContainer
-	Update    bool   // set in updates of existing containers
-	Note      string // a remark, or why it is not converted
+	Proto      string // e.g. Container.linux.resources.cpu.shares
+	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
+	NRIVersion string // NRI release that first has it as input
+	Setting    string // name of the lifecycle.Field that answers set in it, if any
+	Adjust     bool   // set in the answer to CreateContainer
+	Update     bool   // set in updates of existing containers
+	Note       string // a remark, or why it is not converted
 }
 
-// field is one row of a conversion table: one field of an NRI message, its destination, and the conversion. Without
-// in, the field is not converted, and the note says why.
+// field is one row of a conversion table: a field of an NRI message, its destination, and the conversion. If
+// convert is nil, the field is not converted, and the note says why.
 type field[P, L any] struct {
-	proto string // field name; [] marks a list, {} a map
-	life  string // Go name; empty for a message whose fields land in L itself
-	since string
-	in    func(p *P, l *L)
-	of    nested // the table of the field's message, if it is a message
-	note  string
+	proto      string // field name; [] marks a list, {} a map
+	lifecycle  string // Go name; empty for a message whose fields are set in L itself
+	nriVersion string
+	convert    func(p *P, l *L)
+	table      nested // the conversion table of the message that the field holds; nil if it holds none
+	note       string
 }
 
 // table converts one message type. We own the messages after decoding, so the result shares their maps and lists of
 // strings and does not copy them.
 type table[P, L any] []field[P, L]
 
-// nested is a table of any message type.
+// nested is a conversion table of any message type.
 type nested interface {
 	describe(parent Row, seen map[nested]string) []Row
 }
@@ -43,14 +43,14 @@ func (t *table[P, L]) convert(p *P, l *L) {
 		return
 	}
 	for i := range *t {
-		if in := (*t)[i].in; in != nil {
+		if in := (*t)[i].convert; in != nil {
 			in(p, l)
 		}
 	}
 }
 
-// one converts an optional message, and nil to nil.
-func one[P, L any](t *table[P, L], p *P) *L {
+// convertOne converts an optional message, and nil to nil.
+func convertOne[P, L any](t *table[P, L], p *P) *L {
 	if p == nil {
 		return nil
 	}
@@ -59,28 +59,20 @@ func one[P, L any](t *table[P, L], p *P) *L {
 	return l
 }
 
-// list converts a repeated message.
-func list[P, L any](t *table[P, L], in []*P) []L {
+// convertList converts a repeated message.
+func convertList[P, L any](t *table[P, L], in []*P) []L {
 	if len(in) == 0 {
 		return nil
 	}
 	out := make([]L, len(in))
-	for r := range *t { // row by row: branch prediction works better with repeated calls
-		conv := (*t)[r].in
-		if conv == nil {
-			continue
-		}
-		for i, p := range in {
-			if p != nil {
-				conv(p, &out[i])
-			}
-		}
+	for i, p := range in {
+		t.convert(p, &out[i])
 	}
 	return out
 }
 
-// texts converts a repeated message to one string per element.
-func texts[P any](in []P, of func(P) string) []string {
+// convertStrings converts a repeated message to one string per element.
+func convertStrings[P any](in []P, of func(P) string) []string {
 	if len(in) == 0 {
 		return nil
 	}
@@ -91,38 +83,38 @@ func texts[P any](in []P, of func(P) string) []string {
 	return out
 }
 
-// wrapper is any of NRI's Optional messages.
-type wrapper[T any, W any] interface {
+// optionalMessage is any of NRI's Optional messages.
+type optionalMessage[T any, W any] interface {
 	*W
 	GetValue() T
 }
 
 // opt unwraps an Optional message.
-func opt[T comparable, W any, PW wrapper[T, W]](w PW) lifecycle.Opt[T] {
+func opt[T comparable, W any, PW optionalMessage[T, W]](w PW) lifecycle.Opt[T] {
 	if w == nil {
 		return lifecycle.Opt[T]{}
 	}
 	return lifecycle.Some(w.GetValue())
 }
 
-// describe lists the table's rows below parent. It lists a table only once. In a second parent it refers to the
-// place of the first list.
+// describe lists the table's rows below parent. If the same table was listed before, it refers to that place and
+// does not list the rows again.
 func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
 	seen[t] = parent.Proto
 	var rows []Row
 	for _, f := range *t {
-		r := Row{Proto: parent.Proto + "." + f.proto, Since: later(f.since, parent.Since), Note: f.note}
-		if f.in != nil {
-			r.Lifecycle = strings.TrimSuffix(parent.Lifecycle+"."+f.life, ".")
+		r := Row{Proto: parent.Proto + "." + f.proto, NRIVersion: laterRelease(f.nriVersion, parent.NRIVersion), Note: f.note}
+		if f.convert != nil {
+			r.Lifecycle = strings.TrimSuffix(parent.Lifecycle+"."+f.lifecycle, ".")
 		}
-		if first, again := seen[f.of]; f.of != nil && again {
+		if first, again := seen[f.table]; f.table != nil && again {
 			r.Note = strings.TrimPrefix(r.Note+"; fields as in "+first, "; ")
 			rows = append(rows, r)
 			continue
 		}
 		rows = append(rows, r)
-		if f.of != nil {
-			rows = append(rows, f.of.describe(r, seen)...)
+		if f.table != nil {
+			rows = append(rows, f.table.describe(r, seen)...)
 		}
 	}
 	return rows
@@ -145,7 +137,7 @@ func Rows() []Row {
 	}
 	for _, s := range settings {
 		if s.adjustOnly != "" {
-			rows = append(rows, Row{Proto: "ContainerAdjustment." + s.proto, Since: s.adjustOnly, Setting: s.field.String(), Adjust: true, Note: s.note})
+			rows = append(rows, Row{Proto: "ContainerAdjustment." + s.proto, NRIVersion: s.adjustOnly, Setting: s.field.String(), Adjust: true, Note: s.note})
 		}
 	}
 	return rows

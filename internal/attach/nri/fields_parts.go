@@ -6,15 +6,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// The smaller messages inside a container.
+// Short names for the types in the tables below.
 
 type (
-	pHooks = api.Hooks
-	lHooks = lifecycle.OCIHooks
-	pDev   = api.LinuxDevice
-	lDev   = lifecycle.Device
-	pSched = api.LinuxScheduler
-	lSched = lifecycle.Scheduler
+	nriHooks     = api.Hooks
+	ourHooks     = lifecycle.OCIHooks
+	nriDevice    = api.LinuxDevice
+	ourDevice    = lifecycle.Device
+	nriScheduler = api.LinuxScheduler
+	ourScheduler = lifecycle.Scheduler
 )
 
 var mountTable = table[api.Mount, lifecycle.Mount]{
@@ -31,23 +31,23 @@ var hookTable = table[api.Hook, lifecycle.OCIHook]{
 	{"timeout", "Timeout", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Timeout = p.Timeout.GetValue() }, nil, "absent becomes 0"},
 }
 
-var hooksTable = table[pHooks, lHooks]{
-	{"prestart[]", "Prestart[]", "0.2", func(p *pHooks, l *lHooks) { l.Prestart = list(&hookTable, p.Prestart) }, &hookTable, ""},
-	{"create_runtime[]", "CreateRuntime[]", "0.2", func(p *pHooks, l *lHooks) { l.CreateRuntime = list(&hookTable, p.CreateRuntime) }, &hookTable, ""},
-	{"create_container[]", "CreateContainer[]", "0.2", func(p *pHooks, l *lHooks) { l.CreateContainer = list(&hookTable, p.CreateContainer) }, &hookTable, ""},
-	{"start_container[]", "StartContainer[]", "0.2", func(p *pHooks, l *lHooks) { l.StartContainer = list(&hookTable, p.StartContainer) }, &hookTable, ""},
-	{"poststart[]", "Poststart[]", "0.2", func(p *pHooks, l *lHooks) { l.Poststart = list(&hookTable, p.Poststart) }, &hookTable, ""},
-	{"poststop[]", "Poststop[]", "0.2", func(p *pHooks, l *lHooks) { l.Poststop = list(&hookTable, p.Poststop) }, &hookTable, ""},
+var hooksTable = table[nriHooks, ourHooks]{
+	{"prestart[]", "Prestart[]", "0.2", func(p *nriHooks, l *ourHooks) { l.Prestart = convertList(&hookTable, p.Prestart) }, &hookTable, ""},
+	{"create_runtime[]", "CreateRuntime[]", "0.2", func(p *nriHooks, l *ourHooks) { l.CreateRuntime = convertList(&hookTable, p.CreateRuntime) }, &hookTable, ""},
+	{"create_container[]", "CreateContainer[]", "0.2", func(p *nriHooks, l *ourHooks) { l.CreateContainer = convertList(&hookTable, p.CreateContainer) }, &hookTable, ""},
+	{"start_container[]", "StartContainer[]", "0.2", func(p *nriHooks, l *ourHooks) { l.StartContainer = convertList(&hookTable, p.StartContainer) }, &hookTable, ""},
+	{"poststart[]", "Poststart[]", "0.2", func(p *nriHooks, l *ourHooks) { l.Poststart = convertList(&hookTable, p.Poststart) }, &hookTable, ""},
+	{"poststop[]", "Poststop[]", "0.2", func(p *nriHooks, l *ourHooks) { l.Poststop = convertList(&hookTable, p.Poststop) }, &hookTable, ""},
 }
 
-var deviceTable = table[pDev, lDev]{
-	{"path", "Path", "0.2", func(p *pDev, l *lDev) { l.Path = p.Path }, nil, ""},
-	{"type", "Type", "0.2", func(p *pDev, l *lDev) { l.Type = p.Type }, nil, ""},
-	{"major", "Major", "0.2", func(p *pDev, l *lDev) { l.Major = p.Major }, nil, ""},
-	{"minor", "Minor", "0.2", func(p *pDev, l *lDev) { l.Minor = p.Minor }, nil, ""},
-	{"file_mode", "FileMode", "0.2", func(p *pDev, l *lDev) { l.FileMode = opt(p.FileMode) }, nil, ""},
-	{"uid", "UID", "0.2", func(p *pDev, l *lDev) { l.UID = opt(p.Uid) }, nil, ""},
-	{"gid", "GID", "0.2", func(p *pDev, l *lDev) { l.GID = opt(p.Gid) }, nil, ""},
+var deviceTable = table[nriDevice, ourDevice]{
+	{"path", "Path", "0.2", func(p *nriDevice, l *ourDevice) { l.Path = p.Path }, nil, ""},
+	{"type", "Type", "0.2", func(p *nriDevice, l *ourDevice) { l.Type = p.Type }, nil, ""},
+	{"major", "Major", "0.2", func(p *nriDevice, l *ourDevice) { l.Major = p.Major }, nil, ""},
+	{"minor", "Minor", "0.2", func(p *nriDevice, l *ourDevice) { l.Minor = p.Minor }, nil, ""},
+	{"file_mode", "FileMode", "0.2", func(p *nriDevice, l *ourDevice) { l.FileMode = opt(p.FileMode) }, nil, ""},
+	{"uid", "UID", "0.2", func(p *nriDevice, l *ourDevice) { l.UID = opt(p.Uid) }, nil, ""},
+	{"gid", "GID", "0.2", func(p *nriDevice, l *ourDevice) { l.GID = opt(p.Gid) }, nil, ""},
 }
 
 var ioPriorityTable = table[api.LinuxIOPriority, lifecycle.IOPriority]{
@@ -60,27 +60,29 @@ var profileTable = table[api.SecurityProfile, lifecycle.SecurityProfile]{
 	{"localhost_ref", "Localhost", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Localhost = p.LocalhostRef }, nil, ""},
 }
 
-// opaque is the note for those fields of a seccomp filter that the attachment does not convert.
-const opaque = "not carried: policies never change a seccomp filter, so they get only a summary of it"
+// seccompNotConverted is the note for the fields of a seccomp filter that the attachment does not convert.
+const seccompNotConverted = "not carried: policies never change a seccomp filter, so they get only a summary of it"
 
 var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
 	{"default_action", "DefaultAction", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.DefaultAction = p.DefaultAction }, nil, ""},
-	{"default_errno", "", "0.10", nil, nil, opaque},
+	{"default_errno", "", "0.10", nil, nil, seccompNotConverted},
 	{"architectures[]", "Architectures[]", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.Architectures = p.Architectures }, nil, ""},
-	{"flags[]", "", "0.10", nil, nil, opaque},
-	{"listener_path", "", "0.10", nil, nil, opaque},
-	{"listener_metadata", "", "0.10", nil, nil, opaque},
+	{"flags[]", "", "0.10", nil, nil, seccompNotConverted},
+	{"listener_path", "", "0.10", nil, nil, seccompNotConverted},
+	{"listener_metadata", "", "0.10", nil, nil, seccompNotConverted},
 	{"syscalls[]", "Syscalls", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.Syscalls = len(p.Syscalls) }, nil, "the number of rules"},
 }
 
-var schedulerTable = table[pSched, lSched]{
-	{"policy", "Policy", "0.11", func(p *pSched, l *lSched) { l.Policy = p.Policy.String() }, nil, "by name"},
-	{"nice", "Nice", "0.11", func(p *pSched, l *lSched) { l.Nice = p.Nice }, nil, ""},
-	{"priority", "Priority", "0.11", func(p *pSched, l *lSched) { l.Priority = p.Priority }, nil, ""},
-	{"flags[]", "Flags[]", "0.11", func(p *pSched, l *lSched) { l.Flags = texts(p.Flags, api.LinuxSchedulerFlag.String) }, nil, "by name"},
-	{"runtime", "Runtime", "0.11", func(p *pSched, l *lSched) { l.Runtime = p.Runtime }, nil, ""},
-	{"deadline", "Deadline", "0.11", func(p *pSched, l *lSched) { l.Deadline = p.Deadline }, nil, ""},
-	{"period", "Period", "0.11", func(p *pSched, l *lSched) { l.Period = p.Period }, nil, ""},
+var schedulerTable = table[nriScheduler, ourScheduler]{
+	{"policy", "Policy", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Policy = p.Policy.String() }, nil, "by name"},
+	{"nice", "Nice", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Nice = p.Nice }, nil, ""},
+	{"priority", "Priority", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Priority = p.Priority }, nil, ""},
+	{"flags[]", "Flags[]", "0.11", func(p *nriScheduler, l *ourScheduler) {
+		l.Flags = convertStrings(p.Flags, api.LinuxSchedulerFlag.String)
+	}, nil, "by name"},
+	{"runtime", "Runtime", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Runtime = p.Runtime }, nil, ""},
+	{"deadline", "Deadline", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Deadline = p.Deadline }, nil, ""},
+	{"period", "Period", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Period = p.Period }, nil, ""},
 }
 
 var rdtTable = table[api.LinuxRdt, lifecycle.RDT]{

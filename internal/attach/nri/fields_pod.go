@@ -7,9 +7,9 @@ import (
 )
 
 type (
-	pPod      = api.PodSandbox
-	pLinuxPod = api.LinuxPodSandbox
-	lPod      = lifecycle.Pod
+	nriPod      = api.PodSandbox
+	nriLinuxPod = api.LinuxPodSandbox
+	ourPod      = lifecycle.Pod
 )
 
 var namespaceTable = table[api.LinuxNamespace, lifecycle.Namespace]{
@@ -17,27 +17,27 @@ var namespaceTable = table[api.LinuxNamespace, lifecycle.Namespace]{
 	{"path", "Path", "0.2", func(p *api.LinuxNamespace, l *lifecycle.Namespace) { l.Path = p.Path }, nil, ""},
 }
 
-var linuxPodTable = table[pLinuxPod, lPod]{
-	{"pod_overhead", "Overhead", "0.2", func(p *pLinuxPod, l *lPod) { l.Overhead = resourcesIn(p.PodOverhead) }, &resourcesTable, ""},
-	{"pod_resources", "Resources", "0.2", func(p *pLinuxPod, l *lPod) { l.Resources = resourcesIn(p.PodResources) }, &resourcesTable, ""},
-	{"cgroup_parent", "CgroupParent", "0.2", func(p *pLinuxPod, l *lPod) { l.CgroupParent = p.CgroupParent }, nil, ""},
-	{"cgroups_path", "CgroupsPath", "0.2", func(p *pLinuxPod, l *lPod) { l.CgroupsPath = p.CgroupsPath }, nil, ""},
-	{"namespaces[]", "Namespaces[]", "0.2", func(p *pLinuxPod, l *lPod) { l.Namespaces = list(&namespaceTable, p.Namespaces) }, &namespaceTable, ""},
-	{"resources", "Sandbox", "0.2", func(p *pLinuxPod, l *lPod) { l.Sandbox = resourcesIn(p.Resources) }, &resourcesTable, ""},
+var linuxPodTable = table[nriLinuxPod, ourPod]{
+	{"pod_overhead", "Overhead", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Overhead = convertResources(p.PodOverhead) }, &resourcesTable, ""},
+	{"pod_resources", "Resources", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Resources = convertResources(p.PodResources) }, &resourcesTable, ""},
+	{"cgroup_parent", "CgroupParent", "0.2", func(p *nriLinuxPod, l *ourPod) { l.CgroupParent = p.CgroupParent }, nil, ""},
+	{"cgroups_path", "CgroupsPath", "0.2", func(p *nriLinuxPod, l *ourPod) { l.CgroupsPath = p.CgroupsPath }, nil, ""},
+	{"namespaces[]", "Namespaces[]", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Namespaces = convertList(&namespaceTable, p.Namespaces) }, &namespaceTable, ""},
+	{"resources", "Sandbox", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Sandbox = convertResources(p.Resources) }, &resourcesTable, ""},
 }
 
-var podTable = table[pPod, lPod]{
-	{"id", "ID", "0.2", func(p *pPod, l *lPod) { l.ID = p.Id }, nil, ""},
-	{"name", "Name", "0.2", func(p *pPod, l *lPod) { l.Name = p.Name }, nil, ""},
-	{"uid", "UID", "0.2", func(p *pPod, l *lPod) { l.UID = p.Uid }, nil, ""},
-	{"namespace", "Namespace", "0.2", func(p *pPod, l *lPod) { l.Namespace = p.Namespace }, nil, ""},
-	{"labels{}", "Labels{}", "0.2", func(p *pPod, l *lPod) { l.Labels = p.Labels }, nil, "some runtimes leave them out"},
-	{"annotations{}", "Annotations{}", "0.2", func(p *pPod, l *lPod) { l.Annotations = p.Annotations }, nil, ""},
-	{"runtime_handler", "RuntimeHandler", "0.2", func(p *pPod, l *lPod) { l.RuntimeHandler = p.RuntimeHandler }, nil, ""},
-	{"linux", "", "0.2", func(p *pPod, l *lPod) { linuxPodTable.convert(p.Linux, l) }, &linuxPodTable, ""},
-	{"pid", "PID", "0.2", func(p *pPod, l *lPod) { l.PID = p.Pid }, nil, ""},
-	{"ips[]", "IPs[]", "0.8", func(p *pPod, l *lPod) { l.IPs = p.Ips }, nil, ""},
+var podTable = table[nriPod, ourPod]{
+	{"id", "ID", "0.2", func(p *nriPod, l *ourPod) { l.ID = p.Id }, nil, ""},
+	{"name", "Name", "0.2", func(p *nriPod, l *ourPod) { l.Name = p.Name }, nil, ""},
+	{"uid", "UID", "0.2", func(p *nriPod, l *ourPod) { l.UID = p.Uid }, nil, ""},
+	{"namespace", "Namespace", "0.2", func(p *nriPod, l *ourPod) { l.Namespace = p.Namespace }, nil, ""},
+	{"labels{}", "Labels{}", "0.2", func(p *nriPod, l *ourPod) { l.Labels = p.Labels }, nil, "some runtimes leave them out"},
+	{"annotations{}", "Annotations{}", "0.2", func(p *nriPod, l *ourPod) { l.Annotations = p.Annotations }, nil, ""},
+	{"runtime_handler", "RuntimeHandler", "0.2", func(p *nriPod, l *ourPod) { l.RuntimeHandler = p.RuntimeHandler }, nil, ""},
+	{"linux", "", "0.2", func(p *nriPod, l *ourPod) { linuxPodTable.convert(p.Linux, l) }, &linuxPodTable, ""},
+	{"pid", "PID", "0.2", func(p *nriPod, l *ourPod) { l.PID = p.Pid }, nil, ""},
+	{"ips[]", "IPs[]", "0.8", func(p *nriPod, l *ourPod) { l.IPs = p.Ips }, nil, ""},
 }
 
-// podIn translates a pod; nil stays nil.
-func podIn(p *api.PodSandbox) *lifecycle.Pod { return one(&podTable, p) }
+// convertPod converts a pod, and nil to nil.
+func convertPod(p *api.PodSandbox) *lifecycle.Pod { return convertOne(&podTable, p) }

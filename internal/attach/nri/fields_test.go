@@ -94,16 +94,16 @@ func TestRows(t *testing.T) {
 		if r.Lifecycle == "" && !strings.HasPrefix(r.Proto, "ContainerAdjustment.") && !strings.HasPrefix(r.Note, "not carried: ") {
 			t.Errorf("%s is not carried without a reason", r.Proto)
 		}
-		if runtimes.ParseVersion(r.Since) == (version{}) {
-			t.Errorf("%s: since %q", r.Proto, r.Since)
+		if runtimes.ParseVersion(r.NRIVersion) == (version{}) {
+			t.Errorf("%s: since %q", r.Proto, r.NRIVersion)
 		}
 	}
-	want := Row{Proto: "Container.linux.resources.cpu.shares", Lifecycle: "Container.Resources.CPU.Shares", Since: "0.2",
+	want := Row{Proto: "Container.linux.resources.cpu.shares", Lifecycle: "Container.Resources.CPU.Shares", NRIVersion: "0.2",
 		Setting: "cpu.shares", Adjust: true, Update: true, Note: settings[0].note}
 	if d := cmp.Diff(want, rows[want.Proto]); d != "" {
 		t.Error(d)
 	}
-	if got := rows["Container.linux.io_priority.class"].Since; got != "0.10" {
+	if got := rows["Container.linux.io_priority.class"].NRIVersion; got != "0.10" {
 		t.Errorf("io_priority.class since %s", got)
 	}
 	for _, s := range settings {
@@ -321,7 +321,7 @@ func TestContainerIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, n := &api.Container{}, 0
 		fill(t, p.ProtoReflect(), &n)
-		c := containerIn(p)
+		c := convertContainer(p)
 		want, got := map[string]string{}, map[string]string{}
 		expect(want, p.ProtoReflect(), "Container", all)
 		zeroEnums(want, c)
@@ -340,7 +340,7 @@ func TestPodIn(t *testing.T) {
 		fill(t, p.ProtoReflect(), &n)
 		want, got := map[string]string{}, map[string]string{}
 		expect(want, p.ProtoReflect(), "Pod", all)
-		actual(got, reflect.ValueOf(*podIn(p)), "Pod")
+		actual(got, reflect.ValueOf(*convertPod(p)), "Pod")
 		if d := compare(want, got); d != "" {
 			t.Fatal(d)
 		}
@@ -348,10 +348,10 @@ func TestPodIn(t *testing.T) {
 }
 
 func TestNilIn(t *testing.T) {
-	if podIn(nil) != nil || containerIn(nil) != nil || resourcesIn(nil) != nil {
+	if convertPod(nil) != nil || convertContainer(nil) != nil || convertResources(nil) != nil {
 		t.Error("nil did not stay nil")
 	}
-	got := containerIn(&api.Container{Linux: &api.LinuxContainer{Devices: []*api.LinuxDevice{nil}}, CDIDevices: []*api.CDIDevice{nil}})
+	got := convertContainer(&api.Container{Linux: &api.LinuxContainer{Devices: []*api.LinuxDevice{nil}}, CDIDevices: []*api.CDIDevice{nil}})
 	want := &lifecycle.Container{Devices: []lifecycle.Device{{}}, CDIDevices: []string{""}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -19,22 +19,23 @@ const (
 // connection, because Synchronize reports complete containers.
 type identities struct {
 	mu sync.Mutex
-	// pending are ids that we made up for a creation request without an id, by pod and name. ours maps an id that
-	// the runtime sent later to our id, and theirs maps our id to the runtime's.
-	pending      map[[2]string]string
-	ours, theirs map[string]string
-	pods         map[string]string // by the ids we made up
-	made         int
+	// pending are the ids that the agent made up for creation requests without an id, by pod and name.
+	// provisionalIDs maps an id that the runtime sent later to the made-up id, and runtimeIDs maps a made-up id to the
+	// runtime's id.
+	pending                    map[[2]string]string
+	provisionalIDs, runtimeIDs map[string]string
+	pods                       map[string]string // pod ids, by the container ids that we made up
+	count                      int               // number of ids that we made up
 }
 
 func newIdentities() *identities {
-	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}, pods: map[string]string{}}
+	return &identities{pending: map[[2]string]string{}, provisionalIDs: map[string]string{}, runtimeIDs: map[string]string{}, pods: map[string]string{}}
 }
 
-// pod sets a pod's name to its Kubernetes name if the runtime reports another name, as iSulad does.
-func (p peer) pod(pod *lifecycle.Pod) {
-	if pod != nil && p.name != "containerd" && p.name != "cri-o" {
-		pod.Name = cmp.Or(pod.Labels[podNameKey], pod.Name)
+// setPodName sets a pod's name to its Kubernetes name if the runtime reports another name, as iSulad does.
+func (p peer) setPodName(setPodName *lifecycle.Pod) {
+	if setPodName != nil && p.name != "containerd" && p.name != "cri-o" {
+		setPodName.Name = cmp.Or(setPodName.Labels[podNameKey], setPodName.Name)
 	}
 }
 
@@ -51,8 +52,8 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 	defer i.mu.Unlock()
 	if c.ID == "" {
 		if kind == lifecycle.CreateContainer && c.Name != "" {
-			i.made++
-			c.ID = fmt.Sprintf("%s/%s#%d", c.PodID, c.Name, i.made)
+			i.count++
+			c.ID = fmt.Sprintf("%s/%s#%d", c.PodID, c.Name, i.count)
 			if failed, waits := i.pending[key]; waits {
 				delete(i.pods, failed)
 			}
@@ -60,25 +61,25 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 		}
 		return
 	}
-	if id, waits := i.pending[key]; waits && i.ours[c.ID] == "" && kind != lifecycle.CreateContainer {
+	if id, waits := i.pending[key]; waits && i.provisionalIDs[c.ID] == "" && kind != lifecycle.CreateContainer {
 		delete(i.pending, key)
-		i.ours[c.ID], i.theirs[id] = id, c.ID
+		i.provisionalIDs[c.ID], i.runtimeIDs[id] = id, c.ID
 	}
-	id, made := i.ours[c.ID]
+	id, made := i.provisionalIDs[c.ID]
 	if !made {
 		return
 	}
 	if kind == lifecycle.RemoveContainer {
-		delete(i.ours, c.ID)
-		delete(i.theirs, id)
+		delete(i.provisionalIDs, c.ID)
+		delete(i.runtimeIDs, id)
 		delete(i.pods, id)
 	}
 	c.ID = id
 }
 
-// ended forgets the containers of a removed pod. The runtime does not report the end of a failed creation, nor the
-// end of a container that was removed with its pod.
-func (i *identities) ended(podID string) {
+// forgetPod forgets the containers of a removed pod. The runtime does not report the end of a failed creation, or
+// of a container that was removed with its pod.
+func (i *identities) forgetPod(podID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for key, id := range i.pending {
@@ -90,8 +91,8 @@ func (i *identities) ended(podID string) {
 	for id, pod := range i.pods {
 		if pod == podID {
 			delete(i.pods, id)
-			delete(i.ours, i.theirs[id])
-			delete(i.theirs, id)
+			delete(i.provisionalIDs, i.runtimeIDs[id])
+			delete(i.runtimeIDs, id)
 		}
 	}
 }
@@ -105,5 +106,5 @@ func (i *identities) runtimeID(id string) string {
 			return ""
 		}
 	}
-	return cmp.Or(i.theirs[id], id)
+	return cmp.Or(i.runtimeIDs[id], id)
 }

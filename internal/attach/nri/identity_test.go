@@ -31,7 +31,7 @@ func TestIdentitiesEnd(t *testing.T) {
 		if n%5 == 0 {
 			step(lifecycle.RemoveContainer, id)
 		}
-		i.ended(pod.ID)
+		i.forgetPod(pod.ID)
 	}
 	for name, kept := range census.Of(nil, i) {
 		if kept != empty[name] {

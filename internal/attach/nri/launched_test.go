@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	nrinet "github.com/containerd/nri/pkg/net"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/test/attachtest"
@@ -136,7 +137,7 @@ func TestEndsBetweenAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
 	attachtest.Until(t, "registered", u.registered)
 	type made struct {
 		rsp *api.CreateContainerResponse

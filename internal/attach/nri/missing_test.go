@@ -23,7 +23,7 @@ func TestMissingSocketWarns(t *testing.T) {
 		if err := a.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), `level=WARN msg="no nri socket`); n != 3 {
+		if n := strings.Count(log.String(), `level=WARN msg="no NRI socket`); n != 3 {
 			t.Errorf("%d warnings in 11 minutes:\n%s", n, &log)
 		}
 		for _, want := range []string{"version = 2", "[plugins.'io.containerd.nri.v1.nri']", "disable = false", "trimtab doctor", socket} {

@@ -1,7 +1,7 @@
 package nri
 
-// NotSet is a field of NRI's adjustments that no policy sets, and why.
-type NotSet struct{ Proto, Why string }
+// UnsetField is a field of NRI's adjustments that no policy sets, and why.
+type UnsetField struct{ Proto, Reason string }
 
 // Reasons that several fields share.
 const (
@@ -9,10 +9,10 @@ const (
 	byFile   = "set the file instead, by the setting `unified`: "
 )
 
-// NotSets lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment
+// UnsetFields lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment
 // compares it with the messages of the library.
-func NotSets() []NotSet {
-	return []NotSet{
+func UnsetFields() []UnsetField {
+	return []UnsetField{
 		{"args[]", "the pod's author decides what a container runs"},
 		{"linux.cgroups_path", "the kubelet and the runtime expect a container's cgroup at the path that they chose"},
 		{"linux.namespaces[]", "a namespace isolates its containers; a pod has fields for the namespaces of the host that Kubernetes lets it share"},

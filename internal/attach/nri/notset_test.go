@@ -17,8 +17,8 @@ func TestEveryAdjustment(t *testing.T) {
 		set[s.proto] = true
 	}
 	reasons := map[string]bool{}
-	for _, n := range NotSets() {
-		if set[n.Proto] || reasons[n.Proto] || n.Why == "" {
+	for _, n := range UnsetFields() {
+		if set[n.Proto] || reasons[n.Proto] || n.Reason == "" {
 			t.Errorf("%s is set, there twice, or has no reason", n.Proto)
 		}
 		reasons[n.Proto] = true

@@ -18,8 +18,8 @@ type peer struct {
 	about string // name and versions, for Status
 }
 
-// newPeer is the runtime that sent these values in Configure. stated is the NRI release that the runtime sent, or
-// that the stub inferred.
+// newPeer returns the runtime that sent these values in Configure. stated is the NRI release that the runtime sent,
+// or that the stub inferred.
 func newPeer(name, release, stated string) peer {
 	nri := runtimeVersion(stated, name, release)
 	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
@@ -32,29 +32,29 @@ func newPeer(name, release, stated string) peer {
 	return p
 }
 
-// Runtime identifies a runtime by the name and the release that it sends in Configure.
+// Runtime returns the runtime that sends this name and release in Configure.
 func Runtime(name, release string) runtimes.Runtime { return newPeer(name, release, "").kind }
 
-// has reports whether the runtime's NRI library has this release or a later one.
-func (p peer) has(nri version) bool { return !p.nri.Before(nri) }
+// isAtLeast reports whether the runtime's NRI library has the given release or a later one.
+func (p peer) isAtLeast(nri version) bool { return !p.nri.Before(nri) }
 
-// capabilities are what the attachment can change in this runtime.
+// capabilities returns what the attachment can change in this runtime.
 func (p peer) capabilities() conductor.Capabilities {
 	updates := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.UpdateContainer, f) })
 	return conductor.Capabilities{
 		Name: "nri", About: p.about,
 		Create: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.CreateContainer, f) }),
 		Update: updates, Copy: updates,
-		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string { return p.kind.Takes(runtimes.NRI, c, v) },
+		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string { return p.kind.WhyNotAccepted(runtimes.NRI, c, v) },
 		Piggybacks:     p.piggybacks(),
 		OthersAnswer:   true,
 	}
 }
 
-// piggybacks is true for containerd and for the embedded runtime: they apply updates of
-// other containers before they release their lock, and log a failure (containerd 1.7 to
+// piggybacks reports whether an answer can update other containers without a risk for the creation. containerd and
+// the embedded runtime apply such updates before they release their lock, and only log a failure (containerd 1.7 to
 // 2.4, internal/nri). CRI-O fails the creation if such an update fails.
-func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == Embedded }
+func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == EmbeddedRuntime }
 
 // carries reports whether an answer to an event of this kind can set the field. At creation an answer can set all
 // fields of the table that the runtime applies, in updates only resources, and at other events nothing.
@@ -65,9 +65,9 @@ func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	}
 	switch kind {
 	case lifecycle.CreateContainer:
-		return p.kind.Has(runtimes.NRI, runtimes.Create, f)
+		return p.kind.AppliesField(runtimes.NRI, runtimes.Create, f)
 	case lifecycle.UpdateContainer:
-		return s.resource != nil && p.kind.Has(runtimes.NRI, runtimes.Request, f)
+		return s.resource != nil && p.kind.AppliesField(runtimes.NRI, runtimes.Request, f)
 	}
 	return false
 }
@@ -79,8 +79,8 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return s != nil && (kind == lifecycle.CreateContainer || kind == lifecycle.UpdateContainer && s.resource != nil)
 }
 
-// lacks lists the fields that other runtimes carry at creation and this one does not.
-func (p peer) lacks() []lifecycle.Field {
+// missingFields lists the fields that other runtimes carry at creation and this one does not.
+func (p peer) missingFields() []lifecycle.Field {
 	var out []lifecycle.Field
 	for _, s := range settings {
 		if !p.carries(lifecycle.CreateContainer, s.field) {

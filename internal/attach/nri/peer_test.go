@@ -55,17 +55,17 @@ func TestEmbeddedRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "github.com/containerd/nri v" + Library + "\n"; !strings.Contains(string(mod), want) {
+	if want := "github.com/containerd/nri v" + EmbeddedRelease + "\n"; !strings.Contains(string(mod), want) {
 		t.Errorf("go.mod does not have %q: update Library", want)
 	}
-	if p := newPeer(Embedded, Library, ""); p.lacks() != nil || p.about != "trimtab-sim 0.12.5 (NRI 0.12.5)" {
-		t.Errorf("%s lacks %v", p.about, p.lacks())
+	if p := newPeer(EmbeddedRuntime, EmbeddedRelease, ""); p.missingFields() != nil || p.about != "trimtab-sim 0.12.5 (NRI 0.12.5)" {
+		t.Errorf("%s lacks %v", p.about, p.missingFields())
 	}
 }
 
 // TestPiggybacks: with CRI-O a creation fails if an update in the same answer fails.
 func TestPiggybacks(t *testing.T) {
-	for name, want := range map[string]bool{"containerd": true, Embedded: true, "cri-o": false, "": false} {
+	for name, want := range map[string]bool{"containerd": true, EmbeddedRuntime: true, "cri-o": false, "": false} {
 		if newPeer(name, "1.0.0", "").capabilities().Piggybacks != want {
 			t.Errorf("%q takes updates of others along: %v", name, !want)
 		}
@@ -75,11 +75,11 @@ func TestPiggybacks(t *testing.T) {
 func TestLacks(t *testing.T) {
 	for _, tc := range carriers {
 		p := newPeer(tc.name, tc.release, tc.stated)
-		if d := cmp.Diff(tc.lacks, p.lacks()); d != "" || p.about != tc.about {
+		if d := cmp.Diff(tc.lacks, p.missingFields()); d != "" || p.about != tc.about {
 			t.Errorf("%s %s: about %q\n%s", tc.name, tc.release, p.about, d)
 		}
 	}
-	if d := cmp.Diff(slices.Concat(both, nri03), New(Options{}).Lacks()); d != "" {
+	if d := cmp.Diff(slices.Concat(both, nri03), New(Options{}).MissingFields()); d != "" {
 		t.Errorf("a runtime nothing is known of:\n%s", d)
 	}
 }

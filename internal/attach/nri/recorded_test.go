@@ -117,7 +117,7 @@ func (p *player) connect(checkpoint []byte) {
 			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
-			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.OOMScore{}},
+			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.OOMScoreOptions{}},
 		},
 	})
 	if p.wire != nil {

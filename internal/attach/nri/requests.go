@@ -2,7 +2,7 @@ package nri
 
 import "sync"
 
-// signal is raised once, for all goroutines that wait for it.
+// signal wakes all goroutines that wait for it, once.
 type signal struct {
 	ch   chan struct{}
 	once *sync.Once
@@ -23,7 +23,7 @@ type requests struct {
 	ended    bool
 }
 
-// begin counts a request in. It returns false after the connection has ended.
+// begin counts a request that starts. It returns false if the connection has ended.
 func (r *requests) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,13 +34,13 @@ func (r *requests) begin() bool {
 	return true
 }
 
-// end counts a request out; writes is the connection's count at that time.
+// end counts a request that has been answered; writes is the connection's count of writes at that time.
 func (r *requests) end(writes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running--
 	r.answered, r.written = true, writes
-	r.raise()
+	r.raiseIfIdle()
 }
 
 // finish refuses all further requests.
@@ -48,10 +48,10 @@ func (r *requests) finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	r.raise()
+	r.raiseIfIdle()
 }
 
-func (r *requests) raise() {
+func (r *requests) raiseIfIdle() {
 	if r.ended && r.running == 0 {
 		r.idle.raise()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
+	"github.com/trimtab/trimtab/internal/attach/workerpool"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -38,20 +39,20 @@ type session struct {
 	synced          signal // the handler has handled the Synchronize event
 	eventBeforeSync signal // an event came before any Synchronize
 	closed          signal // the stub has cleaned up
-	known           *identities
+	identities      *identities
 	requests        requests
 
 	updating  chan struct{}   // semaphore with one token: one unsolicited update at a time
-	updateCtx context.Context // of the current update; only the holder of the token uses it
+	updateCtx context.Context // the context of the current update; only the holder of the token uses it
 
 	started bool // Start succeeded; Stop would wait for a Start that hangs
 	// registerOnly means that the session registers because the runtime waits for that, and decides nothing.
 	registerOnly bool
 
-	mu         sync.Mutex
-	configured bool // Configure arrived: only Configure ends the stub's Start
-	aborted    bool // we must not answer Configure any more
-	asked      bool // Synchronize arrived
+	mu           sync.Mutex
+	configured   bool // Configure arrived: only Configure ends the stub's Start
+	aborted      bool // we must not answer Configure any more
+	syncReceived bool // the runtime has sent Synchronize
 }
 
 // watchedConn reports when either side closes it. If a write takes longer than writeTimeout, it closes the
@@ -88,7 +89,7 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 		synced:          newSignal(),
 		eventBeforeSync: newSignal(),
 		closed:          newSignal(),
-		known:           newIdentities(),
+		identities:      newIdentities(),
 		requests:        requests{idle: newSignal()},
 		updating:        make(chan struct{}, 1),
 	}
@@ -125,7 +126,7 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
-	t := time.NewTimer(s.a.o.Handshake)
+	t := time.NewTimer(s.a.o.HandshakeTimeout)
 	defer t.Stop()
 
 	var cause error
@@ -139,7 +140,7 @@ func (s *session) start() error {
 	case <-s.conn.dead.ch:
 		cause = errors.New("runtime closed the connection while registering")
 	case <-t.C:
-		cause = fmt.Errorf("runtime did not register us within %v", s.a.o.Handshake)
+		cause = fmt.Errorf("the runtime did not register the agent within %v", s.a.o.HandshakeTimeout)
 	case <-s.ctx.Done():
 		cause = s.ctx.Err()
 	}
@@ -155,8 +156,8 @@ func (s *session) start() error {
 	return cause
 }
 
-// abort ends a Start that waits for a Configure that can no longer arrive: it gives the stub a Configure that
-// fails. It reports whether Start will return.
+// abort ends a Start that waits for a Configure request that can no longer arrive. It passes the stub a Configure
+// request that fails. It reports whether Start will return.
 func (s *session) abort() bool {
 	s.mu.Lock()
 	if s.configured {
@@ -188,22 +189,9 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 			return nil, errAborted
 		}
 	}
-	growStack()
+	workerpool.GrowStack()
 	return m(ctx, u)
 }
-
-// growStack grows the stack of a request's goroutine once. The stack starts small. Otherwise the Go runtime would
-// double it several times and copy it each time, with more frames. A decision with pools uses between 16 and 32
-// KiB, because CPU sets are values.
-//
-//go:noinline
-func growStack() {
-	var room [24 << 10]byte
-	touch(&room)
-}
-
-//go:noinline
-func touch(room *[24 << 10]byte) { room[0] = 1 }
 
 // interceptCall gets our calls to the runtime. It notes the end of RegisterPlugin. The stub calls UpdateContainers
 // without a context, so interceptCall gives it the context of the current update.
@@ -232,11 +220,11 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// awaitAnswers waits until the last answer is written. It then waits until nothing was written for a while, because
-// one answer takes several writes.
+// maxWriteWait bounds the wait until the last answer is written. One answer takes several writes, so it counts as
+// written when nothing was written for answerQuietTime.
 const (
-	answerWritten = time.Second
-	answerQuiet   = 5 * time.Millisecond
+	maxWriteWait    = time.Second
+	answerQuietTime = 5 * time.Millisecond
 )
 
 // awaitAnswers waits, within bounds, until no request is open and the last answer is written. If the connection
@@ -258,8 +246,8 @@ func (s *session) awaitAnswers() {
 		if writes != last {
 			last, quiet = writes, now
 		}
-		sent := !answered || writes > written && now.Sub(quiet) >= answerQuiet
-		if !running && (sent || now.Sub(made) > answerWritten) {
+		sent := !answered || writes > written && now.Sub(quiet) >= answerQuietTime
+		if !running && (sent || now.Sub(made) > maxWriteWait) {
 			return
 		}
 		select {
@@ -297,14 +285,14 @@ func (s *session) finish() {
 // that it launches, and containerd did not before NRI 0.7.
 func (s *session) noteEventBeforeSync(kind lifecycle.Kind) {
 	s.mu.Lock()
-	asked := s.asked
+	asked := s.syncReceived
 	s.mu.Unlock()
 	if !asked && kind != lifecycle.Synchronize {
 		s.eventBeforeSync.raise()
 	}
 }
 
-// end counts a request out.
+// end counts a request that has been answered.
 func (s *session) end() {
 	var writes int64
 	if s.conn != nil {
@@ -316,9 +304,8 @@ func (s *session) end() {
 // recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
 func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
 
-// updateBound is the longest that an unsolicited update may take if its caller sets no
-// deadline.
-const updateBound = 10 * time.Second
+// updateTimeout is the longest time that an unsolicited update may take if its caller sets no deadline.
+const updateTimeout = 10 * time.Second
 
 // update sends one unsolicited update and waits for its answer.
 func (s *session) update(ctx context.Context, what []conductor.Settings) ([]string, error) {
@@ -326,7 +313,7 @@ func (s *session) update(ctx context.Context, what []conductor.Settings) ([]stri
 	if len(ups) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, updateBound)
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	select {
 	case s.updating <- struct{}{}:

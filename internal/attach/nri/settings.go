@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/trimtab/trimtab/internal/attach/carry"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
@@ -33,28 +34,28 @@ type setting struct {
 // earlier plugin set: the runtime refuses the creation.
 var settings = append(resourceSettings, processSettings...)
 
-// resourceSettings are the rows for resources, and for what a container is made of.
+// resourceSettings are the rows for resources, environment variables, mounts, devices and annotations.
 var resourceSettings = []setting{
 	{
-		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: setNumber(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: setNumber(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
+		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: carry.Number(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
 		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: setNumber(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
-	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: setText(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
-	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: setText(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: carry.Text(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: carry.Text(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
 	{
-		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: setNumber(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
+		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: carry.Number(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
 		note: "-1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so Trimtab never sends 0; " +
 			"runtimes force swap to the same value: always at creation, and in containerd's updates if the kernel accounts swap",
 	},
-	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: setUnified, note: "cannot be removed once set"},
+	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: func(r *api.LinuxResources, v lifecycle.Value) bool { return carry.Pair(&r.Unified, v) }, note: "cannot be removed once set"},
 	{
 		field: lifecycle.Env, proto: "env[]", create: addEnv,
 		note: "Trimtab first marks a variable that the container already has for removal: " +
@@ -82,13 +83,13 @@ var resourceSettings = []setting{
 		note: "containerd adds a second limit of the same size, and the OCI runtime applies the last one; so Trimtab never sends it in updates",
 	},
 	{
-		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: class((*api.ContainerAdjustment).SetLinuxBlockIOClass),
+		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: createOnlyText((*api.ContainerAdjustment).SetLinuxBlockIOClass),
 		note: "a runtime without a block I/O configuration ignores it; a class that the configuration does not have fails the creation, " +
 			"but CRI-O drops such a class without an error; " +
 			"lost in containerd's updates",
 	},
 	{
-		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: class((*api.ContainerAdjustment).SetLinuxRDTClass),
+		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: createOnlyText((*api.ContainerAdjustment).SetLinuxRDTClass),
 		note: "a runtime without an RDT configuration ignores it; a class that the configuration does not have fails the creation; " +
 			"lost in containerd's updates",
 	},
@@ -118,7 +119,7 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	for _, v := range values {
 		s := settingOf[v.Field]
 		switch {
-		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.Takes(runtimes.NRI, runtimes.Create, v) != "":
+		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.WhyNotAccepted(runtimes.NRI, runtimes.Create, v) != "":
 			left = append(left, v)
 		case s.resource != nil && s.resource(r, v):
 			resources = true
@@ -149,7 +150,7 @@ func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api
 	for _, v := range values {
 		s := settingOf[v.Field]
 		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil ||
-			p.kind.Takes(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
+			p.kind.WhyNotAccepted(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
 			left = append(left, v)
 			continue
 		}
@@ -168,49 +169,18 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-// setNumber sets a number that is not below least, and not 0, which means unset.
-func setNumber(least int64, set func(r *api.LinuxResources, n int64)) func(*api.LinuxResources, lifecycle.Value) bool {
-	return func(r *api.LinuxResources, v lifecycle.Value) bool {
-		if v.Int == 0 || v.Int < least {
-			return false
-		}
-		set(r, v.Int)
-		return true
-	}
-}
-
-// setText sets a string that is not empty: an empty one means unset, or would clear the field.
-func setText[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
-	return func(m *M, v lifecycle.Value) bool {
-		if v.Text != "" {
-			set(m, v.Text)
-		}
-		return v.Text != ""
-	}
-}
-
-// class sets a string that NRI accepts only in the answer to CreateContainer.
-func class(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
-	put := setText(set)
+// createOnlyText returns a function that sets a string which NRI accepts only in the answer to CreateContainer.
+func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
+	put := carry.Text(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 
-func setUnified(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Key == "" {
-		return false
-	}
-	if r.Unified == nil {
-		r.Unified = map[string]string{}
-	}
-	r.Unified[v.Key] = v.Text
-	return true
-}
-
-// nameable refuses keys that have another meaning in NRI: the empty key, and the mark of a removal.
-func nameable(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
+// isUsableKey reports whether NRI takes a key literally. An empty key, and a key with the mark of a removal, have
+// other meanings.
+func isUsableKey(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if v.Remove || !nameable(v.Key) || strings.Contains(v.Key, "=") {
+	if v.Remove || !isUsableKey(v.Key) || strings.Contains(v.Key, "=") {
 		return false // runtimes drop a removal without a variable in its place
 	}
 	if slices.ContainsFunc(had.GetEnv(), func(e string) bool {
@@ -224,7 +194,7 @@ func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) b
 }
 
 func addMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if v.Mount == nil || !nameable(v.Mount.Destination) {
+	if v.Mount == nil || !isUsableKey(v.Mount.Destination) {
 		return false
 	}
 	m := v.Mount
@@ -236,7 +206,7 @@ func addMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value)
 }
 
 func addDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if v.Device == nil || !nameable(v.Device.Path) {
+	if v.Device == nil || !isUsableKey(v.Device.Path) {
 		return false
 	}
 	d := v.Device
@@ -261,8 +231,7 @@ func setOOMScore(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	if v.Int < -1000 || v.Int > 1000 {
 		return false
 	}
-	score := int(v.Int)
-	a.SetLinuxOomScoreAdj(&score)
+	a.SetLinuxOomScoreAdj(new(int(v.Int)))
 	return true
 }
 
@@ -275,7 +244,7 @@ func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 }
 
 func addCDI(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if !nameable(v.Key) {
+	if !isUsableKey(v.Key) {
 		return false
 	}
 	if !slices.ContainsFunc(had.GetCDIDevices(), func(o *api.CDIDevice) bool { return o.GetName() == v.Key }) {
@@ -285,7 +254,7 @@ func addCDI(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) b
 }
 
 func addAnnotation(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
-	if !nameable(v.Key) {
+	if !isUsableKey(v.Key) {
 		return false
 	}
 	a.AddAnnotation(v.Key, v.Text)

@@ -71,7 +71,7 @@ func setIOPriority(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Val
 func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	s, ok := lifecycle.ParseScheduler(v.Text)
 	policy, known := api.LinuxSchedulerPolicy_value[s.Policy]
-	flags, all := named[api.LinuxSchedulerFlag](s.Flags, api.LinuxSchedulerFlag_value)
+	flags, all := enumValues[api.LinuxSchedulerFlag](s.Flags, api.LinuxSchedulerFlag_value)
 	if !ok || !known || !all {
 		return false
 	}
@@ -85,7 +85,7 @@ func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	m, ok := lifecycle.ParseMemoryPolicy(v.Text)
 	mode, known := api.MpolMode_value[m.Mode]
-	flags, all := named[api.MpolFlag](m.Flags, api.MpolFlag_value)
+	flags, all := enumValues[api.MpolFlag](m.Flags, api.MpolFlag_value)
 	if !ok || !known || !all {
 		return false
 	}
@@ -93,8 +93,8 @@ func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.V
 	return true
 }
 
-// named returns the numbers of names. all is false if a name is unknown.
-func named[E ~int32](names []string, values map[string]int32) (out []E, all bool) {
+// enumValues returns the numbers of enum names. all is false if a name is unknown.
+func enumValues[E ~int32](names []string, values map[string]int32) (out []E, all bool) {
 	for _, name := range names {
 		n, known := values[name]
 		if !known {
@@ -106,7 +106,7 @@ func named[E ~int32](names []string, values map[string]int32) (out []E, all bool
 }
 
 func setSysctl(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if !nameable(v.Key) || !ownsNamespace(had, namespaceOf(v.Key)) {
+	if !isUsableKey(v.Key) || !ownsNamespace(had, namespaceOf(v.Key)) {
 		return false
 	}
 	a.SetLinuxSysctl(v.Key, v.Text)
@@ -114,7 +114,7 @@ func setSysctl(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value
 }
 
 func addNetDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
-	if !nameable(v.Key) || v.Text == "" || !ownsNamespace(had, "network") {
+	if !isUsableKey(v.Key) || v.Text == "" || !ownsNamespace(had, "network") {
 		return false
 	}
 	a.AddLinuxNetDevice(v.Key, &api.LinuxNetDevice{Name: v.Text})
@@ -140,7 +140,7 @@ func addHook(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bo
 	return true
 }
 
-// cgroupRoot is where containers have their cgroups.
+// cgroupRoot is where containers mount the cgroup hierarchy.
 const cgroupRoot = "/sys/fs/cgroup"
 
 func setCgroupMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
@@ -170,7 +170,7 @@ func setIntelRDT(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	return true
 }
 
-// namespaceOf returns the namespace to which a kernel parameter belongs, or "" if it belongs to none. Source: runc
+// namespaceOf returns the kind of namespace to which a sysctl belongs, or "" if it belongs to none. Source: runc
 // 1.2, libcontainer/configs/validate, sysctl.
 func namespaceOf(name string) string {
 	switch {

@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/follow"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// recheck is how often the socket is polled in addition to inotify.
-const recheck = 10 * time.Second
+// recheckInterval is how often the attachment polls for the socket in addition to inotify.
+const recheckInterval = 10 * time.Second
 
 // socketWatch reports when a socket file is created. The attachment then connects at once and does not wait for the
 // end of a back-off.
 type socketWatch struct {
 	path     string
-	last     os.FileInfo   // nil if it did not exist
+	last     os.FileInfo   // nil if the socket did not exist
 	appeared chan struct{} // holds at most one token
 }
 
@@ -31,13 +31,13 @@ func newSocketWatch(path string) *socketWatch {
 
 // run watches until ctx ends. Without inotify it polls.
 func (w *socketWatch) run(ctx context.Context, log *slog.Logger) {
-	if err := (follow.Follower{Recheck: recheck, Dirs: w.dirs, Read: w.poll}).Run(ctx); err != nil {
+	if err := (follow.Follower{Recheck: recheckInterval, Dirs: w.dirs, Read: w.poll}).Run(ctx); err != nil {
 		log.Warn("the agent polls for the NRI socket", logkey.Err, err)
 	}
 }
 
-// dirs are the socket's directory, or its nearest parent that exists, and the directory above. If a process still
-// holds the socket open, inotify reports nothing about a directory that was replaced.
+// dirs returns the socket's directory, or its nearest parent that exists, and the directory above. The latter is
+// needed because inotify reports nothing about a directory that was replaced while a process held the socket open.
 func (w *socketWatch) dirs() []string {
 	dir := filepath.Dir(filepath.Clean(w.path))
 	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(dir) {
@@ -49,7 +49,7 @@ func (w *socketWatch) dirs() []string {
 	return []string{dir, filepath.Dir(dir)}
 }
 
-// poll reports whether the socket is another file than before.
+// poll sends a value on appeared if the socket is another file than before.
 func (w *socketWatch) poll() {
 	now, err := os.Stat(w.path)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *socketWatch) poll() {
 		return
 	}
 	if w.last == nil || !os.SameFile(now, w.last) || !now.ModTime().Equal(w.last.ModTime()) {
-		connect.Wake(w.appeared)
+		sleep.Wake(w.appeared)
 	}
 	w.last = now
 }

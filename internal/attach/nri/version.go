@@ -12,8 +12,8 @@ import (
 // version is an NRI release; the zero value means unknown.
 type version = runtimes.Version
 
-// later returns the later of two releases.
-func later(a, b string) string {
+// laterRelease returns the later of two releases.
+func laterRelease(a, b string) string {
 	if runtimes.ParseVersion(a).Before(runtimes.ParseVersion(b)) {
 		return b
 	}
@@ -26,10 +26,10 @@ func runtimeVersion(stated, runtime, release string) string {
 	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated
 	}
-	if runtime == Embedded {
+	if runtime == EmbeddedRuntime {
 		return release
 	}
-	release, _, _ = strings.Cut(release, "~") // a suffix of Debian's, which semantic versions do not have
+	release, _, _ = strings.Cut(release, "~") // Debian adds a suffix that semantic versions do not have
 	if !strings.HasPrefix(release, "v") {
 		release = "v" + release
 	}
@@ -40,17 +40,18 @@ func runtimeVersion(stated, runtime, release string) string {
 	return inferred
 }
 
-// Embedded is the name that our embedded runtime reports. Library is its release: the release of the NRI library in
-// it. It is a constant, because the library reads its own release from the binary, and test binaries have none.
+// EmbeddedRuntime is the name that our embedded runtime reports. EmbeddedRelease is the release that it reports:
+// that of the NRI library in it. It is a constant, because the library reads its own release from the binary, and
+// test binaries have none.
 const (
-	Embedded = "trimtab-sim"
-	Library  = "0.12.5"
+	EmbeddedRuntime = "trimtab-sim"
+	EmbeddedRelease = "0.12.5"
 )
 
-// podUpdates is the first release with UpdatePodSandbox.
-var podUpdates = version{Major: 0, Minor: 10}
+// podUpdatesSince is the first release with UpdatePodSandbox.
+var podUpdatesSince = version{Major: 0, Minor: 10}
 
-// eventOf maps the events that a plugin can subscribe to. Synchronize always comes.
+// eventOf maps the events that a plugin can subscribe to. The runtime always sends Synchronize.
 var eventOf = map[lifecycle.Kind]api.Event{
 	lifecycle.RunPodSandbox:       api.Event_RUN_POD_SANDBOX,
 	lifecycle.UpdatePodSandbox:    api.Event_UPDATE_POD_SANDBOX,
@@ -76,11 +77,11 @@ func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 			mask.Set(e)
 		}
 	}
-	if !p.has(podUpdates) {
+	if !p.isAtLeast(podUpdatesSince) {
 		mask.Clear(api.Event_UPDATE_POD_SANDBOX)
 	}
 	if mask == 0 {
-		// Zero would subscribe to all events. Removals cost least.
+		// An empty mask would subscribe to all events. A removal costs the agent least of all events.
 		mask.Set(api.Event_REMOVE_POD_SANDBOX)
 	}
 	return mask

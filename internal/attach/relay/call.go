@@ -11,17 +11,17 @@ import (
 // cancels the call, when the call is answered, or when the connection ends.
 type Hook func(ctx context.Context, msg []byte) Verdict
 
-// Held says how the relay holds a call. The zero Held passes the call.
-type Held struct {
-	// Hook runs on its own goroutine and may block, unless Quick is set.
+// Handling says how the relay holds a call. The zero value forwards the call unchanged.
+type Handling struct {
+	// Hook runs on its own goroutine and may block, unless IsFast is set.
 	Hook Hook
-	// Quick means that the hook returns at once. The goroutine that reads the connection may run it. The relay then
+	// IsFast means that the hook returns at once. The goroutine that reads the connection may run it. The relay then
 	// forwards the message together with the frames around it.
-	Quick bool
+	IsFast bool
 }
 
-// Pick decides from the path of a call how to hold it. It must not block.
-type Pick func(path string) Held
+// HandlingFunc decides from the path of a call how to hold it. It must not block.
+type HandlingFunc func(path string) Handling
 
 // Status ends a call in place of the backend's answer.
 type Status struct {
@@ -33,14 +33,14 @@ type Status struct {
 type Verdict struct {
 	// Message replaces the original; nil forwards the original byte for byte.
 	Message []byte
-	// More is appended to the original message, if Message is nil. In encodings in which a later occurrence counts,
+	// Appended is appended to the original message, if Message is nil. In encodings in which a later occurrence counts,
 	// such as protobuf, this changes a message without encoding it again.
-	More []byte
+	Appended []byte
 	// Refuse, if not nil, answers the call; the backend does nothing.
 	Refuse *Status
-	// Done, if not nil, is called once with the outcome of the call, before the caller gets
+	// OnOutcome, if not nil, is called once with the outcome of the call, before the caller gets
 	// the answer. It must not block.
-	Done func(Outcome)
+	OnOutcome func(Outcome)
 }
 
 // Outcome is how a call ended.
@@ -69,16 +69,16 @@ const (
 type call struct {
 	id       uint32
 	hook     Hook
-	quick    bool
+	fast     bool
 	encoding string
 	cancel   context.CancelFunc
 	flow     flow
 
 	stage int
 	// held are bytes of DATA frames that the backend has not received. buf is the buffer that first stored them.
-	held, buf []byte
-	kept      int  // bytes of this call that count towards the connection's maxKept
-	asked     bool // the call's hook, which reads held, has not returned
+	held, buf    []byte
+	countedBytes int  // bytes of this call that count towards the connection's maxHeldBytes
+	hookRuns     bool // the call's hook, which reads held, has not returned
 	// callerDone means that the caller has ended its side of the stream.
 	callerDone bool
 
@@ -88,22 +88,22 @@ type call struct {
 	reply           []byte
 	replyLost       bool
 	sent            bool
-	done            func(Outcome)
+	onOutcome       func(Outcome)
 	refusal         *Status
 }
 
-// tooManyCalls marks a call beyond maxStreams. The relay refuses its stream without a gRPC status. Code compares it
-// by address.
+// tooManyCalls marks a call beyond maxStreams. The relay refuses its stream without a gRPC status. The code
+// compares the pointer.
 var tooManyCalls = &Status{Code: codes.Unavailable}
 
-// tooManyBytes answers a call whose message does not fit into maxKept.
+// tooManyBytes answers a call whose message does not fit into maxHeldBytes.
 var tooManyBytes = &Status{Code: codes.ResourceExhausted, Text: "trimtab holds too many bytes of this connection's messages"}
 
-// outcome returns what the relay knows of the call now.
+// outcome returns what the relay knows about the call now.
 func (c *call) outcome(limit int) Outcome {
 	o := Outcome{Sent: c.sent}
 	if n, whole := messageSize(c.reply); whole && !c.replyLost {
-		if msg, err := open(c.reply[:n], c.replyEncoding, limit); err == nil {
+		if msg, err := decompress(c.reply[:n], c.replyEncoding, limit); err == nil {
 			o.Message = msg
 		}
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,22 +12,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
 // Options configure a relayed connection.
 type Options struct {
-	// Pick says which calls are held; nil holds none.
-	Pick Pick
-	// MaxMessage bounds the message of a held call, in bytes. A longer one passes
-	// unchanged. Default: 16 MiB, the kubelet's own limit.
+	// HandlingFor says which calls are held; nil holds none.
+	HandlingFor HandlingFunc
+	// MaxMessage is the longest message of a held call, in bytes. The relay forwards a longer message unchanged.
+	// Default: 16 MiB, as in the kubelet.
 	MaxMessage int
 	// WriteTimeout is how long one write to either end may take before the connection is
 	// closed. Default: DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// Idle is how long the connection may have no call before the caller is asked to close
-	// it. Default: DefaultIdle.
-	Idle time.Duration
+	// IdleTimeout is how long the connection may have no call before the relay asks the caller to close it.
+	// Default: DefaultIdleTimeout.
+	IdleTimeout time.Duration
 }
 
 // DefaultMaxMessage is the longest message that kubelet and runtimes accept.
@@ -35,65 +38,58 @@ const DefaultMaxMessage = 16 << 20
 // Conn is one caller's connection, which the relay forwards to a backend.
 type Conn struct {
 	o       Options
-	caller  side
-	backend side
+	caller  endpoint
+	backend endpoint
 	// ctx ends with the connection; hooks run with it.
 	ctx    context.Context
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
-	// last is the highest stream that the caller opened. Only the goroutine that reads the caller writes it, and
+	// highestStream is the highest stream that the caller opened. Only the goroutine that reads the caller writes it, and
 	// only Drain reads it too.
-	last atomic.Uint32
+	highestStream atomic.Uint32
 
-	mu      sync.Mutex // guards all below; never held across I/O
-	changed sync.Cond  // signals changes of windows, stages and dead
-	calls   map[uint32]*call
-	spare   [][]byte // buffers of earlier held messages, for reuse
-	flow    flow     // of the connection, towards the backend
-	initial int64    // a new stream's window, from the backend's SETTINGS
-	streams streams
-	usage   usage
-	// acks has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of ours the
+	mu            sync.Mutex // guards all below; never held across I/O
+	changed       sync.Cond  // signals changes of windows, stages and dead
+	calls         map[uint32]*call
+	spareBuffers  [][]byte // buffers of earlier held messages, for reuse
+	flow          flow     // of the connection, towards the backend
+	initialWindow int64    // a new stream's window, from the backend's SETTINGS
+	streams       streams
+	usage         usage
+	// unackedSettings has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of ours the
 	// entry is the call that the frame ends. For a frame of the caller's it is nil.
-	acks []*call
+	unackedSettings []*call
 
 	drain    drain
 	closed   bool
 	writeErr error // error of the failed write that ended the connection
 
-	opening sync.Mutex // only one message is decompressed at a time
+	decompressing sync.Mutex // held while a message is decompressed, so that the relay decompresses one at a time
 }
 
-// drain is the state of Drain.
+// drain is the state of a connection that Drain closes.
 type drain struct {
-	// closing means that the relay does not forward streams above limit.
+	// closing means that the relay does not forward streams with an id above limit.
 	closing bool
 	limit   uint32
-	why     string
+	reason  string
 	// sentFirst means that the caller got the backend's first frames. A caller accepts no other frames before them.
 	sentFirst bool
 }
 
-// New makes a relayed connection of the two. Run serves it and closes both.
+// New returns a Conn that relays between a caller and a backend. Run serves it and closes both.
 func New(caller, backend net.Conn, o Options) *Conn {
-	if o.MaxMessage <= 0 {
-		o.MaxMessage = DefaultMaxMessage
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
-	}
-	if o.Idle <= 0 {
-		o.Idle = DefaultIdle
-	}
-	if o.Pick == nil {
-		o.Pick = func(string) Held { return Held{} }
+	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), DefaultMaxMessage)
+	o.WriteTimeout, o.IdleTimeout = cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout), cmp.Or(max(o.IdleTimeout, 0), DefaultIdleTimeout)
+	if o.HandlingFor == nil {
+		o.HandlingFor = func(string) Handling { return Handling{} }
 	}
 	c := &Conn{
-		o: o, caller: side{Conn: caller, in: newReader(caller, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
-		backend: side{Conn: backend, in: newReader(backend, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
-		streams: streams{open: map[uint32]uint8{}, since: time.Now()},
-		calls:   map[uint32]*call{}, flow: flow{avail: initialWindow}, initial: initialWindow,
+		o: o, caller: endpoint{Conn: caller, reader: newReader(caller, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
+		backend: endpoint{Conn: backend, reader: newReader(backend, o.WriteTimeout), blocks: newBlocks(), writeTimeout: o.WriteTimeout},
+		streams: streams{open: map[uint32]uint8{}, idleSince: time.Now()},
+		calls:   map[uint32]*call{}, flow: flow{window: initialWindow}, initialWindow: initialWindow,
 	}
 	c.changed.L = &c.mu
 	c.caller.fail = func(err error) { c.writeFailed("caller", err) }
@@ -111,12 +107,12 @@ func (c *Conn) Run(ctx context.Context) error {
 
 	var up, down error
 	var both sync.WaitGroup
-	first, same, err := c.caller.in.begins(preface)
+	first, same, err := c.caller.reader.readPrefix(http2.ClientPreface)
 	switch {
 	case err != nil:
-		up = c.sendGoAway(&direction{in: c.caller.in}, err)
+		up = c.sendGoAway(&direction{in: c.caller.reader}, err)
 	case same:
-		both.Go(c.watch)
+		both.Go(c.closeWhenIdle)
 		both.Go(func() {
 			defer c.close()
 			down = c.relayDown()
@@ -137,13 +133,13 @@ func (c *Conn) Run(ctx context.Context) error {
 	return errors.Join(endError("caller", up), endError("backend", down), c.writeErr)
 }
 
-// copy passes bytes of a connection that is not HTTP/2, such as the HTTP/1 that CRI-O
-// serves on the same socket.
-func (c *Conn) copy(to *side, from net.Conn) {
+// copy forwards the bytes of a connection that is not HTTP/2, such as the HTTP/1 that CRI-O serves on the same
+// socket.
+func (c *Conn) copy(to *endpoint, from net.Conn) {
 	defer c.close()
 	b := make([]byte, minFrameSize)
 	for {
-		_ = from.SetReadDeadline(time.Now().Add(c.o.Idle)) // fails only on a closed connection, which the read reports
+		_ = from.SetReadDeadline(time.Now().Add(c.o.IdleTimeout)) // fails only on a closed connection, which the read reports
 		n, err := from.Read(b)
 		if werr := to.write(b[:n]); err != nil || werr != nil {
 			return
@@ -162,7 +158,7 @@ func (c *Conn) writeFailed(who string, err error) {
 	c.close()
 }
 
-// close closes both connections and wakes all that wait for them.
+// close closes both connections and wakes all goroutines that wait for them.
 func (c *Conn) close() {
 	c.mu.Lock()
 	first := !c.closed
@@ -179,10 +175,10 @@ func (c *Conn) close() {
 // Drain asks the caller, by GOAWAY, to open no more calls on this connection. Running calls go on, and the caller
 // closes the connection after the last one. It can safely repeat newer calls on another connection. Drain waits at
 // most drainTimeout for an end that does not read, and then closes its connection.
-func (c *Conn) Drain() { c.end("trimtab ends this connection; open another") }
+func (c *Conn) Drain() { c.startDrain("trimtab ends this connection; open another") }
 
-// end drains the connection; why goes into the GOAWAY.
-func (c *Conn) end(why string) {
+// startDrain drains the connection. why is the reason in the GOAWAY frame.
+func (c *Conn) startDrain(why string) {
 	c.caller.shortenTimeout()
 	c.backend.shortenTimeout()
 	c.caller.mu.Lock()
@@ -191,15 +187,16 @@ func (c *Conn) end(why string) {
 	again, greeted := c.drain.closing, c.drain.sentFirst
 	c.drain.closing = true
 	if !again {
-		c.drain.limit, c.drain.why = c.last.Load(), why
+		c.drain.limit, c.drain.reason = c.highestStream.Load(), why
 	}
 	c.mu.Unlock()
 	if !again && greeted {
-		_ = c.caller.writeLocked(appendGoAway(nil, c.drain.limit, codeNone, why))
+		_ = c.caller.writeLocked(appendGoAway(nil, c.drain.limit, http2.ErrCodeNo, why))
 	}
 }
 
-// sendFirstFrames sends the backend's first frames to the caller, and then the frames that waited for them.
+// sendFirstFrames sends the backend's first frames to the caller, and then the frames that could not be sent before
+// them.
 func (c *Conn) sendFirstFrames(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
@@ -212,13 +209,13 @@ func (c *Conn) sendFirstFrames(first []byte) error {
 	}
 	c.mu.Unlock()
 	if closing {
-		first = appendGoAway(first, c.drain.limit, codeNone, c.drain.why)
+		first = appendGoAway(first, c.drain.limit, http2.ErrCodeNo, c.drain.reason)
 	}
 	return c.caller.writeLocked(first)
 }
 
-// Holding reports whether a held call has not ended.
-func (c *Conn) Holding() bool {
+// HasHeldCall reports whether a held call has not ended.
+func (c *Conn) HasHeldCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.calls {
@@ -243,15 +240,15 @@ func (c *Conn) endAllCalls() {
 	}
 }
 
-// finish ends a call for good. If a hook still runs, it finds the call ended when it returns.
+// finish ends a call. A hook that still runs has no effect on the call when it returns.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = finished
 	c.forget(k)
 	c.usage.heldBytes -= len(k.reply)
 	k.reply = nil
-	done, cancel := k.done, k.cancel
-	k.done = nil
+	done, cancel := k.onOutcome, k.cancel
+	k.onOutcome = nil
 	o.Sent = k.sent
 	c.mu.Unlock()
 	c.changed.Broadcast()
@@ -264,7 +261,7 @@ func (c *Conn) finish(k *call, o Outcome) {
 // endError returns nil for an error by which a connection ends normally, and otherwise
 // an error to log.
 func endError(who string, err error) error {
-	if f := (*protocolError)(nil); !errors.As(err, &f) {
+	if _, atFault := errors.AsType[*protocolError](err); !atFault {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", who, err)

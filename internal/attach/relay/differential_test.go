@@ -164,16 +164,16 @@ func eventually(t testing.TB, ok func() bool) {
 func TestSameAsDirect(t *testing.T) {
 	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
-	hold := func(string) relay.Held { return relay.Held{Hook: hook} }
-	quick := func(string) relay.Held { return relay.Held{Hook: hook, Quick: true} }
+	hold := func(string) relay.Handling { return relay.Handling{Hook: hook} }
+	quick := func(string) relay.Handling { return relay.Handling{Hook: hook, IsFast: true} }
 	ways := []struct {
 		name string
 		conn *grpc.ClientConn
 	}{
 		{"relayed", dial(t, startProxy(t, b.path, relay.Options{}).path)},
-		{"held", dial(t, startProxy(t, b.path, relay.Options{Pick: hold}).path)},
-		{"held quickly", dial(t, startProxy(t, b.path, relay.Options{Pick: quick}).path)},
-		{"held, as far as a small bound", dial(t, startProxy(t, b.path, relay.Options{Pick: hold, MaxMessage: 50_000}).path)},
+		{"held", dial(t, startProxy(t, b.path, relay.Options{HandlingFor: hold}).path)},
+		{"held quickly", dial(t, startProxy(t, b.path, relay.Options{HandlingFor: quick}).path)},
+		{"held, as far as a small bound", dial(t, startProxy(t, b.path, relay.Options{HandlingFor: hold, MaxMessage: 50_000}).path)},
 	}
 	direct := dial(t, b.path)
 	for _, c := range calls {

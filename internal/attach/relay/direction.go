@@ -3,25 +3,27 @@ package relay
 import (
 	"errors"
 	"fmt"
+
+	"golang.org/x/net/http2"
 )
 
 // direction is one of a connection's two directions.
 type direction struct {
 	c         *Conn
 	in        *reader
-	out       *side
+	out       *endpoint
 	blocks    *blocks
 	run       []byte             // the part of the reader's buffer that the relay forwards unchanged
 	sendFirst func([]byte) error // writes the first frames, if they need special treatment; else nil
 }
 
-// relay forwards what it reads.
+// relay reads frames and calls take for each of them, until the connection ends. It then returns the error.
 func (d *direction) relay(take func(f *frame) error) error {
 	var f frame
 	for {
 		more, err := d.in.next(&f)
 		for ; more; more, err = d.in.next(&f) {
-			if d.blocks.open.raw != nil && f.kind != typeContinuation {
+			if d.blocks.partial.raw != nil && f.kind != http2.FrameContinuation {
 				err = fmt.Errorf("%w: header block interrupted", errFrame)
 				break
 			}
@@ -36,14 +38,14 @@ func (d *direction) relay(take func(f *frame) error) error {
 		if err := d.flush(); err != nil {
 			return err
 		}
-		if err := d.in.fill(d.blocks.open.raw != nil); err != nil {
+		if err := d.in.fill(d.blocks.partial.raw != nil); err != nil {
 			return d.c.sendGoAway(d, err)
 		}
 	}
 }
 
-// pass adds a frame to the run: the frames that one write forwards. Frames are contiguous in the buffer, so a run
-// ends only at a frame that the relay does not forward.
+// pass adds a frame to the run, which one write forwards. Frames are contiguous in the buffer, so a run ends only
+// at a frame that the relay does not forward.
 func (d *direction) pass(f *frame) { d.run = d.run[:len(d.run)+len(f.raw)] }
 
 // begin makes f the start of a run if there is none.
@@ -54,6 +56,7 @@ func (d *direction) begin(f *frame) {
 	}
 }
 
+// flush writes the run.
 func (d *direction) flush() error {
 	run, greet := d.run, d.sendFirst
 	d.run = nil
@@ -71,4 +74,15 @@ func (d *direction) replace(b []byte) error {
 	}
 	d.run = b
 	return d.flush()
+}
+
+// setting notes what a setting of the sender allows the other end to send, and returns the value to pass on.
+func (d *direction) setting(id http2.SettingID, v uint32) uint32 {
+	switch v = limitSetting(id, v); id {
+	case http2.SettingHeaderTableSize:
+		d.out.blocks.allow(v)
+	case http2.SettingMaxFrameSize:
+		d.out.reader.allow(v)
+	}
+	return v
 }

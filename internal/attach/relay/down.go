@@ -1,41 +1,47 @@
 package relay
 
-import "fmt"
+import (
+	"fmt"
 
-// downward is the direction from backend to caller.
-type downward struct{ direction }
+	"golang.org/x/net/http2"
+)
+
+// toCaller is the direction from backend to caller.
+type toCaller struct{ direction }
 
 // relayDown forwards what the backend sends.
 func (c *Conn) relayDown() error {
-	d := &downward{direction{c: c, in: c.backend.in, out: &c.caller, blocks: c.backend.blocks, sendFirst: c.sendFirstFrames}}
+	d := &toCaller{direction{c: c, in: c.backend.reader, out: &c.caller, blocks: c.backend.blocks, sendFirst: c.sendFirstFrames}}
 	return d.relay(d.take)
 }
 
 // take handles one frame.
-func (d *downward) take(f *frame) error {
+func (d *toCaller) take(f *frame) error {
 	switch f.kind {
-	case typeData:
+	case http2.FrameData:
 		if err := d.data(f); err != nil {
 			return err
 		}
-	case typeHeaders, typePushPromise, typeContinuation:
+	case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
 		return d.headers(f)
-	case typeReset:
+	case http2.FrameRSTStream:
 		d.c.mu.Lock()
 		d.c.streams.close(f.stream)
+		k := d.c.calls[f.stream]
+		refused := k != nil && k.stage == refusing
 		d.c.mu.Unlock()
-		if k := d.c.known(f.stream); k != nil {
-			if d.c.refuses(k) {
-				return d.flush() // the refusal follows
-			}
+		switch {
+		case refused:
+			return d.flush() // the refusal follows
+		case k != nil:
 			d.c.callEnded(k, nil)
 		}
-	case typeSettings:
+	case http2.FrameSettings:
 		return d.settings(f)
-	case typeWindowUpdate:
+	case http2.FrameWindowUpdate:
 		return d.window(f)
-	case typeGoAway:
-		last, err := f.last()
+	case http2.FrameGoAway:
+		last, err := f.lastStream()
 		if err != nil {
 			return err
 		}
@@ -48,9 +54,9 @@ func (d *downward) take(f *frame) error {
 }
 
 // data reads the answer of a held call.
-func (d *downward) data(f *frame) error {
+func (d *toCaller) data(f *frame) error {
 	d.c.mu.Lock()
-	if f.has(flagEndStream) {
+	if f.hasFlag(http2.FlagDataEndStream) {
 		d.c.streams.end(f.stream, backendEnd)
 	}
 	k := d.c.calls[f.stream]
@@ -63,16 +69,16 @@ func (d *downward) data(f *frame) error {
 		return err
 	}
 	d.c.mu.Lock()
-	d.c.answer(k, body)
+	d.c.storeReply(k, body)
 	d.c.mu.Unlock()
-	if f.has(flagEndStream) { // an answer without trailers has no status
+	if f.hasFlag(http2.FlagDataEndStream) { // an answer without trailers has no status
 		d.c.callEnded(k, nil)
 	}
 	return nil
 }
 
-func (d *downward) headers(f *frame) error {
-	single := f.begins() && f.has(flagEndHeaders)
+func (d *toCaller) headers(f *frame) error {
+	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
 	if err != nil {
 		return err
@@ -81,12 +87,12 @@ func (d *downward) headers(f *frame) error {
 		return d.flush()
 	}
 	d.c.mu.Lock()
-	if first.kind == typeHeaders && first.has(flagEndStream) {
+	if first.kind == http2.FrameHeaders && first.hasFlag(http2.FlagDataEndStream) {
 		d.c.streams.end(first.stream, backendEnd)
 	}
 	k := d.c.calls[first.stream]
 	d.c.mu.Unlock()
-	if first.kind != typeHeaders {
+	if first.kind != http2.FrameHeaders {
 		k = nil // PUSH_PROMISE: the block is for a promised stream
 	}
 	var h headers
@@ -105,11 +111,11 @@ func (d *downward) headers(f *frame) error {
 		}
 		d.c.mu.Unlock()
 		switch {
-		case !first.has(flagEndStream):
+		case !first.hasFlag(http2.FlagDataEndStream):
 		case early:
 			// The backend ends a call that the relay has reset. The relay forwards the block, because later blocks
 			// may refer to its table entries. The refusal ends the call for the caller.
-			raw[flagsAt] &^= flagEndStream
+			raw[flagsAt] &^= byte(http2.FlagDataEndStream)
 		default:
 			d.c.callEnded(k, &h)
 		}
@@ -123,25 +129,21 @@ func (d *downward) headers(f *frame) error {
 
 // settings applies the backend's settings. It does not forward an acknowledgement of
 // our own frame.
-func (d *downward) settings(f *frame) error {
-	if f.has(flagAck) {
-		return d.acknowledged(f)
+func (d *toCaller) settings(f *frame) error {
+	if f.hasFlag(http2.FlagSettingsAck) {
+		return d.settingsAcked(f)
 	}
 	counted := false
-	err := f.settings(func(id uint16, v uint32) uint32 {
-		switch v = clamp(id, v); id {
-		case settingTableSize:
-			d.c.caller.blocks.allow(v)
-		case settingMaxFrame:
-			d.c.caller.in.allow(v)
-		case settingMaxStreams:
+	err := f.settings(func(id http2.SettingID, v uint32) uint32 {
+		switch v = d.setting(id, v); id {
+		case http2.SettingMaxConcurrentStreams:
 			v, counted = min(v, maxStreams), true
-		case settingInitialWindow:
+		case http2.SettingInitialWindowSize:
 			d.c.mu.Lock()
 			for _, k := range d.c.calls {
-				k.flow.avail += int64(v) - d.c.initial
+				k.flow.window += int64(v) - d.c.initialWindow
 			}
-			d.c.initial = int64(v)
+			d.c.initialWindow = int64(v)
 			d.c.mu.Unlock()
 			d.c.changed.Broadcast()
 		}
@@ -151,20 +153,22 @@ func (d *downward) settings(f *frame) error {
 	case err != nil:
 		return err
 	case d.sendFirst != nil && !counted:
-		return d.replace(announced(f.raw))
+		return d.replace(withStreamLimit(f.raw))
 	}
 	d.pass(f)
 	return nil
 }
 
-func (d *downward) acknowledged(f *frame) error {
+// settingsAcked handles an acknowledgement of SETTINGS by the backend. If it acknowledges a frame of the relay, the
+// relay now refuses the call for which it sent that frame.
+func (d *toCaller) settingsAcked(f *frame) error {
 	d.c.mu.Lock()
 	var k *call
-	if len(d.c.acks) > 0 {
-		k, d.c.acks = d.c.acks[0], d.c.acks[1:]
+	if len(d.c.unackedSettings) > 0 {
+		k, d.c.unackedSettings = d.c.unackedSettings[0], d.c.unackedSettings[1:]
 	}
 	if k == nil {
-		d.c.usage.unanswered = max(0, d.c.usage.unanswered-1)
+		d.c.usage.callerUnacked = max(0, d.c.usage.callerUnacked-1)
 		d.c.mu.Unlock()
 		d.pass(f)
 		return nil
@@ -175,7 +179,7 @@ func (d *downward) acknowledged(f *frame) error {
 	}
 	trailers := appendTrailers(nil, k.id, k.refusal, k.responseStarted)
 	if k.refusal == tooManyCalls {
-		trailers = appendWord(nil, typeReset, k.id, codeRefusedStream)
+		trailers = appendWord(nil, http2.FrameRSTStream, k.id, uint32(http2.ErrCodeRefusedStream))
 	}
 	d.c.streams.end(k.id, backendEnd)
 	switch {
@@ -190,7 +194,7 @@ func (d *downward) acknowledged(f *frame) error {
 }
 
 // window handles the backend's WINDOW_UPDATE and forwards the part that belongs to the caller's own bytes.
-func (d *downward) window(f *frame) error {
+func (d *toCaller) window(f *frame) error {
 	n, err := f.word()
 	if err != nil {
 		return err
@@ -211,10 +215,10 @@ func (d *downward) window(f *frame) error {
 		w = &k.flow
 	}
 	give := w.update(n)
-	over := w.avail > maxWindow
+	over := w.window > maxWindow
 	d.c.mu.Unlock()
 	if over {
-		return fmt.Errorf("%w: of stream %d", errFlow, f.stream)
+		return fmt.Errorf("%w: stream %d", errFlow, f.stream)
 	}
 	d.c.changed.Broadcast()
 	switch give {
@@ -224,5 +228,5 @@ func (d *downward) window(f *frame) error {
 	case 0:
 		return d.flush()
 	}
-	return d.replace(appendWord(nil, typeWindowUpdate, f.stream, give))
+	return d.replace(appendWord(nil, http2.FrameWindowUpdate, f.stream, give))
 }

@@ -3,7 +3,7 @@ package relay
 import "fmt"
 
 // Clamp is clamp.
-var Clamp = clamp
+var Clamp = limitSetting
 
 // Trailers is appendTrailers.
 func Trailers(stream uint32, s Status, begun bool) []byte {
@@ -13,15 +13,15 @@ func Trailers(stream uint32, s Status, begun bool) []byte {
 // Bounds are the limits that tests use.
 const (
 	MaxContinuations = maxContinuations
-	MaxText          = maxText
+	MaxText          = maxStatusText
 )
 
 // Left lists what a connection that has ended still stores about its calls; it should be empty.
 func (c *Conn) Left() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.usage.heldBytes != 0 || c.usage.asked != 0 || len(c.calls) != 0 {
-		return fmt.Sprintf("%d bytes, %d hooks, %d calls", c.usage.heldBytes, c.usage.asked, len(c.calls))
+	if c.usage.heldBytes != 0 || c.usage.runningHooks != 0 || len(c.calls) != 0 {
+		return fmt.Sprintf("%d bytes, %d hooks, %d calls", c.usage.heldBytes, c.usage.runningHooks, len(c.calls))
 	}
 	return ""
 }
@@ -32,10 +32,10 @@ func (c *Conn) Beyond() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := 2 * (headerSize + maxFrame)
-	if len(c.caller.in.buf) > most || len(c.backend.in.buf) > most || cap(c.caller.blocks.open.raw)+cap(c.backend.blocks.open.raw) > 4*(maxBlock+maxFrame) ||
-		len(c.streams.open) > maxStreams || len(c.calls) > 2*maxStreams+maxRefused || len(c.acks) > maxUnanswered+2*maxStreams+1 || c.usage.heldBytes > maxKept {
-		return fmt.Sprintf("%d and %d bytes of frames, %d and %d of blocks, %d streams, %d calls, %d acks, %d bytes", len(c.caller.in.buf),
-			len(c.backend.in.buf), cap(c.caller.blocks.open.raw), cap(c.backend.blocks.open.raw), len(c.streams.open), len(c.calls), len(c.acks), c.usage.heldBytes)
+	if len(c.caller.reader.buf) > most || len(c.backend.reader.buf) > most || cap(c.caller.blocks.partial.raw)+cap(c.backend.blocks.partial.raw) > 4*(maxHeaderBlock+maxFrame) ||
+		len(c.streams.open) > maxStreams || len(c.calls) > 2*maxStreams+maxRefused || len(c.unackedSettings) > maxCallerUnacked+2*maxStreams+1 || c.usage.heldBytes > maxHeldBytes {
+		return fmt.Sprintf("%d and %d bytes of frames, %d and %d of blocks, %d streams, %d calls, %d acks, %d bytes", len(c.caller.reader.buf),
+			len(c.backend.reader.buf), cap(c.caller.blocks.partial.raw), cap(c.backend.blocks.partial.raw), len(c.streams.open), len(c.calls), len(c.unackedSettings), c.usage.heldBytes)
 	}
 	return ""
 }

@@ -4,48 +4,48 @@ package relay
 // it sends them, and the backend counts them when it receives them. While the relay holds a call, the two counts
 // differ.
 type flow struct {
-	// avail is how many bytes the backend still accepts.
-	avail int64
-	// owed is the number of bytes that count for the caller and not yet for the backend. Below zero it is the
-	// number of bytes that count only for the backend. avail is always the caller's window plus owed.
-	owed int64
+	// window is how many more bytes the backend accepts.
+	window int64
+	// pending is the number of bytes that count for the caller and not yet for the backend. Below zero it is the
+	// number of bytes that count only for the backend. window is always the caller's window plus pending.
+	pending int64
 }
 
-// takes reports whether the relay may send n more bytes. If the caller has exceeded its window, takes returns true,
+// maySend reports whether the relay may send n more bytes. If the caller has exceeded its window, maySend returns true,
 // and the backend reports the error.
-func (f *flow) takes(n int) bool { return f.avail >= int64(n) || f.owed >= 0 }
+func (f *flow) maySend(n int) bool { return f.window >= int64(n) || f.pending >= 0 }
 
-// pass counts bytes for both sides.
-func (f *flow) pass(n int) { f.avail -= int64(n) }
+// count counts bytes that are forwarded: both windows shrink.
+func (f *flow) count(n int) { f.window -= int64(n) }
 
-// hold counts bytes for the caller only.
-func (f *flow) hold(n int) { f.owed += int64(n) }
+// hold counts bytes that the relay holds: only the caller's window shrinks.
+func (f *flow) hold(n int) { f.pending += int64(n) }
 
-// send counts bytes for the backend only.
+// send counts bytes that the relay sends itself: only the backend's window shrinks.
 func (f *flow) send(n int) {
-	f.avail -= int64(n)
-	f.owed -= int64(n)
+	f.window -= int64(n)
+	f.pending -= int64(n)
 }
 
 // update handles the backend's WINDOW_UPDATE and returns the part that the relay passes on to the caller.
 func (f *flow) update(n uint32) uint32 {
-	f.avail += int64(n)
-	give := int64(n) + f.owed
+	f.window += int64(n)
+	give := int64(n) + f.pending
 	if give <= 0 {
-		f.owed = give
+		f.pending = give
 		return 0
 	}
-	f.owed = max(0, give-maxWindow)
-	return uint32(give - f.owed)
+	f.pending = max(0, give-maxWindow)
+	return uint32(give - f.pending)
 }
 
 // grant returns by how much to enlarge the caller's window now. The caller can then go on sending when held bytes
 // nearly fill the window.
 func (f *flow) grant() uint32 {
-	if f.owed < minFrameSize {
+	if f.pending < minFrameSize {
 		return 0
 	}
-	n := uint32(min(f.owed, maxWindow))
-	f.owed -= int64(n)
+	n := uint32(min(f.pending, maxWindow))
+	f.pending -= int64(n)
 	return n
 }

@@ -101,10 +101,10 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte(preface+strings.Repeat(request, 3)+message), []byte(answer+"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"))
 	f.Fuzz(func(t *testing.T, up, down []byte) {
 		clock.Bound(t, len(up)+len(down), func() {
-			verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {More: []byte("more")}}
-			toBackend, toCaller := played(t, relay.Options{MaxMessage: 1 << 10, Pick: func(path string) relay.Held {
+			verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {Appended: []byte("more")}}
+			toBackend, toCaller := played(t, relay.Options{MaxMessage: 1 << 10, HandlingFor: func(path string) relay.Handling {
 				v := verdicts[len(path)%4]
-				return relay.Held{Quick: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
+				return relay.Handling{IsFast: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
 			}}, up, down)
 			if len(toBackend) > len(up)+4096 || len(toCaller) > len(down)+len(up)*4+8192 {
 				t.Errorf("%d bytes became %d, %d bytes became %d", len(up), len(toBackend), len(down), len(toCaller))
@@ -213,7 +213,7 @@ func FuzzPassed(f *testing.F) {
 				want := bytes.Clone(up[at:end])
 				if want[3] == 4 { // SETTINGS
 					for b := want[9:]; len(b) > 0; b = b[6:] {
-						binary.BigEndian.PutUint32(b[2:], relay.Clamp(binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:])))
+						binary.BigEndian.PutUint32(b[2:], relay.Clamp(http2.SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])))
 					}
 				}
 				if len(got) < end || !bytes.Equal(got[at:end], want) {
@@ -256,9 +256,9 @@ func FuzzHeaders(f *testing.F) {
 			_ = w.WriteContinuation(3, true, two[at:])
 
 			var got, want []string
-			toBackend, _ := played(t, relay.Options{Pick: func(path string) relay.Held {
+			toBackend, _ := played(t, relay.Options{HandlingFor: func(path string) relay.Handling {
 				got = append(got, path)
-				return relay.Held{}
+				return relay.Handling{}
 			}}, in.Bytes(), nil)
 			fields := hpack.NewDecoder(4096, nil)
 			for _, block := range [][]byte{one, two} {

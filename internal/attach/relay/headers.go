@@ -1,12 +1,15 @@
 package relay
 
 import (
+	"bytes"
 	"fmt"
 	"sync/atomic"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
+// initialTableSize is the size of an HPACK table until a peer announces another.
 const initialTableSize = 4096
 
 // headers are the fields of a block that the relay needs.
@@ -20,14 +23,14 @@ type headers struct {
 type blocks struct {
 	decoder *hpack.Decoder
 	found   *headers
-	// list is the size of a block's fields.
-	list uint64
+	// listSize is the size of a block's fields.
+	listSize uint64
 	// allowed is the largest table that the receiver allows the sender.
 	allowed atomic.Uint32
 	applied uint32
-	// open is a block whose last frame has not arrived: its raw frames, which the relay forwards together, and its
-	// fragments.
-	open struct {
+	// partial is a block whose last frame has not arrived. It has the raw frames, which the relay forwards
+	// together, and the fragments.
+	partial struct {
 		first    frame
 		raw      []byte
 		fragment []byte
@@ -39,12 +42,12 @@ func newBlocks() *blocks {
 	b := &blocks{applied: initialTableSize}
 	b.allowed.Store(initialTableSize)
 	b.decoder = hpack.NewDecoder(initialTableSize, b.emit)
-	b.decoder.SetMaxStringLength(maxBlock)
+	b.decoder.SetMaxStringLength(maxHeaderBlock)
 	return b
 }
 
 func (b *blocks) emit(h hpack.HeaderField) {
-	b.list += uint64(h.Size())
+	b.listSize += uint64(h.Size())
 	switch h.Name {
 	case ":path":
 		b.found.path = h.Value
@@ -57,15 +60,15 @@ func (b *blocks) emit(h hpack.HeaderField) {
 
 // allow notes the table size that the receiver announced. The size never shrinks: the sender may use the larger one
 // until it has read the new one.
-func (b *blocks) allow(n uint32) { b.allowed.Store(max(b.allowed.Load(), min(n, maxTable))) }
+func (b *blocks) allow(n uint32) { b.allowed.Store(max(b.allowed.Load(), min(n, maxHeaderTable))) }
 
-// read decodes a whole block. It returns fields in wanted, if that is not nil.
+// read decodes a whole block. If wanted is not nil, it stores fields there.
 func (b *blocks) read(fragment []byte, wanted *headers) error {
 	if n := b.allowed.Load(); n != b.applied {
 		b.decoder.SetAllowedMaxDynamicTableSize(n)
 		b.applied = n
 	}
-	b.found, b.list = wanted, 0
+	b.found, b.listSize = wanted, 0
 	b.decoder.SetEmitEnabled(wanted != nil)
 	if _, err := b.decoder.Write(fragment); err != nil {
 		return fmt.Errorf("%w: %w", errBlock, err)
@@ -73,32 +76,34 @@ func (b *blocks) read(fragment []byte, wanted *headers) error {
 	if err := b.decoder.Close(); err != nil {
 		return fmt.Errorf("%w: %w", errBlock, err)
 	}
-	if b.list > maxList {
-		return fmt.Errorf("%w: headers of %d bytes, allowed are %d", errTooMuch, b.list, maxList)
+	if b.listSize > maxHeaderList {
+		return fmt.Errorf("%w: headers of %d bytes, more than %d", errConnectionLimit, b.listSize, maxHeaderList)
 	}
 	return nil
 }
 
-// begins reports whether a frame begins a header block.
-func (f *frame) begins() bool { return f.kind == typeHeaders || f.kind == typePushPromise }
+// beginsBlock reports whether a frame begins a header block.
+func (f *frame) beginsBlock() bool {
+	return f.kind == http2.FrameHeaders || f.kind == http2.FramePushPromise
+}
 
 // gather handles a frame of a header block. When the block is complete it returns the block's first frame, its
 // fragment and all its bytes. Before that it returns nil.
 func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
-	o := &b.open
+	o := &b.partial
 	switch {
-	case f.begins() && o.raw == nil:
+	case f.beginsBlock() && o.raw == nil:
 		body, err := f.body()
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if f.has(flagEndHeaders) {
+		if f.hasFlag(http2.FlagHeadersEndHeaders) {
 			return f, body, f.raw, nil
 		}
 		o.frames = 0
 		o.first = frame{kind: f.kind, flags: f.flags, stream: f.stream}
 		o.fragment = append([]byte(nil), body...)
-	case f.kind == typeContinuation && o.raw != nil && f.stream == o.first.stream:
+	case f.kind == http2.FrameContinuation && o.raw != nil && f.stream == o.first.stream:
 		o.fragment = append(o.fragment, f.payload()...)
 	default:
 		return nil, nil, nil, fmt.Errorf("%w: header block out of order", errFrame)
@@ -106,12 +111,12 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o.raw = append(o.raw, f.raw...)
 	o.frames++
 	switch {
-	case len(o.raw) > maxBlock:
-		return nil, nil, nil, fmt.Errorf("%w: a header block above %d bytes", errTooMuch, maxBlock)
+	case len(o.raw) > maxHeaderBlock:
+		return nil, nil, nil, fmt.Errorf("%w: a header block above %d bytes", errConnectionLimit, maxHeaderBlock)
 	case o.frames > maxContinuations:
-		return nil, nil, nil, fmt.Errorf("%w: a header block in more than %d frames", errTooMuch, maxContinuations)
+		return nil, nil, nil, fmt.Errorf("%w: a header block in more than %d frames", errConnectionLimit, maxContinuations)
 	}
-	if !f.has(flagEndHeaders) {
+	if !f.hasFlag(http2.FlagHeadersEndHeaders) {
 		return nil, nil, nil, nil
 	}
 	first, fragment, raw := o.first, o.fragment, o.raw
@@ -119,45 +124,31 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	return &first, fragment, raw, nil
 }
 
-// appendTrailers makes the headers that end a call. It writes the fields without the HPACK table, so that the
-// sender's state does not change. If the answer has already begun, appendTrailers writes only trailers.
+// appendTrailers appends the headers that end a call. It marks the fields as sensitive. Such fields do not enter
+// the HPACK table, so the sender's state does not change. If the answer has already begun, appendTrailers writes
+// only trailers.
 func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
-	var b []byte
+	var b bytes.Buffer
+	encoder := hpack.NewEncoder(&b)
+	field := func(name, value string) {
+		_ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: true}) // a buffer takes everything
+	}
 	if !begun {
-		b = append(b, 0x80|8) // :status 200, row 8 of the static table
-		b = appendField(b, "content-type", "application/grpc")
+		field(":status", "200")
+		field("content-type", "application/grpc")
 	}
-	b = appendField(b, "grpc-status", fmt.Sprint(uint32(s.Code)))
-	b = appendField(b, "grpc-message", percentEncode(s.Text))
-	return append(appendHeader(out, typeHeaders, flagEndHeaders|flagEndStream, stream, len(b)), b...)
+	field("grpc-status", fmt.Sprint(uint32(s.Code)))
+	field("grpc-message", percentEncode(s.Text))
+	return append(appendHeader(out, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, stream, b.Len()), b.Bytes()...)
 }
 
-// appendField writes a field as a literal without indexing (RFC 7541, 6.2.2).
-func appendField(b []byte, name, value string) []byte {
-	b = append(b, 0)
-	b = append(appendInt(b, len(name)), name...)
-	return append(appendInt(b, len(value)), value...)
-}
-
-// appendInt writes an integer with a prefix of seven bits.
-func appendInt(b []byte, n int) []byte {
-	if n < 0x7f {
-		return append(b, byte(n))
-	}
-	b = append(b, 0x7f)
-	for n -= 0x7f; n >= 0x80; n >>= 7 {
-		b = append(b, byte(n)|0x80)
-	}
-	return append(b, byte(n))
-}
-
-// maxText bounds a status text, so that its headers fit into one frame of any peer.
-const maxText = 4 << 10
+// maxStatusText bounds a status text, so that its headers fit into one frame of any peer.
+const maxStatusText = 4 << 10
 
 // percentEncode encodes a status text as gRPC requires in a header.
 func percentEncode(s string) string {
 	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s) && len(out) < maxText; i++ {
+	for i := 0; i < len(s) && len(out) < maxStatusText; i++ {
 		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
 			out = append(out, c)
 		} else {

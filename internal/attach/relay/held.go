@@ -7,19 +7,22 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
+
+	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// opened handles a header block of the caller. dropped means that its stream is above the limit of the relay's
+// handleHeaders handles a header block of the caller. dropped means that its stream is above the limit of the relay's
 // GOAWAY. refused is a call that the relay must refuse.
-func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err error) {
+func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last := c.last.Load(); f.stream <= last { // trailers of a request, which gRPC does not have
+	if last := c.highestStream.Load(); f.stream <= last { // trailers of a request, which gRPC does not have
 		if _, ok := c.streams.open[f.stream]; !ok && h.path != "" && f.stream < last {
 			return nil, false, fmt.Errorf("%w: a request on stream %d, after stream %d", errFrame, f.stream, last)
 		}
-		if f.has(flagEndStream) {
+		if f.hasFlag(http2.FlagDataEndStream) {
 			c.streams.end(f.stream, callerEnd)
 			if k := c.calls[f.stream]; k != nil {
 				c.callerEnded(k)
@@ -27,33 +30,34 @@ func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err er
 		}
 		return nil, false, nil
 	}
-	c.last.Store(f.stream)
+	c.highestStream.Store(f.stream)
 	if c.drain.closing && f.stream > c.drain.limit {
 		return nil, true, nil
 	}
 	switch {
 	case c.streams.goingAway && f.stream > c.streams.lastStream: // not relayed: the caller repeats it on another connection
 		return nil, false, nil
-	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.usage.unanswered >= 2*maxStreams:
-		return nil, false, fmt.Errorf("%w: %d open calls, besides refused ones", errTooMuch, maxStreams)
-	case len(c.streams.open) >= maxStreams || c.usage.asked >= maxStreams:
+	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.unackedSettings)-c.usage.callerUnacked >= 2*maxStreams:
+		return nil, false, fmt.Errorf("%w: %d open calls, besides refused ones", errConnectionLimit, maxStreams)
+	case len(c.streams.open) >= maxStreams || c.usage.runningHooks >= maxStreams:
 		k := c.newCall(f.stream, h)
-		k.refusal, k.callerDone = tooManyCalls, f.has(flagEndStream)
+		k.refusal, k.callerDone = tooManyCalls, f.hasFlag(http2.FlagDataEndStream)
 		return k, false, nil
-	case f.has(flagEndStream): // a call without a message is not held
+	case f.hasFlag(http2.FlagDataEndStream): // a call without a message is not held
 		c.streams.open[f.stream] = callerEnd
 		return nil, false, nil
 	}
 	c.streams.open[f.stream] = 0
-	if held := c.o.Pick(h.path); held.Hook != nil {
+	if held := c.o.HandlingFor(h.path); held.Hook != nil {
 		k := c.newCall(f.stream, h)
-		k.hook, k.quick = held.Hook, held.Quick
+		k.hook, k.fast = held.Hook, held.IsFast
 	}
 	return nil, false, nil
 }
 
+// newCall stores a new call. The mutex is held.
 func (c *Conn) newCall(stream uint32, h *headers) *call {
-	k := &call{id: stream, encoding: h.encoding, flow: flow{avail: c.initial}, cancel: func() {}}
+	k := &call{id: stream, encoding: h.encoding, flow: flow{window: c.initialWindow}, cancel: func() {}}
 	c.calls[stream] = k
 	return k
 }
@@ -90,7 +94,7 @@ func (c *Conn) reset(stream uint32) bool {
 	return !reset
 }
 
-// hookInline runs a quick hook for a message that fits into one frame. If it returns true, the frame is forwarded
+// hookInline runs a fast hook for a message that fits into one frame. If it returns true, the frame is forwarded
 // unchanged. If it returns false, it has done nothing, and the relay holds the call like all others.
 func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
@@ -101,23 +105,23 @@ func (c *Conn) hookInline(k *call, f *frame) bool {
 	if !whole || n != len(body) || n > c.o.MaxMessage+prefixSize {
 		return false
 	}
-	msg, err := open(body, k.encoding, c.o.MaxMessage)
+	msg, err := decompress(body, k.encoding, c.o.MaxMessage)
 	if err != nil {
 		return false
 	}
 	v := k.hook(c.ctx, msg)
-	if v.Refuse != nil || v.Message != nil || len(v.More) > 0 {
+	if v.Refuse != nil || v.Message != nil || len(v.Appended) > 0 {
 		k.hook = func(context.Context, []byte) Verdict { return v }
 		return false
 	}
 	c.mu.Lock()
 	going := k.stage == collecting
 	if going {
-		k.stage, k.sent, k.done = forwarding, true, v.Done
+		k.stage, k.sent, k.onOutcome = forwarding, true, v.OnOutcome
 	}
 	c.mu.Unlock()
-	if !going && v.Done != nil { // the backend has already ended it
-		v.Done(Outcome{})
+	if !going && v.OnOutcome != nil { // the backend has already ended it
+		v.OnOutcome(Outcome{})
 	}
 	return going
 }
@@ -129,16 +133,16 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 	if err != nil {
 		return false, nil, err
 	}
-	if f.has(flagEndStream) {
+	if f.hasFlag(http2.FlagDataEndStream) {
 		defer c.callerEnded(k)
 	}
 	if k.stage == refusing || k.stage == finished {
 		return false, nil, nil
 	}
-	if c.usage.heldBytes+len(body) > maxKept {
+	if c.usage.heldBytes+len(body) > maxHeldBytes {
 		return false, tooManyBytes, nil
 	}
-	c.usage.heldBytes, k.kept = c.usage.heldBytes+len(body), k.kept+len(body)
+	c.usage.heldBytes, k.countedBytes = c.usage.heldBytes+len(body), k.countedBytes+len(body)
 	if k.held == nil {
 		k.buf = c.bufferFor(body)
 		k.held = k.buf
@@ -148,7 +152,7 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 		return false, nil, nil
 	}
 	n, whole := messageSize(k.held)
-	if whole || f.has(flagEndStream) || n > c.o.MaxMessage+prefixSize {
+	if whole || f.hasFlag(http2.FlagDataEndStream) || n > c.o.MaxMessage+prefixSize {
 		k.stage = deciding
 		return true, nil, nil
 	}
@@ -159,9 +163,9 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 // them. The mutex is held.
 func (c *Conn) forget(k *call) {
 	k.held = nil
-	if !k.asked {
-		c.usage.heldBytes -= k.kept
-		k.kept = 0
+	if !k.hookRuns {
+		c.usage.heldBytes -= k.countedBytes
+		k.countedBytes = 0
 	}
 }
 
@@ -169,21 +173,21 @@ func (c *Conn) forget(k *call) {
 func (c *Conn) hookReturned(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k.asked = false
-	c.usage.asked--
-	c.usage.heldBytes -= k.kept
-	k.kept = 0
+	k.hookRuns = false
+	c.usage.runningHooks--
+	c.usage.heldBytes -= k.countedBytes
+	k.countedBytes = 0
 }
 
-// answer stores a frame of the backend's first message. The mutex is held.
-func (c *Conn) answer(k *call, b []byte) {
+// storeReply stores a frame of the backend's first message. The mutex is held.
+func (c *Conn) storeReply(k *call, b []byte) {
 	if k.replyLost || k.stage == finished {
 		return
 	}
 	if n, whole := messageSize(k.reply); whole && len(k.reply) >= n {
 		return
 	}
-	if len(k.reply)+len(b) > c.o.MaxMessage || c.usage.heldBytes+len(b) > maxKept {
+	if len(k.reply)+len(b) > c.o.MaxMessage || c.usage.heldBytes+len(b) > maxHeldBytes {
 		c.usage.heldBytes -= len(k.reply)
 		k.reply, k.replyLost = nil, true
 		return
@@ -198,9 +202,9 @@ func (c *Conn) answer(k *call, b []byte) {
 func (c *Conn) bufferFor(first []byte) []byte {
 	n, _ := messageSize(first)
 	n = max(len(first), min(n, bufferSize)) + verdictSize
-	if last := len(c.spare) - 1; last >= 0 && cap(c.spare[last]) >= n {
-		room := c.spare[last]
-		c.spare = c.spare[:last]
+	if last := len(c.spareBuffers) - 1; last >= 0 && cap(c.spareBuffers[last]) >= n {
+		room := c.spareBuffers[last]
+		c.spareBuffers = c.spareBuffers[:last]
 		return room
 	}
 	return make([]byte, 0, n)
@@ -213,20 +217,20 @@ const (
 	maxSpare    = 8
 )
 
-// windowUpdates lets the caller go on sending when held bytes have filled a window. Otherwise the caller could not
-// complete a message. It returns nothing before the backend's first frames, because callers do not accept a window
-// update then. The mutex is held.
+// windowUpdates returns WINDOW_UPDATE frames that let the caller go on sending when held bytes have filled a
+// window. Otherwise the caller could not complete a message. It returns nothing before the backend's first frames,
+// because callers do not accept a window update then. The mutex is held.
 func (c *Conn) windowUpdates(k *call) []byte {
 	var out []byte
 	if !c.drain.sentFirst {
 		return nil
 	}
 	if n := c.flow.grant(); n > 0 {
-		out = appendWord(out, typeWindowUpdate, 0, n)
+		out = appendWord(out, http2.FrameWindowUpdate, 0, n)
 	}
 	if k.stage == collecting {
 		if n := k.flow.grant(); n > 0 {
-			out = appendWord(out, typeWindowUpdate, k.id, n)
+			out = appendWord(out, http2.FrameWindowUpdate, k.id, n)
 		}
 	}
 	return out
@@ -239,14 +243,14 @@ func (c *Conn) runHook(k *call) {
 	held := k.held
 	n, complete := messageSize(held)
 	k.cancel = cancel
-	k.asked = true
-	c.usage.asked++
+	k.hookRuns = true
+	c.usage.runningHooks++
 	c.mu.Unlock()
 	c.hooks.Go(func() {
 		defer cancel()
 		defer c.hookReturned(k)
-		growStack()
-		v := c.ask(ctx, k, held, n, complete)
+		workerpool.GrowStack()
+		v := c.decide(ctx, k, held, n, complete)
 		if v.Refuse != nil {
 			c.refuse(k, v)
 			return
@@ -258,69 +262,44 @@ func (c *Conn) runHook(k *call) {
 	})
 }
 
-// growStack grows the stack of a hook's goroutine once. The stack starts small. Otherwise the Go runtime would
-// double it several times and copy it each time, with more frames. A decision with pools uses between 16 and 32
-// KiB.
-//
-//go:noinline
-func growStack() {
-	var room [24 << 10]byte
-	touch(&room)
-}
-
-//go:noinline
-func touch(room *[24 << 10]byte) { room[0] = 1 }
-
-// ask decompresses the message and runs the hook. It passes a message that it cannot decompress.
-func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
+// decide decompresses the message and runs the hook. It returns an empty verdict for a message that it cannot
+// decompress.
+func (c *Conn) decide(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
 	if !complete || n > c.o.MaxMessage+prefixSize {
 		return Verdict{}
 	}
-	msg, err := c.message(k, held[:n])
+	msg, err := c.decompressMessage(k, held[:n])
 	switch {
-	case errors.Is(err, errTooMuch):
+	case errors.Is(err, errConnectionLimit):
 		return Verdict{Refuse: tooManyBytes}
 	case err != nil:
 		return Verdict{}
 	}
 	v := k.hook(ctx, msg)
-	if v.Message == nil && len(v.More) > 0 && held[0] != 0 {
-		v.Message = append(slices.Clip(msg), v.More...) // the original is compressed, so nothing can be appended to it
+	if v.Message == nil && len(v.Appended) > 0 && held[0] != 0 {
+		v.Message = append(slices.Clip(msg), v.Appended...) // the original is compressed, so nothing can be appended to it
 	}
 	return v
 }
 
-// message decompresses the message of a call, which can then be a thousand times longer. So the relay decompresses
-// one message at a time, and counts it as held bytes.
-func (c *Conn) message(k *call, b []byte) ([]byte, error) {
+// decompressMessage decompresses the message of a call, which can then be a thousand times longer. So the relay
+// decompresses one message at a time, and counts it as held bytes.
+func (c *Conn) decompressMessage(k *call, b []byte) ([]byte, error) {
 	if b[0] != 0 {
-		c.opening.Lock()
-		defer c.opening.Unlock()
+		c.decompressing.Lock()
+		defer c.decompressing.Unlock()
 	}
-	msg, err := open(b, k.encoding, c.o.MaxMessage)
+	msg, err := decompress(b, k.encoding, c.o.MaxMessage)
 	if err != nil || b[0] == 0 {
 		return msg, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.usage.heldBytes+len(msg) > maxKept {
-		return nil, errTooMuch
+	if c.usage.heldBytes+len(msg) > maxHeldBytes {
+		return nil, errConnectionLimit
 	}
-	c.usage.heldBytes, k.kept = c.usage.heldBytes+len(msg), k.kept+len(msg)
+	c.usage.heldBytes, k.countedBytes = c.usage.heldBytes+len(msg), k.countedBytes+len(msg)
 	return msg, nil
-}
-
-// refuses reports whether a call's refusal is being sent.
-func (c *Conn) refuses(k *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return k.stage == refusing
-}
-
-func (c *Conn) known(stream uint32) *call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls[stream]
 }
 
 // callEnded notes that the backend has ended a held call.

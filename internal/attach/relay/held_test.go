@@ -21,28 +21,28 @@ import (
 )
 
 // picking holds the calls of one method.
-func picking(method string, h relay.Hook) relay.Pick {
-	return func(path string) relay.Held {
+func picking(method string, h relay.Hook) relay.HandlingFunc {
+	return func(path string) relay.Handling {
 		if strings.HasSuffix(path, "/"+method) {
-			return relay.Held{Hook: h}
+			return relay.Handling{Hook: h}
 		}
-		return relay.Held{}
+		return relay.Handling{}
 	}
 }
 
 // quickly is picking with a quick hook, which the reading goroutine runs.
-func quickly(method string, h relay.Hook) relay.Pick {
-	return func(path string) relay.Held {
+func quickly(method string, h relay.Hook) relay.HandlingFunc {
+	return func(path string) relay.Handling {
 		k := picking(method, h)(path)
-		k.Quick = true
+		k.IsFast = true
 		return k
 	}
 }
 
-func held(t *testing.T, pick relay.Pick) (*grpc.ClientConn, *backend, *proxy) {
+func held(t *testing.T, pick relay.HandlingFunc) (*grpc.ClientConn, *backend, *proxy) {
 	t.Helper()
 	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
-	p := startProxy(t, b.path, relay.Options{Pick: pick})
+	p := startProxy(t, b.path, relay.Options{HandlingFor: pick})
 	return dial(t, p.path), b, p
 }
 
@@ -83,16 +83,16 @@ func TestMore(t *testing.T) {
 		becomes string
 	}{
 		"nothing": {relay.Verdict{}, "hello"},
-		"little":  {relay.Verdict{More: []byte("!")}, "hello!"},
-		"much":    {relay.Verdict{More: []byte(more)}, "hello" + more},
-		"another": {relay.Verdict{Message: []byte("x"), More: []byte("!")}, "x"},
+		"little":  {relay.Verdict{Appended: []byte("!")}, "hello!"},
+		"much":    {relay.Verdict{Appended: []byte(more)}, "hello" + more},
+		"another": {relay.Verdict{Message: []byte("x"), Appended: []byte("!")}, "x"},
 	} {
-		for how, pick := range map[string]func(string, relay.Hook) relay.Pick{"held": picking, "held quickly": quickly} {
+		for how, pick := range map[string]func(string, relay.Hook) relay.HandlingFunc{"held": picking, "held quickly": quickly} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				var outcomes atomic.Int32
 				c, b, _ := held(t, pick("Echo", func(context.Context, []byte) relay.Verdict {
 					v := want.verdict
-					v.Done = func(o relay.Outcome) {
+					v.OnOutcome = func(o relay.Outcome) {
 						if o.Sent && o.Answered && string(o.Message) == want.becomes {
 							outcomes.Add(1)
 						}
@@ -115,7 +115,7 @@ func TestOtherSizes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 300_000), 1, 6).Draw(r, "sizes")
 		becomes := rapid.SliceOfN(rapid.IntRange(0, 300_000), len(sizes), len(sizes)).Draw(r, "becomes")
-		p := startProxy(t, b.path, relay.Options{Pick: picking("Echo", func(_ context.Context, m []byte) relay.Verdict {
+		p := startProxy(t, b.path, relay.Options{HandlingFor: picking("Echo", func(_ context.Context, m []byte) relay.Verdict {
 			var i int
 			_, _ = fmt.Sscanf(string(m[:min(len(m), 8)]), "%d", &i)
 			return relay.Verdict{Message: some(becomes[i])}
@@ -148,7 +148,7 @@ func TestRefused(t *testing.T) {
 	c, b, _ := held(t, picking("Echo", func(context.Context, []byte) relay.Verdict {
 		return relay.Verdict{
 			Refuse: &relay.Status{Code: codes.FailedPrecondition, Text: text},
-			Done: func(o relay.Outcome) {
+			OnOutcome: func(o relay.Outcome) {
 				if !o.Sent && !o.Answered {
 					outcomes.Add(1)
 				}
@@ -209,9 +209,9 @@ func hang(ctx context.Context, t *testing.T, c *grpc.ClientConn) grpc.ClientStre
 
 func TestOutcomes(t *testing.T) {
 	told := make(chan relay.Outcome, 10)
-	verdict := relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
+	verdict := relay.Verdict{OnOutcome: func(o relay.Outcome) { told <- o }}
 	hold := func(context.Context, []byte) relay.Verdict { return verdict }
-	c, b, _ := held(t, func(string) relay.Held { return relay.Held{Hook: hold} })
+	c, b, _ := held(t, func(string) relay.Handling { return relay.Handling{Hook: hold} })
 
 	unary(bounded(t), c, "Echo", []byte("m"))
 	if o := <-told; !o.Sent || !o.Answered || o.Code != codes.OK || string(o.Message) != "m" {
@@ -258,7 +258,7 @@ func TestCancelledWhileDeciding(t *testing.T) {
 	c, b, _ := held(t, picking("Hang", func(ctx context.Context, _ []byte) relay.Verdict {
 		close(asked)
 		<-ctx.Done()
-		return relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
+		return relay.Verdict{OnOutcome: func(o relay.Outcome) { told <- o }}
 	}))
 	ctx, cancel := context.WithCancel(bounded(t))
 	hang(ctx, t, c)

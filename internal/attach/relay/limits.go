@@ -3,6 +3,8 @@ package relay
 import (
 	"encoding/binary"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // The limits of one connection. Smaller limits of the two ends apply unchanged.
@@ -10,31 +12,31 @@ const (
 	// maxFrame is the longest payload of a frame, in bytes: the size that net/http announces. grpc-go and nghttp2
 	// announce 16 KiB. The relay keeps a whole frame in memory.
 	maxFrame = 1 << 20
-	// maxTable is the largest HPACK table of one direction, in bytes. No known
-	// implementation announces more than 64 KiB, and most announce the 4 KiB of RFC 7541.
-	maxTable = 64 << 10
-	// maxBlock is the longest header block, in bytes, including its frame headers. The relay keeps a block in
+	// maxHeaderTable is the largest HPACK table of one direction, in bytes. No known implementation announces more
+	// than 64 KiB, and most announce the 4 KiB of RFC 7541.
+	maxHeaderTable = 64 << 10
+	// maxHeaderBlock is the longest header block, in bytes, including its frame headers. The relay keeps a block in
 	// memory until it is complete. grpc-go plans a default of 8 KiB.
-	maxBlock = 1 << 20
-	// maxContinuations is how many frames a block may have: twice as many as maxBlock needs with frames of 16 KiB.
-	maxContinuations = 2 * maxBlock / minFrameSize
-	// maxList is the largest size of a block's fields as RFC 9113, 6.5.2 counts it, in
-	// bytes: the limit of grpc-go. The block can be a thousand times smaller.
-	maxList = 16 << 20
+	maxHeaderBlock = 1 << 20
+	// maxContinuations is how many frames a block may have: twice as many as maxHeaderBlock needs with frames of 16
+	// KiB.
+	maxContinuations = 2 * maxHeaderBlock / minFrameSize
+	// maxHeaderList is the largest size of a block's fields in bytes, counted as in RFC 9113, 6.5.2. grpc-go has
+	// the same limit. The block itself can be a thousand times smaller.
+	maxHeaderList = 16 << 20
 	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has at most one call per
 	// pod at a time, and some probes. It waits with further calls until one has ended. A hook takes some 40 KiB of
 	// stack.
 	maxStreams = 1024
-	// maxRefused is how many refused streams the relay stores, because their caller may not know of the refusal and
-	// send more frames of them.
+	// maxRefused is how many refused streams the relay stores. Their callers may not know of the refusal yet, and
+	// send more frames.
 	maxRefused = maxStreams
-	// maxUnanswered is how many of the caller's SETTINGS frames the backend may leave
-	// unacknowledged: half a MiB of entries, more than fit into the sockets' buffers. A
-	// grpc-go client sends one at a time.
-	maxUnanswered = 1 << 16
-	// maxKept is how many bytes of messages a connection holds: four of the longest. A
+	// maxCallerUnacked is how many SETTINGS frames of the caller the backend may leave unacknowledged. Their
+	// entries need half a MiB, and the sockets' buffers hold fewer frames. A grpc-go client sends one at a time.
+	maxCallerUnacked = 1 << 16
+	// maxHeldBytes is how many bytes of messages a connection may hold: four messages of the greatest length. A
 	// creation has some 10 KB.
-	maxKept = 64 << 20
+	maxHeldBytes = 64 << 20
 )
 
 const (
@@ -42,35 +44,35 @@ const (
 	// and counts as dead. A peer that has sent a part of a frame or of a header block has the same time for the
 	// rest.
 	DefaultWriteTimeout = 30 * time.Second
-	// DefaultIdle is how long a connection may have no call. Clients of grpc-go close their idle connections after
-	// half an hour.
-	DefaultIdle = time.Hour
+	// DefaultIdleTimeout is how long a connection may have no call. Clients of grpc-go close their idle connections
+	// after half an hour.
+	DefaultIdleTimeout = time.Hour
 )
 
 // usage counts how much a connection uses of its limits, besides streams.
 type usage struct {
-	asked      int // number of hooks that have not returned
-	heldBytes  int // bytes of messages that are held
-	unanswered int // number of SETTINGS frames of the caller that the backend has not acknowledged
+	runningHooks  int // number of hooks that have not returned
+	heldBytes     int // bytes of messages that are held
+	callerUnacked int // number of SETTINGS frames of the caller that the backend has not acknowledged
 }
 
-// clamp returns the value of a setting that the relay passes on: the announced value, or the relay's own limit if
+// limitSetting returns the value of a setting that the relay passes on: the announced value, or the relay's own limit if
 // that is lower. It does not change a value that RFC 9113 forbids: the peer that receives it ends the connection.
-func clamp(id uint16, v uint32) uint32 {
+func limitSetting(id http2.SettingID, v uint32) uint32 {
 	switch {
-	case id == settingTableSize:
-		return min(v, maxTable)
-	case id == settingMaxFrame && v < 1<<24:
+	case id == http2.SettingHeaderTableSize:
+		return min(v, maxHeaderTable)
+	case id == http2.SettingMaxFrameSize && v < 1<<24:
 		return min(v, maxFrame)
 	}
 	return v
 }
 
-// announced adds the limit of streams to a SETTINGS frame.
-func announced(raw []byte) []byte {
+// withStreamLimit adds the limit of streams to a SETTINGS frame.
+func withStreamLimit(raw []byte) []byte {
 	n := len(raw) - headerSize
-	b := appendHeader(make([]byte, 0, len(raw)+settingSize), typeSettings, 0, 0, n+settingSize)
+	b := appendHeader(make([]byte, 0, len(raw)+settingSize), http2.FrameSettings, 0, 0, n+settingSize)
 	b = append(b, raw[headerSize:]...)
-	b = binary.BigEndian.AppendUint16(b, settingMaxStreams)
+	b = binary.BigEndian.AppendUint16(b, uint16(http2.SettingMaxConcurrentStreams))
 	return binary.BigEndian.AppendUint32(b, maxStreams)
 }

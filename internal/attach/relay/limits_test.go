@@ -157,7 +157,7 @@ func TestWindows(t *testing.T) {
 		legal  uint32
 	}{"connection": {0, 1<<31 - 1 - 65535}, "call": {1, 1<<31 - 1 - 65535}} {
 		t.Run(name, func(t *testing.T) {
-			caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }})
+			caller, backend, _ := ends(t, relay.Options{HandlingFor: func(string) relay.Handling { return relay.Handling{Hook: hook} }})
 			caller.open(1, false)
 			backend.until("the call", func(f http2.Frame) bool { return f.Header().StreamID == 1 })
 			backend.try(backend.WriteWindowUpdate(c.stream, c.legal))
@@ -184,7 +184,7 @@ func TestFirstFrames(t *testing.T) {
 	b, backendConn := pair(t)
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	go func() {
-		_ = relay.New(a, b, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }}).Run(context.WithoutCancel(t.Context()))
+		_ = relay.New(a, b, relay.Options{HandlingFor: func(string) relay.Handling { return relay.Handling{Hook: hook} }}).Run(context.WithoutCancel(t.Context()))
 	}()
 	caller, backend := newEnd(t, callerConn), newEnd(t, backendConn)
 	caller.raw([]byte(preface))
@@ -215,8 +215,8 @@ func TestFirstFrames(t *testing.T) {
 
 // TestPushed: the headers of a promised stream use the same compression state as all others.
 func TestPushed(t *testing.T) {
-	caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held {
-		return relay.Held{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
+	caller, backend, _ := ends(t, relay.Options{HandlingFor: func(string) relay.Handling {
+		return relay.Handling{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
 	}})
 	caller.open(1, false)
 	backend.try(backend.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: backend.request(), EndHeaders: true}))

@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// prefixSize is the size of a gRPC message's prefix: a byte that says whether it is
-// compressed, and its length.
+// prefixSize is the size of the prefix of a gRPC message: one byte that says whether it is compressed, and four
+// bytes with its length.
 const prefixSize = 5
 
-var errEncoding = errors.New("message encoding is unknown")
+var errEncoding = errors.New("unknown encoding of a message")
 
 // messageSize returns the size of the first message in b with its prefix, and whether b
 // has all of it.
@@ -25,8 +25,8 @@ func messageSize(b []byte) (n int, whole bool) {
 	return n, len(b) >= n
 }
 
-// open returns the content of a message with prefix, at most limit bytes.
-func open(b []byte, encoding string, limit int) ([]byte, error) {
+// decompress returns the content of a message with prefix, at most limit bytes.
+func decompress(b []byte, encoding string, limit int) ([]byte, error) {
 	body := b[prefixSize:]
 	if b[0] == 0 {
 		return body, nil
@@ -48,9 +48,9 @@ func open(b []byte, encoding string, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// wrap adds the prefix of an uncompressed message. gRPC allows one in a call that
+// addPrefix adds the prefix of an uncompressed message. gRPC allows one in a call that
 // announced a compression.
-func wrap(msg []byte) []byte {
+func addPrefix(msg []byte) []byte {
 	b := make([]byte, prefixSize, prefixSize+len(msg))
 	setSize(b, len(msg))
 	return append(b, msg...)

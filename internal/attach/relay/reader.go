@@ -8,32 +8,35 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // reader finds frames in a stream of bytes. The frames are parts of its buffer, valid
 // until the next fill.
 type reader struct {
-	from net.Conn
+	conn net.Conn
 	buf  []byte
+	// buf[r:w] has the bytes that were read and that next has not returned.
 	r, w int
-	// frame is the longest payload that the receiver allows the sender.
-	frame atomic.Uint32
+	// maxPayload is the longest payload that the receiver allows the sender.
+	maxPayload atomic.Uint32
 	// restTimeout is how long the sender may take for the rest of what it has begun.
 	restTimeout time.Duration
-	// pending means that a read deadline is set, inside that it bounds a header block of several frames, and taken
-	// that next has taken a frame since the deadline was set.
-	pending, inside, taken bool
+	// deadlineSet means that a read deadline is set. inHeaderBlock means that the deadline is for a header block of
+	// several frames. tookFrame means that next has returned a frame since the deadline was set.
+	deadlineSet, inHeaderBlock, tookFrame bool
 }
 
 func newReader(from net.Conn, within time.Duration) *reader {
-	r := &reader{from: from, buf: make([]byte, bufferSize), restTimeout: within}
-	r.frame.Store(minFrameSize)
+	r := &reader{conn: from, buf: make([]byte, bufferSize), restTimeout: within}
+	r.maxPayload.Store(minFrameSize)
 	return r
 }
 
 // allow notes the longest payload that the receiver announced. The length never shrinks: the sender may use the
 // larger one until it has read the new one.
-func (r *reader) allow(n uint32) { r.frame.Store(max(r.frame.Load(), min(n, maxFrame))) }
+func (r *reader) allow(n uint32) { r.maxPayload.Store(max(r.maxPayload.Load(), min(n, maxFrame))) }
 
 // next takes the next complete frame out of the buffer. It returns false if there is none. It returns an error for
 // a frame that is too long as soon as the frame's header has arrived.
@@ -43,17 +46,17 @@ func (r *reader) next(f *frame) (bool, error) {
 		return false, nil
 	}
 	size := int(b[0])<<16 + int(b[1])<<8 + int(b[2])
-	if most := int(r.frame.Load()); size > most {
-		return false, fmt.Errorf("%w: a payload of %d bytes, allowed are %d", errSize, size, most)
+	if most := int(r.maxPayload.Load()); size > most {
+		return false, fmt.Errorf("%w: a payload of %d bytes, more than %d", errSize, size, most)
 	}
 	n := headerSize + size
 	if len(b) < n {
 		return false, nil
 	}
-	f.kind, f.flags, f.stream = b[3], b[4], binary.BigEndian.Uint32(b[5:])&^(1<<31)
+	f.kind, f.flags, f.stream = http2.FrameType(b[3]), http2.Flags(b[flagsAt]), binary.BigEndian.Uint32(b[5:])&^(1<<31)
 	f.raw = b[:n:n]
 	r.r += n
-	r.taken = true
+	r.tookFrame = true
 	return true, nil
 }
 
@@ -71,38 +74,38 @@ func (r *reader) fill(inside bool) error {
 		r.r = 0
 	}
 	if r.w == len(r.buf) {
-		more := min(len(r.buf), headerSize+int(r.frame.Load())-len(r.buf))
+		more := min(len(r.buf), headerSize+int(r.maxPayload.Load())-len(r.buf))
 		r.buf = append(r.buf, make([]byte, max(more, 1))...)
 	}
-	r.bound(inside)
-	n, err := r.from.Read(r.buf[r.w:])
+	r.setDeadline(inside)
+	n, err := r.conn.Read(r.buf[r.w:])
 	r.w += n
 	switch {
 	case n > 0:
 		return nil
-	case r.pending && errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: the rest of a frame did not come within %v", errSlow, r.restTimeout)
+	case r.deadlineSet && errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: the rest of a frame did not come within %v", errTooSlow, r.restTimeout)
 	}
 	return err
 }
 
-// bound sets the deadline of the next read, or removes it. If the deadline for something that began earlier is set,
+// setDeadline sets the deadline of the next read, or removes it. If the deadline for something that began earlier is set,
 // it stays. An error means a closed connection, and the read reports that.
-func (r *reader) bound(inside bool) {
+func (r *reader) setDeadline(inside bool) {
 	begun := inside || r.w > 0
-	same := r.pending && (!r.taken || r.inside && inside)
+	same := r.deadlineSet && (!r.tookFrame || r.inHeaderBlock && inside)
 	switch {
 	case begun && !same:
-		_ = r.from.SetReadDeadline(time.Now().Add(r.restTimeout))
-	case !begun && r.pending:
-		_ = r.from.SetReadDeadline(time.Time{})
+		_ = r.conn.SetReadDeadline(time.Now().Add(r.restTimeout))
+	case !begun && r.deadlineSet:
+		_ = r.conn.SetReadDeadline(time.Time{})
 	}
-	r.pending, r.inside, r.taken = begun, inside, false
+	r.deadlineSet, r.inHeaderBlock, r.tookFrame = begun, inside, false
 }
 
-// begins reads as many bytes as text has, or stops at the first bytes that differ from text. A caller sends these
-// bytes at once.
-func (r *reader) begins(text string) (first []byte, same bool, err error) {
+// readPrefix reads as many bytes as text has, or stops at the first bytes that differ from text. A caller sends
+// these bytes at once.
+func (r *reader) readPrefix(text string) (first []byte, same bool, err error) {
 	for {
 		n := min(r.w, len(text))
 		if first = r.buf[:n]; string(first) != text[:n] {

@@ -1,33 +1,37 @@
 package relay
 
-import "slices"
+import (
+	"slices"
 
-// release forwards a held call: the verdict's message in place of the first n held
-// bytes, and the bytes held after them.
+	"golang.org/x/net/http2"
+)
+
+// release forwards a held call. It sends the verdict's message in place of the first n held bytes, and then the
+// bytes that follow them.
 func (c *Conn) release(k *call, v Verdict, n int) {
 	c.mu.Lock()
 	if k.stage != deciding { // the call was ended or refused in the meantime
 		c.mu.Unlock()
-		if v.Done != nil {
-			v.Done(Outcome{})
+		if v.OnOutcome != nil {
+			v.OnOutcome(Outcome{})
 		}
 		return
 	}
-	k.stage, k.done = sending, v.Done
+	k.stage, k.onOutcome = sending, v.OnOutcome
 	switch {
 	case v.Message != nil:
-		k.held = append(wrap(v.Message), k.held[n:]...)
-	case len(v.More) > 0:
-		k.held = slices.Insert(k.held, n, v.More...)
-		setSize(k.held, n-prefixSize+len(v.More))
+		k.held = append(addPrefix(v.Message), k.held[n:]...)
+	case len(v.Appended) > 0:
+		k.held = slices.Insert(k.held, n, v.Appended...)
+		setSize(k.held, n-prefixSize+len(v.Appended))
 	}
 	c.mu.Unlock()
 	for c.sendFrame(k) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.buf != nil && cap(k.buf) <= bufferSize && len(c.spare) < maxSpare { // only this goroutine uses the buffer
-		c.spare, k.buf = append(c.spare, k.buf[:0]), nil
+	if k.buf != nil && cap(k.buf) <= bufferSize && len(c.spareBuffers) < maxSpare { // only this goroutine uses the buffer
+		c.spareBuffers, k.buf = append(c.spareBuffers, k.buf[:0]), nil
 	}
 }
 
@@ -35,7 +39,7 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 // reports whether there is more to send.
 func (c *Conn) sendFrame(k *call) bool {
 	c.mu.Lock()
-	for !c.closed && k.stage == sending && len(k.held) > 0 && min(c.flow.avail, k.flow.avail) <= 0 {
+	for !c.closed && k.stage == sending && len(k.held) > 0 && min(c.flow.window, k.flow.window) <= 0 {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
@@ -48,19 +52,19 @@ func (c *Conn) sendFrame(k *call) bool {
 		c.mu.Unlock()
 		return false
 	}
-	n := int(min(int64(len(k.held)), minFrameSize, c.flow.avail, k.flow.avail))
+	n := int(min(int64(len(k.held)), minFrameSize, c.flow.window, k.flow.window))
 	if n <= 0 && len(k.held) > 0 {
 		c.mu.Unlock()
 		return true
 	}
-	var flags byte
+	var flags http2.Flags
 	if n == len(k.held) {
 		if k.callerDone {
-			flags = flagEndStream
+			flags = http2.FlagDataEndStream
 		}
 		k.stage = forwarding
 	}
-	out := append(appendHeader(c.backend.buf[:0], typeData, flags, k.id, n), k.held[:n]...)
+	out := append(appendHeader(c.backend.buf[:0], http2.FrameData, flags, k.id, n), k.held[:n]...)
 	c.backend.buf = out
 	k.held = k.held[n:]
 	k.sent = true
@@ -86,18 +90,18 @@ func (c *Conn) refuse(k *call, v Verdict) {
 	c.mu.Lock()
 	if k.stage == finished || k.stage == refusing {
 		c.mu.Unlock()
-		if v.Done != nil {
-			v.Done(Outcome{})
+		if v.OnOutcome != nil {
+			v.OnOutcome(Outcome{})
 		}
 		return
 	}
-	if v.Done != nil {
-		k.done = v.Done
+	if v.OnOutcome != nil {
+		k.onOutcome = v.OnOutcome
 	}
 	k.stage, k.refusal = refusing, v.Refuse
 	c.forget(k)
-	c.acks = append(c.acks, k)
+	c.unackedSettings = append(c.unackedSettings, k)
 	c.mu.Unlock()
-	out := appendWord(nil, typeReset, k.id, codeCancel)
-	_ = c.backend.writeLocked(appendHeader(out, typeSettings, 0, 0, 0))
+	out := appendWord(nil, http2.FrameRSTStream, k.id, uint32(http2.ErrCodeCancel))
+	_ = c.backend.writeLocked(appendHeader(out, http2.FrameSettings, 0, 0, 0))
 }

@@ -10,29 +10,29 @@ import (
 // drainTimeout is how long a write may take after Drain.
 const drainTimeout = time.Second
 
-// side is one end of a relayed connection. Several goroutines write to it, so each writes whole frames under the
-// mutex.
-type side struct {
+// endpoint is one end of a relayed connection. Several goroutines write to it, so each writes whole frames under
+// the mutex.
+type endpoint struct {
 	net.Conn
 
-	in     *reader // reads the frames that this end sends
+	reader *reader // reads the frames that this end sends
 	blocks *blocks // decodes the header blocks that this end sends
-	// fail is called after a failed write: the end may have received a part of a frame, so nothing more can be sent
+	// fail is called after a failed write. The end may have received a part of a frame, so nothing more can be sent
 	// to it.
 	fail func(err error)
 
 	mu  sync.Mutex
 	buf []byte // for one frame of a held call; guarded by mu
 
-	limiting     sync.Mutex // guards writeTimeout, and keeps a write from setting an older deadline
+	timeoutMu    sync.Mutex // guards writeTimeout, and keeps a write from setting an older deadline
 	writeTimeout time.Duration
 }
 
 // Write writes with a deadline.
-func (s *side) Write(b []byte) (int, error) {
-	s.limiting.Lock()
+func (s *endpoint) Write(b []byte) (int, error) {
+	s.timeoutMu.Lock()
 	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, which the write then reports
-	s.limiting.Unlock()
+	s.timeoutMu.Unlock()
 	n, err := s.Conn.Write(b)
 	if err != nil {
 		err = fmt.Errorf("write: %w", err)
@@ -42,21 +42,21 @@ func (s *side) Write(b []byte) (int, error) {
 }
 
 // shortenTimeout bounds the current write, and all that follow, by drainTimeout.
-func (s *side) shortenTimeout() {
-	s.limiting.Lock()
-	defer s.limiting.Unlock()
+func (s *endpoint) shortenTimeout() {
+	s.timeoutMu.Lock()
+	defer s.timeoutMu.Unlock()
 	s.writeTimeout = min(s.writeTimeout, drainTimeout)
 	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing is written
 }
 
 // write writes whole frames.
-func (s *side) write(b []byte) error {
+func (s *endpoint) write(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writeLocked(b)
 }
 
-func (s *side) writeLocked(b []byte) error {
+func (s *endpoint) writeLocked(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}

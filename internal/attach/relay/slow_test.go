@@ -78,8 +78,8 @@ func TestHalf(t *testing.T) {
 // wait for a while.
 func TestNoWindow(t *testing.T) {
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
-	first := relay.Held{Hook: hook}
-	caller, backend, ran := ends(t, relay.Options{WriteTimeout: time.Second, Pick: func(string) (held relay.Held) {
+	first := relay.Handling{Hook: hook}
+	caller, backend, ran := ends(t, relay.Options{WriteTimeout: time.Second, HandlingFor: func(string) (held relay.Handling) {
 		held, first = first, held
 		return held
 	}})
@@ -121,7 +121,7 @@ func TestNoWindow(t *testing.T) {
 func TestSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe := func(*testing.T) (ours, theirs net.Conn) { return net.Pipe() }
-		caller, backend, ran := endsOver(t, pipe, relay.Options{WriteTimeout: time.Second, Idle: time.Second})
+		caller, backend, ran := endsOver(t, pipe, relay.Options{WriteTimeout: time.Second, IdleTimeout: time.Second})
 		caller.open(1, false)
 		backend.until("the call", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
 		for range 3 {
@@ -143,7 +143,7 @@ func TestSlowly(t *testing.T) {
 // TestIdle: the relay asks the caller to end a connection without calls after a while, and then ends it. A
 // grpc-go caller does not notice.
 func TestIdle(t *testing.T) {
-	idle := relay.Options{Idle: 600 * time.Millisecond, WriteTimeout: 300 * time.Millisecond}
+	idle := relay.Options{IdleTimeout: 600 * time.Millisecond, WriteTimeout: 300 * time.Millisecond}
 	caller, backend, ran := ends(t, idle)
 	backend.answers()
 	for stream := uint32(1); stream < 10; stream += 2 { // calls that end, each in another way

@@ -12,8 +12,8 @@ const (
 // streams are the open streams, and for each the ends that have sent END_STREAM or RST_STREAM.
 type streams struct {
 	open map[uint32]uint8
-	// since is when the last stream closed, or the connection began.
-	since time.Time
+	// idleSince is when the last stream closed, or the connection began.
+	idleSince time.Time
 	// goingAway means that the backend's GOAWAY said that it handles no stream above lastStream.
 	goingAway  bool
 	lastStream uint32
@@ -40,7 +40,7 @@ func (s *streams) close(stream uint32) {
 	}
 	delete(s.open, stream)
 	if len(s.open) == 0 {
-		s.since = time.Now()
+		s.idleSince = time.Now()
 	}
 }
 
@@ -54,10 +54,10 @@ func (s *streams) closeAbove(last uint32) {
 	}
 }
 
-// watch ends a connection that has had no call for Idle: it drains it as Drain does,
-// and closes it after another pause.
-func (c *Conn) watch() {
-	timer := time.NewTimer(c.o.Idle)
+// closeWhenIdle ends a connection that has had no call for IdleTimeout. It drains the connection as Drain does, and
+// closes it after another pause.
+func (c *Conn) closeWhenIdle() {
+	timer := time.NewTimer(c.o.IdleTimeout)
 	defer timer.Stop()
 	drained := false
 	for {
@@ -67,9 +67,9 @@ func (c *Conn) watch() {
 		case <-timer.C:
 		}
 		c.mu.Lock()
-		left := c.o.Idle
+		left := c.o.IdleTimeout
 		if len(c.streams.open) == 0 {
-			left -= time.Since(c.streams.since)
+			left -= time.Since(c.streams.idleSince)
 		}
 		c.mu.Unlock()
 		switch {
@@ -80,7 +80,7 @@ func (c *Conn) watch() {
 			return
 		default:
 			drained = true
-			c.end("no call for a long time")
+			c.startDrain("the connection had no call for a long time")
 			timer.Reset(c.o.WriteTimeout)
 		}
 	}

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
-// upward is the direction from caller to backend.
-type upward struct{ direction }
+// toBackend is the direction from caller to backend.
+type toBackend struct{ direction }
 
 // relayUp forwards what the caller sends. first are the bytes that were already read.
 func (c *Conn) relayUp(first []byte) error {
-	u := &upward{direction{c: c, in: c.caller.in, out: &c.backend, blocks: c.caller.blocks}}
+	u := &toBackend{direction{c: c, in: c.caller.reader, out: &c.backend, blocks: c.caller.blocks}}
 	if err := c.backend.write(first); err != nil {
 		return err
 	}
@@ -20,20 +22,20 @@ func (c *Conn) relayUp(first []byte) error {
 }
 
 // take handles one frame.
-func (u *upward) take(f *frame) error {
+func (u *toBackend) take(f *frame) error {
 	if u.afterGoAway(f) {
 		return u.flush()
 	}
 	switch f.kind {
-	case typeData:
+	case http2.FrameData:
 		return u.data(f)
-	case typeHeaders, typePushPromise, typeContinuation:
+	case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
 		return u.headers(f)
-	case typeReset:
+	case http2.FrameRSTStream:
 		if !u.c.reset(f.stream) {
 			return u.flush()
 		}
-	case typeSettings:
+	case http2.FrameSettings:
 		return u.settings(f)
 	}
 	u.pass(f)
@@ -42,8 +44,8 @@ func (u *upward) take(f *frame) error {
 
 // afterGoAway reports whether a frame belongs to a stream that the caller opened after GOAWAY. The caller repeats
 // that call on another connection. afterGoAway nevertheless decodes the stream's header blocks.
-func (u *upward) afterGoAway(f *frame) bool {
-	if f.stream == 0 || f.begins() || f.kind == typeContinuation {
+func (u *toBackend) afterGoAway(f *frame) bool {
+	if f.stream == 0 || f.beginsBlock() || f.kind == http2.FrameContinuation {
 		return false
 	}
 	u.c.mu.Lock()
@@ -51,48 +53,40 @@ func (u *upward) afterGoAway(f *frame) bool {
 	if !u.c.drain.closing || f.stream <= u.c.drain.limit {
 		return false
 	}
-	if f.kind == typeData {
+	if f.kind == http2.FrameData {
 		u.c.flow.hold(f.size())
 	}
 	return true
 }
 
 // settings applies the caller's settings, and notes that the next acknowledgement belongs to the caller's frame.
-func (u *upward) settings(f *frame) error {
-	if f.has(flagAck) {
+func (u *toBackend) settings(f *frame) error {
+	if f.hasFlag(http2.FlagSettingsAck) {
 		u.pass(f)
 		return nil
 	}
-	if err := f.settings(func(id uint16, v uint32) uint32 {
-		switch v = clamp(id, v); id {
-		case settingTableSize:
-			u.c.backend.blocks.allow(v)
-		case settingMaxFrame:
-			u.c.backend.in.allow(v)
-		}
-		return v
-	}); err != nil {
+	if err := f.settings(u.setting); err != nil {
 		return err
 	}
 	u.pass(f)
 	u.out.mu.Lock()
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
-	u.c.acks = append(u.c.acks, nil)
-	u.c.usage.unanswered++
-	n := u.c.usage.unanswered
+	u.c.unackedSettings = append(u.c.unackedSettings, nil)
+	u.c.usage.callerUnacked++
+	n := u.c.usage.callerUnacked
 	u.c.mu.Unlock()
-	if n > maxUnanswered {
-		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errTooMuch, n)
+	if n > maxCallerUnacked {
+		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errConnectionLimit, n)
 	}
 	run := u.run
 	u.run = nil
 	return u.out.writeLocked(run)
 }
 
-// headers decodes a header block, and holds the call that it opens if Pick says so.
-func (u *upward) headers(f *frame) error {
-	single := f.begins() && f.has(flagEndHeaders)
+// headers decodes a header block, and holds the call that it opens if HandlingFor says so.
+func (u *toBackend) headers(f *frame) error {
+	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := u.blocks.gather(f)
 	if err != nil {
 		return err
@@ -105,9 +99,9 @@ func (u *upward) headers(f *frame) error {
 		return err
 	}
 	var k *call
-	if first.kind == typeHeaders {
+	if first.kind == http2.FrameHeaders {
 		var dropped bool
-		if k, dropped, err = u.c.opened(first, &h); err != nil || dropped {
+		if k, dropped, err = u.c.handleHeaders(first, &h); err != nil || dropped {
 			return errors.Join(err, u.flush())
 		}
 	}
@@ -124,18 +118,18 @@ func (u *upward) headers(f *frame) error {
 }
 
 // data forwards or holds a DATA frame.
-func (u *upward) data(f *frame) error {
+func (u *toBackend) data(f *frame) error {
 	u.c.mu.Lock()
 	k := u.c.calls[f.stream]
-	if f.has(flagEndStream) {
+	if f.hasFlag(http2.FlagDataEndStream) {
 		u.c.streams.end(f.stream, callerEnd)
 	}
 	if k == nil || k.stage == forwarding {
 		u.c.mu.Unlock()
 		return u.forward(f, k)
 	}
-	if k.quick && k.stage == collecting && len(k.held) == 0 {
-		k.quick = false
+	if k.fast && k.stage == collecting && len(k.held) == 0 {
+		k.fast = false
 		u.c.mu.Unlock()
 		if u.c.hookInline(k, f) {
 			return u.forward(f, k)
@@ -160,10 +154,10 @@ func (u *upward) data(f *frame) error {
 
 // forward sends a DATA frame as soon as the backend's window allows. The window always allows it, unless a verdict
 // made a message longer, or the relay enlarged the caller's window while it held a message.
-func (u *upward) forward(f *frame, k *call) error {
+func (u *toBackend) forward(f *frame, k *call) error {
 	n := f.size()
 	room := func() bool {
-		return n == 0 || u.c.closed || u.c.flow.takes(n) && (k == nil || k.flow.takes(n))
+		return n == 0 || u.c.closed || u.c.flow.maySend(n) && (k == nil || k.flow.maySend(n))
 	}
 	u.c.mu.Lock()
 	if !room() { // the backend may be waiting for the earlier frames
@@ -175,15 +169,15 @@ func (u *upward) forward(f *frame, k *call) error {
 		u.c.mu.Lock()
 		if err := u.awaitWindow(room); err != nil {
 			u.c.mu.Unlock()
-			err = fmt.Errorf("window for %d bytes: %w", n, err)
+			err = fmt.Errorf("wait until the server accepts %d bytes: %w", n, err)
 			u.c.writeFailed("backend", err)
 			return err
 		}
 	}
-	u.c.flow.pass(n)
+	u.c.flow.count(n)
 	if k != nil {
-		k.flow.pass(n)
-		if f.has(flagEndStream) {
+		k.flow.count(n)
+		if f.hasFlag(http2.FlagDataEndStream) {
 			u.c.callerEnded(k)
 		}
 	}
@@ -193,7 +187,7 @@ func (u *upward) forward(f *frame, k *call) error {
 }
 
 // awaitWindow waits until room returns true, at most for WriteTimeout. The mutex is held.
-func (u *upward) awaitWindow(room func() bool) error {
+func (u *toBackend) awaitWindow(room func() bool) error {
 	late := false
 	timer := time.AfterFunc(u.c.o.WriteTimeout, func() {
 		u.c.mu.Lock()

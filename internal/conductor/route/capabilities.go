@@ -22,24 +22,24 @@ type Capabilities struct {
 	Disabled []runtimes.Call
 	// WhyNotAccepted returns the reason why the runtime does not accept a value of a carried field: the
 	// call would fail, or the runtime would ignore the value. It returns "" if the runtime
-	// accepts the value. A nil Takes accepts all.
+	// accepts the value. If WhyNotAccepted is nil, the runtime accepts all values.
 	WhyNotAccepted func(runtimes.Call, lifecycle.Value) (why string)
 	// HoldsStart reports that the runtime can delay a start until its stored copy has the
 	// answer's values for the container (in Others). With such an attachment the start creates
 	// the cgroup. With other attachments the cgroup exists before the start, and the keeper
 	// writes it.
 	HoldsStart bool
-	// Piggybacks: the runtime writes an answer's values for other containers, running ones
-	// included, before it handles another event. Without it, only Runtime.Update updates them.
+	// Piggybacks means that the runtime writes an answer's values for other containers, also running ones,
+	// before it handles another event. Otherwise only Runtime.Update updates them.
 	Piggybacks bool
-	// RemovesEnv: the runtime can remove a variable from a container's environment. NRI has a
-	// mark for that, which its runtimes (0.12.5) drop.
+	// RemovesEnv means that the runtime can remove a variable from a container's environment. NRI can mark a variable
+	// for removal, but runtimes with NRI 0.12.5 ignore the mark.
 	RemovesEnv bool
-	// OthersAnswer: other plugins answer a creation, too. The runtime fails it if two of them set
-	// one field.
+	// OthersAnswer means that other plugins also answer a creation. The runtime fails the creation if two plugins set
+	// the same field.
 	OthersAnswer bool
-	// AsksBeforePod: the attachment calls BeforePod before a sandbox is created, and the
-	// runtime gets its answer. Otherwise the runtime reports sandboxes when they exist.
+	// AsksBeforePod means that the attachment calls BeforePod before a sandbox is created, and passes the answer to
+	// the runtime. Otherwise the runtime reports a sandbox only when it exists.
 	AsksBeforePod bool
 	// AnswersWithin is how long the runtime waits for the answer to an event before it
 	// continues without it; 0 for no limit.

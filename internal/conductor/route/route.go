@@ -19,7 +19,7 @@ type Phase uint8
 // The phases.
 const (
 	Creating   Phase = iota // its creation is being answered
-	Named                   // the runtime has created it and assigned its id
+	Created                 // the runtime has created it and assigned its id
 	Starting                // its start is held until the runtime has the values of the answer
 	Updating                // an update by the kubelet is being answered
 	Running                 // it exists, and the event is about something else
@@ -31,7 +31,7 @@ const (
 // calls are the runtime calls that would carry a value in each phase.
 var calls = [...]runtimes.Call{
 	Creating: runtimes.Create, Updating: runtimes.Request, Running: runtimes.Create,
-	Named: runtimes.Push, Starting: runtimes.Push, LosingCPUs: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
+	Created: runtimes.Push, Starting: runtimes.Push, LosingCPUs: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
 }
 
 // Sink is where a value goes.
@@ -61,44 +61,43 @@ type Inputs struct {
 
 // Route is where a value goes, and why.
 type Route struct {
-	To      Sink
-	Missing api.Missing // for Unapplied: the kind of reason why it is not in force
-	// Why is the reason for users: for Unapplied, and for Kernel if the runtime could carry the
+	Sink    Sink
+	Missing api.MissingReason // for Unapplied: the kind of reason why it is not in force
+	// Reason is the reason for users: for Unapplied, and for Kernel if the runtime could carry the
 	// value and does not get it.
-	Why string
+	Reason string
 }
 
-// cond is a condition of a row.
-type cond uint16
+// condition is a condition of a row.
+type condition uint16
 
 const (
-	carried      cond = 1 << iota // the call can hold it, and the runtime accepts it
-	inKernel                      // the keeper can write it
-	copied                        // the runtime's stored copy of it is kept up to date
-	unremoved                     // the value removes an entry, and the attachment cannot remove entries
-	noCgroup                      // its cgroup has no name
-	contested                     // other plugins set its field
-	inForce                       // it was applied before
-	createdWith                   // the container was created with it
-	stale                         // the runtime's stored copy should have it, and lacks it
-	kernelOnly                    // the runtime must not get it
-	noAttachment                  // the event has no attachment
-	onProcess                     // no creation can hold it, and the keeper can set it on the container's processes
+	carried      condition = 1 << iota // the call can hold it, and the runtime accepts it
+	inKernel                           // the keeper can write it
+	copied                             // the runtime's stored copy of it is kept up to date
+	cannotRemove                       // the value removes an entry, and the attachment cannot remove entries
+	noCgroup                           // its cgroup has no name
+	contested                          // other plugins set its field
+	inForce                            // it was applied before
+	createdWith                        // the container was created with it
+	stale                              // the runtime's stored copy should have it, and lacks it
+	kernelOnly                         // the runtime must not get it
+	noAttachment                       // the event has no attachment
+	onProcess                          // no creation can hold it, and the keeper can set it on the container's processes
 )
 
-// row gives the sink, in one phase, of values that meet all conditions of when and no condition
-// of unless.
+// row gives the sink, in one phase, of values that meet all conditions in requires and no condition in unless.
 type row struct {
-	in           Phase
-	when, unless cond
-	to           Sink
-	missing      api.Missing
+	phase            Phase
+	requires, unless condition
+	sink             Sink
+	missing          api.MissingReason
 }
 
 // table is searched from the top; the first matching row counts. A value without a row goes
 // nowhere.
 var table = [...]row{
-	{Creating, unremoved, 0, Unapplied, api.NotCarried},
+	{Creating, cannotRemove, 0, Unapplied, api.NotCarried},
 	{Creating, carried, contested, Answer, ""},
 	{Creating, contested, inKernel, Unapplied, api.Ceded},
 	{Creating, onProcess | noCgroup, 0, Unapplied, api.BadCgroup},
@@ -107,11 +106,11 @@ var table = [...]row{
 	{Creating, noCgroup, 0, Unapplied, api.BadCgroup},
 	{Creating, 0, 0, Kernel, ""},
 
-	{Named, inForce, 0, NoSink, ""},
-	{Named, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
-	{Named, inKernel | carried, contested, Runtime, ""},
-	{Named, inKernel, 0, Kernel, ""},
-	{Named, onProcess, noCgroup | contested, Kernel, ""},
+	{Created, inForce, 0, NoSink, ""},
+	{Created, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
+	{Created, inKernel | carried, contested, Runtime, ""},
+	{Created, inKernel, 0, Kernel, ""},
+	{Created, onProcess, noCgroup | contested, Kernel, ""},
 
 	{Starting, copied | carried | stale, 0, Runtime, ""},
 
@@ -131,22 +130,22 @@ var table = [...]row{
 	{Piggyback, inKernel | carried | stale, contested, Runtime, ""},
 }
 
-// Of returns where a value goes.
-func Of(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
+// Choose returns where a value goes.
+func Choose(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	refusal := can.Refuses(calls[p], v)
 	if refusal == "" && p == Updating && k.LowersLimit {
 		refusal = "not sent with the kubelet's update, because the update fails if more memory is in use"
 	}
 	has := conditions(p, can, v, k, refusal == "")
 	for i := range table {
-		if r := &table[i]; r.in == p && has&r.when == r.when && has&r.unless == 0 {
-			return Route{To: r.to, Missing: r.missing, Why: why(p, r, can, v, k, refusal)}
+		if r := &table[i]; r.phase == p && has&r.requires == r.requires && has&r.unless == 0 {
+			return Route{Sink: r.sink, Missing: r.missing, Reason: reasonFor(p, r, can, v, k, refusal)}
 		}
 	}
 	return Route{}
 }
 
-func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken bool) (has cond) {
+func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken bool) (has condition) {
 	fields := can.Update
 	switch p {
 	case Creating, Running:
@@ -159,13 +158,13 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 	}
 	for _, c := range [...]struct {
 		holds bool
-		cond  cond
+		cond  condition
 	}{
 		{taken && fields.Has(v.Field), carried},
 		{InKernel(v.Field), inKernel},
 		{OnProcess(v.Field) && !inCreation(can, v), onProcess},
-		{Copied(v.Field), copied},
-		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
+		{IsCopied(v.Field), copied},
+		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, cannotRemove},
 		{k.NoCgroup != nil, noCgroup},
 		{k.ContestedBy != "", contested},
 		{k.InForce, inForce},
@@ -186,8 +185,8 @@ func inCreation(can *Capabilities, v lifecycle.Value) bool {
 	return can.Create.Has(v.Field) && !slices.Contains(can.Disabled, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
 }
 
-// why returns the reason of a route, as text for users.
-func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
+// reasonFor returns the reason of a route, as text for users.
+func reasonFor(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
 		return k.ContestedBy
@@ -196,13 +195,13 @@ func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, refusa
 	case api.CreateOnly:
 		return "only the creation of a container can carry it; it applies when the container is created again"
 	case api.NotCarried:
-		if r.when&unremoved != 0 {
+		if r.requires&cannotRemove != 0 {
 			return can.Name + " cannot remove a value that the kubelet requested from the runtime"
 		}
 		return notCarried(can, v, refusal)
 	}
 	switch {
-	case r.to != Kernel, p == Updating && k.KeptFromCopy, p == Running && k.Stored:
+	case r.sink != Kernel, p == Updating && k.KeptFromCopy, p == Running && k.Stored:
 		return ""
 	case p == Running:
 		return can.Refuses(runtimes.Push, v)
@@ -235,12 +234,12 @@ var resources = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
-// Stored lists the fields whose value in the runtime's stored copy is kept up to date.
-func Stored() []lifecycle.Field { return resources[:] }
+// CopiedFields lists the fields whose value in the runtime's stored copy is kept up to date.
+func CopiedFields() []lifecycle.Field { return resources[:] }
 
-// Copied reports whether a field's value in the runtime's stored copy is kept up to
+// IsCopied reports whether a field's value in the runtime's stored copy is kept up to
 // date.
-func Copied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
+func IsCopied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
 
 // InKernel reports whether the keeper writes a field, into a cgroup file or next to it.
 func InKernel(f lifecycle.Field) bool {
@@ -249,7 +248,7 @@ func InKernel(f lifecycle.Field) bool {
 		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched:
 		return true
 	}
-	return Copied(f)
+	return IsCopied(f)
 }
 
 // OnProcess reports whether the keeper can set a field on the processes of a container that exists. It does so, once,

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// budget is how long all servers together may take for one event, unless the event's deadline comes first. NRI
-	// runtimes wait two seconds for a plugin.
+	// budget is the time that all servers together may take for one event. An earlier deadline of the event has
+	// priority. NRI runtimes wait two seconds for a plugin.
 	budget = 1500 * time.Millisecond
-	// maxNotices limits the pending notices of past events.
+	// maxNotices limits the pending notices about past events.
 	maxNotices = 1024
 )
 
-// SkipLabel with the value "true" exempts a pod from all servers, as with the existing proxies.
+// SkipLabel with the value "true" exempts a pod from all servers, as in the existing runtime proxies.
 const SkipLabel = "runtimeproxy.koordinator.sh/skip-hookserver"
 
-func skipped(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
+func skipsPod(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
 
-// Refusal is the failure of a server whose policy is Fail. The event must then fail.
+// Refusal is the error for the failure of a server whose policy is Fail. The event must fail.
 type Refusal struct {
 	Server string
 	Err    error
@@ -53,19 +53,19 @@ func (s *Servers) serversOf(stage Stage) []*server {
 	return out
 }
 
-// Asks reports whether any server is called for a kind of event.
+// Asks reports whether the agent calls any server for a kind of event.
 func (s *Servers) Asks(kind lifecycle.Kind) bool {
 	stage, ok := stageOf(kind)
 	return ok && len(s.serversOf(stage.Stage)) > 0
 }
 
-// Ask asks the servers of an event's stage one after the other. Each server sees the answers of the servers before
-// it. Ask returns when all have answered, at the latest after a second and a half. The event's pod and container
-// are the stored ones, and Ask does not change them. The error is the *Refusal of a server whose policy is Fail.
-// Failures of the other servers are problems in the result.
+// Ask calls the servers of an event's stage one after the other. Each server sees the answers of the servers before
+// it. Ask returns when all have answered, at the latest after a second and a half. It does not change the event's pod
+// and container. The error is the *Refusal of a server whose policy is Fail. Failures of other servers are problems in
+// the result.
 func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	stage, ok := stageOf(ev.Kind)
-	if !ok || ev.Pod == nil || skipped(ev.Pod) {
+	if !ok || ev.Pod == nil || skipsPod(ev.Pod) {
 		return lifecycle.HookServerAnswer{}, nil
 	}
 	servers := s.serversOf(stage.Stage)
@@ -77,21 +77,21 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 		end = sooner
 	}
 	q := question{s, stage, servers, end}
-	if stage.pod() {
-		return q.pod(ctx, podOut(ev.Pod))
+	if stage.isForPods() {
+		return q.callForPod(ctx, podRequest(ev.Pod))
 	}
 	if ev.Container == nil {
 		return lifecycle.HookServerAnswer{}, nil
 	}
-	return q.container(ctx, containerOut(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
+	return q.callForContainer(ctx, containerRequest(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
 }
 
-// pod reports whether the stage is about pods.
-func (i StageInfo) pod() bool {
+// isForPods reports whether the stage is about pods.
+func (i StageInfo) isForPods() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
 
-// question is what all servers of a stage are asked, and when the time for it ends.
+// question is the call of all servers of a stage for one event. end is its deadline.
 type question struct {
 	*Servers
 
@@ -100,13 +100,14 @@ type question struct {
 	end     time.Time
 }
 
-func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.HookServerAnswer, error) {
+// callForPod calls the servers for an event of a pod.
+func (q *question) callForPod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
 	req := first
 	for _, srv := range q.servers {
 		resp := &hooks.PodSandboxHookResponse{}
 		if err := srv.call(ctx, q.end, q.stage, req, resp); err != nil {
-			if err := q.failed(srv, q.stage, err, &out); err != nil {
+			if err := q.handleFailure(srv, q.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
@@ -114,15 +115,15 @@ func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) 
 		if q.stage.Answered {
 			var problems []lifecycle.Problem
 			req, problems = mergePod(srv.name, req, resp)
-			out.Problems = lifecycle.Bound(append(out.Problems, problems...), lifecycle.MaxProblems)
+			out.Problems = lifecycle.LimitProblems(append(out.Problems, problems...), lifecycle.MaxProblems)
 		}
 	}
-	out.Labels, out.Annotations = newer(first.Labels, req.Labels), newer(first.Annotations, req.Annotations)
+	out.Labels, out.Annotations = changedEntries(first.Labels, req.Labels), changedEntries(first.Annotations, req.Annotations)
 	return out, nil
 }
 
-// newer returns the entries that another map lacks or has with another value; nil if there are none.
-func newer(was, is map[string]string) map[string]string {
+// changedEntries returns the entries of is that was lacks, or has with another value; nil if there are none.
+func changedEntries(was, is map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range is {
 		if old, had := was[k]; had && old == v {
@@ -136,14 +137,15 @@ func newer(was, is map[string]string) map[string]string {
 	return out
 }
 
-func (q *question) container(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
+// callForContainer calls the servers for an event of a container.
+func (q *question) callForContainer(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
-	said := map[slot]string{} // by setting: the server that set it last
+	said := map[setting]string{} // the server that set each setting last
 	req := first
 	for _, srv := range q.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
 		if err := srv.call(ctx, q.end, q.stage, req, resp); err != nil {
-			if err := q.failed(srv, q.stage, err, &out); err != nil {
+			if err := q.handleFailure(srv, q.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
@@ -153,17 +155,17 @@ func (q *question) container(ctx context.Context, first *hooks.ContainerResource
 		}
 		next, problems := mergeContainer(srv.name, req, resp)
 		if len(q.servers) > 1 {
-			for _, v := range changes(req, next) {
-				said[slot{v.Field, v.Key}] = srv.name
+			for _, v := range changedValues(req, next) {
+				said[setting{v.Field, v.Key}] = srv.name
 			}
 		}
-		out.Problems = lifecycle.Bound(append(out.Problems, problems...), lifecycle.MaxProblems)
+		out.Problems = lifecycle.LimitProblems(append(out.Problems, problems...), lifecycle.MaxProblems)
 		req = next
 	}
-	for _, v := range changes(first, req) {
+	for _, v := range changedValues(first, req) {
 		source := q.servers[0].name
 		if len(q.servers) > 1 {
-			source = said[slot{v.Field, v.Key}]
+			source = said[setting{v.Field, v.Key}]
 		}
 		v.Why = lifecycle.Reason{Hook: lifecycle.HookServerName, Source: source, Text: "answered at " + string(q.stage.Stage)}
 		out.Values = append(out.Values, v)
@@ -171,15 +173,15 @@ func (q *question) container(ctx context.Context, first *hooks.ContainerResource
 	return out, nil
 }
 
-// failed notes a failed call. It returns a *Refusal if the server's policy is Fail
-// and the event can still be stopped.
-func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle.HookServerAnswer) error {
-	if srv.r.Policy == Fail && stage.Waits {
+// handleFailure reports a failed call as a problem. If the server's policy is Fail and the event waits for the call, it
+// returns a *Refusal instead.
+func (s *Servers) handleFailure(srv *server, stage StageInfo, err error, out *lifecycle.HookServerAnswer) error {
+	if srv.registration.Policy == Fail && stage.Waits {
 		return &Refusal{srv.name, err}
 	}
 	s.o.Log.Warn("hook server skipped", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
-		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if the server were not there", Warning: true,
+		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "the agent continues as if the server did not exist", Warning: true,
 	})
 	return nil
 }
@@ -191,18 +193,18 @@ type notice struct {
 	container *hooks.ContainerResourceHookRequest
 }
 
-// Notify reports an event that has ended to the servers, in the order of the events. It does not wait.
+// Notify queues a notice about a past event for the servers. Servers get notices in the order of the events.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
-	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
+	if !ok || stage.Waits || ev.Pod == nil || skipsPod(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
 		return
 	}
 	t := notice{stage: stage}
 	switch {
-	case stage.pod():
-		t.pod = podOut(ev.Pod)
+	case stage.isForPods():
+		t.pod = podRequest(ev.Pod)
 	case ev.Container != nil:
-		t.container = containerOut(ev.Pod, ev.Container, false)
+		t.container = containerRequest(ev.Pod, ev.Container, false)
 	default:
 		return
 	}

@@ -182,7 +182,7 @@ func TestCircuit(t *testing.T) {
 	if counted[Unreachable] != breaker.MaxFailures || counted[Skipped] != 2 {
 		t.Fatalf("counted %v", counted)
 	}
-	if st, _ := s.States(); !st[0].CircuitOpen || st[0].Failed != breaker.MaxFailures || st[0].Err == "" {
+	if st, _ := s.States(); !st[0].Suspended || st[0].Failed != breaker.MaxFailures || st[0].Error == "" {
 		t.Errorf("%+v", st)
 	}
 	now = now.Add(breaker.MinPause)
@@ -194,7 +194,7 @@ func TestCircuit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if st, _ := s.States(); counted[Done] != 1 || st[0].CircuitOpen || st[0].Err != "" {
+	if st, _ := s.States(); counted[Done] != 1 || st[0].Suspended || st[0].Error != "" {
 		t.Errorf("it is back: %v, %+v", counted, st)
 	}
 }
@@ -232,14 +232,14 @@ func TestGivenUp(t *testing.T) {
 		t.Fatalf("%v, %+v", err, out)
 	}
 	q := question{s, stageAt(t, PreCreateContainer), s.serversOf(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
-	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
+	if out, err := q.callForContainer(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
 	q.end = time.Now().Add(-time.Second)
-	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not called: the event's deadline passed") {
+	if out, err := q.callForContainer(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not called: the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	if st, _ := s.States(); st[0].CircuitOpen || st[0].Failed != 0 || counted[Ended] != breaker.MaxFailures+4 || counted[TimedOut] != 0 {
+	if st, _ := s.States(); st[0].Suspended || st[0].Failed != 0 || counted[Ended] != breaker.MaxFailures+4 || counted[TimedOut] != 0 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {
@@ -248,7 +248,7 @@ func TestGivenUp(t *testing.T) {
 			t.Fatalf("%v, %+v", err, out)
 		}
 	}
-	if st, _ := s.States(); st[0].CircuitOpen || counted[Failed] != 4 {
+	if st, _ := s.States(); st[0].Suspended || counted[Failed] != 4 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 }
@@ -273,10 +273,10 @@ func TestCircuitThroughSteps(t *testing.T) {
 			l.end(&callError{unreachable: true, text: "planted"}, clk.Now())
 		}
 		clk.Step(step)
-		if clk.Pass(breaker.MinPause - 1); l.begin(clk.Now()) == nil {
+		if clk.Advance(breaker.MinPause - 1); l.begin(clk.Now()) == nil {
 			t.Errorf("a step by %v: called before its rest is over", step)
 		}
-		if clk.Pass(1); l.begin(clk.Now()) != nil {
+		if clk.Advance(1); l.begin(clk.Now()) != nil {
 			t.Errorf("a step by %v: not called after its rest", step)
 		}
 	}

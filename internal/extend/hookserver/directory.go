@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// quietTime is how long the directory must be unchanged before the agent reads files. maxQuietWait bounds the
-	// wait for that. Waiting and reading together take less than a second.
+	// quietTime is the time for which the directory must be unchanged before the agent reads it. maxQuietWait limits
+	// the wait for that. Waiting and reading together take less than a second.
 	quietTime    = 100 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheck is how often the agent reads the directory without a notice of inotify, to find a directory that was
-	// created or replaced.
+	// recheck is the interval at which the agent reads the directory without an event of inotify, to find a
+	// directory that was created or replaced.
 	recheck = 700 * time.Millisecond
-	// maxFiles limits how many files are read.
+	// maxFiles limits the files that the agent reads.
 	maxFiles = 64
 )
 
@@ -36,14 +36,14 @@ const (
 type Options struct {
 	// Directory holds a file per server.
 	Directory string
-	// Timeout is how long one server may take for one call.
+	// Timeout is the time that one server may take for one call.
 	Timeout time.Duration
-	// Own is the path of our own hook socket. A file that names this path is ours, and the agent skips it.
-	Own string
-	Log *slog.Logger
+	// OwnSocket is the path of the agent's own hook socket. The agent skips a file that names this path.
+	OwnSocket string
+	Log       *slog.Logger
 	// Recorder counts calls; nil for none.
 	Recorder Recorder
-	// Now is the clock; nil for the real one.
+	// Now is the clock; nil for the system clock.
 	Now func() time.Time
 }
 
@@ -55,8 +55,8 @@ type Servers struct {
 
 	mu    sync.RWMutex // guards all fields below; never held across I/O
 	files map[string]*file
-	order []string // names of files, in the order in which their servers are called
-	err   error    // of the directory
+	order []string // names of files, in the order in which the agent calls their servers
+	err   error    // the error of the last read of the directory
 }
 
 // file is one file of the directory. It is immutable.
@@ -64,11 +64,11 @@ type file struct {
 	name          string
 	server        *server // nil if the file never had valid content
 	unknownStages []string
-	content       string // as it was last read
+	content       string // the content at the last read
 	err           error  // why the agent does not use the file's newest content
 }
 
-// New makes the servers of a directory. It reads no file before Run or Reload.
+// New makes the servers of a directory. Run and Reload read the files.
 func New(o Options) *Servers {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
@@ -76,8 +76,8 @@ func New(o Options) *Servers {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Own != "" {
-		o.Own = filepath.Clean(o.Own)
+	if o.OwnSocket != "" {
+		o.OwnSocket = filepath.Clean(o.OwnSocket)
 	}
 	return &Servers{o: o, files: map[string]*file{}, notices: make(chan notice, maxNotices)}
 }
@@ -95,7 +95,7 @@ func (s *Servers) Run(ctx context.Context) error {
 	return err
 }
 
-// Close closes connections; no server is known afterwards. Run does so at its end.
+// Close closes the connections and forgets all servers. Run calls it at its end.
 func (s *Servers) Close() {
 	s.mu.Lock()
 	before := s.files
@@ -108,20 +108,21 @@ func (s *Servers) Close() {
 	}
 }
 
-// dirs are the directory, and its parent, because the directory may be created later.
+// dirs returns the directory, and its parent, because the directory may be created later.
 func (s *Servers) dirs() []string {
 	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
 }
 
-// Reload reads what has changed in the directory. Calls must not overlap. If the agent cannot read a file any more,
-// or if its registration is not valid, the last valid registration stays in force. If the file is removed, or users
-// other than root may write it, its server is no longer called. The same holds for the directory.
+// Reload reads the changed files of the directory. Calls must not overlap. If the agent cannot read a file any more,
+// or if its registration is not valid, the last valid registration stays in force. If the file was removed, or if users
+// other than root may write it, the agent no longer calls its server. The same applies to the directory and all of its
+// servers.
 func (s *Servers) Reload() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
 		s.o.Log.Error("the agent cannot use a part of the directory of hook servers", logkey.File, s.o.Directory, logkey.Err, err)
 	}
-	if refused := (*distrust)(nil); err != nil && names == nil && !errors.As(err, &refused) {
+	if refused := (*untrustedFileError)(nil); err != nil && names == nil && !errors.As(err, &refused) {
 		s.mu.Lock()
 		s.err = err
 		s.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *Servers) Reload() {
 	s.mu.Unlock()
 	for name, f := range before {
 		if next[name] == nil {
-			s.o.Log.Info("hook server gone", logkey.File, name)
+			s.o.Log.Info("the file of a hook server was removed: the agent no longer calls it", logkey.File, name)
 		}
 		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.link != f.server.link) {
 			f.server.link.close()
@@ -145,7 +146,7 @@ func (s *Servers) Reload() {
 	}
 }
 
-// list returns the names of the directory's files, in order.
+// list returns the names of the directory's files, sorted.
 func (s *Servers) list() ([]string, error) {
 	dir, err := os.Stat(s.o.Directory)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +155,8 @@ func (s *Servers) list() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.o.Directory, err)
 	}
-	if why := untrusted(dir); why != "" {
-		return nil, fmt.Errorf("%s is not used: %w", s.o.Directory, &distrust{why})
+	if why := whyUntrusted(dir); why != "" {
+		return nil, fmt.Errorf("the agent does not use %s: %w", s.o.Directory, &untrustedFileError{why})
 	}
 	entries, err := os.ReadDir(s.o.Directory)
 	if err != nil {
@@ -174,15 +175,16 @@ func (s *Servers) list() ([]string, error) {
 	return names, nil
 }
 
-// untrusted returns why a file is not trusted, or "" if it is. The author of a file decides about every pod. A
-// sticky bit does not help: it has no effect on a file, and in a directory every user may still add files.
-func untrusted(info fs.FileInfo) string {
+// whyUntrusted returns the reason why a file or directory is not trusted; "" if it is. Only trusted users may register
+// servers, because a server can change every pod. A sticky bit does not help: it has no effect on a file, and it lets
+// every user add files to a directory.
+func whyUntrusted(info fs.FileInfo) string {
 	mode := info.Mode().Perm()
 	if mode&0o002 != 0 {
 		return fmt.Sprintf("every user may write it (mode %04o); run chmod o-w", mode)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && !trustedGroup(st.Gid) {
-		return fmt.Sprintf("group %d may write it (mode %04o), neither root's nor the agent's; run chmod g-w", st.Gid, mode)
+		return fmt.Sprintf("group %d may write it (mode %04o), and is not the group of root or of the agent; run chmod g-w", st.Gid, mode)
 	}
 	if err := trust.CheckOwner(info); err != nil {
 		return err.Error()
@@ -192,14 +194,14 @@ func untrusted(info fs.FileInfo) string {
 
 func trustedGroup(gid uint32) bool { return gid == 0 || gid == uint32(os.Getegid()) }
 
-// read updates one file.
+// read reads one file, and returns its new state.
 func (s *Servers) read(name string, old *file) *file {
 	f := &file{name: name}
 	if old != nil {
 		*f = *old
 	}
 	content, err := load(filepath.Join(s.o.Directory, name))
-	refused := (*distrust)(nil)
+	refused := (*untrustedFileError)(nil)
 	switch {
 	case errors.As(err, &refused):
 		*f = file{name: name, err: err}
@@ -211,70 +213,70 @@ func (s *Servers) read(name string, old *file) *file {
 		f.content = content
 		s.apply(f)
 	}
-	if f.err != nil && !errors.Is(f.err, errOwn) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
+	if f.err != nil && !errors.Is(f.err, errOwnSocket) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
 		s.o.Log.Error("the agent does not use the content of a hook server's file", logkey.File, name, logkey.Err, f.err)
 	}
 	return f
 }
 
-// apply puts a file's content into force if it is valid.
+// apply parses the content of a file, and registers its server if the content is valid.
 func (s *Servers) apply(f *file) {
 	r, odd, err := parse([]byte(f.content))
 	if err != nil {
 		f.err = err
 		return
 	}
-	if s.o.Own != "" && samePath(r.Endpoint, s.o.Own) {
-		f.server, f.unknownStages, f.err = nil, nil, errOwn
+	if s.o.OwnSocket != "" && samePath(r.Endpoint, s.o.OwnSocket) {
+		f.server, f.unknownStages, f.err = nil, nil, errOwnSocket
 		return
 	}
 	f.unknownStages, f.err = odd, nil
-	if f.server != nil && f.server.r.Endpoint == r.Endpoint {
-		f.server = f.server.with(r) // keeps the connection and its recent results
+	if f.server != nil && f.server.registration.Endpoint == r.Endpoint {
+		f.server = f.server.withRegistration(r) // keeps the connection and its recent results
 	} else {
 		f.server = newServer(f.name, r, s.o)
 	}
 	s.o.Log.Info("hook server registered", logkey.File, f.name, logkey.Socket, r.Endpoint, logkey.Values, len(r.Stages))
 }
 
-// errOwn is the state of the file that the agent itself wrote for proxies.
-var errOwn = errors.New("remote-endpoint is the agent's own socket; the agent does not call itself")
+// errOwnSocket is the error of the file that the agent itself wrote to register at runtime proxies.
+var errOwnSocket = errors.New("remote-endpoint is the agent's own socket; the agent does not call itself")
 
-// samePath compares paths, through symbolic links if they exist.
+// samePath reports whether two paths are equal, or lead to the same file through symbolic links.
 func samePath(a, b string) bool {
 	ra, erra := filepath.EvalSymlinks(a)
 	rb, errb := filepath.EvalSymlinks(b)
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
-// distrust says why a file is not trusted.
-type distrust struct{ why string }
+// untrustedFileError is the error for a file that is not trusted.
+type untrustedFileError struct{ reason string }
 
-func (d *distrust) Error() string { return "refused: " + d.why }
+func (d *untrustedFileError) Error() string { return "refused: " + d.reason }
 
 // load reads a trusted file.
 func load(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe must not block
 	if err != nil {
-		return "", fmt.Errorf("open the file:  %w", err)
+		return "", fmt.Errorf("open the file: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", fmt.Errorf("read its attributes: %w", err)
+		return "", fmt.Errorf("read the attributes of the file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", &distrust{"it is not a regular file"}
+		return "", &untrustedFileError{"it is not a regular file"}
 	}
-	if why := untrusted(info); why != "" {
-		return "", &distrust{why}
+	if why := whyUntrusted(info); why != "" {
+		return "", &untrustedFileError{why}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("read the file:  %w", err)
+		return "", fmt.Errorf("read the file: %w", err)
 	case len(data) > maxFile:
-		return "", fmt.Errorf("it is longer than %d bytes", maxFile)
+		return "", fmt.Errorf("the file is longer than %d bytes", maxFile)
 	}
 	return string(data), nil
 }

@@ -13,20 +13,21 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// state returns the State of one file.
-func state(s *Servers, name string) State {
+// state returns the state of one file.
+func state(s *Servers, name string) api.HookServer {
 	all, _ := s.States()
 	for _, st := range all {
-		if st.Name == name {
+		if st.File == name {
 			return st
 		}
 	}
-	return State{}
+	return api.HookServer{}
 }
 
 // TestFollowed: created, changed, renamed and deleted files take effect within a second.
@@ -65,7 +66,7 @@ func TestFollowed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "b.json"), []byte(`{"remote-endpoint": "/ru`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	within("half-written", func() bool { return strings.Contains(state(s, "b.json").Err, "stays in force") })
+	within("half-written", func() bool { return strings.Contains(state(s, "b.json").Error, "stays in force") })
 	if !s.Asks(lifecycle.RunPodSandbox) {
 		t.Error("a half-written file ended the one before")
 	}
@@ -74,10 +75,10 @@ func TestFollowed(t *testing.T) {
 	}
 	within("anybody's to write", func() bool {
 		st := state(s, "b.json")
-		return !st.InForce && strings.Contains(st.Err, "every user may write it")
+		return !st.InForce && strings.Contains(st.Error, "every user may write it")
 	})
 	register(t, dir, "b.json", Registration{Endpoint: "/run/a.sock", Stages: create})
-	within("mended", func() bool { st := state(s, "b.json"); return st.InForce && st.Err == "" })
+	within("mended", func() bool { st := state(s, "b.json"); return st.InForce && st.Error == "" })
 	if err := os.Remove(filepath.Join(dir, "b.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestWhatIsRefused(t *testing.T) {
 			}
 			s.Reload()
 			st := state(s, "a.json")
-			if (c.want == "") != (st.Err == "") || !strings.Contains(st.Err, c.want) {
+			if (c.want == "") != (st.Error == "") || !strings.Contains(st.Error, c.want) {
 				t.Errorf("%+v, want %q", st, c.want)
 			}
 			if inForce := c.want == "" || strings.HasPrefix(c.want, "unknown stages"); st.InForce != inForce {
@@ -233,7 +234,7 @@ func TestForeignSocket(t *testing.T) {
 // TestOwnFile: the agent does not call itself because of the file that it wrote for proxies.
 func TestOwnFile(t *testing.T) {
 	f := serve(t)
-	s, dir := servers(t, func(o *Options) { o.Own = f.socket })
+	s, dir := servers(t, func(o *Options) { o.OwnSocket = f.socket })
 	register(t, dir, "trimtab.json", Registration{Endpoint: f.socket, Stages: create})
 	s.Reload()
 	if _, err := s.Ask(t.Context(), sample()); err != nil || len(f.seen()) > 0 || s.Asks(lifecycle.CreateContainer) {
@@ -253,7 +254,7 @@ func TestConnectionKept(t *testing.T) {
 	}
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: create})
 	s.Reload()
-	if st := state(s, "a.json"); st.Calls != 1 || st.Policy != Fail {
+	if st := state(s, "a.json"); st.Calls != 1 || st.Policy != string(Fail) {
 		t.Errorf("%+v", st)
 	}
 	register(t, dir, "a.json", Registration{Endpoint: f.socket + "2", Stages: create})

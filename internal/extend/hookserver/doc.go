@@ -1,4 +1,5 @@
-// Package hookserver calls hook servers: external policies that answer runtime.v1alpha1.RuntimeHookService before
-// the agent decides about a container. It watches the directory that registers them, calls them in order and turns
-// their answers into values. It decides nothing: the engine decides whether the values apply.
+// Package hookserver calls hook servers. Hook servers are external policies that serve
+// runtime.v1alpha1.RuntimeHookService. The package watches the directory in which they are registered, calls them in
+// order before the agent decides about a container, and converts their answers to values. It decides nothing: the
+// engine decides whether the values apply.
 package hookserver

@@ -163,7 +163,7 @@ func sample() *lifecycle.Event {
 			Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512)}},
 		},
 		Container: &lifecycle.Container{
-			ID: "creating-1", Name: "app", Annotations: map[string]string{restarts: "2"}, Env: []string{"PATH=/bin", "EMPTY=", "EQ=a=b"},
+			ID: "creating-1", Name: "app", Annotations: map[string]string{restartCountKey: "2"}, Env: []string{"PATH=/bin", "EMPTY=", "EQ=a=b"},
 			OOMScoreAdj: lifecycle.Some[int64](900),
 			Resources: lifecycle.Resources{
 				CPU:       lifecycle.CPU{Shares: lifecycle.Some[uint64](256), Quota: lifecycle.Some[int64](50000), Period: lifecycle.Some[uint64](100000)},

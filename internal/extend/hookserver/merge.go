@@ -13,33 +13,33 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Rule is one row of the merge table: how a field of the answer changes the request. The docs print the
+// Rule is one row of the merge table. It describes how a field of the answer changes the request. The docs print the
 // table, and a test checks that merge uses the same rules.
 type Rule struct{ Field, Rule string }
 
-// Rules is the merge table. It equals that of koordinator's runtime proxy 1.8, except
-// for rows that say otherwise.
+// Rules returns the merge table. It is the same as in koordinator's runtime proxy 1.8, except for rows
+// that mention a difference.
 func Rules() []Rule {
 	return []Rule{
-		{"pod labels, annotations", "added to the pod's; entries with the same key are replaced"},
+		{"pod labels, annotations", "added to the labels and annotations of the pod; entries with the same key are replaced"},
 		{"pod cgroup_parent", "a parent other than the pod's is refused and reported, because the kubelet owns its pods' cgroups (the existing proxy moves the pod)"},
 		{"pod resources", "not used, as in the existing proxy"},
-		{"container_annotations", "added to the container's; entries with the same key are replaced"},
+		{"container_annotations", "added to the annotations of the container; entries with the same key are replaced"},
 		{"container_resources", "if absent, nothing changes"},
 		{"cpu_period, cpu_shares, memory_limit_in_bytes", "applied if above 0"},
 		{"memory_swap_limit_in_bytes", "a value other than the request is refused and reported, because Trimtab does not set swap"},
-		{"cpu_quota", "applied if not 0; -1 lifts the limit"},
+		{"cpu_quota", "applied if not 0; -1 removes the limit"},
 		{"oom_score_adj", "applied if within -1000 to 1000, also if 0, because a server copies the request"},
 		{"cpuset_cpus, cpuset_mems", "applied if not empty; an empty list leaves the request unchanged (the existing proxy empties the cpuset)"},
-		{"unified", "added to the request; a file for which the answer has a field is refused and reported, and so are files of cpuset and cgroup"},
+		{"unified", "added to the request; files for which the answer has a field, and files of cpuset and cgroup, are refused and reported"},
 		{"hugepage_limits", "not used: the request does not change"},
-		{"container_envs", "if it has any, they replace all variables, and variables that it leaves out are removed; if empty, nothing changes"},
+		{"container_envs", "if not empty, they replace all variables of the container, and other variables are removed; if empty, nothing changes"},
 		{"container pod_cgroup_parent", "a parent other than the pod's is refused and reported (the existing proxy moves the container)"},
 	}
 }
 
-// slot identifies the setting that a value sets.
-type slot struct {
+// setting identifies a setting: a field, and the key of its entry.
+type setting struct {
 	field lifecycle.Field
 	key   string
 }
@@ -47,15 +47,15 @@ type slot struct {
 // problem describes an invalid part of an answer.
 func problem(server, field, value, reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{
-		Hook: lifecycle.HookServerName, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
+		Hook: lifecycle.HookServerName, Key: server + ": " + field, Value: shorten(value), Reason: reason, Then: then,
 	}
 }
 
-// maxShown bounds a foreign text in a message, in bytes.
+// maxShown limits an untrusted text in a message, in bytes.
 const maxShown = 300
 
-// short shortens foreign text.
-func short(s string) string {
+// shorten shortens an untrusted text, and replaces its control characters.
+func shorten(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) > maxShown {
 		s = strings.ToValidUTF8(s[:maxShown], "") + "…"
@@ -68,13 +68,13 @@ func short(s string) string {
 	}, s)
 }
 
-// reserved is the prefix of keys that no answer may set: only the agent writes records.
+// reserved is the prefix of keys that no answer may set, because only the agent may write records.
 const reserved = "trimtab.io/record"
 
-// mergeMap adds an answer's map to another. It leaves out keys and values that
-// cannot be valid.
+// mergeMap adds the entries of an answer to a map. It leaves out entries that cannot be valid, and calls complain for
+// each of them.
 func mergeMap(have, answer map[string]string, complain func(key, why string)) map[string]string {
-	more := newer(have, answer) // most answers repeat the request
+	more := changedEntries(have, answer) // most answers repeat the request
 	if len(more) == 0 {
 		return have
 	}
@@ -86,7 +86,7 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 		case strings.HasPrefix(k, reserved):
 			complain(k, "is reserved for the agent")
 		case strings.ContainsRune(k, 0) || strings.ContainsRune(answer[k], 0):
-			complain(k, "contains a zero byte")
+			complain(k, "contains a NUL byte")
 		default:
 			if out == nil {
 				out = map[string]string{}
@@ -97,7 +97,7 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 	return out
 }
 
-const leftOut = "it is left out"
+const entryIgnored = "the agent ignores this entry"
 
 // mergePod returns a pod with the changes of a server's answer. It does not modify the original, and shares its
 // unchanged parts.
@@ -110,7 +110,7 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), m.complain("labels"))
 	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), m.complain("annotations"))
 	if parent := answer.GetCgroupParent(); parent != "" && parent != asked.CgroupParent {
-		m.add("cgroup_parent", parent, "Trimtab does not move pods out of the kubelet's cgroups", "the pod stays in "+short(asked.CgroupParent))
+		m.addProblem("cgroup_parent", parent, "Trimtab does not move pods out of the kubelet's cgroups", "the pod stays in "+shorten(asked.CgroupParent))
 	}
 	return out, m.problems.List()
 }
@@ -125,7 +125,7 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 	m := merge{server: server}
 	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.complain("container_annotations"))
 	if parent := answer.GetPodCgroupParent(); parent != "" && parent != asked.PodCgroupParent {
-		m.add("pod_cgroup_parent", parent, "Trimtab does not move containers out of their pod's cgroup", "it stays in "+short(asked.PodCgroupParent))
+		m.addProblem("pod_cgroup_parent", parent, "Trimtab does not move containers out of their pod's cgroup", "the container stays in "+shorten(asked.PodCgroupParent))
 	}
 	if envs := answer.GetContainerEnvs(); len(envs) > 0 {
 		m.envs(out, envs)
@@ -140,21 +140,23 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 	return out, m.problems.List()
 }
 
-// merge collects the problems of one answer.
+// merge merges one answer into a request, and collects the problems of the answer.
 type merge struct {
 	server   string
 	problems lifecycle.ProblemList
 }
 
-func (m *merge) add(field, value, reason, then string) {
+// addProblem adds a problem.
+func (m *merge) addProblem(field, value, reason, then string) {
 	if m.problems.Full(lifecycle.Problem{}) {
 		value = ""
 	}
 	m.problems.Add(problem(m.server, field, value, reason, then))
 }
 
+// complain returns a function that adds a problem about an entry of a field.
 func (m *merge) complain(field string) func(key, why string) {
-	return func(key, why string) { m.add(field, key, why, leftOut) }
+	return func(key, why string) { m.addProblem(field, key, why, entryIgnored) }
 }
 
 func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]string) {
@@ -166,7 +168,7 @@ func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]st
 	}
 	slices.Sort(bad)
 	for _, name := range bad {
-		m.add("container_envs", name, "is not a valid name or value of a variable", leftOut)
+		m.addProblem("container_envs", name, "is not a valid name or value of a variable", entryIgnored)
 		delete(envs, name) // envs belongs to the answer, and nothing reads it again
 	}
 	if len(envs) > 0 {
@@ -174,8 +176,11 @@ func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]st
 	}
 }
 
-// The kernel's limits (sched/core.c, tg_set_cfs_bandwidth; cpu.shares): a period is
-// 1 ms to 1 s, a quota at least 1 ms, shares 2 to 262144.
+// requestStays describes the consequence of an invalid value.
+const requestStays = "the value of the request does not change"
+
+// The kernel's limits of CPU periods and quotas in µs, and of CPU shares (sched/core.c, tg_set_cfs_bandwidth;
+// cpu.shares). oomBound is the limit of oom_score_adj.
 const (
 	minPeriod, maxPeriod = 1000, 1000000
 	minQuota             = 1000
@@ -188,20 +193,20 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	m.number("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
 	m.number("memory_limit_in_bytes", &out.MemoryLimitInBytes, r.MemoryLimitInBytes, 1, 1<<62)
 	if s := r.MemorySwapLimitInBytes; s > 0 && s != out.MemorySwapLimitInBytes {
-		m.add("memory_swap_limit_in_bytes", fmt.Sprint(s), "Trimtab does not set swap", "the request stays")
+		m.addProblem("memory_swap_limit_in_bytes", fmt.Sprint(s), "Trimtab does not set swap", requestStays)
 	}
 	switch q := r.CpuQuota; {
 	case q == 0:
 	case q == -1 || q >= minQuota:
 		out.CpuQuota = q
 	case q != out.CpuQuota:
-		m.add("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is not -1 and below %d", minQuota), "the request stays")
+		m.addProblem("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is below %d: want a higher value, or -1 for no limit", minQuota), requestStays)
 	}
 	switch o := r.OomScoreAdj; {
 	case o >= -oomBound && o <= oomBound:
 		out.OomScoreAdj = o
 	case o != out.OomScoreAdj:
-		m.add("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", "the request stays")
+		m.addProblem("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", requestStays)
 	}
 	m.list("cpuset_cpus", &out.CpusetCpus, r.CpusetCpus)
 	m.list("cpuset_mems", &out.CpusetMems, r.CpusetMems)
@@ -210,18 +215,18 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	}
 }
 
-// number accepts a number above 0 within its limits. It accepts a value that equals the request without a check.
+// number applies a number above 0 that is within its limits. A value that equals the request is always valid.
 func (m *merge) number(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
 	case v < least || v > most:
-		m.add(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), "the request stays")
+		m.addProblem(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), requestStays)
 	default:
 		*out = v
 	}
 }
 
-// list accepts a list of CPUs or nodes that is not empty.
+// list applies a list of CPUs or memory nodes that is not empty.
 func (m *merge) list(field string, out *string, text string) {
 	if text == "" || text == *out {
 		return
@@ -229,7 +234,7 @@ func (m *merge) list(field string, out *string, text string) {
 	ids, err := topology.ParseList(text)
 	switch {
 	case err != nil:
-		m.add(field, text, err.Error(), "the request stays")
+		m.addProblem(field, text, err.Error(), requestStays)
 	case len(ids) == 0:
 	default:
 		if had, err := topology.ParseList(*out); err != nil || !slices.Equal(had, ids) {
@@ -238,21 +243,22 @@ func (m *merge) list(field string, out *string, text string) {
 	}
 }
 
-// filesWithField are files of cgroup v2 for which an answer has a field.
+// filesWithField are the files of cgroup v2 that an answer sets by another field.
 var filesWithField = []string{"cpu.max", "cpu.weight", "memory.max"}
 
+// unified applies the text of a cgroup v2 file.
 func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 	switch {
 	case out.Unified[file] == text && text != "":
 	case file == "" || strings.Trim(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" ||
 		!strings.Contains(file, ".") || strings.HasPrefix(file, "."):
-		m.add("unified", file, "is not a cgroup file", leftOut)
+		m.addProblem("unified", file, "is not a cgroup file", entryIgnored)
 	case strings.HasPrefix(file, "cpuset.") || strings.HasPrefix(file, "cgroup."):
-		m.add("unified", file, "would take CPUs or memory from other containers, or move processes", leftOut)
+		m.addProblem("unified", file, "would take CPUs or memory from other containers, or move processes", entryIgnored)
 	case slices.Contains(filesWithField, file):
-		m.add("unified", file, "another field of the answer sets it", leftOut)
+		m.addProblem("unified", file, "another field of the answer sets it", entryIgnored)
 	case strings.ContainsAny(text, "\x00") || len(text) > 4096:
-		m.add("unified", file, "has a value that no cgroup file accepts", leftOut)
+		m.addProblem("unified", file, "has a value that no cgroup file accepts", entryIgnored)
 	default:
 		if out.Unified == nil {
 			out.Unified = map[string]string{}
@@ -261,8 +267,8 @@ func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 	}
 }
 
-// changes lists the changes to a container, as values without reasons.
-func changes(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
+// changedValues returns the differences between two requests for a container, as values without reasons.
+func changedValues(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
 	var out []lifecycle.Value
 	a, n := asked.GetContainerResources(), now.GetContainerResources()
 	number := func(f lifecycle.Field, was, is int64) {
@@ -283,7 +289,7 @@ func changes(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
 	text(lifecycle.CPUSetCPUs, a.GetCpusetCpus(), n.GetCpusetCpus())
 	text(lifecycle.CPUSetMems, a.GetCpusetMems(), n.GetCpusetMems())
 	keyed := func(f lifecycle.Field, was, is map[string]string) {
-		more := newer(was, is)
+		more := changedEntries(was, is)
 		for _, k := range slices.Sorted(maps.Keys(more)) {
 			out = append(out, lifecycle.Value{Field: f, Key: k, Text: more[k]})
 		}

@@ -202,11 +202,11 @@ func TestMergeProperties(t *testing.T) {
 			ContainerAnnotations: maps.Clone(after.ContainerAnnotations), ContainerEnvs: maps.Clone(after.ContainerEnvs),
 			PodCgroupParent: after.PodCgroupParent, ContainerResources: proto.CloneOf(after.ContainerResources),
 		})
-		if len(changes(after, echo)) > 0 || len(problems) > 0 {
-			t.Fatalf("an echo of %v: changes %v, problems %v", after, changes(after, echo), problems)
+		if len(changedValues(after, echo)) > 0 || len(problems) > 0 {
+			t.Fatalf("an echo of %v: changes %v, problems %v", after, changedValues(after, echo), problems)
 		}
 		// The changes describe the result.
-		for _, v := range changes(before, after) {
+		for _, v := range changedValues(before, after) {
 			if v.Text == "" && !v.Field.Numeric() && v.Key == "" {
 				t.Fatalf("an empty %s", v.Field)
 			}

@@ -11,17 +11,17 @@ import (
 	"github.com/trimtab/trimtab/internal/jsonwords"
 )
 
-// Policy says what a failed call does to the event that waits for it.
+// Policy decides whether an event fails if the call of a server fails.
 type Policy string
 
 // The policies. The default is Ignore.
 const (
-	Ignore Policy = "Ignore" // as if the server did not exist
+	Ignore Policy = "Ignore" // the agent continues as if the server did not exist
 	Fail   Policy = "Fail"   // the event fails
 )
 
-// Registration is the content of a server's file. Its form is that of the existing proxies (koordinator 1.8,
-// runtimeproxy/config). Like them, the agent ignores unknown keys.
+// Registration is the content of a server's file. It has the same form as in the existing runtime proxies (koordinator
+// 1.8, runtimeproxy/config). Like these, the agent ignores unknown keys.
 type Registration struct {
 	// Endpoint is the path of the server's socket.
 	Endpoint string  `json:"remote-endpoint"`
@@ -32,24 +32,24 @@ type Registration struct {
 const (
 	// maxFile limits a server's file, in bytes.
 	maxFile = 64 << 10
-	// maxSocket is the longest path in the kernel's sockaddr_un, without its NUL.
+	// maxSocket is the longest path of a socket (the kernel's sockaddr_un without its NUL).
 	maxSocket = 107
 )
 
-// parse reads a file's content. odd names the unknown stages, which have no effect.
+// parse parses the content of a file. odd are its unknown stages, which have no effect.
 func parse(data []byte) (r Registration, odd []string, err error) {
 	if len(data) == 0 {
 		return r, nil, errors.New("the file is empty")
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, nil, fmt.Errorf("it is not a registration: %w", jsonwords.Error(err))
+		return r, nil, fmt.Errorf("the file is not a registration: %w", jsonwords.Error(err))
 	}
 	r.Endpoint = strings.TrimPrefix(r.Endpoint, "unix://")
 	switch {
 	case r.Endpoint == "":
 		return r, nil, errors.New("remote-endpoint is missing: set it to the path of the server's socket")
 	case !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocket || strings.ContainsRune(r.Endpoint, 0):
-		return r, nil, fmt.Errorf("remote-endpoint %q: set it to the absolute path of a socket, at most %d bytes", r.Endpoint, maxSocket)
+		return r, nil, fmt.Errorf("remote-endpoint is %q: set it to the absolute path of a socket, with at most %d bytes", r.Endpoint, maxSocket)
 	}
 	r.Endpoint = filepath.Clean(r.Endpoint)
 	switch r.Policy {
@@ -57,13 +57,13 @@ func parse(data []byte) (r Registration, odd []string, err error) {
 		r.Policy = Ignore
 	case Ignore, Fail:
 	default:
-		return r, nil, fmt.Errorf("failure-policy %q: want %s or %s", r.Policy, Ignore, Fail)
+		return r, nil, fmt.Errorf("failure-policy is %q: want %s or %s", r.Policy, Ignore, Fail)
 	}
 	for _, s := range r.Stages {
-		if !known(s) {
+		if !isKnown(s) {
 			odd = append(odd, string(s))
 		}
 	}
-	r.Stages = slices.DeleteFunc(r.Stages, func(s Stage) bool { return !known(s) })
+	r.Stages = slices.DeleteFunc(r.Stages, func(s Stage) bool { return !isKnown(s) })
 	return r, odd, nil
 }

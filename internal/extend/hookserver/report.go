@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Result is the result of a call.
@@ -13,18 +15,18 @@ type Result string
 // The results.
 const (
 	Done        Result = "done"
-	Failed      Result = "failed"      // it answered with an error
-	TimedOut    Result = "timeout"     // it did not answer in time
+	Failed      Result = "failed"      // the server answered with an error
+	TimedOut    Result = "timeout"     // the server did not answer in time
 	Unreachable Result = "unreachable" // no process serves the socket, or a process of another user does
-	Skipped     Result = "skipped"     // the agent did not call it, because its circuit breaker is open
+	Skipped     Result = "skipped"     // the agent did not call the server, because its circuit breaker is open
 	Ended       Result = "ended"       // the event ended before the server answered, or before the agent called it
 )
 
 // Results lists the results of calls.
 func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ended} }
 
-// Recorder counts calls, for metrics. Its method returns at once. Servers have the names of files that an
-// administrator made.
+// Recorder counts calls, for metrics. Its method does not block. The name of a server is the name of its file, so the
+// number of names is limited.
 type Recorder interface {
 	Call(server string, stage Stage, result Result, took time.Duration)
 }
@@ -35,60 +37,47 @@ type NoRecorder struct{}
 // Call does nothing.
 func (NoRecorder) Call(string, Stage, Result, time.Duration) {}
 
-// State is one file of the directory, for status.
-type State struct {
-	Name     string // of the file
-	Endpoint string
-	Policy   Policy
-	Stages   []Stage
-	// InForce says that a registration of the file is in force. Err says what is wrong with its newest content or
-	// with the server, or is "".
-	InForce bool
-	Err     string
-	// CircuitOpen says that the agent does not call the server for now, after several failures in a row.
-	CircuitOpen bool
-	Calls       uint64
-	Failed      uint64
-}
-
-// States returns all files of the directory except our own, in the order in which their servers are called. The
-// error says what is wrong with the directory.
-func (s *Servers) States() ([]State, error) {
+// States returns the state of all files of the directory except the agent's own file, in the order in which the agent
+// calls their servers. The error is the error of the directory.
+func (s *Servers) States() ([]api.HookServer, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	now := s.o.Now()
-	var out []State
+	var out []api.HookServer
 	for _, name := range s.order {
-		if f := s.files[name]; f != nil && !errors.Is(f.err, errOwn) {
+		if f := s.files[name]; f != nil && !errors.Is(f.err, errOwnSocket) {
 			out = append(out, f.state(now))
 		}
 	}
 	return out, s.err
 }
 
-func (f *file) state(now time.Time) State {
-	st := State{Name: f.name}
+func (f *file) state(now time.Time) api.HookServer {
+	st := api.HookServer{File: f.name}
 	var wrong []string
 	switch {
 	case f.err != nil && f.server != nil:
-		wrong = append(wrong, f.err.Error()+"; its earlier content stays in force")
+		wrong = append(wrong, f.err.Error()+"; the earlier content of the file stays in force")
 	case f.err != nil:
 		wrong = append(wrong, f.err.Error())
 	}
 	if len(f.unknownStages) > 0 {
-		wrong = append(wrong, fmt.Sprintf("unknown stages ignored: %s", short(strings.Join(f.unknownStages, ", "))))
+		wrong = append(wrong, fmt.Sprintf("unknown stages ignored: %s", shorten(strings.Join(f.unknownStages, ", "))))
 	}
 	if srv := f.server; srv != nil {
-		st.InForce, st.Endpoint, st.Policy, st.Stages = true, srv.r.Endpoint, srv.r.Policy, srv.r.Stages
+		st.InForce, st.Endpoint, st.Policy = true, srv.registration.Endpoint, string(srv.registration.Policy)
+		for _, stage := range srv.registration.Stages {
+			st.Stages = append(st.Stages, string(stage))
+		}
 		l := srv.link
 		l.mu.Lock()
 		st.Calls, st.Failed = l.calls, l.failed
-		st.CircuitOpen = l.breaker.Open(now)
+		st.Suspended = l.breaker.Open(now)
 		if l.lastErr != nil {
 			wrong = append(wrong, l.lastErr.Error())
 		}
 		l.mu.Unlock()
 	}
-	st.Err = strings.Join(wrong, "; ")
+	st.Error = strings.Join(wrong, "; ")
 	return st
 }

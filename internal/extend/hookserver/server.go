@@ -29,27 +29,27 @@ const service = "/runtime.v1alpha1.RuntimeHookService/"
 
 // server is one hook server. All registrations of a server share its link.
 type server struct {
-	name string // of its file
-	r    Registration
-	o    Options
-	link *link
+	name         string // the name of its file
+	registration Registration
+	o            Options
+	link         *link
 }
 
 // link is the connection to a server, and its recent results.
 type link struct {
 	conn *grpc.ClientConn
-	err  error // why there is no connection
+	err  error // the reason why there is no connection
 
 	mu       sync.Mutex // guards all below
 	calls    uint64
 	failed   uint64
 	lastErr  error
 	breaker  breaker.Breaker
-	inFlight int // running calls
-	closing  bool
+	inFlight int  // running calls
+	closing  bool // conn must be closed after the last running call
 }
 
-// close closes the connection after the last running call.
+// close makes the connection close after the last running call.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closing = true
@@ -57,6 +57,7 @@ func (l *link) close() {
 	l.closeIdle()
 }
 
+// closeIdle closes the connection if close was called, and no call is running.
 func (l *link) closeIdle() {
 	l.mu.Lock()
 	now := l.closing && l.inFlight == 0 && l.conn != nil
@@ -76,33 +77,33 @@ func newServer(name string, r Registration, o Options) *server {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
 		}))
-	return &server{name: name, r: r, o: o, link: l}
+	return &server{name: name, registration: r, o: o, link: l}
 }
 
-// with returns the same server with another registration.
-func (s *server) with(r Registration) *server {
+// withRegistration returns the same server with another registration.
+func (s *server) withRegistration(r Registration) *server {
 	n := *s
-	n.r = r
+	n.registration = r
 	return &n
 }
 
-// serves reports whether the server asked to be called at a stage.
-func (s *server) serves(stage Stage) bool { return slices.Contains(s.r.Stages, stage) }
+// serves reports whether the server is registered for a stage.
+func (s *server) serves(stage Stage) bool { return slices.Contains(s.registration.Stages, stage) }
 
-// circuitOpenError is the error of a call that the agent did not make.
+// circuitOpenError is the error of a call that the agent did not make, because the circuit breaker is open.
 type circuitOpenError struct {
-	until time.Duration
-	last  error
+	remaining time.Duration
+	lastErr   error
 }
 
 func (r *circuitOpenError) Error() string {
-	return fmt.Sprintf("not called for another %v, because %d calls in a row failed; the last error: %v", r.until.Round(time.Millisecond), breaker.MaxFailures, r.last)
+	return fmt.Sprintf("not called: the agent calls it again in %v, because %d calls in a row failed; the last error: %v", r.remaining.Round(time.Millisecond), breaker.MaxFailures, r.lastErr)
 }
 
-// call makes one call. It ends after the server's timeout, or at end if that comes first.
+// call makes one call. The call ends after the server's timeout, or at end if that is earlier.
 func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
 	own := time.Now().Add(s.o.Timeout)
-	cut := false // whether end leaves less time than the server's timeout, because earlier servers used up the budget
+	cut := false // earlier servers used up most of the time before end
 	if !end.IsZero() && end.Before(own) {
 		own = end
 		cut = time.Until(end) < s.o.Timeout/2
@@ -127,7 +128,7 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	took := now.Sub(start)
 	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
-		// The caller has cancelled, which is not a failure of the server.
+		// The server had no chance to answer in time, so this is not a failure of the server.
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
 		s.link.end(errEventEnded, now)
 		s.link.closeIdle()
@@ -140,8 +141,8 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	return err
 }
 
-// deadlineSlack is how long before a deadline a server may end a late call itself. The server also knows the
-// deadline, and its error may arrive first.
+// deadlineSlack is the time before a deadline in which an error DeadlineExceeded counts as a timeout. The server also
+// knows the deadline, and its error may arrive first.
 const deadlineSlack = 20 * time.Millisecond
 
 // endedWith reports whether a call ended because its context ended.
@@ -153,7 +154,7 @@ func endedWith(ctx context.Context, err error) bool {
 	return bounded && status.Code(err) == codes.DeadlineExceeded && time.Until(end) < deadlineSlack
 }
 
-// result names the result of a call, for metrics. late means that the call took too long.
+// result returns the result of a call, for metrics. late means that the call took too long.
 func result(err error, late bool) Result {
 	switch {
 	case err == nil:
@@ -166,7 +167,7 @@ func result(err error, late bool) Result {
 	return Failed
 }
 
-// describe returns a call's error as a message.
+// describe converts the error of a call to a *callError with a message for users.
 func (s *server) describe(err error, late bool, took time.Duration) error {
 	if err == nil {
 		return nil
@@ -177,18 +178,18 @@ func (s *server) describe(err error, late bool, took time.Duration) error {
 		return &callError{true, fmt.Sprintf("no answer within %v (hookServers.timeoutMilliseconds)", took.Round(time.Millisecond))}
 	case text.Code() == codes.Unavailable:
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
-		return &callError{true, "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
+		return &callError{true, "cannot be reached: " + shorten(strings.TrimSuffix(why, `"`))}
 	}
-	return &callError{false, fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
+	return &callError{false, fmt.Sprintf("answers %s: %s", text.Code(), shorten(text.Message()))}
 }
 
-// errEventEnded ends a call whose result does not count for its server.
-var errEventEnded = errors.New("the event ended first")
+// errEventEnded is the result of a call that ended with its event. It does not count as a failure of the server.
+var errEventEnded = errors.New("the event ended before the hook server answered")
 
 // eventEndedError is the error of a call that ended with its event.
 type eventEndedError struct {
-	sent      bool // the server received the question
-	cancelled bool // the caller cancelled the event; false means that its time was over
+	sent      bool // the agent sent the request to the server
+	cancelled bool // the caller cancelled the event; false means that the deadline passed
 }
 
 func (e *eventEndedError) Error() string {
@@ -197,20 +198,20 @@ func (e *eventEndedError) Error() string {
 		why = "the caller cancelled the event"
 	}
 	if e.sent {
-		return why + " before it answered"
+		return why + " before the hook server answered"
 	}
 	return "not called: " + why
 }
 
 // callError describes a failed call.
 type callError struct {
-	unreachable bool // it did not answer at all
+	unreachable bool // the server did not answer
 	text        string
 }
 
 func (e *callError) Error() string { return e.text }
 
-// begin reports whether the server may be called now.
+// begin starts a call. It returns an error if the circuit breaker is open.
 func (l *link) begin(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,8 +222,8 @@ func (l *link) begin(now time.Time) error {
 	return nil
 }
 
-// end notes the result of a call. An error in an answer does not mean that the server is down: the error may
-// concern one pod only.
+// end records the result of a call. An answer with an error does not open the circuit breaker, because the error may
+// concern only one pod.
 func (l *link) end(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,5 +245,5 @@ func (l *link) end(err error, now time.Time) {
 		}
 		return
 	}
-	l.breaker.End(breaker.Missing, now)
+	l.breaker.End(breaker.NoAnswer, now)
 }

@@ -2,7 +2,7 @@ package hookserver
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// Stage is a moment at which hook servers are called, by its name in their files.
+// Stage is the name of a moment at which the agent calls hook servers. Registrations use these names.
 type Stage string
 
 // The stages. The protocol has the name PreRemoveRunPodSandbox but no call for it.
@@ -20,12 +20,12 @@ const (
 // StageInfo describes a stage; the docs print it.
 type StageInfo struct {
 	Stage Stage
-	// Kind is the event at which servers are called.
+	// Kind is the kind of event at which the agent calls servers.
 	Kind lifecycle.Kind
-	// Call is the name of the protocol's call, or "" if the protocol has none.
+	// Call is the name of the protocol's method, or "" if the protocol has none.
 	Call string
-	// Answered means that the event waits for the call, and its answer counts. Waits means that the event waits for
-	// the call, but only a refusal counts. If both are false the event does not wait.
+	// Waits means that the event waits for the call, so that a failure can stop the event. Answered means that the
+	// answer changes the event; then Waits is also true.
 	Answered, Waits bool
 }
 
@@ -43,7 +43,7 @@ var stages = []StageInfo{
 // Stages returns all stages.
 func Stages() []StageInfo { return stages }
 
-// stageOf returns the stage for an event's kind. ok is false if there is no stage, or no call for it.
+// stageOf returns the stage for a kind of event. ok is false if there is no stage, or if the stage has no call.
 func stageOf(k lifecycle.Kind) (StageInfo, bool) {
 	for _, s := range stages {
 		if s.Kind == k && s.Call != "" {
@@ -53,7 +53,7 @@ func stageOf(k lifecycle.Kind) (StageInfo, bool) {
 	return StageInfo{}, false
 }
 
-func known(s Stage) bool {
+func isKnown(s Stage) bool {
 	for _, i := range stages {
 		if i.Stage == s {
 			return true

@@ -9,31 +9,30 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// restarts is the kubelet's annotation with the number of a container's attempt, which
-// is also in the container's CRI metadata.
-const restarts = "io.kubernetes.container.restartCount"
+// restartCountKey is the kubelet's annotation with the attempt in the container's CRI metadata.
+const restartCountKey = "io.kubernetes.container.restartCount"
 
 // metaOf returns the metadata of a pod.
 func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
-// podOut converts a pod to a message. It shares the pod's maps, which nobody modifies.
-func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
+// podRequest converts a pod to a message. The message shares the pod's maps, so it must not be modified.
+func podRequest(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
 		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
-		CgroupParent: p.CgroupParent, Overhead: resourcesOut(p.Overhead), Resources: resourcesOut(p.Resources),
+		CgroupParent: p.CgroupParent, Overhead: resourcesMessage(p.Overhead), Resources: resourcesMessage(p.Resources),
 	}
 }
 
-// containerOut converts a container to a message, and shares its maps. creating means that the container has no id
-// yet.
-func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
+// containerRequest converts a container to a message. The message shares the container's maps, so it must not be modified.
+// creating means that the container has no id yet.
+func containerRequest(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
-		ContainerAnnotations: c.Annotations, ContainerResources: resourcesOut(&c.Resources),
-		PodResources: resourcesOut(p.Resources), PodAnnotations: p.Annotations, PodLabels: p.Labels,
-		PodCgroupParent: p.CgroupParent, ContainerEnvs: envOut(c.Env),
+		ContainerAnnotations: c.Annotations, ContainerResources: resourcesMessage(&c.Resources),
+		PodResources: resourcesMessage(p.Resources), PodAnnotations: p.Annotations, PodLabels: p.Labels,
+		PodCgroupParent: p.CgroupParent, ContainerEnvs: envMap(c.Env),
 	}
 	if creating {
 		req.ContainerMeta.Id = ""
@@ -43,15 +42,15 @@ func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hook
 }
 
 func attempt(c *lifecycle.Container) uint32 {
-	n, err := strconv.ParseUint(c.Annotations[restarts], 10, 32)
+	n, err := strconv.ParseUint(c.Annotations[restartCountKey], 10, 32)
 	if err != nil {
 		return 0
 	}
 	return uint32(n)
 }
 
-// envOut converts a list of variables to a map. If a name occurs twice the last one counts, as for a process.
-func envOut(list []string) map[string]string {
+// envMap converts a list of variables to a map. If a name occurs twice, the last value counts.
+func envMap(list []string) map[string]string {
 	out := make(map[string]string, len(list))
 	for _, e := range list {
 		name, value, _ := strings.Cut(e, "=")
@@ -60,8 +59,8 @@ func envOut(list []string) map[string]string {
 	return out
 }
 
-// resourcesOut converts resources; nil stays nil.
-func resourcesOut(r *lifecycle.Resources) *hooks.LinuxContainerResources {
+// resourcesMessage converts resources to a message. It returns nil for nil.
+func resourcesMessage(r *lifecycle.Resources) *hooks.LinuxContainerResources {
 	if r == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerOfConfig makes the message of a container that will be created, from the request. It lacks what
+// containerOfConfig makes the message of a container from the request that creates it. The message lacks the data that
 // the image and the runtime add.
 func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	out := &api.Container{
@@ -39,7 +39,7 @@ func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	return out
 }
 
-// adjustConfig puts an adjustment into a request. It returns the parts that the CRI cannot carry.
+// adjustConfig applies an adjustment to a request. It returns the parts for which the CRI has no field.
 func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (left []string) {
 	if a == nil {
 		return nil
@@ -150,12 +150,12 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 	}
 	l.Devices, l.Resources, l.OomScoreAdj = nil, nil, nil
 	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
-		l.Rdt = nil // the library's answer always has one
+		l.Rdt = nil // the library's answer always has an empty one
 	}
 	return append(left, namesOf(l)...)
 }
 
-// namesOf returns the names of the fields that a message has.
+// namesOf returns the names of the fields that are set in a message, with the prefix "linux.".
 func namesOf[M proto.Message](m M) (names []string) {
 	r := m.ProtoReflect()
 	if !r.IsValid() {

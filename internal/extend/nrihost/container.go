@@ -34,7 +34,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	defer cancel()
 	pid := uint32(0)
 	if s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true}); err == nil {
-		v, _ := verboseIn(s.GetInfo()) // some runtimes do not report it
+		v, _ := verboseIn(s.GetInfo()) // some runtimes do not report the PID
 		pid = v.PID
 	}
 	h.objects.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
@@ -46,7 +46,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	return resp, nil
 }
 
-// updateContainer asks plugins what to change in an update from the kubelet.
+// updateContainer asks plugins about an update from the kubelet, and merges their changes into it.
 func (h *Host) updateContainer(ctx context.Context, method string, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	id := req.GetContainerId()
 	c, p := h.objects.container(id)
@@ -68,7 +68,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	var others []*api.ContainerUpdate
 	for _, u := range answer.GetUpdate() {
 		switch {
-		case u == nil: // the library answers so if no plugin has an update
+		case u == nil: // the library's answer if no plugin has an update
 		case u.GetContainerId() != id:
 			others = append(others, u)
 		default:
@@ -89,7 +89,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	return resp, nil
 }
 
-// takeUpdate merges the resources of plugins' answers over those of a request.
+// takeUpdate merges the resources of plugins' answers into a request.
 func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
 	carried, rest, left := splitForCRI(u.GetLinux().GetResources())
 	if carried != nil {
@@ -101,7 +101,7 @@ func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.L
 	}
 }
 
-// resourcesNotRequested names the resources that rest has in addition to those of the request.
+// resourcesNotRequested returns the names of the resources in rest that differ from the request.
 func resourcesNotRequested(rest, asked *api.LinuxResources) (names []string) {
 	if rest == nil {
 		return nil
@@ -110,12 +110,12 @@ func resourcesNotRequested(rest, asked *api.LinuxResources) (names []string) {
 	if asked != nil && n.Memory != nil && asked.Memory.GetSwap().GetValue() == n.Memory.GetSwap().GetValue() {
 		n.Memory.Swap = nil
 	}
-	n.HugepageLimits, n.Unified = nil, nil // the request's own values are sent with it
+	n.HugepageLimits, n.Unified = nil, nil // the request has these values
 	return namesOf(n)
 }
 
-// stopContainer reports a stop to plugins after the runtime has stopped the container. The grace period of the
-// container therefore delays no plugin.
+// stopContainer reports a stop to plugins after the runtime has stopped the container, so that plugins do not wait for
+// the grace period of the container.
 func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	resp, err := invoke[cri.StopContainerResponse](ctx, h, method, req)
 	if err != nil {
@@ -130,15 +130,15 @@ func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopCo
 func (h *Host) removeContainer(ctx context.Context, method string, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	id := req.GetContainerId()
 	h.hidden.await(ctx, id)
-	if h.objects.has(id) {
-		if h.objects.isRunning(id) { // the runtime would end the container with this call
+	if h.objects.contains(id) {
+		if h.objects.isRunning(id) { // plugins must see the stop before the removal
 			_, _ = h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id})
 		}
 		h.notifyContainerRemoved(ctx, id)
 	}
 	resp, err := invoke[cri.RemoveContainerResponse](ctx, h, method, req)
 	if err == nil {
-		h.objects.drop(id)
+		h.objects.remove(id)
 	}
 	return resp, err
 }

@@ -296,7 +296,7 @@ func TestStopWaits(t *testing.T) {
 		stopped <- err
 	}()
 	eventually(t, func() error {
-		if !g.h.objects.ends(pod) {
+		if !g.h.objects.isEnding(pod) {
 			return errors.New("the stop has not begun")
 		}
 		return nil

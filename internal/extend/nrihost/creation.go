@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// createContainer creates a container and asks plugins how to adjust it. Whether it asks before or after the
-// creation depends on the runtime.
+// createContainer creates a container, and applies the adjustments of plugins. If the agent can change the specs that
+// the runtime stores, it asks plugins after the creation. Otherwise it asks them before.
 func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
 	if h.hidden.hides(id) {
@@ -33,14 +33,14 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates container %s of pod sandbox %s is running already", m.GetName(), id)
 	}
 	defer reveal()
-	if h.objects.ends(id) {
+	if h.objects.isEnding(id) {
 		return nil, status.Errorf(codes.FailedPrecondition, "create container %s: pod sandbox %q has stopped or stops now; create it in another sandbox", m.GetName(), id)
 	}
 	if h.specs == nil {
 		return h.adjustFirst(ctx, method, req, p, named)
 	}
-	begins, done := entry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()}, func() {}
-	unasked := h.asksNobody()
+	begins, done := journalEntry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()}, func() {}
+	unasked := h.hasNoPlugins()
 	if !unasked {
 		done = h.journal.write(begins)
 	}
@@ -50,10 +50,10 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 		return nil, err
 	}
 	named(resp.GetContainerId())
-	if unasked && h.noteUnasked(resp.GetContainerId(), id, req.GetConfig()) {
+	if unasked && h.noteWithoutPlugins(resp.GetContainerId(), id, req.GetConfig()) {
 		return resp, nil
 	}
-	if unasked { // a plugin has connected since
+	if unasked { // a plugin connected in the meantime
 		done = h.journal.write(begins)
 	}
 	ctx, cancel := withoutCancel(ctx)
@@ -66,12 +66,12 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	return resp, nil
 }
 
-// noteUnasked notes a new container if no plugin can be asked about it. A plugin that connects later gets the whole
-// container when it is synchronised, and that waits until the container is noted.
-func (h *Host) noteUnasked(id, pod string, c *cri.ContainerConfig) bool {
+// noteWithoutPlugins stores a new container if no plugin is connected. A plugin that connects later gets the container
+// at its synchronisation, which waits until the container is stored.
+func (h *Host) noteWithoutPlugins(id, pod string, c *cri.ContainerConfig) bool {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
-	if !h.asksNobody() {
+	if !h.hasNoPlugins() {
 		return false
 	}
 	msg := containerOfConfig(c, pod)
@@ -80,11 +80,11 @@ func (h *Host) noteUnasked(id, pod string, c *cri.ContainerConfig) bool {
 	return true
 }
 
-// adjustCreated asks plugins about a container that the runtime has created, and adjusts it.
+// adjustCreated asks plugins about a container that the runtime has created, and applies their adjustments.
 func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) error {
 	c, err := h.containerMessage(ctx, id, p.GetId())
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "report a new container to NRI plugins: %v", err)
+		return status.Errorf(codes.Unavailable, "report the new container %s to NRI plugins: %v", id, err)
 	}
 	block := h.nri.BlockPluginSync()
 	var resp *api.CreateContainerResponse
@@ -97,13 +97,13 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 		block.Unblock()
 		return err
 	}
-	c, err = h.apply(ctx, c, withRemovals(resp.GetAdjust(), c, req.GetContainer()))
+	c, err = h.adjust(ctx, c, withRemovals(resp.GetAdjust(), c, req.GetContainer()))
 	h.objects.addContainer(c)
 	if err != nil {
 		block.Unblock()
 		h.notifyContainerRemoved(ctx, id)
-		h.objects.drop(id)
-		return status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to a container: %v", err)
+		h.objects.remove(id)
+		return status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: %v", id, err)
 	}
 	h.notify("PostCreateContainer", id, func() error {
 		return h.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: clone(p), Container: clone(c)})
@@ -113,9 +113,9 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 	return nil
 }
 
-// apply adjusts a created container. It sends resources through the agent, and writes all other parts into the spec
-// that the runtime has stored. It returns the container that plugins see from then on.
-func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
+// adjust applies an adjustment to a created container. It sends resources through the agent, and writes all other parts
+// into the spec that the runtime stores. It returns the adjusted container, as plugins see it from then on.
+func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
 	if isEmptyAdjustment(a) {
 		return c, nil // nothing in the stored spec changes
 	}
@@ -124,7 +124,7 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 	var carried *cri.LinuxContainerResources
 	if l := a.GetLinux(); l != nil {
 		carried, l.Resources, left = splitForCRI(l.Resources)
-		if l.CgroupsPath != "" { // the kubelet and the agent expect the container's cgroup where the runtime puts it
+		if l.CgroupsPath != "" { // the kubelet and the agent need the cgroup path that the runtime chose
 			l.CgroupsPath, left = "", append(left, "linux.cgroups_path")
 		}
 	}
@@ -136,7 +136,7 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 	}
 	spec, err := h.specs.change(ctx, c.GetId(), func(s *specs.Spec) error {
 		if left = append(left, nriadjust.Adjust(s, a)...); len(left) > 0 && !h.o.Report {
-			return fmt.Errorf("the agent cannot apply %s here", strings.Join(left, ", "))
+			return fmt.Errorf("the agent cannot apply %s with this runtime", strings.Join(left, ", "))
 		}
 		return nil
 	})
@@ -150,15 +150,15 @@ func (h *Host) apply(ctx context.Context, c *api.Container, a *api.ContainerAdju
 	n.Annotations = nil
 	fromSpec(n, spec)
 	for k, v := range c.GetAnnotations() {
-		if _, has := n.Annotations[k]; !has && !removes(a, k) {
+		if _, has := n.Annotations[k]; !has && !removesAnnotation(a, k) {
 			n.Annotations[k] = v
 		}
 	}
 	return n, nil
 }
 
-// isEmptyAdjustment reports whether an adjustment is empty. The library answers with empty parts if no plugin changed
-// anything.
+// isEmptyAdjustment reports whether an adjustment changes nothing. If no plugin changed the container, the library's
+// adjustment has empty parts.
 func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 	if a == nil {
 		return true
@@ -187,13 +187,14 @@ func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 	return proto.Equal(a, &api.ContainerAdjustment{})
 }
 
-func removes(a *api.ContainerAdjustment, key string) bool {
+// removesAnnotation reports whether an adjustment removes an annotation.
+func removesAnnotation(a *api.ContainerAdjustment, key string) bool {
 	_, removed := a.GetAnnotations()[api.MarkForRemoval(key)]
 	return removed
 }
 
-// removeUntilGone removes a container that a plugin refused. It repeats a removal that fails. If none succeeds, the
-// next agent removes the container.
+// removeUntilGone removes a container that a plugin refused. If that fails, it tries again. If all attempts fail, the
+// agent removes the container at its next start.
 func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
 	for range maxUndoTries {
 		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
@@ -208,8 +209,8 @@ func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
 	}
 }
 
-// adjustFirst asks plugins about a request, and then lets the runtime create the container with their changes.
-// Plugins see a provisional id, because the container has no id yet.
+// adjustFirst asks plugins about a container before its creation. It then sends the request with their changes to the
+// runtime. Plugins see a provisional id, because the container has no id yet.
 func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
 	c := containerOfConfig(req.GetConfig(), p.GetId())
 	c.Id = fmt.Sprintf("creating-%d", h.provisionalIDs.Add(1))
@@ -227,7 +228,7 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
 	if left := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(left) > 0 {
 		if !h.o.Report {
-			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to a container: the CRI cannot carry %s", strings.Join(left, ", "))
+			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: the CRI has no field for %s", c.GetName(), strings.Join(left, ", "))
 		}
 		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(left, ", "))
 	}

@@ -15,19 +15,19 @@ import (
 
 // nriCalls are the CRI calls that correspond to NRI events.
 var nriCalls = map[string]*handler{
-	"RunPodSandbox":             waitsForOpen(typed((*Host).runPod)),
-	"UpdatePodSandboxResources": typed((*Host).updatePod),
-	"StopPodSandbox":            typed((*Host).stopPod),
-	"RemovePodSandbox":          typed((*Host).removePodSandbox),
-	"CreateContainer":           waitsForOpen(typed((*Host).createContainer)),
-	"StartContainer":            typed((*Host).startContainer),
-	"UpdateContainerResources":  typed((*Host).updateContainer),
-	"StopContainer":             typed((*Host).stopContainer),
-	"RemoveContainer":           typed((*Host).removeContainer),
+	"RunPodSandbox":             waitsForOpen(typedHandler((*Host).runPod)),
+	"UpdatePodSandboxResources": typedHandler((*Host).updatePod),
+	"StopPodSandbox":            typedHandler((*Host).stopPod),
+	"RemovePodSandbox":          typedHandler((*Host).removePodSandbox),
+	"CreateContainer":           waitsForOpen(typedHandler((*Host).createContainer)),
+	"StartContainer":            typedHandler((*Host).startContainer),
+	"UpdateContainerResources":  typedHandler((*Host).updateContainer),
+	"StopContainer":             typedHandler((*Host).stopContainer),
+	"RemoveContainer":           typedHandler((*Host).removeContainer),
 }
 
-// waitsForOpen makes a creation wait while the host opens, because until then the host does not know the
-// running containers.
+// waitsForOpen makes a creation wait while the host opens, because the host does not know the running
+// containers before.
 func waitsForOpen(to *handler) *handler {
 	return &handler{beforeOpen: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
 		h.opening.RLock()
@@ -36,22 +36,22 @@ func waitsForOpen(to *handler) *handler {
 		case h.serving.Load():
 			return to.serve(h, ctx, method, req)
 		case h.o.Fail:
-			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; failurePolicy.agent is fail, so no container or pod is created without them")
+			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now, and failurePolicy.agent: fail forbids to create a container or pod without them")
 		}
 		return h.forward(ctx, method, req)
 	}}
 }
 
-// withoutCancel returns the context for the work after a call that the runtime has finished. The work
-// continues even if the caller cancels the call.
+// withoutCancel returns the context for the work after the runtime has answered a call. The work continues
+// even if the caller cancels the call.
 func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), maxAfterwards)
 }
 
-// maxAfterwards bounds the time for the work after a call.
+// maxAfterwards limits the time for the work after a call.
 const maxAfterwards = 2 * time.Minute
 
-// askPlugins asks plugins about one event. An error names the plugin that returned it.
+// askPlugins calls f, which sends one event to plugins. An error names the plugin that failed.
 func (h *Host) askPlugins(event string, f func() error) error {
 	h.eventMutex.Lock()
 	defer h.eventMutex.Unlock()
@@ -66,14 +66,15 @@ func (h *Host) askPlugins(event string, f func() error) error {
 	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed at %s: %v", event, err)
 }
 
-// notify reports a past event to plugins, and logs their errors.
+// notify calls f, which sends a past event to plugins, and logs an error of a plugin.
 func (h *Host) notify(event, id string, f func() error) {
 	if err := h.askPlugins(event, f); err != nil {
 		h.log.Warn("an NRI plugin returned an error for an event that cannot be refused", logkey.Event, event, logkey.Owner, id, logkey.Err, err)
 	}
 }
 
-// notifyContainerStopped reports to plugins once that a container has stopped, and applies their updates.
+// notifyContainerStopped reports to plugins that a container has stopped, and applies their updates. It reports each
+// stop only once.
 func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	if h.objects.isReported(id, stoppedField) {
 		return
@@ -101,8 +102,8 @@ func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// notifyContainerRemoved reports to plugins once that a container was removed. As containerd's NRI, it reports a stop
-// before, also of a container that never ran, so that plugins release what they gave it.
+// notifyContainerRemoved reports to plugins that a container was removed. It reports each removal only once. Like
+// containerd's NRI, it reports a stop before, even if the container never ran, so that plugins release its resources.
 func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
 	h.notifyContainerStopped(ctx, id)
 	block := h.nri.BlockPluginSync()
@@ -116,7 +117,7 @@ func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
 	})
 }
 
-// notifyPodStopped reports to plugins once that a pod stops.
+// notifyPodStopped reports to plugins that a pod stops. It reports each stop only once.
 func (h *Host) notifyPodStopped(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -125,10 +126,10 @@ func (h *Host) notifyPodStopped(ctx context.Context, id string) {
 		return
 	}
 	h.notify("StopPodSandbox", id, func() error { return h.nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p}) })
-	h.journal.write(entry{Stopped: id})
+	h.journal.write(journalEntry{Stopped: id})
 }
 
-// notifyPodRemoved reports to plugins once that a pod was removed.
+// notifyPodRemoved reports to plugins that a pod was removed. It reports each removal only once.
 func (h *Host) notifyPodRemoved(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -139,7 +140,7 @@ func (h *Host) notifyPodRemoved(ctx context.Context, id string) {
 	h.notify("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p}) })
 }
 
-// notReady is the error of a call about a pod for which plugins have not answered yet.
+// notReady returns the error of a call for a pod about which plugins have not answered yet.
 func notReady(id string) error {
 	return status.Error(codes.NotFound, fmt.Sprintf("pod sandbox %q is not ready: the agent waits for the answers of NRI plugins", id))
 }

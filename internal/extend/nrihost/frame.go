@@ -11,21 +11,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex): connection id and length, 4
-// bytes each, big endian. Connection 2 belongs to the runtime's service. The frame contains a ttrpc message:
-// length, 4 bytes; stream, 4 bytes; type and flags.
+// A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex), which contains a ttrpc message.
+// All numbers in the headers are big endian.
 const (
-	muxHeader      = 8
-	runtimeService = 2
-	ttrpcHeader    = 10
-	ttrpcRequest   = 1
+	muxHeader      = 8  // bytes: connection id (4), length (4)
+	runtimeService = 2  // the connection id of the runtime's service
+	ttrpcHeader    = 10 // bytes: length (4), stream (4), type, flags
+	ttrpcRequest   = 1  // the type of requests
 )
 
-// errNotPlugin is the error of a client that sends something else first.
+// errNotPlugin is the error of a client whose first message is not a registration.
 var errNotPlugin = errors.New("the first message is not a registration")
 
-// readRegistration reads the frames of a plugin's first message, and the name with which the plugin registers.
-// first has all bytes that were read.
+// readRegistration reads the frames of a plugin's first message, and returns the plugin's index and name. first has all
+// bytes that were read.
 func readRegistration(r io.Reader) (first []byte, name string, err error) {
 	var body []byte
 	for len(body) < ttrpcHeader || len(body) < ttrpcHeader+int(binary.BigEndian.Uint32(body)) {
@@ -50,6 +49,7 @@ func readRegistration(r io.Reader) (first []byte, name string, err error) {
 	return first, name, err
 }
 
+// registeredName returns the index and name of the plugin in a registration.
 func registeredName(body []byte) (string, error) {
 	if body[8] != ttrpcRequest {
 		return "", errNotPlugin

@@ -27,17 +27,17 @@ type Validator = validator.DefaultValidatorConfig
 
 // Options configure a Host. Socket, Runtime and Log are required.
 type Options struct {
-	Socket           string // where plugins connect; the lock file and a directory are beside it
-	PluginPath       string // of pre-installed plugins
+	Socket           string // the socket for plugins; the lock file and a private directory are beside it
+	PluginPath       string // the directory of pre-installed plugins
 	PluginConfigPath string
-	// Registration and Request bound how long a plugin may take for its registration and for one request. The NRI
-	// library keeps both in global variables: all hosts of a process use the values of the last host. 0 means the
-	// library's own default.
+	// Registration and Request limit the time that a plugin may take for its registration and for one request. The
+	// NRI library has global variables for both, so all hosts of a process use the values of the last host. 0 means
+	// the library's default.
 	Registration, Request time.Duration
 	DisableConnections    bool // only pre-installed plugins run
 	Validator             *Validator
-	// Report lets a creation continue without the parts of an adjustment that the host cannot apply. Without Report
-	// the creation fails.
+	// Report reports the parts of an adjustment that the host cannot apply, and lets the creation continue without
+	// them. Without Report, the creation fails.
 	Report bool
 	// Fail refuses creations while the host does not run (failurePolicy.agent).
 	Fail    bool
@@ -45,14 +45,14 @@ type Options struct {
 	Runtime string // the runtime's socket
 	Dial    socket.Dialer
 	Log     *slog.Logger
-	// Recorder counts for metrics; nil counts nothing.
+	// Recorder counts events for metrics; nil for no metrics.
 	Recorder Recorder
-	// Poll is how often the host reads the runtime's list to find containers that ended by themselves. Default: 1
-	// s.
+	// Poll is the interval at which the host lists the runtime's containers to find containers that ended by
+	// themselves. The default is 1 s.
 	Poll time.Duration
 }
 
-// Host serves NRI to plugins. It is in front of a CRI proxy.
+// Host is the NRI host: it serves NRI to plugins, in front of a CRI proxy.
 type Host struct {
 	o       Options
 	log     *slog.Logger
@@ -61,16 +61,16 @@ type Host struct {
 	journal journal
 	plugins *plugins
 
-	serving        atomic.Bool   // plugins are served
-	provisionalIDs atomic.Uint64 // provisional ids of containers
-	heldCalls      atomic.Int64  // calls that are held
+	serving        atomic.Bool   // the host serves plugins
+	provisionalIDs atomic.Uint64 // the last provisional id of a container
+	heldCalls      atomic.Int64  // the number of calls that are held
 	opening        sync.RWMutex  // creations hold it for reading; the host holds it for writing while it opens
-	eventMutex     sync.Mutex    // held during each event, so that a failure can be attributed to one plugin
+	eventMutex     sync.Mutex    // held during each event, so that an error can name the plugin that failed
 
 	mu     sync.Mutex // guards all below
 	server *grpc.Server
-	ended  bool
-	reason error // why it does not run
+	ended  bool  // Stop was called
+	reason error // the reason why the host does not serve plugins
 
 	// The fields below are set by open.
 	nri            *adaptation.Adaptation
@@ -81,7 +81,7 @@ type Host struct {
 	specs          *specStore // nil if the host cannot change the runtime's stored specs
 }
 
-// New returns a Host that does nothing until Serve.
+// New returns a Host. Serve starts it.
 func New(o Options) *Host {
 	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
 	if o.Recorder == nil {
@@ -93,8 +93,8 @@ func New(o Options) *Host {
 	}
 }
 
-// Serve serves callers of the CRI until the listener closes, and plugins until Stop. dial connects to the CRI
-// proxy. Serve may be called only once.
+// Serve serves CRI calls on the listener until it closes, and plugins until Stop. dial connects to the CRI proxy. Serve
+// may be called only once.
 func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) error {
 	conn, err := grpc.NewClient("passthrough:///trimtab", clientOptions(dial)...)
 	if err != nil {
@@ -122,8 +122,8 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	return err
 }
 
-// Stop lets running calls end, and ends plugins' connections. It waits at most grace for calls that only pass, and
-// at most the duration most for held calls.
+// Stop waits for running calls, and then closes the connections of plugins. It waits at most grace for calls that it
+// only forwards, and at most most for held calls.
 func (h *Host) Stop(grace, most time.Duration) {
 	h.mu.Lock()
 	server := h.server
@@ -158,8 +158,8 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 	}
 }
 
-// pollEnded opens the host if that has failed before. It then polls for containers that ended without a call, until
-// ctx ends.
+// pollEnded polls the runtime for containers that ended without a CRI call, until ctx ends. If the host is not open, it
+// tries to open it instead.
 func (h *Host) pollEnded(ctx context.Context) {
 	for sleep.For(ctx, h.o.Poll) {
 		if !h.serving.Load() {
@@ -168,13 +168,13 @@ func (h *Host) pollEnded(ctx context.Context) {
 			h.opening.Unlock()
 			continue
 		}
-		if err := h.compare(ctx); err != nil && ctx.Err() == nil {
+		if err := h.reportEnded(ctx); err != nil && ctx.Err() == nil {
 			h.log.Debug("the agent cannot list the runtime's containers for NRI plugins", logkey.Err, err)
 		}
 	}
 }
 
-// tryOpen opens the host, and notes the error if it cannot.
+// tryOpen tries to open the host. If that fails, it stores and logs the error.
 func (h *Host) tryOpen(ctx context.Context) {
 	err := h.open(ctx)
 	h.mu.Lock()
@@ -189,8 +189,8 @@ func (h *Host) tryOpen(ctx context.Context) {
 	}
 }
 
-// open starts the host: it takes the lock, removes the unfinished creations of an earlier host, reads what runs,
-// and accepts plugins.
+// open starts to serve plugins. It takes the lock, removes the unfinished creations of an earlier host, and reads the
+// pods and containers of the runtime. Then it accepts plugins.
 func (h *Host) open(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -204,7 +204,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 	}()
 	version, err := h.runtime.Version(ctx, &cri.VersionRequest{})
 	if err != nil {
-		return fmt.Errorf("ask for the runtime's version: %w", err)
+		return fmt.Errorf("read the runtime's version: %w", err)
 	}
 	h.specs = h.openSpecs(ctx)
 	if err := h.undo(ctx); err != nil {
@@ -213,7 +213,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 	if err := h.load(ctx); err != nil {
 		return err
 	}
-	if h.nri, err = adaptation.New(version.RuntimeName, version.RuntimeVersion, h.synchronize, h.unsolicited, h.options()...); err != nil {
+	if h.nri, err = adaptation.New(version.RuntimeName, version.RuntimeVersion, h.synchronize, h.applyUnsolicited, h.options()...); err != nil {
 		return fmt.Errorf("make the NRI runtime: %w", err)
 	}
 	if h.o.Registration > 0 {
@@ -234,7 +234,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// openTimeout bounds one attempt to open the host.
+// openTimeout limits the time for one attempt to open the host.
 const openTimeout = 20 * time.Second
 
 func (h *Host) options() []adaptation.Option {
@@ -249,7 +249,7 @@ func (h *Host) options() []adaptation.Option {
 	return o
 }
 
-// close ends plugins' connections. Containers keep their values.
+// close stops serving plugins, and closes their connections. It does not change containers.
 func (h *Host) close(why error) {
 	if !h.serving.Swap(false) {
 		return
@@ -257,7 +257,7 @@ func (h *Host) close(why error) {
 	h.mu.Lock()
 	h.reason = why
 	h.mu.Unlock()
-	h.pluginListener.shut()
+	h.pluginListener.stop()
 	h.nri.Stop()
 	h.pluginListener.close()
 	if h.specs != nil {
@@ -265,7 +265,7 @@ func (h *Host) close(why error) {
 	}
 }
 
-// creationOrder returns whether the host asks plugins before or after a creation.
+// creationOrder describes for users whether the host asks plugins before or after a creation.
 func (h *Host) creationOrder() string {
 	if h.specs != nil {
 		return "created, then adjusted"

@@ -19,28 +19,28 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// journal stores unfinished work on disk, so that it survives the end of the process: creations that plugins have
-// not decided yet, and pods whose stop was reported to plugins. It does not sync files, because a machine that goes
-// down also loses its containers.
+// journal stores two kinds of facts on disk, so that they survive a crash of the agent: creations about which plugins
+// have not answered yet, and pods whose stop was reported to plugins. It does not sync files, because a crash of the
+// machine also ends its containers.
 type journal struct {
 	dir string // "" means no journal
 	log *slog.Logger
 }
 
-// entry is a file of the journal.
-type entry struct {
+// journalEntry is the content of a file of the journal.
+type journalEntry struct {
 	Pod       string `json:"pod,omitempty"` // the sandbox, if the entry is a container
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	UID       string `json:"uid,omitempty"`
 	Attempt   uint32 `json:"attempt,omitempty"`
-	Stopped   string `json:"stopped,omitempty"` // a sandbox that stops
+	Stopped   string `json:"stopped,omitempty"` // the sandbox whose stop was reported; then all other fields are empty
 }
 
-const journalEnd = ".json"
+const journalSuffix = ".json"
 
-// encoded returns an entry's text, and the path of its file without the suffix.
-func (j journal) encoded(e entry) (text []byte, at string, err error) {
+// encode returns the text of an entry, and the path of its file without the suffix.
+func (j journal) encode(e journalEntry) (text []byte, at string, err error) {
 	if text, err = json.Marshal(e); err != nil {
 		return nil, "", err
 	}
@@ -49,18 +49,18 @@ func (j journal) encoded(e entry) (text []byte, at string, err error) {
 }
 
 // drop removes an entry.
-func (j journal) drop(e entry) {
-	if _, at, err := j.encoded(e); err == nil && j.dir != "" {
-		_ = os.Remove(at + journalEnd)
+func (j journal) drop(e journalEntry) {
+	if _, at, err := j.encode(e); err == nil && j.dir != "" {
+		_ = os.Remove(at + journalSuffix)
 	}
 }
 
-// write stores an entry. done removes it.
-func (j journal) write(e entry) (done func()) {
+// write stores an entry. The function done removes the entry.
+func (j journal) write(e journalEntry) (done func()) {
 	if j.dir == "" {
 		return func() {}
 	}
-	text, at, err := j.encoded(e)
+	text, at, err := j.encode(e)
 	if err == nil {
 		err = os.MkdirAll(j.dir, 0o700)
 	}
@@ -68,16 +68,16 @@ func (j journal) write(e entry) (done func()) {
 		err = os.WriteFile(at+".new", text, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(at+".new", at+journalEnd)
+		err = os.Rename(at+".new", at+journalSuffix)
 	}
 	if err != nil {
-		j.log.Warn("the agent cannot write the NRI host's journal: if the agent is killed now, containers without the answers of all plugins stay", logkey.Err, err)
+		j.log.Warn("the agent cannot write the NRI host's journal; if the agent crashes now, a container that plugins have not answered about may stay in the runtime", logkey.Err, err)
 	}
 	return func() { j.drop(e) }
 }
 
 // read returns the entries. drops has, for each entry, the function that removes it.
-func (j journal) read() (all []entry, drops []func(), err error) {
+func (j journal) read() (all []journalEntry, drops []func(), err error) {
 	if j.dir == "" {
 		return nil, nil, nil
 	}
@@ -87,12 +87,12 @@ func (j journal) read() (all []entry, drops []func(), err error) {
 	}
 	for _, f := range files {
 		at := filepath.Join(j.dir, f.Name())
-		if !strings.HasSuffix(f.Name(), journalEnd) {
-			_ = os.Remove(at) // half written
+		if !strings.HasSuffix(f.Name(), journalSuffix) {
+			_ = os.Remove(at) // a file that was not written completely
 			continue
 		}
-		text, err := os.ReadFile(at) //nolint:gosec // in a directory of root's
-		var e entry
+		text, err := os.ReadFile(at) //nolint:gosec // in a directory of root
+		var e journalEntry
 		if err != nil || json.Unmarshal(text, &e) != nil {
 			j.log.Warn("the agent cannot read a file of the NRI host's journal and removes it", logkey.File, at, logkey.Err, err)
 			_ = os.Remove(at)
@@ -103,8 +103,8 @@ func (j journal) read() (all []entry, drops []func(), err error) {
 	return all, drops, nil
 }
 
-// undo removes pods and containers that an earlier agent created, if the agent was killed before plugins decided
-// about them.
+// undo removes pods and containers that an earlier agent created, if that agent ended before plugins answered about
+// them.
 func (h *Host) undo(ctx context.Context) error {
 	all, drops, err := h.journal.read()
 	if err != nil {
@@ -120,21 +120,21 @@ func (h *Host) undo(ctx context.Context) error {
 			err = h.undoPod(ctx, e)
 		}
 		if err != nil {
-			return fmt.Errorf("remove containers and pods without the answers of all NRI plugins: %w", err)
+			return fmt.Errorf("remove a container or pod about which NRI plugins have not answered: %w", err)
 		}
 		drops[i]()
 	}
 	return nil
 }
 
-func (h *Host) undoContainer(ctx context.Context, e entry) error {
+func (h *Host) undoContainer(ctx context.Context, e journalEntry) error {
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: e.Pod}})
 	if err != nil {
 		return err
 	}
 	for _, c := range l.GetContainers() {
 		if c.GetMetadata().GetName() == e.Name && c.GetMetadata().GetAttempt() == e.Attempt && c.GetState() == cri.ContainerState_CONTAINER_CREATED {
-			h.log.Info("the agent removes a container that has no answers of NRI plugins yet", logkey.Container, c.GetId())
+			h.log.Info("the agent removes a container about which NRI plugins have not answered", logkey.Container, c.GetId())
 			if _, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && status.Code(err) != codes.NotFound {
 				return err
 			}
@@ -143,7 +143,7 @@ func (h *Host) undoContainer(ctx context.Context, e entry) error {
 	return nil
 }
 
-func (h *Host) undoPod(ctx context.Context, e entry) error {
+func (h *Host) undoPod(ctx context.Context, e journalEntry) error {
 	l, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (h *Host) undoPod(ctx context.Context, e entry) error {
 	for _, p := range l.GetItems() {
 		m := p.GetMetadata()
 		if m.GetName() == e.Name && m.GetNamespace() == e.Namespace && m.GetUid() == e.UID && m.GetAttempt() == e.Attempt {
-			h.log.Info("the agent removes a pod that has no answers of NRI plugins yet", logkey.Pod, e.Name, logkey.Namespace, e.Namespace)
+			h.log.Info("the agent removes a pod about which NRI plugins have not answered", logkey.Pod, e.Name, logkey.Namespace, e.Namespace)
 			if err := h.removePod(ctx, p.GetId()); err != nil {
 				return err
 			}

@@ -12,9 +12,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verbose has the parts that we use of the JSON that containerd (1.6 to 2.x) and CRI-O put under the key "info" of
-// a verbose status.
-type verbose struct {
+// verboseStatus has the used parts of the JSON in a verbose status. Containerd (1.6 to 2.x) and CRI-O put it under the key
+// "info".
+type verboseStatus struct {
 	SandboxID string      `json:"sandboxID"`
 	PID       uint32      `json:"pid"`
 	Spec      *specs.Spec `json:"runtimeSpec"`
@@ -30,10 +30,11 @@ type verbose struct {
 	} `json:"config"`
 }
 
-// errNoSpec means that the runtime's verbose status has no OCI spec.
+// errNoSpec is the error for a verbose status without an OCI spec.
 var errNoSpec = errors.New("the runtime's verbose status has no OCI spec")
 
-func verboseIn(info map[string]string) (v verbose, err error) {
+// verboseIn parses the JSON in a verbose status.
+func verboseIn(info map[string]string) (v verboseStatus, err error) {
 	if info["info"] == "" {
 		return v, errNoSpec
 	}
@@ -43,11 +44,12 @@ func verboseIn(info map[string]string) (v verbose, err error) {
 	return v, nil
 }
 
-// podMessage asks the runtime for all that plugins see of a pod. ready is false for a pod that has stopped.
+// podMessage reads a pod's status from the runtime, and returns the message that plugins get. ready is false for a pod
+// that has stopped.
 func (h *Host) podMessage(ctx context.Context, id string) (p *api.PodSandbox, ready bool, err error) {
 	s, err := h.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
-		return nil, false, fmt.Errorf("ask for pod %s: %w", id, err)
+		return nil, false, fmt.Errorf("read the status of pod %s: %w", id, err)
 	}
 	st := s.GetStatus()
 	p = &api.PodSandbox{
@@ -79,22 +81,22 @@ func (h *Host) podMessage(ctx context.Context, id string) (p *api.PodSandbox, re
 	return p, st.GetState() == cri.PodSandboxState_SANDBOX_READY, nil
 }
 
-// states converts the CRI's container states to those of NRI.
-var states = map[cri.ContainerState]api.ContainerState{
+// containerStates maps the CRI's container states to NRI's container states.
+var containerStates = map[cri.ContainerState]api.ContainerState{
 	cri.ContainerState_CONTAINER_CREATED: api.ContainerState_CONTAINER_CREATED,
 	cri.ContainerState_CONTAINER_RUNNING: api.ContainerState_CONTAINER_RUNNING,
 	cri.ContainerState_CONTAINER_EXITED:  api.ContainerState_CONTAINER_STOPPED,
 }
 
-// containerMessage asks the runtime for all that plugins see of a container, by its id.
+// containerMessage reads a container's status from the runtime, and returns the message that plugins get.
 func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Container, error) {
 	s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
-		return nil, fmt.Errorf("ask for container %s: %w", id, err)
+		return nil, fmt.Errorf("read the status of container %s: %w", id, err)
 	}
 	st := s.GetStatus()
 	c := &api.Container{
-		Id: st.GetId(), PodSandboxId: pod, Name: st.GetMetadata().GetName(), State: states[st.GetState()],
+		Id: st.GetId(), PodSandboxId: pod, Name: st.GetMetadata().GetName(), State: containerStates[st.GetState()],
 		Labels: st.GetLabels(), Annotations: maps.Clone(st.GetAnnotations()), Linux: &api.LinuxContainer{},
 		Image: &api.Image{Name: st.GetImage().GetImage()},
 	}
@@ -117,8 +119,7 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	return c, nil
 }
 
-// setTimes takes over when a container was created, started and ended, and how it ended. Without a status it changes
-// nothing.
+// setTimes copies a container's times, exit code and reason from its status. It does nothing if the status is nil.
 func setTimes(c *api.Container, st *cri.ContainerStatus) {
 	if st == nil {
 		return
@@ -127,7 +128,7 @@ func setTimes(c *api.Container, st *cri.ContainerStatus) {
 	c.ExitCode, c.StatusReason, c.StatusMessage = st.GetExitCode(), st.GetReason(), st.GetMessage()
 }
 
-// fromSpec adds the container's data from an OCI spec.
+// fromSpec adds the data of an OCI spec to a container's message.
 func fromSpec(c *api.Container, s *specs.Spec) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

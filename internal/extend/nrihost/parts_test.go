@@ -79,7 +79,7 @@ func TestChangesNothing(t *testing.T) {
 // TestJournal: entries survive a restart, and half-written ones do not.
 func TestJournal(t *testing.T) {
 	j := journal{dir: t.TempDir() + "/j", log: slog.New(slog.DiscardHandler)}
-	a, b := entry{Pod: "p", Name: "c", Attempt: 2}, entry{Stopped: "s"}
+	a, b := journalEntry{Pod: "p", Name: "c", Attempt: 2}, journalEntry{Stopped: "s"}
 	done := j.write(a)
 	j.write(b)
 	all, _, err := j.read()

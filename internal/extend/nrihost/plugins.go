@@ -14,8 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Recorder counts what plugins do, for metrics. Its methods return at once. The number of different plugin names is
-// bounded.
+// Recorder counts requests to plugins, for metrics. Its method does not block. The number of plugin names is limited.
 type Recorder interface {
 	// Called counts one request to a plugin, whose operation is an NRI event.
 	Called(plugin, operation string, failed bool, took time.Duration)
@@ -25,33 +24,34 @@ type noRecorder struct{}
 
 func (noRecorder) Called(string, string, bool, time.Duration) {}
 
-// maxPlugins is how many plugins are counted under their own names. All others are counted as "other".
+// maxPlugins limits the plugins that are counted under their own names. All other plugins are counted as "other".
 const maxPlugins = 64
 
 // Plugin is the state of one plugin, for users.
 type Plugin struct {
-	Name        string // with its index
-	Connected   bool   // it is connected to the socket; pre-installed plugins have no connection there
+	Name        string // index and name
+	Connected   bool   // the plugin is connected to the socket; always false for pre-installed plugins
 	Calls       uint64
 	Failed      uint64
-	Err         string // the last failure
+	Err         string // the last error
 	TotalTime   time.Duration
 	LongestTime time.Duration
-	// Sets names the fields of containers that it has set or removed, sorted, as in "linux.resources.cpu.shares".
+	// Sets lists the fields of containers that the plugin has set or removed, sorted, such as
+	// "linux.resources.cpu.shares".
 	Sets []string
 
-	last time.Duration
+	lastTime time.Duration // the duration of the last request
 }
 
-// plugins notes what plugins do. It implements the Metrics of the NRI library.
+// plugins has the states of all plugins. It implements the interface Metrics of the NRI library.
 type plugins struct {
 	recorder Recorder
 
 	mu         sync.Mutex // guards all below
 	byName     map[string]*Plugin
-	failed     string // the plugin whose request failed last, since the last reset
-	rejected   uint64 // number of clients that the door rejected
-	notPlugins string
+	failed     string // the plugin whose request failed last since reset was called
+	rejected   uint64 // the number of clients that the listener rejected
+	notPlugins string // the error of the last client that was not a plugin
 }
 
 var _ adaptation.Metrics = (*plugins)(nil)
@@ -63,7 +63,7 @@ func (p *plugins) getLocked(name string) *Plugin {
 		return one
 	}
 	if len(p.byName) >= maxPlugins {
-		for known, one := range p.byName { // a plugin that disconnected makes room
+		for known, one := range p.byName { // replace a plugin that is not connected
 			if !one.Connected {
 				delete(p.byName, known)
 				break
@@ -78,7 +78,8 @@ func (p *plugins) getLocked(name string) *Plugin {
 	return one
 }
 
-// connect notes a connection. ok is false if a plugin of that name is connected already.
+// connect marks a plugin as connected, and left marks it as disconnected. ok is false if a plugin with that name is
+// already connected.
 func (p *plugins) connect(name string) (left func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +96,7 @@ func (p *plugins) connect(name string) (left func(), ok bool) {
 	}, true
 }
 
-// noteNotPlugin notes a client that is not a plugin.
+// noteNotPlugin counts a client that is not a plugin.
 func (p *plugins) noteNotPlugin(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,22 +114,22 @@ func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
 		one.Err = err.Error()
 		p.failed = name
 	}
-	shown, took := one.Name, one.last
+	shown, took := one.Name, one.lastTime
 	p.mu.Unlock()
 	p.recorder.Called(shown, operation, err != nil, took)
 }
 
-// RecordPluginLatency notes how long a request took. The library calls it first.
+// RecordPluginLatency adds the duration of a request. The library calls it before RecordPluginInvocation.
 func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.getLocked(name)
-	one.last = took
+	one.lastTime = took
 	one.TotalTime += took
 	one.LongestTime = max(one.LongestTime, took)
 }
 
-// RecordPluginAdjustments notes which fields a plugin sets.
+// RecordPluginAdjustments adds the fields that a plugin sets.
 func (p *plugins) RecordPluginAdjustments(name, _ string, a *adaptation.ContainerAdjustment, _, _ int) {
 	set := adjusted("", a.ProtoReflect(), nil)
 	p.mu.Lock()
@@ -141,8 +142,8 @@ func (p *plugins) RecordPluginAdjustments(name, _ string, a *adaptation.Containe
 	}
 }
 
-// adjusted adds the names of the fields that an adjustment has. The names are those of the protocol, so their number is
-// bounded.
+// adjusted appends the names of the fields that are set in an adjustment. These are names of the protocol, so their
+// number is limited.
 func adjusted(prefix string, m protoreflect.Message, names []string) []string {
 	if !m.IsValid() {
 		return names
@@ -160,7 +161,7 @@ func adjusted(prefix string, m protoreflect.Message, names []string) []string {
 	return names
 }
 
-// UpdatePluginCount does nothing: the door counts connections.
+// UpdatePluginCount does nothing, because the listener counts connections.
 func (p *plugins) UpdatePluginCount(int) {}
 
 func (p *plugins) reset() {
@@ -175,8 +176,8 @@ func (p *plugins) lastFailed() string {
 	return p.failed
 }
 
-// states returns the plugins that are or were connected, sorted by name.
-func (p *plugins) states() (all []Plugin, turned uint64) {
+// states returns the plugins that are or were connected, sorted by name, and the number of rejected clients.
+func (p *plugins) states() (all []Plugin, rejected uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.byName {
@@ -188,7 +189,7 @@ func (p *plugins) states() (all []Plugin, turned uint64) {
 	return all, p.rejected
 }
 
-// hasOwnPlugins reports whether the host may have plugins that do not connect to its socket: pre-installed ones, and
+// hasOwnPlugins reports whether the host may have plugins that do not connect to its socket: pre-installed plugins, or
 // the library's validator.
 func (o *Options) hasOwnPlugins() bool {
 	if o.Validator != nil && o.Validator.Enable {
@@ -201,17 +202,17 @@ func (o *Options) hasOwnPlugins() bool {
 	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// asksNobody reports whether no plugin would be asked about an event now. A plugin that connects is not yet asked
-// while its synchronisation is blocked.
-func (h *Host) asksNobody() bool { return !h.hasOwnPlugins && h.pluginListener.isEmpty() }
+// hasNoPlugins reports whether no plugin would get an event now. A plugin that connects gets no events before its
+// synchronisation.
+func (h *Host) hasNoPlugins() bool { return !h.hasOwnPlugins && h.pluginListener.isEmpty() }
 
 // State is the state of a host, for users.
 type State struct {
 	Socket  string
-	Flow    string // when the host asks plugins about a creation; empty while it does not run
-	Err     string // why it does not run
+	Flow    string // whether the host asks plugins before or after a creation; empty while it does not serve plugins
+	Err     string // the reason why the host does not serve plugins
 	Plugins []Plugin
-	// Rejected counts rejected clients: those that are not plugins, and second plugins with the same name.
+	// Rejected counts clients that are not plugins, and plugins whose name was already connected.
 	Rejected uint64
 }
 

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fromCRI converts resources of the CRI to those of NRI. In the CRI, 0 means unset.
+// fromCRI converts resources of the CRI to resources of NRI. In the CRI, 0 means unset.
 func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 	if r == nil {
 		return nil
@@ -35,10 +35,10 @@ func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// splitForCRI splits the resources of a plugin's answer into those that an UpdateContainerResources of the CRI carries,
-// and the rest. In the CRI, 0 means unset, so a 0 is in the rest. Lists of CPUs and memory nodes in unified keys
-// are carried as the CRI's own fields, because the agent uses these to keep containers off CPUs that others own.
-// left names what is in neither part.
+// splitForCRI splits the resources of a plugin's answer. carried has the resources that UpdateContainerResources of the
+// CRI can set, and rest has the others. A value of 0 is in rest, because 0 means unset in the CRI. CPUs and memory nodes
+// in unified become fields of the CRI, because the agent reads only these fields. left has the names of other cpuset
+// files in unified, which are in neither part.
 func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, left []string) {
 	if from == nil {
 		return nil, nil, nil
@@ -85,7 +85,7 @@ func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources
 	return carried, rest, left
 }
 
-// hasNoValue reports whether resources contain no value: the library also sends empty sections.
+// hasNoValue reports whether resources have no value. The library also sends empty sections.
 func hasNoValue(r *api.LinuxResources) bool {
 	n := proto.Clone(r).(*api.LinuxResources)
 	if proto.Equal(n.Cpu, &api.LinuxCPU{}) {
@@ -97,7 +97,7 @@ func hasNoValue(r *api.LinuxResources) bool {
 	return proto.Equal(n, &api.LinuxResources{})
 }
 
-// mergeResources merges newer resources over older ones. It returns nil if both are nil.
+// mergeResources returns the resources in under, overridden by the resources in over. It returns nil if both are nil.
 func mergeResources(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	if under == nil || over == nil {
 		if over == nil {

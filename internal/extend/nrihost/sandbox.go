@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// runPod lets the runtime create a sandbox, and reveals it when plugins have answered. If a plugin refuses the
-// sandbox, runPod removes it.
+// runPod creates a sandbox in the runtime, and hides it from callers until plugins have answered. If a plugin refuses
+// the sandbox, runPod removes it.
 func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	m := req.GetConfig().GetMetadata()
 	if m == nil {
@@ -25,7 +25,7 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates pod sandbox %s/%s is running already", m.GetNamespace(), m.GetName())
 	}
 	defer reveal()
-	done := h.journal.write(entry{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid(), Attempt: m.GetAttempt()})
+	done := h.journal.write(journalEntry{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid(), Attempt: m.GetAttempt()})
 	resp, err := invoke[cri.RunPodSandboxResponse](ctx, h, method, req)
 	if err != nil {
 		done()
@@ -47,7 +47,7 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 func (h *Host) askAboutPod(ctx context.Context, id string) error {
 	p, _, err := h.podMessage(ctx, id)
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "report a new pod to NRI plugins: %v", err)
+		return status.Errorf(codes.Unavailable, "report the new pod %s to NRI plugins: %v", id, err)
 	}
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -61,8 +61,8 @@ func (h *Host) askAboutPod(ctx context.Context, id string) error {
 	return err
 }
 
-// undoUntilGone removes a sandbox that a plugin refused. It repeats a removal that fails. If none succeeds, the
-// next agent removes the sandbox.
+// undoUntilGone removes a sandbox that a plugin refused. If that fails, it tries again. If all attempts fail, the agent
+// removes the sandbox at its next start.
 func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 	for range maxUndoTries {
 		err := h.removePod(ctx, id)
@@ -77,17 +77,18 @@ func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 	}
 }
 
-// mostCreating bounds how long the stop of a pod waits for creations of its containers.
-const mostCreating = 30 * time.Second
+// maxCreationWait limits the time that the stop of a pod waits for creations of its containers.
+const maxCreationWait = 30 * time.Second
 
-// mostUndone and undoPause bound the attempts to remove what a plugin refused.
+// maxUndoTries limits the attempts to remove a pod or container that a plugin refused. undoPause is the pause between
+// them.
 const (
 	maxUndoTries = 5
 	undoPause    = 200 * time.Millisecond
 )
 
-// stopPod first stops the pod's containers. The runtime would stop them together with the network, and NRI reports
-// a pod's stop between the two.
+// stopPod stops a pod. It first stops the pod's containers, because NRI reports the pod's stop after the containers have
+// stopped, and before the runtime removes the pod's network.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
 	h.hidden.await(ctx, id)
@@ -97,11 +98,12 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
 }
 
-// endPod stops a pod's containers and reports all to plugins. From then on no container can be created in the pod;
-// endPod waits for creations that have begun, so that plugins see their events before the pod's.
+// endPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins. No container can be
+// created in the pod any more. endPod waits for running creations, so that plugins see their events before the pod's
+// stop.
 func (h *Host) endPod(ctx context.Context, id string) {
 	h.objects.end(id)
-	created, cancel := context.WithTimeout(ctx, mostCreating)
+	created, cancel := context.WithTimeout(ctx, maxCreationWait)
 	h.hidden.awaitContainers(created, id)
 	cancel()
 	for _, c := range h.objects.containersOf(id) {
@@ -111,7 +113,7 @@ func (h *Host) endPod(ctx context.Context, id string) {
 				continue
 			}
 		}
-		h.notifyContainerStopped(ctx, c) // also of one that never ran
+		h.notifyContainerStopped(ctx, c) // also for a container that never ran
 	}
 	h.notifyPodStopped(ctx, id)
 }
@@ -128,8 +130,8 @@ func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.Rem
 	}
 	resp, err := invoke[cri.RemovePodSandboxResponse](ctx, h, method, req)
 	if err == nil {
-		h.objects.drop(id)
-		h.journal.drop(entry{Stopped: id})
+		h.objects.remove(id)
+		h.journal.drop(journalEntry{Stopped: id})
 	}
 	return resp, err
 }

@@ -20,13 +20,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// specStore changes the OCI specs of containers that containerd has stored. containerd's CRI makes a
-// container's process from its stored spec when the container starts
-// (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask), and its updates of resources
-// also change that spec. So our change has the same effect as one by the CRI.
+// specStore changes the OCI specs of containers that containerd stores. When a container starts, containerd's
+// CRI makes its process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x:
+// container.NewTask). Updates of resources by the CRI also change that spec.
 //
-// API: api/services/containers/v1/containers.proto of containerd. We use two calls, with six fields, which
-// have not changed since 1.0.
+// API: api/services/containers/v1/containers.proto of containerd. The two methods and six fields that
+// specStore uses have not changed since 1.0.
 type specStore struct{ conn *grpc.ClientConn }
 
 const (
@@ -50,7 +49,7 @@ const (
 // errSpec is the error of an answer that does not have the form of the API.
 var errSpec = errors.New("the agent cannot read the runtime's answer about a stored spec")
 
-// openSpecs opens the runtime's store of specs. It returns nil if the runtime has no store that we can change.
+// openSpecs opens the runtime's store of specs. It returns nil if the agent cannot change specs of this runtime.
 func (h *Host) openSpecs(ctx context.Context) *specStore {
 	conn, err := grpc.NewClient("passthrough:///containerd", clientOptions(func(ctx context.Context) (net.Conn, error) { return h.o.Dial.Dial(ctx, h.o.Runtime) })...)
 	if err != nil {
@@ -75,26 +74,26 @@ func (s *specStore) call(ctx context.Context, method string, req []byte) (resp [
 	return resp, err
 }
 
-// stored is a spec in the form in which the runtime stores it.
-type stored struct {
-	kind string // the type that the runtime gave it
+// storedSpec is a stored spec.
+type storedSpec struct {
+	kind string // the type URL of the spec
 	text []byte // JSON
 }
 
-func (s *specStore) get(ctx context.Context, id string) (stored, error) {
+func (s *specStore) get(ctx context.Context, id string) (storedSpec, error) {
 	resp, err := s.call(ctx, containersGet, encodeText(id))
 	if err != nil {
-		return stored{}, err
+		return storedSpec{}, err
 	}
 	any := fieldIn(fieldIn(resp, responseContainer), containerSpec)
-	out := stored{kind: string(fieldIn(any, firstField)), text: fieldIn(any, anyValue)}
+	out := storedSpec{kind: string(fieldIn(any, firstField)), text: fieldIn(any, anyValue)}
 	if len(out.text) == 0 {
-		return stored{}, errSpec
+		return storedSpec{}, errSpec
 	}
 	return out, nil
 }
 
-// change reads a container's spec, applies the function change to it and writes it. It returns the new spec.
+// change reads a container's spec, applies the function change to it, and writes it. It returns the changed spec.
 func (s *specStore) change(ctx context.Context, id string, change func(*specs.Spec) error) (*specs.Spec, error) {
 	old, err := s.get(ctx, id)
 	if err != nil {
@@ -131,8 +130,8 @@ func (s *specStore) change(ctx context.Context, id string, change func(*specs.Sp
 	return spec, nil
 }
 
-// mergeSpec applies the differences between before and after to a document. It keeps the parts that neither of them
-// has, such as the fields of a newer OCI spec.
+// mergeSpec applies the differences between before and after to a document. It keeps the parts of the document that are
+// not in before or after, such as fields of a newer OCI spec.
 func mergeSpec(document, before, after []byte) ([]byte, error) {
 	var d, b, a any
 	for text, into := range map[*[]byte]*any{&document: &d, &before: &b, &after: &a} {
@@ -166,7 +165,7 @@ func mergeChanges(d, b, a any) any {
 	return dm
 }
 
-// encodeText encodes a message whose field 1 is a text: an id, the type of an Any, or a path of a FieldMask.
+// encodeText encodes a message that has only field 1, with a text.
 func encodeText(v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, firstField, protowire.BytesType), v)
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// load reads the runtime's pods and containers. An object that the runtime cannot describe does not delay the
-// others.
+// load reads the runtime's pods and containers. It leaves out an object whose status the runtime does not return.
 func (h *Host) load(ctx context.Context) error {
 	h.objects.reset()
 	pods, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -52,7 +51,7 @@ func (h *Host) load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stoppedPods are the pods whose stop an earlier agent reported to plugins.
+// stoppedPods returns the existing pods whose stop an earlier agent reported to plugins.
 func (h *Host) stoppedPods(there []*cri.PodSandbox) (map[string]bool, error) {
 	all, drops, err := h.journal.read()
 	stopped := map[string]bool{}
@@ -68,10 +67,10 @@ func (h *Host) stoppedPods(there []*cri.PodSandbox) (map[string]bool, error) {
 	return stopped, err
 }
 
-// synchronize reports all pods and containers to a plugin, and applies the updates that it requests. The library
-// ensures that no event runs at the same time, and that nobody calls it from here. A few pods with very large
-// containers cause a panic in the library (NRI 0.12.5, pkg/adaptation/plugin.go); synchronize turns it into an
-// error of this plugin.
+// synchronize reports all pods and containers to a plugin, and applies the updates that the plugin requests. The
+// library does not send events at the same time. synchronize must not call the library. A few pods with very large
+// containers cause a panic in the library (NRI 0.12.5, pkg/adaptation/plugin.go). synchronize converts it to an error
+// of the plugin.
 func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,34 +88,35 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 	return nil
 }
 
-// describeTries is how often a container is described again that changes meanwhile.
+// describeTries limits the attempts to read the status of a container that changes meanwhile.
 const describeTries = 5
 
-// describeAll asks the runtime about the containers that were created while no plugin was connected.
+// describeAll reads the status of the containers that were created while no plugin was connected.
 func (h *Host) describeAll(ctx context.Context) {
 	failed := map[string]error{}
 	for range describeTries {
-		for _, k := range h.objects.undescribed() {
+		for _, k := range h.objects.listUndescribed() {
 			c, err := h.containerMessage(ctx, k.id, k.pod)
 			if failed[k.id] = err; c != nil {
 				h.objects.describe(k, c)
 			}
 		}
 	}
-	for _, k := range h.objects.undescribed() { // it cannot be described, or changes all the time
+	for _, k := range h.objects.listUndescribed() {
 		h.log.Warn("the agent shows NRI plugins only the request for a container", logkey.Container, k.id, logkey.Err, failed[k.id])
 	}
 }
 
 const (
-	// trimContainerSize is the size in bytes from which a container is trimmed when plugins are synchronised, if all
-	// containers together have more than mostAll. The library cannot split a message that has a few containers of
-	// this size.
+	// trimContainerSize is the size in bytes above which the host trims a container for the synchronisation of a
+	// plugin, if all containers together have more than trimTotalSize. The library cannot split a message with a few
+	// containers of this size.
 	trimContainerSize = 128 << 10
 	trimTotalSize     = 3 << 20
 )
 
-// trimContainers removes environment, arguments and annotations from very large containers.
+// trimContainers removes environment, arguments and annotations of very large containers, if all containers together
+// are too large for one message.
 func trimContainers(ctrs []*api.Container) {
 	all := 0
 	for _, c := range ctrs {
@@ -132,13 +132,14 @@ func trimContainers(ctrs []*api.Container) {
 	}
 }
 
-// unsolicited applies updates that a plugin requests outside of events. It returns those that failed.
-func (h *Host) unsolicited(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+// applyUnsolicited applies updates that a plugin requests without an event. It returns the failed updates.
+func (h *Host) applyUnsolicited(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	return h.applyUpdates(ctx, updates), nil
 }
 
-// compare reports to plugins the containers that ended, or were removed, without a call.
-func (h *Host) compare(ctx context.Context) error {
+// reportEnded lists the runtime's containers, and reports to plugins the containers that stopped or were removed without a
+// CRI call.
+func (h *Host) reportEnded(ctx context.Context) error {
 	before := h.objects.containers()
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
@@ -153,7 +154,7 @@ func (h *Host) compare(ctx context.Context) error {
 		switch {
 		case !listed:
 			h.notifyContainerRemoved(ctx, id)
-			h.objects.drop(id)
+			h.objects.remove(id)
 		case state == cri.ContainerState_CONTAINER_EXITED && h.objects.isRunning(id):
 			h.notifyContainerStopped(ctx, id)
 		}
@@ -161,7 +162,7 @@ func (h *Host) compare(ctx context.Context) error {
 	return nil
 }
 
-// applyUpdates applies the updates that plugins request for existing containers. It returns those that failed.
+// applyUpdates applies the updates that plugins request for existing containers. It returns the updates that failed.
 func (h *Host) applyUpdates(ctx context.Context, updates []*api.ContainerUpdate) (failed []*api.ContainerUpdate) {
 	for _, u := range updates {
 		if u == nil {
@@ -188,12 +189,12 @@ func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
 		}
 	}
 	if left = append(left, namesOf(rest)...); len(left) > 0 {
-		return fmt.Errorf("the CRI cannot carry %v", left)
+		return fmt.Errorf("the CRI has no field for %v", left)
 	}
 	return nil
 }
 
-// updateResources asks the agent to decide about resources, and stores them in the runtime.
+// updateResources updates the resources of a container through the CRI proxy, so that the agent decides about them.
 func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r}); err != nil {
 		return err
@@ -203,8 +204,8 @@ func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxConta
 	return nil
 }
 
-// reportNarrowed logs that a container did not get the CPUs that a plugin chose. Other containers own some of them,
-// or the agent gave the container CPUs of its own.
+// reportNarrowed logs a warning if a container did not get the CPUs that a plugin chose. The reason may be that other
+// containers own some of these CPUs, or that the container owns other CPUs.
 func (h *Host) reportNarrowed(ctx context.Context, id string, r *cri.LinuxContainerResources) {
 	if r.CpusetCpus == "" {
 		return

@@ -21,11 +21,12 @@ import (
 // maxMessage is the longest message that kubelets and runtimes accept.
 const maxMessage = 16 << 20
 
-// services are the services in which calls are held. v1alpha2 (Kubernetes before 1.26) has the same fields with the
-// same numbers.
+// services are the gRPC services of the CRI whose calls the host intercepts. v1alpha2 (Kubernetes before 1.26) has the
+// same fields with the same numbers.
 var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
-// bytesCodec passes messages unchanged. It has the name of the codec that made the bytes.
+// bytesCodec passes messages on as bytes, without decoding them. It has the name of gRPC's own codec, so that the
+// content type of calls does not change.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string { return "proto" }
@@ -34,7 +35,7 @@ func (bytesCodec) Marshal(v any) ([]byte, error) {
 	if b, ok := v.(*[]byte); ok {
 		return *b, nil
 	}
-	return nil, fmt.Errorf("message of type %T", v)
+	return nil, fmt.Errorf("encode a message of type %T: want *[]byte", v)
 }
 
 func (bytesCodec) Unmarshal(b []byte, v any) error {
@@ -42,7 +43,7 @@ func (bytesCodec) Unmarshal(b []byte, v any) error {
 		*to = append([]byte(nil), b...)
 		return nil
 	}
-	return fmt.Errorf("message of type %T", v)
+	return fmt.Errorf("decode a message of type %T: want *[]byte", v)
 }
 
 func clientOptions(dial func(context.Context) (net.Conn, error)) []grpc.DialOption {
@@ -71,12 +72,12 @@ func (h *Host) serve(_ any, s grpc.ServerStream) error {
 			continue
 		}
 		if handle := nriCalls[name]; handle != nil {
-			return c.unary(handle)
+			return c.serveHeld(handle)
 		}
 		c.filter = filters[name]
 		c.objectID = objectIDs[name]
 	}
-	return c.pass()
+	return c.forward()
 }
 
 // call is one call of a caller.
@@ -85,11 +86,11 @@ type call struct {
 	method   string
 	stream   grpc.ServerStream
 	filter   func(*Host, []byte) []byte // applied to answers; nil passes them unchanged
-	objectID func([]byte) string        // returns the id that a request is about; nil if the call has none
+	objectID func([]byte) string        // returns the id in a request; nil if requests have none
 }
 
-// outgoing passes the caller's metadata on.
-func outgoing(ctx context.Context) context.Context {
+// withCallerMetadata returns a context that sends the metadata of the caller.
+func withCallerMetadata(ctx context.Context) context.Context {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if !ok {
 		return ctx
@@ -103,14 +104,14 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// forward makes a call to the CRI proxy with the bytes of a request.
+// forward makes a unary call to the CRI proxy with the bytes of a request.
 func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []byte, err error) {
-	err = h.runtimeConn.Invoke(outgoing(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
+	err = h.runtimeConn.Invoke(withCallerMetadata(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
 	return resp, err
 }
 
-// unary serves a call that is held.
-func (c call) unary(handle *handler) error {
+// serveHeld serves a call that has a handler.
+func (c call) serveHeld(handle *handler) error {
 	c.h.heldCalls.Add(1)
 	defer c.h.heldCalls.Add(-1)
 	var req []byte
@@ -131,17 +132,17 @@ func (c call) unary(handle *handler) error {
 	return c.stream.SendMsg(&resp)
 }
 
-// pass passes messages in both directions until either ends.
-func (c call) pass() error {
-	ctx, cancel := context.WithCancel(outgoing(c.stream.Context()))
+// forward forwards messages in both directions until one side closes the stream.
+func (c call) forward() error {
+	ctx, cancel := context.WithCancel(withCallerMetadata(c.stream.Context()))
 	defer cancel()
 	to, err := c.h.runtimeConn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
 	if err != nil {
 		return err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- c.passUp(to) }() // ends with the caller's stream, or with this call
-	err = c.passDown(to)
+	go func() { sent <- c.forwardToRuntime(to) }() // ends with the caller's stream, or with this call
+	err = c.forwardToCaller(to)
 	select {
 	case up := <-sent:
 		if s, ok := status.FromError(up); ok && s.Code() == codes.NotFound {
@@ -152,7 +153,7 @@ func (c call) pass() error {
 	return err
 }
 
-func (c call) passUp(to grpc.ClientStream) error {
+func (c call) forwardToRuntime(to grpc.ClientStream) error {
 	for {
 		var b []byte
 		if err := c.stream.RecvMsg(&b); err != nil {
@@ -162,8 +163,8 @@ func (c call) passUp(to grpc.ClientStream) error {
 			return err
 		}
 		if c.objectID != nil && c.h.serving.Load() && c.h.hidden.hides(c.objectID(b)) {
-			// A hidden object must look absent: we send an id that no runtime assigns, and the runtime answers with
-			// its own error.
+			// The runtime must answer as if the hidden object did not exist, so the request gets an id that no runtime
+			// assigns.
 			b = unknownIDRequest
 		}
 		if err := to.SendMsg(&b); err != nil {
@@ -172,7 +173,7 @@ func (c call) passUp(to grpc.ClientStream) error {
 	}
 }
 
-func (c call) passDown(to grpc.ClientStream) error {
+func (c call) forwardToCaller(to grpc.ClientStream) error {
 	header, err := to.Header()
 	if err == nil && len(header) > 0 {
 		_ = c.stream.SetHeader(header)
@@ -197,16 +198,16 @@ func (c call) passDown(to grpc.ClientStream) error {
 	}
 }
 
-// handler defines how a held call is served. beforeOpen means that the call is also held while the host
-// does not run.
+// handler serves a call that corresponds to an NRI event. beforeOpen means that it also serves the call
+// while the host does not serve plugins.
 type handler struct {
 	serve      func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
 	beforeOpen bool
 }
 
-// typed makes a handler that decodes its request and encodes its answer. It passes a malformed request on, and the
-// runtime refuses it.
-func typed[Q, A any, PQ interface {
+// typedHandler makes a handler that decodes its request and encodes its answer. It forwards a malformed request, which
+// the runtime refuses.
+func typedHandler[Q, A any, PQ interface {
 	*Q
 	proto.Message
 }, PA interface {
@@ -226,7 +227,7 @@ func typed[Q, A any, PQ interface {
 	}}
 }
 
-// invoke forwards a decoded request and decodes the answer.
+// invoke forwards a decoded request, and decodes the answer.
 func invoke[A any, PA interface {
 	*A
 	proto.Message

@@ -7,23 +7,24 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Ahead says that no runtime has reported the container yet. The answers count for its creation.
-func (q *Question) Ahead() { q.ahead = true }
+// MarkAhead marks a question that is asked before the runtime reports the container. The creation of the container then uses
+// the answers.
+func (q *Question) MarkAhead() { q.ahead = true }
 
-// answeredAhead returns a plugin's answer to the same request, if it was given before the container
-// was created and no creation has used it.
-func (m *Manager) answeredAhead(req *api.ResourceRequest) (stored, bool) {
+// answeredAhead returns the plugin's answer to the same request from before the container's creation, unless a
+// creation has already used it.
+func (m *Manager) answeredAhead(req *api.ResourceRequest) (storedAllocation, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
 	if p == nil {
-		return stored{}, false
+		return storedAllocation{}, false
 	}
 	a := p.answers[req.GetContainerName()][req.GetResourceName()]
 	return a, a.ahead && a.answer != nil && sameRequest(a.request, req)
 }
 
-// sameRequest reports whether two requests ask for the same, wherever it is allocated.
+// sameRequest reports whether two requests are equal except for their hints.
 func sameRequest(a, b *api.ResourceRequest) bool {
 	if a.GetHint() == nil && b.GetHint() == nil {
 		return proto.Equal(a, b)
@@ -33,17 +34,17 @@ func sameRequest(a, b *api.ResourceRequest) bool {
 	return proto.Equal(at, other)
 }
 
-// hints returns where the resource was allocated; nil if the nodes did not matter.
-func (a stored) hints() []lifecycle.ResourceHints {
+// hints returns the hint in the request of the allocation; nil if it has none.
+func (a storedAllocation) hints() []lifecycle.ResourceHints {
 	if a.request.GetHint() == nil {
 		return nil
 	}
-	return []lifecycle.ResourceHints{{Resource: a.request.GetResourceName(), Hints: converted([]*api.TopologyHint{a.request.GetHint()})}}
+	return []lifecycle.ResourceHints{{Resource: a.request.GetResourceName(), Hints: convertHints([]*api.TopologyHint{a.request.GetHint()})}}
 }
 
-// arrived notes that a container was created with an answer that was given ahead. A second creation
-// asks the plugin again.
-func (m *Manager) arrived(req *api.ResourceRequest) {
+// noteCreated marks an answer from before the creation as used. A second creation of the container asks the plugin
+// again.
+func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -59,8 +60,8 @@ func (m *Manager) arrived(req *api.ResourceRequest) {
 	m.wake()
 }
 
-// RemoveExpected releases what plugins allocated ahead for a pod, unless a container of it was
-// created.
+// RemoveExpected releases the resources that plugins allocated for a pod before its creation, unless a container of
+// the pod was created.
 func (m *Manager) RemoveExpected(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,100 +19,105 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Limits of one answer, because the runtime's request and the container's record contain all of it.
+// Limits of one answer. The runtime's request and the container's record contain the whole answer.
 const (
-	maxEntries = 256      // of each kind: variables, annotations, mounts, devices
-	maxBytes   = 32 << 10 // of all texts together
+	maxEntries = 256      // variables, annotations, mounts or devices
+	maxBytes   = 32 << 10 // bytes of all texts together
 )
 
-// reserved is the prefix of annotations that no answer may set: only the agent writes records.
+// reserved is the prefix of annotations that no answer may set, because only the agent may write records.
 const reserved = "trimtab.io/record"
 
 // answer collects the values of one plugin's answer.
 type answer struct {
 	plugin   string
+	dev      string // the directory with the node's device nodes
 	bytes    int
 	values   []lifecycle.Value
 	problems lifecycle.ProblemList
 }
 
-// valuesOf converts a plugin's allocation into values. It reports invalid parts and leaves them out.
-func valuesOf(resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
-	a := answer{plugin: resource}
+// valuesOf converts a plugin's allocation to values. It reports invalid parts and leaves them out. dev is
+// the directory with the node's device nodes.
+func valuesOf(dev, resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
+	a := answer{plugin: resource, dev: dev}
 	all := from.GetResourceAllocation()
 	if len(all) > maxPlugins {
-		a.complain("resource_allocation", resource, fmt.Sprintf("has %d resources: the agent reads at most %d", len(all), maxPlugins))
+		a.addProblem("resource_allocation", resource, fmt.Sprintf("has %d resources: the agent reads at most %d", len(all), maxPlugins))
 		return nil, a.problems.List()
 	}
 	for _, name := range sortedKeys(all) {
 		info := all[name]
 		q := info.GetAllocatedQuantity()
 		switch {
-		case info == nil: // Katalyst's own manager also skips it
-		case !isName(name):
-			a.complain("resource_allocation", name, "is not the name of a resource")
+		case info == nil: // ignored, as in Katalyst's own manager
+		case !isResourceName(name):
+			a.addProblem("resource_allocation", name, "is not the name of a resource")
 		case math.IsNaN(q) || math.IsInf(q, 0) || q < 0:
-			a.complain(name+" allocated_quantity", fmt.Sprint(q), "is not an amount of a resource")
+			a.addProblem(name+" allocated_quantity", fmt.Sprint(q), "is not an amount of a resource")
 		case max(len(info.GetEnvs()), len(info.GetAnnotations()), len(info.GetMounts()), len(info.GetDevices())) > maxEntries:
-			a.complain(name, resource, fmt.Sprintf("has more than %d variables, annotations, mounts or devices", maxEntries))
+			a.addProblem(name, resource, fmt.Sprintf("has more than %d variables, annotations, mounts or devices", maxEntries))
 		default:
-			a.add(name, info)
+			a.addResource(name, info)
 		}
 	}
 	return a.values, a.problems.List()
 }
 
-func (a *answer) complain(field, value, reason string) {
+// addProblem reports an invalid part of the answer.
+func (a *answer) addProblem(field, value, reason string) {
 	a.problems.Add(lifecycle.Problem{
-		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + short(field), Value: short(value), Reason: reason, Then: "the agent ignores it",
+		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + shorten(field), Value: shorten(value), Reason: reason, Then: "the agent ignores it",
 	})
 }
 
-func (a *answer) put(v lifecycle.Value, resource string) {
+// addValue adds a value, or reports that there are too many values, or two values of one setting.
+func (a *answer) addValue(v lifecycle.Value, resource string) {
 	if a.bytes += len(v.Key) + len(v.Text); a.bytes > maxBytes {
-		a.complain(resource, v.Setting(), fmt.Sprintf("the answer has more than %d bytes", maxBytes))
+		a.addProblem(resource, v.Setting(), fmt.Sprintf("the answer has more than %d bytes", maxBytes))
 		return
 	}
 	if slices.ContainsFunc(a.values, func(o lifecycle.Value) bool { return o.Field == v.Field && o.Key == v.Key }) {
-		a.complain(resource, v.Setting(), "the answer sets it twice")
+		a.addProblem(resource, v.Setting(), "the answer sets this twice")
 		return
 	}
 	v.Why = lifecycle.Reason{Hook: lifecycle.ResourcePluginName, Source: a.plugin, Text: "allocated " + resource}
 	a.values = append(a.values, v)
 }
 
-func (a *answer) add(resource string, info *api.ResourceAllocationInfo) {
-	a.property(resource, info.GetOciPropertyName(), info.GetAllocationResult())
+// addResource adds the values of one resource.
+func (a *answer) addResource(resource string, info *api.ResourceAllocationInfo) {
+	a.addProperty(resource, info.GetOciPropertyName(), info.GetAllocationResult())
 	for _, k := range slices.Sorted(maps.Keys(info.GetEnvs())) {
 		v := info.GetEnvs()[k]
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
-			a.complain(resource+" envs", k, "is not the name or value of a variable")
+			a.addProblem(resource+" envs", k, "is not the name or value of a variable")
 			continue
 		}
-		a.put(lifecycle.Value{Field: lifecycle.Env, Key: k, Text: v}, resource)
+		a.addValue(lifecycle.Value{Field: lifecycle.Env, Key: k, Text: v}, resource)
 	}
 	for _, k := range slices.Sorted(maps.Keys(info.GetAnnotations())) {
 		v := info.GetAnnotations()[k]
 		switch {
 		case k == "" || strings.IndexByte(k+v, 0) >= 0:
-			a.complain(resource+" annotations", k, "is not the key or value of an annotation")
+			a.addProblem(resource+" annotations", k, "is not the key or value of an annotation")
 		case strings.HasPrefix(k, reserved):
-			a.complain(resource+" annotations", k, "is reserved for the agent")
+			a.addProblem(resource+" annotations", k, "is reserved for the agent")
 		default:
-			a.put(lifecycle.Value{Field: lifecycle.Annotation, Key: k, Text: v}, resource)
+			a.addValue(lifecycle.Value{Field: lifecycle.Annotation, Key: k, Text: v}, resource)
 		}
 	}
 	for _, m := range info.GetMounts() {
-		a.mount(resource, m)
+		a.addMount(resource, m)
 	}
 	for _, d := range info.GetDevices() {
-		a.device(resource, d)
+		a.addDevice(resource, d)
 	}
 }
 
-// property adds the value of an OCI property. A name with a dot is a file of cgroup v2: Katalyst's memory
-// plugin uses such names for settings of the kernel.
-func (a *answer) property(resource, name, text string) {
+// addProperty adds the value of an OCI property. A name with a dot is a file of cgroup v2, as in Katalyst's
+// memory plugin.
+func (a *answer) addProperty(resource, name, text string) {
 	switch name {
 	case "":
 	case "CpusetCpus", "CpusetMems":
@@ -123,45 +128,46 @@ func (a *answer) property(resource, name, text string) {
 		ids, err := topology.ParseList(text)
 		switch {
 		case err != nil:
-			a.complain(resource+" "+name, text, err.Error())
-		case len(ids) > 0: // no value: nothing is decided yet, as for sidecars before their main container
-			a.put(lifecycle.Value{Field: field, Text: topology.FormatList(ids)}, resource)
+			a.addProblem(resource+" "+name, text, err.Error())
+		case len(ids) > 0: // an empty list means that the plugin has not decided yet, as for sidecars before the main container
+			a.addValue(lifecycle.Value{Field: field, Text: topology.FormatList(ids)}, resource)
 		}
 	case "MemoryLimitInBytes":
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n <= 0 {
-			a.complain(resource+" "+name, text, "is not a limit in bytes")
+			a.addProblem(resource+" "+name, text, "is not a limit in bytes")
 			return
 		}
-		a.put(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: n}, resource)
+		a.addValue(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: n}, resource)
 	default:
-		a.file(resource, name, text)
+		a.addFile(resource, name, text)
 	}
 }
 
-func (a *answer) file(resource, name, text string) {
+// addFile adds the text of a cgroup v2 file.
+func (a *answer) addFile(resource, name, text string) {
 	controller, _, isFile := strings.Cut(name, ".")
 	switch {
 	case !isFile || controller == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
-		a.complain(resource+" oci_property_name", name, "is not a property that a plugin can set")
+		a.addProblem(resource+" oci_property_name", name, "is not a property that a plugin can set")
 	case controller == "cpuset" || controller == "cgroup" || name == "cpu.max" || name == "cpu.weight" || name == "memory.max":
-		a.complain(resource+" oci_property_name", name, "would take resources of other containers, or has a property of its own")
+		a.addProblem(resource+" oci_property_name", name, "is not allowed: it would take resources of other containers, or another property sets it")
 	case text == "" || len(text) > maxBytes/8 || strings.IndexByte(text, 0) >= 0:
-		a.complain(resource+" "+name, text, "is a value that no cgroup file accepts")
+		a.addProblem(resource+" "+name, text, "is a value that no cgroup file accepts")
 	default:
-		a.put(lifecycle.Value{Field: lifecycle.Unified, Key: name, Text: text}, resource)
+		a.addValue(lifecycle.Value{Field: lifecycle.Unified, Key: name, Text: text}, resource)
 	}
 }
 
-// mount adds a mount with the options that the kubelet uses for device plugins.
-func (a *answer) mount(resource string, m *api.Mount) {
+// addMount adds a mount with the options that the kubelet uses for device plugins.
+func (a *answer) addMount(resource string, m *api.Mount) {
 	to, from := m.GetContainerPath(), m.GetHostPath()
 	if why := badPath(to, from); why != "" {
-		a.complain(resource+" mounts", from+" -> "+to, why)
+		a.addProblem(resource+" mounts", from+" -> "+to, why)
 		return
 	}
 	if _, err := os.Stat(from); err != nil { //nolint:gosec // a trusted plugin names it
-		a.complain(resource+" mounts", from, "cannot be mounted: "+err.Error())
+		a.addProblem(resource+" mounts", from, "cannot be mounted: "+err.Error())
 		return
 	}
 	options := []string{"rbind", "rprivate", "rw"}
@@ -169,12 +175,12 @@ func (a *answer) mount(resource string, m *api.Mount) {
 		options[2] = "ro"
 	}
 	to = path.Clean(to)
-	a.put(lifecycle.Value{
+	a.addValue(lifecycle.Value{
 		Field: lifecycle.MountPoint, Key: to, Mount: &lifecycle.Mount{Destination: to, Type: "bind", Source: path.Clean(from), Options: options},
 	}, resource)
 }
 
-// badPath returns why two paths cannot be those of a mount or device; "" if they can.
+// badPath returns the reason why a mount or device cannot have these paths; "" if it can.
 func badPath(container, host string) string {
 	const longest = 4095 // PATH_MAX of Linux, without its NUL
 	for _, p := range []string{container, host} {
@@ -182,42 +188,46 @@ func badPath(container, host string) string {
 		case !path.IsAbs(p) || len(p) > longest || strings.IndexByte(p, 0) >= 0:
 			return "is not an absolute path"
 		case slices.Contains(strings.Split(p, "/"), ".."):
-			return "has .. in it"
+			return "contains .."
 		}
 	}
 	switch path.Clean(container) {
 	case "/", "/proc", "/sys", "/dev":
-		return "would hide the container's own files"
+		return "would hide the files of the container in " + path.Clean(container)
 	}
 	return ""
 }
 
-// device adds a device node of the host.
-func (a *answer) device(resource string, d *api.DeviceSpec) {
+// addDevice adds a device node of the host.
+func (a *answer) addDevice(resource string, d *api.DeviceSpec) {
 	to, from := d.GetContainerPath(), d.GetHostPath()
 	if to == "" {
 		to = from
 	}
 	if why := badPath(to, from); why != "" {
-		a.complain(resource+" devices", from+" -> "+to, why)
+		a.addProblem(resource+" devices", from+" -> "+to, why)
 		return
 	}
 	if p := d.GetPermissions(); p != "" && (!strings.Contains(p, "r") || !strings.Contains(p, "w") || strings.Trim(p, "rwm") != "") {
-		a.complain(resource+" devices", from, fmt.Sprintf("permissions %q: a device can only be given for reading and writing (rw or rwm)", short(p)))
+		a.addProblem(resource+" devices", from, fmt.Sprintf("permissions %q: a device can only be given for reading and writing (rw or rwm)", shorten(p)))
 		return
 	}
-	node, err := nodeAt(from)
+	at := path.Clean(from)
+	if below, is := strings.CutPrefix(at, "/dev/"); is {
+		at = path.Join(a.dev, below)
+	}
+	node, err := nodeAt(at)
 	if err != nil {
-		a.complain(resource+" devices", from, err.Error())
+		a.addProblem(resource+" devices", from, err.Error())
 		return
 	}
 	if node.Path = path.Clean(to); node.Path != path.Clean(from) {
 		node.Host = path.Clean(from)
 	}
-	a.put(lifecycle.Value{Field: lifecycle.DeviceNode, Key: node.Path, Device: &node}, resource)
+	a.addValue(lifecycle.Value{Field: lifecycle.DeviceNode, Key: node.Path, Device: &node}, resource)
 }
 
-// nodeAt reads a device node of the host.
+// nodeAt reads the numbers and the owner of a device node of the host.
 func nodeAt(file string) (lifecycle.Device, error) {
 	info, err := os.Stat(file) //nolint:gosec // a trusted plugin names it
 	if err != nil {

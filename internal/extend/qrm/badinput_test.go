@@ -39,7 +39,7 @@ func TestForeignSocket(t *testing.T) {
 	}
 	const nobody = 65534
 	watched := t.TempDir()
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Watch, o.Timeout = []string{watched}, time.Second })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.WatchDirectories, o.Timeout = []string{watched}, time.Second })
 	called := false
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: func(context.Context, *api.ResourceRequest) (*api.ResourceAllocation, error) {
 		called = true
@@ -98,14 +98,14 @@ func (f *found) NotifyRegistrationStatus(_ context.Context, s *registry.Registra
 // TestBadSockets: what a socket of a watched directory says wrongly is refused, and the plugin is notified why.
 func TestBadSockets(t *testing.T) {
 	watched, outside := t.TempDir(), t.TempDir()
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Watch = []string{watched} })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.WatchDirectories = []string{watched} })
 	for name, c := range map[string]struct {
 		info *registry.PluginInfo
 		want string
 	}{
 		"outside": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "a", Endpoint: outside + "/a.sock", SupportedVersions: []string{"v1alpha1"}}, "outside of the watched directory"},
 		"upwards": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "b", Endpoint: watched + "/../b.sock", SupportedVersions: []string{"v1alpha1"}}, "outside of the watched directory"},
-		"version": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "c", SupportedVersions: []string{"v9"}}, "it supports versions v9"},
+		"version": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "c", SupportedVersions: []string{"v9"}}, "the plugin supports versions v9"},
 		"name":    {&registry.PluginInfo{Type: "ResourcePlugin", Name: "d e", SupportedVersions: []string{"v1alpha1"}}, "is not the name of a resource"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// checkpointName is the file in which Katalyst's kubelet and its manager beside a kubelet keep
-	// what plugins allocated, in their directory of plugins.
+	// checkpointName is the file in which Katalyst's kubelet, or Katalyst's manager beside a kubelet, stores
+	// the allocations of plugins. It is in the directory of plugins.
 	checkpointName = "kubelet_qrm_checkpoint"
-	// maxCheckpoint limits that file, in bytes; maxEntriesRead its entries.
+	// maxCheckpoint limits the size of the checkpoint file, in bytes; maxEntriesRead limits the number of its
+	// entries.
 	maxCheckpoint  = 32 << 20
 	maxEntriesRead = 100_000
 )
 
-// checkpoint is the JSON form of that file. Its checksum is over Go's form of the data in
-// Katalyst's program, which others cannot compute.
+// checkpoint is the JSON of the checkpoint. Its checksum covers Go values of Katalyst's program, so other
+// programs cannot check it.
 type checkpoint struct {
 	Data struct {
 		PodResourceEntries []checkpointEntry
@@ -39,9 +40,9 @@ type checkpointEntry struct {
 	AllocationInfo                      string // JSON of a ResourceAllocationInfo
 }
 
-// migrate takes over what plugins allocated before a node came to this agent, so that containers
-// keep it while plugins are away. A file that cannot be read changes nothing: plugins say
-// themselves what they allocated.
+// migrate reads the allocations in the checkpoint of an earlier manager, so that containers keep them
+// while plugins do not answer. If it cannot read the checkpoint, it only logs that, because the agent
+// also asks plugins for their allocations.
 func (m *Manager) migrate() {
 	if m.o.Directory == "" {
 		return
@@ -51,10 +52,10 @@ func (m *Manager) migrate() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		m.o.Log.Warn("the checkpoint of an earlier manager of resource plugins cannot be read; plugins are asked what they allocated", logkey.File, path, logkey.Err, err)
+		m.o.Log.Warn("the agent cannot read the checkpoint of an earlier manager of resource plugins; it asks the plugins for their allocations", logkey.File, path, logkey.Err, err)
 	default:
 		m.pods = pods
-		m.o.Log.Info("took over what resource plugins allocated", logkey.File, path, logkey.Pods, len(pods), logkey.Text, fmt.Sprintf("%d entries are not valid", skipped))
+		m.o.Log.Info("read the allocations of resource plugins from the checkpoint of an earlier manager", logkey.File, path, logkey.Pods, len(pods), logkey.Text, fmt.Sprintf("%d entries are not valid", skipped))
 	}
 }
 
@@ -70,9 +71,9 @@ func readCheckpoint(path string) (pods map[string]*pod, skipped int, err error) 
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("it is no regular file")
+		return nil, 0, errors.New("the file is not a regular file")
 	}
-	if err := trust.Writers(info); err != nil {
+	if err := trust.CheckWriters(info); err != nil {
 		return nil, 0, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxCheckpoint+1))
@@ -80,24 +81,24 @@ func readCheckpoint(path string) (pods map[string]*pod, skipped int, err error) 
 		return nil, 0, err
 	}
 	if len(data) > maxCheckpoint {
-		return nil, 0, fmt.Errorf("it has more than %d bytes", maxCheckpoint)
+		return nil, 0, fmt.Errorf("the file has more than %d bytes", maxCheckpoint)
 	}
 	return parseCheckpoint(data)
 }
 
-// parseCheckpoint converts the text of a checkpoint.
+// parseCheckpoint parses the text of a checkpoint.
 func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error) {
 	var c checkpoint
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, 0, err
 	}
 	if n := len(c.Data.PodResourceEntries); n > maxEntriesRead {
-		return nil, 0, fmt.Errorf("it has %d entries: at most %d are read", n, maxEntriesRead)
+		return nil, 0, fmt.Errorf("the checkpoint has %d entries; the agent reads at most %d", n, maxEntriesRead)
 	}
 	pods = map[string]*pod{}
 	for _, e := range c.Data.PodResourceEntries {
 		var info api.ResourceAllocationInfo
-		if !isName(e.ResourceName) || !isUID(e.PodUID) || !isUID(e.ContainerName) || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(e.AllocationInfo), &info) != nil {
+		if !isResourceName(e.ResourceName) || !isUID(e.PodUID) || !isUID(e.ContainerName) || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(e.AllocationInfo), &info) != nil {
 			skipped++
 			continue
 		}
@@ -107,16 +108,16 @@ func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error)
 			p.migrated, pods[e.PodUID] = true, p
 		}
 		if p.answers[e.ContainerName] == nil {
-			p.answers[e.ContainerName] = map[string]stored{}
+			p.answers[e.ContainerName] = map[string]storedAllocation{}
 		}
-		p.answers[e.ContainerName][e.ResourceName] = stored{
+		p.answers[e.ContainerName][e.ResourceName] = storedAllocation{
 			request: &api.ResourceRequest{PodUid: e.PodUID, ContainerName: e.ContainerName, ResourceName: e.ResourceName},
 			answer:  &api.ResourceAllocation{ResourceAllocation: map[string]*api.ResourceAllocationInfo{e.ResourceName: &info}},
 			adopted: true,
 		}
 	}
 	if skipped > 0 && len(pods) == 0 {
-		return nil, skipped, fmt.Errorf("none of its %d entries is valid", skipped)
+		return nil, skipped, fmt.Errorf("none of the %d entries of the checkpoint is valid", skipped)
 	}
 	return pods, skipped, nil
 }
@@ -124,5 +125,5 @@ func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error)
 // isUID reports whether a text can be the UID of a pod or the name of a container.
 func isUID(s string) bool {
 	const longest = 253
-	return s != "" && len(s) <= longest && short(s) == s
+	return s != "" && len(s) <= longest && shorten(s) == s
 }

@@ -47,7 +47,7 @@ func TestMigration(t *testing.T) {
 	var state []byte
 	live := map[string]bool{"u1": true}
 	with := func(o *qrm.Options) {
-		o.Reconcile, o.Saved, o.Live = 5*time.Millisecond, state, func() map[string]bool { return live }
+		o.Reconcile, o.Saved, o.LivePods = 5*time.Millisecond, state, func() map[string]bool { return live }
 		o.Save = func(b []byte) error { state = b; return nil }
 	}
 	r := start(t, dir, with)
@@ -96,10 +96,10 @@ func TestBadCheckpoint(t *testing.T) {
 		"list":    {func(p string) error { return os.WriteFile(p, []byte(`{"Data":[]}`), 0o600) }, "array"},
 		"entries": {func(p string) error {
 			return os.WriteFile(p, checkpointText(t, checkpointEntry("u", "c", "cpu", "[]")), 0o600)
-		}, "none of its 1 entries"},
-		"writable": {func(p string) error { return errorOf(os.WriteFile(p, good, 0o600), os.Chmod(p, 0o666)) }, "lets others write"},
+		}, "none of the 1 entries"},
+		"writable": {func(p string) error { return errorOf(os.WriteFile(p, good, 0o600), os.Chmod(p, 0o666)) }, "lets other users write"},
 		"a link":   {func(p string) error { return errorOf(os.WriteFile(p+".0", good, 0o600), os.Symlink(p+".0", p)) }, "symbolic links"},
-		"a folder": {func(p string) error { return os.Mkdir(p, 0o700) }, "no regular file"},
+		"a folder": {func(p string) error { return os.Mkdir(p, 0o700) }, "not a regular file"},
 		"huge":     {func(p string) error { return errorOf(os.WriteFile(p, good, 0o600), os.Truncate(p, 40<<20)) }, "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,28 +1,40 @@
 package qrm
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
 )
 
-// Amount is what a plugin allocated of one resource, or can allocate.
+// Quantity is the part of an amount that is on one NUMA node or socket. If it belongs to a device, Name and
+// Type are the name and type of the device.
+type Quantity struct {
+	Value       float64
+	Node        uint64
+	Name, Type  string
+	Socket      bool // Node is the number of a socket
+	Annotations map[string]string
+}
+
+// Amount is the amount of one resource that a plugin has allocated for a container, or can allocate on the
+// node.
 type Amount struct {
 	Resource         string
 	OfNode, IsScalar bool
-	Total            float64
-	ByNode           map[int]float64 // by NUMA node
-	// Capacity is the whole amount of the node, and CapacityByNode its parts; only of what can be
-	// allocated.
-	Capacity       float64
-	CapacityByNode map[int]float64
+	// Total is the whole amount, and ByNode has its parts. For an allocated amount, OtherTotal and OtherByNode are
+	// the amounts at the container's creation. For an allocatable amount, they are the node's capacity.
+	Total, OtherTotal   float64
+	ByNode, OtherByNode []Quantity
 }
 
-// Amounts returns what plugins have allocated for the containers of a pod, by container name. It asks
-// nobody.
-func (m *Manager) Amounts(uid string) map[string][]Amount { //nolint:gocognit // nested maps of the protocol
+// Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name.
+// The last report of a plugin has priority over its stored allocation. Amounts calls no plugin.
+func (m *Manager) Amounts(uid string) map[string][]Amount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[uid]
@@ -31,87 +43,149 @@ func (m *Manager) Amounts(uid string) map[string][]Amount { //nolint:gocognit //
 	}
 	out := map[string][]Amount{}
 	for ctr, of := range p.answers {
+		var all []Amount
 		for _, resource := range sortedKeys(of) {
-			all := of[resource].answer.GetResourceAllocation()
-			for _, name := range sortedKeys(all) {
-				info := all[name]
-				if q := info.GetAllocatedQuantity(); info == nil || !isName(name) || math.IsNaN(q) || math.IsInf(q, 0) || q < 0 {
-					continue
-				}
-				one := Amount{Resource: name, OfNode: info.GetIsNodeResource(), IsScalar: info.GetIsScalarResource(), Total: info.GetAllocatedQuantity()}
-				for node, amount := range info.GetTopologyAssignments() {
-					if node < maxNodes && len(info.GetTopologyAssignments()) <= maxNodes {
-						put(&one.ByNode, int(node), float64(amount)) //nolint:gosec // it is small
-					}
-				}
-				out[ctr] = append(out[ctr], one)
+			if r := p.reports[ctr][resource]; r.amounts != nil {
+				all = mergeAmounts(all, r.amounts)
+				continue
 			}
+			all = mergeAmounts(all, allocatedAmounts(of[resource].answer))
 		}
+		out[ctr] = all
 	}
 	return out
 }
 
-// Allocatable asks plugins what they can allocate, all at once. One that does not answer is left out.
+// allocatedAmounts returns the amounts in an allocation. An allocation lacks the amounts at the container's
+// creation, so allocatedAmounts uses the current amounts for them.
+func allocatedAmounts(answer *api.ResourceAllocation) (out []Amount) {
+	all := answer.GetResourceAllocation()
+	for _, name := range sortedKeys(all) {
+		info := all[name]
+		if q := info.GetAllocatedQuantity(); info == nil || !isResourceName(name) || finiteOrZero(q) != q { // not valid
+			continue
+		}
+		one := Amount{Resource: name, OfNode: info.GetIsNodeResource(), IsScalar: info.GetIsScalarResource(), Total: info.GetAllocatedQuantity()}
+		if at := info.GetTopologyAssignments(); len(at) <= maxNodes {
+			for _, node := range slices.Sorted(maps.Keys(at)) {
+				if node < maxNodes {
+					one.ByNode = append(one.ByNode, Quantity{Value: float64(at[node]), Node: node})
+				}
+			}
+		}
+		one.OtherTotal, one.OtherByNode = one.Total, one.ByNode
+		out = append(out, one)
+	}
+	return out
+}
+
+// mergeAmounts adds more amounts to a list. It sums the amounts of one resource that several plugins report,
+// like Katalyst's server.
+func mergeAmounts(to, more []Amount) []Amount {
+	for _, one := range more {
+		i := slices.IndexFunc(to, func(o Amount) bool { return o.Resource == one.Resource })
+		if i < 0 {
+			to = append(to, one)
+			continue
+		}
+		at := &to[i]
+		at.Total, at.OtherTotal = at.Total+one.Total, at.OtherTotal+one.OtherTotal
+		at.ByNode, at.OtherByNode = slices.Concat(at.ByNode, one.ByNode), slices.Concat(at.OtherByNode, one.OtherByNode)
+	}
+	return to
+}
+
+// Allocatable asks all plugins in parallel for the amounts that they can allocate. If a plugin does not answer,
+// Allocatable uses its last answer.
 func (m *Manager) Allocatable(ctx context.Context) (out []Amount) {
-	plugins := m.all()
-	answers := make([]*api.GetTopologyAwareAllocatableResourcesResponse, len(plugins))
+	const method = "GetTopologyAwareAllocatableResources"
+	plugins := m.sortedPlugins()
+	answers := make([][]Amount, len(plugins))
 	var all sync.WaitGroup
 	for i, p := range plugins {
+		if p.lacksMethod(method) {
+			continue
+		}
 		all.Go(func() {
 			var resp api.GetTopologyAwareAllocatableResourcesResponse
-			if p.call(ctx, "GetTopologyAwareAllocatableResources", &api.GetTopologyAwareAllocatableResourcesRequest{}, &resp, nil) == nil {
-				answers[i] = &resp
+			err := p.call(ctx, method, &api.GetTopologyAwareAllocatableResourcesRequest{}, &resp, nil)
+			switch {
+			case isUnimplemented(err):
+				p.markUnimplemented(method)
+			case err != nil:
+				answers[i] = m.lastAllocatable(p.resource)
+			default:
+				answers[i] = allocatableAmounts(resp.GetAllocatableResources())
+				m.noteAllocatable(p.resource, answers[i])
 			}
 		})
 	}
 	all.Wait()
-	named := map[string]bool{}
 	for _, a := range answers {
-		of := a.GetAllocatableResources()
-		if len(of) > maxPlugins {
-			continue
-		}
-		for _, name := range sortedKeys(of) {
-			r := of[name]
-			if r == nil || !isName(name) || named[name] {
-				continue
-			}
-			named[name] = true
-			out = append(out, Amount{
-				Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
-				Total: finite(r.GetAggregatedAllocatableQuantity()), ByNode: byNode(r.GetTopologyAwareAllocatableQuantityList()),
-				Capacity: finite(r.GetAggregatedCapacityQuantity()), CapacityByNode: byNode(r.GetTopologyAwareCapacityQuantityList()),
-			})
-		}
+		out = mergeAmounts(out, a)
 	}
 	return out
 }
 
-// byNode sums amounts by their NUMA node.
-func byNode(all []*api.TopologyAwareQuantity) (out map[int]float64) {
+func (m *Manager) lastAllocatable(resource string) []Amount {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.allocatable[resource]
+}
+
+func (m *Manager) noteAllocatable(resource string, amounts []Amount) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.allocatable[resource] = amounts
+}
+
+func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (out []Amount) {
+	if len(of) > maxPlugins {
+		return nil
+	}
+	for _, name := range sortedKeys(of) {
+		r := of[name]
+		if r == nil || !isResourceName(name) {
+			continue
+		}
+		out = append(out, Amount{
+			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
+			Total: finiteOrZero(r.GetAggregatedAllocatableQuantity()), ByNode: quantities(r.GetTopologyAwareAllocatableQuantityList()),
+			OtherTotal: finiteOrZero(r.GetAggregatedCapacityQuantity()), OtherByNode: quantities(r.GetTopologyAwareCapacityQuantityList()),
+		})
+	}
+	return out
+}
+
+// quantities converts the parts of an amount, sorted by node. It leaves out nodes that cannot exist, and
+// texts that are too long.
+func quantities(all []*api.TopologyAwareQuantity) (out []Quantity) {
 	if len(all) > maxHints {
 		return nil
 	}
+	left := maxBytes
 	for _, q := range all {
-		if q.GetTopologyLevel() == api.TopologyLevel_NUMA && q.GetNode() < maxNodes {
-			put(&out, int(q.GetNode()), finite(q.GetResourceValue())) //nolint:gosec // it is small
+		if q.GetNode() >= maxNodes {
+			continue
 		}
+		one := Quantity{Value: finiteOrZero(q.GetResourceValue()), Node: q.GetNode(), Socket: q.GetTopologyLevel() == api.TopologyLevel_SOCKET}
+		bytes := len(q.GetName()) + len(q.GetType())
+		for k, v := range q.GetAnnotations() {
+			bytes += len(k) + len(v)
+		}
+		if left -= bytes; left >= 0 {
+			one.Name, one.Type, one.Annotations = q.GetName(), q.GetType(), q.GetAnnotations()
+		}
+		out = append(out, one)
 	}
+	slices.SortStableFunc(out, func(a, b Quantity) int { return cmp.Compare(a.Node, b.Node) })
 	return out
 }
 
-// finite returns an amount; 0 for what is no amount.
-func finite(v float64) float64 {
+// finiteOrZero returns v, or 0 if v is negative or not finite.
+func finiteOrZero(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 		return 0
 	}
 	return v
-}
-
-// put adds to an amount, and makes the map when it is needed.
-func put(m *map[int]float64, node int, v float64) {
-	if *m == nil {
-		*m = map[int]float64{}
-	}
-	(*m)[node] += v
 }

@@ -42,7 +42,7 @@ func (n *node) start(saved []byte) {
 			n.state = b
 			return nil
 		}
-		o.Live = n.pods
+		o.LivePods = n.pods
 	})
 	n.r.Synchronized(n.pods())
 }
@@ -79,7 +79,7 @@ func (n *node) allocate(uid string) {
 func (n *node) expect(uid string) {
 	p := &lifecycle.Pod{UID: uid, Namespace: "default", Name: uid}
 	if q := n.r.Question(p, app("app"), spec(lifecycle.Amounts{"nic": 1})); q != nil {
-		q.Ahead()
+		q.MarkAhead()
 		_, _ = q.Allocate(n.t.Context(), nil)
 	}
 }

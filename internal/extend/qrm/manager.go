@@ -2,7 +2,6 @@ package qrm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,42 +12,52 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // Options are the settings of a manager. Log and one of Directory and Watch are required.
 type Options struct {
-	// Directory is where plugins register: it has the manager's socket, kubelet.sock, and the plugins'
-	// sockets; "" for none.
+	// Directory is the directory in which plugins register; "" for none. It has the manager's socket,
+	// kubelet.sock, and the sockets of plugins.
 	Directory string
-	// Watch are directories in which plugins put sockets that serve pluginregistration.v1.
-	Watch []string
-	// Timeout is how long one plugin may take for one call.
+	// WatchDirectories are directories in which plugins put sockets that serve pluginregistration.v1.
+	WatchDirectories []string
+	// Dev is the directory in which the agent sees the node's device nodes; "" for /dev. Plugins use paths in
+	// /dev.
+	Dev string
+	// Timeout is the time that one plugin may take for one call.
 	Timeout time.Duration
-	// Names maps a resource that pods request to the resource under which a plugin registered.
-	Names map[string]string
-	// Fail refuses a container if a plugin cannot allocate what the container requests.
+	// ResourceNames maps a resource that pods request to the resource under which a plugin registered.
+	ResourceNames map[string]string
+	// Fail refuses a container if a plugin cannot allocate a resource that the container requests.
 	Fail bool
-	// Pod reports whether the topology manager has the scope pod; nil for never.
-	Pod func() bool
-	// Reconcile is how often the manager asks plugins for their allocations.
+	// PodScope reports whether the topology manager has the scope pod; nil means that it does not.
+	PodScope func() bool
+	// Reconcile is the interval at which the manager asks plugins for their allocations; 0 for never.
 	Reconcile time.Duration
-	// Live returns the UIDs of the node's pods; nil if they are unknown.
-	Live func() map[string]bool
-	// Changed is called with pods whose allocations plugins have changed; nil for never.
+	// LivePods returns the UIDs of the node's pods; nil if they are unknown.
+	LivePods func() map[string]bool
+	// Changed is called with the pods whose allocations plugins have changed; nil for no call.
 	Changed func(podUIDs []string)
-	// Saved is the state that an earlier manager saved; nil for none. Save replaces the saved state; nil if
-	// no state is saved.
+	// Devices returns all of the kubelet's devices. Assigned returns the ids of the devices that the kubelet has
+	// assigned to a container, by resource. If they are nil, the manager does not ask plugins about devices.
+	Devices  func(ctx context.Context) ([]lifecycle.KubeletDevice, error)
+	Assigned func(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string
+	// ReadReports makes the manager read reports about each container's resources from plugins, for Amounts.
+	ReadReports bool
+	// Saved is the state that an earlier manager saved; nil for none. Save replaces the saved state; nil
+	// saves nothing.
 	Saved []byte
 	Save  func([]byte) error
 	// Recorder counts calls; nil for none.
 	Recorder Recorder
 	Log      *slog.Logger
-	// Now is the clock; nil for the real one.
+	// Now is the clock; nil for the system clock.
 	Now func() time.Time
 }
 
-// Recorder counts calls, for metrics. Its method returns at once.
+// Recorder counts calls, for metrics. Its method does not block.
 type Recorder interface {
 	Call(resource, method string, result Result, took time.Duration)
 }
@@ -64,28 +73,30 @@ const (
 	version = "v1alpha1"
 	// maxPlugins limits the registered plugins.
 	maxPlugins = 64
-	// reopen is the pause before the manager opens its socket again.
-	reopen = time.Second
+	// reopenPause is the pause before the manager opens its socket again.
+	reopenPause = time.Second
 )
 
 // Manager is the manager of a node's plugins.
 type Manager struct {
-	o       Options
-	changed chan struct{} // has an element if the state must be saved or a pod released
+	o          Options
+	changed    chan struct{} // has an element if the state must be saved or a pod must be released
+	reportsDue chan struct{} // has an element if allocations may have changed, so that reports must be read
 
-	mu        sync.Mutex // guards all below; never held during a call
-	plugins   map[string]*plugin
-	pods      map[string]*pod            // the allocations of plugins, by pod UID
-	removals  map[string]map[string]bool // pods that must be released, by resource and UID
-	removing  map[removal]chan struct{}  // releases that are in progress
-	synced    bool                       // the node's pods are known
-	unclaimed map[removal]bool           // pods that a plugin has and the node lacks, seen once
-	err       string                     // why the socket cannot be served
-	refusals  []Refused                  // the last registrations that were refused
+	mu          sync.Mutex // guards all below; never held during a call
+	plugins     map[string]*plugin
+	pods        map[string]*pod            // the allocations of plugins, by pod UID
+	removals    map[string]map[string]bool // pods that must be released, by resource and UID
+	removing    map[removal]chan struct{}  // releases that are in progress
+	synced      bool                       // Synchronized was called
+	unclaimed   map[removal]bool           // pods that a plugin listed once, and that the node does not have
+	allocatable map[string][]Amount        // the last answers of plugins to Allocatable, by resource
+	err         string                     // the reason why the manager cannot serve its socket
+	refusals    []RefusedRegistration      // the last refused registrations
 }
 
-// Refused is a registration that was refused.
-type Refused struct {
+// RefusedRegistration is a registration that the manager refused.
+type RefusedRegistration struct {
 	At                       time.Time
 	Resource, Endpoint, Text string
 }
@@ -93,32 +104,40 @@ type Refused struct {
 // maxRefused limits the refused registrations that are kept.
 const maxRefused = 8
 
-// New makes a manager with the saved state. It calls no plugin before Run.
+// New makes a manager with the saved state. Run starts it.
 func New(o Options) *Manager {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Dev == "" {
+		o.Dev = "/dev"
 	}
 	if o.Recorder == nil {
 		o.Recorder = noRecorder{}
 	}
 	m := &Manager{
-		o: o, changed: make(chan struct{}, 1), plugins: map[string]*plugin{}, pods: map[string]*pod{},
+		o: o, changed: make(chan struct{}, 1), reportsDue: make(chan struct{}, 1), plugins: map[string]*plugin{}, pods: map[string]*pod{},
 		removals: map[string]map[string]bool{}, removing: map[removal]chan struct{}{}, unclaimed: map[removal]bool{},
+		allocatable: map[string][]Amount{},
 	}
 	m.restore(o.Saved)
 	return m
 }
 
-// Run serves registrations, watches directories, releases pods and reconciles allocations, until ctx ends.
+// Run serves registrations, watches directories, releases pods, reads reports and reconciles allocations, until ctx
+// ends.
 func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if m.o.Directory != "" {
 		group.Go(func() error { m.serve(ctx); return nil })
 	}
-	if len(m.o.Watch) > 0 {
+	if len(m.o.WatchDirectories) > 0 {
 		group.Go(func() error { return m.watch(ctx) })
 	}
 	group.Go(func() error { m.work(ctx); return nil })
+	if m.o.ReadReports {
+		group.Go(func() error { m.readReports(ctx); return nil })
+	}
 	if m.o.Reconcile > 0 {
 		group.Go(func() error { m.reconcileAll(ctx); return nil })
 	}
@@ -132,20 +151,20 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-// registration is the data that a plugin sends about itself.
+// registration is the data with which a plugin registers.
 type registration struct {
 	resource, socket, version string
 	// watched means that the plugin was found in a directory. Its registration ends when its socket
 	// disappears.
-	watched bool
-	options options
-	known   bool // whether the options were read
+	watched    bool
+	options    options
+	hasOptions bool // the options were read
 }
 
-var errLimit = fmt.Errorf("there are %d plugins already, which is the limit", maxPlugins)
+var errLimit = fmt.Errorf("%d plugins are registered already, which is the limit", maxPlugins)
 
-// register makes a plugin the one for its resource. The newest registration replaces the previous one, as
-// in the kubelet.
+// register registers a plugin for its resource. It replaces an earlier registration for the resource, as in
+// the kubelet.
 func (m *Manager) register(ctx context.Context, r registration) error {
 	err := m.admit(ctx, &r)
 	if err != nil {
@@ -153,7 +172,7 @@ func (m *Manager) register(ctx context.Context, r registration) error {
 		return err
 	}
 	p := newPlugin(r, &m.o)
-	if !r.known {
+	if !r.hasOptions {
 		if p.options, err = p.askOptions(ctx); err != nil {
 			p.close()
 			err = fmt.Errorf("ask the plugin for its options: %w", err)
@@ -179,45 +198,45 @@ func (m *Manager) register(ctx context.Context, r registration) error {
 	return nil
 }
 
-// admit checks a registration before its plugin is called.
+// admit checks a registration before the manager calls the plugin.
 func (m *Manager) admit(_ context.Context, r *registration) error {
 	switch {
 	case r.version != "" && r.version != version:
-		return fmt.Errorf("version %q is not supported: want %s", short(r.version), version)
-	case !isName(r.resource):
-		return fmt.Errorf("%q is not the name of a resource", short(r.resource))
+		return fmt.Errorf("version %q is not supported: want %s", shorten(r.version), version)
+	case !isResourceName(r.resource):
+		return fmt.Errorf("%q is not the name of a resource", shorten(r.resource))
 	case !filepath.IsAbs(r.socket) || len(r.socket) > maxSocket:
-		return errors.New("its endpoint is not the path of a socket")
+		return fmt.Errorf("endpoint %q is not the absolute path of a socket", shorten(r.socket))
 	case len(r.options.associated) > maxPlugins:
-		return errors.New("it names too many associated devices")
+		return fmt.Errorf("the plugin names %d associated devices; the agent accepts at most %d", len(r.options.associated), maxPlugins)
 	}
 	return checkSocket(r.socket)
 }
 
-// refuse notes a refused registration.
+// refuse logs and stores a refused registration.
 func (m *Manager) refuse(r registration, err error) {
-	m.o.Log.Warn("the agent refused a resource plugin", logkey.Key, short(r.resource), logkey.Socket, short(r.socket), logkey.Err, err)
+	m.o.Log.Warn("the agent refused a resource plugin", logkey.Key, shorten(r.resource), logkey.Socket, shorten(r.socket), logkey.Err, err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusals = append(m.refusals, Refused{m.o.Now(), short(r.resource), short(r.socket), err.Error()})
+	m.refusals = append(m.refusals, RefusedRegistration{m.o.Now(), shorten(r.resource), shorten(r.socket), err.Error()})
 	if len(m.refusals) > maxRefused {
 		m.refusals = m.refusals[len(m.refusals)-maxRefused:]
 	}
 }
 
-// drop ends the registration of a socket that has disappeared. The plugin's allocations stay known.
-func (m *Manager) drop(socket string) {
+// dropSocket marks the plugin of a socket that was removed. The manager keeps the plugin's allocations.
+func (m *Manager) dropSocket(socket string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.plugins {
 		if p.socket == socket && p.watched {
-			p.noteGone()
+			p.markSocketRemoved()
 		}
 	}
 }
 
-// all returns the plugins, sorted by resource.
-func (m *Manager) all() []*plugin {
+// sortedPlugins returns the plugins, sorted by resource.
+func (m *Manager) sortedPlugins() []*plugin {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]*plugin, 0, len(m.plugins))
@@ -227,10 +246,13 @@ func (m *Manager) all() []*plugin {
 	return out
 }
 
-// wake makes work save the state and try pending releases.
+// wake makes work save the state and try pending releases, and makes readReports read reports of changed
+// allocations.
 func (m *Manager) wake() {
-	select {
-	case m.changed <- struct{}{}:
-	default:
+	for _, c := range []chan struct{}{m.changed, m.reportsDue} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }

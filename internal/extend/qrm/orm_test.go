@@ -106,14 +106,14 @@ func unknownSpec(t *testing.T) {
 	q := r.Question(pod, app("app"), nil)
 	_, problems := q.Hints(t.Context())
 	a, err := q.Allocate(t.Context(), nil)
-	if err != nil || len(a.Values) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Reason, "no pod spec") || len(f.asked) > 0 {
+	if err != nil || len(a.Values) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Reason, "does not know the pod's spec") || len(f.asked) > 0 {
 		t.Errorf("%v, %v, problems %v, asked %v", a, err, problems, f.asked)
 	}
 }
 
 func mappedName(t *testing.T) {
 	t.Helper()
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Names = map[string]string{"test/cpu": "cpu"} })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.ResourceNames = map[string]string{"test/cpu": "cpu"} })
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("cpu", "1")}
 	f.serve(t, filepath.Join(r.dir, "cpu.sock"))
 	r.mustRegister("cpu", "cpu.sock")
@@ -129,7 +129,7 @@ func mappedName(t *testing.T) {
 
 func bothNames(t *testing.T) {
 	t.Helper()
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Names = map[string]string{"test/cpu": "cpu"} })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.ResourceNames = map[string]string{"test/cpu": "cpu"} })
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("cpu", "1")}
 	f.serve(t, filepath.Join(r.dir, "cpu.sock"))
 	r.mustRegister("cpu", "cpu.sock")

@@ -24,7 +24,7 @@ import (
 const (
 	// maxAnswer limits one answer, in bytes.
 	maxAnswer = 4 << 20
-	// maxSocket is the longest path in the kernel's sockaddr_un, without its NUL.
+	// maxSocket is the longest path of a socket (the kernel's sockaddr_un without its NUL).
 	maxSocket = 107
 )
 
@@ -37,10 +37,10 @@ type Result string
 const (
 	Done        Result = "done"
 	Failed      Result = "failed"      // the plugin answered with an error
-	TimedOut    Result = "timeout"     // it did not answer in time
-	Unreachable Result = "unreachable" // no process serves its socket, or a process of another user does
-	Skipped     Result = "skipped"     // it was not called, because its circuit breaker is open
-	Ahead       Result = "ahead"       // it was not called, because it had answered ahead of the creation
+	TimedOut    Result = "timeout"     // the plugin did not answer in time
+	Unreachable Result = "unreachable" // no process serves the socket, or a process of another user does
+	Skipped     Result = "skipped"     // the plugin was not called, because its circuit breaker is open
+	Ahead       Result = "ahead"       // the plugin was not called, because it had answered before the creation
 )
 
 // Results lists the results of calls.
@@ -62,23 +62,25 @@ type plugin struct {
 
 	o    *Options
 	conn *grpc.ClientConn
-	err  error // why there is no connection
+	err  error // the reason why there is no connection
 
-	replaced int // earlier registrations of the resource; set before the plugin is in force
+	// sent are the devices that were last sent to the plugin, by resource. Only updateDevices uses it.
+	sent map[string]*api.UpdateAllocatableAssociatedDevicesRequest
 
-	mu      sync.Mutex // guards all below
-	calls   uint64
-	failed  uint64
-	lastErr string
-	gone    bool // its socket was removed
-	breaker breaker.Breaker
-	listed  bool            // the manager has asked for its allocations
-	lacks   map[string]bool // optional methods that it does not have
+	replaced int // the number of earlier registrations for the resource
+
+	mu            sync.Mutex // guards all below
+	calls         uint64
+	failed        uint64
+	lastErr       string
+	socketRemoved bool // the plugin's socket was removed
+	breaker       breaker.Breaker
+	listed        bool            // the manager has asked for the plugin's allocations
+	unimplemented map[string]bool // optional methods that the plugin does not implement
 }
 
-// unlisted reports whether the manager never asked the plugin for its allocations, and notes that it asks
-// now.
-func (p *plugin) unlisted() bool {
+// markListed marks the plugin as asked for its allocations. It reports whether that is the first time.
+func (p *plugin) markListed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.listed
@@ -103,13 +105,13 @@ func (p *plugin) close() {
 	}
 }
 
-func (p *plugin) noteGone() {
+func (p *plugin) markSocketRemoved() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gone, p.lastErr = true, "its socket was removed"
+	p.socketRemoved, p.lastErr = true, "the plugin's socket was removed"
 }
 
-// checkSocket returns why a path is not a socket of root or of the agent's user; nil if it is one.
+// checkSocket returns an error unless a path is a socket of root or of the agent's user.
 func checkSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -118,15 +120,15 @@ func checkSocket(path string) error {
 	return socket.CheckTrusted(path, info)
 }
 
-// callError is a failed call.
+// callError is the error of a failed call.
 type callError struct {
 	result Result
 	text   string
-	// unimplemented: the plugin does not have the method.
+	// unimplemented means that the plugin does not implement the method.
 	unimplemented bool
 }
 
-// isUnimplemented reports whether a call failed because the plugin does not have its method.
+// isUnimplemented reports whether a call failed because the plugin does not implement the method.
 func isUnimplemented(err error) bool {
 	var call *callError
 	return errors.As(err, &call) && call.unimplemented
@@ -134,7 +136,7 @@ func isUnimplemented(err error) bool {
 
 func (e *callError) Error() string { return e.text }
 
-// resultOf returns the result of a call by its error.
+// resultOf returns the result of a call from its error.
 func resultOf(err error) Result {
 	var call *callError
 	switch {
@@ -146,8 +148,8 @@ func resultOf(err error) Result {
 	return Failed
 }
 
-// call makes one call within the plugin's time limit. raw is the answer as it was sent, if the caller wants
-// it. Errors are *callError.
+// call makes one call within the plugin's time limit. If raw is not nil, it gets the bytes of the answer. Errors are
+// *callError.
 func (p *plugin) call(ctx context.Context, method string, req, resp proto.Message, raw *[]byte) error {
 	now := p.o.Now()
 	if err := p.begin(now); err != nil {
@@ -169,7 +171,7 @@ func (p *plugin) call(ctx context.Context, method string, req, resp proto.Messag
 	return err
 }
 
-// describe returns the error of a call as a message.
+// describe converts the error of a call to a *callError with a message for users.
 func describe(ctx context.Context, err error, took time.Duration) error {
 	text := status.Convert(err)
 	switch {
@@ -177,24 +179,24 @@ func describe(ctx context.Context, err error, took time.Duration) error {
 		return &callError{result: TimedOut, text: fmt.Sprintf("no answer within %v", took.Round(time.Millisecond))}
 	case text.Code() == codes.Unavailable, text.Code() == codes.Canceled:
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
-		return &callError{result: Unreachable, text: "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
+		return &callError{result: Unreachable, text: "cannot be reached: " + shorten(strings.TrimSuffix(why, `"`))}
 	}
-	return &callError{result: Failed, text: fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message())), unimplemented: text.Code() == codes.Unimplemented}
+	return &callError{result: Failed, text: fmt.Sprintf("answers %s: %s", text.Code(), shorten(text.Message())), unimplemented: text.Code() == codes.Unimplemented}
 }
 
-// begin reports whether the plugin may be called now.
+// begin returns an error if the circuit breaker of the plugin is open.
 func (p *plugin) begin(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait, ok := p.breaker.Begin(now); !ok {
-		return &callError{result: Skipped, text: fmt.Sprintf("not called for another %v, because %d calls in a row failed; the last error: %s",
+		return &callError{result: Skipped, text: fmt.Sprintf("not called: the agent calls it again in %v, because %d calls in a row failed; the last error: %s",
 			wait.Round(time.Millisecond), breaker.MaxFailures, p.lastErr)}
 	}
 	return nil
 }
 
-// end notes the result of a call. An error in an answer does not count as a failure of the plugin, and
-// neither does a call that its caller ended.
+// end records the result of a call. An answer with an error does not open the circuit breaker. A call that its caller
+// cancelled does not count.
 func (p *plugin) end(err error, now time.Time, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,12 +207,12 @@ func (p *plugin) end(err error, now time.Time, cancelled bool) {
 	p.calls++
 	if err == nil {
 		p.breaker.End(breaker.Answered, now)
-		p.lastErr, p.gone = "", false
+		p.lastErr, p.socketRemoved = "", false
 		return
 	}
-	if isUnimplemented(err) { // it works, and lacks an optional method
+	if isUnimplemented(err) { // the plugin works, but lacks an optional method
 		p.breaker.End(breaker.Answered, now)
-		p.gone = false
+		p.socketRemoved = false
 		return
 	}
 	p.failed, p.lastErr = p.failed+1, err.Error()
@@ -218,7 +220,7 @@ func (p *plugin) end(err error, now time.Time, cancelled bool) {
 		p.breaker.End(breaker.Answered, now)
 		return
 	}
-	p.breaker.End(breaker.Missing, now)
+	p.breaker.End(breaker.NoAnswer, now)
 }
 
 func (p *plugin) askOptions(ctx context.Context) (options, error) {

@@ -7,9 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// podRequest is the request for a whole pod: with topologyManager.scope: pod, plugins that can do
-// it decide once for all containers of a pod. The answer counts for each container that requests
-// the resource.
+// podRequest returns the request for a whole pod. With topologyManager.scope: pod, plugins can decide
+// once for all containers of a pod. The answer counts for each container that requests the resource.
 func podRequest(of *api.ResourceRequest, amount float64) *api.PodResourceRequest {
 	return &api.PodResourceRequest{
 		PodUid: of.GetPodUid(), PodNamespace: of.GetPodNamespace(), PodName: of.GetPodName(), PodRole: of.GetPodRole(), PodType: of.GetPodType(),
@@ -18,9 +17,9 @@ func podRequest(of *api.ResourceRequest, amount float64) *api.PodResourceRequest
 	}
 }
 
-// ofPod returns what a pod's containers request at one time, at most: init containers run before
-// the others, sidecars beside all of them.
-func ofPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
+// requestsOfPod returns the most that a pod's containers request at the same time. It assumes that init
+// containers run one after the other, before all other containers.
+func requestsOfPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 	out, before := lifecycle.Amounts{}, lifecycle.Amounts{}
 	for _, c := range spec.Containers {
 		for name, n := range c.Requests {
@@ -39,48 +38,47 @@ func ofPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 	return out
 }
 
-// podHints asks a plugin where a pod's resource can be had. known is false if the plugin decides by
-// container.
-func (q *Question) podHints(ctx context.Context, it item) (out []lifecycle.ResourceHints, problems []lifecycle.Problem, known bool) {
-	if !it.p.byPod("GetPodTopologyHints") {
+// podHints asks a plugin on which NUMA nodes the resource of a pod is available. known is false if the
+// plugin decides by container.
+func (q *Question) podHints(ctx context.Context, it pluginRequest) (out []lifecycle.ResourceHints, problems []lifecycle.Problem, known bool) {
+	if it.p.lacksMethod("GetPodTopologyHints") {
 		return nil, nil, false
 	}
 	var resp api.PodResourceHintsResponse
 	var raw []byte
-	err := it.p.call(ctx, "GetPodTopologyHints", podRequest(it.request, it.ofPod), &resp, &raw)
+	err := it.p.call(ctx, "GetPodTopologyHints", podRequest(it.request, it.podAmount), &resp, &raw)
 	switch {
 	case isUnimplemented(err):
-		it.p.notByPod("GetPodTopologyHints")
+		it.p.markUnimplemented("GetPodTopologyHints")
 		return nil, nil, false
 	case resultOf(err) == Failed:
-		p := failure(it.p, "GetPodTopologyHints", err, "the resource cannot be had on any NUMA node")
+		p := callProblem(it.p, "GetPodTopologyHints", err, "no NUMA node has the resource")
 		return []lifecycle.ResourceHints{{Resource: it.p.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}, true
 	case err != nil:
-		return nil, []lifecycle.Problem{failure(it.p, "GetPodTopologyHints", err, "the resource has no hints")}, true
+		return nil, []lifecycle.Problem{callProblem(it.p, "GetPodTopologyHints", err, "the agent places the pod without hints for the resource")}, true
 	}
-	const resourceHints = 7 // of PodResourceHintsResponse
+	const resourceHints = 7 // the field of PodResourceHintsResponse
 	out, problems = hintsFrom(it.p.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
 	return out, problems, true
 }
 
-// allocateForPod asks a plugin to allocate for a whole pod, once. known is false if the plugin
+// allocateForPod asks a plugin to allocate a resource for a whole pod. known is false if the plugin
 // allocates by container.
 func (m *Manager) allocateForPod(ctx context.Context, p *plugin, request *api.ResourceRequest, amount float64) (answer *api.ResourceAllocation, known bool, err error) {
-	if !p.byPod("AllocateForPod") {
+	if p.lacksMethod("AllocateForPod") {
 		return nil, false, nil
 	}
 	var resp api.PodResourceAllocationResponse
 	err = p.call(ctx, "AllocateForPod", podRequest(request, amount), &resp, nil)
 	if isUnimplemented(err) {
-		p.notByPod("AllocateForPod")
+		p.markUnimplemented("AllocateForPod")
 		return nil, false, nil
 	}
 	return resp.GetAllocationResult(), true, err
 }
 
-// podAnswer returns what was allocated for the pod of a request as a whole, and the request for it;
-// nil if nothing was.
-func (m *Manager) podAnswer(req *api.ResourceRequest) *stored {
+// podAnswer returns the allocation for the whole pod of a request; nil if there is none.
+func (m *Manager) podAnswer(req *api.ResourceRequest) *storedAllocation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -88,26 +86,26 @@ func (m *Manager) podAnswer(req *api.ResourceRequest) *stored {
 		return nil
 	}
 	for _, ctr := range sortedKeys(p.answers) {
-		if s := p.answers[ctr][req.GetResourceName()]; s.ofPod > 0 && s.answer != nil {
+		if s := p.answers[ctr][req.GetResourceName()]; s.podAmount > 0 && s.answer != nil {
 			return &s
 		}
 	}
 	return nil
 }
 
-// byPod reports whether a plugin may have a method for whole pods: it did not answer that it has
-// not.
-func (p *plugin) byPod(method string) bool {
+// lacksMethod reports whether a plugin does not implement an optional method.
+func (p *plugin) lacksMethod(method string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.lacks[method]
+	return p.unimplemented[method]
 }
 
-func (p *plugin) notByPod(method string) {
+// markUnimplemented stores that a plugin does not implement an optional method.
+func (p *plugin) markUnimplemented(method string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lacks == nil {
-		p.lacks = map[string]bool{}
+	if p.unimplemented == nil {
+		p.unimplemented = map[string]bool{}
 	}
-	p.lacks[method] = true
+	p.unimplemented[method] = true
 }

@@ -58,7 +58,7 @@ func (f *podFake) asked() (out []string) {
 func TestPodScope(t *testing.T) {
 	var state []byte
 	scoped := func(o *qrm.Options) {
-		o.Pod = func() bool { return true }
+		o.PodScope = func() bool { return true }
 		o.Saved, o.Save = state, func(b []byte) error { state = b; return nil }
 	}
 	f := &podFake{fake: fake{options: &api.ResourcePluginOptions{WithTopologyAlignment: true}}}
@@ -102,7 +102,7 @@ func TestPodScope(t *testing.T) {
 }
 
 func TestPodScopeByContainer(t *testing.T) {
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Pod = func() bool { return true } })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.PodScope = func() bool { return true } })
 	f := &fake{
 		options: &api.ResourcePluginOptions{WithTopologyAlignment: true}, allocate: gives("nic", "x"),
 		hints: func() (*api.ResourceHintsResponse, error) { return &api.ResourceHintsResponse{}, nil },

@@ -12,33 +12,37 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Keys of pods that have fields of their own in requests.
+// Labels and annotations of pods that requests have as fields.
 const (
 	mainContainer = "kubernetes.io/main-container-name" // annotation
 	podRole       = "katalyst.kubewharf.io/pod_role"    // label
 	podType       = "katalyst.kubewharf.io/pod_type"    // annotation
 )
 
-// Question is one question about a new container.
+// Question has the requests to all plugins about a new container.
 type Question struct {
 	m        *Manager
-	items    []item
+	items    []pluginRequest
 	problems []lifecycle.Problem
-	// ahead: it is asked before a runtime has reported the container.
+	// devices are the associated devices, which plugins choose in addition to their own resources.
+	devices   []*association
+	pod       *lifecycle.Pod
+	container string
+	// ahead means that the question is asked before the runtime reports the container.
 	ahead bool
 }
 
-// item is the part of a question for one plugin.
-type item struct {
-	p       *plugin
-	request *api.ResourceRequest
-	ofPod   float64 // what the whole pod requests; 0 if plugins are asked by container
+// pluginRequest is the part of a question for one plugin.
+type pluginRequest struct {
+	p         *plugin
+	request   *api.ResourceRequest
+	podAmount float64 // the amount that the whole pod requests; 0 if plugins decide by container
 }
 
-// Question returns the question about a new container; nil if no plugin serves a resource that it
-// requests.
+// Question returns the question about a new container; nil if no plugin serves a resource that the
+// container requests.
 func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec) *Question {
-	plugins := m.all()
+	plugins := m.sortedPlugins()
 	if len(plugins) == 0 {
 		return nil
 	}
@@ -46,27 +50,34 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 	if !known {
 		return &Question{m: m, problems: []lifecycle.Problem{{
 			Hook: lifecycle.ResourcePluginName, Value: ctr.Name, Warning: true,
-			Reason: "no pod spec says what the container requests (podspec)", Then: "no resource plugin is asked about it",
+			Reason: "the agent does not know the pod's spec (podspec), which has the requests of the container", Then: "the agent does not ask resource plugins about the container",
 		}}}
 	}
-	q := &Question{m: m}
+	q := &Question{m: m, pod: pod, container: ctr.Name}
 	amounts, all := q.amounts(of.Requests), map[string]float64{}
-	if m.o.Pod != nil && m.o.Pod() {
-		all = (&Question{m: m}).amounts(ofPod(spec))
+	if m.o.PodScope != nil && m.o.PodScope() {
+		all = (&Question{m: m}).amounts(requestsOfPod(spec))
 	}
 	for _, p := range plugins {
-		if amount, requested := amounts[p.resource]; requested {
-			q.items = append(q.items, item{p, requestOf(pod, spec, of, p.resource, amount), all[p.resource]})
+		amount, requested := amounts[p.resource]
+		if !requested && len(p.options.associated) == 0 {
+			continue
 		}
+		request := requestOf(pod, spec, of, p.resource, amount)
+		if requested {
+			q.items = append(q.items, pluginRequest{p, request, all[p.resource]})
+		}
+		q.associate(p, request, of.Requests)
 	}
-	if len(q.items)+len(q.problems) == 0 {
+	if len(q.items)+len(q.problems)+len(q.devices) == 0 {
 		return nil
 	}
 	return q
 }
 
-// amounts returns the requested resources by the plugins' resource names, in base units: CPUs, bytes and
-// pieces. If a pod requests two resources that the same plugin serves, neither counts.
+// amounts returns the requested amounts by the plugins' resource names, in base units: CPUs, bytes or pieces.
+// If a container requests two resources that the same plugin serves, amounts reports that and leaves out
+// both.
 func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 	const milli = 1000
 	out := map[string]float64{}
@@ -77,7 +88,7 @@ func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 			continue
 		}
 		served := name
-		if other, mapped := q.m.o.Names[name]; mapped {
+		if other, mapped := q.m.o.ResourceNames[name]; mapped {
 			served = other
 		}
 		if name == lifecycle.ResourceCPU || served == lifecycle.ResourceCPU && strings.HasSuffix(name, "_millicpu") {
@@ -96,7 +107,7 @@ func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 	return out
 }
 
-// requestOf makes the request for one resource in the same form as the kubelet.
+// requestOf returns the request for one resource, in the same form as in Katalyst's kubelet.
 func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec, resource string, amount float64) *api.ResourceRequest {
 	kind, index := roleOf(pod, spec, ctr)
 	return &api.ResourceRequest{
@@ -106,8 +117,8 @@ func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Contai
 	}
 }
 
-// roleOf returns the type of a container, and its index in its list of the pod's spec. The protocol has no
-// type for init containers that run beside the others; they count as sidecars.
+// roleOf returns the type of a container, and its index in its list in the pod's spec. The protocol has no
+// type for init containers with restartPolicy Always, so they count as sidecars.
 func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
 	first := ""
 	for _, c := range spec.Containers {
@@ -137,8 +148,8 @@ func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Container
 	return api.ContainerType_SIDECAR, index
 }
 
-// each calls a function for all items of a question in parallel, and waits for all.
-func (q *Question) each(do func(i int, it item)) {
+// forEachItem calls a function for all items of a question in parallel, and waits for all calls.
+func (q *Question) forEachItem(do func(i int, it pluginRequest)) {
 	var all sync.WaitGroup
 	for i, it := range q.items {
 		all.Go(func() { do(i, it) })
@@ -146,17 +157,17 @@ func (q *Question) each(do func(i int, it item)) {
 	all.Wait()
 }
 
-// failure is the problem of a failed call.
-func failure(p *plugin, method string, err error, then string) lifecycle.Problem {
+// callProblem returns the problem for a failed call.
+func callProblem(p *plugin, method string, err error, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: lifecycle.ResourcePluginName, Key: p.resource, Value: method, Reason: err.Error(), Then: then, Warning: true}
 }
 
-// Hints returns the hints of the plugins: on which NUMA nodes the resources are available.
+// Hints asks plugins for hints. A hint is a set of NUMA nodes on which a resource is available.
 func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	problems = slices.Clone(q.problems)
 	answers := make([][]lifecycle.ResourceHints, len(q.items))
 	failed := make([][]lifecycle.Problem, len(q.items))
-	q.each(func(i int, it item) {
+	q.forEachItem(func(i int, it pluginRequest) {
 		if it.p.options.aligned {
 			answers[i], failed[i] = q.hintsOf(ctx, it)
 		}
@@ -164,19 +175,20 @@ func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, pr
 	for i := range q.items {
 		out, problems = append(out, answers[i]...), append(problems, failed[i]...)
 	}
-	return out, problems
+	more, failures := q.deviceHints(ctx)
+	return append(out, more...), append(problems, failures...)
 }
 
-// hintsOf asks one plugin. An existing allocation stays on its NUMA nodes. If the plugin answers with an
-// error, it cannot allocate the resource; if it does not answer, there are no hints.
-func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
+// hintsOf asks one plugin for hints. An existing allocation keeps its NUMA nodes. If the plugin answers with an
+// error, no NUMA node has the resource. If the plugin does not answer, there are no hints.
+func (q *Question) hintsOf(ctx context.Context, it pluginRequest) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
 	if a, known := q.m.answeredAhead(it.request); known {
 		return a.hints(), nil
 	}
 	if h, has := q.m.allocatedHints(it); has {
 		return []lifecycle.ResourceHints{h}, nil
 	}
-	if it.ofPod > 0 {
+	if it.podAmount > 0 {
 		if out, problems, known := q.podHints(ctx, it); known {
 			return out, problems
 		}
@@ -186,39 +198,39 @@ func (q *Question) hintsOf(ctx context.Context, it item) ([]lifecycle.ResourceHi
 	err := it.p.call(ctx, "GetTopologyHints", it.request, &resp, &raw)
 	switch {
 	case resultOf(err) == Failed:
-		p := failure(it.p, "GetTopologyHints", err, "no NUMA node has the resource")
+		p := callProblem(it.p, "GetTopologyHints", err, "no NUMA node has the resource")
 		return []lifecycle.ResourceHints{{Resource: it.p.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
 	case err != nil:
-		return nil, []lifecycle.Problem{failure(it.p, "GetTopologyHints", err, "the resource has no hints")}
+		return nil, []lifecycle.Problem{callProblem(it.p, "GetTopologyHints", err, "the agent places the container without hints for the resource")}
 	}
-	const resourceHints = 10 // of ResourceHintsResponse
+	const resourceHints = 10 // the field of ResourceHintsResponse
 	return hintsFrom(it.p.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
 }
 
-// maxHints limits the hints of one resource, because 64 NUMA nodes have too many sets to list.
+// maxHints limits the hints of one resource. 64 NUMA nodes have too many sets to list them all.
 const maxHints = 1024
 
-// hintsFrom converts the hints of an answer. Hints of accompanying resources count like those of the
-// requested one.
+// hintsFrom converts the hints of an answer. It includes hints of accompanying resources. free has the
+// resources without a preference.
 func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free map[string]bool) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	complain := func(name, reason string) {
 		problems = append(problems, lifecycle.Problem{
-			Hook: lifecycle.ResourcePluginName, Key: resource, Value: short(name), Reason: reason, Then: "these hints are not used", Warning: true,
+			Hook: lifecycle.ResourcePluginName, Key: resource, Value: shorten(name), Reason: reason, Then: "the agent ignores these hints", Warning: true,
 		})
 	}
 	if len(from) > maxPlugins {
-		complain(resource, fmt.Sprintf("answers with hints of %d resources", len(from)))
+		complain(resource, fmt.Sprintf("has hints of %d resources; the agent accepts at most %d", len(from), maxPlugins))
 		return nil, problems
 	}
 	for _, name := range sortedKeys(from) {
 		switch list := from[name].GetHints(); {
 		case free[name]:
-		case !isName(name):
+		case !isResourceName(name):
 			complain(name, "is not the name of a resource")
 		case len(list) > maxHints:
 			complain(name, fmt.Sprintf("has %d hints: the agent uses at most %d", len(list), maxHints))
 		default:
-			out = append(out, lifecycle.ResourceHints{Resource: name, Hints: converted(list)})
+			out = append(out, lifecycle.ResourceHints{Resource: name, Hints: convertHints(list)})
 			if n := len(out[len(out)-1].Hints); n < len(list) {
 				complain(name, fmt.Sprintf("%d of %d hints name NUMA nodes that cannot exist", len(list)-n, len(list)))
 			}
@@ -227,15 +239,15 @@ func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free m
 	return out, problems
 }
 
-// converted converts hints, and leaves out those with nodes that cannot exist.
-func converted(list []*api.TopologyHint) []lifecycle.NUMAHint {
+// convertHints converts hints. It leaves out hints with nodes that cannot exist.
+func convertHints(list []*api.TopologyHint) []lifecycle.NUMAHint {
 	out := []lifecycle.NUMAHint{}
 	for _, h := range list {
 		one := lifecycle.NUMAHint{Preferred: h.GetPreferred()}
 		valid := len(h.GetNodes()) <= maxNodes
 		for _, node := range h.GetNodes() {
 			if valid = valid && node <= math.MaxInt32; valid {
-				one.Nodes = append(one.Nodes, int(node)) //nolint:gosec // it is small
+				one.Nodes = append(one.Nodes, int(node)) //nolint:gosec // at most MaxInt32
 			}
 		}
 		if valid {
@@ -250,7 +262,7 @@ func converted(list []*api.TopologyHint) []lifecycle.NUMAHint {
 // maxNodes is the highest number of NUMA nodes in a hint.
 const maxNodes = 1024
 
-// Refusal says why a container cannot get a resource.
+// Refusal is the error for a container that is refused because it cannot get a resource.
 type Refusal struct {
 	Resource string
 	Err      error
@@ -264,66 +276,67 @@ func (r *Refusal) Error() string {
 // Unwrap returns the error of the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Allocate allocates the resources on the chosen NUMA nodes; nil if none were chosen. If a plugin does not
-// answer, its last answer for the container is used.
+// Allocate asks plugins to allocate the resources. at has the chosen NUMA nodes; nil if none were chosen. If a
+// plugin fails, Allocate uses its last answer for the container.
 func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out lifecycle.HookServerAnswer, err error) {
 	answers := make([]*api.ResourceAllocation, len(q.items))
 	failed := make([]error, len(q.items))
-	q.each(func(i int, it item) { answers[i], failed[i] = q.allocate(ctx, it, at) })
+	q.forEachItem(func(i int, it pluginRequest) { answers[i], failed[i] = q.allocate(ctx, it, at) })
 	for i, it := range q.items {
 		if failed[i] != nil {
 			then := "the container does not get the resource"
 			if last := q.m.lastAnswer(it.request); last != nil {
 				answers[i], then = last, "the agent uses the plugin's last answer for the container"
 			}
-			out.Problems = append(out.Problems, failure(it.p, "Allocate", failed[i], then))
+			out.Problems = append(out.Problems, callProblem(it.p, "Allocate", failed[i], then))
 			if answers[i] == nil && q.m.o.Fail && err == nil {
 				err = &Refusal{it.p.resource, failed[i]}
 			}
 		}
-		values, problems := valuesOf(it.p.resource, answers[i])
+		values, problems := valuesOf(q.m.o.Dev, it.p.resource, answers[i])
 		out.Values = append(out.Values, values...)
 		out.Problems = append(out.Problems, problems...)
 	}
-	out.Problems = lifecycle.Bound(out.Problems, lifecycle.MaxProblems)
+	out.Problems = append(out.Problems, q.allocateDevices(ctx, at)...)
+	out.Problems = lifecycle.LimitProblems(out.Problems, lifecycle.MaxProblems)
 	return out, err
 }
 
-// allocate asks one plugin, and stores its answer.
-func (q *Question) allocate(ctx context.Context, it item, at *lifecycle.Affinity) (*api.ResourceAllocation, error) {
+// allocate asks one plugin to allocate its resource, and stores the answer.
+func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle.Affinity) (*api.ResourceAllocation, error) {
 	if it.p.options.aligned && at != nil {
-		h := at.Of(it.p.resource)
+		h := at.HintFor(it.p.resource)
 		it.request.Hint = &api.TopologyHint{Preferred: h.Preferred}
 		for _, id := range h.Nodes {
 			it.request.Hint.Nodes = append(it.request.Hint.Nodes, uint64(max(id, 0))) //nolint:gosec // an id is not negative
 		}
 	}
 	if a, known := q.m.answeredAhead(it.request); known && !q.ahead {
-		q.m.arrived(it.request)
+		q.m.noteCreated(it.request)
 		q.m.o.Recorder.Call(it.p.resource, "Allocate", Ahead, 0)
 		return a.answer, nil
 	}
 	if err := q.m.keepPod(ctx, it.p.resource, it.request.GetPodUid()); err != nil {
 		return nil, err
 	}
-	q.m.begun(it.request, q.ahead)
-	if it.ofPod > 0 {
-		if of := q.m.podAnswer(it.request); of != nil { // for an earlier container
-			q.m.allocated(it.request, of.answer, of.ofPod, q.ahead)
+	q.m.noteAsked(it.request, q.ahead)
+	if it.podAmount > 0 {
+		if of := q.m.podAnswer(it.request); of != nil { // the plugin answered for an earlier container of the pod
+			q.m.storeAnswer(it.request, of.answer, of.podAmount, q.ahead)
 			return of.answer, nil
 		}
 	}
-	answer, ofPod, err := q.m.askFor(ctx, it.p, it.request, it.ofPod)
+	answer, ofPod, err := q.m.requestAllocation(ctx, it.p, it.request, it.podAmount)
 	if err != nil {
 		return nil, err
 	}
-	q.m.allocated(it.request, answer, ofPod, q.ahead)
+	q.m.storeAnswer(it.request, answer, ofPod, q.ahead)
 	return answer, nil
 }
 
-// askFor asks a plugin to allocate, for the whole pod if ofPod is what that requests and the plugin
-// can do it. It returns the pod's amount if it did.
-func (m *Manager) askFor(ctx context.Context, p *plugin, request *api.ResourceRequest, ofPod float64) (*api.ResourceAllocation, float64, error) {
+// requestAllocation asks a plugin to allocate a resource. If ofPod is not 0, and the plugin supports it, it asks
+// for the whole pod. It then returns ofPod, and otherwise 0.
+func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, ofPod float64) (*api.ResourceAllocation, float64, error) {
 	if ofPod > 0 {
 		if answer, known, err := m.allocateForPod(ctx, p, request, ofPod); known {
 			return answer, ofPod, err
@@ -334,16 +347,16 @@ func (m *Manager) askFor(ctx context.Context, p *plugin, request *api.ResourceRe
 	return resp.GetAllocationResult(), 0, err
 }
 
-// PreStart notifies plugins of the start of a container: those that require it and have allocated something
-// for the container.
+// PreStart notifies plugins that a container will start. It notifies only plugins that require it and have
+// an allocation for the container.
 func (m *Manager) PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) (problems []lifecycle.Problem) {
-	for _, p := range m.all() {
-		if !p.options.preStart || !m.has(pod.UID, ctr.Name, p.resource) {
+	for _, p := range m.sortedPlugins() {
+		if !p.options.preStart || !m.hasAllocation(pod.UID, ctr.Name, p.resource) {
 			continue
 		}
 		req := &api.PreStartContainerRequest{PodUid: pod.UID, PodNamespace: pod.Namespace, PodName: pod.Name, ContainerName: ctr.Name}
 		if err := p.call(ctx, "PreStartContainer", req, &api.PreStartContainerResponse{}, nil); err != nil {
-			problems = append(problems, failure(p, "PreStartContainer", err, "the container starts"))
+			problems = append(problems, callProblem(p, "PreStartContainer", err, "the container starts"))
 		}
 	}
 	return problems

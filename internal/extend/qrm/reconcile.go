@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// reconcileAll asks all plugins for their allocations until ctx ends. It asks them in parallel, so a plugin
-// that hangs does not delay the others.
+// reconcileAll asks plugins for their allocations at regular intervals, until ctx ends. It asks them in
+// parallel, so that a plugin that hangs does not delay the others.
 func (m *Manager) reconcileAll(ctx context.Context) {
 	tick := time.NewTicker(m.o.Reconcile)
 	defer tick.Stop()
@@ -25,8 +25,9 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 		case <-tick.C:
 		}
 		var all sync.WaitGroup
-		for _, p := range m.all() {
-			if p.unlisted() || p.options.reconcile {
+		all.Go(func() { m.updateDevices(ctx) })
+		for _, p := range m.sortedPlugins() {
+			if p.markListed() || p.options.reconcile {
 				all.Go(func() { m.reconcile(ctx, p) })
 			}
 		}
@@ -34,23 +35,23 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 	}
 }
 
-// reconcile reads the allocations of one plugin, and stores them if they differ from its last answers. It
-// allocates again what the plugin no longer has.
+// reconcile reads the allocations of one plugin, and stores those that differ from its last answers. If the
+// plugin lacks a stored allocation, reconcile repeats it.
 func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	var resp api.GetResourcesAllocationResponse
-	before := m.held(p.resource)
+	before := m.containerAllocations(p.resource)
 	if err := p.call(ctx, "GetResourcesAllocation", &api.GetResourcesAllocationRequest{}, &resp, nil); err != nil {
-		return // the state of the plugin has the error
+		return // States returns the error
 	}
 	pods := m.adopt(p.resource, resp.GetPodResources())
 	for _, at := range before {
 		of := resp.GetPodResources()[at.uid].GetContainerResources()
 		now := of[at.container]
-		if now == nil && at.ofPod > 0 {
-			now = of[""] // some name no container for what a pod has
+		if now == nil && at.podAmount > 0 {
+			now = of[""] // some plugins list the allocation of a whole pod without a container name
 		}
 		if now == nil {
-			now = m.again(ctx, p, at)
+			now = m.repeatAllocation(ctx, p, at)
 		}
 		if now != nil && m.replace(p.resource, at, now) && !slices.Contains(pods, at.uid) {
 			pods = append(pods, at.uid)
@@ -64,23 +65,23 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	}
 }
 
-// adopt stores the allocations of a plugin for pods of the node that this agent does not know: an earlier
-// agent asked for them, and its state is lost. Allocations for other pods are released if the plugin still
-// has them at the next call. It returns the adopted pods.
+// adopt stores the allocations of a plugin for pods of the node that are not stored yet, because the state of
+// an earlier agent was lost. It returns the pods with such allocations. If a plugin has allocations for other
+// pods at two calls in a row, adopt releases them.
 func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unknown []string
 	m.mu.Lock()
 	for _, uid := range sortedKeys(pods) {
-		if !m.pods[uid].knows(resource, pods[uid]) {
+		if !m.pods[uid].hasAnswersFor(resource, pods[uid]) {
 			unknown = append(unknown, uid)
 		}
 	}
 	synced := m.synced
 	m.mu.Unlock()
-	if len(unknown) == 0 || m.o.Live == nil || !synced {
+	if len(unknown) == 0 || m.o.LivePods == nil || !synced {
 		return nil
 	}
-	live := m.o.Live()
+	live := m.o.LivePods()
 	if live == nil {
 		return nil
 	}
@@ -89,9 +90,9 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	for _, uid := range unknown {
 		at := removal{resource, uid}
 		switch {
-		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid].knows(resource, pods[uid]):
+		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid].hasAnswersFor(resource, pods[uid]):
 		case live[uid]:
-			m.take(resource, uid, pods[uid])
+			m.storeAllocations(resource, uid, pods[uid])
 			taken = append(taken, uid)
 			delete(m.unclaimed, at)
 		case m.unclaimed[at]:
@@ -104,10 +105,10 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	return taken
 }
 
-// knows reports whether the stored answers have all containers that a plugin has for the pod; p is nil for
-// an unknown pod.
-func (p *pod) knows(resource string, of *api.ContainerResources) bool {
-	if p == nil || !p.asked[resource] {
+// hasAnswersFor reports whether there is a stored answer for each container in a plugin's allocations for the pod. p may
+// be nil.
+func (p *pod) hasAnswersFor(resource string, of *api.ContainerResources) bool {
+	if p == nil || !p.askedResources[resource] {
 		return false
 	}
 	for ctr := range of.GetContainerResources() {
@@ -118,29 +119,30 @@ func (p *pod) knows(resource string, of *api.ContainerResources) bool {
 	return true
 }
 
-// take stores a plugin's allocations for a pod without stored answers. The caller holds mu.
-func (m *Manager) take(resource, uid string, of *api.ContainerResources) {
+// storeAllocations stores a plugin's allocations for the containers of a pod without stored answers. The caller holds
+// mu.
+func (m *Manager) storeAllocations(resource, uid string, of *api.ContainerResources) {
 	p := m.pods[uid]
 	if p == nil {
 		p = newPod()
 		m.pods[uid] = p
 	}
-	p.asked[resource] = true
+	p.askedResources[resource] = true
 	for ctr, answer := range of.GetContainerResources() {
 		if p.answers[ctr] == nil {
-			p.answers[ctr] = map[string]stored{}
+			p.answers[ctr] = map[string]storedAllocation{}
 		}
 		p.forgetMigrated(ctr, resource, answer)
 		if p.answers[ctr][resource].answer == nil {
 			req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
-			p.answers[ctr][resource] = stored{request: req, answer: answer, adopted: true}
+			p.answers[ctr][resource] = storedAllocation{request: req, answer: answer, adopted: true}
 		}
 	}
 	m.wake()
 }
 
-// forgetMigrated removes what a checkpoint said about resources that a plugin answers for beside its
-// own.
+// forgetMigrated removes the allocations from a checkpoint for resources that are part of the answer of
+// another plugin.
 func (p *pod) forgetMigrated(container, resource string, now *api.ResourceAllocation) {
 	if !p.migrated {
 		return
@@ -152,43 +154,43 @@ func (p *pod) forgetMigrated(container, resource string, now *api.ResourceAlloca
 	}
 }
 
-// place is a container with an answer of one plugin.
-type place struct {
+// containerAllocation is a container, with the stored answer of one plugin for it.
+type containerAllocation struct {
 	uid, container string
-	stored
+	storedAllocation
 }
 
-// held returns the containers for which a plugin has allocated something, in order.
-func (m *Manager) held(resource string) (out []place) {
+// containerAllocations returns the containers with a stored answer of a plugin, sorted.
+func (m *Manager) containerAllocations(resource string) (out []containerAllocation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, uid := range sortedKeys(m.pods) {
 		for _, ctr := range sortedKeys(m.pods[uid].answers) {
 			if s, has := m.pods[uid].answers[ctr][resource]; has {
-				out = append(out, place{uid, ctr, s})
+				out = append(out, containerAllocation{uid, ctr, s})
 			}
 		}
 	}
 	return out
 }
 
-// again repeats an allocation that the plugin no longer has, on the same NUMA nodes. It returns nil if the
-// plugin refuses, and for init containers, which have ended.
-func (m *Manager) again(ctx context.Context, p *plugin, at place) *api.ResourceAllocation {
+// repeatAllocation asks the plugin again for an allocation that it lacks, on the same NUMA nodes. It returns nil if the
+// plugin refuses. It also returns nil for init containers, which have probably ended, and for adopted allocations.
+func (m *Manager) repeatAllocation(ctx context.Context, p *plugin, at containerAllocation) *api.ResourceAllocation {
 	if at.adopted || at.request.GetContainerType() == api.ContainerType_INIT {
 		return nil
 	}
-	answer, _, err := m.askFor(ctx, p, at.request, at.ofPod)
+	answer, _, err := m.requestAllocation(ctx, p, at.request, at.podAmount)
 	if err != nil {
-		m.o.Log.Warn("a resource plugin does not know a container any more, and does not allocate its resource again",
+		m.o.Log.Warn("a resource plugin has lost the allocation for a container, and does not allocate the resource again",
 			logkey.Key, p.resource, logkey.Pod, at.request.GetPodName(), logkey.Container, at.container, logkey.Err, err)
 		return nil
 	}
 	return answer
 }
 
-// replace stores an answer. It returns false if the answer is the last one, or if the pod has ended.
-func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation) bool {
+// replace stores a new answer. It returns false if the stored answer is equal or newer, or if the pod has ended.
+func (m *Manager) replace(resource string, at containerAllocation, now *api.ResourceAllocation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[at.uid]
@@ -197,14 +199,14 @@ func (m *Manager) replace(resource string, at place, now *api.ResourceAllocation
 	}
 	have, is := p.answers[at.container][resource]
 	if !is || have.answer != at.answer || proto.Equal(have.answer, now) {
-		return false // unchanged, or newer than the list
+		return false // the stored answer is equal, or newer than the plugin's list
 	}
-	p.answers[at.container][resource] = stored{have.request, now, have.adopted, have.ahead, have.ofPod}
+	p.answers[at.container][resource] = storedAllocation{request: have.request, answer: now, adopted: have.adopted, ahead: have.ahead, podAmount: have.podAmount}
 	p.forgetMigrated(at.container, resource, now)
 	return true
 }
 
-// Values returns what plugins have allocated for a pod's containers, by container name.
+// Values returns the values of the stored allocations for a pod's containers, by container name.
 func (m *Manager) Values(uid string) map[string][]lifecycle.Value {
 	m.mu.Lock()
 	answers := map[string]map[string]*api.ResourceAllocation{}
@@ -220,7 +222,7 @@ func (m *Manager) Values(uid string) map[string][]lifecycle.Value {
 	out := map[string][]lifecycle.Value{}
 	for ctr, of := range answers {
 		for _, resource := range sortedKeys(of) {
-			values, _ := valuesOf(resource, of[resource])
+			values, _ := valuesOf(m.o.Dev, resource, of[resource])
 			out[ctr] = append(out[ctr], values...)
 		}
 	}

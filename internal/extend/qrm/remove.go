@@ -10,21 +10,25 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// removal is one release in progress.
+// removal identifies the release of one pod's allocations by one plugin.
 type removal struct{ resource, uid string }
 
 const (
-	// retryRemovals is how often the manager tries releases again that a plugin has not confirmed.
+	// retryRemovals is the interval at which the manager tries again the releases that a plugin has not confirmed.
 	retryRemovals = 2 * time.Second
-	// saveDelay is how long changes are collected for one save, which writes the state of all pods.
+	// saveDelay is the time for which the manager collects changes before it saves the state of all pods.
 	saveDelay = 100 * time.Millisecond
-	// maxRemovals limits the pods that one plugin must still release. Katalyst's plugins also release pods
-	// themselves that no longer exist.
+	// saveShare makes the delay longer if saves are slow: it is saveShare times the duration of the last save, and
+	// at most maxSaveDelay. If the agent crashes before a save, plugins and containers' records still have the
+	// allocations.
+	saveShare, maxSaveDelay = 30, 3 * time.Second
+	// maxRemovals limits the pending releases of one plugin. Katalyst's plugins also release pods that no longer
+	// exist by themselves.
 	maxRemovals = 4096
 )
 
-// Remove releases a pod's allocations. It does not wait: a plugin that does not answer gets the release
-// later. For an unknown pod it asks all plugins, because an earlier agent may have allocated something.
+// Remove queues the release of a pod's allocations. If a plugin does not answer, the manager tries again later.
+// For an unknown pod, Remove asks all plugins, because an earlier agent may have made allocations.
 func (m *Manager) Remove(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +40,7 @@ func (m *Manager) remove(uid string) {
 	asked := map[string]bool{}
 	p := m.pods[uid]
 	if p != nil {
-		maps.Copy(asked, p.asked)
+		maps.Copy(asked, p.askedResources)
 	}
 	if p == nil || p.migrated {
 		for name := range m.plugins {
@@ -62,9 +66,9 @@ func (m *Manager) releaseLater(resource, uid string) {
 	m.wake()
 }
 
-// Synchronized reports the runtime's pods. Allocations for other pods are released.
+// Synchronized gives the manager the UIDs of the runtime's pods. It releases the allocations for all other pods.
 func (m *Manager) Synchronized(live map[string]bool) {
-	for _, uid := range m.uids() {
+	for _, uid := range m.podUIDs() {
 		if !live[uid] {
 			m.Remove(uid)
 		}
@@ -74,7 +78,8 @@ func (m *Manager) Synchronized(live map[string]bool) {
 	m.mu.Unlock()
 }
 
-// keepPod cancels the release of a pod that gets a new sandbox, and waits for a release in progress.
+// keepPod cancels the pending release of a pod that gets a new sandbox. If the release is in progress, it waits
+// for the end of the release.
 func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 	for {
 		m.mu.Lock()
@@ -92,13 +97,13 @@ func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 	}
 }
 
-// work saves changes and releases pods until ctx ends.
+// work saves the state after changes, and releases pods, until ctx ends.
 func (m *Manager) work(ctx context.Context) {
 	tick := time.NewTicker(retryRemovals)
 	defer tick.Stop()
 	due := time.NewTimer(math.MaxInt64) // of the next save
 	defer due.Stop()
-	waiting := false
+	waiting, pause := false, saveDelay
 	for {
 		changed := false
 		select {
@@ -109,21 +114,23 @@ func (m *Manager) work(ctx context.Context) {
 		case <-tick.C:
 		case <-due.C:
 			waiting = false
+			begin := m.o.Now()
 			m.save()
+			pause = min(max(saveDelay, saveShare*m.o.Now().Sub(begin)), maxSaveDelay)
 			continue
 		}
-		for _, p := range m.all() {
+		for _, p := range m.sortedPlugins() {
 			changed = m.release(ctx, p) || changed
 		}
 		if changed && !waiting {
 			waiting = true
-			due.Reset(saveDelay)
+			due.Reset(pause)
 		}
 	}
 }
 
-// release makes one plugin release its pending pods, and stops at the first failure. It reports whether it
-// released any pod.
+// release asks one plugin to release its pending pods. It stops at the first failure. It reports whether the
+// plugin released a pod.
 func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
 	for ctx.Err() == nil {
 		r, done := m.nextRemoval(p.resource)
@@ -148,7 +155,8 @@ func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
 	return any
 }
 
-// nextRemoval returns a pod that a plugin must release; done is nil if there is none.
+// nextRemoval returns a pending release of a plugin, and marks it as in progress. The caller must close done. done
+// is nil if there is no pending release.
 func (m *Manager) nextRemoval(resource string) (r removal, done chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,10 +21,10 @@ import (
 // maxRequest limits a registration, in bytes.
 const maxRequest = 64 << 10
 
-// registerWithin is how long a registration may take, as in the kubelet.
-const registerWithin = 10 * time.Second
+// registrationTimeout is the time that a registration may take, as in the kubelet.
+const registrationTimeout = 10 * time.Second
 
-// serve serves registrations until ctx ends. If it cannot open the socket, it tries again later.
+// serve serves registrations until ctx ends. If it cannot serve the socket, it tries again later.
 func (m *Manager) serve(ctx context.Context) {
 	path := filepath.Join(m.o.Directory, socketName)
 	for {
@@ -41,14 +41,14 @@ func (m *Manager) serve(ctx context.Context) {
 		if news {
 			m.o.Log.Error("resource plugins cannot register; the agent opens the socket again", logkey.Socket, path, logkey.Err, err)
 		}
-		if !sleep.For(ctx, reopen) {
+		if !sleep.For(ctx, reopenPause) {
 			return
 		}
 	}
 }
 
 func (m *Manager) serveOnce(ctx context.Context, path string) error {
-	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "resourcePlugins.directory", By: "a manager of resource plugins"})
+	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "resourcePlugins.directory", Program: "a manager of resource plugins"})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (m *Manager) serveOnce(ctx context.Context, path string) error {
 	watched, end := context.WithCancel(ctx)
 	defer end()
 	go func() {
-		for sleep.For(watched, reopen) {
+		for sleep.For(watched, reopenPause) {
 			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 				m.o.Log.Warn("the socket for resource plugins was removed; the agent opens it again", logkey.Socket, path)
 				s.Stop()
@@ -82,11 +82,11 @@ type registrar struct {
 
 // Register registers a plugin whose socket is in the manager's directory.
 func (r registrar) Register(ctx context.Context, req *api.RegisterRequest) (*api.Empty, error) {
-	ctx, cancel := context.WithTimeout(ctx, registerWithin)
+	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
 	defer cancel()
 	reg := registration{
 		resource: req.GetResourceName(), version: req.GetVersion(),
-		options: optionsOf(req.GetOptions()), known: req.GetOptions() != nil,
+		options: optionsOf(req.GetOptions()), hasOptions: req.GetOptions() != nil,
 	}
 	if reg.version == "" {
 		reg.version = "none"
@@ -94,7 +94,7 @@ func (r registrar) Register(ctx context.Context, req *api.RegisterRequest) (*api
 	name := req.GetEndpoint()
 	if name == "" || name != filepath.Base(name) || name == "." || name == ".." || name == socketName {
 		reg.socket = name
-		err := fmt.Errorf("endpoint %q is not the name of a socket in the directory of plugins", short(name))
+		err := fmt.Errorf("endpoint %q is not the name of a socket in the directory of plugins", shorten(name))
 		r.m.refuse(reg, err)
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -16,33 +16,44 @@ import (
 
 // pod has the allocations of plugins for one pod.
 type pod struct {
-	// asked are the resources whose plugins were asked to allocate. These plugins must release the pod.
-	asked map[string]bool
+	// askedResources are the resources whose plugins were asked to allocate. The manager must ask these plugins to
+	// release the pod.
+	askedResources map[string]bool
 	// answers has the answers by container and plugin resource.
-	answers map[string]map[string]stored
-	// ahead: no container of it was created yet.
+	answers map[string]map[string]storedAllocation
+	// reports are the last reports of plugins about these allocations, by container and plugin resource.
+	reports map[string]map[string]containerReport
+	// ahead means that no container of the pod was created yet.
 	ahead bool
-	// migrated: an earlier manager's checkpoint has it. Its resources may be those that a plugin of
-	// another name gave beside its own.
+	// migrated means that the allocations are from an earlier manager's checkpoint. Some of its resources
+	// may be accompanying resources in the answer of another plugin.
 	migrated bool
 }
 
-// stored is one allocation: the request, so that it can be repeated, and the last answer.
-type stored struct {
+// storedAllocation is one allocation. It has the last answer, and the request, so that the manager can repeat it.
+type storedAllocation struct {
 	request *api.ResourceRequest
 	answer  *api.ResourceAllocation
-	// adopted means that an earlier agent asked, so the request has only names.
+	// adopted means that an earlier agent made the request, so that request has only names.
 	adopted bool
-	// ahead: it was asked before the container was created.
+	// ahead means that the request was sent before the container was created.
 	ahead bool
-	// ofPod is what the whole pod requests, if the answer is for all of its containers; else 0.
-	ofPod float64
+	// podAmount is the amount that the whole pod requests, if the answer is for all of its containers; else 0.
+	podAmount float64
+	// encoded has the encoded messages; nil until the first save.
+	encoded *encodedAllocation
 }
 
-func newPod() *pod { return &pod{asked: map[string]bool{}, answers: map[string]map[string]stored{}} }
+// encodedAllocation has the encoded messages of an allocation. They are encoded only once, because each save writes the
+// messages of all pods, and creations wait meanwhile.
+type encodedAllocation struct{ request, answer []byte }
 
-// begun notes that a plugin is being asked to allocate.
-func (m *Manager) begun(req *api.ResourceRequest, ahead bool) {
+func newPod() *pod {
+	return &pod{askedResources: map[string]bool{}, answers: map[string]map[string]storedAllocation{}}
+}
+
+// noteAsked stores that a plugin is asked to allocate a resource for a pod.
+func (m *Manager) noteAsked(req *api.ResourceRequest, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -52,23 +63,23 @@ func (m *Manager) begun(req *api.ResourceRequest, ahead bool) {
 		m.pods[req.GetPodUid()] = p
 	}
 	p.ahead = p.ahead && ahead
-	p.asked[req.GetResourceName()] = true
+	p.askedResources[req.GetResourceName()] = true
 }
 
-// allocated stores an answer.
-func (m *Manager) allocated(req *api.ResourceRequest, answer *api.ResourceAllocation, ofPod float64, ahead bool) {
+// storeAnswer stores the answer to a request.
+func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, ofPod float64, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
 	if p == nil || answer == nil {
-		return // the pod ended meanwhile
+		return // the pod has ended, or the answer is empty
 	}
 	of := p.answers[req.GetContainerName()]
 	if of == nil {
-		of = map[string]stored{}
+		of = map[string]storedAllocation{}
 		p.answers[req.GetContainerName()] = of
 	}
-	of[req.GetResourceName()] = stored{request: req, answer: answer, ahead: ahead, ofPod: ofPod}
+	of[req.GetResourceName()] = storedAllocation{request: req, answer: answer, ahead: ahead, podAmount: ofPod}
 	m.wake()
 }
 
@@ -82,22 +93,22 @@ func (m *Manager) lastAnswer(req *api.ResourceRequest) *api.ResourceAllocation {
 	return nil
 }
 
-// has reports whether a plugin has allocated something for a container.
-func (m *Manager) has(uid, container, resource string) bool {
+// hasAllocation reports whether a container has a stored allocation of a plugin.
+func (m *Manager) hasAllocation(uid, container, resource string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[uid]
 	return p != nil && p.answers[container][resource].answer != nil
 }
 
-// allocatedHints returns the hints of a container's existing allocation, so that a container that is
-// created again keeps its NUMA nodes.
-func (m *Manager) allocatedHints(it item) (lifecycle.ResourceHints, bool) {
+// allocatedHints returns the hints in the stored allocation for a container, so that a container that is created
+// again keeps its NUMA nodes.
+func (m *Manager) allocatedHints(it pluginRequest) (lifecycle.ResourceHints, bool) {
 	req, name := it.request, it.request.GetResourceName()
 	answer, needed := m.lastAnswer(req), req.GetResourceRequests()[name]
-	if it.ofPod > 0 {
+	if it.podAmount > 0 {
 		if of := m.podAnswer(req); of != nil {
-			answer, needed = of.answer, it.ofPod
+			answer, needed = of.answer, it.podAmount
 		}
 	}
 	info := answer.GetResourceAllocation()[name]
@@ -105,11 +116,11 @@ func (m *Manager) allocatedHints(it item) (lifecycle.ResourceHints, bool) {
 	if len(hints) == 0 || len(hints) > maxHints || math.Ceil(info.GetAllocatedQuantity()) < math.Ceil(needed) {
 		return lifecycle.ResourceHints{}, false
 	}
-	return lifecycle.ResourceHints{Resource: name, Hints: converted(hints)}, true
+	return lifecycle.ResourceHints{Resource: name, Hints: convertHints(hints)}, true
 }
 
-// saved is the JSON form of a manager's state.
-type saved struct {
+// savedState is the JSON form of a manager's state.
+type savedState struct {
 	Version  int                 `json:"version"`
 	Plugins  []savedPlugin       `json:"plugins,omitempty"`
 	Pods     map[string]savedPod `json:"pods,omitempty"`
@@ -123,12 +134,14 @@ type savedPlugin struct {
 	PreStart  bool   `json:"preStart,omitempty"`
 	Aligned   bool   `json:"aligned,omitempty"`
 	Reconcile bool   `json:"reconcile,omitempty"`
+	// Associated are the resources of the plugin's associated devices.
+	Associated []string `json:"associated,omitempty"`
 }
 
 type savedPod struct {
 	Asked    []string `json:"asked"`
 	Migrated bool     `json:"migrated,omitempty"`
-	// Answers has requests and answers as messages of the protocol.
+	// Answers has requests and answers by container and plugin resource.
 	Answers map[string]map[string]savedAnswer `json:"answers,omitempty"`
 }
 
@@ -137,7 +150,7 @@ type savedAnswer struct {
 	Answer  []byte `json:"answer"`
 	Adopted bool   `json:"adopted,omitempty"`
 	Ahead   bool   `json:"ahead,omitempty"`
-	// Pod is what the whole pod requests, if the answer is for all of its containers.
+	// Pod is the amount that the whole pod requests, if the answer is for all of its containers.
 	Pod float64 `json:"pod,omitempty"`
 }
 
@@ -157,38 +170,43 @@ func (m *Manager) save() {
 	}
 }
 
-func (m *Manager) snapshot() saved {
+func (m *Manager) snapshot() savedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := saved{Version: savedVersion, Pods: map[string]savedPod{}, Removals: map[string][]string{}}
+	out := savedState{Version: savedVersion, Pods: map[string]savedPod{}, Removals: map[string][]string{}}
 	encode := proto.MarshalOptions{Deterministic: true}
 	for _, name := range sortedKeys(m.plugins) {
 		p := m.plugins[name]
-		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStart, p.options.aligned, p.options.reconcile})
+		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStart, p.options.aligned, p.options.reconcile, p.options.associated})
 	}
 	for uid, p := range m.pods {
-		s := savedPod{Asked: sortedKeys(p.asked), Migrated: p.migrated, Answers: map[string]map[string]savedAnswer{}}
+		s := savedPod{Asked: sortedKeys(p.askedResources), Migrated: p.migrated, Answers: map[string]map[string]savedAnswer{}}
 		for ctr, of := range p.answers {
 			s.Answers[ctr] = map[string]savedAnswer{}
 			for resource, a := range of {
-				req, err := encode.Marshal(a.request)
-				text, err2 := encode.Marshal(a.answer)
-				if err == nil && err2 == nil { // a message of proto3 that was decoded can be encoded
-					s.Answers[ctr][resource] = savedAnswer{req, text, a.adopted, a.ahead, a.ofPod}
+				if a.encoded == nil {
+					req, err := encode.Marshal(a.request)
+					text, err2 := encode.Marshal(a.answer)
+					if err != nil || err2 != nil {
+						continue // a message of proto3 that was decoded can be encoded
+					}
+					a.encoded = &encodedAllocation{req, text}
+					of[resource] = a
 				}
+				s.Answers[ctr][resource] = savedAnswer{a.encoded.request, a.encoded.answer, a.adopted, a.ahead, a.podAmount}
 			}
 		}
 		out.Pods[uid] = s
 	}
 	for resource := range m.removals {
-		out.Removals[resource] = m.unreleased(resource)
+		out.Removals[resource] = m.pendingReleases(resource)
 	}
 	return out
 }
 
-// unreleased returns the pods that a plugin must still release, including releases in progress. The caller
-// holds mu.
-func (m *Manager) unreleased(resource string) []string {
+// pendingReleases returns the UIDs of the pods that a plugin must still release, including releases in progress. The
+// caller holds mu.
+func (m *Manager) pendingReleases(resource string) []string {
 	uids := sortedKeys(m.removals[resource])
 	for r := range m.removing {
 		if r.resource == resource && !m.removals[resource][r.uid] {
@@ -199,21 +217,21 @@ func (m *Manager) unreleased(resource string) []string {
 	return uids
 }
 
-// restore loads a saved state. If the state cannot be read, restore reports that and loads nothing: plugins
-// still know their allocations.
+// restore loads a saved state. If it cannot read the state, it logs that and loads nothing. The manager later
+// asks plugins for their allocations.
 func (m *Manager) restore(data []byte) {
 	if len(data) == 0 {
 		m.migrate()
 		return
 	}
-	var s saved
+	var s savedState
 	err := json.Unmarshal(data, &s)
 	if err == nil && s.Version != savedVersion {
 		err = fmt.Errorf("version %d is unknown", s.Version)
 	}
 	pods := map[string]*pod{}
 	for uid, p := range s.Pods {
-		if pods[uid], err = restored(p, err); err != nil {
+		if pods[uid], err = restorePod(p, err); err != nil {
 			break
 		}
 	}
@@ -223,9 +241,9 @@ func (m *Manager) restore(data []byte) {
 	}
 	m.pods = pods
 	for _, p := range s.Plugins[:min(len(s.Plugins), maxPlugins)] {
-		if isName(p.Resource) && len(p.Socket) <= maxSocket {
-			r := registration{resource: p.Resource, socket: p.Socket, watched: p.Watched, version: version, known: true}
-			r.options = options{preStart: p.PreStart, aligned: p.Aligned, reconcile: p.Reconcile}
+		if isResourceName(p.Resource) && len(p.Socket) <= maxSocket {
+			r := registration{resource: p.Resource, socket: p.Socket, watched: p.Watched, version: version, hasOptions: true}
+			r.options = options{preStart: p.PreStart, aligned: p.Aligned, reconcile: p.Reconcile, associated: p.Associated[:min(len(p.Associated), maxPlugins)]}
 			m.plugins[p.Resource] = newPlugin(r, &m.o)
 		}
 	}
@@ -237,16 +255,16 @@ func (m *Manager) restore(data []byte) {
 	}
 }
 
-func restored(p savedPod, err error) (*pod, error) {
+func restorePod(p savedPod, err error) (*pod, error) {
 	out := newPod()
 	out.migrated = p.Migrated
 	for _, name := range p.Asked {
-		out.asked[name] = true
+		out.askedResources[name] = true
 	}
 	for ctr, of := range p.Answers {
-		out.answers[ctr] = map[string]stored{}
+		out.answers[ctr] = map[string]storedAllocation{}
 		for resource, a := range of {
-			one := stored{&api.ResourceRequest{}, &api.ResourceAllocation{}, a.Adopted, a.Ahead, a.Pod}
+			one := storedAllocation{request: &api.ResourceRequest{}, answer: &api.ResourceAllocation{}, adopted: a.Adopted, ahead: a.Ahead, podAmount: a.Pod}
 			if err == nil {
 				err = proto.Unmarshal(a.Request, one.request)
 			}
@@ -259,44 +277,45 @@ func restored(p savedPod, err error) (*pod, error) {
 	return out, err
 }
 
-// State is one plugin, for status.
+// State is the state of one plugin, for users.
 type State struct {
 	Resource, Socket, Err string
 	// Answering means that the plugin answered its last call, and that its socket exists.
 	Answering bool
-	// Aligned, Reconciled and PreStart are its options.
+	// Aligned, Reconciled and PreStart are options of the plugin.
 	Aligned, Reconciled, PreStart bool
 	Calls, Failed                 uint64
-	// Replaced counts earlier registrations of the resource. Pods is the number of pods with an allocation;
-	// Removals is the number of pods that the plugin must still release.
+	// Replaced counts earlier registrations for the resource. Pods is the number of pods for which the plugin
+	// was asked to allocate. Removals is the number of pods that the plugin must still release.
 	Replaced, Pods, Removals int
 }
 
-// States returns the plugins, the last refused registrations, and why the socket cannot be served.
-func (m *Manager) States() (plugins []State, refused []Refused, err string) {
+// States returns the states of plugins, the last refused registrations, and the reason why the manager cannot serve its
+// socket.
+func (m *Manager) States() (plugins []State, refused []RefusedRegistration, err string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, name := range sortedKeys(m.plugins) {
 		p := m.plugins[name]
 		s := State{
 			Resource: p.resource, Socket: p.socket, Aligned: p.options.aligned, Reconciled: p.options.reconcile, PreStart: p.options.preStart,
-			Replaced: p.replaced, Removals: len(m.unreleased(name)),
+			Replaced: p.replaced, Removals: len(m.pendingReleases(name)),
 		}
 		for _, of := range m.pods {
-			if of.asked[name] {
+			if of.askedResources[name] {
 				s.Pods++
 			}
 		}
 		p.mu.Lock()
-		s.Err, s.Calls, s.Failed, s.Answering = p.lastErr, p.calls, p.failed, !p.gone && !p.breaker.Failing() && p.calls > 0
+		s.Err, s.Calls, s.Failed, s.Answering = p.lastErr, p.calls, p.failed, !p.socketRemoved && !p.breaker.Failing() && p.calls > 0
 		p.mu.Unlock()
 		plugins = append(plugins, s)
 	}
 	return plugins, slices.Clone(m.refusals), m.err
 }
 
-// uids returns the pods with allocations, sorted.
-func (m *Manager) uids() []string {
+// podUIDs returns the UIDs of the pods with allocations, sorted.
+func (m *Manager) podUIDs() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.pods))

@@ -21,38 +21,40 @@ import (
 )
 
 const (
-	// quietTime and maxQuietWait: a directory is read when it has not changed for quietTime, at the latest
-	// after maxQuietWait.
+	// quietTime is the time for which a directory must be unchanged before the manager reads it. maxQuietWait limits
+	// the wait for that.
 	quietTime    = 50 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheck is how often the directories are read without an event of inotify.
+	// recheck is the interval at which the manager reads the directories without an event of inotify.
 	recheck = time.Second
-	// maxSockets limits how many sockets of one directory are called.
+	// maxSockets limits the files of one directory that the manager reads.
 	maxSockets = 256
 	// pluginType is the type that plugins of this protocol report.
 	pluginType = "ResourcePlugin"
 )
 
-// found is one socket of a watched directory.
-type found struct {
-	inode uint64
-	made  int64 // of the inode's last change, in ns
+// foundSocket identifies one version of a socket in a watched directory.
+type foundSocket struct {
+	inode     uint64
+	changedAt int64 // of the inode's last change, in ns
 }
 
-// watcher knows which sockets of the watched directories were asked for their identity.
+// watcher finds plugins in the watched directories. It asks the process at each socket for its identity.
 type watcher struct {
 	m *Manager
 
-	mu    sync.Mutex // guards asked
-	asked map[string]found
+	missing map[string]bool // the directories that the manager cannot read; only listSockets uses it
+
+	mu           sync.Mutex             // guards askedSockets
+	askedSockets map[string]foundSocket // the sockets that were asked, by path
 }
 
 // watch finds the sockets of plugins until ctx ends.
 func (m *Manager) watch(ctx context.Context) error {
-	w := &watcher{m: m, asked: map[string]found{}}
+	w := &watcher{m: m, missing: map[string]bool{}, askedSockets: map[string]foundSocket{}}
 	f := follow.Follower{
 		QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck,
-		Dirs: func() []string { return m.o.Watch }, Read: func() { w.look(ctx) },
+		Dirs: func() []string { return m.o.WatchDirectories }, Read: func() { w.pollSockets(ctx) },
 	}
 	if err := f.Run(ctx); err != nil {
 		m.o.Log.Error("the agent cannot watch the directories of resource plugins", logkey.Err, err)
@@ -60,42 +62,43 @@ func (m *Manager) watch(ctx context.Context) error {
 	return nil
 }
 
-// present returns the sockets of the watched directories.
-func (w *watcher) present() map[string]found {
-	out := map[string]found{}
-	for _, dir := range w.m.o.Watch {
+// listSockets returns the sockets of the watched directories.
+func (w *watcher) listSockets() map[string]foundSocket {
+	out := map[string]foundSocket{}
+	for _, dir := range w.m.o.WatchDirectories {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // a missing directory is normal until the first plugin starts
+		if err != nil && !w.missing[dir] { // log it once: the directory may be missing until the first plugin starts
+			w.m.o.Log.Warn("the agent cannot read a directory of resource plugins; it tries again", logkey.File, dir, logkey.Err, err)
 		}
+		w.missing[dir] = err != nil
 		for _, e := range entries[:min(len(entries), maxSockets)] {
 			info, err := e.Info()
 			if err != nil || info.Mode().Type() != os.ModeSocket || e.Name() == socketName {
 				continue
 			}
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				out[filepath.Join(dir, e.Name())] = found{st.Ino, st.Ctim.Nano()}
+				out[filepath.Join(dir, e.Name())] = foundSocket{st.Ino, st.Ctim.Nano()}
 			}
 		}
 	}
 	return out
 }
 
-// look asks new sockets for their identity, and drops plugins whose sockets have disappeared.
-func (w *watcher) look(ctx context.Context) {
-	present := w.present()
+// pollSockets registers the plugins of new sockets, and drops plugins whose sockets were removed.
+func (w *watcher) pollSockets(ctx context.Context) {
+	present := w.listSockets()
 	w.mu.Lock()
 	var news []string
 	for path, f := range present {
-		if w.asked[path] != f {
+		if w.askedSockets[path] != f {
 			news = append(news, path)
-			w.asked[path] = f
+			w.askedSockets[path] = f
 		}
 	}
-	for path := range w.asked {
+	for path := range w.askedSockets {
 		if _, there := present[path]; !there {
-			delete(w.asked, path)
-			w.m.drop(path)
+			delete(w.askedSockets, path)
+			w.m.dropSocket(path)
 		}
 	}
 	w.mu.Unlock()
@@ -103,9 +106,9 @@ func (w *watcher) look(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, path := range news { // a socket that hangs must not delay the others
 		all.Go(func() {
-			if !w.ask(ctx, path) {
+			if !w.identify(ctx, path) {
 				w.mu.Lock()
-				delete(w.asked, path) // the next call asks it again
+				delete(w.askedSockets, path) // the next call asks it again
 				w.mu.Unlock()
 			}
 		})
@@ -113,9 +116,9 @@ func (w *watcher) look(ctx context.Context) {
 	all.Wait()
 }
 
-// ask asks the process at a socket for its identity, and registers the plugin. answered is false if there
-// was no answer.
-func (w *watcher) ask(ctx context.Context, path string) (answered bool) {
+// identify asks the process at a socket for its identity. If it is a resource plugin, ask registers it. answered is false
+// if there was no answer.
+func (w *watcher) identify(ctx context.Context, path string) (answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.m.o.Timeout)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -152,9 +155,9 @@ func (w *watcher) register(ctx context.Context, path string, info *registry.Plug
 	var err error
 	switch {
 	case !slices.Contains(info.GetSupportedVersions(), version):
-		err = fmt.Errorf("it supports versions %s: want %s", short(strings.Join(info.GetSupportedVersions(), ", ")), version)
+		err = fmt.Errorf("the plugin supports versions %s: want %s", shorten(strings.Join(info.GetSupportedVersions(), ", ")), version)
 	case filepath.Dir(r.socket) != filepath.Dir(path):
-		err = fmt.Errorf("endpoint %s is outside of the watched directory", short(r.socket))
+		err = fmt.Errorf("endpoint %s is outside of the watched directory", shorten(r.socket))
 	default:
 		return w.m.register(ctx, r)
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec encodes messages as gRPC does, and keeps the bytes of an answer if the caller wants them.
+// codec encodes messages like gRPC, and keeps the bytes of an answer if the caller wants them.
 type codec struct{}
 
 // rawAnswer is an answer with its bytes; raw is nil if the caller does not want the bytes.
@@ -49,9 +49,9 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(all, a.message)
 }
 
-// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins
-// (gogo) encode a nil message so, which means no preference. After decoding, a nil message looks like an
-// empty one, which means that the resource is not available.
+// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins (gogo)
+// encode a nil message in this way, which means no preference. After decoding, it cannot be distinguished from
+// an empty message, which means that the resource is not available.
 func withoutValue(message []byte, field protowire.Number) map[string]bool {
 	out := map[string]bool{}
 	for len(message) > 0 {
@@ -105,11 +105,11 @@ func mapEntry(entry []byte) (key string, value bool) {
 	return key, value
 }
 
-// maxShown bounds a foreign text in a message, in bytes.
+// maxShown limits an untrusted text in a message, in bytes.
 const maxShown = 300
 
-// short shortens foreign text.
-func short(s string) string {
+// shorten shortens an untrusted text, and replaces its control characters.
+func shorten(s string) string {
 	if len(s) > maxShown {
 		s = s[:maxShown] + "…"
 	}
@@ -121,9 +121,9 @@ func short(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// isName reports whether a text can be the name of a resource: an optional domain, and a name of
+// isResourceName reports whether a text can be the name of a resource: an optional domain, and a name of
 // letters, digits, "-", "_" and ".".
-func isName(s string) bool {
+func isResourceName(s string) bool {
 	const maxName = 253 + 1 + 63 // of a qualified name in Kubernetes
 	domain, name, qualified := strings.Cut(s, "/")
 	if !qualified {

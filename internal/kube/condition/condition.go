@@ -45,7 +45,7 @@ type Timing struct {
 	// Poll is how often the keeper reads the state.
 	Poll time.Duration
 	// Start and Change bound the random wait before the first write, and before each later
-	// one, so that a thousand nodes do not write at once.
+	// one, so that a thousand nodes do not write at the same time.
 	Start, Change time.Duration
 	// Heartbeat is how often the keeper writes the condition without a change.
 	Heartbeat time.Duration
@@ -63,12 +63,12 @@ type Keeper struct {
 	timing Timing
 	turn   chan struct{} // a lock: the goroutine that writes holds it
 
-	mu      sync.Mutex // guards all below
-	written State
-	at      time.Time // of the last write; zero for none
-	since   string    // lastTransitionTime from the API server
-	writes  uint64
-	failed  error // of the last write
+	mu             sync.Mutex // guards the fields below
+	written        State
+	writtenAt      time.Time // of the last write; zero for none
+	transitionTime string    // lastTransitionTime from the API server
+	writes         uint64
+	failed         error // the error of the last write
 	// failures counts the writes that failed.
 	failures uint64
 }
@@ -80,35 +80,35 @@ func New(c *kube.Client, state func() State, t Timing) *Keeper {
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
-// longest bounds the pause after a failure. message bounds the length of a message, in bytes.
+// maxPause bounds the pause after a failure. maxMessage bounds the length of a message, in bytes.
 const (
-	longest = 30 * time.Second
-	message = 1024
+	maxPause   = 30 * time.Second
+	maxMessage = 1024
 )
 
 // Run writes the condition until ctx ends. It then writes that the agent stopped, if the API server answers soon.
 func (k *Keeper) Run(ctx context.Context) {
-	if !sleep.For(ctx, spread(k.timing.Start)) {
+	if !sleep.For(ctx, randomDuration(k.timing.Start)) {
 		return
 	}
 	pause := time.Duration(0)
-	heartbeat := k.timing.Heartbeat + spread(k.timing.Heartbeat/10)
+	heartbeat := k.timing.Heartbeat + randomDuration(k.timing.Heartbeat/10)
 	for sleep.For(ctx, max(k.timing.Poll, pause)) {
 		now := k.state()
 		if !k.due(now, heartbeat) {
 			continue
 		}
-		if pause == 0 && k.wrote() && !sleep.For(ctx, spread(k.timing.Change)) {
+		if pause == 0 && k.wrote() && !sleep.For(ctx, randomDuration(k.timing.Change)) {
 			break
 		}
 		if err := k.write(ctx, k.state); err != nil {
-			pause = min(max(time.Second, 2*pause), longest)
-			pause += spread(pause / 2)
+			pause = min(max(time.Second, 2*pause), maxPause)
+			pause += randomDuration(pause / 2)
 			continue
 		}
 		pause = 0
 	}
-	if k.wrote() && k.differs() {
+	if k.wrote() && k.isWritten() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = k.write(end, func() State {
@@ -135,17 +135,17 @@ func (k *Keeper) Release(ctx context.Context) error {
 func (k *Keeper) due(now State, heartbeat time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.at.IsZero() || cut(now) != k.written || time.Since(k.at) >= heartbeat
+	return k.writtenAt.IsZero() || shortenMessage(now) != k.written || time.Since(k.writtenAt) >= heartbeat
 }
 
 func (k *Keeper) wrote() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.at.IsZero()
+	return !k.writtenAt.IsZero()
 }
 
-// differs reports whether the Node already has the condition.
-func (k *Keeper) differs() bool {
+// isWritten reports whether the Node already has the condition.
+func (k *Keeper) isWritten() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.written != State{}
@@ -159,13 +159,13 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s := cut(state())
+	s := shortenMessage(state())
 	err := k.put(ctx, s)
 	k.client.Note(err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil {
-		k.written, k.at = s, time.Now()
+		k.written, k.writtenAt = s, time.Now()
 		k.writes++
 	}
 	if err != nil {
@@ -184,10 +184,10 @@ func (k *Keeper) put(ctx context.Context, s State) error {
 		return err
 	}
 	k.mu.Lock()
-	if k.written.Status != s.Status || k.since == "" {
-		k.since = now
+	if k.written.Status != s.Status || k.transitionTime == "" {
+		k.transitionTime = now
 	}
-	since := k.since
+	since := k.transitionTime
 	k.mu.Unlock()
 	condition := map[string]any{
 		"type": Type, "status": s.Status, "reason": s.Reason, "message": s.Message,
@@ -218,7 +218,7 @@ func (k *Keeper) read(ctx context.Context) error {
 		if m, ok := c.(map[string]any); ok && m["type"] == Type {
 			k.mu.Lock()
 			k.written.Status, _ = m["status"].(string)
-			k.since, _ = m["lastTransitionTime"].(string)
+			k.transitionTime, _ = m["lastTransitionTime"].(string)
 			k.mu.Unlock()
 		}
 	}
@@ -231,7 +231,7 @@ func (k *Keeper) Row() api.ClusterPart {
 	defer k.mu.Unlock()
 	row := api.ClusterPart{Name: "NodeCondition", State: "not written yet", Written: k.writes, Failed: k.failures}
 	switch {
-	case k.at.IsZero():
+	case k.writtenAt.IsZero():
 	case k.written == State{}:
 		row.State = "removed"
 	default:
@@ -243,16 +243,16 @@ func (k *Keeper) Row() api.ClusterPart {
 	return row
 }
 
-// cut shortens a state's message to the longest allowed length.
-func cut(s State) State {
-	if len(s.Message) > message {
-		s.Message = s.Message[:message-3] + "..."
+// shortenMessage shortens a state's message to the longest allowed length.
+func shortenMessage(s State) State {
+	if len(s.Message) > maxMessage {
+		s.Message = s.Message[:maxMessage-3] + "..."
 	}
 	return s
 }
 
-// spread returns a random duration up to d.
-func spread(d time.Duration) time.Duration {
+// randomDuration returns a random duration up to d.
+func randomDuration(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}

@@ -68,7 +68,7 @@ func For(objects []*unstructured.Unstructured, node string, nodeLabels map[strin
 		}
 	}
 	if groups := byRank[1]; len(groups) > 1 {
-		return nil, refuse(groups[1], "node %s is in its group and in that of %s too; change the annotation %s of one of them",
+		return nil, refuse(groups[1], "its node selector and that of ConfigMap %[2]s both match node %[1]s, and a node may be in only one group; change the annotation %[3]s of one of them",
 			node, groups[0].GetName(), Selector)
 	}
 	var layers []config.Layer

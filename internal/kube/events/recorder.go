@@ -37,16 +37,16 @@ func Results() []string { return []string{Written, Limited, Full, Refused} }
 const (
 	// capacity bounds the events that wait while the API server does not answer.
 	capacity = 256
-	// An object may have this many events at once, and one more each refill.
+	// An object may have this many events without a pause, and one more each refill.
 	perObject = 10
 	refill    = 5 * time.Minute
-	// A node may write this many events at once, and one more each pace.
-	perNode = 20
-	pace    = 2 * time.Second
-	// longest bounds the pause after a failure. message bounds the length of a message: the API server accepts 1024
+	// A node may write this many events without a pause, and one more each writeInterval.
+	perNode       = 20
+	writeInterval = 2 * time.Second
+	// maxPause bounds the pause after a failure. maxMessage bounds the length of a message: the API server accepts 1024
 	// bytes.
-	longest = 30 * time.Second
-	message = 1024
+	maxPause   = 30 * time.Second
+	maxMessage = 1024
 )
 
 // key identifies events that are merged into one with a count.
@@ -55,8 +55,8 @@ type key struct {
 	reason Reason
 }
 
-// pending is an event that waits to be written.
-type pending struct {
+// pendingEvent is an event that waits to be written.
+type pendingEvent struct {
 	key
 
 	message     string
@@ -67,17 +67,17 @@ type pending struct {
 // Recorder writes events. Its methods return at once.
 type Recorder struct {
 	client *kube.Client
-	// Now is the clock.
+	// now is the clock.
 	now func() time.Time
 
 	wake chan struct{} // of capacity 1
 
-	mu      sync.Mutex // guards all below
-	queue   []*pending // oldest first
+	mu      sync.Mutex      // guards the fields below
+	queue   []*pendingEvent // oldest first
 	objects map[About]*bucket
 	written map[string]int64 // counts of the event objects that were written, by name
 	tally   map[string]uint64
-	failed  error // of the last write
+	failed  error // the error of the last write
 }
 
 // NewRecorder makes a recorder for a client's node.
@@ -114,15 +114,15 @@ func (r *Recorder) Warn(about About, reason Reason, text string) {
 		r.queue = r.queue[1:]
 		r.tally[Full]++
 	}
-	r.queue = append(r.queue, &pending{key: k, message: shorten(text), count: 1, first: now, last: now})
+	r.queue = append(r.queue, &pendingEvent{key: k, message: shorten(text), count: 1, first: now, last: now})
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Lost counts events that were lost before a call of Warn.
-func (r *Recorder) Lost(n uint64) {
+// AddLost counts events that were dropped before a call of Warn.
+func (r *Recorder) AddLost(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tally[Full] += n
@@ -164,7 +164,7 @@ func (r *Recorder) allowed(about About, now time.Time) bool {
 	}
 	b := r.objects[about]
 	if b == nil {
-		b = &bucket{size: perObject, every: refill, left: perObject, at: now}
+		b = &bucket{size: perObject, refillInterval: refill, tokens: perObject, countedAt: now}
 		r.objects[about] = b
 	}
 	return b.take(now)
@@ -176,40 +176,40 @@ func jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(rand.Int64N(int64(d/2)+1))
 }
 
-// bucket limits how often something is done.
+// bucket is a token bucket: it limits how often events are recorded or written.
 type bucket struct {
-	size  int
-	every time.Duration
-	left  int
-	at    time.Time // the time when left was counted
+	size           int
+	refillInterval time.Duration
+	tokens         int
+	countedAt      time.Time // the time when tokens was counted
 }
 
 func (b *bucket) fill(now time.Time) {
-	if n := int(now.Sub(b.at) / b.every); n > 0 {
-		b.left, b.at = min(b.size, b.left+n), b.at.Add(time.Duration(n)*b.every)
+	if n := int(now.Sub(b.countedAt) / b.refillInterval); n > 0 {
+		b.tokens, b.countedAt = min(b.size, b.tokens+n), b.countedAt.Add(time.Duration(n)*b.refillInterval)
 	}
 }
 
 func (b *bucket) take(now time.Time) bool {
-	if b.fill(now); b.left == 0 {
+	if b.fill(now); b.tokens == 0 {
 		return false
 	}
-	b.left--
+	b.tokens--
 	return true
 }
 
 func (b *bucket) full(now time.Time) bool {
 	b.fill(now)
-	return b.left == b.size
+	return b.tokens == b.size
 }
 
 // shorten cuts a message to the API server's limit, between characters.
 func shorten(text string) string {
-	if len(text) <= message {
+	if len(text) <= maxMessage {
 		return text
 	}
 	const dots = "..."
-	cut := message - len(dots)
+	cut := maxMessage - len(dots)
 	for cut > 0 && text[cut]&0xc0 == 0x80 {
 		cut--
 	}

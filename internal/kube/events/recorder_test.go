@@ -34,11 +34,11 @@ func TestMerged(t *testing.T) {
 	}
 	// A warning during the write stays in the queue.
 	r.Warn(pod(1), RequestRefused, "fourth")
-	r.done(p, Written)
+	r.finish(p, Written)
 	if q := r.next(); q == nil || q.count != 1 || q.message != "fourth" {
 		t.Errorf("afterwards %+v waits", q)
 	}
-	r.done(r.next(), Written)
+	r.finish(r.next(), Written)
 	if q := r.next(); q != nil || r.Counts()[Written] != 2 {
 		t.Errorf("%+v still waits; counts %v", q, r.Counts())
 	}
@@ -57,7 +57,7 @@ func TestFull(t *testing.T) {
 	// An event that was dropped while it was being written is not written twice.
 	p := r.next()
 	r.Warn(pod(capacity+7), HookFailed, "text")
-	r.done(p, Written)
+	r.finish(p, Written)
 	if r.next().about != pod(8) || len(r.queue) != capacity {
 		t.Errorf("%d wait from %v on", len(r.queue), r.next().about)
 	}
@@ -90,7 +90,7 @@ func TestLimited(t *testing.T) {
 func TestObjectName(t *testing.T) {
 	long := About{Kind: "Pod", Name: strings.Repeat("a", 253)}
 	names := map[string]bool{}
-	for _, p := range []*pending{
+	for _, p := range []*pendingEvent{
 		{key: key{pod(1), HookFailed}}, {key: key{pod(2), HookFailed}}, {key: key{pod(1), RequestRefused}}, {key: key{long, HookFailed}},
 	} {
 		for _, node := range []string{"n1", "n2"} {
@@ -109,7 +109,7 @@ func TestSharedName(t *testing.T) {
 	about := About{Kind: "ConfigMap", Namespace: "kube-system", Name: "trimtab-cluster", UID: "u", Version: "7"}
 	name := func(node, version, message string) string {
 		about.Version = version
-		return objectName(node, &pending{key: key{about, ConfigurationRefused}, message: message})
+		return objectName(node, &pendingEvent{key: key{about, ConfigurationRefused}, message: message})
 	}
 	if name("n1", "7", "unknown key") != name("n2", "7", "unknown key") {
 		t.Error("two nodes have two events")
@@ -123,7 +123,7 @@ func TestSharedName(t *testing.T) {
 // TestShorten: a long message stays valid text, and fits the API server's limit.
 func TestShorten(t *testing.T) {
 	for _, text := range []string{"short", strings.Repeat("ä", 700), "a" + strings.Repeat("ä", 700)} {
-		if got := shorten(text); len(got) > message || !utf8.ValidString(got) || len(text) <= message && got != text {
+		if got := shorten(text); len(got) > maxMessage || !utf8.ValidString(got) || len(text) <= maxMessage && got != text {
 			t.Errorf("%d bytes: %q", len(got), got[max(0, len(got)-10):])
 		}
 	}

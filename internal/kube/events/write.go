@@ -26,19 +26,19 @@ import (
 // events.k8s.io/v1 is the same object with other fields.
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
-// component is the reporting component that the API server and its admission policies see.
-const component = "trimtab"
+// reportingComponent is the reporting component that the API server and its admission policies see.
+const reportingComponent = "trimtab"
 
-// spread is the longest wait before the first event after an idle time: a thousand agents may refuse the same
+// maxFirstWait is the longest wait before the first event after an idle time: a thousand agents may refuse the same
 // ConfigMap at once.
-const spread = 5 * time.Second
+const maxFirstWait = 5 * time.Second
 
 // maxCounted bounds the event objects whose counts are kept.
 const maxCounted = 1024
 
 // Run writes events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	node := bucket{size: perNode, every: pace, left: perNode, at: r.now()}
+	node := bucket{size: perNode, refillInterval: writeInterval, tokens: perNode, countedAt: r.now()}
 	pause := time.Duration(0)
 	for {
 		p := r.next()
@@ -48,13 +48,13 @@ func (r *Recorder) Run(ctx context.Context) {
 				return
 			case <-r.wake:
 			}
-			if !sleep.For(ctx, rand.N(spread)) { //nolint:gosec // only spreads load
+			if !sleep.For(ctx, rand.N(maxFirstWait)) { //nolint:gosec // only spreads load
 				return
 			}
 			continue
 		}
 		for !node.take(r.now()) {
-			if !sleep.For(ctx, pace/2) {
+			if !sleep.For(ctx, writeInterval/2) {
 				return
 			}
 		}
@@ -66,7 +66,7 @@ func (r *Recorder) Run(ctx context.Context) {
 			pause = 0
 			continue
 		}
-		pause = min(max(time.Second, 2*pause), longest)
+		pause = min(max(time.Second, 2*pause), maxPause)
 		if !sleep.For(ctx, jitter(pause)) {
 			return
 		}
@@ -75,7 +75,7 @@ func (r *Recorder) Run(ctx context.Context) {
 
 // next returns the oldest waiting event, which stays in the queue until it is written;
 // nil for none.
-func (r *Recorder) next() *pending {
+func (r *Recorder) next() *pendingEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
@@ -86,7 +86,7 @@ func (r *Recorder) next() *pending {
 }
 
 // write writes an event. After an error the caller tries again later.
-func (r *Recorder) write(ctx context.Context, p *pending) error {
+func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	name := objectName(r.client.Node, p)
 	err := r.put(ctx, name, p)
 	r.client.Note(err)
@@ -95,7 +95,7 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 	r.failed = err
 	switch {
 	case err == nil:
-		r.done(p, Written)
+		r.finish(p, Written)
 		if len(r.written) > maxCounted {
 			clear(r.written) // their next events count from one
 		}
@@ -103,8 +103,8 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 			r.written[name] += p.count
 		}
 		return nil
-	case permanent(err):
-		r.done(p, Refused)
+	case isPermanent(err):
+		r.finish(p, Refused)
 		r.client.Log.Warn("the API server refused an event", logkey.Kind, p.about.Kind, logkey.Namespace, p.about.Namespace,
 			logkey.Pod, p.about.Name, logkey.Reason, string(p.reason), logkey.Err, err)
 		return nil
@@ -112,10 +112,10 @@ func (r *Recorder) write(ctx context.Context, p *pending) error {
 	return err
 }
 
-// done removes an event from the queue. If its count has grown in the meantime, done removes only what was written.
-func (r *Recorder) done(p *pending, result string) {
+// finish removes an event from the queue. If its count has grown in the meantime, finish removes only the part that was written.
+func (r *Recorder) finish(p *pendingEvent, result string) {
 	r.tally[result]++
-	i := slices.IndexFunc(r.queue, func(q *pending) bool { return q.key == p.key })
+	i := slices.IndexFunc(r.queue, func(q *pendingEvent) bool { return q.key == p.key })
 	if i < 0 {
 		return // newer events replaced it
 	}
@@ -127,15 +127,15 @@ func (r *Recorder) done(p *pending, result string) {
 	r.queue = slices.Delete(r.queue, i, i+1)
 }
 
-// permanent reports whether the same request would fail again: the namespace is being
+// isPermanent reports whether the same request would fail again: the namespace is being
 // deleted, a policy refuses the request, or the object is invalid.
-func permanent(err error) bool {
+func isPermanent(err error) bool {
 	return kerrors.IsForbidden(err) || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) ||
 		kerrors.IsRequestEntityTooLargeError(err)
 }
 
 // put creates the event's object, or updates it.
-func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
+func (r *Recorder) put(ctx context.Context, name string, p *pendingEvent) error {
 	events := r.client.Dynamic.Resource(resource).Namespace(cmp.Or(p.about.Namespace, metav1.NamespaceDefault))
 	r.mu.Lock()
 	before, there := r.written[name]
@@ -170,8 +170,8 @@ func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
 	return err
 }
 
-// object is a new event.
-func (r *Recorder) object(name string, p *pending) *unstructured.Unstructured {
+// object returns a new Event object.
+func (r *Recorder) object(name string, p *pendingEvent) *unstructured.Unstructured {
 	about := map[string]any{"apiVersion": cmp.Or(p.about.APIVersion, "v1"), "kind": p.about.Kind, "name": p.about.Name}
 	for field, value := range map[string]string{"namespace": p.about.Namespace, "uid": p.about.UID} {
 		if value != "" {
@@ -188,16 +188,16 @@ func (r *Recorder) object(name string, p *pending) *unstructured.Unstructured {
 		"count":              p.count,
 		"firstTimestamp":     kube.Stamp(p.first),
 		"lastTimestamp":      kube.Stamp(p.last),
-		"source":             map[string]any{"component": component, "host": r.client.Node},
-		"reportingComponent": component,
+		"source":             map[string]any{"component": reportingComponent, "host": r.client.Node},
+		"reportingComponent": reportingComponent,
 		"reportingInstance":  r.client.Node,
 	}}
 }
 
-// objectName is the same for all events of a node with the same object and reason. A restarted agent therefore
-// updates the event object of the earlier one. For an event about a version of an object, the name is also the same
-// on all nodes that report the same.
-func objectName(node string, p *pending) string {
+// objectName returns the name of an event's object. It is the same for all events of a node with the same object and
+// reason, so a restarted agent updates the event object of the earlier agent. For an event about a version of an object,
+// all nodes use the same name.
+func objectName(node string, p *pendingEvent) string {
 	h := fnv.New64a()
 	whose := []string{node}
 	if p.about.Version != "" {

@@ -54,15 +54,15 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
 }
 
-// NodeSLO returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. unknown are its parts
-// without an effect, with our keys that have a similar one.
+// NodeSLO returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts that
+// have no effect, each with the keys of Trimtab that have a similar effect.
 func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a file may have none
 	if o.GetAPIVersion() != Version {
 		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s is unknown; Trimtab reads %s", name, o.GetAPIVersion(), Version)}
 	}
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
-	s := slo{keys: keys{}}
+	s := sloReader{keys: keys{}}
 	for _, key := range slices.Sorted(maps.Keys(spec)) {
 		value, _ := spec[key].(map[string]any)
 		switch key {
@@ -70,15 +70,15 @@ func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 			s.strategy(value)
 		case "resourceUsedThresholdWithBE":
 			if value["enable"] == true {
-				s.missing("spec." + key)
+				s.noteUnread("spec." + key)
 			}
 		case "cpuBurstStrategy":
 			if p := value["policy"]; p != nil && p != "none" {
-				s.missing("spec." + key)
+				s.noteUnread("spec." + key)
 			}
 		default:
 			if !isEmpty(spec[key]) {
-				s.missing("spec." + key)
+				s.noteUnread("spec." + key)
 			}
 		}
 	}
@@ -102,30 +102,30 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// slo is a NodeSLO while it is read.
-type slo struct {
+// sloReader is a NodeSLO while it is read.
+type sloReader struct {
 	keys    keys
 	unknown []string
 }
 
-// missing notes a part that is not read, and which keys of ours have a similar effect.
-func (s *slo) missing(key string) {
-	if see := instead[key[strings.LastIndexByte(key, '.')+1:]]; see != "" {
+// noteUnread notes a part that is not read, and the keys of Trimtab that have a similar effect.
+func (s *sloReader) noteUnread(key string) {
+	if see := similarKeys[key[strings.LastIndexByte(key, '.')+1:]]; see != "" {
 		key += ": see " + see
 	}
 	s.unknown = append(s.unknown, key)
 }
 
-// instead names the keys of a configuration that have a similar effect as a part of a NodeSLO that is not read.
-var instead = map[string]string{
+// similarKeys names the keys of a configuration that have a similar effect as a part of a NodeSLO that is not read.
+var similarKeys = map[string]string{
 	"blkioQOS":                    "hooks.blockIO",
 	"cpuBurstStrategy":            "hooks.burst",
 	"resourceUsedThresholdWithBE": "placement.reclaim: leftover",
 	"systemClass":                 "pools.system",
 }
 
-// classes are the classes of a strategy. Each has the name of its class in our keys, and its default identity and
-// part of the cache if enable is true.
+// classes are the classes of a strategy. Each has the name of the class in Trimtab's keys, and the defaults that apply
+// if enable is true: its group identity, and the end of its part of the cache in percent.
 var classes = []struct {
 	name, ours string
 	identity   int64
@@ -135,7 +135,7 @@ var classes = []struct {
 }
 
 // strategy reads resourceQOSStrategy. A class without enable: true gets neutral values.
-func (s *slo) strategy(strategy map[string]any) {
+func (s *sloReader) strategy(strategy map[string]any) {
 	policy, _, _ := unstructured.NestedString(strategy, "policies", "cpuPolicy")
 	var cpu, cache bool
 	for _, c := range classes {
@@ -158,8 +158,8 @@ func (s *slo) strategy(strategy map[string]any) {
 		s.unknownIn(c.name, class)
 	}
 	for _, other := range []string{"systemClass", "cgroupRoot"} {
-		if enabled(strategy[other]) {
-			s.missing("spec.resourceQOSStrategy." + other)
+		if isEnabled(strategy[other]) {
+			s.noteUnread("spec.resourceQOSStrategy." + other)
 		}
 	}
 	if hooks, ok := s.keys["hooks"].(map[string]any); ok {
@@ -174,16 +174,16 @@ func (s *slo) strategy(strategy map[string]any) {
 }
 
 // unknownIn notes enabled parts of a class that have no key in Trimtab.
-func (s *slo) unknownIn(name string, class map[string]any) {
+func (s *sloReader) unknownIn(name string, class map[string]any) {
 	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
 		if q, said := class[other].(map[string]any); said && q["enable"] == true {
-			s.missing("spec.resourceQOSStrategy." + name + "." + other)
+			s.noteUnread("spec.resourceQOSStrategy." + name + "." + other)
 		}
 	}
 }
 
-// enabled reports whether a part of a class is enabled.
-func enabled(class any) bool {
+// isEnabled reports whether a part of a class is enabled.
+func isEnabled(class any) bool {
 	parts, _ := class.(map[string]any)
 	for _, part := range parts {
 		if q, ok := part.(map[string]any); ok && q["enable"] == true {
@@ -214,8 +214,8 @@ func number(o map[string]any, key string, missing int64) int64 {
 	return -1 << 31
 }
 
-// Node returns the layer of a Node's annotations and labels, and false if it has none for Trimtab. unknown are
-// those without an effect.
+// Node returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It also
+// lists the annotations that have no effect.
 func Node(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := keys{}, "Node "+name
 	var unknown []string

@@ -24,15 +24,15 @@ const (
 	batchPools    = prefix + "be-cpu-shared-pools"
 )
 
-// reportsOf are annotations that configure nothing.
-var reportsOf = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", prefix + "cpu-basic-info"}
+// reportAnnotations are annotations that only report, and configure nothing.
+var reportAnnotations = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", prefix + "cpu-basic-info"}
 
 // agentName is Trimtab's field manager.
 const agentName = "trimtab"
 
-// Foreign removes from a NodeResourceTopology the annotations that Trimtab itself wrote as its report. It finds
-// them in the object's managed fields.
-func Foreign(o *unstructured.Unstructured) {
+// DropOwnAnnotations removes from a NodeResourceTopology the annotations that Trimtab itself wrote as its report, so
+// that only those of other programs remain. It finds them in the object's managed fields.
+func DropOwnAnnotations(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	for _, m := range o.GetManagedFields() {
 		if m.Manager == agentName {
@@ -59,8 +59,8 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	return fields.Metadata.Annotations
 }
 
-// Topology returns the layer of a NodeResourceTopology's annotations, and false if it has none for Trimtab. unknown
-// are those without an effect.
+// Topology returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of Trimtab.
+// It also lists the annotations that have no effect.
 func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	k, source := keys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()
@@ -84,10 +84,10 @@ func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 			k.set(cpus, "pools", pool)
 		}
 	}
-	known := append([]string{managerPolicy, systemQoS, sharedPools, batchPools}, reportsOf...)
+	known := append([]string{managerPolicy, systemQoS, sharedPools, batchPools}, reportAnnotations...)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if host, _, _ := strings.Cut(key, "/"); strings.HasSuffix(host, "koordinator.sh") && !slices.Contains(known, key) {
-			missing(key, errors.New("not known"))
+			missing(key, errors.New("Trimtab does not read this annotation"))
 		}
 	}
 	slices.Sort(unknown)

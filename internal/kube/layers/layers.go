@@ -23,8 +23,8 @@ import (
 // writes one after the other.
 const debounce = 300 * time.Millisecond
 
-// Seen is the configuration for this node in the API server.
-type Seen struct {
+// NodeLayers is the configuration for this node in the API server.
+type NodeLayers struct {
 	// Layers are the lowest first.
 	Layers []config.Layer
 	// Err is why the agent cannot use the layers, a *configmaps.Refusal; nil if it can.
@@ -33,15 +33,15 @@ type Seen struct {
 	NotUnderstood []string
 }
 
-// Watch is a kube.Service.
+// Watch is a kube.Service that watches the objects that configure a node.
 type Watch struct {
 	client *kube.Client
-	take   func(Seen)
+	take   func(NodeLayers)
 	dirty  chan struct{} // of capacity 1: an object has changed
 
-	also []other // other watched resources
+	otherResources []otherResource // other watched resources
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	maps   map[string]*unstructured.Unstructured
 	node   *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
 	others map[string][]*unstructured.Unstructured // by resource
@@ -51,46 +51,46 @@ type Watch struct {
 
 // New makes a watch of a node's objects. alsoRead is the value of the configuration key with that name. The watch
 // calls take with their content, one call at a time: when it knows all objects, and after each change.
-func New(c *kube.Client, alsoRead []string, take func(Seen)) *Watch {
+func New(c *kube.Client, alsoRead []string, take func(NodeLayers)) *Watch {
 	return &Watch{
-		client: c, take: take, dirty: make(chan struct{}, 1), also: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
+		client: c, take: take, dirty: make(chan struct{}, 1), otherResources: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
 		maps: map[string]*unstructured.Unstructured{}, failed: map[string]error{}, listed: map[string]bool{},
 	}
 }
 
 // The resources that the agent watches.
 const (
-	mapsOf  = "configmaps"
-	nodesOf = "nodes"
+	configMapResource = "configmaps"
+	nodeResource      = "nodes"
 )
 
 // Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	services := []kube.Service{
-		resourceWatch{w, mapsOf, kube.Selection{
-			Resource: schema.GroupVersionResource{Version: "v1", Resource: mapsOf}, Namespace: w.client.Namespace, Labels: configmaps.Label,
+		resourceWatch{w, configMapResource, kube.Selection{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: configMapResource}, Namespace: w.client.Namespace, Labels: configmaps.Label,
 		}},
-		resourceWatch{w, nodesOf, kube.Selection{
-			Resource: schema.GroupVersionResource{Version: "v1", Resource: nodesOf}, Fields: "metadata.name=" + w.client.Node,
+		resourceWatch{w, nodeResource, kube.Selection{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: nodeResource}, Fields: "metadata.name=" + w.client.Node,
 		}},
 		forwarder{w},
 	}
-	for _, o := range w.also {
+	for _, o := range w.otherResources {
 		s := kube.Selection{Resource: o.resource}
 		if o.named {
 			s.Fields = "metadata.name=" + w.client.Node
 		}
-		services = append(services, installed{resourceWatch{w, o.resource.Resource, s}})
+		services = append(services, crdWatch{resourceWatch{w, o.resource.Resource, s}})
 	}
 	kube.Run(ctx, services...)
 }
 
-// Waiting says which object is missing before the watch can pass anything on, or returns "".
+// Waiting returns which object the watch still lacks before it can pass layers on; "" if it lacks none.
 func (w *Watch) Waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	resources := []string{mapsOf, nodesOf}
-	for _, o := range w.also {
+	resources := []string{configMapResource, nodeResource}
+	for _, o := range w.otherResources {
 		resources = append(resources, o.resource.Resource)
 	}
 	for _, resource := range resources {
@@ -107,10 +107,10 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// seen returns what to pass on, and false while an object is missing.
-func (w *Watch) seen() (Seen, bool) {
+// current returns what to pass on, and false while an object is missing.
+func (w *Watch) current() (NodeLayers, bool) {
 	if w.Waiting() != "" {
-		return Seen{}, false
+		return NodeLayers{}, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,10 +120,10 @@ func (w *Watch) seen() (Seen, bool) {
 	}
 	layers, err := configmaps.For(objects, w.client.Node, w.node.GetLabels())
 	if err != nil {
-		return Seen{Err: err}, true
+		return NodeLayers{Err: err}, true
 	}
 	below, unknown := w.readOthers()
-	return Seen{Layers: append(below, layers...), NotUnderstood: unknown}, true
+	return NodeLayers{Layers: append(below, layers...), NotUnderstood: unknown}, true
 }
 
 // Identity returns the UID and the resource version of a ConfigMap in the agent's
@@ -163,7 +163,7 @@ func (h forwarder) Run(ctx context.Context) {
 		case <-h.dirty:
 			still.Reset(debounce)
 		case <-still.C:
-			if s, ok := h.seen(); ok {
+			if s, ok := h.current(); ok {
 				h.take(s)
 			}
 		}
@@ -185,14 +185,14 @@ func (f resourceWatch) Run(ctx context.Context) {
 		defer f.mu.Unlock()
 		f.failed[f.resource] = err
 	}
-	f.client.Follow(ctx, f.selection, f)
+	f.client.ListAndWatch(ctx, f.selection, f)
 }
 
 // All implements kube.Handler.
 func (f resourceWatch) All(objects []*unstructured.Unstructured) {
 	f.change(func() {
 		f.listed[f.resource] = true
-		if f.resource == mapsOf {
+		if f.resource == configMapResource {
 			clear(f.maps)
 		}
 		delete(f.others, f.resource)
@@ -205,40 +205,40 @@ func (f resourceWatch) All(objects []*unstructured.Unstructured) {
 // Changed implements kube.Handler.
 func (f resourceWatch) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
 
-// Gone implements kube.Handler. The labels of a deleted Node stay in use: the node will be registered again, or it
+// Deleted implements kube.Handler. The labels of a deleted Node stay in use: the node will be registered again, or it
 // ends.
-func (f resourceWatch) Gone(o *unstructured.Unstructured) {
+func (f resourceWatch) Deleted(o *unstructured.Unstructured) {
 	f.change(func() {
-		if f.resource == mapsOf {
+		if f.resource == configMapResource {
 			delete(f.maps, o.GetName())
 		}
-		f.others[f.resource] = slices.DeleteFunc(f.others[f.resource], same(o))
+		f.others[f.resource] = slices.DeleteFunc(f.others[f.resource], hasNameOf(o))
 	})
 }
 
 // keep stores the needed part of an object. The caller holds mu.
 func (f resourceWatch) keep(o *unstructured.Unstructured) {
 	if f.resource == topologies {
-		koordinator.Foreign(o)
+		koordinator.DropOwnAnnotations(o)
 		o = &unstructured.Unstructured{Object: map[string]any{"metadata": o.Object["metadata"]}}
 	}
 	o.SetManagedFields(nil)
 	switch f.resource {
-	case mapsOf:
+	case configMapResource:
 		f.maps[o.GetName()] = o
-	case nodesOf:
+	case nodeResource:
 		if o.GetName() == f.client.Node {
 			f.node = &unstructured.Unstructured{Object: map[string]any{}}
 			f.node.SetLabels(o.GetLabels())
 			f.node.SetAnnotations(o.GetAnnotations())
 		}
 	default:
-		f.others[f.resource] = append(slices.DeleteFunc(f.others[f.resource], same(o)), o)
+		f.others[f.resource] = append(slices.DeleteFunc(f.others[f.resource], hasNameOf(o)), o)
 	}
 }
 
-// same returns a function that reports whether an object has o's name.
-func same(o *unstructured.Unstructured) func(*unstructured.Unstructured) bool {
+// hasNameOf returns a function that reports whether an object has o's name.
+func hasNameOf(o *unstructured.Unstructured) func(*unstructured.Unstructured) bool {
 	return func(other *unstructured.Unstructured) bool {
 		return other.GetNamespace() == o.GetNamespace() && other.GetName() == o.GetName()
 	}

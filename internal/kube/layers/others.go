@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// other is a resource of another agent.
-type other struct {
+// otherResource is a resource of another agent.
+type otherResource struct {
 	agent    string // its name in cluster.config.alsoRead
 	resource schema.GroupVersionResource
 	named    bool // the object has the name of the node
@@ -33,20 +33,20 @@ const (
 // topologies is a resource that Trimtab itself may also write.
 const topologies = "noderesourcetopologies"
 
-func othersOf(alsoRead []string) []other {
+func othersOf(alsoRead []string) []otherResource {
 	policy := schema.GroupVersionResource{Group: "config.nri", Version: "v1alpha1"}
-	return slices.DeleteFunc([]other{
+	return slices.DeleteFunc([]otherResource{
 		{ofKoordinator, schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodeslos"}, true},
 		{ofKoordinator, schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: topologies}, true},
 		{ofNRIPlugins, policy.GroupVersion().WithResource("balloonspolicies"), false},
 		{ofNRIPlugins, policy.GroupVersion().WithResource("topologyawarepolicies"), false},
-	}, func(o other) bool { return !slices.Contains(alsoRead, o.agent) })
+	}, func(o otherResource) bool { return !slices.Contains(alsoRead, o.agent) })
 }
 
-// reads reports whether the watch reads an agent's objects. The Node's annotations of Koordinator belong to this
+// readsAgent reports whether the watch reads an agent's objects. The Node's annotations of Koordinator belong to this
 // agent, too.
-func (w *Watch) reads(agent string) bool {
-	return slices.ContainsFunc(w.also, func(o other) bool { return o.agent == agent })
+func (w *Watch) readsAgent(agent string) bool {
+	return slices.ContainsFunc(w.otherResources, func(o otherResource) bool { return o.agent == agent })
 }
 
 // readOthers returns the layers from other agents' objects, and their parts without an
@@ -59,7 +59,7 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 			layers = append(layers, l)
 		}
 	}
-	for _, o := range w.also {
+	for _, o := range w.otherResources {
 		for _, object := range w.others[o.resource.Resource] {
 			switch {
 			case o.resource.Resource == topologies:
@@ -74,7 +74,7 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 			unknown = append(unknown, err.Error())
 		}
 	}
-	if w.reads(ofKoordinator) {
+	if w.readsAgent(ofKoordinator) {
 		add(koordinator.Node(w.client.Node, w.node.GetLabels(), w.node.GetAnnotations()))
 	}
 	return layers, unknown
@@ -92,14 +92,14 @@ func (w *Watch) selects(policy *unstructured.Unstructured) bool {
 	return policy.GetName() == want || policy.GetName() == "node."+w.client.Node
 }
 
-// again is how often to check whether a CRD has been installed.
-const again = 10 * time.Minute
+// crdCheckInterval is how often to check whether a CRD has been installed.
+const crdCheckInterval = 10 * time.Minute
 
-// installed watches a resource of a CRD when the CRD exists. It checks rarely whether it exists.
-type installed struct{ resourceWatch }
+// crdWatch watches a resource of a CRD once the CRD exists. It checks for the CRD at long intervals.
+type crdWatch struct{ resourceWatch }
 
 // Run watches until ctx ends.
-func (i installed) Run(ctx context.Context) {
+func (i crdWatch) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		one := metav1.ListOptions{Limit: 1, FieldSelector: i.selection.Fields}
 		_, err := i.client.Dynamic.Resource(i.selection.Resource).List(ctx, one)
@@ -112,7 +112,7 @@ func (i installed) Run(ctx context.Context) {
 			i.resourceWatch.Run(ctx)
 			return
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-			pause = again
+			pause = crdCheckInterval
 			i.change(func() { i.listed[i.resource] = true })
 		}
 		sleep.For(ctx, pause/2+rand.N(pause))

@@ -29,7 +29,7 @@ type file struct {
 
 // Store has the labels. The zero value has none.
 type Store struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	labels  Labels
 	read    bool          // the labels come from the API server and not from the file
 	changed chan struct{} // of capacity 1; nil if nobody reads it
@@ -74,8 +74,8 @@ func (s *Store) Changed(o *unstructured.Unstructured) {
 	})
 }
 
-// Gone implements kube.Handler.
-func (s *Store) Gone(o *unstructured.Unstructured) {
+// Deleted implements kube.Handler.
+func (s *Store) Deleted(o *unstructured.Unstructured) {
 	s.change(func() { delete(s.labels, o.GetName()) })
 }
 
@@ -97,10 +97,10 @@ type Service struct {
 	Wanted func() bool
 	// Apply applies the configuration again, with changed labels.
 	Apply func() error
-	// Save stores them for the next start; nil stores nothing.
+	// Save stores the labels for the next start; nil stores nothing.
 	Save func([]byte) error
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	failed error
 }
 
@@ -126,7 +126,7 @@ func (s *Service) Run(ctx context.Context) {
 	s.Store.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { s.Client.Follow(ctx, kube.Selection{Resource: resource}, s.Store) })
+	running.Go(func() { s.Client.ListAndWatch(ctx, kube.Selection{Resource: resource}, s.Store) })
 	defer running.Wait()
 	defer cancel()
 	for {
@@ -152,7 +152,7 @@ func (s *Service) put() {
 		}
 	}
 	if err != nil {
-		s.Client.Log.Warn("cannot apply or store the labels of namespaces", logkey.Err, err)
+		s.Client.Log.Warn("the agent cannot apply or store the labels of namespaces", logkey.Err, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Service) Row() api.ClusterPart {
 	row.State = fmt.Sprintf("labels of %d namespaces", known)
 	switch {
 	case known == 0:
-		row.Error = "not read: no authorization rule has a namespaceSelector"
+		row.Error = "not read yet: the API server has not sent the labels of namespaces"
 	case !read:
 		row.Error = "read from the file of the last agent: the API server has not answered since the start"
 	}

@@ -19,19 +19,19 @@ import (
 // Evictions evicts pods that the topology manager refuses again and again: the kubelet would repeat the creation of
 // their containers for ever, and no controller would replace them.
 type Evictions struct {
-	node   Node
-	client *kube.Client
-	to     Recorder
-	after  func() int
+	node      Node
+	client    *kube.Client
+	recorder  Recorder
+	threshold func() int
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
 	refused map[events.About]*refusals
 
-	mu     sync.Mutex // guards all below
-	done   uint64
-	failed uint64
-	err    error // of the last eviction
+	mu      sync.Mutex // guards the fields below
+	evicted uint64
+	failed  uint64
+	err     error // of the last eviction
 }
 
 // refusals are the failed creations of one pod's containers.
@@ -40,16 +40,16 @@ type refusals struct {
 	last    time.Time
 	reason  string
 	evicted bool
-	fresh   bool // there was one since the last look
+	isNew   bool // there was a refusal since the last check
 }
 
 // forgetAfter is after how long without another refusal a pod is forgotten. The kubelet repeats a creation at least
 // every five minutes.
 const forgetAfter = 15 * time.Minute
 
-// NewEvictions makes the service. after returns how many refusals of a pod it waits for; 0 means that it never evicts.
+// NewEvictions makes the service. after returns the number of refusals after which a pod is evicted; 0 means never.
 func NewEvictions(n Node, c *kube.Client, to Recorder, after func() int) *Evictions {
-	return &Evictions{node: n, client: c, to: to, after: after, Debounce: debounce, refused: map[events.About]*refusals{}}
+	return &Evictions{node: n, client: c, recorder: to, threshold: after, Debounce: debounce, refused: map[events.About]*refusals{}}
 }
 
 // Run evicts pods until ctx ends.
@@ -57,10 +57,10 @@ func (e *Evictions) Run(ctx context.Context) {
 	watch(ctx, e.node, e.Debounce, func(journal []api.Event, _ uint64) {
 		e.count(journal)
 		for about, r := range e.refused {
-			if after := e.after(); after > 0 && r.count >= after && r.fresh && !r.evicted {
+			if after := e.threshold(); after > 0 && r.count >= after && r.isNew && !r.evicted {
 				e.evict(ctx, about, r)
 			}
-			r.fresh = false
+			r.isNew = false
 		}
 	})
 }
@@ -79,7 +79,7 @@ func (e *Evictions) count(journal []api.Event) {
 			r = &refusals{}
 			e.refused[about] = r
 		}
-		r.count, r.last, r.fresh, r.reason = r.count+1, now, true, in(journal[i].Container)+journal[i].Rejected
+		r.count, r.last, r.isNew, r.reason = r.count+1, now, true, inContainer(journal[i].Container)+journal[i].Rejected
 	}
 	for about, r := range e.refused {
 		if now.Sub(r.last) > forgetAfter {
@@ -101,7 +101,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	defer e.mu.Unlock()
 	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that is gone needs no eviction
 		e.failed++
-		e.to.Warn(about, events.EvictionFailed, fmt.Sprintf("refused %d times, and not evicted: %v", r.count, err))
+		e.recorder.Warn(about, events.EvictionFailed, fmt.Sprintf("the topology manager refused the pod %d times, and the API server did not evict it: %v", r.count, err))
 		e.client.Log.Warn("the agent cannot evict a pod that the topology manager refuses", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Err, err)
 		return
 	}
@@ -109,20 +109,20 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	if err != nil {
 		return
 	}
-	e.done++
-	e.to.Warn(about, events.PodEvicted, fmt.Sprintf("evicted after %d refused creations (topologyManager.evictAfter): %s", r.count, r.reason))
+	e.evicted++
+	e.recorder.Warn(about, events.PodEvicted, fmt.Sprintf("evicted after %d refused creations (topologyManager.evictAfter): %s", r.count, r.reason))
 	e.client.Log.Info("the agent evicted a pod that the topology manager refused", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Reason, r.reason)
 }
 
 // Row returns the row for status; none while the agent evicts no pod.
 func (e *Evictions) Row() api.ClusterPart {
-	after := e.after()
+	after := e.threshold()
 	if after == 0 {
 		return api.ClusterPart{}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	row := api.ClusterPart{Name: "Evictions", State: fmt.Sprintf("after %d refusals of a pod", after), Written: e.done, Failed: e.failed}
+	row := api.ClusterPart{Name: "Evictions", State: fmt.Sprintf("after %d refusals of a pod", after), Written: e.evicted, Failed: e.failed}
 	if e.err != nil {
 		row.Error = e.err.Error()
 	}

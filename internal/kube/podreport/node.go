@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Node is the conductor.
+// Node gives access to the node's state and journal; the conductor implements it.
 type Node interface {
 	nodeview.Source
 	Journal() *nodeview.Journal
@@ -18,14 +18,14 @@ type Node interface {
 const (
 	// debounce is how long after a change the service reads the node, because one pod causes several events.
 	debounce = 3 * time.Second
-	// sweep is how often the service reads the node without a change, because a value may be lost without an event.
-	sweep = time.Minute
+	// sweepInterval is how often the service reads the node without a change, because a value may be lost without an event.
+	sweepInterval = time.Minute
 )
 
-// watch calls read with the events of the journal, debounced, and at least every sweep,
-// until ctx ends. lost is the number of events that the journal had already dropped.
+// watch calls read with the new events of the journal, debounced, and at least every sweepInterval, until ctx ends.
+// lost is the number of events that the journal had already dropped.
 func watch(ctx context.Context, n Node, debounce time.Duration, read func(events []api.Event, lost uint64)) {
-	tick := time.NewTicker(sweep)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	var seq uint64
 	for {

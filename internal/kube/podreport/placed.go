@@ -24,13 +24,13 @@ const Annotation = "trimtab.io/placement"
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// annotated is the value of the annotation.
-type annotated struct {
-	Class      string                     `json:"class"`
-	Containers map[string]annotatedPlaces `json:"containers"`
+// placementAnnotation is the value of the annotation.
+type placementAnnotation struct {
+	Class      string                        `json:"class"`
+	Containers map[string]containerPlacement `json:"containers"`
 }
 
-type annotatedPlaces struct {
+type containerPlacement struct {
 	CPUs      string `json:"cpus"`
 	Mems      string `json:"mems,omitempty"`
 	Exclusive bool   `json:"exclusive,omitempty"`
@@ -44,22 +44,22 @@ type Placements struct {
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
-	mu      sync.Mutex // guards all below
-	written map[types.UID]string
-	done    uint64
-	refused uint64 // pods whose write the API server refused permanently
-	failed  error  // of the last write
-	// failures counts the failed writes that are tried again.
+	mu         sync.Mutex // guards the fields below
+	written    map[types.UID]string
+	writeCount uint64
+	refused    uint64 // pods whose write the API server refused permanently
+	failed     error  // the error of the last write
+	// failures counts the failed writes that the service repeats later.
 	failures uint64
 }
 
 // NewPlacements makes the service. Once released returns true, annotations are removed.
 func NewPlacements(n Node, c *kube.Client, released func() bool) *Placements {
-	return &Placements{node: n, client: c, released: released, Debounce: batch, written: map[types.UID]string{}}
+	return &Placements{node: n, client: c, released: released, Debounce: batchTime, written: map[types.UID]string{}}
 }
 
-// batch is how long the service collects changes.
-const batch = 10 * time.Second
+// batchTime is how long the service collects changes.
+const batchTime = 10 * time.Second
 
 // Run writes annotations until ctx ends. It repeats failed writes at the next change of
 // the node, or at the next sweep.
@@ -142,7 +142,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	p.failed = err
 	switch {
 	case err == nil:
-		p.done++
+		p.writeCount++
 	case kerrors.IsNotFound(err), kerrors.IsForbidden(err), kerrors.IsInvalid(err):
 		// The pod was removed, or is a static pod (its object has another UID), or a policy
 		// refuses the request: no retry before the next change.
@@ -162,7 +162,7 @@ func (p *Placements) Row() api.ClusterPart {
 	defer p.mu.Unlock()
 	row := api.ClusterPart{
 		Name: "PodAnnotation", State: fmt.Sprintf("%d pods, %d of them refused by the API server", len(p.written), p.refused),
-		Written: p.done, Failed: p.refused + p.failures,
+		Written: p.writeCount, Failed: p.refused + p.failures,
 	}
 	if p.failed != nil {
 		row.Error = p.failed.Error()
@@ -171,10 +171,10 @@ func (p *Placements) Row() api.ClusterPart {
 }
 
 // valueOf returns a pod's placement. JSON sorts the keys of maps.
-func valueOf(s *nodeview.PodState) annotated {
-	out := annotated{Class: cmp.Or(s.Class, "none"), Containers: map[string]annotatedPlaces{}}
+func valueOf(s *nodeview.PodState) placementAnnotation {
+	out := placementAnnotation{Class: cmp.Or(s.Class, "none"), Containers: map[string]containerPlacement{}}
 	for _, c := range s.Containers {
-		out.Containers[c.Name] = annotatedPlaces{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive}
+		out.Containers[c.Name] = containerPlacement{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive}
 	}
 	return out
 }

@@ -17,56 +17,57 @@ import (
 // Recorder records events; *events.Recorder is one.
 type Recorder interface {
 	Warn(about events.About, reason events.Reason, text string)
-	Lost(n uint64)
+	AddLost(n uint64)
 }
 
-// Troubles records events on pods: one for each reason, and another one when there is a new text.
-type Troubles struct {
-	node Node
-	to   Recorder
+// ProblemEvents records events about the problems of pods. A pod gets one event for each reason, and another one when a
+// problem with a new text appears.
+type ProblemEvents struct {
+	node     Node
+	recorder Recorder
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
 	recorded map[events.About]map[events.Reason][]string
 }
 
-// NewTroubles makes the service.
-func NewTroubles(n Node, to Recorder) *Troubles {
-	return &Troubles{node: n, to: to, Debounce: debounce, recorded: map[events.About]map[events.Reason][]string{}}
+// NewProblemEvents makes the service.
+func NewProblemEvents(n Node, to Recorder) *ProblemEvents {
+	return &ProblemEvents{node: n, recorder: to, Debounce: debounce, recorded: map[events.About]map[events.Reason][]string{}}
 }
 
 // Run records events until ctx ends.
-func (t *Troubles) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.read) }
+func (t *ProblemEvents) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.read) }
 
-// found has the texts of one pod, by reason.
-type found map[events.Reason][]string
+// podTexts has the texts of one pod, by reason.
+type podTexts map[events.Reason][]string
 
-func (f found) add(r events.Reason, text string) {
+func (f podTexts) add(r events.Reason, text string) {
 	if !slices.Contains(f[r], text) {
 		f[r] = append(f[r], text)
 	}
 }
 
 // read records what is new in the journal and in the state of each pod.
-func (t *Troubles) read(journal []api.Event, lost uint64) {
+func (t *ProblemEvents) read(journal []api.Event, lost uint64) {
 	if lost > 0 {
-		t.to.Lost(lost)
+		t.recorder.AddLost(lost)
 	}
-	all := map[events.About]found{}
-	of := func(about events.About) found {
+	all := map[events.About]podTexts{}
+	of := func(about events.About) podTexts {
 		if all[about] == nil {
-			all[about] = found{}
+			all[about] = podTexts{}
 		}
 		return all[about]
 	}
 	for i := range journal {
 		if about, ok := aboutEvent(&journal[i]); ok {
-			eventTroubles(of(about), &journal[i])
+			addEventProblems(of(about), &journal[i])
 		}
 	}
 	for _, id := range nodeview.Sandboxes(t.node) {
 		if s, ok := nodeview.StateOf(t.node, id); ok && s.UID != "" {
-			stateTroubles(of(events.About{Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: s.UID}), &s)
+			addStateProblems(of(events.About{Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: s.UID}), &s)
 		}
 	}
 	for about, f := range all {
@@ -77,7 +78,7 @@ func (t *Troubles) read(journal []api.Event, lost uint64) {
 }
 
 // record records the texts that were not recorded yet.
-func (t *Troubles) record(about events.About, f found) {
+func (t *ProblemEvents) record(about events.About, f podTexts) {
 	if t.recorded[about] == nil {
 		t.recorded[about] = map[events.Reason][]string{}
 	}
@@ -93,23 +94,23 @@ func (t *Troubles) record(about events.About, f found) {
 			continue
 		}
 		said[reason] = append(said[reason], fresh...)
-		if over := len(said[reason]) - remembered; over > 0 {
+		if over := len(said[reason]) - maxRemembered; over > 0 {
 			said[reason] = said[reason][over:]
 		}
-		t.to.Warn(about, reason, sentence(about, f[reason]))
+		t.recorder.Warn(about, reason, sentence(about, f[reason]))
 	}
 }
 
 const (
-	// remembered bounds how many recorded texts of a pod are kept. listed bounds how many texts one message has.
-	remembered = 4 * lifecycle.MaxProblems
-	listed     = 3
+	// maxRemembered bounds how many recorded texts of a pod are kept. maxListed bounds how many texts one message has.
+	maxRemembered = 4 * lifecycle.MaxProblems
+	maxListed     = 3
 )
 
 // sentence returns the message of an event: the first texts, and how many more there are.
 func sentence(about events.About, texts []string) string {
-	out := strings.Join(texts[:min(listed, len(texts))], " | ")
-	if more := len(texts) - listed; more > 0 {
+	out := strings.Join(texts[:min(maxListed, len(texts))], " | ")
+	if more := len(texts) - maxListed; more > 0 {
 		out += fmt.Sprintf(" | and %d more, see trimtab explain %s/%s", more, about.Namespace, about.Name)
 	}
 	return out
@@ -121,31 +122,31 @@ func aboutEvent(e *api.Event) (events.About, bool) {
 	return events.About{Kind: "Pod", Namespace: namespace, Name: name, UID: e.PodUID}, ok && e.PodUID != ""
 }
 
-// eventTroubles adds the problems of one event, because a later state may not have them.
-func eventTroubles(f found, e *api.Event) {
+// addEventProblems adds the problems of one event, because a later state may not have them.
+func addEventProblems(f podTexts, e *api.Event) {
 	if e.Rejected != "" {
-		f.add(events.ContainerRejected, in(e.Container)+e.Rejected)
+		f.add(events.ContainerRejected, inContainer(e.Container)+e.Rejected)
 	}
 	for _, p := range e.Problems {
 		f.add(reasonOf(p), problem(p))
 	}
 }
 
-// stateTroubles adds the present problems.
-func stateTroubles(f found, s *nodeview.PodState) {
+// addStateProblems adds the present problems.
+func addStateProblems(f podTexts, s *nodeview.PodState) {
 	for _, p := range s.Problems {
 		f.add(reasonOf(p), problem(p))
 	}
 	for _, m := range s.Missing {
-		if reason, ok := missing[m.Why]; ok {
-			f.add(reason, in(m.Container)+m.Setting+" is not in force: "+m.Note)
+		if reason, ok := missingReasons[m.Reason]; ok {
+			f.add(reason, inContainer(m.Container)+m.Setting+" is not in force: "+m.Note)
 		}
 	}
 }
 
-// missing has the reasons for values that are not in force. A value that the configuration leaves to another
-// program is no problem and has no reason here.
-var missing = map[api.Missing]events.Reason{
+// missingReasons has the event reasons for values that are not in force. A value that the configuration leaves to
+// another program is not a problem and has no reason here.
+var missingReasons = map[api.MissingReason]events.Reason{
 	api.NoCgroup:      events.CgroupMissing,
 	api.NotCarried:    events.ValueNotCarried,
 	api.CreateOnly:    events.ValueTooLate,
@@ -178,7 +179,7 @@ func problem(p lifecycle.Problem) string {
 	return p.String() + "; " + p.Then
 }
 
-func in(container string) string {
+func inContainer(container string) string {
 	if container == "" {
 		return ""
 	}

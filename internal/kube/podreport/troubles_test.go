@@ -16,14 +16,14 @@ type said []string
 func (s *said) Warn(about events.About, reason events.Reason, text string) {
 	*s = append(*s, about.Name+" "+string(reason)+" "+text)
 }
-func (*said) Lost(uint64) {}
+func (*said) AddLost(uint64) {}
 
 // TestSaidOnce: a pod has one event for each reason, and another one when there is a new text.
 func TestSaidOnce(t *testing.T) {
 	var to said
-	s := NewTroubles(nil, &to)
+	s := NewProblemEvents(nil, &to)
 	about := events.About{Kind: "Pod", Namespace: "a", Name: "p", UID: "u"}
-	for _, f := range []found{
+	for _, f := range []podTexts{
 		{events.HookFailed: {"x"}, events.RequestRefused: {"y"}},
 		{events.HookFailed: {"x"}},
 		{events.HookFailed: {"x", "z"}},
@@ -38,18 +38,18 @@ func TestSaidOnce(t *testing.T) {
 // TestReasons: each problem and each value that is not in force has its reason; a value that waits, or was
 // ceded, has none.
 func TestReasons(t *testing.T) {
-	f := found{}
-	stateTroubles(f, &nodeview.PodState{
+	f := podTexts{}
+	addStateProblems(f, &nodeview.PodState{
 		Problems: []lifecycle.Problem{
 			{Key: "k", Value: "v", Reason: "malformed"}, {Reason: "refused", Refused: true, Then: "the pod shares CPUs"}, {Reason: "unserved", Unserved: true},
 			{Reason: "doubt", Warning: true}, {Reason: "broken", Hook: "gpu"},
 		},
-		Missing: []nodeview.Missing{
-			{Container: "c", Setting: "cpu.max", Why: api.KernelRefused, Note: "EBUSY"}, {Setting: "s", Why: api.NotCarried}, {Setting: "s", Why: api.CreateOnly},
-			{Setting: "s", Why: api.LeftAlone}, {Setting: "s", Why: api.NoCgroup}, {Setting: "s", Why: api.BadCgroup}, {Setting: "s", Why: api.Ceded}, {Setting: "s", Why: api.NotYet},
+		Missing: []nodeview.MissingValue{
+			{Container: "c", Setting: "cpu.max", Reason: api.KernelRefused, Note: "EBUSY"}, {Setting: "s", Reason: api.NotCarried}, {Setting: "s", Reason: api.CreateOnly},
+			{Setting: "s", Reason: api.LeftAlone}, {Setting: "s", Reason: api.NoCgroup}, {Setting: "s", Reason: api.BadCgroup}, {Setting: "s", Reason: api.Ceded}, {Setting: "s", Reason: api.NotYet},
 		},
 	})
-	eventTroubles(f, &api.Event{Container: "c", Rejected: "no"})
+	addEventProblems(f, &api.Event{Container: "c", Rejected: "no"})
 	for reason, want := range map[events.Reason]string{
 		events.RequestMalformed: `k: "v": malformed`, events.RequestRefused: "refused; the pod shares CPUs", events.RequestUnserved: "unserved",
 		events.RequestDegraded: "doubt", events.HookFailed: "broken", events.ContainerRejected: "container c: no",

@@ -15,16 +15,16 @@ import (
 
 func nodeUID(uid string) types.UID { return types.UID(uid) }
 
-// part returns the fields of a live object that wish has, too.
-func part(live, wish *unstructured.Unstructured) map[string]any {
+// selectFields returns the fields of a live object that are also in wish.
+func selectFields(live, wish *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for key, v := range wish.Object {
 		got, has := live.Object[key]
 		if w, ok := v.(map[string]any); ok && has {
 			if key == "metadata" {
-				got = partOf(got, w)
+				got = selectNested(got, w)
 			} else {
-				got = fieldsOf(got, w)
+				got = selectWhole(got, w)
 			}
 		}
 		if has {
@@ -34,9 +34,9 @@ func part(live, wish *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// partOf does the same for the levels below. It leaves out other programs' labels and annotations, and the elements
-// of lists that wish does not have, such as owner references.
-func partOf(live any, wish map[string]any) any {
+// selectNested returns the values of live whose keys are also in wish, at all levels. So it leaves out other programs'
+// labels and annotations. In lists it keeps only elements that wish also has, such as owner references.
+func selectNested(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
 		return live
@@ -49,7 +49,7 @@ func partOf(live any, wish map[string]any) any {
 		}
 		switch w := w.(type) {
 		case map[string]any:
-			got = partOf(got, w)
+			got = selectNested(got, w)
 		case []any:
 			if list, ok := got.([]any); ok {
 				got = slices.DeleteFunc(slices.Clone(list), func(v any) bool {
@@ -62,9 +62,9 @@ func partOf(live any, wish map[string]any) any {
 	return out
 }
 
-// fieldsOf returns the fields of live that wish has, with all their content: other programs may write other fields
-// of a status.
-func fieldsOf(live any, wish map[string]any) any {
+// selectWhole returns the values of live whose keys are also in wish, with all their content. Other programs may write
+// other fields of a status.
+func selectWhole(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
 		return live
@@ -78,8 +78,8 @@ func fieldsOf(live any, wish map[string]any) any {
 	return out
 }
 
-// same compares fields by their JSON, because a number may have one of several types.
-func same(a, b map[string]any) bool {
+// equalFields compares fields by their JSON, because a number may have one of several types.
+func equalFields(a, b map[string]any) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
 		return false
@@ -88,8 +88,8 @@ func same(a, b map[string]any) bool {
 	return err == nil && string(x) == string(y)
 }
 
-// missing names the fields of wish that the object lacks.
-func missing(ours, wish map[string]any) string {
+// missingFields names the fields of wish that the object lacks.
+func missingFields(ours, wish map[string]any) string {
 	var out []string
 	for key, v := range wish {
 		got, has := ours[key]
@@ -108,9 +108,9 @@ func missing(ours, wish map[string]any) string {
 	return strings.Join(out, ", ")
 }
 
-// writer names another program that writes a field of an object; "" if we write it, or
+// otherWriter names another program that writes a field of an object; "" if Trimtab writes it, or
 // no program does.
-func writer(o *unstructured.Unstructured, field string) string {
+func otherWriter(o *unstructured.Unstructured, field string) string {
 	other := ""
 	for _, m := range o.GetManagedFields() {
 		switch {
@@ -148,8 +148,8 @@ func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	return true
 }
 
-// throughOther names the programs that wrote an object in another API version.
-func throughOther(o *unstructured.Unstructured, version string) string {
+// otherVersionWriters names the programs that wrote an object in another API version.
+func otherVersionWriters(o *unstructured.Unstructured, version string) string {
 	var out []string
 	for _, m := range o.GetManagedFields() {
 		if _, v, _ := strings.Cut(m.APIVersion, "/"); v != version {
@@ -159,8 +159,8 @@ func throughOther(o *unstructured.Unstructured, version string) string {
 	return strings.Join(out, ", ")
 }
 
-// conflict names the program that owns a field of a failed apply; "" for another error.
-func conflict(err error) string {
+// conflictOwner names the program that owns a field of a failed apply; "" for another error.
+func conflictOwner(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return ""
@@ -180,12 +180,12 @@ func conflict(err error) string {
 
 // noSuchKind reports whether the server does not have the kind or version. noSuchObject reports whether it lacks
 // only the object.
-func noSuchKind(err error) bool { return apierrors.IsNotFound(err) && !named(err) }
+func noSuchKind(err error) bool { return apierrors.IsNotFound(err) && !isAboutObject(err) }
 
-func noSuchObject(err error) bool { return apierrors.IsNotFound(err) && named(err) }
+func noSuchObject(err error) bool { return apierrors.IsNotFound(err) && isAboutObject(err) }
 
-// named reports whether an answer is about an object and not about the URL path.
-func named(err error) bool {
+// isAboutObject reports whether an answer is about an object and not about the URL path.
+func isAboutObject(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return false

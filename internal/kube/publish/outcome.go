@@ -45,8 +45,8 @@ func (p *Publisher) setState(state string, why error) {
 	}
 }
 
-// notifyDone sets the state of an object that is up to date, and notes which fields the object still lacks.
-func (p *Publisher) notifyDone(state string) {
+// setUpToDate sets the state of an object that is up to date, and notes which fields the object still lacks.
+func (p *Publisher) setUpToDate(state string) {
 	p.setState(state, nil)
 	if p.report.Note != nil {
 		note := p.report.Note()
@@ -54,12 +54,12 @@ func (p *Publisher) notifyDone(state string) {
 	}
 }
 
-// failed notes a failed request, and returns the pause after it: the pause that the server requests, or twice the
+// noteFailure notes a failed request, and returns the pause after it: the pause that the server requests, or twice the
 // last one.
-func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bool) {
-	p.fails++
+func (p *Publisher) noteFailure(what string, err error) (next time.Duration, wakes bool) {
+	p.failures++
 	p.count(func(r *api.ClusterPart) { r.Failed++ })
-	next = min(p.pace.Retry<<min(p.fails-1, 16), p.pace.CheckInterval)
+	next = min(p.pace.Retry<<min(p.failures-1, 16), p.pace.CheckInterval)
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		next = max(next, time.Duration(seconds)*time.Second)
 	}
@@ -71,14 +71,14 @@ func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bo
 	return jittered(next), false
 }
 
-// absent notes that the server does not have the kind, and lists the versions that it has.
-func (p *Publisher) absent(ctx context.Context) (next time.Duration, wakes bool) {
-	p.seen, p.fails = nil, 0
+// noteMissingKind notes that the server does not have the kind, and lists the versions that it has.
+func (p *Publisher) noteMissingKind(ctx context.Context) (next time.Duration, wakes bool) {
+	p.lastWrite, p.failures = nil, 0
 	r := p.report.Resource
-	versions, err := p.served(ctx)
+	versions, err := p.servedVersions(ctx)
 	switch {
 	case err != nil:
-		return p.failed("find the versions of "+r.Group, err)
+		return p.noteFailure("find the versions of "+r.Group, err)
 	case len(versions) == 0:
 		p.setState("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or disable the report", r.Resource, r.Group))
 	case slices.Contains(versions, r.Version):
@@ -89,9 +89,9 @@ func (p *Publisher) absent(ctx context.Context) (next time.Duration, wakes bool)
 	return jittered(p.pace.CheckInterval), false
 }
 
-// served lists the versions of the report's group; none, without an error, for an
+// servedVersions lists the versions of the report's group; none, without an error, for an
 // unknown group.
-func (p *Publisher) served(ctx context.Context) ([]string, error) {
+func (p *Publisher) servedVersions(ctx context.Context) ([]string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.client.Server, "/")+"/apis/"+p.report.Resource.Group, nil)
 	if err != nil {
 		return nil, err
@@ -121,9 +121,9 @@ func (p *Publisher) served(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// ceded notes that another program writes the object.
-func (p *Publisher) ceded(other string) (next time.Duration, wakes bool) {
-	p.seen, p.fails = nil, 0
+// noteCeded notes that another program writes the object.
+func (p *Publisher) noteCeded(other string) (next time.Duration, wakes bool) {
+	p.lastWrite, p.failures = nil, 0
 	const what = "it writes the object %s; if the agent should write it, stop that program and delete the object"
 	before := p.Row().LeftTo
 	p.setState("left to "+other, nil)

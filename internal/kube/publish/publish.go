@@ -36,9 +36,9 @@ type Report struct {
 	Key string
 	// Status means that the CRD has the subresource status, so the publisher writes the status there.
 	Status bool
-	// Later is a field that an older API version of the object lacks: an update in that version removes the field.
+	// NewerField is a field that an older API version of the object lacks: an update in that version removes the field.
 	// "" means that there is no such field.
-	Later string
+	NewerField string
 	// Make returns the annotations and the top-level fields of the object. Of a field metadata the publisher uses
 	// only labels.
 	Make func() (annotations map[string]string, fields map[string]any)
@@ -58,15 +58,15 @@ type Report struct {
 // Pace has the pauses between reads and writes. The zero value means the defaults.
 type Pace struct {
 	// Spread is the longest pause before the first request, 30 s: a
-	// thousand agents that start at once do not write at once.
+	// thousand agents that start at the same time do not write at the same time.
 	Spread time.Duration
 	// MinInterval is the shortest time between two writes, 2 s.
 	MinInterval time.Duration
 	// CheckInterval is how often the publisher reads the object to find changes by others, and how often it checks
 	// for a missing CRD: 5 min.
 	CheckInterval time.Duration
-	// Retry is the first pause after a failure, 1 s; each is twice as long as the one
-	// before, up to Again.
+	// Retry is the first pause after a failure, 1 s. Each further pause is twice as long as the
+	// last one, up to CheckInterval.
 	Retry time.Duration
 }
 
@@ -78,7 +78,7 @@ const (
 	recompute = time.Minute
 )
 
-func (p Pace) orUsual() Pace {
+func (p Pace) withDefaults() Pace {
 	for _, d := range []struct {
 		of    *time.Duration
 		usual time.Duration
@@ -98,14 +98,14 @@ type Publisher struct {
 	log    *slog.Logger
 
 	// Used only by Run's goroutine:
-	uid   string                     // of the Node; "" while it is unknown
-	seen  *lastObject                // nil if unknown
-	fails int                        // failures in a row
-	found *unstructured.Unstructured // from the last read; nil if there was no object
-	// lost says which field another program removed last, or is "".
-	lost string
+	uid       string                     // of the Node; "" while it is unknown
+	lastWrite *lastObject                // nil if unknown
+	failures  int                        // failures in a row
+	found     *unstructured.Unstructured // from the last read; nil if there was no object
+	// lostField says which field another program removed last, or is "".
+	lostField string
 
-	mu  sync.Mutex // guards all below
+	mu  sync.Mutex // guards the fields below
 	row api.ClusterPart
 }
 
@@ -113,7 +113,7 @@ type Publisher struct {
 type lastObject struct {
 	desired     string         // the desired object
 	lastWritten map[string]any // the values of our own fields at that time
-	at          time.Time
+	writtenAt   time.Time
 	// live is the whole object. The next write uses it without another read, and the server refuses that write if
 	// the object has changed. nil means that the publisher must read the object first.
 	live *unstructured.Unstructured
@@ -121,10 +121,10 @@ type lastObject struct {
 
 // New makes a publisher of a report.
 func New(c *kube.Client, r Report, p Pace) *Publisher {
-	return &Publisher{client: c, report: r, pace: p.orUsual(), log: c.Log, row: api.ClusterPart{Name: r.Kind, State: "starts"}}
+	return &Publisher{client: c, report: r, pace: p.withDefaults(), log: c.Log, row: api.ClusterPart{Name: r.Kind, State: "starts"}}
 }
 
-// Row implements kube.Part.
+// Row implements kube.StatusReporter.
 func (p *Publisher) Row() api.ClusterPart {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	sleep.For(ctx, rand.N(p.pace.Spread))
 	for ctx.Err() == nil {
 		changed := p.report.Changed()
-		next, wakes := p.round(ctx)
+		next, wakes := p.reconcile(ctx)
 		if !wakes {
 			changed = nil
 		}
@@ -144,54 +144,54 @@ func (p *Publisher) Run(ctx context.Context) {
 			continue
 		}
 		rest := debounce + rand.N(debounce)
-		if p.seen != nil {
-			rest = max(rest, time.Until(p.seen.at.Add(p.pace.MinInterval)))
+		if p.lastWrite != nil {
+			rest = max(rest, time.Until(p.lastWrite.writtenAt.Add(p.pace.MinInterval)))
 		}
 		sleep.For(ctx, rest)
 	}
 }
 
-// round updates the object. It returns the pause before the next round, and whether a
+// reconcile updates the object. It returns the pause before the next call, and whether a
 // change ends that pause.
-func (p *Publisher) round(ctx context.Context) (next time.Duration, wakes bool) {
+func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bool) {
 	if err := p.report.Ready(); err != nil {
 		p.setState("waits: "+err.Error(), nil)
 		return p.pace.Retry, true
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	due := p.seen == nil || time.Since(p.seen.at) >= p.pace.CheckInterval
+	due := p.lastWrite == nil || time.Since(p.lastWrite.writtenAt) >= p.pace.CheckInterval
 	if p.uid == "" || due && p.report.Node != nil {
 		if err := p.findNode(ctx); err != nil {
-			return p.failed("read the Node "+p.client.Node, err)
+			return p.noteFailure("read the Node "+p.client.Node, err)
 		}
 	}
 	annotations, fields := p.report.Make()
 	text, err := json.Marshal([]any{annotations, fields})
 	if err != nil {
-		return p.failed("encode", err)
+		return p.noteFailure("encode the object", err)
 	}
 	wish := string(text)
-	if s := p.seen; s != nil && s.desired == wish && !due {
+	if s := p.lastWrite; s != nil && s.desired == wish && !due {
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
-		return min(time.Until(s.at.Add(p.pace.CheckInterval)), recompute), true
+		return min(time.Until(s.writtenAt.Add(p.pace.CheckInterval)), recompute), true
 	}
 	object := p.object(annotations, fields)
-	if p.seen != nil && !due && p.seen.live != nil {
+	if p.lastWrite != nil && !due && p.lastWrite.live != nil {
 		next, wakes, stale := p.apply(ctx, object, wish)
 		if !stale {
 			return next, wakes
 		}
-		p.seen.live = nil
+		p.lastWrite.live = nil
 	}
 	if next, done := p.readObject(ctx, object, wish); done {
-		return next, p.fails == 0 && p.seen != nil
+		return next, p.failures == 0 && p.lastWrite != nil
 	}
 	if p.uid == "" { // the object is gone, because its Node is or was gone
 		return p.pace.Retry, false
 	}
-	if p.seen != nil {
-		p.seen.live = nil // the code above has just read it, and forgetVersions may have changed it
+	if p.lastWrite != nil {
+		p.lastWrite.live = nil // the code above has just read it, and forgetVersions may have changed it
 	}
 	next, wakes, _ = p.apply(ctx, object, wish)
 	return next, wakes
@@ -239,39 +239,39 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	}
 	switch {
 	case noSuchKind(err):
-		next, _ = p.absent(ctx)
+		next, _ = p.noteMissingKind(ctx)
 		return next, true
 	case noSuchObject(err):
-		if p.seen != nil { // the garbage collector deleted the object together with its Node
-			p.seen, p.uid = nil, ""
+		if p.lastWrite != nil { // the garbage collector deleted the object together with its Node
+			p.lastWrite, p.uid = nil, ""
 		}
 		return 0, false
 	case err != nil:
-		next, _ = p.failed("read", err)
+		next, _ = p.noteFailure("read the object", err)
 		return next, true
 	}
 	if p.report.Read != nil {
 		p.report.Read(live)
 	}
-	if other := writer(live, p.report.Key); other != "" {
-		next, _ = p.ceded(other)
+	if other := otherWriter(live, p.report.Key); other != "" {
+		next, _ = p.noteCeded(other)
 		return next, true
 	}
-	want := p.part(object)
-	ours := part(live, want)
-	if same(ours, want.Object) || p.seen != nil && p.seen.desired == wish && same(ours, p.seen.lastWritten) {
-		p.keep(wish, ours, live)
+	want := p.objectForUpdate(object)
+	ours := selectFields(live, want)
+	if equalFields(ours, want.Object) || p.lastWrite != nil && p.lastWrite.desired == wish && equalFields(ours, p.lastWrite.lastWritten) {
+		p.storeLast(wish, ours, live)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
-		p.notifyDone("up to date" + p.lost)
+		p.setUpToDate("up to date" + p.lostField)
 		return p.pace.CheckInterval, true
 	}
-	if _, has := live.Object[p.report.Later]; p.report.Later != "" && !has && ownsKey(live, p.report.Key) {
-		p.lost = fmt.Sprintf("; %s had been removed by an update through an older version, by %s", p.report.Later, throughOther(live, p.report.Resource.Version))
-		p.log.Warn("an update through an older version of an object removed a field of ours; it is written again", logkey.Kind, p.report.Kind,
-			logkey.Field, p.report.Later, logkey.Reason, strings.TrimPrefix(p.lost, "; "))
+	if _, has := live.Object[p.report.NewerField]; p.report.NewerField != "" && !has && ownsKey(live, p.report.Key) {
+		p.lostField = fmt.Sprintf("; %s had been removed by an update through an older version, by %s", p.report.NewerField, otherVersionWriters(live, p.report.Resource.Version))
+		p.log.Warn("an update through an older version of an object removed a field of the agent; the agent writes it again", logkey.Kind, p.report.Kind,
+			logkey.Field, p.report.NewerField, logkey.Reason, strings.TrimPrefix(p.lostField, "; "))
 	}
 	if err := p.forgetVersions(ctx, live); err != nil {
-		next, _ = p.failed("clear the writers through other versions", err)
+		next, _ = p.noteFailure("clear the writers through other versions", err)
 		return next, true
 	}
 	return 0, false
@@ -299,34 +299,34 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
-	other := conflict(err)
+	other := conflictOwner(err)
 	switch {
 	case other != "":
-		next, wakes = p.ceded(other)
+		next, wakes = p.noteCeded(other)
 	case noSuchKind(err):
-		next, wakes = p.absent(ctx)
-	case (apierrors.IsConflict(err) || noSuchObject(err)) && p.seen != nil && p.seen.live != nil:
+		next, wakes = p.noteMissingKind(ctx)
+	case (apierrors.IsConflict(err) || noSuchObject(err)) && p.lastWrite != nil && p.lastWrite.live != nil:
 		return 0, false, true
 	case err != nil:
-		next, wakes = p.failed("write", err)
+		next, wakes = p.noteFailure("write the object", err)
 	default:
-		next, wakes = p.applied(object, live, wish), true
+		next, wakes = p.storeApplied(object, live, wish), true
 	}
 	return next, wakes, false
 }
 
-// applied stores the object that the server returned.
-func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string) (next time.Duration) {
-	want := p.part(object)
-	ours := part(live, want)
-	p.keep(wish, ours, live)
+// storeApplied stores the object that the server returned.
+func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, wish string) (next time.Duration) {
+	want := p.objectForUpdate(object)
+	ours := selectFields(live, want)
+	p.storeLast(wish, ours, live)
 	p.count(func(r *api.ClusterPart) { r.Written++ })
-	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lost
-	if lacks := missing(ours, want.Object); lacks != "" {
+	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lostField
+	if lacks := missingFields(ours, want.Object); lacks != "" {
 		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
 		return p.pace.CheckInterval
 	}
-	p.notifyDone(state)
+	p.setUpToDate(state)
 	return p.pace.CheckInterval
 }
 
@@ -335,7 +335,7 @@ func (p *Publisher) applied(object, live *unstructured.Unstructured, wish string
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: Manager}
 	if !p.report.Status {
-		return objects.Apply(ctx, p.client.Node, p.since(object), options)
+		return objects.Apply(ctx, p.client.Node, p.withVersion(object), options)
 	}
 	if p.found == nil {
 		rest := object.DeepCopy()
@@ -344,26 +344,27 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 			return nil, err
 		}
 	}
-	live, err := objects.ApplyStatus(ctx, p.client.Node, p.since(p.part(object)), options)
-	if apierrors.IsNotFound(err) && (p.seen == nil || p.seen.live == nil) { // the object existed a moment ago
+	live, err := objects.ApplyStatus(ctx, p.client.Node, p.withVersion(p.objectForUpdate(object)), options)
+	if apierrors.IsNotFound(err) && (p.lastWrite == nil || p.lastWrite.live == nil) { // the object existed a moment ago
 		return nil, fmt.Errorf("the CustomResourceDefinition %s.%s has no subresource status; install a newer one", p.report.Resource.Resource, p.report.Resource.Group)
 	}
 	return live, err
 }
 
-// since returns an object that the server writes only if nobody has changed it since we read it.
-func (p *Publisher) since(object *unstructured.Unstructured) *unstructured.Unstructured {
-	if p.seen == nil || p.seen.live == nil {
+// withVersion returns an object that the server writes only if nobody has changed it since we read it.
+func (p *Publisher) withVersion(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if p.lastWrite == nil || p.lastWrite.live == nil {
 		return object
 	}
 	out := object.DeepCopy()
-	out.SetUID(p.seen.live.GetUID())
-	out.SetResourceVersion(p.seen.live.GetResourceVersion())
+	out.SetUID(p.lastWrite.live.GetUID())
+	out.SetResourceVersion(p.lastWrite.live.GetResourceVersion())
 	return out
 }
 
-// part returns our fields of an existing object.
-func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstructured {
+// objectForUpdate returns the fields that the agent writes if the object exists: only the status, if that is a
+// subresource.
+func (p *Publisher) objectForUpdate(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if !p.report.Status {
 		return object
 	}
@@ -374,7 +375,8 @@ func (p *Publisher) part(object *unstructured.Unstructured) *unstructured.Unstru
 	return below
 }
 
-func (p *Publisher) keep(wish string, ours map[string]any, live *unstructured.Unstructured) {
+// storeLast stores the object as it was last read or written.
+func (p *Publisher) storeLast(wish string, ours map[string]any, live *unstructured.Unstructured) {
 	p.found = live
-	p.fails, p.seen = 0, &lastObject{desired: wish, lastWritten: ours, at: time.Now(), live: live}
+	p.failures, p.lastWrite = 0, &lastObject{desired: wish, lastWritten: ours, writtenAt: time.Now(), live: live}
 }

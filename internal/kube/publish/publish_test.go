@@ -23,15 +23,15 @@ func TestPauses(t *testing.T) {
 	near := func(got, want time.Duration) bool { return got >= want*9/10 && got <= want*11/10+1 }
 	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		want := time.Duration(seconds) * time.Second
-		if got, wakes := p.failed("write", errors.New("no route")); !near(got, want) || wakes {
+		if got, wakes := p.noteFailure("write", errors.New("no route")); !near(got, want) || wakes {
 			t.Errorf("failure %d: %v, want %v", i, got, want)
 		}
 	}
 	for range 70 { // a large shift does not overflow
-		p.failed("write", errors.New("no route"))
+		p.noteFailure("write", errors.New("no route"))
 	}
-	p.fails = 0
-	if got, _ := p.failed("write", apierrors.NewTooManyRequests("later", 40)); !near(got, 40*time.Second) {
+	p.failures = 0
+	if got, _ := p.noteFailure("write", apierrors.NewTooManyRequests("later", 40)); !near(got, 40*time.Second) {
 		t.Errorf("asked for 40 s: %v", got)
 	}
 	if row := p.Row(); row.Failed != 79 || row.Error == "" {
@@ -70,7 +70,7 @@ func TestAnswers(t *testing.T) {
 		if got := noSuchObject(tc.err); got != tc.object {
 			t.Errorf("%s: no such object: %v", tc.name, got)
 		}
-		if got := conflict(tc.err); got != tc.conflict {
+		if got := conflictOwner(tc.err); got != tc.conflict {
 			t.Errorf("%s: conflict with %q", tc.name, got)
 		}
 	}
@@ -99,11 +99,11 @@ func TestPart(t *testing.T) {
 		{"another's status", object(map[string]any{"a": "1"}, map[string]any{"zones": []any{int64(1)}, "attributes": "x", "status": map[string]any{"more": 1}}), true, ""},
 		{"a field less", object(map[string]any{"a": "1"}, map[string]any{"zones": []any{int64(1)}}), false, "attributes"},
 	} {
-		ours := part(tc.live, wish)
-		if got := same(ours, wish.Object); got != tc.same {
+		ours := selectFields(tc.live, wish)
+		if got := equalFields(ours, wish.Object); got != tc.same {
 			t.Errorf("%s: same: %v", tc.name, got)
 		}
-		if got := missing(ours, wish.Object); got != tc.lack {
+		if got := missingFields(ours, wish.Object); got != tc.lack {
 			t.Errorf("%s: lacks %q", tc.name, got)
 		}
 	}
@@ -123,17 +123,17 @@ func TestBelow(t *testing.T) {
 		{"a zone more", map[string]any{"zones": []any{"a", "b"}}, false, ""},
 		{"a field less", map[string]any{"conditions": []any{"x"}}, false, "status.zones"},
 	} {
-		ours := part(&unstructured.Unstructured{Object: map[string]any{"status": tc.status}}, wish)
-		if got := same(ours, wish.Object); got != tc.same {
+		ours := selectFields(&unstructured.Unstructured{Object: map[string]any{"status": tc.status}}, wish)
+		if got := equalFields(ours, wish.Object); got != tc.same {
 			t.Errorf("%s: same: %v", tc.name, got)
 		}
-		if got := missing(ours, wish.Object); got != tc.lack {
+		if got := missingFields(ours, wish.Object); got != tc.lack {
 			t.Errorf("%s: lacks %q", tc.name, got)
 		}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "koordlet", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:zones":{}}}`)}})
-	if writer(o, "status.zones") != "koordlet" || writer(o, "status.conditions") != "" {
+	if otherWriter(o, "status.zones") != "koordlet" || otherWriter(o, "status.conditions") != "" {
 		t.Error("the writer of a field below status is not found")
 	}
 }
@@ -159,7 +159,7 @@ func TestWriter(t *testing.T) {
 	} {
 		o := &unstructured.Unstructured{Object: map[string]any{}}
 		o.SetManagedFields(tc.all)
-		if got := writer(o, "zones"); got != tc.want {
+		if got := otherWriter(o, "zones"); got != tc.want {
 			t.Errorf("%s: %q", tc.name, got)
 		}
 		if got := ownsKey(o, "zones"); got != tc.ours {

@@ -113,12 +113,12 @@ func TestOneRequest(t *testing.T) {
 	p, s, value := publisher(t, Report{})
 	for i, want := range []string{"GET PATCH", "PATCH", "PATCH"} {
 		*value = fmt.Sprint(i)
-		p.round(t.Context())
+		p.reconcile(t.Context())
 		if got := s.requests(); got != want {
 			t.Errorf("write %d: %s, want %s", i, got, want)
 		}
 	}
-	p.round(t.Context())
+	p.reconcile(t.Context())
 	if got := s.requests(); got != "" {
 		t.Errorf("without a change: %s", got)
 	}
@@ -131,14 +131,14 @@ func TestOneRequest(t *testing.T) {
 // That is not a failure.
 func TestChangedMeanwhile(t *testing.T) {
 	p, s, value := publisher(t, Report{})
-	p.round(t.Context())
+	p.reconcile(t.Context())
 	s.requests()
 	s.mu.Lock()
 	s.object["metadata"].(map[string]any)["labels"] = map[string]any{"theirs": "x"}
 	s.store(s.object)
 	s.mu.Unlock()
 	*value = "1"
-	p.round(t.Context())
+	p.reconcile(t.Context())
 	if got := s.requests(); got != "PATCH GET PATCH" {
 		t.Errorf("after a write of another program: %s", got)
 	}
@@ -146,8 +146,8 @@ func TestChangedMeanwhile(t *testing.T) {
 	s.object = nil
 	s.mu.Unlock()
 	*value = "2"
-	p.round(t.Context()) // it was deleted with its Node, or by a user: the Node is read again
-	p.round(t.Context())
+	p.reconcile(t.Context()) // it was deleted with its Node, or by a user: the Node is read again
+	p.reconcile(t.Context())
 	if got := s.requests(); got != "PATCH GET GET PATCH" {
 		t.Errorf("after it was deleted: %s", got)
 	}
@@ -165,14 +165,14 @@ func TestChangedMeanwhile(t *testing.T) {
 func TestDueAfterWrites(t *testing.T) {
 	p, s, value := publisher(t, Report{})
 	*value = "ours"
-	p.round(t.Context())
+	p.reconcile(t.Context())
 	s.requests()
 	s.mu.Lock()
 	s.object["value"] = "theirs"
 	s.store(s.object)
 	s.mu.Unlock()
-	p.seen.at = time.Now().Add(-2 * p.pace.CheckInterval)
-	next, _ := p.round(t.Context())
+	p.lastWrite.writtenAt = time.Now().Add(-2 * p.pace.CheckInterval)
+	next, _ := p.reconcile(t.Context())
 	if got := s.requests(); got != "GET PATCH" || s.object["value"] != "ours" {
 		t.Errorf("%s, and the object is %v", got, s.object)
 	}
@@ -197,7 +197,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	p, s, _ := publisher(t, r)
 	s.labels = map[string]any{"size": "4"}
-	p.round(t.Context())
+	p.reconcile(t.Context())
 	metadata := s.object["metadata"].(map[string]any)
 	if got := metadata["labels"].(map[string]any); s.object["value"] != "4" || got["model"] != "m" || got["app.kubernetes.io/managed-by"] != Manager {
 		t.Errorf("%v", s.object)

@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// preserved returns the key that keeps a container out of balloons; "" for none.
-func (p *Policy) preserved(s placement.Subject, who Subject) string {
+// preservedBy returns the annotation or configuration key that keeps a container out of balloons; "" for
+// none.
+func (p *Policy) preservedBy(s placement.Subject, who Subject) string {
 	switch asked := s.Intent.PreserveCPU.V.Of(s.Name); {
 	case asked.V:
 		return asked.Key
@@ -19,11 +20,12 @@ func (p *Policy) preserved(s placement.Subject, who Subject) string {
 	return ""
 }
 
-// typeOf returns the type of a container's balloon, and the key that says so: the type that it
-// names, or else the first that takes it.
+// typeOf returns the type of a container's balloon, and the key that decided. It is the type that the pod's
+// annotation names, or else the first type that matches the container. wrong has a problem if the named type
+// does not exist.
 func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from string, wrong []lifecycle.Problem) {
 	if asked := s.Intent.Balloon.V.Of(s.Name); asked.IsSet() {
-		if t = p.named(asked.V); t != nil {
+		if t = p.typeNamed(asked.V); t != nil {
 			return t, asked.Key, nil
 		}
 		wrong = []lifecycle.Problem{{
@@ -32,18 +34,32 @@ func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from 
 		}}
 	}
 	for i := range p.types {
-		if t := &p.types[i]; t.takes(who) {
+		if t := &p.types[i]; t.matches(who) {
 			return t, "placement.balloons." + t.Name, wrong
 		}
 	}
-	return p.named(defaultType), "placement.balloons." + defaultType, wrong
+	return p.typeNamed(defaultType), "placement.balloons." + defaultType, wrong
 }
 
-// threadsOf returns the threads that a container asks for.
+// BalloonOf returns the name of balloon number nth of the type that matches a container. It returns "" if the
+// container is kept out of balloons, or if the type may not have so many balloons.
+func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
+	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS.String(), Name: s.Name}
+	if p.preservedBy(s, who) != "" {
+		return ""
+	}
+	t, _, _ := p.typeOf(s, who)
+	if t.MaxBalloons != 0 && nth >= t.MaxBalloons {
+		return ""
+	}
+	return t.balloonName(nth)
+}
+
+// threadsOf returns which threads of its balloon's CPUs a container asks for.
 func threadsOf(s placement.Subject) placement.Threads {
 	switch asked := s.Intent.HideThreads.V.Of(s.Name); {
 	case !asked.IsSet():
-		return placement.ThreadsOfType
+		return placement.DefaultThreads
 	case asked.V:
 		return placement.OneThread
 	}
@@ -55,12 +71,12 @@ func (p *Policy) pinsMemory(t *TypeOptions) bool {
 	return t.PinMemory == "always" || t.PinMemory == "" && p.Options.PinMemory
 }
 
-// memoryOf returns the memory nodes of a container in a balloon of a type. Its own annotation
-// precedes the type's kinds of memory (nri-plugins: preserve, pinMemory, memory-type, then
+// memoryOf returns the choice of memory nodes for a container in a balloon of type t. An annotation has
+// priority over the type's memoryTypes (the order of nri-plugins: preserve, pinMemory, memory-type,
 // memoryTypes).
 func (p *Policy) memoryOf(t *TypeOptions, s placement.Subject) (m placement.MemoryChoice) {
 	if s.Intent.PreserveMemory.V.Of(s.Name).V || !p.pinsMemory(t) {
-		return placement.MemoryChoice{Keep: true}
+		return placement.MemoryChoice{KeepRequested: true}
 	}
 	if asked := s.Intent.MemoryKinds.V.Of(s.Name); asked.IsSet() {
 		return placement.MemoryChoice{Kinds: asked.V, From: asked.Key}

@@ -7,23 +7,26 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/class"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// balanced is the way in which a composite balloon gets one component: that of the type with the
-// fewest balloons.
-const balanced = "balance-balloons"
+// balancedComponents is the value of componentCreation with which a composite balloon has one component, of
+// the type that has the fewest balloons.
+const balancedComponents = "balance-balloons"
 
-// part is a part of a balloon: the whole, or one component of a composite.
+// part is a part of a balloon that gets CPUs: the whole balloon, or one component of a composite balloon.
 type part struct {
-	name string // the balloon's, with the number of the component
+	name string // the name of the balloon, or the result of partName for a component
 	t    *TypeOptions
 	size int
 	cpus topology.Set
+	// devices are the needs of the balloon's containers that have devices, the most important first.
+	devices []placement.DeviceNeed
 }
 
-// leavesOf lists the types without components that a type consists of: itself, or those of its
-// components.
+// leavesOf returns the types without components of which a type consists: the type itself, or the types of
+// its components and of their components.
 func leavesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
 	if len(t.Components) == 0 {
 		return []*TypeOptions{t}
@@ -36,8 +39,9 @@ func leavesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
 	return all
 }
 
-// divide gives each part of a composite its share of the CPUs that the containers request.
-func divide(t *TypeOptions, leaves []*TypeOptions, milli int64, used bool) (sizes []int) {
+// componentSizes returns the number of CPUs of each component of a composite balloon, if its containers
+// request milli milli-CPUs.
+func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used bool) (sizes []int) {
 	n := len(leaves)
 	share := (milli + int64(n) - 1) / int64(n)
 	for _, leaf := range leaves {
@@ -50,78 +54,80 @@ func divide(t *TypeOptions, leaves []*TypeOptions, milli int64, used bool) (size
 	return sizes
 }
 
-// leaves lists the types of a balloon's parts. A balanced one has one component.
-func (p *Policy) leaves(t *TypeOptions) []*TypeOptions {
+// leafTypes returns the types of the parts of a balloon. For a balanced composite it returns only the first
+// type, because such a balloon has one component.
+func (p *Policy) leafTypes(t *TypeOptions) []*TypeOptions {
 	all := p.parts[t.Name]
-	if t.ComponentCreation == balanced && len(all) > 1 {
+	if t.ComponentCreation == balancedComponents && len(all) > 1 {
 		return all[:1]
 	}
 	return all
 }
 
-// sizeOf returns how many CPUs a balloon has whose containers request an amount.
+// sizeOf returns how many CPUs a balloon has if its containers request milli milli-CPUs. used means that it
+// has containers.
 func (p *Policy) sizeOf(t *TypeOptions, milli int64, used bool) (n int) {
 	if len(t.Components) == 0 {
 		return t.size(milli, used)
 	}
-	for _, size := range divide(t, p.leaves(t), milli, used) {
+	for _, size := range componentSizes(t, p.leafTypes(t), milli, used) {
 		n += size
 	}
 	return n
 }
 
-// mostOf returns how many CPUs a balloon may have.
-func (p *Policy) mostOf(t *TypeOptions) (n int) {
+// maxCPUsOf returns how many CPUs a balloon of a type may have at most.
+func (p *Policy) maxCPUsOf(t *TypeOptions) (n int) {
 	if len(t.Components) == 0 {
-		return t.most()
+		return t.maxCPUs()
 	}
-	for _, leaf := range p.leaves(t) {
-		n = min(n+leaf.most(), maxCPUs)
+	for _, leaf := range p.leafTypes(t) {
+		n = min(n+leaf.maxCPUs(), maxCPUs)
 	}
-	return min(n, t.most())
+	return min(n, t.maxCPUs())
 }
 
-// partsOf makes the parts of a balloon. counts are the balloons of each type so far, of which a
-// balanced composite takes the type with the fewest, unless it has one already.
-func (p *Policy) partsOf(w placement.Which, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []part) {
-	need, used := needs.Of(w)
+// partsOf makes the parts of a balloon, and counts them in counts, the number of balloons by type. A balanced
+// composite that has no component yet gets one of the type with the fewest balloons.
+func (p *Policy) partsOf(w placement.PoolID, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []part) {
+	need, used := needs.OfPool(w)
 	milli := need.Milli
 	if len(t.Components) == 0 {
 		counts[t.Name]++
-		return []part{{name: w.Name, t: t, size: t.size(milli, used)}}
+		return []part{{name: w.Name, t: t, size: t.size(milli, used), devices: devicesOf(t, &need, 1)}}
 	}
 	leaves, first := p.parts[t.Name], 0
-	if t.ComponentCreation == balanced {
-		first = p.fewest(w, leaves, had, counts)
+	if t.ComponentCreation == balancedComponents {
+		first = p.leastUsedComponent(w, leaves, had, counts)
 		leaves = leaves[first : first+1]
 	}
-	for i, size := range divide(t, leaves, milli, used) {
+	for i, size := range componentSizes(t, leaves, milli, used) {
 		counts[leaves[i].Name]++
-		parts = append(parts, part{name: partName(w.Name, first+i), t: leaves[i], size: size})
+		parts = append(parts, part{name: partName(w.Name, first+i), t: leaves[i], size: size, devices: devicesOf(leaves[i], &need, len(leaves))})
 	}
 	return parts
 }
 
-// chooses reports whether a balloon is a balanced composite that has no component yet.
-func (p *Policy) chooses(w placement.Which, t *TypeOptions, had placement.Balloons) bool {
-	if t.ComponentCreation != balanced || len(t.Components) == 0 {
+// choosesComponent reports whether a balloon is a balanced composite that must still choose its component.
+func (p *Policy) choosesComponent(w placement.PoolID, t *TypeOptions, had placement.Balloons) bool {
+	if t.ComponentCreation != balancedComponents || len(t.Components) == 0 {
 		return false
 	}
-	b := had.Of(w.Name)
+	b := had.ByName(w.Name)
 	for i := range p.parts[t.Name] {
-		if _, has := b.Part(partName(w.Name, i)); has {
+		if _, has := b.ComponentCPUs(partName(w.Name, i)); has {
 			return false
 		}
 	}
 	return true
 }
 
-// fewest returns the component of a balanced composite: the one it has, or else that of the type
-// with the fewest balloons, the first of several.
-func (p *Policy) fewest(w placement.Which, leaves []*TypeOptions, had placement.Balloons, counts map[string]int) (best int) {
-	b := had.Of(w.Name)
+// leastUsedComponent returns the index of the component of a balanced composite: the component that it has,
+// or else the first one whose type has the fewest balloons.
+func (p *Policy) leastUsedComponent(w placement.PoolID, leaves []*TypeOptions, had placement.Balloons, counts map[string]int) (best int) {
+	b := had.ByName(w.Name)
 	for i := range leaves {
-		if _, has := b.Part(partName(w.Name, i)); has {
+		if _, has := b.ComponentCPUs(partName(w.Name, i)); has {
 			return i
 		}
 		if counts[leaves[i].Name] < counts[leaves[best].Name] {
@@ -131,19 +137,19 @@ func (p *Policy) fewest(w placement.Which, leaves []*TypeOptions, had placement.
 	return best
 }
 
-// partName names a component of a composite. It is no name of a balloon.
+// partName returns the name of a component of a composite balloon. No balloon has such a name.
 func partName(balloon string, component int) string { return balloon + "/" + strconv.Itoa(component) }
 
-// component returns the number in the name of a component.
-func component(part string) (n int, ok bool) {
+// componentIndex returns the index in the name of a component.
+func componentIndex(part string) (n int, ok bool) {
 	_, number, _ := strings.Cut(part, "/")
 	n, err := strconv.Atoi(number)
 	return n, err == nil
 }
 
-// checkComponents returns what is wrong with composites: types that do not exist, that contain
-// themselves, or that have keys that only their components may have.
-func checkComponents(types []TypeOptions) (wrong []Wrong) {
+// checkComponents returns the problems of composite types: component types that do not exist or that contain
+// themselves, and keys that only the types of components may have.
+func checkComponents(types []TypeOptions) (wrong []class.Problem) {
 	named := func(name string) *TypeOptions {
 		if i := slices.IndexFunc(types, func(t TypeOptions) bool { return t.Name == name }); i >= 0 {
 			return &types[i]
@@ -162,11 +168,11 @@ func checkComponents(types []TypeOptions) (wrong []Wrong) {
 			where := fmt.Sprintf("%scomponents[%d].balloonType", at, n)
 			switch o := named(c.BalloonType); {
 			case o == nil:
-				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", which is not a type"})
+				wrong = append(wrong, class.Problem{Path: where, Text: "is " + class.Quote(c.BalloonType) + ", which is not a type"})
 			case circle(o, []string{t.Name}):
-				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", which contains itself"})
-			case len(o.Components) > 0 && o.ComponentCreation == balanced:
-				wrong = append(wrong, Wrong{where, "is " + quote(c.BalloonType) + ", whose components are balanced: such a type cannot be a component"})
+				wrong = append(wrong, class.Problem{Path: where, Text: "is " + class.Quote(c.BalloonType) + ", which contains itself"})
+			case len(o.Components) > 0 && o.ComponentCreation == balancedComponents:
+				wrong = append(wrong, class.Problem{Path: where, Text: "is " + class.Quote(c.BalloonType) + ", whose components are balanced: such a type cannot be a component"})
 			}
 		}
 		if len(t.Components) == 0 {
@@ -183,33 +189,35 @@ func checkComponents(types []TypeOptions) (wrong []Wrong) {
 			{"preferCoreType", t.PreferCoreType != ""},
 		} {
 			if k.set {
-				wrong = append(wrong, Wrong{at + k.key, "is not allowed in a type with components: set it in the types of the components"})
+				wrong = append(wrong, class.Problem{Path: at + k.key, Text: "is not allowed in a type with components: set it in the types of the components"})
 			}
 		}
 	}
 	return wrong
 }
 
-// CheckOn returns what is wrong with options on a machine: a type that no balloon can have enough
-// CPUs for, balloons that exist in any case and together want more CPUs than there are, and devices
-// that it does not have. cpus are those that balloons may have.
-func CheckOn(m *topology.Machine, cpus topology.Set, o PolicyOptions) (wrong []Wrong) {
+// CheckOnMachine returns the problems of options on one machine: minimum sizes that exceed the CPUs of the
+// machine, and devices that the machine does not have. cpus are the CPUs that balloons may have.
+func CheckOnMachine(m *topology.Machine, cpus topology.Set, o PolicyOptions) (wrong []class.Problem) {
 	p, sum := New(m, nil, o), 0
 	for i := range o.BalloonTypes {
-		t, at := p.named(o.BalloonTypes[i].Name), fmt.Sprintf("balloonTypes[%d].", i)
+		t, at := p.typeNamed(o.BalloonTypes[i].Name), fmt.Sprintf("balloonTypes[%d].", i)
 		least := p.sizeOf(t, 0, false)
 		sum += t.MinBalloons * least
 		if least > cpus.Len() {
-			wrong = append(wrong, Wrong{at + "minCPUs", fmt.Sprintf("a balloon of type %s has at least %d CPUs, and balloons can have %d", quote(t.Name), least, cpus.Len())})
+			wrong = append(wrong, class.Problem{Path: at + "minCPUs", Text: fmt.Sprintf("each balloon of type %s needs at least %d CPUs, but this node has only %d CPUs for balloons", class.Quote(t.Name), least, cpus.Len())})
 		}
 		for n, device := range t.PreferCloseToDevices {
-			if _, ok := closeTo(m, device); !ok {
-				wrong = append(wrong, Wrong{fmt.Sprintf("%spreferCloseToDevices[%d]", at, n), "is " + quote(device) + ": this node has no such NUMA node, cache, CPU or PCI device below /sys/devices"})
+			if _, granted := resourcePattern(device); granted {
+				continue
+			}
+			if _, ok := cpusNearDevice(m, device); !ok {
+				wrong = append(wrong, class.Problem{Path: fmt.Sprintf("%spreferCloseToDevices[%d]", at, n), Text: "is " + class.Quote(device) + ": this node has no such NUMA node, cache, CPU or PCI device below /sys/devices"})
 			}
 		}
 	}
 	if sum > cpus.Len() && len(wrong) == 0 {
-		wrong = append(wrong, Wrong{"balloonTypes", fmt.Sprintf("minBalloons of all types have at least %d CPUs, and balloons can have %d", sum, cpus.Len())})
+		wrong = append(wrong, class.Problem{Path: "balloonTypes", Text: fmt.Sprintf("the balloons that minBalloons asks for need at least %d CPUs together, but this node has only %d CPUs for balloons: lower minBalloons or minCPUs", sum, cpus.Len())})
 	}
 	return wrong
 }

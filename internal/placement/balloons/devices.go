@@ -2,6 +2,7 @@ package balloons
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,15 +10,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// closeTo returns the CPUs that are close to a device, which a path below /sys/devices names: a
-// NUMA node, a cache of a CPU, a CPU, or a PCI device. ok is false if the path names something
-// else, or something that the machine does not have.
-func closeTo(m *topology.Machine, device string) (cpus topology.Set, ok bool) {
+// cpusNearDevice returns the CPUs near a device. The device is a path below /sys/devices: of a NUMA node, a
+// CPU, a cache of a CPU, or a PCI device. ok is false if the path is of something else, or if the machine
+// does not have the device.
+func cpusNearDevice(m *topology.Machine, device string) (cpus topology.Set, ok bool) {
 	rest, is := strings.CutPrefix(path.Clean(device), "/sys/devices/")
 	if !is {
 		return cpus, false
 	}
-	if n, is := number(rest, "system/node/node"); is {
+	if n, is := numberAfter(rest, "system/node/node"); is {
 		node, known := m.Node(n)
 		return node.CPUs, known && !node.CPUs.Empty()
 	}
@@ -39,39 +40,47 @@ func closeTo(m *topology.Machine, device string) (cpus topology.Set, ok bool) {
 	return cpus, true
 }
 
-// number returns the number after a prefix that a text consists of.
-func number(text, prefix string) (n int, ok bool) {
+// numberAfter returns the number in a text that consists of a prefix and a number.
+func numberAfter(text, prefix string) (n int, ok bool) {
 	digits, is := strings.CutPrefix(text, prefix)
 	n, err := strconv.Atoi(digits)
 	return n, is && err == nil && n >= 0
 }
 
-// hints are sets of CPUs that balloons of a type should get, or avoid, in this order. A hint that
-// would leave too few CPUs does not count.
-type hints struct{ near, far []topology.Set }
+// hints are sets of CPUs that the balloons of a type should have or should avoid, the most important first. A
+// hint that would leave too few CPUs has no effect.
+type hints struct {
+	preferred []preferred
+	avoided   []topology.Set
+}
 
-// hintsOf makes the hints of each type: its devices, its kind of cores, and far from the devices
-// that only other types prefer.
+// preferred are CPUs that the balloons of a type should have. If they depend on the devices that the kubelet
+// grants to containers, pattern is the entry of preferCloseToDevices; otherwise it is "".
+type preferred struct {
+	cpus topology.Set
+	wish string
+}
+
+// hintsOf returns the hints of each type, by the type's name. A type prefers CPUs near its devices, isolated
+// CPUs or a kind of cores, and avoids CPUs near devices that only other types prefer.
 func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 	all := map[string]hints{}
 	for i := range types {
 		t := &types[i]
 		var h hints
 		for _, device := range t.PreferCloseToDevices {
-			if cpus, ok := closeTo(m, device); ok {
-				h.near = append(h.near, cpus)
-			}
+			h.preferred = append(h.preferred, preferredFor(m, device))
 		}
 		if t.PreferIsolCPUs {
-			h.near = append(h.near, m.Isolated())
+			h.preferred = append(h.preferred, preferred{cpus: m.Isolated()})
 		}
 		if t.PreferCoreType != "" {
-			h.near = append(h.near, m.Of(intent.CoreTypes()[t.PreferCoreType]))
+			h.preferred = append(h.preferred, preferred{cpus: m.CPUsOfKind(intent.CoreTypes()[t.PreferCoreType])})
 		}
 		for o := range types {
 			for _, device := range types[o].PreferCloseToDevices {
-				if cpus, ok := closeTo(m, device); ok && !t.prefers(device) {
-					h.far = append(h.far, cpus)
+				if cpus, ok := cpusNearDevice(m, device); ok && !t.prefers(device) {
+					h.avoided = append(h.avoided, cpus)
 				}
 			}
 		}
@@ -80,6 +89,17 @@ func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 	return all
 }
 
+// preferredFor returns the hint for an entry of preferCloseToDevices. It has no CPUs if the machine does not
+// have the device.
+func preferredFor(m *topology.Machine, device string) preferred {
+	if _, granted := resourcePattern(device); granted {
+		return preferred{wish: device}
+	}
+	cpus, _ := cpusNearDevice(m, device)
+	return preferred{cpus: cpus}
+}
+
+// prefers reports whether preferCloseToDevices of the type has the device.
 func (t *TypeOptions) prefers(device string) bool {
 	for _, d := range t.PreferCloseToDevices {
 		if path.Clean(d) == path.Clean(device) {
@@ -89,14 +109,20 @@ func (t *TypeOptions) prefers(device string) bool {
 	return false
 }
 
-// narrow applies hints to the CPUs of which n are to be chosen (nri-plugins, cputree.go).
-func (h *hints) narrow(from topology.Set, n int) topology.Set {
-	for _, near := range h.near {
-		if some := from.And(near); some.Len() >= n {
+// withAvoided returns the hints with more sets of CPUs to avoid, as the least important ones.
+func (h hints) withAvoided(far []topology.Set) hints {
+	h.avoided = slices.Concat(h.avoided, far)
+	return h
+}
+
+// apply returns the CPUs of from that the hints leave for a choice of n CPUs (nri-plugins, cputree.go).
+func (h *hints) apply(from topology.Set, n int) topology.Set {
+	for _, near := range h.preferred {
+		if some := from.And(near.cpus); some.Len() >= n {
 			from = some
 		}
 	}
-	for _, far := range h.far {
+	for _, far := range h.avoided {
 		if some := from.Minus(far); some.Len() >= n {
 			from = some
 		}

@@ -8,142 +8,143 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Layout gives each balloon as many CPUs as its containers request, within the bounds of its
-// type. Balloons keep the CPUs that they had. A balloon without containers ends, unless its
-// type has too few others. If the layout before is of the same policy, only the balloons whose
-// requests changed are laid out, and those that lack CPUs; the result is the same.
+// Layout gives each balloon as many CPUs as its containers request, within the limits of its type. Balloons
+// keep the CPUs that they had. A balloon without containers ends, unless minBalloons requires it. If the
+// previous layout is of the same policy, Layout computes only the balloons whose requests changed and those
+// that lack CPUs. The result is the same as if it computed all balloons.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
-	before := cmp.Or(d.Before, &placement.Layout{})
-	l := pools.Lay(d)
-	l.By, l.OneThread = p, p.threads.OneOfEach
+	before := cmp.Or(d.Previous, &placement.Layout{})
+	l := pools.DefaultLayout(d)
+	l.Policy, l.OneThread, l.CPUClasses = p, p.threads.OneOfEach, p.cpuClasses
 	if !p.Options.PinCPU {
 		l.OneThread = func(cpus topology.Set) topology.Set { return cpus }
 	}
-	w := laying{p: p, l: l, had: before.Balloons}
-	if before.By == placement.Policy(p) && before.Pools == *pools && before.Demand.Owned == d.Owned {
-		w.changed(before)
+	w := layoutRun{p: p, l: l, previous: before.Balloons}
+	if before.Policy == placement.Policy(p) && before.Pools == *pools && before.Demand.Owned == d.Owned {
+		w.layoutChanged(before)
 	} else {
-		w.everything()
+		w.layoutAll()
 	}
-	w.order()
-	w.lay()
+	w.sortAndDivide()
+	w.assignCPUs()
 	return l
 }
 
-// laying is a layout in progress: the balloons to lay out, and the names of those that end.
-type laying struct {
-	p    *Policy
-	l    *placement.Layout
-	had  placement.Balloons // those before
-	todo []sized
-	gone []string
+// layoutRun is the computation of one layout.
+type layoutRun struct {
+	p        *Policy
+	l        *placement.Layout
+	previous placement.Balloons // the balloons of the previous layout
+	pending  []sizedBalloon     // the balloons whose CPUs must be computed
+	removed  []string           // the names of the balloons that end
 }
 
-// sized is a balloon and the number of CPUs that it should have.
-type sized struct {
-	which placement.Which
-	t     *TypeOptions
-	nth   int // the number of the type
-	index int
-	parts []part
-	cpus  topology.Set
+// sizedBalloon is a balloon and the number of CPUs that it should have.
+type sizedBalloon struct {
+	poolID    placement.PoolID
+	t         *TypeOptions
+	typeIndex int // the index of the type in Policy.types
+	index     int
+	parts     []part
+	cpus      topology.Set
 }
 
-// everything lays out all balloons.
-func (w *laying) everything() {
-	w.l.Balloons, w.l.Idle = placement.Balloons{}, w.p.all(w.l)
+// layoutAll puts all balloons into w.pending.
+func (w *layoutRun) layoutAll() {
+	w.l.Balloons, w.l.Idle = placement.Balloons{}, w.p.allCPUs(w.l)
 	for nth := range w.p.types {
-		for _, i := range w.exist(&w.p.types[nth]) {
+		for _, i := range w.existing(&w.p.types[nth]) {
 			w.put(nth, i)
 		}
 	}
 }
 
-// changed lays out the balloons whose requests differ from those of the layout before, and those
-// that lack CPUs.
-func (w *laying) changed(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
+// layoutChanged puts the balloons into w.pending whose requests differ from the previous layout, or that lack
+// CPUs. It keeps all other balloons.
+func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
 	w.l.Balloons, w.l.Idle = before.Balloons, before.Idle
 	counted := map[int]bool{}
-	for _, which := range w.l.Demand.Needs.Since(before.Demand.Needs) {
-		name, i, ok := split(which.Name)
-		nth, known := w.p.numbers[name]
-		_, used := w.l.Demand.Needs.Of(which)
-		_, was := before.Demand.Needs.Of(which)
+	for _, which := range w.l.Demand.Needs.ChangedSince(before.Demand.Needs) {
+		name, i, ok := splitName(which.Name)
+		nth, known := w.p.typeIndexes[name]
+		_, used := w.l.Demand.Needs.OfPool(which)
+		_, was := before.Demand.Needs.OfPool(which)
 		switch {
 		case !ok || !known:
 		case used != was && w.p.types[nth].MinBalloons > 0:
 			if !counted[nth] {
 				counted[nth] = true
-				w.recount(nth)
+				w.recountType(nth)
 			}
 		case !used:
-			w.gone = append(w.gone, which.Name)
+			w.removed = append(w.removed, which.Name)
 		}
 		if ok && known && used {
 			w.add(nth, i)
 		}
 	}
 	for _, b := range before.Balloons {
-		if name := b.Need.Which.Name; b.Size > b.Own.Len() && !slices.Contains(w.gone, name) {
-			of, i, _ := split(name)
-			w.add(w.p.numbers[of], i)
+		if name := b.Need.PoolID.Name; b.Size > b.OwnCPUs.Len() && !slices.Contains(w.removed, name) {
+			of, i, _ := splitName(name)
+			w.add(w.p.typeIndexes[of], i)
 		}
 	}
-	for _, name := range w.gone {
-		if b := before.Balloons.Of(name); b != nil {
-			w.l.Idle = w.l.Idle.Union(b.Own)
+	for _, name := range w.removed {
+		if b := before.Balloons.ByName(name); b != nil {
+			w.l.Idle = w.l.Idle.Union(b.OwnCPUs)
 		}
 	}
-	for i := range w.todo {
-		if b := before.Balloons.Of(w.todo[i].which.Name); b != nil {
-			w.l.Idle = w.l.Idle.Union(b.Own)
+	for i := range w.pending {
+		if b := before.Balloons.ByName(w.pending[i].poolID.Name); b != nil {
+			w.l.Idle = w.l.Idle.Union(b.OwnCPUs)
 		}
 	}
 }
 
-// recount finds the balloons of a type that begin, end or become empty, if some of the type exist
-// without containers.
-func (w *laying) recount(nth int) {
+// recountType finds the balloons of a type that begin, end or become empty. It is needed for types with
+// minBalloons, because their balloons also exist without containers.
+func (w *layoutRun) recountType(nth int) {
 	t := &w.p.types[nth]
-	exist := w.exist(t)
+	exist := w.existing(t)
 	slices.Sort(exist)
-	had := w.had.OfType(t.Name)
+	had := w.previous.OfType(t.Name)
 	for _, b := range had {
-		_, used := w.l.Demand.Needs.Of(b.Need.Which)
+		_, used := w.l.Demand.Needs.OfPool(b.Need.PoolID)
 		switch _, stays := slices.BinarySearch(exist, b.Index); {
 		case !stays:
-			w.gone = append(w.gone, b.Need.Which.Name)
+			w.removed = append(w.removed, b.Need.PoolID.Name)
 		case used != (b.Need.Members > 0): // it became empty
 			w.add(nth, b.Index)
 		}
 	}
 	for _, i := range exist {
-		if had.Of(t.balloon(i)) == nil {
+		if had.ByName(t.balloonName(i)) == nil {
 			w.add(nth, i)
 		}
 	}
 }
 
-// add adds a balloon, once.
-func (w *laying) add(nth, index int) {
-	for i := range w.todo {
-		if w.todo[i].nth == nth && w.todo[i].index == index {
+// add adds a balloon to w.pending, unless it is there already.
+func (w *layoutRun) add(nth, index int) {
+	for i := range w.pending {
+		if w.pending[i].typeIndex == nth && w.pending[i].index == index {
 			return
 		}
 	}
 	w.put(nth, index)
 }
 
-func (w *laying) put(nth, index int) {
+// put adds a balloon to w.pending. nth is the index of its type.
+func (w *layoutRun) put(nth, index int) {
 	t := &w.p.types[nth]
-	w.todo = append(w.todo, sized{which: placement.Which{Name: t.balloon(index)}, t: t, nth: nth, index: index})
+	w.pending = append(w.pending, sizedBalloon{poolID: placement.PoolID{Name: t.balloonName(index)}, t: t, typeIndex: nth, index: index})
 }
 
-// exist lists the balloons of a type that exist: those with containers, and of the others as many
-// as the type must have, first those that exist already.
-func (w *laying) exist(t *TypeOptions) (all []int) {
+// existing returns the indexes of the balloons of a type that should exist: those with containers, and as
+// many others as minBalloons requires. Of the others, those that exist already come first.
+func (w *layoutRun) existing(t *TypeOptions) (all []int) {
 	for _, of := range w.l.Demand.Needs {
-		if name, i, ok := split(of.Which.Name); ok && name == t.Name {
+		if name, i, ok := splitName(of.PoolID.Name); ok && name == t.Name {
 			all = append(all, i)
 		}
 	}
@@ -152,8 +153,8 @@ func (w *laying) exist(t *TypeOptions) (all []int) {
 			all = append(all, i)
 		}
 	}
-	for _, b := range w.had.OfType(t.Name) {
-		if _, i, ok := split(b.Need.Which.Name); ok {
+	for _, b := range w.previous.OfType(t.Name) {
+		if _, i, ok := splitName(b.Need.PoolID.Name); ok {
 			enough(i)
 		}
 	}
@@ -163,39 +164,39 @@ func (w *laying) exist(t *TypeOptions) (all []int) {
 	return all
 }
 
-// order sorts the balloons as they get CPUs: by the priority of their types, by type, and by
-// index. It also decides which components they have.
-func (w *laying) order() {
-	slices.SortFunc(w.todo, func(a, b sized) int {
-		return cmp.Or(cmp.Compare(rank(a.t), rank(b.t)), cmp.Compare(a.nth, b.nth), cmp.Compare(a.index, b.index))
+// sortAndDivide sorts w.pending into the order in which balloons get CPUs: by the priority of their types, by
+// type, and by index. It also divides each balloon into its parts.
+func (w *layoutRun) sortAndDivide() {
+	slices.SortFunc(w.pending, func(a, b sizedBalloon) int {
+		return cmp.Or(cmp.Compare(priorityRank(a.t), priorityRank(b.t)), cmp.Compare(a.typeIndex, b.typeIndex), cmp.Compare(a.index, b.index))
 	})
 	counts := map[string]int{}
-	if slices.ContainsFunc(w.todo, func(b sized) bool { return w.p.chooses(b.which, b.t, w.had) }) {
-		counts = w.counts()
+	if slices.ContainsFunc(w.pending, func(b sizedBalloon) bool { return w.p.choosesComponent(b.poolID, b.t, w.previous) }) {
+		counts = w.countsByType()
 	}
-	for _, choosing := range []bool{false, true} { // those that choose a component count the others
-		for i := range w.todo {
-			if b := &w.todo[i]; w.p.chooses(b.which, b.t, w.had) == choosing {
-				b.parts = w.p.partsOf(b.which, b.t, w.l.Demand.Needs, w.had, counts)
+	for _, choosing := range []bool{false, true} { // balloons that choose a component come last, because they count the others
+		for i := range w.pending {
+			if b := &w.pending[i]; w.p.choosesComponent(b.poolID, b.t, w.previous) == choosing {
+				b.parts = w.p.partsOf(b.poolID, b.t, w.l.Demand.Needs, w.previous, counts)
 			}
 		}
 	}
 }
 
-// counts counts the balloons and components by type, without those to lay out.
-func (w *laying) counts() map[string]int {
+// countsByType returns the number of balloons and components of each type, without the balloons in w.pending.
+func (w *layoutRun) countsByType() map[string]int {
 	counts := map[string]int{}
 	for _, b := range w.l.Balloons {
-		which := b.Need.Which
-		name, _, _ := split(which.Name)
-		if slices.Contains(w.gone, which.Name) || slices.ContainsFunc(w.todo, func(s sized) bool { return s.which == which }) {
+		which := b.Need.PoolID
+		name, _, _ := splitName(which.Name)
+		if slices.Contains(w.removed, which.Name) || slices.ContainsFunc(w.pending, func(s sizedBalloon) bool { return s.poolID == which }) {
 			continue
 		}
-		if len(b.Parts) == 0 {
+		if len(b.Components) == 0 {
 			counts[name]++
 		}
-		for _, part := range b.Parts {
-			if i, ok := component(part.Name); ok {
+		for _, part := range b.Components {
+			if i, ok := componentIndex(part.Name); ok {
 				counts[w.p.parts[name][i].Name]++
 			}
 		}
@@ -203,79 +204,91 @@ func (w *laying) counts() map[string]int {
 	return counts
 }
 
-// lay gives CPUs to the balloons. First all keep what they had, then they grow.
-func (w *laying) lay() {
+// assignCPUs gives CPUs to the balloons in w.pending. First all of them keep CPUs that they had, and then
+// they get more.
+func (w *layoutRun) assignCPUs() {
 	p, l := w.p, w.l
-	for i := range w.todo {
-		for n := range w.todo[i].parts {
-			s := &w.todo[i].parts[n]
-			s.cpus = w.kept(&w.todo[i], s)
+	for i := range w.pending {
+		for n := range w.pending[i].parts {
+			s := &w.pending[i].parts[n]
+			s.cpus = w.keptCPUs(&w.pending[i], s)
 			l.Idle = l.Idle.Minus(s.cpus)
 		}
 	}
-	for i := range w.todo {
-		b := &w.todo[i]
+	for i := range w.pending {
+		b := &w.pending[i]
 		for n := range b.parts {
 			s := &b.parts[n]
-			if more := s.size - s.cpus.Len(); more > 0 {
-				s.cpus = s.cpus.Union(p.grow(l, s, more))
-				l.Idle = l.Idle.Minus(s.cpus)
-			}
+			w.inflate(b, s)
 			b.cpus = b.cpus.Union(s.cpus)
 		}
 	}
-	laid := make(placement.Balloons, len(w.todo))
-	for i := range w.todo {
-		laid[i] = p.balloon(l, &w.todo[i])
+	laid := make(placement.Balloons, len(w.pending))
+	for i := range w.pending {
+		laid[i] = p.balloon(l, &w.pending[i])
 	}
-	l.Balloons = w.sharing(l.Balloons.Replaced(laid, w.gone))
+	l.Balloons = w.renewSharing(l.Balloons.WithChanges(laid, w.removed))
 }
 
-// sharing renews the other balloons that share idle CPUs.
-func (w *laying) sharing(all placement.Balloons) placement.Balloons {
+// inflate gives a part of a balloon the CPUs that it lacks, as far as CPUs are idle.
+func (w *layoutRun) inflate(b *sizedBalloon, s *part) {
+	step := s.size - s.cpus.Len()
+	if w.p.picksOneByOne(b, s) {
+		step = min(step, 1)
+	}
+	for step > 0 && s.cpus.Len() < s.size {
+		got := w.p.moreCPUs(w.l, s, min(step, s.size-s.cpus.Len()), w.cpusToAvoid(b, s))
+		if got.Empty() {
+			return
+		}
+		s.cpus, w.l.Idle = s.cpus.Union(got), w.l.Idle.Minus(got)
+	}
+}
+
+// renewSharing updates the balloons that share idle CPUs, because other CPUs may be idle now.
+func (w *layoutRun) renewSharing(all placement.Balloons) placement.Balloons {
 	var renewed placement.Balloons
 	for _, b := range all {
-		if b.Shares.Empty() {
+		if b.SharedIdleCPUs.Empty() {
 			continue
 		}
-		if cpus := b.Own.Union(b.Shares.And(w.l.Idle)); cpus != b.All {
+		if cpus := b.OwnCPUs.Union(b.SharedIdleCPUs.And(w.l.Idle)); cpus != b.AllowedCPUs {
 			next := *b
-			next.All, next.Near = cpus, cpus
+			next.AllowedCPUs, next.MemoryCPUs = cpus, cpus
 			renewed = append(renewed, &next)
 		}
 	}
-	return all.Replaced(renewed, nil)
+	return all.WithChanges(renewed, nil)
 }
 
-// rank orders types by priority.
-func rank(t *TypeOptions) int {
+// priorityRank returns the position of a type's priority; types with a lower position get CPUs first.
+func priorityRank(t *TypeOptions) int {
 	return slices.Index([]string{"high", "normal", "low", "none"}, t.AllocatorPriority)
 }
 
-// all returns the CPUs that balloons may have. Isolated ones are none of them, unless a type
-// prefers them.
-func (p *Policy) all(l *placement.Layout) topology.Set {
+// allCPUs returns the CPUs that balloons may have. It leaves out isolated CPUs, unless a type prefers them.
+func (p *Policy) allCPUs(l *placement.Layout) topology.Set {
 	cpus := l.Pools.Shared.Union(l.Pools.Reserved.And(l.Pools.Online)).Minus(l.Demand.Owned)
-	if p.ownsIsolated {
+	if p.usesIsolated {
 		return cpus
 	}
-	return p.ordinary(cpus)
+	return p.withoutIsolated(cpus)
 }
 
-// ordinary returns CPUs less the isolated ones, or all if there are no others.
-func (p *Policy) ordinary(cpus topology.Set) topology.Set {
+// withoutIsolated returns the CPUs that are not isolated, or all CPUs if all are isolated.
+func (p *Policy) withoutIsolated(cpus topology.Set) topology.Set {
 	if left := cpus.Minus(p.isolated); !left.Empty() {
 		return left
 	}
 	return cpus
 }
 
-// from returns the idle CPUs that a type may get: reserved ones only for the type reserved,
-// isolated ones only for types that prefer them.
-func (p *Policy) from(l *placement.Layout, t *TypeOptions) topology.Set {
+// idleCPUs returns the idle CPUs that balloons of a type may get. Only the type reserved may get reserved
+// CPUs. Only types with preferIsolCpus may get isolated CPUs.
+func (p *Policy) idleCPUs(l *placement.Layout, t *TypeOptions) topology.Set {
 	idle := l.Idle
 	if !t.PreferIsolCPUs {
-		idle = p.ordinary(idle)
+		idle = p.withoutIsolated(idle)
 	}
 	if t.Name == reservedType {
 		return idle
@@ -283,15 +296,14 @@ func (p *Policy) from(l *placement.Layout, t *TypeOptions) topology.Set {
 	return idle.Minus(l.Pools.Reserved)
 }
 
-// kept returns the CPUs that a part of a balloon keeps of those that it had and nobody else has. If
-// it is not known which part had which, those near its devices come first.
-func (w *laying) kept(b *sized, s *part) topology.Set {
-	p, l, was := w.p, w.l, w.had.Of(b.which.Name)
-	had, known := was.Part(s.name)
+// keptCPUs returns the CPUs that a part of a balloon keeps of its previous CPUs. They must be idle. If only
+// the CPUs of the whole balloon are known, the part keeps CPUs of these.
+func (w *layoutRun) keptCPUs(b *sizedBalloon, s *part) topology.Set {
+	p, l, was := w.p, w.l, w.previous.ByName(b.poolID.Name)
+	had, known := was.ComponentCPUs(s.name)
 	if !known && was != nil {
-		had = was.Own
+		had = was.OwnCPUs
 	}
-	h := p.hints[s.t.Name]
 	if had = had.And(l.Idle); b.t.Name != reservedType {
 		had = had.Minus(l.Pools.Reserved)
 	}
@@ -301,19 +313,23 @@ func (w *laying) kept(b *sized, s *part) topology.Set {
 	if best := had.And(l.Pools.Reserved); !best.Empty() && best.Len() <= s.size {
 		return best.Union(p.Pick.Pick(s.size-best.Len(), had.Minus(best), best, p.preference(s.t)))
 	}
-	return p.Pick.Pick(s.size, h.narrow(had, s.size), topology.Set{}, Preference{})
+	// The balloon gives up CPUs where it has the fewest of them (nri-plugins 0.14, cputree.go), so that it
+	// does not become more scattered.
+	return p.pick(s, s.size, had, topology.Set{}, w.previousCPUsToAvoid(b, s), Preference{Emptiest: true, SpreadCores: p.picksOneByOne(b, s)})
 }
 
-// grow returns n more CPUs for a part of a balloon, or as many as there are.
-func (p *Policy) grow(l *placement.Layout, s *part, n int) topology.Set {
-	h, from := p.hints[s.t.Name], p.from(l, s.t)
-	if first := from.And(l.Pools.Reserved); !first.Empty() { // only the type reserved has some
+// moreCPUs returns n more CPUs for a part of a balloon, or fewer if too few are idle. far are sets of CPUs to
+// avoid because of loads.
+func (p *Policy) moreCPUs(l *placement.Layout, s *part, n int, far []topology.Set) topology.Set {
+	from := p.idleCPUs(l, s.t)
+	if first := from.And(l.Pools.Reserved); !first.Empty() { // only the type reserved may get reserved CPUs
 		got := p.Pick.Pick(n, first, s.cpus, p.preference(s.t))
 		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), s.cpus.Union(got), p.preference(s.t)))
 	}
-	return p.Pick.Pick(n, h.narrow(from, n), s.cpus, p.preference(s.t))
+	return p.pick(s, n, from, s.cpus, far, p.preference(s.t))
 }
 
+// preference returns which CPUs balloons of a type prefer.
 func (p *Policy) preference(t *TypeOptions) Preference {
 	return Preference{
 		SpreadCores: t.PreferSpreadOnPhysicalCores || p.Options.PreferSpreadOnPhysicalCores,
@@ -321,29 +337,30 @@ func (p *Policy) preference(t *TypeOptions) Preference {
 	}
 }
 
-// balloon returns the CPUs of a balloon, and those that its containers run on.
-func (p *Policy) balloon(l *placement.Layout, b *sized) *placement.BalloonCPUs {
-	need, _ := l.Demand.Needs.Of(b.which)
-	out := &placement.BalloonCPUs{Need: need, Index: b.index, Own: b.cpus, All: b.cpus, Near: b.cpus, HidesThreads: b.t.HideHyperthreads}
+// balloon makes the entry of a balloon in the layout.
+func (p *Policy) balloon(l *placement.Layout, b *sizedBalloon) *placement.BalloonCPUs {
+	need, _ := l.Demand.Needs.OfPool(b.poolID)
+	out := &placement.BalloonCPUs{Need: need, Index: b.index, OwnCPUs: b.cpus, AllowedCPUs: b.cpus, MemoryCPUs: b.cpus, HidesThreads: b.t.HideHyperthreads}
 	for i := range b.parts {
 		out.Size += b.parts[i].size
 		if len(b.t.Components) > 0 {
-			out.Parts = append(out.Parts, placement.BalloonPart{Name: b.parts[i].name, CPUs: b.parts[i].cpus})
+			out.Components = append(out.Components, placement.BalloonComponent{Name: b.parts[i].name, CPUs: b.parts[i].cpus})
 		}
 	}
 	switch {
 	case !p.Options.PinCPU:
-		out.All = p.all(l)
+		out.AllowedCPUs = p.allCPUs(l)
 	case !b.cpus.Empty():
-		out.Shares = p.near(b.t.ShareIdleCPUsInSame, b.cpus).Minus(l.Pools.Reserved).Minus(p.isolated)
-		out.All = b.cpus.Union(out.Shares.And(l.Idle))
-		out.Near = out.All
+		out.SharedIdleCPUs = p.nearCPUs(b.t.ShareIdleCPUsInSame, b.cpus).Minus(l.Pools.Reserved).Minus(p.isolated)
+		out.AllowedCPUs = b.cpus.Union(out.SharedIdleCPUs.And(l.Idle))
+		out.MemoryCPUs = out.AllowedCPUs
 	}
 	return out
 }
 
-// near returns the CPUs in the same part of the node as some of a balloon's.
-func (p *Policy) near(level string, cpus topology.Set) topology.Set {
+// nearCPUs returns all CPUs in the same part of the node as one of the given CPUs. level is a value of
+// shareIdleCPUsInSame.
+func (p *Policy) nearCPUs(level string, cpus topology.Set) topology.Set {
 	switch level {
 	case "system":
 		return p.Machine.Online()

@@ -1,34 +1,44 @@
 package balloons
 
+import "github.com/trimtab/trimtab/internal/placement/class"
+
 // PolicyOptions configure the policy.
 type PolicyOptions struct {
 	// ReservedPoolNamespaces are names or patterns of namespaces whose containers get the
 	// balloon of type reserved. Its first CPUs are those of pools.reserved.
 	ReservedPoolNamespaces []string `json:"reservedPoolNamespaces" default:"kube-system" check:"balloon namespaces"`
-	// AllocatorTopologyBalancing puts new balloons into the emptiest part of the node. Off,
-	// they are put together, so that large parts stay free.
+	// AllocatorTopologyBalancing puts new balloons into the emptiest part of the node. If it is off, balloons
+	// are placed close together, so that large parts of the node stay free.
 	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
-	// PreferSpreadOnPhysicalCores takes one thread of as many cores as possible before a
-	// second one of any.
+	// PreferSpreadOnPhysicalCores takes one thread of as many cores as possible before it takes a second
+	// thread of any core.
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
-	// PinCPU lets containers run on the CPUs of their balloon alone. Off, they run on all CPUs
-	// that no container owns, and balloons only count requests.
+	// PinCPU lets containers run only on the CPUs of their balloon. If it is off, they run on all CPUs that
+	// no container owns, and balloons only count requests.
 	PinCPU bool `json:"pinCPU" default:"true"`
 	// PinMemory binds containers to the memory nodes of their balloon's CPUs when they are
 	// created.
 	PinMemory bool `json:"pinMemory" default:"true"`
-	// Preserve says which containers no balloon takes.
+	// Preserve selects containers that are kept out of balloons.
 	Preserve PreserveOptions `json:"preserve"`
-	// SchedulingClasses are how processes are scheduled; types name them.
-	SchedulingClasses []SchedulingOptions `json:"schedulingClasses"`
-	// BalloonTypes are the types, in the order in which containers are matched. The types
-	// reserved (first) and default (last) exist in any case.
+	// SchedulingClasses say how the kernel schedules processes. Types refer to these classes by name.
+	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
+	// LoadClasses say what containers use heavily: cores, or L2 caches. Types refer to these classes by name.
+	LoadClasses []LoadOptions `json:"loadClasses"`
+	// CPUClasses say how the kernel runs CPUs. Types refer to these classes by name. Types that name no class
+	// use the class with the name default.
+	CPUClasses []CPUClassOptions `json:"cpuClasses"`
+	// IdleCPUClass is the name of the CPU class of CPUs that no balloon and no owner has. Empty means the
+	// class default, if there is one.
+	IdleCPUClass string `json:"idleCPUClass" check:"class"`
+	// BalloonTypes are the types, in the order in which containers are matched. The types reserved (first)
+	// and default (last) always exist.
 	BalloonTypes []TypeOptions `json:"balloonTypes"`
 }
 
-// PreserveOptions select containers that no balloon takes.
+// PreserveOptions select containers that are kept out of balloons.
 type PreserveOptions struct {
-	// MatchExpressions select them: one that matches is enough.
+	// MatchExpressions select the containers. One expression that matches is enough.
 	MatchExpressions []ExpressionOptions `json:"matchExpressions"`
 }
 
@@ -36,105 +46,117 @@ type PreserveOptions struct {
 type TypeOptions struct {
 	// Name is the name of the type.
 	Name string `json:"name" check:"balloon type"`
-	// Namespaces are names or patterns of namespaces whose containers it takes.
+	// Namespaces are names or patterns of namespaces whose containers the type takes.
 	Namespaces []string `json:"namespaces" check:"balloon namespaces"`
-	// MatchExpressions select the containers that it takes: one that matches is enough.
+	// MatchExpressions select containers that the type takes. One expression that matches is enough.
 	MatchExpressions []ExpressionOptions `json:"matchExpressions"`
-	// GroupBy is a text with keys of expressions, such as "${pod/labels/app}". Containers for
-	// which it gives the same text are put together if they fit.
+	// GroupBy is a template with keys of expressions, such as "${pod/labels/app}". Containers for which it
+	// gives the same text are placed in one balloon if they fit.
 	GroupBy string `json:"groupBy" check:"text"`
-	// MinCPUs is how many CPUs a balloon has at least.
+	// MinCPUs is the smallest number of CPUs of a balloon.
 	MinCPUs int `json:"minCPUs" check:"CPUs or 0"`
-	// MaxCPUs is how many it has at most; 0 for no limit.
+	// MaxCPUs is the largest number of CPUs of a balloon; 0 for no limit.
 	MaxCPUs int `json:"maxCPUs" check:"CPUs or 0"`
-	// MinBalloons is how many balloons exist also without containers.
+	// MinBalloons is the number of balloons that exist even without containers.
 	MinBalloons int `json:"minBalloons" check:"CPUs or 0"`
-	// MaxBalloons is how many exist at most; 0 for no limit.
+	// MaxBalloons is the largest number of balloons of the type; 0 for no limit.
 	MaxBalloons int `json:"maxBalloons" check:"CPUs or 0"`
-	// AllocatorPriority orders types that get CPUs at the same moment.
+	// AllocatorPriority decides which types get CPUs first, when several balloons need CPUs at the same time.
 	AllocatorPriority string `json:"allocatorPriority" default:"high" check:"high|normal|low|none"`
-	// PreferNewBalloons makes a new balloon before containers share one.
+	// PreferNewBalloons makes a new balloon for a container, if possible, before it shares a balloon with
+	// others.
 	PreferNewBalloons bool `json:"preferNewBalloons"`
-	// PreferPerNamespaceBalloon puts containers of one namespace together, and makes a new
+	// PreferPerNamespaceBalloon places containers of one namespace in the same balloon, and makes a new
 	// balloon for another namespace.
 	PreferPerNamespaceBalloon bool `json:"preferPerNamespaceBalloon"`
-	// PreferSpreadingPods does not put containers of one pod together.
+	// PreferSpreadingPods does not try to place containers of one pod in the same balloon.
 	PreferSpreadingPods bool `json:"preferSpreadingPods"`
-	// PreferSpreadOnPhysicalCores is the policy's key of this name, for this type.
+	// PreferSpreadOnPhysicalCores turns on preferSpreadOnPhysicalCores of the policy for this type.
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
-	// AllocatorTopologyBalancing is the policy's key of this name, for this type.
+	// AllocatorTopologyBalancing turns on allocatorTopologyBalancing of the policy for this type.
 	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
-	// PinMemory precedes the policy's key of this name: always, never, or empty for the
-	// policy's.
+	// PinMemory overrides pinMemory of the policy for this type: always, never, or empty for no override.
 	PinMemory string `json:"pinMemory" check:"|always|never"`
-	// MemoryTypes are the kinds of memory nodes to which containers are bound: the nearest node
-	// of each kind. Empty is DRAM.
+	// MemoryTypes are the kinds of memory to which containers are bound: to the nearest memory node of each
+	// kind. Empty means DRAM.
 	MemoryTypes []string `json:"memoryTypes" check:"memory types"`
-	// Components make each balloon of the type a composite: it consists of a balloon of each
-	// listed type, which get equal parts of the CPUs.
+	// Components make each balloon of the type a composite. A composite consists of one balloon of each listed type,
+	// and these get equal parts of the CPUs.
 	Components []ComponentOptions `json:"components"`
 	// ComponentCreation is "all", or "balance-balloons": then a composite has one component, of
 	// the type that has the fewest balloons.
 	ComponentCreation string `json:"componentCreation" default:"all" check:"all|balance-balloons"`
-	// PreferCloseToDevices are paths below /sys/devices of NUMA nodes, CPUs, caches of CPUs and
-	// PCI devices, the most important first. Balloons get CPUs near them; those of types that
-	// do not list them get others.
-	PreferCloseToDevices []string `json:"preferCloseToDevices" check:"sysfs devices"`
-	// PreferIsolCPUs gives balloons isolated CPUs (isolcpus). Those of other types get none.
+	// PreferCloseToDevices are paths below /sys/devices of NUMA nodes, CPUs, caches of CPUs and PCI devices,
+	// the most important first. Balloons get CPUs near these devices, and balloons of other types get other
+	// CPUs. An entry podresourceapi:RESOURCE means the devices of a resource that the kubelet granted to the
+	// balloon's containers. RESOURCE may be a pattern such as example.com/*.
+	PreferCloseToDevices []string `json:"preferCloseToDevices" check:"near devices"`
+	// PreferIsolCPUs gives balloons isolated CPUs (isolcpus). Balloons of other types get no isolated CPUs.
 	PreferIsolCPUs bool `json:"preferIsolCpus"`
 	// PreferCoreType is the kind of cores that balloons get: efficient, performance, or empty
 	// for any.
 	PreferCoreType string `json:"preferCoreType" check:"|efficient|performance"`
-	// HideHyperthreads lets containers run on one thread of each core. The balloon has the
-	// others, too.
+	// HideHyperthreads lets containers run on only one thread of each core. The other threads belong to the
+	// balloon, too.
 	HideHyperthreads bool `json:"hideHyperthreads"`
-	// ShareIdleCPUsInSame lets containers use CPUs of no balloon that are in the same part of
-	// the node as the balloon's; empty for none.
+	// ShareIdleCPUsInSame lets containers also use idle CPUs in the same part of the node as their balloon.
+	// It names the part; empty turns this off.
 	ShareIdleCPUsInSame string `json:"shareIdleCPUsInSame" check:"|system|package|die|numa|l2cache|core|thread"`
-	// SchedulingClass is the name of a class of schedulingClasses, which the processes of
-	// containers start in; empty for none. An annotation for one container precedes it.
+	// Loads are the names of load classes (loadClasses).
+	Loads []string `json:"loads" check:"class"`
+	// SchedulingClass is the name of the scheduling class (schedulingClasses) in which processes of
+	// containers start; empty for none. An annotation for a container has priority.
 	SchedulingClass string `json:"schedulingClass" check:"class"`
+	// CPUClass is the name of the CPU class (cpuClasses) of the CPUs of balloons. Empty means the class
+	// default, if there is one.
+	CPUClass string `json:"cpuClass" check:"class"`
+}
+
+// LoadOptions are one load class: what containers use heavily, if their balloon's type names the class.
+type LoadOptions struct {
+	// Name is the name of the class.
+	Name string `json:"name" check:"class"`
+	// Level is what the containers use heavily. Two balloons with loads of the same level get CPUs that do not share a
+	// core, or an L2 cache.
+	Level string `json:"level" default:"core" check:"core|l2cache"`
+	// OverloadsLevelInBalloon also gives one balloon CPUs that do not share a core, or an L2 cache.
+	OverloadsLevelInBalloon bool `json:"overloadsLevelInBalloon"`
 }
 
 // ComponentOptions are one component of composite balloons.
 type ComponentOptions struct {
-	// BalloonType is the name of a type.
+	// BalloonType is the name of the balloon type of the component.
 	BalloonType string `json:"balloonType" check:"balloon type"`
 }
 
-// SchedulingOptions are how the kernel schedules the processes of containers in balloons of
-// the types that name the class.
-type SchedulingOptions struct {
+// CPUClassOptions are how the kernel runs the CPUs of balloons of the types that name the class. An
+// empty key leaves the kernel's setting as it is.
+type CPUClassOptions struct {
 	// Name is the name of the class.
 	Name string `json:"name" check:"class"`
-	// Policy is the scheduling policy: SCHED_BATCH is batch. Empty is other if nice is set, or else
-	// none, which leaves the policy as it is.
-	Policy string `json:"policy" check:"|none|other|fifo|rr|batch|idle|deadline"`
-	// Priority is that of fifo and rr.
-	Priority int `json:"priority" check:"0..99"`
-	// Flags are those of the policy: SCHED_FLAG_RESET_ON_FORK is reset-on-fork.
-	Flags []string `json:"flags" check:"scheduling flags"`
-	// Nice is the nice value of other, batch and idle.
-	Nice int `json:"nice" check:"-20..19"`
-	// Runtime is that of deadline, in µs: the CPU time within each deadline.
-	Runtime int `json:"runtime" check:"0..1000000000"`
-	// Deadline is that of deadline, in µs.
-	Deadline int `json:"deadline" check:"0..1000000000"`
-	// Period is that of deadline, in µs; 0 is the deadline.
-	Period int `json:"period" check:"0..1000000000"`
-	// IOClass is the I/O priority's class: IOPRIO_CLASS_BE is be. Empty leaves it as it is.
-	IOClass string `json:"ioClass" check:"|none|rt|be|idle"`
-	// IOPriority is the level within rt and be, 0 before all others.
-	IOPriority int `json:"ioPriority" check:"0..7"`
+	// MinFreq is the lowest frequency: a number of kHz, a number with a unit such as "2.9GHz", or min, base
+	// or turbo. These words mean the lowest, the base and the highest frequency of the hardware.
+	MinFreq string `json:"minFreq" check:"frequency"`
+	// MaxFreq is the highest frequency, in the same form as minFreq.
+	MaxFreq string `json:"maxFreq" check:"frequency"`
+	// FreqGovernor is the cpufreq governor, such as performance.
+	FreqGovernor string `json:"freqGovernor" check:"kernel word"`
+	// EnergyPerformancePreference says whether the processor should prefer performance or saving energy: a
+	// word that the cpufreq driver knows, or a number from 0 (performance) to 255.
+	EnergyPerformancePreference string `json:"energyPerformancePreference" check:"kernel word"`
+	// DisabledCStates are the names of idle states that the CPUs do not enter, such as C6.
+	DisabledCStates []string `json:"disabledCstates" check:"kernel words"`
 }
 
 // ExpressionOptions are a condition over a container.
 type ExpressionOptions struct {
-	// Key is name, namespace, qosclass, or with pod/ in front: name, namespace, qosclass, uid,
-	// id, labels/KEY. A colon in front joins several: ":pod/namespace:name", joined by colons.
+	// Key is name, namespace or qosclass, or pod/ followed by name, namespace, qosclass, uid, id or
+	// labels/KEY. A key that begins with a colon is a list of keys, such as ":pod/namespace:name". Its value
+	// is the values of these keys, joined by colons.
 	Key string `json:"key" check:"text"`
 	// Operator compares the key with the values.
 	Operator string `json:"operator" check:"Equals|NotEqual|In|NotIn|Exists|NotExists|AlwaysTrue|Matches|MatchesNot|MatchesAny|MatchesNone"`
-	// Values are what it is compared with; patterns for Matches and the like.
+	// Values are the values with which the key is compared. For Matches, MatchesNot, MatchesAny and
+	// MatchesNone they are patterns.
 	Values []string `json:"values" check:"texts"`
 }

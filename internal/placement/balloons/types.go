@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/expression"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/placement/class"
 )
 
-// The types that exist in any case.
+// The names of the types that always exist.
 const (
 	reservedType = "reserved"
 	defaultType  = "default"
@@ -39,8 +41,8 @@ func Types(o PolicyOptions) []TypeOptions {
 	return out
 }
 
-// takes reports whether a type takes a container.
-func (t *TypeOptions) takes(s Subject) bool {
+// matches reports whether balloons of a type take a container.
+func (t *TypeOptions) matches(s Subject) bool {
 	return anyMatches(t.MatchExpressions, s) || slices.ContainsFunc(t.Namespaces, func(p string) bool { return intent.MatchNamespace(p, s.Pod.Namespace) })
 }
 
@@ -54,49 +56,47 @@ func anyMatches(all []ExpressionOptions, s Subject) bool {
 	return false
 }
 
-// most returns how many CPUs a balloon may have.
-func (t *TypeOptions) most() int {
+// maxCPUs returns how many CPUs a balloon of the type may have at most.
+func (t *TypeOptions) maxCPUs() int {
 	if t.MaxCPUs == 0 {
 		return maxCPUs
 	}
 	return t.MaxCPUs
 }
 
-// size returns how many CPUs a balloon has if its containers request the given amount.
+// size returns how many CPUs a balloon of the type has if its containers request milli milli-CPUs. used means
+// that it has containers.
 func (t *TypeOptions) size(milli int64, used bool) int {
 	n := int(min((milli+milliOfCPU-1)/milliOfCPU, maxCPUs))
 	if used {
 		n = max(n, 1)
 	}
-	return min(max(n, t.MinCPUs), t.most())
+	return min(max(n, t.MinCPUs), t.maxCPUs())
 }
 
-// balloon returns the name of one of the type's balloons.
-func (t *TypeOptions) balloon(index int) string { return t.Name + "[" + strconv.Itoa(index) + "]" }
+// balloonName returns the name of the type's balloon with an index.
+func (t *TypeOptions) balloonName(index int) string { return t.Name + "[" + strconv.Itoa(index) + "]" }
 
-// split returns the type and the index in a balloon's name.
-func split(balloon string) (name string, index int, ok bool) {
+// splitName returns the type and the index in the name of a balloon.
+func splitName(balloon string) (name string, index int, ok bool) {
 	name, rest, found := strings.Cut(balloon, "[")
 	index, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
 	return name, index, found && err == nil && index >= 0
 }
 
-// Wrong is a fault in the options: the key that has it, and a sentence.
-type Wrong struct{ Path, What string }
-
-// Check returns faults that concern several options together; each key was validated before.
-// cpus is the number of CPUs of the node; 0 if it is not known.
-func Check(o PolicyOptions) (wrong []Wrong) {
+// Check returns the problems that concern several options together. Each key was validated before.
+func Check(o PolicyOptions) (wrong []class.Problem) {
 	report := func(path, format string, args ...any) {
-		wrong = append(wrong, Wrong{path, fmt.Sprintf(format, args...)})
+		wrong = append(wrong, class.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 	}
-	seen := map[string]bool{}
+	first := map[string]int{} // the index of the first type with a name
 	for i := range o.BalloonTypes {
 		t, at := &o.BalloonTypes[i], fmt.Sprintf("balloonTypes[%d].", i)
-		if seen[t.Name] {
-			report(at+"name", "%s is given twice", quote(t.Name))
+		if other, taken := first[t.Name]; taken {
+			report(at+"name", "%s is also the name of balloonTypes[%d]: give each type its own name", class.Quote(t.Name), other)
+		} else {
+			first[t.Name] = i
 		}
-		seen[t.Name] = true
 		if t.MaxCPUs != 0 && t.MinCPUs > t.MaxCPUs {
 			report(at+"minCPUs", "is %d, above maxCPUs, which is %d", t.MinCPUs, t.MaxCPUs)
 		}
@@ -104,28 +104,36 @@ func Check(o PolicyOptions) (wrong []Wrong) {
 			report(at+"minBalloons", "is %d, above maxBalloons, which is %d", t.MinBalloons, t.MaxBalloons)
 		}
 		if t.Name == reservedType && (t.MinBalloons > 1 || t.MaxBalloons > 1) {
-			report(at+"maxBalloons", "the type reserved has one balloon")
+			report(at+"maxBalloons", "the type reserved has exactly one balloon: leave out minBalloons and maxBalloons")
 		}
+		wrong = append(wrong, checkPatterns(at, t)...)
 		wrong = append(wrong, checkExpressions(at+"matchExpressions", t.MatchExpressions)...)
 		if key := wrongKey(t.GroupBy); key != "" {
-			report(at+"groupBy", "has the key %s, want pod/labels/KEY, %s", quote(key), strings.Join(keys(), ", "))
+			report(at+"groupBy", "has the key %s, want pod/labels/KEY, %s", class.Quote(key), strings.Join(expression.Keys(), ", "))
 		}
 	}
 	wrong = append(wrong, checkComponents(o.BalloonTypes)...)
-	wrong = append(wrong, checkSchedulingClasses(o)...)
+	known, faults := class.Scheduling(o.SchedulingClasses).Check()
+	wrong = append(wrong, faults...)
+	for i := range o.BalloonTypes {
+		wrong = append(wrong, class.CheckSchedulingClass(known, fmt.Sprintf("balloonTypes[%d].schedulingClass", i), o.BalloonTypes[i].SchedulingClass)...)
+	}
+	wrong = append(wrong, checkLoads(o)...)
+	wrong = append(wrong, checkCPUClasses(o)...)
 	return append(wrong, checkExpressions("preserve.matchExpressions", o.Preserve.MatchExpressions)...)
 }
 
-func checkExpressions(at string, all []ExpressionOptions) (wrong []Wrong) {
+// checkExpressions returns the problems of expressions. at is the path of their list.
+func checkExpressions(at string, all []ExpressionOptions) (wrong []class.Problem) {
 	for i := range all {
-		if key, what := all[i].wrong(); what != "" {
-			wrong = append(wrong, Wrong{fmt.Sprintf("%s[%d].%s", at, i, key), what})
+		if key, what := all[i].fault(); what != "" {
+			wrong = append(wrong, class.Problem{Path: fmt.Sprintf("%s[%d].%s", at, i, key), Text: what})
 		}
 	}
 	return wrong
 }
 
-// wrongKey returns the first key in a template that no container has; "" for none.
+// wrongKey returns the first key in a template that is not a key of expressions; "" if all are.
 func wrongKey(template string) string {
 	for {
 		_, rest, more := strings.Cut(template, "$")
@@ -133,16 +141,8 @@ func wrongKey(template string) string {
 			return ""
 		}
 		var key string
-		if key, template = cutKey(rest); !isKey(key) {
+		if key, template = expression.CutKey(rest); !expression.IsKey(key) {
 			return "$" + key
 		}
 	}
-}
-
-func quote(s string) string {
-	const most = 60
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return strconv.Quote(s)
 }

@@ -32,7 +32,7 @@ func BenchmarkChoose(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d%%full/memory", shape, full), func(b *testing.B) {
 				wants := wantsOn(m, full, true)
 				for i := range wants {
-					wants[i].Memory, wants[i].MemoryLeft = 48<<30, memoryLeft(m)
+					wants[i].Memory, wants[i].FreeMemory = 48<<30, memoryLeft(m)
 				}
 				benchmarkChoose(b, tree, wants)
 			})
@@ -53,14 +53,14 @@ func BenchmarkBind(b *testing.B) {
 				fastest := make([]time.Duration, len(wants))
 				for i := 0; b.Loop(); i++ {
 					w := &wants[i%len(wants)]
-					q := BindWant{
+					q := BindRequest{
 						N: 1 + w.N%(m.Nodes[0].CPUs.Len()*5/4), From: w.From, Cores: w.Cores, PreferEmptiest: w.PreferEmptiest, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve,
 					}
 					if i%8 == 7 {
 						q.N = 1 + w.N%(m.Nodes[0].CPUs.Len()*4)
 					}
 					if i/4%2 == 1 {
-						q.Memory, q.MemoryLeft = 48<<30, memory
+						q.Memory, q.FreeMemory = 48<<30, memory
 					}
 					start := time.Now()
 					_, _, _ = tree.Bind(q)
@@ -116,7 +116,7 @@ func withDistances(b *testing.B, shape string) *topology.Machine {
 // wantsOn returns requests on a machine where others own a percentage of the CPUs. On a used machine a
 // shared pool runs on half of the free CPUs, bound pools need four CPUs of every second NUMA node, a
 // quarter of the requests grow, and a quarter should be near a device.
-func wantsOn(m *topology.Machine, full int, inUse bool) []Want {
+func wantsOn(m *topology.Machine, full int, inUse bool) []Request {
 	random := rand.New(rand.NewPCG(1, 2))
 	free, shared := m.Online(), topology.Set{}
 	for _, core := range m.Groups(topology.CoreLevel) {
@@ -126,15 +126,15 @@ func wantsOn(m *topology.Machine, full int, inUse bool) []Want {
 			shared = shared.Union(core)
 		}
 	}
-	wants := make([]Want, 64)
+	wants := make([]Request, 64)
 	for i := range wants {
-		w := Want{N: 1 + random.IntN(free.Len()), From: free, Cores: Cores(i % 4), PreferEmptiest: i%8 > 3}
+		w := Request{N: 1 + random.IntN(free.Len()), From: free, Cores: Cores(i % 4), PreferEmptiest: i%8 > 3}
 		if inUse {
 			w.N = 1 + min(random.IntN(free.Len()), random.IntN(free.Len()))
 			w.Shared = shared
 			for at := 0; at < len(m.Nodes); at += 2 {
 				cpus := m.Nodes[at].CPUs.And(free)
-				w.Reserve = append(w.Reserve, Left{Node: m.Nodes[at].ID, CPUs: cpus, N: min(4, cpus.Len())})
+				w.Reserve = append(w.Reserve, NodeReserve{Node: m.Nodes[at].ID, CPUs: cpus, N: min(4, cpus.Len())})
 			}
 			near := m.Nodes[random.IntN(len(m.Nodes))].CPUs
 			switch random.IntN(4) {
@@ -153,7 +153,7 @@ func wantsOn(m *topology.Machine, full int, inUse bool) []Want {
 
 // benchmarkChoose reports quantiles over all requests, and the best time of the slowest request, which
 // other load affects least.
-func benchmarkChoose(b *testing.B, tree *Tree, wants []Want) {
+func benchmarkChoose(b *testing.B, tree *Tree, wants []Request) {
 	b.Helper()
 	took := make([]time.Duration, 0, 1<<16)
 	fastest := make([]time.Duration, len(wants))

@@ -4,52 +4,51 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Choose chooses CPUs for a request. Errors are a *ShortError or a *ShapeError; then nothing is
-// chosen.
-func (t *Tree) Choose(w Want) (Chosen, error) {
+// Choose chooses CPUs for a request. The error is a *TooFewCPUsError or an *InvalidCountError.
+func (t *Tree) Choose(w Request) (Choice, error) {
 	if w.N <= 0 {
-		return Chosen{}, nil
+		return Choice{}, nil
 	}
 	w.From, w.UsedWith = w.From.And(t.machine.Online()), w.UsedWith.And(t.machine.Online())
-	room, _ := t.spare.Get().(*scratch)
-	if room == nil {
-		room = &scratch{}
+	buffers, _ := t.scratchPool.Get().(*scratch)
+	if buffers == nil {
+		buffers = &scratch{}
 	}
-	defer t.spare.Put(room)
-	p := picker{tree: t, want: w, scratch: room}
+	defer t.scratchPool.Put(buffers)
+	p := picker{tree: t, want: w, scratch: buffers}
 	free := p.usable(w.From)
-	if err := p.check(free); err != nil {
-		return Chosen{}, err
+	if err := p.checkPossible(free); err != nil {
+		return Choice{}, err
 	}
-	free = p.narrow(free)
+	free = p.applyPreferences(free)
 	p.weighMemory()
-	if !p.leaving(free) && !p.spread(free, w.N, w.Spread) {
-		return Chosen{}, &ShapeError{w.N, "not possible with the whole cores that are available"}
+	if !p.chooseWithReserve(free) && !p.spread(free, w.N, w.Spread) {
+		return Choice{}, &InvalidCountError{w.N, "cannot be made up of the whole cores that are available"}
 	}
-	c := Chosen{CPUs: p.out, Why: p.why}
+	c := Choice{CPUs: p.chosen, Why: p.reasons}
 	if w.Cores == OneThread {
-		c.Idle = t.machine.Spread(topology.CoreLevel, p.out).Minus(p.out)
+		c.Idle = t.machine.Spread(topology.CoreLevel, p.chosen).Minus(p.chosen)
 	}
 	return c, nil
 }
 
-// usable returns the threads of a set that the request's use of cores allows: all threads of
-// whole cores, or the first thread of each whole core.
+// usable returns the CPUs of a set that the request may use. With WholeCores these are the CPUs of whole
+// cores, and with OneThread the first CPU of each whole core.
 func (p *picker) usable(from topology.Set) topology.Set {
 	if p.want.Cores != WholeCores && p.want.Cores != OneThread {
 		return from
 	}
-	return p.ofWhole(from)
+	return p.wholeCoreCPUs(from)
 }
 
-// ofWhole returns all threads of the whole cores of a set, or only the first of each if one
-// thread per core is wanted.
-func (p *picker) ofWhole(from topology.Set) topology.Set {
+// wholeCoreCPUs returns the CPUs of the whole cores in a set. With OneThread it returns only the first CPU of
+// each core.
+func (p *picker) wholeCoreCPUs(from topology.Set) topology.Set {
 	var out topology.Set
 	for first := range from.All() {
 		core := p.tree.cores[p.tree.machine.GroupOf(topology.CoreLevel, first)]
 		if core[0] != first || !hasAll(from, core) {
-			continue // the first thread of a whole core is in the set, too
+			continue // each core is handled at its first CPU
 		}
 		if p.want.Cores == OneThread {
 			core = core[:1]
@@ -61,6 +60,7 @@ func (p *picker) ofWhole(from topology.Set) topology.Set {
 	return out
 }
 
+// hasAll reports whether the set has all of the CPUs.
 func hasAll(set topology.Set, cpus []int) bool {
 	for _, cpu := range cpus {
 		if !set.Has(cpu) {
@@ -70,80 +70,81 @@ func hasAll(set topology.Set, cpus []int) bool {
 	return true
 }
 
-// check refuses requests that no choice can meet.
-func (p *picker) check(free topology.Set) error {
+// checkPossible returns an error if no choice from the free CPUs can meet the request.
+func (p *picker) checkPossible(free topology.Set) error {
 	w := p.want
 	if have := free.Len(); have < w.N {
-		return &ShortError{w.N, have, [...]string{
+		return &TooFewCPUsError{w.N, have, [...]string{
 			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from", "to choose from",
 		}[w.Cores]}
 	}
 	if w.Cores == WholeCores && w.N%p.unit() != 0 {
-		return &ShapeError{w.N, "are no whole cores: each core has " + count(p.tree.threads, "thread")}
+		return &InvalidCountError{w.N, "are not whole cores: each core has " + formatCount(p.tree.maxThreads, "thread")}
 	}
 	if !w.Even || len(w.Spread) == 0 {
 		return nil
 	}
 	parts := p.tree.divide(free, w.Spread[0])
-	// A group without free CPUs still counts as a group that must give its share.
+	// A group without free CPUs must give as many CPUs as the others, too.
 	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
-		return &ShortError{w.N, free.Len(), "available, in fewer groups than the containers that share them"}
+		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than the containers that share them"}
 	}
 	each := w.N / len(parts)
 	if each*len(parts) != w.N || each%p.unit() != 0 {
-		return &ShapeError{w.N, "cannot be divided evenly over " + count(len(parts), w.Spread[0].String())}
+		return &InvalidCountError{w.N, "cannot be divided evenly over " + formatCount(len(parts), w.Spread[0].String())}
 	}
 	for _, part := range parts {
 		if part.Len() < each {
-			return &ShortError{each, part.Len(), "in one " + w.Spread[0].String()}
+			return &TooFewCPUsError{each, part.Len(), "in one " + w.Spread[0].String()}
 		}
 	}
 	return nil
 }
 
-// unit is the step by which a choice can grow: the threads of a core if only whole cores are
-// taken. On a machine with cores of different sizes it is 1, and a later check finds impossible
-// sums.
+// unit is the number by which the count of CPUs can grow: with WholeCores it is the number of threads of a
+// core. On a machine with cores of different sizes it is 1, and Choose reports counts that are impossible.
 func (p *picker) unit() int {
 	if p.want.Cores == WholeCores && p.tree.uniform {
-		return p.tree.threads
+		return p.tree.maxThreads
 	}
 	return 1
 }
 
-// narrow applies the preferences. It skips one that would leave too few CPUs.
-func (p *picker) narrow(free topology.Set) topology.Set {
+// applyPreferences applies the preferences in order. It skips a preference that would leave too few CPUs.
+func (p *picker) applyPreferences(free topology.Set) topology.Set {
 	for _, pref := range p.want.Preferences {
-		left, kept := p.prefer(free, &pref)
+		left, kept := p.applyPreference(free, &pref)
 		if left == free {
 			continue
 		}
 		partly := !kept && pref.Partly && !left.Empty() && p.near.Empty()
-		p.why = append(p.why, Reason{
-			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept, Partly: partly,
+		p.reasons = append(p.reasons, Reason{
+			Rule: pref.Name, Step: PreferenceApplied, Avoid: pref.Avoid, Candidates: free.Len(), Remaining: left.Len(), Kept: kept, Partly: partly,
 		})
 		if kept {
 			free = left
 		} else if partly {
-			p.near, p.nearName = p.of(pref.CPUs), pref.Name
+			p.near, p.nearName = p.matching(pref.CPUs), pref.Name
 		}
 	}
 	return p.keepWhole(free)
 }
 
-// of returns the CPUs that count for a preference. A thread also counts for its siblings.
-func (p *picker) of(cpus topology.Set) topology.Set {
+// matching returns the CPUs that match a preference for the given CPUs. With OneThread, the other threads of
+// their cores match, too.
+func (p *picker) matching(cpus topology.Set) topology.Set {
 	if p.want.Cores == OneThread {
 		return p.tree.machine.Spread(topology.CoreLevel, cpus)
 	}
 	return cpus
 }
 
-// prefer returns the free CPUs that remain after a preference, and whether they are enough.
-func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
-	left = free.And(p.of(pref.CPUs))
+// applyPreference returns the free CPUs that remain after one preference, and whether they are enough for the
+// request.
+func (p *picker) applyPreference(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
+	left = free.And(p.matching(pref.CPUs))
 	if pref.Avoid {
-		left = free.Minus(p.of(pref.CPUs))
+		left = free.Minus(p.matching(pref.CPUs))
 	}
 	if left == free {
 		return free, true
@@ -151,34 +152,34 @@ func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set,
 	if p.want.Cores == WholeCores {
 		left = p.usable(left)
 	}
-	return left, left.Len() >= p.want.N && p.check(left) == nil
+	return left, left.Len() >= p.want.N && p.checkPossible(left) == nil
 }
 
-// leaving chooses CPUs but keeps free the CPUs that others need on NUMA nodes. It returns false,
-// and chooses nothing, if that is impossible or if others need no CPUs.
-func (p *picker) leaving(free topology.Set) bool {
+// chooseWithReserve chooses CPUs, and leaves free the CPUs of Request.Reserve. It returns false, and chooses
+// nothing, if that is impossible or if there is nothing to reserve.
+func (p *picker) chooseWithReserve(free topology.Set) bool {
 	if len(p.want.Spread) > 0 {
 		return false
 	}
-	if p.leaves(free); len(p.leaveFree) == 0 {
+	if p.computeReserve(free); len(p.leaveFree) == 0 {
 		return false
 	}
-	p.from(free)
-	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: Narrowed, Avoid: true, Of: free.Len(), Left: int(p.have[0])}
-	r.Kept = r.Left >= p.want.N
-	said := len(p.why)
-	p.why = append(p.why, r)
+	p.reset(free)
+	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: PreferenceApplied, Avoid: true, Candidates: free.Len(), Remaining: int(p.have[0])}
+	r.Kept = r.Remaining >= p.want.N
+	said := len(p.reasons)
+	p.reasons = append(p.reasons, r)
 	if r.Kept && p.take(0, p.want.N) {
 		return true
 	}
-	p.why[said].Kept = false
-	p.why, p.out, p.leaveFree = p.why[:said+1], topology.Set{}, nil
+	p.reasons[said].Kept = false
+	p.reasons, p.chosen, p.leaveFree = p.reasons[:said+1], topology.Set{}, nil
 	return false
 }
 
-// leaves computes how many CPUs of each NUMA node stay free for others when the choice is
-// limited to the given CPUs.
-func (p *picker) leaves(free topology.Set) {
+// computeReserve computes how many of the given CPUs must stay free on each NUMA node because of
+// Request.Reserve.
+func (p *picker) computeReserve(free topology.Set) {
 	for _, l := range p.want.Reserve {
 		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
 			at, _ := p.tree.machine.NodeIndex(l.Node)
@@ -187,8 +188,9 @@ func (p *picker) leaves(free topology.Set) {
 	}
 }
 
-// reduced returns how many of n CPUs of a NUMA node may be taken. node is its index.
-func (p *picker) reduced(node, n int) int {
+// limitOnNode returns how many of n free CPUs of a NUMA node may be taken. node is the index of the NUMA
+// node.
+func (p *picker) limitOnNode(node, n int) int {
 	for _, l := range p.leaveFree {
 		if l.node == node {
 			n = max(0, n-l.n)
@@ -198,45 +200,45 @@ func (p *picker) reduced(node, n int) int {
 	return n
 }
 
-// keepWhole reduces a set to its whole cores, if the request prefers whole cores and they have
-// enough CPUs.
+// keepWhole returns only the CPUs of whole cores, if the request prefers whole cores and these have enough
+// CPUs. Otherwise it returns all CPUs.
 func (p *picker) keepWhole(free topology.Set) topology.Set {
-	if p.want.Cores != PreferWhole || p.want.N < p.tree.threads {
+	if p.want.Cores != PreferWhole || p.want.N < p.tree.maxThreads {
 		return free
 	}
-	whole := p.ofWhole(free)
+	whole := p.wholeCoreCPUs(free)
 	if whole == free {
 		return free
 	}
-	kept := whole.Len() >= p.want.N && p.check(whole) == nil
-	p.why = append(p.why, Reason{Rule: "whole cores", Step: Narrowed, Of: free.Len(), Left: whole.Len(), Kept: kept})
+	kept := whole.Len() >= p.want.N && p.checkPossible(whole) == nil
+	p.reasons = append(p.reasons, Reason{Rule: "whole cores", Step: PreferenceApplied, Candidates: free.Len(), Remaining: whole.Len(), Kept: kept})
 	if kept {
 		return whole
 	}
 	return free
 }
 
-// spread divides n over the groups of the given levels, outermost first, and takes each part at
-// the last level.
+// spread divides n over the groups of the first level, then over the groups of the next level inside them,
+// and so on. It takes the CPUs in the groups of the last level.
 func (p *picker) spread(free topology.Set, n int, over []topology.Level) bool {
 	if len(over) == 0 {
-		p.from(free)
+		p.reset(free)
 		return p.take(0, n)
 	}
 	parts := p.tree.divide(free, over[0])
-	p.why = append(p.why, Reason{Rule: "spread", Step: Divided, Level: over[0], Of: len(parts)})
-	for i, share := range p.shares(parts, n) {
-		if share > 0 && !p.spread(parts[i], share, over[1:]) {
+	p.reasons = append(p.reasons, Reason{Rule: "spread", Step: CountDivided, Level: over[0], Candidates: len(parts)})
+	for i, portion := range p.evenShares(parts, n) {
+		if portion > 0 && !p.spread(parts[i], portion, over[1:]) {
 			return false
 		}
-		n -= share
+		n -= portion
 	}
 	return n == 0
 }
 
-// shares divides n over parts as evenly as their sizes allow, in units. The remainder goes to
-// the parts with the most CPUs left, the first of them.
-func (p *picker) shares(parts []topology.Set, n int) []int {
+// evenShares divides n over parts as evenly as their sizes allow, in multiples of unit. The remainder goes to
+// the parts with the most CPUs, and of equal parts to the first.
+func (p *picker) evenShares(parts []topology.Set, n int) []int {
 	unit := p.unit()
 	have, out := make([]int, len(parts)), make([]int, len(parts))
 	for i, s := range parts {
@@ -253,7 +255,7 @@ func (p *picker) shares(parts []topology.Set, n int) []int {
 			}
 		}
 		if best < 0 {
-			return out // the remainder fits nowhere; the caller reports the shortage
+			return out // the parts have too few CPUs; the caller returns an error
 		}
 		out[best] += unit
 		n -= unit

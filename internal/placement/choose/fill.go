@@ -7,32 +7,33 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// filling is a set of groups that together have enough CPUs.
-type filling struct {
-	candidate // their total cost
-	shares    []share
-	fresh     int // how many of them have no CPU of UsedWith
-	// instead is the criterion by which they are better than one group with enough CPUs; empty
-	// if they are not.
-	instead string
+// groupSet is a division of the requested CPUs over several groups.
+type groupSet struct {
+	candidate // the total cost of the groups
+	portions  []portion
+	newGroups int // the number of groups without CPUs of UsedWith
+	// betterBy is the criterion by which the set is better than a single group with enough CPUs; "" if no
+	// single group has enough.
+	betterBy string
 }
 
-func (f *filling) add(p *picker, s share, c cost) {
-	f.far += p.distanceOf(s.group, f.shares)
+// add adds the CPUs that a group gives, and their cost.
+func (f *groupSet) add(p *picker, s portion, c cost) {
+	f.distance += p.distanceOf(s.group, f.portions)
 	f.nodes |= p.nodesIn(s.group, s.n)
-	f.shares, f.cost, f.left = append(f.shares, s), f.cost.plus(c), f.left+int(p.have[s.group])
-	if n := p.besides(s.group); n > 0 {
-		f.beside += n
+	f.portions, f.cost, f.free = append(f.portions, s), f.cost.add(c), f.free+int(p.have[s.group])
+	if n := p.usedWithIn(s.group); n > 0 {
+		f.usedWith += n
 	} else {
-		f.fresh++
+		f.newGroups++
 	}
 }
 
-// fill divides n over several parts, none of which has enough. It takes all of the largest
-// parts until one has enough for the rest, so that no fewer parts would do. It may begin with
-// parts that have UsedWith or near CPUs. The ranking picks the best result.
-func (p *picker) fill(parts []int, n int) (best filling, found bool) {
-	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.ofKind && part.outer > topology.NodeLevel {
+// fill divides n over several parts. It takes all CPUs of the largest parts until one part has enough for the
+// rest, so the result has as few parts as possible. It also tries to begin with parts that have UsedWith CPUs
+// or near CPUs. It returns the best result by the ranking.
+func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
+	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.isCoreKind && part.outer > topology.NodeLevel {
 		return p.fillKinds(parts[0], parts[1], n)
 	}
 	if best, found = p.fillAll(parts, n); found {
@@ -40,29 +41,29 @@ func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 	}
 	var first [topology.MaxNodes]int
 	for i := range p.seeds(parts, &first) {
-		found = p.try(parts, n, first[i:i+1], &best, found)
+		found = p.tryFill(parts, n, first[i:i+1], &best, found)
 	}
-	for _, has := range [...]tally{p.beside, p.nearby} {
-		if k := p.with(parts, has, &first); k > 0 {
-			found = p.try(parts, n, first[:k], &best, found)
+	for _, has := range [...]tally{p.usedWithCount, p.nearby} {
+		if k := p.groupsWith(parts, has, &first); k > 0 {
+			found = p.tryFill(parts, n, first[:k], &best, found)
 		}
 	}
-	if p.wholes != nil {
+	if p.wholeCoreCount != nil {
 		f, ok := p.fillWhole(parts, n)
-		found = p.keep(&f, ok, &best, found)
+		found = p.keepBetter(&f, ok, &best, found)
 	}
 	return best, found
 }
 
-// fillAll takes all CPUs of the parts, if that is the number wanted.
-func (p *picker) fillAll(parts []int, n int) (f filling, ok bool) {
+// fillAll takes all CPUs of the parts. ok is false if their number is not n.
+func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 	for _, part := range parts {
 		n -= int(p.have[part])
 	}
 	if n != 0 {
 		return f, false
 	}
-	f.shares = p.list()
+	f.portions = p.list()
 	for _, part := range parts {
 		have := int(p.have[part])
 		if have == 0 {
@@ -70,50 +71,50 @@ func (p *picker) fillAll(parts []int, n int) (f filling, ok bool) {
 		}
 		c, ok := p.measure(part, have)
 		if !ok {
-			p.release(f.shares)
-			return filling{}, false
+			p.release(f.portions)
+			return groupSet{}, false
 		}
-		f.add(p, share{part, have}, c)
+		f.add(p, portion{part, have}, c)
 	}
 	return f, true
 }
 
-// fillKinds divides n over two kinds of cores. It tries each division, because the number of
-// shared cores differs.
-func (p *picker) fillKinds(a, b, n int) (best filling, found bool) {
+// fillKinds divides n over the two kinds of cores of a NUMA node. It tries every division, because divisions
+// differ in the number of cores that are split.
+func (p *picker) fillKinds(a, b, n int) (best groupSet, found bool) {
 	for k := max(1, n-int(p.have[b])); k <= min(n-1, int(p.have[a])); k++ {
 		one, okA := p.measure(a, k)
 		two, okB := p.measure(b, n-k)
-		f := filling{shares: p.list()}
-		f.add(p, share{a, k}, one)
-		f.add(p, share{b, n - k}, two)
-		found = p.keep(&f, okA && okB, &best, found)
+		f := groupSet{portions: p.list()}
+		f.add(p, portion{a, k}, one)
+		f.add(p, portion{b, n - k}, two)
+		found = p.keepBetter(&f, okA && okB, &best, found)
 	}
 	return best, found
 }
 
-// try fills groups beginning with first, and keeps the result if it is better than the earlier
-// result. It reports whether any result exists.
-func (p *picker) try(parts []int, n int, first []int, best *filling, found bool) bool {
+// tryFill fills groups, beginning with first, and keeps the result in best if it is better. found is whether
+// best has a result before, and the return value whether it has one now.
+func (p *picker) tryFill(parts []int, n int, first []int, best *groupSet, found bool) bool {
 	f, ok := p.fillFrom(parts, n, first)
-	return p.keep(&f, ok, best, found)
+	return p.keepBetter(&f, ok, best, found)
 }
 
-// keep replaces the earlier result if a filling is better.
-func (p *picker) keep(f *filling, ok bool, best *filling, found bool) bool {
+// keepBetter stores f in best if f is better. ok is whether f has enough CPUs.
+func (p *picker) keepBetter(f *groupSet, ok bool, best *groupSet, found bool) bool {
 	f.rank = p.rank(&f.candidate)
-	if !ok || found && (f.fresh > best.fresh || f.fresh == best.fresh && !f.rank.better(&best.rank)) {
-		p.release(f.shares)
+	if !ok || found && (f.newGroups > best.newGroups || f.newGroups == best.newGroups && !f.rank.better(&best.rank)) {
+		p.release(f.portions)
 		return found
 	}
-	p.release(best.shares)
+	p.release(best.portions)
 	*best = *f
 	return true
 }
 
-// with lists the groups that have any of the CPUs counted in has, the groups with the most free
+// groupsWith stores in groups those of the parts that have CPUs counted in has, the parts with the most free
 // CPUs first. It returns their number.
-func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n int) {
+func (p *picker) groupsWith(parts []int, has tally, groups *[topology.MaxNodes]int) (n int) {
 	if has == nil {
 		return 0
 	}
@@ -131,12 +132,12 @@ func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n
 	return n
 }
 
-// maxSeeds limits how many equally large groups are tried as the first.
+// maxSeeds limits how many groups with equally many free CPUs fill tries as the first group.
 const maxSeeds = 8
 
-// seeds lists the groups with the most free CPUs, if the choice of the first group affects the
-// result. Of equal groups it lists the group whose CPUs have the fewest other users. It returns
-// their number.
+// seeds stores in out the groups that fill should try as the first group, and returns their number. These are
+// the groups with the most free CPUs. Of groups that would give the same result, it stores only the one whose
+// CPUs the fewest other containers use.
 func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	most, first := int32(0), parts[0]
 	for _, part := range parts {
@@ -148,12 +149,12 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 		out[0] = first
 		return 1
 	}
-	var known [maxSeeds]uint64 // what is around them
+	var known [maxSeeds]uint64 // the result of hashAround for each group in out
 	for _, part := range parts {
 		if p.have[part] != most {
 			continue
 		}
-		around := p.around(part, parts)
+		around := p.hashAround(part, parts)
 		switch i := slices.Index(known[:n], around); {
 		case i >= 0 && p.sharing(part) < p.sharing(out[i]):
 			out[i] = part
@@ -165,17 +166,17 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	return n
 }
 
-// around hashes a group and the number of free CPUs at each distance from it. Two entirely free
-// groups with the same hash are interchangeable as the first group. On an empty machine all
-// groups have the same hash. A group that is not entirely free has a unique hash.
-func (p *picker) around(part int, parts []int) (sum uint64) {
+// hashAround returns a hash of a group and of the free CPUs at each distance from it. Two completely free
+// groups with the same hash are interchangeable as the first group. A group that is not completely free has a
+// unique hash.
+func (p *picker) hashAround(part int, parts []int) (sum uint64) {
 	g := &p.tree.groups[part]
-	if int(p.have[part]) != g.size || g.node < 0 || p.besides(part) > 0 || p.nearby != nil && p.nearby[part] > 0 {
+	if int(p.have[part]) != g.size || g.node < 0 || p.usedWithIn(part) > 0 || p.nearby != nil && p.nearby[part] > 0 {
 		return spreadBits(uint64(part) + 1)
 	}
 	for _, other := range parts {
 		o := &p.tree.groups[other]
-		h := uint64(p.have[other])<<32 | uint64(p.besides(other))<<16
+		h := uint64(p.have[other])<<32 | uint64(p.usedWithIn(other))<<16
 		if o.node >= 0 {
 			h |= uint64(p.tree.machine.Distance(g.node, o.node))
 		}
@@ -184,15 +185,15 @@ func (p *picker) around(part int, parts []int) (sum uint64) {
 	return sum ^ spreadBits(uint64(g.shape)+1)<<1
 }
 
-// spreadBits is the last step of SplitMix64 (Steele, Lea, Flood: Fast Splittable
-// Pseudorandom Number Generators, 2014).
+// spreadBits mixes the bits of a number. It is the last step of SplitMix64 (Steele, Lea, Flood: Fast
+// Splittable Pseudorandom Number Generators, 2014).
 func spreadBits(h uint64) uint64 {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
 }
 
-// sharing returns the number of a group's free CPUs on which other containers run.
+// sharing returns the number of a group's free CPUs that are in Request.Shared.
 func (p *picker) sharing(group int) int {
 	if p.shared == nil {
 		return 0
@@ -200,23 +201,23 @@ func (p *picker) sharing(group int) int {
 	return int(p.shared[group])
 }
 
-// distancesMatter reports whether NUMA nodes differ in their distance to a group.
+// distancesMatter reports whether the distances from a group's NUMA node to other nodes are known.
 func (p *picker) distancesMatter(group int) bool {
 	at := p.tree.groups[group].node
 	return at >= 0 && p.tree.machine.Nodes[at].Distance != nil
 }
 
-// fillFrom takes all of some groups in their order, then of the largest others.
-func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) {
-	f.shares = p.list()
+// fillFrom takes all CPUs of the groups in first, in their order, and then of the largest other groups.
+func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool) {
+	f.portions = p.list()
 	for i := 0; n > 0; i++ {
 		var next int
 		if i < len(first) {
 			next = first[i]
-		} else if last, _, of := p.best(parts, n, f.shares); of > 0 {
-			f.add(p, share{last.group, n}, last.cost)
+		} else if last, _, of := p.best(parts, n, f.portions); of > 0 {
+			f.add(p, portion{last.group, n}, last.cost)
 			return f, true
-		} else if next = p.largest(parts, f.shares); next < 0 {
+		} else if next = p.largest(parts, f.portions); next < 0 {
 			return f, false
 		}
 		take := min(int(p.have[next]), n)
@@ -228,16 +229,15 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) 
 		if !ok {
 			return f, false
 		}
-		f.add(p, share{next, take}, c)
+		f.add(p, portion{next, take}, c)
 		n -= take
 	}
 	return f, true
 }
 
-// largest returns the unused group with the most free CPUs. Of equal ones it returns the
-// nearest to the used groups, then the one with the fewest Shared CPUs; -1 if none has free
-// CPUs.
-func (p *picker) largest(parts []int, used []share) int {
+// largest returns the unused group with the most free CPUs; -1 if no unused group has free CPUs. Of equal
+// groups it returns the group nearest to the used groups, and then the group with the fewest Shared CPUs.
+func (p *picker) largest(parts []int, used []portion) int {
 	best, near := -1, 0
 	for _, part := range parts {
 		have := p.have[part]
@@ -252,7 +252,8 @@ func (p *picker) largest(parts []int, used []share) int {
 	return best
 }
 
-func isUsed(list []share, group int) bool {
+// isUsed reports whether a group is in the list.
+func isUsed(list []portion, group int) bool {
 	for i := range list {
 		if list[i].group == group {
 			return true

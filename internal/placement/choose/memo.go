@@ -1,16 +1,17 @@
 package choose
 
-// memo caches the cost of n CPUs of a group while one set is chosen from. Each way to fill the
-// groups around it asks for the same numbers.
+// memo caches the cost of taking n CPUs of a group, until the set of free CPUs changes. A search needs the
+// same costs many times.
 type memo struct {
 	first []int32 // by group: the index of the last entry + 1; 0 for none
-	all   []measured
+	all   []memoEntry
 }
 
-// measured is the cost of n CPUs of a group.
-type measured struct {
+// memoEntry is the cost of taking n CPUs of a group. next is the index of the group's next entry + 1; 0 for
+// none.
+type memoEntry struct {
 	n, next int32
-	nodes   uint64 // the NUMA nodes, as in candidate, of a group on several nodes
+	nodes   uint64 // the NUMA nodes of the CPUs, as in candidate; only for a group on several nodes
 	cost    cost
 	ok      bool
 }
@@ -23,7 +24,7 @@ func (m *memo) reset(groups int) {
 	clear(m.first)
 }
 
-func (m *memo) find(group, n int) *measured {
+func (m *memo) find(group, n int) *memoEntry {
 	for i := m.first[group]; i > 0; i = m.all[i-1].next {
 		if e := &m.all[i-1]; e.n == int32(n) {
 			return e
@@ -32,7 +33,7 @@ func (m *memo) find(group, n int) *measured {
 	return nil
 }
 
-func (m *memo) add(group int, e measured) {
+func (m *memo) add(group int, e memoEntry) {
 	e.next = m.first[group]
 	m.all = append(m.all, e)
 	m.first[group] = int32(len(m.all))

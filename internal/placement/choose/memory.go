@@ -8,46 +8,46 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Memory asks for memory nodes.
+// Memory is a request for memory nodes.
 type Memory struct {
-	// Bytes must fit; 0 asks for the nearest nodes with free memory.
+	// Bytes is how much free memory the nodes must have together; 0 asks for the nearest nodes with any free
+	// memory.
 	Bytes uint64
-	// CPUs are those that will use the memory. Their own nodes come first.
+	// CPUs are the CPUs that will use the memory. The nodes of these CPUs come first.
 	CPUs topology.Set
-	// Kinds of memory that are wanted; none means DRAM. Nodes uses other kinds if the wanted
-	// kinds have too little.
-	Kinds, Further []topology.MemoryKind
-	// Free is the free memory of each node, in bytes and in the machine's order; nil means that
-	// all memory is free.
+	// Kinds are the kinds of memory to use; none means DRAM. FallbackKinds are used if nodes of these kinds
+	// have too little memory.
+	Kinds, FallbackKinds []topology.MemoryKind
+	// Free is the free memory of each node in bytes, in the machine's order; nil means that all memory is
+	// free.
 	Free []uint64
-	// Within limits the answer to these node ids; nil means all.
-	Within []int
+	// AllowedNodes are the ids of the nodes that may be chosen; nil means all.
+	AllowedNodes []int
 }
 
-// MemoryError refuses a request for memory: the allowed nodes have too little.
+// MemoryError is the error for a request for memory if the allowed nodes have too little free memory.
 type MemoryError struct {
 	Want, Have uint64
 	Nodes      int
 }
 
-// Error has both amounts.
+// Error has the requested and the free number of bytes.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%d bytes of memory are requested, and %d are free on %s", e.Want, e.Have, count(e.Nodes, "NUMA node"))
+	return fmt.Sprintf("%d bytes of memory are requested, and %d are free on %s", e.Want, e.Have, formatCount(e.Nodes, "NUMA node"))
 }
 
-// Nodes returns the ids of the chosen memory nodes, ascending. They are the nodes of the CPUs.
-// If these have no memory of the wanted kind, the nearest node that has it is chosen. If they
-// have too little, the nearest others are added, as many as necessary. Of equally near nodes,
-// those in the packages of the CPUs come first, since firmware without distances reports the
-// same for all; then those with the most free memory. Nodes of further kinds come last. The
-// error is a *MemoryError.
-func Nodes(m *topology.Machine, q Memory) ([]int, error) {
+// MemoryNodes returns the ids of the memory nodes for a request, ascending. They are the nodes of the CPUs.
+// If these nodes have no memory of the requested kinds, it chooses the nearest node that has. If they have
+// too little free memory, it adds the nearest other nodes. Of equally near nodes, those in the packages of
+// the CPUs come first, because some firmware reports the same distance for all. Then come the nodes with the
+// most free memory. Nodes of FallbackKinds come last. The error is a *MemoryError.
+func MemoryNodes(m *topology.Machine, q Memory) ([]int, error) {
 	kinds := q.Kinds
 	if len(kinds) == 0 {
 		kinds = []topology.MemoryKind{topology.DRAM}
 	}
 	at := nodesOf(m, q.CPUs)
-	wanted, further := usableNodes(m, q.Within, kinds), usableNodes(m, q.Within, q.Further)
+	wanted, further := usableNodes(m, q.AllowedNodes, kinds), usableNodes(m, q.AllowedNodes, q.FallbackKinds)
 	nearestFirst(m, wanted, at, &q)
 	nearestFirst(m, further, at, &q)
 	all := slices.Concat(wanted, further)
@@ -59,11 +59,11 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	var sum uint64
 	for i, n := range all {
 		// All nodes of the CPUs are used, and others only if they add memory.
-		if local := i < len(wanted) && slices.Contains(at, n); !local && (left(m, &q, n) == 0 && need > 0 || len(out) > 0 && sum >= need) {
+		if local := i < len(wanted) && slices.Contains(at, n); !local && (freeBytes(m, &q, n) == 0 && need > 0 || len(out) > 0 && sum >= need) {
 			continue
 		}
 		out = append(out, m.Nodes[n].ID)
-		sum += left(m, &q, n)
+		sum += freeBytes(m, &q, n)
 	}
 	if len(out) == 0 || sum < need {
 		return nil, &MemoryError{q.Bytes, sum, len(all)}
@@ -72,9 +72,9 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	return out, nil
 }
 
-// Charge subtracts bytes that a container may use from the free memory of the nodes with the
-// given ids. Like the kernel, it uses the nodes nearest to its CPUs first, and equally near
-// ones in equal parts.
+// Charge subtracts the bytes that a container may use from free, the free memory of each node. The container
+// may use the nodes with the given ids. As the kernel does, it uses the nodes nearest to its CPUs first, and
+// equally near nodes in equal parts.
 func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, bytes uint64) {
 	at, nodes := nodesOf(m, cpus), make([]int, 0, len(ids))
 	for _, id := range ids {
@@ -83,7 +83,8 @@ func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, by
 		}
 	}
 	far := func(i int) int { return nearest(m, at, i) }
-	// Of equally near nodes the fullest comes first, and the others share what it cannot take.
+	// Of equally near nodes, the node with the least free memory comes first, so that the others can take
+	// what does not fit there.
 	slices.SortFunc(nodes, func(a, b int) int { return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(free[a], free[b]), a-b) })
 	for n, i := range nodes {
 		alike := uint64(0)
@@ -97,7 +98,7 @@ func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, by
 	}
 }
 
-// nodesOf returns the indices of the nodes of some CPUs.
+// nodesOf returns the indices of the nodes that have some of the CPUs.
 func nodesOf(m *topology.Machine, cpus topology.Set) (at []int) {
 	for i := range m.Nodes {
 		if !m.Nodes[i].CPUs.And(cpus).Empty() {
@@ -107,7 +108,8 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at []int) {
 	return at
 }
 
-// usableNodes returns the indices of the allowed nodes with memory of some kinds.
+// usableNodes returns the indices of the allowed nodes with memory of one of the kinds. within has the ids of
+// the allowed nodes; nil allows all.
 func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind) []int {
 	var out []int
 	for i, n := range m.Nodes {
@@ -118,7 +120,8 @@ func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind)
 	return out
 }
 
-// nearestFirst sorts nodes by their distance to the nodes of CPUs.
+// nearestFirst sorts nodes by their distance to the nodes at, those of the request's CPUs. nodes and at are
+// indices.
 func nearestFirst(m *topology.Machine, nodes, at []int, q *Memory) {
 	packages := m.Spread(topology.PackageLevel, q.CPUs)
 	far := func(i int) int { return nearest(m, at, i) }
@@ -129,19 +132,19 @@ func nearestFirst(m *topology.Machine, nodes, at []int, q *Memory) {
 		return 0
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(outside(a), outside(b)), cmp.Compare(left(m, q, b), left(m, q, a)))
+		return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(outside(a), outside(b)), cmp.Compare(freeBytes(m, q, b), freeBytes(m, q, a)))
 	})
 }
 
-// left returns the free bytes of a node for a request.
-func left(m *topology.Machine, q *Memory, i int) uint64 {
+// freeBytes returns the free memory of node i in bytes.
+func freeBytes(m *topology.Machine, q *Memory, i int) uint64 {
 	if q.Free == nil {
 		return m.Nodes[i].Memory
 	}
 	return q.Free[i]
 }
 
-// nearest returns the distance of a node to the nearest of others.
+// nearest returns the distance from node i to the nearest of the other nodes.
 func nearest(m *topology.Machine, others []int, i int) int {
 	best := 0
 	for _, o := range others {

@@ -52,14 +52,14 @@ func TestNodes(t *testing.T) {
 		{"overflow to HBM before the far DRAM", Memory{Bytes: 110, Kinds: both}, "4", "[1 3]"},
 		{"PMEM only", Memory{Bytes: 10, Kinds: []topology.MemoryKind{topology.PMEM}}, "0", "[4]"},
 		{"what is left counts", Memory{Bytes: 50, Free: []uint64{40, 90, 0, 0, 0}}, "0", "[0 1]"},
-		{"within a bound", Memory{Bytes: 50, Within: []int{1}}, "0", "[1]"},
+		{"within a bound", Memory{Bytes: 50, AllowedNodes: []int{1}}, "0", "[1]"},
 		{"nothing asked", Memory{}, "5", "[1]"},
 		{"nothing is left there", Memory{Free: []uint64{0, 90, 0, 0, 0}}, "0", "[0 1]"},
 		{"nor at the next", Memory{Bytes: 1, Free: []uint64{0, 0, 9, 0, 9}, Kinds: both}, "0", "[0 2]"},
 		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are requested, and 0 are free on 2 NUMA nodes"},
-		{"further kinds where it does not fit", Memory{Bytes: 150, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
-		{"no further kinds where it does", Memory{Bytes: 130, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
-		{"further kinds by distance", Memory{Bytes: 45, Further: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
+		{"further kinds where it does not fit", Memory{Bytes: 150, FallbackKinds: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
+		{"no further kinds where it does", Memory{Bytes: 130, FallbackKinds: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
+		{"further kinds by distance", Memory{Bytes: 45, FallbackKinds: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
 		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are requested, and 200 are free on 2 NUMA nodes"},
 		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are requested, and 0 are free on 0 NUMA nodes"},
 	} {
@@ -67,7 +67,7 @@ func TestNodes(t *testing.T) {
 			t.Parallel()
 			q := tt.q
 			q.CPUs = cpus(t, m, tt.cpus)
-			nodes, err := Nodes(m, q)
+			nodes, err := MemoryNodes(m, q)
 			got := text(err)
 			if err == nil {
 				got = fmt.Sprint(nodes)
@@ -89,7 +89,7 @@ func TestNodesHoldWhatIsAsked(t *testing.T) {
 			if rapid.Bool().Draw(t, "kind") {
 				q.Kinds = append(q.Kinds, k)
 			} else if rapid.Bool().Draw(t, "further") && (k != topology.DRAM || len(q.Kinds) > 0) {
-				q.Further = append(q.Further, k)
+				q.FallbackKinds = append(q.FallbackKinds, k)
 			}
 		}
 		for range m.Nodes {
@@ -100,10 +100,10 @@ func TestNodesHoldWhatIsAsked(t *testing.T) {
 		if len(kinds) == 0 {
 			kinds = []topology.MemoryKind{topology.DRAM}
 		}
-		for _, i := range usableNodes(m, q.Within, append(kinds, q.Further...)) {
+		for _, i := range usableNodes(m, q.AllowedNodes, append(kinds, q.FallbackKinds...)) {
 			all += q.Free[i]
 		}
-		nodes, err := Nodes(m, q)
+		nodes, err := MemoryNodes(m, q)
 		for _, id := range nodes {
 			got += q.Free[id]
 		}
@@ -150,7 +150,7 @@ func TestSpillsToTheNearest(t *testing.T) {
 		{"2", 0, []uint64{90, 50, 0, 0}, "[1 2]"},
 		{"0-1", 250, []uint64{100, 100, 60, 60}, "[0 1 2]"},
 	} {
-		got, err := Nodes(m, Memory{Bytes: tt.bytes, CPUs: cpus(t, m, tt.cpu), Free: tt.free})
+		got, err := MemoryNodes(m, Memory{Bytes: tt.bytes, CPUs: cpus(t, m, tt.cpu), Free: tt.free})
 		if fmt.Sprint(got) != tt.want || err != nil {
 			t.Errorf("%d bytes for CPUs %s of %v: %v, %v, want %s", tt.bytes, tt.cpu, tt.free, got, err, tt.want)
 		}

@@ -7,18 +7,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// memoryNeed is how much memory should be near some CPUs, and the free memory of each NUMA
-// node, by index.
+// memoryNeed is how much memory should be near the chosen CPUs, and the free memory of each NUMA node, by
+// index.
 type memoryNeed struct {
-	tree  *Tree
-	bytes uint64
-	left  []uint64
-	full  uint64 // the nodes without free memory, as a bit set
+	tree       *Tree
+	bytes      uint64
+	freeByNode []uint64
+	full       uint64 // the nodes without free memory, as a bit set of indices
 }
 
-// needOf makes a memoryNeed; left is nil if unknown.
+// needOf makes a memoryNeed. left is the free memory of each node; nil if unknown.
 func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
-	m := memoryNeed{tree: t, bytes: bytes, left: left}
+	m := memoryNeed{tree: t, bytes: bytes, freeByNode: left}
 	for i, n := range left {
 		if n == 0 {
 			m.full |= 1 << i
@@ -27,10 +27,10 @@ func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
 	return m
 }
 
-// matters reports whether the choice of nodes affects the distance of the memory: the memory
-// does not fit on every node with CPUs.
+// matters reports whether nodes differ in their distance to the memory, because the memory does not fit on
+// every node with CPUs.
 func (m *memoryNeed) matters() bool {
-	for i, n := range m.left {
+	for i, n := range m.freeByNode {
 		if n < m.bytes && !m.tree.machine.Nodes[i].CPUs.Empty() {
 			return true
 		}
@@ -42,15 +42,15 @@ func (m *memoryNeed) matters() bool {
 // possible value.
 const localDistance, unreachable = 10, 254
 
-// far returns how much memory would not be on the nodes themselves, in MiB times the additional
-// distance. It stops counting above limit.
-func (m *memoryNeed) far(nodes uint64, limit int64) (far int64) {
-	if m.bytes == 0 || m.left == nil {
+// farMemory returns how much memory would be on other nodes than the given ones: the sum of MiB times
+// additional distance. It stops counting above limit.
+func (m *memoryNeed) farMemory(nodes uint64, limit int64) (far int64) {
+	if m.bytes == 0 || m.freeByNode == nil {
 		return 0
 	}
 	short := m.bytes
 	for b := nodes; b != 0; b &= b - 1 {
-		short -= min(short, m.left[bits.TrailingZeros64(b)])
+		short -= min(short, m.freeByNode[bits.TrailingZeros64(b)])
 	}
 	if short == 0 {
 		return 0
@@ -61,7 +61,7 @@ func (m *memoryNeed) far(nodes uint64, limit int64) (far int64) {
 		if next < 0 {
 			break
 		}
-		some := min(short, m.left[next])
+		some := min(short, m.freeByNode[next])
 		far += int64(some>>20) * int64(max(0, way-localDistance))
 		short -= some
 		done |= 1 << next
@@ -69,9 +69,9 @@ func (m *memoryNeed) far(nodes uint64, limit int64) (far int64) {
 	return far + int64(short>>20)*(unreachable-localDistance)
 }
 
-// nearestLeft returns the unused node that is nearest to any node of a set, and its distance; -1
-// if there is none. Of equally near nodes it returns the lowest. read is the position in each
-// node's list of neighbours.
+// nearestLeft returns the node outside of done that is nearest to one of the given nodes, and its distance;
+// -1 if there is none. Of equally near nodes it returns the lowest. read is the position in the list of
+// nearest nodes of each node.
 func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, way int) {
 	next = -1
 	for b := nodes; b != 0; b &= b - 1 {
@@ -91,21 +91,21 @@ func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]ui
 	return next, way
 }
 
-// weighMemory computes the distance of the request's memory from each NUMA node, if the nodes
-// differ.
+// weighMemory computes how far the requested memory would be from each NUMA node, if the nodes differ in
+// that.
 func (p *picker) weighMemory() {
-	need := p.tree.needOf(p.want.Memory, p.want.MemoryLeft)
+	need := p.tree.needOf(p.want.Memory, p.want.FreeMemory)
 	if p.want.Memory == 0 || !need.matters() {
 		return
 	}
-	p.memory = &p.weighed
+	p.memory = &p.memoryDistances
 	p.memory.need = need
-	for i := range p.want.MemoryLeft {
-		p.memory.far[i] = clamped(need.far(1<<i, math.MaxInt64))
+	for i := range p.want.FreeMemory {
+		p.memory.far[i] = clamp(need.farMemory(1<<i, math.MaxInt64))
 	}
 }
 
-// farMemory returns the distance of memory for the NUMA nodes of a candidate.
+// farMemory returns how far the requested memory would be from the NUMA nodes of a candidate.
 func (p *picker) farMemory(nodes uint64) int32 {
 	switch {
 	case p.memory == nil || nodes == 0:
@@ -113,19 +113,20 @@ func (p *picker) farMemory(nodes uint64) int32 {
 	case nodes&(nodes-1) == 0:
 		return p.memory.far[bits.TrailingZeros64(nodes)]
 	}
-	return clamped(p.memory.need.far(nodes, math.MaxInt64))
+	return clamp(p.memory.need.farMemory(nodes, math.MaxInt64))
 }
 
-func clamped(n int64) int32 { return int32(min(n, math.MaxInt32)) }
+// clamp limits a number to the range of an int32.
+func clamp(n int64) int32 { return int32(min(n, math.MaxInt32)) }
 
-// weighed has the distances of memory for a request.
-type weighed struct {
+// memoryDistances has the distances of a request's memory.
+type memoryDistances struct {
 	need memoryNeed
-	far  [topology.MaxNodes]int32 // from each node alone
+	far  [topology.MaxNodes]int32 // the result of memoryNeed.farMemory for each single node
 }
 
-// nodesIn returns the NUMA nodes, as a bit set of indices, on which n CPUs of a group would be
-// chosen, if memory counts. measure was called before.
+// nodesIn returns the NUMA nodes on which n CPUs of a group would be chosen, as a bit set of indices. It
+// returns 0 if the distance of memory does not matter. measure must have been called before.
 func (p *picker) nodesIn(group, n int) uint64 {
 	if p.memory == nil {
 		return 0
@@ -133,14 +134,14 @@ func (p *picker) nodesIn(group, n int) uint64 {
 	if node := p.tree.groups[group].node; node >= 0 {
 		return 1 << node
 	}
-	if m := p.known.find(group, n); m != nil {
+	if m := p.costs.find(group, n); m != nil {
 		return m.nodes
 	}
 	return 0
 }
 
-// nodesOf returns the NUMA nodes of some groups.
-func (p *picker) nodesOf(groups []share) (nodes uint64) {
+// nodesOf returns the NUMA nodes of the CPUs that the groups give, as a bit set of indices.
+func (p *picker) nodesOf(groups []portion) (nodes uint64) {
 	for _, s := range groups {
 		nodes |= p.nodesIn(s.group, s.n)
 	}

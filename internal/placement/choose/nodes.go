@@ -6,30 +6,30 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeSet is a candidate set of NUMA nodes.
+// nodeSet is a set of NUMA nodes that has enough CPUs.
 type nodeSet struct {
-	nodes uint64 // indices, as a bit set
-	left  int    // how many more CPUs they have than wanted
+	nodes uint64 // the indices of the nodes, as a bit set
+	left  int    // how many more CPUs the nodes have than requested
 	rank  nodeRank
 }
 
-// nodeCriterion is a criterion of the ranking of node sets of one size: first properties of the
-// nodes, then of the CPUs that would be chosen there.
+// nodeCriterion is a criterion by which node sets of one size are ranked. Criteria about the nodes come
+// first, then criteria about the CPUs that would be chosen on them.
 type nodeCriterion int
 
-// The criteria, the most important first. If all are equal, the lowest nodes win.
+// The criteria, the most important first. If all are equal, the set with the lowest nodes wins.
 const (
 	mostNodesNear nodeCriterion = iota
 	fewestPackages
 	nearestMemory
 	shortestBetween
 	mostPreferred
-	ofCPUs // the criteria of CPUs follow, beginning with the fewest kinds of cores
+	firstCPUCriterion // the criteria about CPUs follow, beginning with fewestKinds
 )
 
-const lowestNodes = ofCPUs + nodeCriterion(lowest-fewestKinds)
+const lowestNodes = firstCPUCriterion + nodeCriterion(lowest-fewestKinds)
 
-// nodeCriteria are the names of the criteria for users.
+// nodeCriteria has the names of the criteria about nodes, for users.
 var nodeCriteria = [...]string{
 	mostNodesNear:   "the most nodes near ", // followed by NearName
 	fewestPackages:  "the fewest sockets",
@@ -38,110 +38,109 @@ var nodeCriteria = [...]string{
 	mostPreferred:   "the most preferred CPUs",
 }
 
-// nodeRank is a number for each criterion; less is better.
+// nodeRank has a number for each criterion; a lower number is better.
 type nodeRank [lowestNodes]int64
 
-// rule names a criterion.
+// rule returns the name of a criterion for users.
 func (s *nodeSearch) rule(by nodeCriterion) string {
 	switch {
 	case by == mostNodesNear:
 		return nodeCriteria[by] + s.want.NearName
-	case by < ofCPUs:
+	case by < firstCPUCriterion:
 		return nodeCriteria[by]
 	case by == lowestNodes:
 		return "the lowest node ids"
 	}
-	return s.picker.name(criterion(by-ofCPUs) + fewestKinds)
+	return s.picker.name(criterion(by-firstCPUCriterion) + fewestKinds)
 }
 
-// before reports whether a is better than b, and by which criterion.
-func (a *nodeSet) before(b *nodeSet) (yes bool, by nodeCriterion) {
+// isBetter reports whether set a is better than set b, and which criterion decides.
+func (a *nodeSet) isBetter(b *nodeSet) (yes bool, by nodeCriterion) {
 	for i := range a.rank {
 		if a.rank[i] != b.rank[i] {
 			return a.rank[i] < b.rank[i], nodeCriterion(i)
 		}
 	}
 	differ := a.nodes ^ b.nodes
-	return a.nodes&differ&-differ != 0, lowestNodes // of equally many nodes, the set with the lowest node that differs
+	return a.nodes&differ&-differ != 0, lowestNodes // a is better if it has the lowest node that only one of the sets has
 }
 
-// order ranks a set by the number of CPUs that it would leave unused.
-func (a *nodeSet) order(roomy bool) {
+// rankByLeft ranks a set by the number of CPUs that it would leave unused. With roomy, more are better.
+func (a *nodeSet) rankByLeft(roomy bool) {
 	if roomy {
-		a.rank[ofCPUs+nodeCriterion(mostLeft-fewestKinds)] = -int64(a.left)
+		a.rank[firstCPUCriterion+nodeCriterion(mostFree-fewestKinds)] = -int64(a.left)
 	} else {
-		a.rank[ofCPUs+nodeCriterion(leastLeft-fewestKinds)] = int64(a.left)
+		a.rank[firstCPUCriterion+nodeCriterion(leastFree-fewestKinds)] = int64(a.left)
 	}
 }
 
-// decide returns the best of the sets that were found, and the reason.
-func (s *nodeSearch) decide() (best nodeSet, why Reason) {
-	s.price()
+// chooseBest returns the best of the sets that were found, and the reason.
+func (s *nodeSearch) chooseBest() (best nodeSet, why Reason) {
+	s.rankByCost()
 	best = s.sets[0]
 	for i := range s.sets[1:] {
-		if yes, _ := s.sets[1+i].before(&best); yes {
+		if yes, _ := s.sets[1+i].isBetter(&best); yes {
 			best = s.sets[1+i]
 		}
 	}
-	return best, s.against(&best)
+	return best, s.explain(&best)
 }
 
-// against returns the criteria that decided for the best set.
-func (s *nodeSearch) against(best *nodeSet) Reason {
-	why := Reason{Step: Bound, Of: len(s.sets), Left: s.k, Level: topology.NodeLevel}
+// explain returns the reason for the best set: the criteria by which the other sets lost.
+func (s *nodeSearch) explain(best *nodeSet) Reason {
+	why := Reason{Step: NodesChosen, Candidates: len(s.sets), Remaining: s.setSize, Level: topology.NodeLevel}
 	for i := range s.sets {
 		if s.sets[i].nodes != best.nodes {
-			s.lostTo(&why, best, &s.sets[i])
+			s.noteElimination(&why, best, &s.sets[i])
 		}
 	}
 	for by, n := range s.lost {
-		if why.Of += n; n > 0 && s.k > 1 {
-			why.against(by, s.rule(nodeCriterion(by)), n, -1)
+		if why.Candidates += n; n > 0 && s.setSize > 1 {
+			why.addElimination(by, s.rule(nodeCriterion(by)), n, -1)
 		}
 	}
-	for i := range s.worse {
-		s.lostTo(&why, best, &s.worse[i])
+	for i := range s.losers {
+		s.noteElimination(&why, best, &s.losers[i])
 	}
 	return why
 }
 
-// lostTo notes by which criterion a set lost.
-func (s *nodeSearch) lostTo(why *Reason, best, c *nodeSet) {
+// noteElimination adds to the reason by which criterion set c lost against the best set.
+func (s *nodeSearch) noteElimination(why *Reason, best, c *nodeSet) {
 	id := -1
-	if s.k == 1 {
-		id = s.named(c.nodes)
+	if s.setSize == 1 {
+		id = s.firstID(c.nodes)
 	}
-	_, by := best.before(c)
-	why.against(int(by), s.rule(by), 1, id)
+	_, by := best.isBetter(c)
+	why.addElimination(int(by), s.rule(by), 1, id)
 }
 
-// named returns the id of the first node of a set.
-func (s *nodeSearch) named(nodes uint64) int {
+// firstID returns the id of the first node of a set.
+func (s *nodeSearch) firstID(nodes uint64) int {
 	return s.tree.machine.Nodes[bits.TrailingZeros64(nodes)].ID
 }
 
-// price ranks sets by the CPUs that would be chosen there, if no earlier criterion decides.
-// Sets that turn out too small are dropped. If whole nodes are taken, the number of CPUs left
-// over decides.
-func (s *nodeSearch) price() {
+// rankByCost ranks sets by the CPUs that would be chosen on their nodes, if several sets are left. It drops
+// sets on which the CPUs cannot be chosen. It does nothing if whole nodes are taken.
+func (s *nodeSearch) rankByCost() {
 	if len(s.sets) < 2 || s.want.Whole {
 		return
 	}
 	for i := range s.sets {
 		for b := s.sets[i].nodes; b != 0; b &= b - 1 {
-			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // the CPUs of nodes that caches or dies cut across cannot be ranked
+			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // no group of the tree is this node, because a cache or die has CPUs of several nodes
 				return
 			}
 		}
 	}
-	if s.k == 1 {
+	if s.setSize == 1 {
 		s.prepareEach()
 	} else {
-		s.picker.from(s.picker.usable(s.want.From))
+		s.picker.reset(s.picker.usable(s.want.From))
 	}
 	n := 0
 	for i := range s.sets {
-		if s.priceOne(&s.sets[i]) {
+		if s.rankSet(&s.sets[i]) {
 			s.sets[n], s.sets[i] = s.sets[i], s.sets[n]
 			n++
 		}
@@ -151,8 +150,7 @@ func (s *nodeSearch) price() {
 	}
 }
 
-// prepareEach starts a choice on each single node, from the CPUs that the preferences leave
-// there.
+// prepareEach prepares a choice on each single node, from the CPUs that the preferences leave on it.
 func (s *nodeSearch) prepareEach() {
 	var all topology.Set
 	for i := range s.sets {
@@ -161,27 +159,27 @@ func (s *nodeSearch) prepareEach() {
 		c.rank[mostPreferred] = dropped
 		all = all.Union(free)
 	}
-	s.picker.from(all)
+	s.picker.reset(all)
 }
 
-// preferred applies the preferences without noting reasons. Each preference that is skipped is
-// a bit of dropped, the most important first.
+// preferred applies the preferences without noting reasons. dropped has a bit for each preference that was
+// skipped; the bit of the most important one is the highest.
 func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.want.Preferences {
 		pref := &p.want.Preferences[i]
-		if pref.Partly { // the set of nodes has already decided nearness
+		if pref.Partly { // nearness has already decided in mostNodesNear
 			continue
 		}
 		dropped <<= 1
-		if left, kept := p.prefer(free, pref); kept {
+		if left, kept := p.applyPreference(free, pref); kept {
 			free = left
 		} else {
 			dropped |= 1
 		}
 	}
 	dropped <<= 1
-	if p.want.Cores == PreferWhole && p.want.N >= p.tree.threads {
-		if whole := p.ofWhole(free); whole.Len() >= p.want.N {
+	if p.want.Cores == PreferWhole && p.want.N >= p.tree.maxThreads {
+		if whole := p.wholeCoreCPUs(free); whole.Len() >= p.want.N {
 			free = whole
 		} else {
 			dropped |= 1
@@ -190,8 +188,9 @@ func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64)
 	return free, dropped
 }
 
-// priceOne ranks one set by its CPUs; ok is false if they cannot be chosen.
-func (s *nodeSearch) priceOne(c *nodeSet) (ok bool) {
+// rankSet ranks one set by the CPUs that would be chosen on its nodes. ok is false if the CPUs cannot be
+// chosen.
+func (s *nodeSearch) rankSet(c *nodeSet) (ok bool) {
 	p, k := &s.picker, 0
 	var groups [topology.MaxNodes]int
 	for b := c.nodes; b != 0; b &= b - 1 {
@@ -206,17 +205,17 @@ func (s *nodeSearch) priceOne(c *nodeSet) (ok bool) {
 		ok = true
 		for _, g := range groups[:k] {
 			one, can := p.measure(g, s.want.N/k)
-			sum.cost, ok = sum.cost.plus(one), ok && can
+			sum.cost, ok = sum.cost.add(one), ok && can
 		}
 	default:
 		f, found := p.fill(groups[:k], s.want.N)
 		sum.cost, ok = f.cost, found
-		p.release(f.shares)
+		p.release(f.portions)
 	}
-	sum.left = c.left
+	sum.free = c.left
 	r := p.rank(&sum)
-	for i := fewestKinds; i < mostLeft; i++ {
-		c.rank[ofCPUs+nodeCriterion(i-fewestKinds)] = int64(r[i])
+	for i := fewestKinds; i < mostFree; i++ {
+		c.rank[firstCPUCriterion+nodeCriterion(i-fewestKinds)] = int64(r[i])
 	}
 	return ok
 }

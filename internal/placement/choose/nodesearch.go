@@ -8,88 +8,90 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeSearch searches for sets of NUMA nodes. It compares properties of the nodes during the
-// search, and keeps the first few of the best sets.
+// nodeSearch searches for the best sets of NUMA nodes. During the search it compares sets by the criteria
+// about nodes, and keeps the best ones. chooseBest then compares these by their CPUs.
 type nodeSearch struct {
-	tree     *Tree
-	picker   picker // computes the cost of CPUs on the nodes
-	want     *BindWant
-	holds    [topology.MaxNodes]int // the number of CPUs, by node
-	from     [topology.MaxNodes]int // the nodes with CPUs
-	nodes    int                    // their number
-	near     uint64                 // the nodes near the requested CPUs
-	memory   memoryNeed
-	packages int // how many packages are allowed, if that is limited
+	tree          *Tree
+	picker        picker // computes the cost of taking CPUs of the nodes
+	want          *BindRequest
+	holds         [topology.MaxNodes]int // the number of CPUs that may be taken, by node
+	nodesWithCPUs [topology.MaxNodes]int // the indices of the nodes with CPUs that may be taken
+	nodeCount     int                    // the length of nodesWithCPUs
+	near          uint64                 // the nodes with CPUs of want.Near, as a bit set
+	memory        memoryNeed
+	packageLimit  int // the largest number of packages, with FewestPackages
 
-	// For the number of nodes that is tried now:
-	k        int
-	some     []int                      // the nodes that can belong to a set
-	maxHolds [topology.MaxNodes + 1]int // for each index of some: the largest number of CPUs of a node at or after it
-	// sets are the best so far; worse are other single nodes. lost counts the sets that lost,
+	// The following fields belong to the search for sets of setSize nodes.
+	setSize     int
+	usableNodes []int                      // the indices of the nodes that can belong to a set
+	maxHolds    [topology.MaxNodes + 1]int // for each index of usableNodes: the largest number of CPUs on a node at or after it
+	// sets are the best sets so far. losers are the single nodes that lost. lost counts the sets that lost,
 	// by criterion.
-	sets, worse []nodeSet
-	lost        [lowestNodes + 1]int
+	sets, losers []nodeSet
+	lost         [lowestNodes + 1]int
 }
 
-// maxSets limits the exhaustive search. With more sets, each node is tried as the first one,
-// and the nearest or the emptiest ones are added.
+// maxSets is the largest number of sets for which the search tries all sets. With more sets, offerGrown grows
+// one set from each node.
 const maxSets = 5000
 
-// maxPriced limits for how many sets of several nodes the CPUs are ranked. Of equal sets, those
-// with the fewest CPUs left over are ranked (the most, if that is preferred).
-const maxPriced = 8
+// maxRanked is the largest number of sets of several nodes that are ranked by their CPUs. Of more sets, those
+// that leave the fewest CPUs unused are ranked, or the most with PreferEmptiest.
+const maxRanked = 8
 
-// nodesSoFar is a set of nodes that grows.
-type nodesSoFar struct {
+// partialSet is a set of NUMA nodes to which nodes are still added. n is the number of nodes, holds the
+// number of their CPUs, and far the sum of the distances between them.
+type partialSet struct {
 	nodes, packages uint64
 	n, holds, far   int
 }
 
 // search finds the best sets of k nodes that have enough CPUs.
 func (s *nodeSearch) search(k int) {
-	s.k, s.sets, s.worse, s.lost = k, s.sets[:0], s.worse[:0], [lowestNodes + 1]int{}
-	if !s.candidates() {
+	s.setSize, s.sets, s.losers, s.lost = k, s.sets[:0], s.losers[:0], [lowestNodes + 1]int{}
+	if !s.listUsable() {
 		return
 	}
-	if combinations(len(s.some), k) <= maxSets {
-		s.every(nodesSoFar{}, 0)
+	if combinations(len(s.usableNodes), k) <= maxSets {
+		s.offerAll(partialSet{}, 0)
 		return
 	}
-	s.grow()
+	s.offerGrown()
 }
 
-// candidates lists the nodes that can belong to a set; ok is false if there is none.
-func (s *nodeSearch) candidates() (ok bool) {
+// listUsable lists the nodes that can belong to a set. ok is false if no set of setSize nodes can have enough
+// CPUs.
+func (s *nodeSearch) listUsable() (ok bool) {
 	w := s.want
-	each, even := w.N/s.k, w.Even
-	if even && (each*s.k != w.N || each%s.picker.unit() != 0) {
+	each, even := w.N/s.setSize, w.Even
+	if even && (each*s.setSize != w.N || each%s.picker.unit() != 0) {
 		return false
 	}
-	s.some = s.from[:s.nodes]
+	s.usableNodes = s.nodesWithCPUs[:s.nodeCount]
 	if even {
-		s.some = slices.DeleteFunc(slices.Clone(s.some), func(at int) bool { return s.holds[at] < each })
+		s.usableNodes = slices.DeleteFunc(slices.Clone(s.usableNodes), func(at int) bool { return s.holds[at] < each })
 	}
-	s.maxHolds[len(s.some)] = 0
-	for i := len(s.some) - 1; i >= 0; i-- {
-		s.maxHolds[i] = max(s.maxHolds[i+1], s.holds[s.some[i]])
+	s.maxHolds[len(s.usableNodes)] = 0
+	for i := len(s.usableNodes) - 1; i >= 0; i-- {
+		s.maxHolds[i] = max(s.maxHolds[i+1], s.holds[s.usableNodes[i]])
 	}
-	return len(s.some) >= s.k && s.maxHolds[0]*s.k >= w.N
+	return len(s.usableNodes) >= s.setSize && s.maxHolds[0]*s.setSize >= w.N
 }
 
-// every offers all sets that begin with some nodes.
-func (s *nodeSearch) every(set nodesSoFar, from int) {
-	missing := s.k - set.n
+// offerAll offers all sets that consist of the nodes of set and of nodes with an index from from on.
+func (s *nodeSearch) offerAll(set partialSet, from int) {
+	missing := s.setSize - set.n
 	if missing == 0 {
 		s.offer(&set)
 		return
 	}
-	for i := from; i <= len(s.some)-missing && set.holds+missing*s.maxHolds[i] >= s.want.N; i++ {
-		s.every(s.with(set, s.some[i]), i+1)
+	for i := from; i <= len(s.usableNodes)-missing && set.holds+missing*s.maxHolds[i] >= s.want.N; i++ {
+		s.offerAll(s.with(set, s.usableNodes[i]), i+1)
 	}
 }
 
-// with adds a node to a set.
-func (s *nodeSearch) with(set nodesSoFar, at int) nodesSoFar {
+// with returns the set with one more node.
+func (s *nodeSearch) with(set partialSet, at int) partialSet {
 	for b := set.nodes; b != 0; b &= b - 1 {
 		o := bits.TrailingZeros64(b)
 		set.far += s.tree.machine.Distance(min(o, at), max(o, at))
@@ -103,13 +105,13 @@ func (s *nodeSearch) with(set nodesSoFar, at int) nodesSoFar {
 	return set
 }
 
-// grow offers, for each node, the set of it and the nodes nearest to the set, the emptiest
-// first among equals. It also offers the set of the emptiest nodes, since the nearest ones may
-// be too full.
-func (s *nodeSearch) grow() {
+// offerGrown offers two sets for each node. One grows from the node by adding the nearest nodes, the emptiest
+// of equally near ones first. The other grows by adding the emptiest nodes, because the nearest nodes may
+// have too few CPUs.
+func (s *nodeSearch) offerGrown() {
 	seen := make([]uint64, 0, 2*topology.MaxNodes)
 	for _, nearFirst := range [...]bool{true, false} {
-		for _, seed := range s.some {
+		for _, seed := range s.usableNodes {
 			set := s.grown(seed, nearFirst)
 			if !slices.Contains(seen, set.nodes) {
 				seen = append(seen, set.nodes)
@@ -119,12 +121,13 @@ func (s *nodeSearch) grow() {
 	}
 }
 
-func (s *nodeSearch) grown(seed int, nearFirst bool) nodesSoFar {
-	set := s.with(nodesSoFar{}, seed)
+// grown returns a set of setSize nodes that grows from the node seed, as offerGrown says.
+func (s *nodeSearch) grown(seed int, nearFirst bool) partialSet {
+	set := s.with(partialSet{}, seed)
 	var far [topology.MaxNodes]int
-	for last := seed; set.n < s.k; {
+	for last := seed; set.n < s.setSize; {
 		best := -1
-		for _, i := range s.some {
+		for _, i := range s.usableNodes {
 			if set.nodes>>i&1 != 0 {
 				continue
 			}
@@ -144,22 +147,23 @@ func (s *nodeSearch) grown(seed int, nearFirst bool) nodesSoFar {
 	return set
 }
 
-// offer compares a set with the best one by the properties of its nodes.
-func (s *nodeSearch) offer(set *nodesSoFar) {
+// offer compares a set with the best sets by the criteria about nodes, and keeps it if it is as good or
+// better.
+func (s *nodeSearch) offer(set *partialSet) {
 	c := nodeSet{nodes: set.nodes, left: set.holds - s.want.N}
 	if c.left < 0 {
 		return
 	}
 	packages := s.packagesOf(set)
-	if s.want.BySocket && packages > s.packages {
+	if s.want.FewestPackages && packages > s.packageLimit {
 		return
 	}
 	c.rank[mostNodesNear] = -int64(bits.OnesCount64(set.nodes & s.near))
 	c.rank[fewestPackages] = int64(packages)
 	c.rank[shortestBetween] = int64(set.far)
-	c.order(s.want.PreferEmptiest)
+	c.rankByLeft(s.want.PreferEmptiest)
 	if len(s.sets) == 0 {
-		c.rank[nearestMemory] = s.memory.far(c.nodes, math.MaxInt64)
+		c.rank[nearestMemory] = s.memory.farMemory(c.nodes, math.MaxInt64)
 		s.sets = append(s.sets, c)
 		return
 	}
@@ -167,24 +171,24 @@ func (s *nodeSearch) offer(set *nodesSoFar) {
 	way, by := compareNodes(&c, best, nearestMemory)
 	if way <= 0 {
 		limit := int64(math.MaxInt64)
-		if way == 0 { // the exact difference does not matter
+		if way == 0 { // more than the best set's memory distance need not be computed exactly
 			limit = best.rank[nearestMemory]
 		}
-		c.rank[nearestMemory] = s.memory.far(c.nodes, limit)
+		c.rank[nearestMemory] = s.memory.farMemory(c.nodes, limit)
 		way, by = compareNodes(&c, best, mostPreferred)
 	}
 	switch {
 	case way > 0:
-		s.lose(&c, by, 1)
+		s.noteLoss(&c, by, 1)
 	case way == 0:
-		s.keep(&c)
+		s.addBest(&c)
 	default:
 		s.replace(&c, by)
 	}
 }
 
-// compareNodes compares two sets by the criteria before one, and returns the criterion that
-// decided.
+// compareNodes compares two sets by the criteria that come before a given one. way is negative if a is
+// better. by is the criterion that decides.
 func compareNodes(a, b *nodeSet, before nodeCriterion) (way int, by nodeCriterion) {
 	for by := range before {
 		switch {
@@ -197,20 +201,20 @@ func compareNodes(a, b *nodeSet, before nodeCriterion) (way int, by nodeCriterio
 	return 0, before
 }
 
-// lose notes that n sets lost by a criterion. It keeps single nodes, so that the reason can name
-// them.
-func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
-	if s.k == 1 {
-		s.worse = append(s.worse, *c)
+// noteLoss notes that n sets lost by a criterion. If sets have one node, it also stores the set, so that the
+// reason can name the node.
+func (s *nodeSearch) noteLoss(c *nodeSet, by nodeCriterion, n int) {
+	if s.setSize == 1 {
+		s.losers = append(s.losers, *c)
 	}
 	s.lost[by] += n
 }
 
-// replace makes a set the only best one, because it beats all earlier sets by a criterion. Sets
-// that had lost by a later criterion now lose by this criterion.
+// replace makes c the only best set, because it beats all earlier sets by a criterion. Sets that lost by a
+// later criterion before now count as lost by this one.
 func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 	for i := range s.sets {
-		s.lose(&s.sets[i], by, 1)
+		s.noteLoss(&s.sets[i], by, 1)
 	}
 	for later := by + 1; later <= lowestNodes; later++ {
 		s.lost[by], s.lost[later] = s.lost[by]+s.lost[later], 0
@@ -218,27 +222,27 @@ func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 	s.sets = append(s.sets[:0], *c)
 }
 
-// keep adds another of the best sets; at most maxPriced sets of several nodes.
-func (s *nodeSearch) keep(c *nodeSet) {
+// addBest adds a set that is as good as the best sets. It keeps at most maxRanked sets of several nodes.
+func (s *nodeSearch) addBest(c *nodeSet) {
 	s.sets = append(s.sets, *c)
-	if s.k == 1 {
+	if s.setSize == 1 {
 		return
 	}
 	for i := len(s.sets) - 1; i > 0; i-- {
-		if yes, _ := s.sets[i].before(&s.sets[i-1]); !yes {
+		if yes, _ := s.sets[i].isBetter(&s.sets[i-1]); !yes {
 			break
 		}
 		s.sets[i-1], s.sets[i] = s.sets[i], s.sets[i-1]
 	}
-	if len(s.sets) > maxPriced {
-		_, by := s.sets[maxPriced-1].before(&s.sets[maxPriced])
-		s.sets = s.sets[:maxPriced]
-		s.lose(nil, by, 1)
+	if len(s.sets) > maxRanked {
+		_, by := s.sets[maxRanked-1].isBetter(&s.sets[maxRanked])
+		s.sets = s.sets[:maxRanked]
+		s.noteLoss(nil, by, 1)
 	}
 }
 
-// packagesOf returns the number of packages of a set.
-func (s *nodeSearch) packagesOf(set *nodesSoFar) int {
+// packagesOf returns the number of packages that have nodes of a set.
+func (s *nodeSearch) packagesOf(set *partialSet) int {
 	if s.tree.packages != nil {
 		return bits.OnesCount64(set.packages)
 	}
@@ -249,8 +253,8 @@ func (s *nodeSearch) packagesOf(set *nodesSoFar) int {
 	return s.tree.machine.Count(topology.PackageLevel, all)
 }
 
-// combinations returns the number of sets of k out of n. It stops counting above the limit of
-// the exhaustive search.
+// combinations returns the number of sets of k out of n nodes. If it exceeds maxSets, the result is some
+// number above maxSets.
 func combinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {

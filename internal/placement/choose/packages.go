@@ -8,43 +8,45 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// maxPackages is the largest number of packages of which every combination is tried. With more
-// packages, the packages that were filled first stay chosen.
+// maxPackages is the largest number of packages for which every combination is tried. With more packages,
+// improvePackages keeps the packages that fill chose.
 const maxPackages = 8
 
-// inner is a group inside a package, with its number of free CPUs.
-type inner struct{ group, pkg, have int }
+// innerGroup is a group inside a package. pkg is the index of the package, and have the number of the group's
+// free CPUs.
+type innerGroup struct{ group, pkg, have int }
 
-// overPackages improves a division of n CPUs over packages, which filled one package after
-// another. If as few packages have the CPUs on fewer dies, or on no more dies and fewer NUMA
-// nodes, it returns that division and the number of choices.
-func (p *picker) overPackages(g *group, n int, filled []share, c cost) (best []share, level topology.Level, of int) {
-	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel || p.beside != nil {
+// improvePackages looks for a better division of n CPUs over packages than the one that fill found. A
+// division over equally many packages is better if it has fewer dies, or as many dies and fewer NUMA nodes.
+// The result has the better division, its level and the number of groups of that level; of is 0 if there is
+// none.
+func (p *picker) improvePackages(g *group, n int, filled []portion, c cost) (best []portion, level topology.Level, of int) {
+	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel || p.usedWithCount != nil {
 		return nil, 0, 0
 	}
 	for _, l := range [...]topology.Level{topology.DieLevel, topology.NodeLevel} {
-		parts := p.inside(g, l)
-		if needed(parts, n, everyPackage) >= int(c.spans[l]) {
+		parts := p.groupsInside(g, l)
+		if partsNeeded(parts, n, allPackages) >= int(c.spans[l]) {
 			continue
 		}
-		shares, sum, ok := p.fewest(parts, n, p.packages(g, filled))
+		portions, sum, ok := p.divideOverFewest(parts, n, p.packageSets(g, filled))
 		die, node := sum.spans[topology.DieLevel]-c.spans[topology.DieLevel], sum.spans[topology.NodeLevel]-c.spans[topology.NodeLevel]
 		if ok && cmp.Or(die, node) < 0 {
-			best, level, of, c = shares, l, len(parts), sum
+			best, level, of, c = portions, l, len(parts), sum
 		}
 	}
 	return best, level, of
 }
 
-// inside lists the groups of a level that have free CPUs, those with the most first.
-func (p *picker) inside(g *group, l topology.Level) []inner {
-	parts := make([]inner, 0, len(p.tree.machine.Groups(l)))
+// groupsInside returns the groups of a level that have free CPUs, the groups with the most free CPUs first.
+func (p *picker) groupsInside(g *group, l topology.Level) []innerGroup {
+	parts := make([]innerGroup, 0, len(p.tree.machine.Groups(l)))
 	var add func(at, pkg int)
 	add = func(at, pkg int) {
 		switch of := &p.tree.groups[at]; {
 		case p.have[at] == 0:
 		case of.inner >= l:
-			parts = append(parts, inner{at, pkg, int(p.have[at])})
+			parts = append(parts, innerGroup{at, pkg, int(p.have[at])})
 		default:
 			for _, part := range of.parts {
 				add(part, pkg)
@@ -54,19 +56,19 @@ func (p *picker) inside(g *group, l topology.Level) []inner {
 	for pkg, at := range g.parts {
 		add(at, pkg)
 	}
-	slices.SortStableFunc(parts, func(a, b inner) int { return b.have - a.have })
+	slices.SortStableFunc(parts, func(a, b innerGroup) int { return b.have - a.have })
 	return parts
 }
 
-// packageSet is a set of packages, by their index.
+// packageSet is a set of packages, as a bit set of indices.
 type packageSet uint64
 
-const everyPackage = ^packageSet(0)
+const allPackages = ^packageSet(0)
 
 func (s packageSet) has(pkg int) bool { return pkg < 64 && s&(1<<pkg) != 0 }
 
-// packages lists the sets of as many packages as were filled.
-func (p *picker) packages(g *group, filled []share) []packageSet {
+// packageSets returns all sets with as many packages as filled has.
+func (p *picker) packageSets(g *group, filled []portion) []packageSet {
 	if len(g.parts) > maxPackages {
 		var s packageSet
 		for i, part := range g.parts {
@@ -85,12 +87,12 @@ func (p *picker) packages(g *group, filled []share) []packageSet {
 	return sets
 }
 
-// needed returns how many parts of some packages are needed for n CPUs. If all parts together
-// have too few CPUs, it returns more than their number.
-func needed(parts []inner, n int, in packageSet) int {
+// partsNeeded returns how many parts in a set of packages are needed for n CPUs. If the parts have too few
+// CPUs together, it returns more than their number.
+func partsNeeded(parts []innerGroup, n int, in packageSet) int {
 	used := 0
 	for i := range parts {
-		if in != everyPackage && !in.has(parts[i].pkg) {
+		if in != allPackages && !in.has(parts[i].pkg) {
 			continue
 		}
 		used++
@@ -101,14 +103,14 @@ func needed(parts []inner, n int, in packageSet) int {
 	return len(parts) + 1
 }
 
-// fewest divides n over as few parts as possible, in the first of the sets of packages that
-// need the fewest. It takes all of the largest parts, and the best part that has the rest.
-// Nearness counts only for the last part: with 64 NUMA nodes all combinations would take too
-// long.
-func (p *picker) fewest(parts []inner, n int, sets []packageSet) (shares []share, c cost, ok bool) {
+// divideOverFewest divides n over as few parts as possible, in the set of packages that needs the fewest
+// parts. It takes all CPUs of the largest parts, and the rest of the best part that has enough. Only the
+// choice of the last part considers distances, because with 64 NUMA nodes a search of all combinations would
+// take too long.
+func (p *picker) divideOverFewest(parts []innerGroup, n int, sets []packageSet) (portions []portion, c cost, ok bool) {
 	least, in := len(parts)+1, packageSet(0)
 	for _, s := range sets {
-		if k := needed(parts, n, s); k < least {
+		if k := partsNeeded(parts, n, s); k < least {
 			least, in = k, s
 		}
 	}
@@ -116,33 +118,33 @@ func (p *picker) fewest(parts []inner, n int, sets []packageSet) (shares []share
 	for _, part := range parts {
 		switch {
 		case !in.has(part.pkg):
-		case len(shares) == least-1:
+		case len(portions) == least-1:
 			others = append(others, part.group)
 		default:
-			shares = append(shares, share{part.group, part.have})
+			portions = append(portions, portion{part.group, part.have})
 			n -= part.have
 		}
 	}
 	slices.Sort(others) // the lowest CPUs first
-	last, _, of := p.best(others, n, shares)
+	last, _, of := p.best(others, n, portions)
 	if of == 0 {
 		return nil, c, false
 	}
-	for _, s := range shares {
+	for _, s := range portions {
 		one, whole := p.measure(s.group, s.n)
-		if c = c.plus(one); !whole {
+		if c = c.add(one); !whole {
 			return nil, c, false
 		}
 	}
-	c, shares = c.plus(last.cost), append(shares, share{last.group, n})
-	c.spans[topology.DieLevel] = p.dies(shares)
-	return shares, c, true
+	c, portions = c.add(last.cost), append(portions, portion{last.group, n})
+	c.spans[topology.DieLevel] = p.countDies(portions)
+	return portions, c, true
 }
 
-// dies returns the number of dies of some groups. A group inside a die does not count that die.
-func (p *picker) dies(shares []share) (n int16) {
+// countDies returns the number of dies that the groups are in.
+func (p *picker) countDies(portions []portion) (n int16) {
 	var seen [topology.MaxNodes]int
-	for _, s := range shares {
+	for _, s := range portions {
 		at := s.group
 		for p.tree.groups[at].outer > topology.DieLevel {
 			at = p.tree.groups[at].parent

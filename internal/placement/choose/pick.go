@@ -4,76 +4,77 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// picker answers one request.
+// picker chooses the CPUs for one request.
 type picker struct {
-	tree *Tree
-	want Want
-	why  []Reason
-	out  topology.Set
-	// near are CPUs that are preferred as far as possible.
+	tree    *Tree
+	want    Request
+	reasons []Reason
+	chosen  topology.Set
+	// near are the CPUs of which as many as possible should be chosen (Preference.Partly). nearName is the
+	// name of that preference.
 	near     topology.Set
 	nearName string
-	// leaveFree is the number of CPUs that must stay free on NUMA nodes.
+	// leaveFree says how many CPUs must stay free on NUMA nodes.
 	leaveFree []leaveLimit
-	// memory has the distances of memory; nil if they are the same everywhere.
-	memory *weighed
+	// memory has the distances of the requested memory; nil if they do not matter.
+	memory *memoryDistances
 
 	*scratch
-	// Of the set that is chosen from now, by group:
-	free   topology.Set
-	have   tally // the number of free CPUs, without those that must stay free
-	beside tally // the number of CPUs in UsedWith; nil if that is empty
-	nearby tally // the number of free CPUs that are near; nil if none is near
-	shared tally // the number of free CPUs that are Shared; nil if that is empty
-	wholes tally // the number of free CPUs in whole cores; nil if that does not matter
-	// besideNodes are the NUMA nodes of UsedWith, by index.
-	besideNodes []int
+	// free are the CPUs to choose from now. The following numbers count CPUs of each group.
+	free           topology.Set
+	have           tally // the free CPUs, without those that must stay free
+	usedWithCount  tally // the CPUs in Request.UsedWith; nil if that is empty
+	nearby         tally // the free CPUs that are in near; nil if none is
+	shared         tally // the free CPUs in Request.Shared; nil if none is
+	wholeCoreCount tally // the free CPUs in whole cores; nil if that does not matter
+	// usedWithNodes are the indices of the NUMA nodes with CPUs in Request.UsedWith.
+	usedWithNodes []int
 }
 
-// leaveLimit is how many CPUs of a NUMA node, by its index, must stay free.
+// leaveLimit says that n CPUs of the NUMA node with index node must stay free.
 type leaveLimit struct{ node, n int }
 
-// share is how many CPUs a group gives.
-type share struct{ group, n int }
+// portion is the number of CPUs that are taken of a group.
+type portion struct{ group, n int }
 
-// from starts a choice from other CPUs.
-func (p *picker) from(free topology.Set) {
+// reset prepares the picker to choose from the given CPUs.
+func (p *picker) reset(free topology.Set) {
 	p.free = free
-	p.known.reset(len(p.tree.groups) + p.tree.shapes)
-	p.have = p.count(haveTally, &free)
+	p.costs.reset(len(p.tree.groups) + p.tree.shapes)
+	p.have = p.count(freeTally, &free)
 	if len(p.leaveFree) > 0 {
-		p.hold()
+		p.subtractReserve()
 	}
 	near, shared := p.near.And(free), p.want.Shared.And(free)
 	p.nearby, p.shared = p.count(nearbyTally, &near), p.count(sharedTally, &shared)
 	if p.tree.hybrid && (p.want.Cores == AnyThread || p.want.Cores == PreferWhole) {
-		whole := p.ofWhole(free)
-		p.wholes = p.count(wholeTally, &whole)
+		whole := p.wholeCoreCPUs(free)
+		p.wholeCoreCount = p.count(wholeCoreTally, &whole)
 	}
-	if p.want.UsedWith.Empty() || p.beside != nil {
+	if p.want.UsedWith.Empty() || p.usedWithCount != nil {
 		return
 	}
-	p.beside = p.count(besideTally, &p.want.UsedWith)
+	p.usedWithCount = p.count(usedWithTally, &p.want.UsedWith)
 	for i := range p.tree.machine.Nodes {
 		if !p.tree.machine.Nodes[i].CPUs.And(p.want.UsedWith).Empty() {
-			p.besideNodes = append(p.besideNodes, i)
+			p.usedWithNodes = append(p.usedWithNodes, i)
 		}
 	}
 }
 
-// count returns how many CPUs of a set each group has. It returns nil for an empty set, unless
-// it is the set that is chosen from.
+// count returns how many CPUs of a set each group has. It returns nil for an empty set, except for freeTally.
+// what is the tally in which it stores the numbers.
 func (p *picker) count(what int, s *topology.Set) tally {
-	if what != haveTally && s.Empty() {
+	if what != freeTally && s.Empty() {
 		return nil
 	}
 	p.tallies[what] = p.tree.count(p.tallies[what], s)
 	return p.tallies[what]
 }
 
-// hold subtracts the CPUs that must stay free from the free CPUs of NUMA nodes. Any CPUs of the
-// node may be the ones that stay free.
-func (p *picker) hold() {
+// subtractReserve subtracts the CPUs that must stay free from the numbers of free CPUs of NUMA nodes. It does
+// not matter which CPUs of a node stay free.
+func (p *picker) subtractReserve() {
 	groups := p.tree.groups
 	for i := len(groups) - 1; i >= 0; i-- {
 		g := &groups[i]
@@ -84,170 +85,176 @@ func (p *picker) hold() {
 				p.have[i] += p.have[part]
 			}
 		case g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel:
-			p.have[i] = int32(p.reduced(g.node, int(p.have[i])))
+			p.have[i] = int32(p.limitOnNode(g.node, int(p.have[i])))
 		}
 	}
 }
 
-func (p *picker) besides(group int) int {
-	if p.beside == nil {
+// usedWithIn returns the number of a group's CPUs in Request.UsedWith.
+func (p *picker) usedWithIn(group int) int {
+	if p.usedWithCount == nil {
 		return 0
 	}
-	return int(p.beside[group])
+	return int(p.usedWithCount[group])
 }
 
-// take adds n CPUs of a group to the answer, from the outside in, and notes the reasons. It
-// reports whether that was possible.
+// take adds n CPUs of a group to the chosen CPUs, and notes the reasons. It chooses among the parts of the
+// group, then among the parts of the chosen part, and so on down to CPUs. It reports whether that was
+// possible.
 func (p *picker) take(at, n int) bool {
 	g := &p.tree.groups[at]
-	if g.ofCores {
-		_, ok := p.threads(at, n)
-		for _, s := range p.some {
+	if g.hasCores {
+		_, ok := p.divideOverCores(at, n)
+		for _, s := range p.portions {
 			p.takeThreads(s)
 		}
 		return ok
 	}
 	best, by, of, f, ok := p.split(g, n)
-	defer p.release(f.shares)
+	defer p.release(f.portions)
 	if of > 0 {
-		r := Reason{Step: Entered, Rule: p.rule(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of}
-		p.runnersUp(&r, g.parts, n, &best)
-		p.why = append(p.why, r)
+		r := Reason{Step: GroupChosen, Rule: p.rule(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.isDividedByKind(g), Candidates: of}
+		p.noteEliminated(&r, g.parts, n, &best)
+		p.reasons = append(p.reasons, r)
 		return p.take(best.group, n)
 	}
-	p.why = append(p.why, Reason{Step: Filled, Rule: f.instead, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(f.shares)})
-	if fewer, level, of := p.overPackages(g, n, f.shares, f.cost); ok && of > 0 {
-		f.shares = fewer
-		p.why = append(p.why, Reason{Step: Filled, Level: level, Of: of, Left: len(fewer)})
+	p.reasons = append(p.reasons, Reason{Step: GroupsFilled, Rule: f.betterBy, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.isDividedByKind(g), Candidates: len(g.parts), Remaining: len(f.portions)})
+	if fewer, level, of := p.improvePackages(g, n, f.portions, f.cost); ok && of > 0 {
+		f.portions = fewer
+		p.reasons = append(p.reasons, Reason{Step: GroupsFilled, Level: level, Candidates: of, Remaining: len(fewer)})
 	}
-	for _, s := range f.shares {
+	for _, s := range f.portions {
 		ok = ok && p.take(s.group, s.n)
 	}
 	return ok
 }
 
-// runnersUp notes for each other part with enough CPUs the criterion by which it lost.
-func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
+// noteEliminated adds to a reason the criterion by which each other part with enough CPUs lost.
+func (p *picker) noteEliminated(r *Reason, parts []int, n int, best *candidate) {
 	for _, part := range parts {
-		if r.Of < 2 || part == best.group || int(p.have[part]) < n {
+		if r.Candidates < 2 || part == best.group || int(p.have[part]) < n {
 			continue
 		}
-		c := candidate{group: part, far: p.distanceOf(part, nil), beside: p.besides(part), left: int(p.have[part])}
+		c := candidate{group: part, distance: p.distanceOf(part, nil), usedWith: p.usedWithIn(part), free: int(p.have[part])}
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
 		}
 		c.nodes = p.nodesIn(part, n)
 		c.rank = p.rank(&c)
-		_, by := best.rank.before(&c.rank)
-		r.against(int(by), p.rule(by, r.Of), 1, p.tree.id(part))
+		_, by := best.rank.isBetter(&c.rank)
+		r.addElimination(int(by), p.rule(by, r.Candidates), 1, p.tree.id(part))
 	}
 }
 
-// split decides which parts of a group give n CPUs. of is the number of parts that have enough,
-// and best is the best of them. If of is 0, several parts give a share, for one of three
-// reasons: none has enough; some have UsedWith CPUs, and no new group and no more cores are
-// needed; or, in a NUMA node of a hybrid processor, fewer cores are split.
-func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f filling, ok bool) {
+// split decides which parts of a group give n CPUs. If of is not 0, one part gives all: of is the number of
+// parts with enough CPUs, and best is the best of them. If of is 0, the parts in f give the CPUs. That
+// happens if no part has enough CPUs, or if several parts with UsedWith CPUs are better. On hybrid processors
+// it also happens if several parts of a NUMA node split fewer cores.
+func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f groupSet, ok bool) {
 	best, by, of = p.best(g.parts, n, nil)
-	if of > 0 && (p.beside == nil || best.beside > 0) {
-		if f, ok = p.wholer(g, n, &best); ok {
+	if of > 0 && (p.usedWithCount == nil || best.usedWith > 0) {
+		if f, ok = p.preferWholeCores(g, n, &best); ok {
 			return best, by, 0, f, true
 		}
 		return best, by, of, f, true
 	}
 	f, ok = p.fill(g.parts, n)
-	if of > 0 && (!ok || f.fresh > 1 || f.beside == 0 ||
+	if of > 0 && (!ok || f.newGroups > 1 || f.usedWith == 0 ||
 		f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel] || f.cost.split > best.cost.split) {
 		return best, by, of, f, true
 	}
 	if of > 0 {
-		f.instead = criteria[mostBeside]
+		f.betterBy = criteria[mostUsedWith]
 	}
 	return best, by, 0, f, ok
 }
 
-// wholer fills several parts of a NUMA node instead of the best single part, if that splits
-// fewer cores.
-func (p *picker) wholer(g *group, n int, best *candidate) (f filling, ok bool) {
-	if p.wholes == nil || best.cost.split == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.byKind(g) {
+// preferWholeCores divides n over several parts of a NUMA node of a hybrid processor. ok is false if that
+// does not split fewer cores than the best single part.
+func (p *picker) preferWholeCores(g *group, n int, best *candidate) (f groupSet, ok bool) {
+	if p.wholeCoreCount == nil || best.cost.split == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.isDividedByKind(g) {
 		return f, false
 	}
 	if f, ok = p.fillWhole(g.parts, n); !ok || f.cost.split >= best.cost.split {
-		p.release(f.shares)
-		return filling{}, false
+		p.release(f.portions)
+		return groupSet{}, false
 	}
-	f.instead = criteria[fewestSplit]
+	f.betterBy = criteria[fewestSplit]
 	return f, true
 }
 
-// takeThreads adds the lowest free threads of a core, near and unshared threads first.
-func (p *picker) takeThreads(s share) {
-	turns := p.turns()
+// takeThreads adds the lowest free threads of a core to the chosen CPUs. Near threads come first, and then
+// threads that are not in Request.Shared.
+func (p *picker) takeThreads(s portion) {
+	turns := p.passes()
 	for turn := range turns {
 		for _, cpu := range p.tree.groups[s.group].threads {
-			if s.n > 0 && p.free.Has(cpu) && (turns == 1 || turn == p.turnOfCPU(cpu)) {
-				p.out.Add(cpu)
+			if s.n > 0 && p.free.Has(cpu) && (turns == 1 || turn == p.passOfCPU(cpu)) {
+				p.chosen.Add(cpu)
 				s.n--
 			}
 		}
 	}
 }
 
-func (p *picker) turnOfCPU(cpu int) int {
+// passOfCPU returns the pass in which takeThreads takes a CPU.
+func (p *picker) passOfCPU(cpu int) int {
 	sharing := 0
 	if p.shared != nil && p.want.Shared.Has(cpu) {
 		sharing = 1
 	}
-	return p.turnOf(!p.near.Has(cpu), sharing)
+	return p.passFor(!p.near.Has(cpu), sharing)
 }
 
-// measure returns the cost of take, without noting reasons.
+// measure returns the cost of taking n CPUs of a group, without taking them. ok is false if they cannot be
+// taken.
 func (p *picker) measure(at, n int) (c cost, ok bool) {
 	g := &p.tree.groups[at]
 	key := at
-	if p.alike(at) { // groups of one shape cost the same
+	if p.isUniform(at) { // groups of one shape cost the same
 		key = len(p.tree.groups) + g.shape
 	}
-	if m := p.known.find(key, n); m != nil {
+	if m := p.costs.find(key, n); m != nil {
 		return m.cost, m.ok
 	}
 	var nodes uint64
-	if g.ofCores {
-		c, ok = p.threads(at, n)
+	if g.hasCores {
+		c, ok = p.divideOverCores(at, n)
 	} else {
 		best, _, of, f, found := p.split(g, n)
 		if c, nodes, ok = f.cost, f.nodes, found; of > 0 {
 			c, nodes = best.cost, best.nodes
 		}
-		p.release(f.shares)
+		p.release(f.portions)
 	}
-	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // costs of cores are counted each time, not cached
+	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // addCore has already counted the levels of a core
 		c.spans[l]++
 	}
-	if g.ofKind && g.threads == nil {
+	if g.isCoreKind && g.threads == nil {
 		c.kinds++
 	}
-	p.known.add(key, measured{n: int32(n), cost: c, nodes: nodes, ok: ok})
+	p.costs.add(key, memoEntry{n: int32(n), cost: c, nodes: nodes, ok: ok})
 	return c, ok
 }
 
-// alike reports whether a group is entirely free, and all its CPUs are equally good.
-func (p *picker) alike(at int) bool {
-	return int(p.have[at]) == p.tree.groups[at].size && p.besides(at) == 0 &&
+// isUniform reports whether all CPUs of a group are free and equally good. Then the cost depends only on the
+// group's shape.
+func (p *picker) isUniform(at int) bool {
+	return int(p.have[at]) == p.tree.groups[at].size && p.usedWithIn(at) == 0 &&
 		(p.memory == nil || p.tree.groups[at].node >= 0) &&
 		(p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
 }
 
-// best returns the best group with n CPUs, the criterion by which it beat the next best, and
-// their number. It leaves out groups that are used already, and prefers groups near them.
-func (p *picker) best(parts []int, n int, used []share) (best candidate, by criterion, of int) {
+// best returns the best unused part with at least n free CPUs, and the criterion by which it beat the next
+// best part. of is the number of such parts. It prefers parts near the used ones.
+func (p *picker) best(parts []int, n int, used []portion) (best candidate, by criterion, of int) {
 	var next rank
 	for _, part := range parts {
 		if int(p.have[part]) < n || isUsed(used, part) {
 			continue
 		}
-		c := candidate{group: part, far: p.distanceOf(part, used), beside: p.besides(part), left: int(p.have[part])}
+		c := candidate{group: part, distance: p.distanceOf(part, used), usedWith: p.usedWithIn(part), free: int(p.have[part])}
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
@@ -267,17 +274,17 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, by crit
 		}
 	}
 	if of > 1 {
-		_, by = best.rank.before(&next)
+		_, by = best.rank.isBetter(&next)
 	}
 	return best, by, of
 }
 
-// distanceOf returns the distance of a group from others and from UsedWith, as the sum over their NUMA
-// nodes.
-func (p *picker) distanceOf(part int, others []share) int {
+// distanceOf returns the sum of the distances from the NUMA node of a group to the nodes of the other groups
+// and to the nodes of UsedWith.
+func (p *picker) distanceOf(part int, others []portion) int {
 	sum, at := 0, p.tree.groups[part].node
 	if at >= 0 {
-		for _, node := range p.besideNodes {
+		for _, node := range p.usedWithNodes {
 			sum += p.tree.machine.Distance(node, at)
 		}
 	}

@@ -50,7 +50,7 @@ func TestAnswersKeepTheirWord(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := oddMachine(t, 60)
-		w := Want{
+		w := Request{
 			N: rapid.IntRange(-1, 40).Draw(t, "n"), From: someOf(t, m, "from"),
 			Cores: Cores(rapid.IntRange(0, 3).Draw(t, "cores")), PreferEmptiest: rapid.Bool().Draw(t, "roomy"),
 			UsedWith: someOf(t, m, "beside"),
@@ -94,7 +94,7 @@ func TestAnswersKeepTheirWord(t *testing.T) {
 	})
 }
 
-func keepsCores(t *rapid.T, m *topology.Machine, w Want, got Chosen) {
+func keepsCores(t *rapid.T, m *topology.Machine, w Request, got Choice) {
 	whole := m.Spread(topology.CoreLevel, got.CPUs)
 	switch w.Cores {
 	case WholeCores:
@@ -142,7 +142,7 @@ func TestNoSubsetIsBetter(t *testing.T) {
 		if hybrid {
 			m = hybridOf(t, m)
 		}
-		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), PreferEmptiest: rapid.Bool().Draw(t, "roomy")}
+		w := Request{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), PreferEmptiest: rapid.Bool().Draw(t, "roomy")}
 		tree := NewTree(m)
 		if tree.uniform && rapid.Bool().Draw(t, "pools") { // among cores of different sizes, whole ones come first
 			w.Shared = someOf(t, m, "shared").And(w.From)
@@ -150,7 +150,7 @@ func TestNoSubsetIsBetter(t *testing.T) {
 		if rapid.Bool().Draw(t, "memory") {
 			w.Memory = uint64(rapid.IntRange(1, 20).Draw(t, "GiB")) << 30
 			for range m.Nodes {
-				w.MemoryLeft = append(w.MemoryLeft, uint64(rapid.IntRange(0, 20).Draw(t, "GiB left"))<<30)
+				w.FreeMemory = append(w.FreeMemory, uint64(rapid.IntRange(0, 20).Draw(t, "GiB left"))<<30)
 			}
 		}
 		got, err := tree.Choose(w)
@@ -189,7 +189,7 @@ func hybridOf(t *rapid.T, m *topology.Machine) *topology.Machine {
 // price counts, level by level, in how many groups some CPUs are, down to the first level with more than
 // one; then the cores, the split cores, and CPUs of shared pools. Inside a NUMA node kinds of cores come
 // first. For a single NUMA node it includes the distance of the memory.
-func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
+func price(m *topology.Machine, w *Request, hybrid bool, s topology.Set) []int {
 	var out []int
 	for _, l := range []topology.Level{
 		topology.PackageLevel, topology.DieLevel, topology.NodeLevel, topology.L3Level,
@@ -200,7 +200,7 @@ func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 				return out
 			}
 			if hybrid {
-				out = append(out, split, s.And(m.Of(topology.EfficiencyCore)).Len())
+				out = append(out, split, s.And(m.CPUsOfKind(topology.EfficiencyCore)).Len())
 			}
 		}
 		n := m.Count(l, s)
@@ -230,8 +230,8 @@ func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 
 // farMemory returns how much of the requested memory is not on the NUMA node of some CPUs, in MiB times the
 // distance of the nearest nodes that have it.
-func farMemory(m *topology.Machine, w *Want, s topology.Set) (far int) {
-	if w.MemoryLeft == nil {
+func farMemory(m *topology.Machine, w *Request, s topology.Set) (far int) {
+	if w.FreeMemory == nil {
 		return 0
 	}
 	at := slices.IndexFunc(m.Nodes, func(n topology.Node) bool { return !n.CPUs.And(s).Empty() })
@@ -248,7 +248,7 @@ func farMemory(m *topology.Machine, w *Want, s topology.Set) (far int) {
 	slices.SortStableFunc(order, func(a, b int) int { return away(a) - away(b) })
 	short := w.Memory
 	for _, i := range order {
-		some := min(short, w.MemoryLeft[i])
+		some := min(short, w.FreeMemory[i])
 		far, short = far+int(some>>20)*away(i), short-some
 	}
 	return far + int(short>>20)*(unreachable-localDistance)
@@ -257,7 +257,7 @@ func farMemory(m *topology.Machine, w *Want, s topology.Set) (far int) {
 // ofKinds returns of how many kinds the cores of some CPUs are, and how many cores are used in part.
 func ofKinds(m *topology.Machine, s topology.Set) (kinds, split int) {
 	for k := topology.PlainCore; k <= topology.EfficiencyCore; k++ {
-		if !s.And(m.Of(k)).Empty() {
+		if !s.And(m.CPUsOfKind(k)).Empty() {
 			kinds++
 		}
 	}

@@ -4,23 +4,24 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// candidate is a group with enough CPUs, and the cost of choosing them there.
+// candidate is a group with enough CPUs, and the cost of taking them there.
 type candidate struct {
-	rank   rank
-	group  int
-	cost   cost
-	far    int // the distance from the groups that are filled already, and from UsedWith
-	beside int // the number of its CPUs in UsedWith
-	left   int // the number of its free CPUs
-	// nodes are the NUMA nodes of it and of the groups that are filled already, as a bit set of
-	// indices, if memory counts.
+	rank     rank
+	group    int
+	cost     cost
+	distance int // the result of distanceOf
+	usedWith int // the number of its CPUs in UsedWith
+	free     int // the number of its free CPUs
+	// nodes are the NUMA nodes of the group and of the groups that are used already, as a bit set of indices.
+	// It is 0 if the distance of memory does not matter.
 	nodes uint64
 }
 
-// cost is what a choice uses: the number of groups of each level, the kinds of cores in each
-// NUMA node, the CPUs of efficient cores, the split cores and how many of these were whole, the
-// near CPUs, and the Shared CPUs. A core whose other threads are in UsedWith is no additional
-// core, and counts as one split core less if it is completed.
+// cost is what a choice of CPUs uses. spans has the number of groups of each level. kinds is the number of
+// kinds of cores, summed over NUMA nodes. efficient counts CPUs of efficient cores, near the near CPUs, and
+// shared the Shared CPUs. split is the number of cores that are used partly, and broken how many of these
+// were completely free. A core with other threads in UsedWith is not counted again. If the choice completes
+// such a core, it subtracts 1 from split.
 type cost struct {
 	spans            [topology.CoreLevel + 1]int16
 	kinds, efficient int16
@@ -28,7 +29,8 @@ type cost struct {
 	near, shared     int16
 }
 
-func (c cost) plus(d cost) cost {
+// add returns the sum of two costs.
+func (c cost) add(d cost) cost {
 	for l := range c.spans {
 		c.spans[l] += d.spans[l]
 	}
@@ -38,18 +40,18 @@ func (c cost) plus(d cost) cost {
 	return c
 }
 
-// criterion is a position in the ranking.
+// criterion is a criterion of the ranking of candidates. Its value is the index in a rank.
 type criterion int
 
-// The criteria, the most important first. The first that differs decides; if all are equal, the
-// lowest CPU wins.
+// The criteria, the most important first. The first criterion in which two candidates differ decides. If all
+// are equal, the candidate with the lowest CPU wins.
 const (
-	mostBeside criterion = iota
+	mostUsedWith criterion = iota
 	fewestDies
 	fewestNodes
 	mostCPUsNear
 	leastFarMemory
-	shortestWay
+	shortestDistance
 	fewestKinds
 	fewestSplit
 	fewestEfficient
@@ -60,52 +62,52 @@ const (
 	fewestCores
 	fewestBroken
 	fewestShared
-	mostLeft
-	leastLeft
+	mostFree
+	leastFree
 	lowest
 )
 
-// criteria are the names of the criteria for users.
+// criteria has the names of the criteria for users.
 var criteria = [...]string{
-	mostBeside:      "the most CPUs near those that it already uses",
-	fewestDies:      "the fewest dies",
-	fewestNodes:     "the fewest NUMA nodes",
-	mostCPUsNear:    "the most CPUs near ", // followed by the request's NearName
-	leastFarMemory:  "the nearest memory",
-	shortestWay:     "the shortest distance to the other chosen CPUs",
-	fewestKinds:     "the fewest kinds of cores",
-	fewestSplit:     "the fewest cores shared with others",
-	fewestEfficient: "the fewest efficient cores",
-	fewestL3:        "the fewest L3 caches",
-	fewestClusters:  "the fewest clusters",
-	fewestL2:        "the fewest L2 caches",
-	mostCores:       "the most cores",
-	fewestCores:     "the fewest cores",
-	fewestBroken:    "the fewest whole cores split",
-	fewestShared:    "the fewest CPUs of shared pools",
-	mostLeft:        "the most CPUs left",
-	leastLeft:       "the fewest CPUs left",
-	lowest:          "the lowest CPU",
+	mostUsedWith:     "the most CPUs near those that the owner already has",
+	fewestDies:       "the fewest dies",
+	fewestNodes:      "the fewest NUMA nodes",
+	mostCPUsNear:     "the most CPUs near ", // followed by the request's NearName
+	leastFarMemory:   "the nearest memory",
+	shortestDistance: "the shortest distance to the other chosen CPUs",
+	fewestKinds:      "the fewest kinds of cores",
+	fewestSplit:      "the fewest cores shared with others",
+	fewestEfficient:  "the fewest efficient cores",
+	fewestL3:         "the fewest L3 caches",
+	fewestClusters:   "the fewest clusters",
+	fewestL2:         "the fewest L2 caches",
+	mostCores:        "the most cores",
+	fewestCores:      "the fewest cores",
+	fewestBroken:     "the fewest whole cores split",
+	fewestShared:     "the fewest CPUs of shared pools",
+	mostFree:         "the most CPUs left",
+	leastFree:        "the fewest CPUs left",
+	lowest:           "the lowest CPU",
 }
 
-// rank is a number for each criterion; less is better.
+// rank has a number for each criterion; a lower number is better.
 type rank [lowest]int32
 
 // rank returns the rank of a candidate.
 func (p *picker) rank(c *candidate) rank {
 	r := rank{
-		mostBeside:      -int32(c.beside),
-		fewestDies:      int32(c.cost.spans[topology.DieLevel]),
-		fewestNodes:     int32(c.cost.spans[topology.NodeLevel]),
-		mostCPUsNear:    -int32(c.cost.near),
-		shortestWay:     int32(c.far),
-		fewestKinds:     int32(c.cost.kinds),
-		fewestEfficient: int32(c.cost.efficient),
-		fewestL3:        int32(c.cost.spans[topology.L3Level]),
-		fewestClusters:  int32(c.cost.spans[topology.ClusterLevel]),
-		fewestL2:        int32(c.cost.spans[topology.L2Level]),
-		fewestBroken:    int32(c.cost.broken),
-		fewestShared:    int32(c.cost.shared),
+		mostUsedWith:     -int32(c.usedWith),
+		fewestDies:       int32(c.cost.spans[topology.DieLevel]),
+		fewestNodes:      int32(c.cost.spans[topology.NodeLevel]),
+		mostCPUsNear:     -int32(c.cost.near),
+		shortestDistance: int32(c.distance),
+		fewestKinds:      int32(c.cost.kinds),
+		fewestEfficient:  int32(c.cost.efficient),
+		fewestL3:         int32(c.cost.spans[topology.L3Level]),
+		fewestClusters:   int32(c.cost.spans[topology.ClusterLevel]),
+		fewestL2:         int32(c.cost.spans[topology.L2Level]),
+		fewestBroken:     int32(c.cost.broken),
+		fewestShared:     int32(c.cost.shared),
 	}
 	if cores := int32(c.cost.spans[topology.CoreLevel]); p.want.Cores == SpreadThreads {
 		r[mostCores] = -cores
@@ -122,15 +124,16 @@ func (p *picker) rank(c *candidate) rank {
 		r[fewestEfficient] *= -1
 	}
 	if p.want.PreferEmptiest {
-		r[mostLeft] = -int32(c.left)
+		r[mostFree] = -int32(c.free)
 	} else {
-		r[leastLeft] = int32(c.left)
+		r[leastFree] = int32(c.free)
 	}
 	return r
 }
 
-// before reports whether a is better than b, and by which criterion. b has the lower CPU.
-func (a *rank) before(b *rank) (yes bool, by criterion) {
+// isBetter reports whether a is better than b, and which criterion decides. If they are equal, b is better,
+// because callers pass candidates in the order of their lowest CPUs.
+func (a *rank) isBetter(b *rank) (yes bool, by criterion) {
 	for i := range a {
 		if a[i] != b[i] {
 			return a[i] < b[i], criterion(i)
@@ -139,12 +142,13 @@ func (a *rank) before(b *rank) (yes bool, by criterion) {
 	return false, lowest
 }
 
+// better reports whether a is better than b.
 func (a *rank) better(b *rank) bool {
-	yes, _ := a.before(b)
+	yes, _ := a.isBetter(b)
 	return yes
 }
 
-// rule names the criterion that decided among several.
+// rule returns the name of the criterion that decided between candidates; "" if there was only one candidate.
 func (p *picker) rule(by criterion, of int) string {
 	switch {
 	case of < 2:
@@ -155,7 +159,7 @@ func (p *picker) rule(by criterion, of int) string {
 	return p.name(by)
 }
 
-// name names a criterion of CPUs.
+// name returns the name of a criterion for users.
 func (p *picker) name(by criterion) string {
 	if by == fewestEfficient && p.want.Efficient {
 		return "the most efficient cores"

@@ -9,56 +9,59 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Step is what a reason is about.
+// Step is the step of a decision that a reason explains.
 type Step uint8
 
 // The steps.
 const (
-	// Narrowed: a preference was applied, or skipped because it left too few CPUs.
-	Narrowed Step = iota
-	// Entered: one of several groups with enough CPUs was chosen.
-	Entered
-	// Filled: no group has enough CPUs, so several were filled.
-	Filled
-	// Divided: the count was divided over all groups of a level.
-	Divided
-	// NodesChosen: Left NUMA nodes were chosen, out of Of sets of that size with enough CPUs.
-	Bound
+	// PreferenceApplied means that a preference was applied, or skipped because it left too few CPUs.
+	PreferenceApplied Step = iota
+	// GroupChosen means that one of several groups with enough CPUs was chosen.
+	GroupChosen
+	// GroupsFilled means that no single group has enough CPUs, so several were filled.
+	GroupsFilled
+	// CountDivided means that the count was divided over all groups of a level.
+	CountDivided
+	// NodesChosen means that a set of NUMA nodes was chosen. Remaining is the number of its nodes, and Candidates is the
+	// number of sets of that size with enough CPUs.
+	NodesChosen
 )
 
-// Reason is one reason of a choice. It is stored as numbers, and formatted only for reports.
+// Reason is one reason for a choice. String formats it, only when a report needs it.
 type Reason struct {
 	Step Step
-	// Rule names the preference, or the criterion by which the chosen group beat the next best.
+	// Rule is the name of the preference, or of the criterion by which the chosen group beat the next best
+	// group.
 	Rule  string
 	Level topology.Level
-	Kinds bool // groups are kinds of cores, not groups of a level
-	// Of is the number of groups, or CPUs, to choose from. Left is how many of them the
+	Kinds bool // the groups are kinds of cores, not groups of a level
+	// Candidates is the number of groups, or CPUs, to choose from. Remaining is how many of them the
 	// preference left.
-	Of, Left    int
-	Avoid, Kept bool
-	// LostTo says by which criteria the other sufficient groups lost, the last criterion first.
-	LostTo []Against
-	// Partly: too few preferred CPUs were free, so all of them were taken and others added.
+	Candidates, Remaining int
+	Avoid, Kept           bool
+	// LostTo has the criteria by which the other groups with enough CPUs lost, the least important criterion
+	// first.
+	LostTo []Elimination
+	// Partly means that too few preferred CPUs were free, so all of them were taken and others added.
 	Partly bool
 }
 
-// Against is a criterion by which N others lost.
-type Against struct {
+// Elimination is a criterion by which N groups or sets of nodes lost.
+type Elimination struct {
 	Rule string
 	N    int
-	// IDs are those of packages or NUMA nodes, or the first CPUs of other groups; none for sets
-	// of several NUMA nodes.
-	IDs []int
-	by  int
+	// IDs identify the groups that lost: ids of packages or NUMA nodes, or the first CPUs of other groups. It
+	// is empty for sets of several NUMA nodes.
+	IDs       []int
+	criterion int
 }
 
-// against notes that n more others lost by a criterion; later criteria have higher numbers. id
-// is one of them, or -1.
-func (r *Reason) against(by int, rule string, n, id int) {
-	i, known := slices.BinarySearchFunc(r.LostTo, by, func(a Against, by int) int { return by - a.by })
+// addElimination notes that n more groups lost by a criterion. by orders the criteria: less important ones
+// have higher numbers. id identifies one of the groups; -1 for none.
+func (r *Reason) addElimination(by int, rule string, n, id int) {
+	i, known := slices.BinarySearchFunc(r.LostTo, by, func(a Elimination, by int) int { return by - a.criterion })
 	if !known {
-		r.LostTo = slices.Insert(r.LostTo, i, Against{Rule: rule, by: by})
+		r.LostTo = slices.Insert(r.LostTo, i, Elimination{Rule: rule, criterion: by})
 	}
 	a := &r.LostTo[i]
 	if a.N += n; id >= 0 {
@@ -70,71 +73,71 @@ func (r *Reason) against(by int, rule string, n, id int) {
 // String formats a reason.
 func (r Reason) String() string {
 	switch r.Step {
-	case Narrowed:
+	case PreferenceApplied:
 		verb := "near "
 		if r.Avoid {
 			verb = "away from "
 		}
 		if r.Kept {
-			return fmt.Sprintf("%s%s: %d of %d CPUs are left", verb, r.Rule, r.Left, r.Of)
+			return fmt.Sprintf("%s%s: %d of %d CPUs are left", verb, r.Rule, r.Remaining, r.Candidates)
 		}
 		if r.Partly {
-			return fmt.Sprintf("%s%s: as many as possible of %d CPUs, from %d CPUs", verb, r.Rule, r.Left, r.Of)
+			return fmt.Sprintf("%s%s: as many as possible of %d CPUs, from %d CPUs", verb, r.Rule, r.Remaining, r.Candidates)
 		}
-		return fmt.Sprintf("%s%s: not possible, because it would leave only %d of %d CPUs", verb, r.Rule, r.Left, r.Of)
-	case Entered:
-		if r.Of == 1 {
-			return fmt.Sprintf("%s: the only one that has enough CPUs", r.what())
+		return fmt.Sprintf("%s%s: not possible, because it would leave only %d of %d CPUs", verb, r.Rule, r.Remaining, r.Candidates)
+	case GroupChosen:
+		if r.Candidates == 1 {
+			return fmt.Sprintf("%s: the only one that has enough CPUs", r.groupKind())
 		}
-		return fmt.Sprintf("%s: of %d with enough CPUs, the one with %s", r.what(), r.Of, r.rules())
-	case Bound:
-		if r.Of == 1 {
-			return fmt.Sprintf("%s: the only choice with enough CPUs", count(r.Left, "NUMA node"))
+		return fmt.Sprintf("%s: of %d with enough CPUs, the one with %s", r.groupKind(), r.Candidates, r.rules())
+	case NodesChosen:
+		if r.Candidates == 1 {
+			return fmt.Sprintf("%s: the only choice with enough CPUs", formatCount(r.Remaining, "NUMA node"))
 		}
-		return fmt.Sprintf("%s: of %d choices with enough CPUs, the one with %s", count(r.Left, "NUMA node"), r.Of, r.rules())
-	case Filled:
+		return fmt.Sprintf("%s: of %d choices with enough CPUs, the one with %s", formatCount(r.Remaining, "NUMA node"), r.Candidates, r.rules())
+	case GroupsFilled:
 		if r.Rule != "" {
-			return fmt.Sprintf("%s: several of %d, with %s", r.what(), r.Of, r.Rule)
+			return fmt.Sprintf("%s: several of %d, with %s", r.groupKind(), r.Candidates, r.Rule)
 		}
-		return "no single " + r.what() + " has enough CPUs: as few as possible of " + count(r.Of, r.what())
+		return "no single " + r.groupKind() + " has enough CPUs: as few as possible of " + formatCount(r.Candidates, r.groupKind())
 	default:
-		return "divided over " + count(r.Of, r.what())
+		return "divided over " + formatCount(r.Candidates, r.groupKind())
 	}
 }
 
-// rules names the criteria that decided and, if there were several, the others that lost by
-// each.
+// rules returns the names of the criteria that decided. If there are several, it also says which groups lost
+// by each criterion.
 func (r Reason) rules() string {
 	if len(r.LostTo) < 2 {
 		return r.Rule
 	}
 	parts := make([]string, len(r.LostTo))
 	for i, a := range r.LostTo {
-		whom := count(a.N, "other")
+		losers := formatCount(a.N, "other")
 		switch ids := topology.FormatList(slices.Sorted(slices.Values(a.IDs))); {
 		case len(a.IDs) == 0:
-		case r.Step == Bound || r.Level == topology.NodeLevel && !r.Kinds:
-			whom = "node " + ids
+		case r.Step == NodesChosen || r.Level == topology.NodeLevel && !r.Kinds:
+			losers = "node " + ids
 		case r.Level == topology.PackageLevel:
-			whom = "socket " + ids
+			losers = "socket " + ids
 		default:
-			whom = "that of CPU " + ids
+			losers = "that of CPU " + ids
 		}
-		parts[i] = a.Rule + " (before " + whom + ")"
+		parts[i] = a.Rule + " (before " + losers + ")"
 	}
 	return strings.Join(parts, ", ")
 }
 
-// what names the kind of groups a reason is about.
-func (r Reason) what() string {
+// groupKind returns what the groups of a reason are, for users, such as "NUMA node".
+func (r Reason) groupKind() string {
 	if r.Kinds {
 		return "core kind"
 	}
 	return r.Level.String()
 }
 
-// count formats a number of things.
-func count(n int, what string) string {
+// formatCount formats a number of things, such as "2 NUMA nodes".
+func formatCount(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

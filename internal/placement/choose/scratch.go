@@ -6,31 +6,31 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// scratch has the buffers of a request. They are reused, so that an answer allocates no memory.
+// scratch has the buffers for a request. Requests reuse them, so that a choice allocates little memory.
 type scratch struct {
-	tallies [tallies]tally
-	known   memo
-	some    []share
-	lists   [][]share // that are not in use
-	weighed weighed
-	// sets are sets of NUMA nodes: the best ones, and others.
-	sets, worse []nodeSet
+	tallies         [tallies]tally
+	costs           memo
+	portions        []portion
+	freeLists       [][]portion // lists that can be reused
+	memoryDistances memoryDistances
+	// sets and losers are buffers of a nodeSearch.
+	sets, losers []nodeSet
 }
 
-// The tallies of a question.
+// The indices of scratch.tallies. tallies is their number.
 const (
-	haveTally = iota
-	besideTally
+	freeTally = iota
+	usedWithTally
 	nearbyTally
 	sharedTally
-	wholeTally
+	wholeCoreTally
 	tallies
 )
 
-// tally is a number for each group.
+// tally has a number for each group of a tree.
 type tally []int32
 
-// count counts how many CPUs of a set each group of a tree has.
+// count counts how many CPUs of a set each group has. It stores the numbers in into, if that is not nil.
 func (t *Tree) count(into tally, s *topology.Set) tally {
 	if into == nil {
 		into = make(tally, len(t.groups))
@@ -48,19 +48,20 @@ func (t *Tree) count(into tally, s *topology.Set) tally {
 	return into
 }
 
-// list returns an empty list; release returns it to the pool.
-func (s *scratch) list() []share {
-	last := len(s.lists) - 1
+// list returns an empty list. release makes a list available again.
+func (s *scratch) list() []portion {
+	last := len(s.freeLists) - 1
 	if last < 0 {
-		return make([]share, 0, 8)
+		return make([]portion, 0, 8)
 	}
-	list := s.lists[last]
-	s.lists = s.lists[:last]
+	list := s.freeLists[last]
+	s.freeLists = s.freeLists[:last]
 	return list[:0]
 }
 
-func (s *scratch) release(list []share) {
+// release makes a list available for list.
+func (s *scratch) release(list []portion) {
 	if list != nil {
-		s.lists = append(s.lists, list)
+		s.freeLists = append(s.freeLists, list)
 	}
 }

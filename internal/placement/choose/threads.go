@@ -6,57 +6,58 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// threads divides n over the cores of a group, into p.some, and returns the cost. It takes the
-// remaining threads of cores in UsedWith, then whole cores that fit, then the missing threads
-// of one split core, the fullest that has enough.
-func (p *picker) threads(at, n int) (c cost, ok bool) {
+// divideOverCores divides n over the cores of a group and returns the cost. It stores the division in
+// p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores,
+// and the remaining threads of the fullest split core that has enough.
+func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
 		cores = []int{at}
 	}
-	p.some = p.some[:0]
+	p.portions = p.portions[:0]
 	if p.want.Cores == SpreadThreads || p.want.Cores == OneThread {
-		return p.oneOfEach(cores, n)
+		return p.oneThreadEach(cores, n)
 	}
-	n = p.wholeCores(cores, p.completing(cores, n))
+	n = p.takeWholeCores(cores, p.completeCores(cores, n))
 	if n > 0 && p.want.Cores != WholeCores {
-		n = p.parts(cores, n)
+		n = p.takeSplitCores(cores, n)
 	}
 	return p.threadCost(), n == 0
 }
 
-func (p *picker) whole(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
+// isFree reports whether all threads of a core are free.
+func (p *picker) isFree(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
 
-// completing takes the free threads of cores in UsedWith, if all of them fit, and returns how
-// many CPUs are still missing.
-func (p *picker) completing(cores []int, n int) int {
-	if p.beside == nil || p.want.Cores == WholeCores {
+// completeCores takes all free threads of cores that UsedWith uses partly, as long as they fit. It returns
+// how many CPUs are still missing.
+func (p *picker) completeCores(cores []int, n int) int {
+	if p.usedWithCount == nil || p.want.Cores == WholeCores {
 		return n
 	}
 	for _, core := range cores {
-		if have := int(p.have[core]); p.rest(core) && have <= n {
-			p.some = append(p.some, share{core, have})
+		if have := int(p.have[core]); p.restIsFree(core) && have <= n {
+			p.portions = append(p.portions, portion{core, have})
 			n -= have
 		}
 	}
 	return n
 }
 
-// rest reports whether the free threads of a core are all of its threads outside UsedWith.
-func (p *picker) rest(core int) bool {
-	beside, have := p.besides(core), int(p.have[core])
+// restIsFree reports whether UsedWith uses a core partly, and all other threads of the core are free.
+func (p *picker) restIsFree(core int) bool {
+	beside, have := p.usedWithIn(core), int(p.have[core])
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
 }
 
-// wholeCores takes whole cores that fit and returns how many CPUs are still missing. Large
-// cores come first, since small ones can fill the remainder.
-func (p *picker) wholeCores(cores []int, n int) int {
-	turns := p.turns()
-	for size := p.tree.threads; size > 0 && n > 0; size-- {
+// takeWholeCores takes completely free cores, as long as they fit. It returns how many CPUs are still
+// missing. Cores with many threads come first, because smaller cores can fill the remainder.
+func (p *picker) takeWholeCores(cores []int, n int) int {
+	turns := p.passes()
+	for size := p.tree.maxThreads; size > 0 && n > 0; size-- {
 		for turn := range turns {
 			for _, core := range cores {
-				if size <= n && p.tree.groups[core].size == size && p.whole(core) && (turns == 1 || p.turn(core) == turn) {
-					p.some = append(p.some, share{core, size})
+				if size <= n && p.tree.groups[core].size == size && p.isFree(core) && (turns == 1 || p.passOf(core) == turn) {
+					p.portions = append(p.portions, portion{core, size})
 					n -= size
 				}
 			}
@@ -68,24 +69,24 @@ func (p *picker) wholeCores(cores []int, n int) int {
 	return n
 }
 
-// parts takes n threads of cores that are not taken whole. n is less than the size of each
-// whole core that is left.
-func (p *picker) parts(cores []int, n int) int {
-	taken := len(p.some)
-	if core := p.fullest(cores, n, false, taken); core >= 0 {
-		p.some = append(p.some, share{core, n})
+// takeSplitCores takes n threads of cores that are not taken as a whole, and returns how many CPUs are still
+// missing. n is less than the number of threads of each completely free core.
+func (p *picker) takeSplitCores(cores []int, n int) int {
+	taken := len(p.portions)
+	if core := p.fullestCore(cores, n, false, taken); core >= 0 {
+		p.portions = append(p.portions, portion{core, n})
 		return 0
 	}
-	if core := p.fullest(cores, n, true, taken); core >= 0 {
-		p.some = append(p.some, share{core, n})
+	if core := p.fullestCore(cores, n, true, taken); core >= 0 {
+		p.portions = append(p.portions, portion{core, n})
 		return 0
 	}
-	for size := p.tree.threads; size > 0; size-- {
-		for turn := range p.turns() {
+	for size := p.tree.maxThreads; size > 0; size-- {
+		for turn := range p.passes() {
 			for _, core := range cores {
-				if n > 0 && int(p.have[core]) == size && p.turn(core) == turn && !p.taken(core, taken) {
+				if n > 0 && int(p.have[core]) == size && p.passOf(core) == turn && !p.wasTaken(core, taken) {
 					take := min(n, size)
-					p.some = append(p.some, share{core, take})
+					p.portions = append(p.portions, portion{core, take})
 					n -= take
 				}
 			}
@@ -94,42 +95,42 @@ func (p *picker) parts(cores []int, n int) int {
 	return n
 }
 
-// fullest returns the core with the fewest free threads that has at least n, of the whole or of
-// the split cores. Near cores come first; of equal ones, those with the fewest Shared CPUs; -1
-// if there is none.
-func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
+// fullestCore returns the core with the fewest free threads, but at least n; -1 if there is none. whole
+// selects either completely free cores or split cores. Near cores are preferred to cores with fewer free
+// threads. Of equal cores it returns the one with the fewest Shared CPUs. It skips the first taken entries of
+// p.portions.
+func (p *picker) fullestCore(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
-		if int(p.have[core]) < n || p.whole(core) != whole || p.taken(core, taken) {
+		if int(p.have[core]) < n || p.isFree(core) != whole || p.wasTaken(core, taken) {
 			continue
 		}
-		if best < 0 || cmp.Or(p.distant(core)-p.distant(best), int(p.have[core]-p.have[best]), p.sharing(core)-p.sharing(best)) < 0 {
+		if best < 0 || cmp.Or(p.farPenalty(core)-p.farPenalty(best), int(p.have[core]-p.have[best]), p.sharing(core)-p.sharing(best)) < 0 {
 			best = core
 		}
 	}
 	return best
 }
 
-// taken reports whether a core is among the first n cores that were taken, as a whole or to
-// complete it.
-func (p *picker) taken(core, n int) bool {
-	if n == 0 || !p.whole(core) && !p.rest(core) {
+// wasTaken reports whether a core is among the first n entries of p.portions.
+func (p *picker) wasTaken(core, n int) bool {
+	if n == 0 || !p.isFree(core) && !p.restIsFree(core) {
 		return false
 	}
-	if p.tree.uniform && p.beside == nil && p.turns() == 1 { // they were taken in order
-		return core <= p.some[n-1].group
+	if p.tree.uniform && p.usedWithCount == nil && p.passes() == 1 { // takeWholeCores took the cores in their order
+		return core <= p.portions[n-1].group
 	}
-	return isUsed(p.some[:n], core)
+	return isUsed(p.portions[:n], core)
 }
 
-// oneOfEach takes one thread of each core, whole cores first, before it takes a second one of
-// any.
-func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
+// oneThreadEach takes one thread of each core, of completely free cores first. Only then does it take a
+// second thread of any core.
+func (p *picker) oneThreadEach(cores []int, n int) (c cost, ok bool) {
 	for _, whole := range []bool{true, false} {
-		for turn := range p.turns() {
+		for turn := range p.passes() {
 			for _, core := range cores {
-				if n > 0 && p.have[core] > 0 && p.whole(core) == whole && p.turn(core) == turn {
-					p.some = append(p.some, share{core, 1})
+				if n > 0 && p.have[core] > 0 && p.isFree(core) == whole && p.passOf(core) == turn {
+					p.portions = append(p.portions, portion{core, 1})
 					n--
 				}
 			}
@@ -137,8 +138,8 @@ func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	}
 	for took := true; took && n > 0; {
 		took = false
-		for i := range p.some {
-			if s := &p.some[i]; n > 0 && s.n < int(p.have[s.group]) {
+		for i := range p.portions {
+			if s := &p.portions[i]; n > 0 && s.n < int(p.have[s.group]) {
 				s.n++
 				n--
 				took = true
@@ -148,14 +149,14 @@ func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	return p.threadCost(), n == 0
 }
 
-// threadCost returns the cost of the threads in p.some.
+// threadCost returns the cost of the threads in p.portions.
 func (p *picker) threadCost() (c cost) {
-	for _, s := range p.some {
+	for _, s := range p.portions {
 		g := &p.tree.groups[s.group]
 		if g.efficient {
 			c.efficient += int16(s.n)
 		}
-		c.addCore(g, s.n, p.whole(s.group), p.rest(s.group), p.besides(s.group))
+		c.addCore(g, s.n, p.isFree(s.group), p.restIsFree(s.group), p.usedWithIn(s.group))
 		if p.nearby != nil {
 			c.near += int16(min(s.n, int(p.nearby[s.group])))
 		}
@@ -166,7 +167,8 @@ func (p *picker) threadCost() (c cost) {
 	return c
 }
 
-// addCore adds the cost of n threads of a core, of which beside are in UsedWith.
+// addCore adds the cost of n threads of a core. whole means that the core is completely free. rest is the
+// result of restIsFree. beside is the number of its threads in UsedWith.
 func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	if rest {
 		if n+beside == g.size {
@@ -177,7 +179,7 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	for l := g.outer; l <= topology.CoreLevel; l++ {
 		c.spans[l]++
 	}
-	if g.ofKind {
+	if g.isCoreKind {
 		c.kinds++
 	}
 	if n < g.size {
@@ -188,11 +190,11 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	}
 }
 
-// turns returns the number of passes in which cores are taken; see turnOf.
-func (p *picker) turns() int {
+// passes returns the number of passes over the cores. passOf says in which pass a core is taken.
+func (p *picker) passes() int {
 	n := 1
 	if p.shared != nil {
-		n = p.tree.threads + 1
+		n = p.tree.maxThreads + 1
 	}
 	if p.nearby != nil {
 		n *= 2
@@ -200,24 +202,24 @@ func (p *picker) turns() int {
 	return n
 }
 
-// turn returns the pass in which a core is taken.
-func (p *picker) turn(core int) int {
-	return p.turnOf(p.distant(core) > 0, p.sharing(core))
+// passOf returns the pass in which a core is taken.
+func (p *picker) passOf(core int) int {
+	return p.passFor(p.farPenalty(core) > 0, p.sharing(core))
 }
 
-// distant is 1 for a core without near CPUs.
-func (p *picker) distant(core int) int {
+// farPenalty returns 1 for a core without near CPUs, and 0 for other cores.
+func (p *picker) farPenalty(core int) int {
 	if p.nearby != nil && p.nearby[core] == 0 {
 		return 1
 	}
 	return 0
 }
 
-// turnOf returns in which pass a core or CPU is taken: first near ones, and of these the ones
-// with the fewest Shared CPUs.
-func (p *picker) turnOf(far bool, sharing int) (turn int) {
+// passFor returns the pass in which a core or CPU is taken. Near cores come before far ones, and of both
+// kinds those with the fewest Shared CPUs come first.
+func (p *picker) passFor(far bool, sharing int) (turn int) {
 	if far && p.nearby != nil {
-		turn = p.turns() / 2
+		turn = p.passes() / 2
 	}
 	return turn + sharing
 }

@@ -8,42 +8,43 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Tree is the machine as a tree: each group is divided by the next level that divides it. It is
-// built once and then only read.
+// Tree has the groups of a machine's CPUs as a tree. The parts of a group are the groups of the next level
+// that divides it. The tree does not change after NewTree.
 type Tree struct {
-	machine *topology.Machine
-	groups  []group // the root first, parents before their parts
-	threads int     // of the largest core
-	uniform bool    // all cores have the same number of threads
-	hybrid  bool    // cores differ in their number of threads, and there are several kinds of cores
-	shapes  int     // the number of shapes
-	cores   [][]int // the CPUs of each core, by the machine's core index
-	// byNode is the group of each NUMA node, by its index; -1 if no group is the node.
+	machine    *topology.Machine
+	groups     []group // the root first, parents before their parts
+	maxThreads int     // the number of threads of the largest core
+	uniform    bool    // all cores have the same number of threads
+	hybrid     bool    // there are several kinds of cores, and cores differ in their number of threads
+	shapes     int     // the number of shapes
+	cores      [][]int // the CPUs of each core, by the machine's core index
+	// byNode has the index of the group that has exactly the CPUs of each NUMA node, by the node's index; -1
+	// if there is no such group.
 	byNode []int
-	// nearest lists for each NUMA node all nodes by distance, by index. packages has the
-	// packages of each node as a bit set; nil if there are more than 64.
+	// nearest has, for each NUMA node, the indices of all nodes, the nearest first. packages has the packages
+	// of each node as a bit set; nil if the machine has more than 64 packages.
 	nearest  [][]uint8
 	packages []uint64
-	// leaf is the innermost group of each CPU.
+	// leaf has the index of the innermost group of each CPU.
 	leaf [topology.MaxCPUs]int32
-	// spare are buffers for further requests.
-	spare sync.Pool
+	// scratchPool has buffers that requests reuse.
+	scratchPool sync.Pool
 }
 
-// group is a set of CPUs that are close to each other.
+// group is a set of CPUs that share a part of the machine, such as a package or a cache.
 type group struct {
-	// outer and inner are the levels of the group: a package with one NUMA node and one L3
-	// cache is all three.
+	// outer and inner are the outermost and the innermost level of the group. For example, a package with one
+	// NUMA node and one L3 cache is a group of all three levels.
 	outer, inner topology.Level
 	size         int
-	threads      []int // the CPUs of a core; nil for more than one core
-	node         int   // index of the NUMA node of all its CPUs, or -1
-	parts        []int // indices of its parts
-	parent       int   // index of its parent; -1 for the root
-	ofCores      bool  // its parts are cores, or the group is a core
-	ofKind       bool  // it has the cores of one kind of a NUMA node
+	threads      []int // the CPUs of the group, if it is one core; otherwise nil
+	node         int   // the index of the NUMA node that has all its CPUs; -1 for none
+	parts        []int // the indices of the groups into which it is divided
+	parent       int   // the index of the group that contains it; -1 for the root
+	hasCores     bool  // the group is a core, or its parts are cores
+	isCoreKind   bool  // the group has the cores of one kind in a NUMA node
 	efficient    bool  // all its cores are efficient
-	// Groups of one shape are divided in the same way at each level.
+	// shape is equal for groups that are divided in the same way at each level.
 	shape int
 }
 
@@ -52,7 +53,7 @@ func NewTree(m *topology.Machine) *Tree {
 	t := &Tree{machine: m, uniform: true}
 	cores := m.Groups(topology.CoreLevel)
 	for _, c := range cores {
-		t.threads = max(t.threads, c.Len())
+		t.maxThreads = max(t.maxThreads, c.Len())
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
 		t.cores = append(t.cores, c.Members())
 	}
@@ -64,17 +65,17 @@ func NewTree(m *topology.Machine) *Tree {
 	for i := range t.byNode {
 		t.byNode[i] = -1
 	}
-	for at := len(t.groups) - 1; at >= 0; at-- { // outer groups last, in case several groups are the node
+	for at := len(t.groups) - 1; at >= 0; at-- { // outer groups come last, so that they win if several groups have exactly the node's CPUs
 		if g := &t.groups[at]; g.node >= 0 && g.outer <= topology.NodeLevel && g.size == m.Nodes[g.node].CPUs.And(m.Online()).Len() {
 			t.byNode[g.node] = at
 		}
 	}
-	t.neighbours()
+	t.computeDistances()
 	return t
 }
 
-// neighbours precomputes distances between NUMA nodes.
-func (t *Tree) neighbours() {
+// computeDistances computes t.nearest and t.packages.
+func (t *Tree) computeDistances() {
 	m := t.machine
 	if packages := len(m.Groups(topology.PackageLevel)); packages <= 64 {
 		t.packages = make([]uint64, len(m.Nodes))
@@ -94,28 +95,28 @@ func (t *Tree) neighbours() {
 	}
 }
 
-// add appends the group of some CPUs and all groups below it. level is its outermost level.
-// ofKind says that a NUMA node was divided by kinds of cores.
-func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind bool, shapes map[string]int) int {
+// add appends the group of some CPUs and all groups inside it, and returns the index of the group. level is
+// the group's outermost level. ofKind means that the group has the cores of one kind in a NUMA node.
+func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKind bool, shapes map[string]int) int {
 	at := len(t.groups)
-	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, ofCores: true, ofKind: ofKind}
+	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, hasCores: true, isCoreKind: isCoreKind}
 	t.groups = append(t.groups, g)
 	form := ""
 	for ; level <= topology.CoreLevel; level++ {
-		sets, kinds := t.divideOrKinds(cpus, level, ofKind)
+		sets, kinds := t.divideOrKinds(cpus, level, isCoreKind)
 		if len(sets) == 1 {
 			g.inner = level
 			continue
 		}
-		if level == g.outer { // a kind of cores with several cores
+		if level == g.outer { // the group is one kind of cores, and is divided at its outermost level
 			g.inner = level - 1
 		}
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
-			// Each part is one core. It is treated as if it had its own L2 cache, but a NUMA
-			// node of one core stays a node.
-			g.ofCores = g.ofCores && t.groups[part].threads != nil && !kinds && g.node >= 0
+			// If each part is one core, the group has cores as its parts, whatever levels the parts have.
+			// That is not so for a group of several NUMA nodes with one core each.
+			g.hasCores = g.hasCores && t.groups[part].threads != nil && !kinds && g.node >= 0
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
 		break
@@ -127,10 +128,10 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 		}
 	}
 	if g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel {
-		g.ofKind = len(g.parts) == 0 || !t.groups[g.parts[0]].ofKind
+		g.isCoreKind = len(g.parts) == 0 || !t.groups[g.parts[0]].isCoreKind
 	}
-	g.efficient = t.machine.Of(topology.EfficiencyCore).Contains(cpus)
-	form = fmt.Sprint(g.outer, g.inner, g.ofKind, g.efficient, g.size, form)
+	g.efficient = t.machine.CPUsOfKind(topology.EfficiencyCore).Contains(cpus)
+	form = fmt.Sprint(g.outer, g.inner, g.isCoreKind, g.efficient, g.size, form)
 	if _, known := shapes[form]; !known {
 		shapes[form] = len(shapes)
 	}
@@ -139,10 +140,10 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 	return at
 }
 
-// divideOrKinds splits CPUs into the groups of a level. Before L3 caches it splits them by kind
-// of core, if there are several kinds, and reports that in kinds.
-func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, ofKind bool) (sets []topology.Set, kinds bool) {
-	if level == topology.L3Level && !ofKind {
+// divideOrKinds splits CPUs into the groups of a level. Before the level of L3 caches it splits them by kinds
+// of cores, if there are several. kinds reports whether it did so.
+func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, isCoreKind bool) (sets []topology.Set, kinds bool) {
+	if level == topology.L3Level && !isCoreKind {
 		if byKind := t.kinds(cpus); len(byKind) > 1 {
 			return byKind, true
 		}
@@ -161,9 +162,9 @@ func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 	return parts
 }
 
-// kinds splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid
-// processor an owner gets cores of one kind if these are enough, since its threads would run at
-// different speeds.
+// kinds splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid processor an
+// owner gets cores of one kind if possible, because its threads would run at different speeds on different
+// kinds.
 func (t *Tree) kinds(cpus topology.Set) []topology.Set {
 	var parts []topology.Set
 	for !cpus.Empty() {
@@ -178,13 +179,13 @@ func (t *Tree) kinds(cpus topology.Set) []topology.Set {
 	return parts
 }
 
-// byKind reports whether the parts of a group are kinds of cores.
-func (t *Tree) byKind(g *group) bool {
+// isDividedByKind reports whether the parts of a group are kinds of cores.
+func (t *Tree) isDividedByKind(g *group) bool {
 	part := &t.groups[g.parts[0]]
-	return part.ofKind && part.outer > topology.NodeLevel
+	return part.isCoreKind && part.outer > topology.NodeLevel
 }
 
-// nodeOf returns the index of the NUMA node that has all of the CPUs, or -1.
+// nodeOf returns the index of the NUMA node that has all of the CPUs; -1 if there is none.
 func (t *Tree) nodeOf(cpus topology.Set) int {
 	first, _ := t.machine.NodeIndex(t.machine.CPUs[cpus.First()].Node)
 	if t.machine.Nodes[first].CPUs.Contains(cpus) {
@@ -193,7 +194,8 @@ func (t *Tree) nodeOf(cpus topology.Set) int {
 	return -1
 }
 
-// id identifies a group for users: the id of a package or NUMA node, otherwise its first CPU.
+// id returns the number that identifies a group for users: the id of a package or NUMA node, or else the id
+// of the group's first CPU.
 func (t *Tree) id(at int) int {
 	g := &t.groups[at]
 	for g.threads == nil {

@@ -1,11 +1,11 @@
 package choose
 
-// fillWhole divides n over several parts so that as few cores as possible are split. On hybrid
-// processors that matters more than the number of caches. The parts with the most whole cores
-// give all of these, until one part has enough for the rest. It takes threads of split cores
-// only if no whole cores are left.
-func (p *picker) fillWhole(parts []int, n int) (f filling, ok bool) {
-	var at [maxWholeParts]share
+// fillWhole divides n over several parts so that as few cores as possible are split. On hybrid processors
+// that is more important than the number of caches. It takes all whole cores of the parts with the most whole
+// cores, until one part has enough for the rest. It takes threads of split cores only if no whole cores are
+// left.
+func (p *picker) fillWhole(parts []int, n int) (f groupSet, ok bool) {
+	var at [maxWholeParts]portion
 	used := at[:0]
 	for n > 0 {
 		rest, done := p.lastWhole(parts, used, n)
@@ -20,13 +20,13 @@ func (p *picker) fillWhole(parts []int, n int) (f filling, ok bool) {
 		if len(used) == cap(used) {
 			return f, false
 		}
-		take := min(int(p.wholes[next]), n)
-		used, n = append(used, share{next, take}), n-take
+		take := min(int(p.wholeCoreCount[next]), n)
+		used, n = append(used, portion{next, take}), n-take
 	}
 	if used, ok = p.addThreads(parts, used, n); !ok {
 		return f, false
 	}
-	f.shares = p.list()
+	f.portions = p.list()
 	for _, s := range used {
 		c, can := p.measure(s.group, s.n)
 		f.add(p, s, c)
@@ -35,25 +35,25 @@ func (p *picker) fillWhole(parts []int, n int) (f filling, ok bool) {
 	return f, ok
 }
 
-// maxWholeParts limits how many parts give whole cores.
+// maxWholeParts is the largest number of parts in a result of fillWhole.
 const maxWholeParts = 64
 
-// mostWhole returns the unused part with the most CPUs in whole cores; -1 if none has any.
-func (p *picker) mostWhole(parts []int, used []share) int {
+// mostWhole returns the unused part with the most CPUs in whole cores; -1 if no unused part has whole cores.
+func (p *picker) mostWhole(parts []int, used []portion) int {
 	best := -1
 	for _, part := range parts {
-		if p.wholes[part] > 0 && !isUsed(used, part) && (best < 0 || p.wholes[part] > p.wholes[best]) {
+		if p.wholeCoreCount[part] > 0 && !isUsed(used, part) && (best < 0 || p.wholeCoreCount[part] > p.wholeCoreCount[best]) {
 			best = part
 		}
 	}
 	return best
 }
 
-// lastWhole adds the last n CPUs to shares if that splits no more cores than necessary: to a
-// part that gives CPUs already, or as the share of another part.
-func (p *picker) lastWhole(parts []int, used []share, n int) (shares []share, done bool) {
+// lastWhole adds the last n CPUs: of a part that is already used, or of another part. done is false if that
+// would split more cores than necessary.
+func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []portion, done bool) {
 	least := int16(0)
-	if n%p.tree.threads != 0 {
+	if n%p.tree.maxThreads != 0 {
 		least = 1
 	}
 	for i, s := range used {
@@ -66,12 +66,12 @@ func (p *picker) lastWhole(parts []int, used []share, n int) (shares []share, do
 	if of == 0 || last.cost.split > least || len(used) == cap(used) {
 		return used, false
 	}
-	return append(used, share{last.group, n}), true
+	return append(used, portion{last.group, n}), true
 }
 
-// addThreads adds n more CPUs, from parts that give some already and then from those with the
-// most.
-func (p *picker) addThreads(parts []int, used []share, n int) (shares []share, ok bool) {
+// addThreads adds n more CPUs: of the parts that are already used, and then of the parts with the most free
+// CPUs. ok is false if there are too few CPUs.
+func (p *picker) addThreads(parts []int, used []portion, n int) (portions []portion, ok bool) {
 	for i, s := range used {
 		more := min(n, int(p.have[s.group])-s.n)
 		used[i].n, n = s.n+more, n-more
@@ -82,7 +82,7 @@ func (p *picker) addThreads(parts []int, used []share, n int) (shares []share, o
 			return used, false
 		}
 		take := min(n, int(p.have[next]))
-		used, n = append(used, share{next, take}), n-take
+		used, n = append(used, portion{next, take}), n-take
 	}
 	return used, true
 }

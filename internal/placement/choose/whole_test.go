@@ -35,7 +35,7 @@ func TestWholeCoresOfCaches(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := NewTree(m).Choose(Want{N: c.n, From: cpus(t, m, c.from)})
+			got, err := NewTree(m).Choose(Request{N: c.n, From: cpus(t, m, c.from)})
 			if err != nil || got.CPUs != cpus(t, m, c.cpus) {
 				t.Errorf("%s, %v, by %v; want %s", m.Format(got.CPUs), err, got.Why, c.cpus)
 			}
@@ -57,7 +57,7 @@ func TestFewestDiesOfPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := NewTree(m).Choose(Want{N: 6, From: cpus(t, m, "0-7")})
+	got, err := NewTree(m).Choose(Request{N: 6, From: cpus(t, m, "0-7")})
 	if err != nil || m.Format(got.CPUs) != "0-3,6-7" {
 		t.Errorf("%s, %v, by %v", m.Format(got.CPUs), err, got.Why)
 	}

@@ -49,7 +49,7 @@ func TestGiven(t *testing.T) {
 		for _, q := range got.External.Problems {
 			said += q.String()
 		}
-		if got.DecidedElsewhere == nil || m.Format(got.External.CPUs) != c.cpus || topology.FormatList(got.External.Mems) != c.nodes ||
+		if got.NoGrantReason == nil || m.Format(got.External.CPUs) != c.cpus || topology.FormatList(got.External.Mems) != c.nodes ||
 			(c.problem == "") != (said == "") || !strings.Contains(said, c.problem) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -60,13 +60,13 @@ func TestGiven(t *testing.T) {
 type whole struct{ none.Policy }
 
 func (whole) Terms(*topology.Machine, placement.Subject) placement.Terms {
-	return placement.Terms{Chooses: true, Pays: placement.WholeCPUs, Key: "key", NearDevices: true}
+	return placement.Terms{Chooses: true, CountBasis: placement.CountWholeRequest, Key: "key", NearDevices: true}
 }
 
 // TestNobodyElse: only the kubelet gives the whole CPUs that the other policy would give.
 func TestNobodyElse(t *testing.T) {
 	got := Policy{Policy: whole{}}.Terms(nil, placement.Subject{Intent: &intent.Pod{}})
-	if got.Pays != placement.Nothing || !got.Chooses || got.DecidedElsewhere == nil {
+	if got.CountBasis != placement.CountNone || !got.Chooses || got.NoGrantReason == nil {
 		t.Errorf("%+v", got)
 	}
 }

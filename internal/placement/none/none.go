@@ -9,15 +9,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is placement.policy: none.
+// Policy is the policy for placement.policy: none.
 type Policy struct{}
 
-// Terms lets containers own only CPUs that were assigned.
+// Terms lets containers own only CPUs that a scheduler assigned.
 func (Policy) Terms(*topology.Machine, placement.Subject) placement.Terms { return placement.Terms{} }
 
-// Choose chooses nothing. Containers that own CPUs because of an earlier policy keep them.
+// Choose returns an error, because this policy chooses no CPUs. Containers that own CPUs because of an
+// earlier policy keep them.
 func (Policy) Choose(_ placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
-	return placement.Assignment{CPUs: w.Have}, errors.New("the policy none chooses no CPUs")
+	return placement.Assignment{CPUs: w.UsableCPUs}, errors.New("placement.policy is none: the agent chooses no CPUs")
 }
 
 // Share puts containers into the pools of their classes.
@@ -25,5 +26,7 @@ func (Policy) Share(v placement.View, s placement.Subject) placement.Assignment 
 	return placement.ShareByClass(v, s)
 }
 
-// Layout returns the pools as configured, without owned CPUs.
-func (Policy) Layout(p *placement.Pools, d placement.Demand) *placement.Layout { return p.Lay(d) }
+// Layout gives pools their configured CPUs, without owned CPUs.
+func (Policy) Layout(p *placement.Pools, d placement.Demand) *placement.Layout {
+	return p.DefaultLayout(d)
+}

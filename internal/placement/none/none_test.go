@@ -12,15 +12,15 @@ import (
 func TestNone(t *testing.T) {
 	pools := &placement.Pools{Online: topology.SetOf(0, 1, 2, 3), Shared: topology.SetOf(1, 2, 3), Reclaimed: topology.SetOf(3)}
 	p, in := Policy{}, &intent.Pod{}
-	l := p.Layout(pools, placement.Demand{Owned: topology.SetOf(1), Needs: placement.NeedsOf(map[placement.Which]int64{{}: 9000})})
-	if got, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared}); got != topology.SetOf(2, 3) || l.Sized() {
+	l := p.Layout(pools, placement.Demand{Owned: topology.SetOf(1), Needs: placement.NeedsOf(map[placement.PoolID]int64{{}: 9000})})
+	if got, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared}); got != topology.SetOf(2, 3) || l.SizesSharedPools() {
 		t.Errorf("the shared pool has %v", got)
 	}
-	if t2 := p.Terms(nil, placement.Subject{Intent: in}); t2.Chooses || t2.Pays != placement.Nothing || t2.DecidedElsewhere != nil {
+	if t2 := p.Terms(nil, placement.Subject{Intent: in}); t2.Chooses || t2.CountBasis != placement.CountNone || t2.NoGrantReason != nil {
 		t.Errorf("%+v", t2)
 	}
 	have := topology.SetOf(1, 2)
-	if got, err := p.Choose(placement.View{}, placement.Subject{Intent: in}, placement.CPURequest{N: 1, Have: have, Held: have}); err == nil || got.CPUs != have {
+	if got, err := p.Choose(placement.View{}, placement.Subject{Intent: in}, placement.CPURequest{N: 1, UsableCPUs: have, OwnedCPUs: have}); err == nil || got.CPUs != have {
 		t.Errorf("an owner keeps %v, %v", got.CPUs, err)
 	}
 	v := placement.View{Pools: pools, Layout: l}

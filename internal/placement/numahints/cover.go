@@ -2,15 +2,15 @@ package numahints
 
 import "math/bits"
 
-// cover returns the best set of a size that has enough of everything; ok is false if none was
-// found. It chooses from the highest node down, so that the first set found has the lowest value.
+// cover returns the best set of the given size that has enough of every resource; ok is false if it found
+// none. It tries nodes from the highest index down, so that the first set that it finds has the lowest value.
 func (s *search) cover(size int, counts []*Counts) (best Mask, ok bool) {
-	return s.coverWithin(size, counts, mostOf(counts, s.n, size))
+	return s.coverWithin(size, counts, computeMaxCounts(counts, s.n, size))
 }
 
-// coverWithin is cover with the amounts that mostOf returned for this or a larger size.
+// coverWithin does the work of cover. most is the result of computeMaxCounts for this or a larger size.
 func (s *search) coverWithin(size int, counts []*Counts, most [][][]uint64) (best Mask, ok bool) {
-	c := covering{search: s, counts: counts, need: make([]uint64, len(counts)), maxCount: most}
+	c := coverSearch{search: s, counts: counts, need: make([]uint64, len(counts)), maxCount: most}
 	for i, r := range counts {
 		c.need[i] = r.Need
 	}
@@ -18,27 +18,26 @@ func (s *search) coverWithin(size int, counts []*Counts, most [][][]uint64) (bes
 	return c.best, c.best != 0
 }
 
-// covering is the state of cover.
-type covering struct {
+// coverSearch is the state of one call of cover.
+type coverSearch struct {
 	*search
 
 	counts []*Counts
-	need   []uint64 // what is still missing of each resource
-	// maxCount has, for each resource, node i and number k, the largest amount that k of the nodes
-	// up to i have together.
-	maxCount  [][][]uint64
-	best      Mask
-	bestApart int // distance of best, with PreferClosest
+	need   []uint64 // the amount of each resource that the chosen nodes still lack
+	// maxCount[r][i][k] is the largest amount of resource r that k nodes with index 0 to i have together.
+	maxCount     [][][]uint64
+	best         Mask
+	bestDistance int // sum of the distances in best; only with PreferClosest
 }
 
-// try decides for node i and the nodes below it whether they belong to the set; size of them are
-// still to be chosen. apart is the distance between the chosen nodes. It reports whether the
+// try decides whether node i and the nodes below it belong to the set. size is the number of nodes that are
+// still to be chosen. apart is the sum of the distances between the chosen nodes. try reports whether the
 // search is over.
-func (c *covering) try(i, size int, chosen Mask, apart int) (done bool) {
-	if !c.work(len(c.counts)) {
+func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
+	if !c.spendWork(len(c.counts)) {
 		return true
 	}
-	if c.o.PreferClosest && c.best != 0 && apart >= c.bestApart {
+	if c.o.PreferClosest && c.best != 0 && apart >= c.bestDistance {
 		return false
 	}
 	for r, need := range c.need {
@@ -47,7 +46,7 @@ func (c *covering) try(i, size int, chosen Mask, apart int) (done bool) {
 		}
 	}
 	if size == 0 {
-		c.best, c.bestApart = chosen, apart
+		c.best, c.bestDistance = chosen, apart
 		return !c.o.PreferClosest
 	}
 	if c.try(i-1, size, chosen, apart) {
@@ -56,7 +55,7 @@ func (c *covering) try(i, size int, chosen Mask, apart int) (done bool) {
 	before := make([]uint64, len(c.need))
 	copy(before, c.need)
 	for r, count := range c.counts {
-		c.need[r] -= min(c.need[r], on(count.Free, 1<<i))
+		c.need[r] -= min(c.need[r], sumOn(count.Free, 1<<i))
 	}
 	more := 0
 	if c.o.PreferClosest {
@@ -71,14 +70,14 @@ func (c *covering) try(i, size int, chosen Mask, apart int) (done bool) {
 	return done
 }
 
-// mostOf makes covering.most.
-func mostOf(counts []*Counts, n, size int) [][][]uint64 {
+// computeMaxCounts computes coverSearch.maxCount for n nodes and sets of up to size nodes.
+func computeMaxCounts(counts []*Counts, n, size int) [][][]uint64 {
 	out := make([][][]uint64, len(counts))
 	for r, c := range counts {
 		out[r] = make([][]uint64, n)
 		var sorted []uint64 // the largest amounts so far, descending
 		for i := range n {
-			sorted = insert(sorted, on(c.Free, 1<<i))
+			sorted = insert(sorted, sumOn(c.Free, 1<<i))
 			sorted = sorted[:min(len(sorted), size)]
 			sums := make([]uint64, size+1)
 			for k := 1; k <= size; k++ {

@@ -11,23 +11,23 @@ const MaxNodes = 64
 // Mask is a set of NUMA nodes, by their index in the machine.
 type Mask uint64
 
-// Nodes makes a mask of indices.
-func Nodes(indices ...int) (m Mask) {
+// MaskOf returns the mask of the nodes with the given indices.
+func MaskOf(indices ...int) (m Mask) {
 	for _, i := range indices {
 		m |= 1 << i
 	}
 	return m
 }
 
-// All is the mask of n nodes.
-func All(n int) Mask {
+// AllNodes returns the mask of the nodes 0 to n-1.
+func AllNodes(n int) Mask {
 	if n >= MaxNodes {
 		return ^Mask(0)
 	}
 	return 1<<n - 1
 }
 
-// Len counts the nodes.
+// Len returns the number of nodes in the mask.
 func (m Mask) Len() int { return bits.OnesCount64(uint64(m)) }
 
 // Has reports whether a node is in the mask.
@@ -45,35 +45,35 @@ func (m Mask) Indices() []int {
 // Hint is a set of nodes on which a resource is available.
 type Hint struct {
 	Nodes Mask
-	// Any: the nodes do not matter (the kubelet's nil affinity).
+	// Any means that the nodes do not matter (the kubelet's nil affinity).
 	Any bool
-	// Preferred: on an empty machine, no smaller set would have enough.
+	// Preferred means that no smaller set of nodes would have enough, even on an empty machine.
 	Preferred bool
 }
 
-// Counts is a compact form of hints: each set of nodes that has enough is a hint. A hint is
-// preferred if its set is as small as the smallest set that would have enough on an empty
-// machine. The kubelet's CPU, memory and device managers enumerate these sets.
+// Counts is a compact form of hints: each set of nodes that has enough of the resource is a hint. A hint is
+// preferred if no smaller set would have enough on an empty machine. The kubelet's CPU, memory and device
+// managers list these sets one by one.
 type Counts struct {
 	Need uint64
-	// OnEmpty is the need that decides which sets are preferred; 0 means Need.
-	OnEmpty uint64
-	// Free and Capacity are the amounts of each node, by index.
+	// NeedOnEmpty is used in place of Need to decide which sets are preferred; 0 means Need.
+	NeedOnEmpty uint64
+	// Free and Capacity are the free amount and the total amount on each node, by index.
 	Free, Capacity []uint64
 }
 
 // Resource has the hints of one resource of a container.
 type Resource struct {
 	Name string
-	// Counts are its hints in compact form; nil if Hints has them.
+	// Counts are the hints of the resource in compact form; nil if Hints has them.
 	Counts *Counts
 	// Hints lists its hints one by one. A nil list means no preference; an empty list means that
 	// the resource is not available.
 	Hints []Hint
 }
 
-// on sums amounts over the nodes of a mask.
-func on(amounts []uint64, m Mask) (sum uint64) {
+// sumOn sums amounts over the nodes of a mask.
+func sumOn(amounts []uint64, m Mask) (sum uint64) {
 	for ; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros64(uint64(m)); i < len(amounts) {
 			sum += amounts[i]
@@ -82,11 +82,11 @@ func on(amounts []uint64, m Mask) (sum uint64) {
 	return sum
 }
 
-// Through limits the hints to sets that contain all nodes of a mask, for a pod that has something
-// on these nodes already.
-func (c *Counts) Through(m Mask) {
-	if c.OnEmpty == 0 {
-		c.OnEmpty = c.Need
+// RequireNodes limits the hints to sets that contain all nodes of a mask. It is for a pod that already uses
+// these nodes.
+func (c *Counts) RequireNodes(m Mask) {
+	if c.NeedOnEmpty == 0 {
+		c.NeedOnEmpty = c.Need
 	}
 	more := c.Need + 1 // a set without one of the nodes has less than the need
 	for _, free := range c.Free {
@@ -99,18 +99,18 @@ func (c *Counts) Through(m Mask) {
 	}
 }
 
-// least returns the size of the smallest set of nodes that has enough on an empty machine; 0 if no
-// set has.
-func (c *Counts) least(n int) int {
-	need := c.OnEmpty
+// minNodes returns the size of the smallest set of nodes that would have enough on an empty machine; 0 if no
+// set would.
+func (c *Counts) minNodes(n int) int {
+	need := c.NeedOnEmpty
 	if need == 0 {
 		need = c.Need
 	}
 	return smallest(c.Capacity, need, n)
 }
 
-// fits reports whether a set of nodes has enough.
-func (c *Counts) fits(m Mask) bool { return on(c.Free, m) >= c.Need }
+// fits reports whether a set of nodes has enough of the resource.
+func (c *Counts) fits(m Mask) bool { return sumOn(c.Free, m) >= c.Need }
 
 // smallest returns the size of the smallest set of nodes that has enough; 0 if even all nodes
 // have too little.
@@ -137,13 +137,31 @@ func insert(sorted []uint64, a uint64) []uint64 {
 	return slices.Insert(sorted, at, a)
 }
 
-// expand lists the hints of counts on n nodes.
-func (c *Counts) expand(n int) []Hint {
-	best := c.least(n)
-	out := []Hint{}
-	for m := Mask(1); m <= All(n) && m != 0; m++ {
+// expand lists the hints of counts on n nodes by size, then by value. n is less than MaxNodes.
+func (c *Counts) expand(n int) []Hint { return c.expandTo(n, n) }
+
+// expandTo is like expand, for sets of at most the given number of nodes.
+func (c *Counts) expandTo(n, most int) []Hint {
+	best, out := c.minNodes(n), []Hint{}
+	for size := 1; size <= most; size++ {
+		for m := AllNodes(size); m <= AllNodes(n); m = Mask(nextSet(uint64(m))) {
+			if c.fits(m) {
+				out = append(out, Hint{Nodes: m, Preferred: size == best})
+			}
+		}
+	}
+	return out
+}
+
+// preferred lists only the preferred hints of expand.
+func (c *Counts) preferred(n int) (out []Hint) {
+	best := c.minNodes(n)
+	if best == 0 {
+		return nil
+	}
+	for m := AllNodes(best); m <= AllNodes(n); m = Mask(nextSet(uint64(m))) {
 		if c.fits(m) {
-			out = append(out, Hint{Nodes: m, Preferred: m.Len() == best})
+			out = append(out, Hint{Nodes: m, Preferred: true})
 		}
 	}
 	return out

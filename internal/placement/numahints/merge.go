@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// merge is the best intersection of one hint of each resource.
+// merge returns the best set that is the intersection of one hint of each resource.
 func (s *search) merge(resources []Resource) Hint {
-	lists, counts := s.split(resources)
-	if h, ok := s.preferred(lists, counts); ok {
+	// Try preferred hints first: they are few, and often the resources have a preferred set in common.
+	if h, ok := s.preferred(s.split(resources, (*Counts).preferred)); ok {
 		return h
 	}
-	target := s.target(resources)
+	lists, counts := s.split(resources, (*Counts).expand)
+	target := s.targetSize(resources)
 	var best *Hint
 	for _, m := range s.intersections(target, lists) {
 		if len(counts) > 0 {
@@ -23,7 +24,7 @@ func (s *search) merge(resources []Resource) Hint {
 		if h := (Hint{Nodes: m}); s.better(target, best, h) {
 			best = &h
 		}
-		if s.left <= 0 && s.n > few {
+		if s.workLeft <= 0 && s.n > exhaustiveNodes {
 			break
 		}
 	}
@@ -33,9 +34,10 @@ func (s *search) merge(resources []Resource) Hint {
 	return *best
 }
 
-// split returns the hints of resources that have a preference, as lists or as counts that are
-// not expanded. A resource that is not available gets a list of one hint that is not preferred.
-func (s *search) split(resources []Resource) (lists [][]Hint, counts []*Counts) {
+// split returns the hints of the resources that have a preference. On machines with few nodes all hints are
+// lists. On other machines, Counts are returned as they are. A resource that is not available gets a list
+// with one hint that is not preferred.
+func (s *search) split(resources []Resource, expand func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
 	for _, r := range resources {
 		switch c := r.Counts; {
 		case c == nil && r.Hints == nil:
@@ -44,7 +46,7 @@ func (s *search) split(resources []Resource) (lists [][]Hint, counts []*Counts) 
 		case c == nil:
 			lists = append(lists, r.Hints)
 		case s.n <= s.o.enumerate:
-			lists = append(lists, c.expand(s.n))
+			lists = append(lists, expand(c, s.n))
 		default:
 			counts = append(counts, c)
 		}
@@ -60,7 +62,7 @@ func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	}
 	size := 0
 	for i, c := range counts {
-		least := c.least(s.n)
+		least := c.minNodes(s.n)
 		if least == 0 || i > 0 && least != size {
 			return Hint{}, false
 		}
@@ -72,21 +74,21 @@ func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	switch {
 	case any && len(counts) == 0:
 		sets = append(sets, s.all)
-	case any: // the sets of the lists are also sets of the counts
+	case any: // no list restricts the nodes, so only the counts decide
 		m, ok := s.cover(size, counts)
 		return Hint{Nodes: m, Preferred: true}, ok
 	}
 	var best Mask
 	for _, m := range sets {
-		if fits(m) && (best == 0 || s.narrower(m, best)) {
+		if fits(m) && (best == 0 || s.isBetterSet(m, best)) {
 			best = m
 		}
 	}
 	return Hint{Nodes: best, Preferred: true}, best != 0
 }
 
-// preferredOfLists returns the sets that all lists prefer. any reports that each list has a hint
-// for which the nodes do not matter. Such a hint is compatible with each set of the other lists.
+// preferredOfLists returns the sets that all lists prefer. any reports that each list has a preferred hint
+// for which the nodes do not matter. Such a hint is compatible with every set of the other lists.
 func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 	any = true
 	for _, list := range lists {
@@ -107,10 +109,10 @@ func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 		case any && free:
 			sets = append(sets, own...)
 		case any:
-			sets = append(keep(sets, own), own...)
+			sets = append(keepListed(sets, own), own...)
 		case free:
 		default:
-			sets = keep(sets, own)
+			sets = keepListed(sets, own)
 		}
 		slices.Sort(sets)
 		sets, any = slices.Compact(sets), any && free
@@ -118,16 +120,16 @@ func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 	return sets, any
 }
 
-// keep returns the sets that are in a sorted list.
-func keep(sets, sorted []Mask) []Mask {
+// keepListed returns the sets that are also in the sorted list.
+func keepListed(sets, sorted []Mask) []Mask {
 	return slices.DeleteFunc(slices.Clone(sets), func(m Mask) bool { _, in := slices.BinarySearch(sorted, m); return !in })
 }
 
-// maxSets limits the intersections that are kept on machines where not all sets are tried.
+// maxSets limits the number of intersections on machines with more than exhaustiveNodes nodes.
 const maxSets = 64
 
-// intersections returns all intersections of one hint of each list, without the empty set. If
-// the limit of work does not allow all, it returns the intersections with the best sizes.
+// intersections returns all intersections of one hint of each list, without the empty set. If there are too
+// many, it returns those with the best sizes.
 func (s *search) intersections(target int, lists [][]Hint) []Mask {
 	sets := []Mask{s.all}
 	for _, list := range lists {
@@ -141,24 +143,25 @@ func (s *search) intersections(target int, lists [][]Hint) []Mask {
 		}
 		slices.Sort(masks)
 		sets = s.intersect(sets, slices.Compact(masks))
-		if s.n > few && len(sets) > maxSets {
+		if s.n > exhaustiveNodes && len(sets) > maxSets {
 			slices.SortFunc(sets, func(a, b Mask) int {
-				return cmp.Or(cmp.Compare(rank(target, a.Len()), rank(target, b.Len())), cmp.Compare(a, b))
+				return cmp.Or(cmp.Compare(sizeRank(target, a.Len()), sizeRank(target, b.Len())), cmp.Compare(a, b))
 			})
-			sets, s.cut = sets[:maxSets], true
+			sets, s.incomplete = sets[:maxSets], true
 		}
 	}
 	slices.Sort(sets)
 	return sets
 }
 
-// intersect returns the intersections of all pairs, each once and without the empty set.
+// intersect returns the intersections of each of the sets with each of the masks, without duplicates and
+// without the empty set.
 func (s *search) intersect(sets, masks []Mask) (out []Mask) {
-	if s.n <= few {
+	if s.n <= exhaustiveNodes {
 		return s.intersectFew(sets, masks)
 	}
 	for _, a := range sets {
-		if !s.work(len(masks) / 4) { // a pair costs less than a set does in other parts of the search
+		if !s.spendWork(len(masks) / 4) { // an intersection costs less than one unit of work
 			break
 		}
 		for _, b := range masks {
@@ -171,9 +174,9 @@ func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	return slices.Compact(out)
 }
 
-// intersectFew is intersect for machines that are small enough to try all sets.
+// intersectFew is intersect for machines with at most exhaustiveNodes nodes.
 func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
-	var seen [1 << few]bool
+	var seen [1 << exhaustiveNodes]bool
 	for _, a := range sets {
 		for _, b := range masks {
 			if both := a & b; both != 0 && !seen[both] {
@@ -181,7 +184,7 @@ func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
 				out = append(out, both)
 			}
 		}
-		if len(out) == int(s.all) { // each set except the empty set
+		if len(out) == int(s.all) { // out has every set except the empty one
 			break
 		}
 	}

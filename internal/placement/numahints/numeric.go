@@ -2,49 +2,29 @@ package numahints
 
 import (
 	"cmp"
+	"iter"
 	"math/bits"
 	"slices"
 )
 
-// numeric is Katalyst's policy. The resources in Options.Align get equal sets of nodes, and at
-// least one of them prefers its set. The sets of all resources form a chain: each contains the
-// next. Among such choices, more preferred hints outside of Align win, then fewer nodes, then
-// lower values. Katalyst compares only neighbours, so its result depends on the order of
-// resources. This policy counts each preferred hint and does not depend on the order.
+// numeric is Katalyst's policy. The resources in Options.Align get the same set of nodes, and at least one of
+// them prefers it. The sets of all resources form a chain: each set contains the next. Of such choices, the
+// one with the most preferred hints outside of Align wins, then fewer nodes, then lower values. Katalyst's
+// result depends on the order of resources, because it compares only neighbours. This policy counts all
+// preferred hints, so the order does not matter.
 func (s *search) numeric(resources []Resource) Result {
-	c := chains{search: s, each: make([]Hint, len(resources))}
+	c := chains{search: s, choices: make([]Hint, len(resources))}
 	for i, r := range resources {
 		if r.Counts == nil && r.Hints != nil && len(r.Hints) == 0 || r.Counts != nil && !r.Counts.fits(s.all) {
 			return Result{Nodes: 0, Any: true}
 		}
-		c.each[i] = Hint{Any: true, Preferred: true}
+		c.choices[i] = Hint{Any: true, Preferred: true}
 	}
-	c.options = c.optionsOf(resources)
-	var aligned []int
-	free := false // an aligned resource has no preference
-	for i, r := range resources {
-		align := slices.Contains(s.o.Align, r.Name)
-		switch {
-		case c.options[i] == nil: // the nodes do not matter
-			free = free || align
-		case align:
-			aligned = append(aligned, i)
-		default:
-			c.items = append(c.items, item{resources: []int{i}, sets: c.options[i]})
-		}
-	}
-	if len(aligned) > 0 {
-		c.items = append(c.items, item{resources: aligned, sets: alignedSets(c.options, aligned, free), aligned: true})
-	}
-	if len(c.items) > maxItems {
-		s.cut = true
+	if !c.chooseSmall(resources) && (!c.listItems(resources, s.n) || !c.choose(s.n)) {
 		return Result{Any: true}
 	}
-	if !c.choose() {
-		return Result{Any: true}
-	}
-	out := Result{Any: true, Preferred: true, Admitted: true, Each: c.each}
-	for _, h := range c.each {
+	out := Result{Any: true, Preferred: true, Admitted: true, Each: c.choices}
+	for _, h := range c.choices {
 		if !h.Any {
 			out.Nodes, out.Any, out.Preferred = out.Nodes|h.Nodes, false, out.Preferred && h.Preferred
 		}
@@ -52,58 +32,106 @@ func (s *search) numeric(resources []Resource) Result {
 	return out
 }
 
-// maxItems limits the resources with a preference, so that a number can have a bit for each.
+// smallSetSize is the size of the sets that are tried first. Most choices have no larger set.
+const smallSetSize = 2
+
+// chooseSmall tries only sets of up to smallSetSize nodes. It returns false if larger sets may give a better
+// choice.
+func (c *chains) chooseSmall(resources []Resource) bool {
+	if c.n > c.o.enumerate || slices.ContainsFunc(resources, func(r Resource) bool { return r.Counts != nil && r.Counts.minNodes(c.n) > smallSetSize }) {
+		return false
+	}
+	left := c.workLeft
+	if c.listItems(resources, smallSetSize) && c.choose(smallSetSize) {
+		return true
+	}
+	c.workLeft = left
+	return false
+}
+
+// listItems fills c.items. It expands counts only to sets of at most the given number of nodes. It returns
+// false if there are too many items.
+func (c *chains) listItems(resources []Resource, most int) bool {
+	c.possibleHints, c.items = c.possibleHintsOf(resources, most), nil
+	var aligned []int
+	free := false // the nodes do not matter to one of the aligned resources
+	for i, r := range resources {
+		align := slices.Contains(c.o.Align, r.Name)
+		switch {
+		case c.possibleHints[i] == nil: // the nodes do not matter
+			free = free || align
+		case align:
+			aligned = append(aligned, i)
+		default:
+			c.items = append(c.items, item{resources: []int{i}, sets: c.possibleHints[i]})
+		}
+	}
+	if len(aligned) > 0 {
+		c.items = append(c.items, item{resources: aligned, sets: alignedSets(c.possibleHints, aligned, free), aligned: true})
+	}
+	c.incomplete = c.incomplete || len(c.items) > maxItems
+	return len(c.items) <= maxItems
+}
+
+// maxItems limits the number of items, so that a uint64 has a bit for each item.
 const maxItems = 63
 
-// item is a unit that gets one set of nodes: a resource, or all aligned resources together.
+// item is what gets one set of nodes: one resource, or all aligned resources together.
 type item struct {
 	resources []int
-	sets      []Hint // in order of sets, each once
+	sets      []Hint // sorted by size and value, without duplicates
 	aligned   bool
 }
 
-// chains searches for the best chain of sets.
+// chains is the state of a search for the best chain of sets.
 type chains struct {
 	*search
 
-	options [][]Hint // by resource; nil if the nodes do not matter to it
-	items   []item
-	each    []Hint // the choice, by resource
+	possibleHints [][]Hint // by resource; nil if the nodes do not matter to the resource
+	items         []item
+	choices       []Hint // the chosen hint of each resource
 }
 
-// optionsOf lists the possible sets of each resource; nil if the nodes do not matter to it.
-func (c *chains) optionsOf(resources []Resource) [][]Hint {
+// possibleHintsOf lists the hints of each resource; nil if the nodes do not matter to it. It expands counts
+// only to sets of at most the given number of nodes.
+func (c *chains) possibleHintsOf(resources []Resource, most int) [][]Hint {
 	out := make([][]Hint, len(resources))
-	pool := []Mask{c.all} // the sets that are tried for counts that are not expanded
 	for i, r := range resources {
 		switch {
 		case r.Counts != nil && c.n <= c.o.enumerate:
-			out[i] = tidy(r.Counts.expand(c.n))
-		case r.Counts != nil:
+			out[i] = r.Counts.expandTo(c.n, most) // already sorted
+		case r.Counts == nil && r.Hints != nil && !slices.Contains(r.Hints, Hint{Any: true, Preferred: true}):
+			out[i] = sortHints(r.Hints)
+		}
+	}
+	if c.n <= c.o.enumerate {
+		return out
+	}
+	pool := []Mask{c.all} // the sets that are tried for counts, because there are too many to list all
+	for i, r := range resources {
+		if r.Counts != nil {
 			pool = append(pool, c.smallSets(r.Counts)...)
-		case r.Hints != nil && !slices.Contains(r.Hints, Hint{Any: true, Preferred: true}):
-			out[i] = tidy(r.Hints)
 		}
 		for _, h := range out[i] {
 			pool = append(pool, h.Nodes)
 		}
 	}
 	for i, r := range resources {
-		if r.Counts != nil && c.n > c.o.enumerate {
-			out[i] = c.among(r.Counts, pool)
+		if r.Counts != nil {
+			out[i] = c.hintsAmong(r.Counts, pool)
 		}
 	}
 	return out
 }
 
-// maxSmall is the largest size of the sets that are tried for counts that are not expanded.
+// maxSmall is the size of the largest sets that smallSets returns.
 const maxSmall = 4
 
-// smallSets returns the best set with enough of a resource, for each of a few small sizes.
+// smallSets returns, for each size up to maxSmall, the best set with enough of the resource.
 func (c *chains) smallSets(counts *Counts) (out []Mask) {
-	c.cut = true // these are not all
+	c.incomplete = true // other sets exist that are not tried
 	one, largest := []*Counts{counts}, min(c.n, maxSmall)
-	most := mostOf(one, c.n, largest)
+	most := computeMaxCounts(one, c.n, largest)
 	for size := 1; size <= largest; size++ {
 		if m, ok := c.coverWithin(size, one, most); ok {
 			out = append(out, m)
@@ -112,21 +140,21 @@ func (c *chains) smallSets(counts *Counts) (out []Mask) {
 	return out
 }
 
-// among returns those of the given sets that are hints of the counts.
-func (c *chains) among(counts *Counts, pool []Mask) []Hint {
-	least := counts.least(c.n)
+// hintsAmong returns the sets in pool that have enough of the resource, as hints.
+func (c *chains) hintsAmong(counts *Counts, pool []Mask) []Hint {
+	least := counts.minNodes(c.n)
 	var out []Hint
 	for _, m := range pool {
 		if counts.fits(m) {
 			out = append(out, Hint{Nodes: m, Preferred: m.Len() == least})
 		}
 	}
-	return tidy(out)
+	return sortHints(out)
 }
 
-// tidy sorts sets by size and value. A set that is listed twice is preferred if one of the
+// sortHints sorts sets by size and value. A set that is listed twice is preferred if one of the
 // entries is.
-func tidy(hints []Hint) []Hint {
+func sortHints(hints []Hint) []Hint {
 	out := slices.DeleteFunc(append([]Hint{}, hints...), func(h Hint) bool { return h.Any || h.Nodes == 0 })
 	slices.SortFunc(out, func(a, b Hint) int {
 		pref := 0
@@ -140,127 +168,190 @@ func tidy(hints []Hint) []Hint {
 	return slices.CompactFunc(out, func(a, b Hint) bool { return a.Nodes == b.Nodes })
 }
 
-// alignedSets returns the sets that all aligned resources have and at least one of them prefers.
-// free reports that the nodes do not matter to a further aligned resource.
-func alignedSets(options [][]Hint, aligned []int, free bool) (out []Hint) {
-	for _, h := range options[aligned[0]] {
-		h.Preferred = h.Preferred || free
-		all := true
-		for _, i := range aligned[1:] {
-			at := slices.IndexFunc(options[i], func(o Hint) bool { return o.Nodes == h.Nodes })
-			if all = at >= 0; !all {
-				break
-			}
-			h.Preferred = h.Preferred || options[i][at].Preferred
-		}
-		if all && h.Preferred {
-			out = append(out, h)
+// bySize orders sets by their size, then by their value.
+func bySize(a, b Mask) int { return cmp.Or(cmp.Compare(a.Len(), b.Len()), cmp.Compare(a, b)) }
+
+// findHint returns the index of a set in a list that is sorted by size and value.
+func findHint(hints []Hint, nodes Mask) (at int, found bool) {
+	return slices.BinarySearchFunc(hints, nodes, func(h Hint, m Mask) int { return bySize(h.Nodes, m) })
+}
+
+// alignedSets returns the sets that are possible for all aligned resources and that at least one of them
+// prefers. If free is set, the nodes do not matter to a further aligned resource, so every common set counts
+// as preferred.
+func alignedSets(options [][]Hint, aligned []int, free bool) []Hint {
+	both := options[aligned[0]]
+	for _, i := range aligned[1:] {
+		both = intersectHints(both, options[i])
+	}
+	return slices.DeleteFunc(slices.Clone(both), func(h Hint) bool { return !h.Preferred && !free })
+}
+
+// intersectHints returns the sets that two sorted lists have in common. A set is preferred if one of the
+// lists prefers it.
+func intersectHints(a, b []Hint) []Hint {
+	out := make([]Hint, 0, min(len(a), len(b)))
+	for len(a) > 0 && len(b) > 0 {
+		switch order := bySize(a[0].Nodes, b[0].Nodes); {
+		case order < 0:
+			a = a[1:]
+		case order > 0:
+			b = b[1:]
+		default:
+			out = append(out, Hint{Nodes: a[0].Nodes, Preferred: a[0].Preferred || b[0].Preferred})
+			a, b = a[1:], b[1:]
 		}
 	}
 	return out
 }
 
-// set is one set of nodes, and the items that may have it.
+// set is one set of nodes, with the items for which it is possible, as bit sets.
 type set struct {
-	nodes Mask
-	may   uint64 // the items with a hint for it
-	// wanted are the items outside of Options.Align that prefer it.
-	wanted uint64
+	nodes    Mask
+	possible uint64 // the items that have a hint with these nodes
+	// preferring are the items outside of Options.Align that prefer these nodes.
+	preferring uint64
 }
 
-// setsOf lists the sets of all items, the best first.
-func (c *chains) setsOf() []set {
-	at := map[Mask]int{}
-	var out []set
-	for j, it := range c.items {
-		for _, h := range it.sets {
-			k, known := at[h.Nodes]
-			if !known {
-				k, at[h.Nodes] = len(out), len(out)
-				out = append(out, set{nodes: h.Nodes})
-			}
-			out[k].may |= 1 << j
-			if h.Preferred && !it.aligned {
-				out[k].wanted |= 1 << j
-			}
-		}
+// sets iterates over the possible sets of all items, the best set first.
+func (c *chains) sets() iter.Seq[set] {
+	if !c.o.PreferClosest {
+		return c.setsBySize
 	}
-	slices.SortFunc(out, func(a, b set) int {
-		if c.narrower(a.nodes, b.nodes) {
+	return slices.Values(slices.SortedFunc(c.setsBySize, func(a, b set) int {
+		if c.isBetterSet(a.nodes, b.nodes) {
 			return -1
 		}
 		return 1
-	})
-	return out
+	}))
 }
 
-// step is a chain of sets. It has one set more than the step that it continues.
-type step struct {
-	from      int    // the step before; -1 for none
-	set       int    // its last set
-	placed    uint64 // the items that some set of the chain has a hint for
-	preferred uint64 // of these, the items that prefer a set of the chain
+// setsBySize iterates over the possible sets of all items by size and value. It merges the items' sorted
+// lists.
+func (c *chains) setsBySize(yield func(set) bool) {
+	rest := make([][]Hint, len(c.items))
+	for j, it := range c.items {
+		rest[j] = it.sets
+	}
+	for one := c.takeSet(rest); one.nodes != 0 && yield(one); {
+		one = c.takeSet(rest)
+	}
 }
 
-// covers reports whether a step places no less than another does.
-func (s *step) covers(o *step) bool { return o.placed&^s.placed|o.preferred&^s.preferred == 0 }
+// takeSet removes the first set from the remaining lists and returns it. At the end it returns a set without
+// nodes.
+func (c *chains) takeSet(rest [][]Hint) (one set) {
+	for _, list := range rest {
+		if len(list) > 0 && (one.nodes == 0 || bySize(list[0].Nodes, one.nodes) < 0) {
+			one.nodes = list[0].Nodes
+		}
+	}
+	for j, list := range rest {
+		if len(list) == 0 || list[0].Nodes != one.nodes {
+			continue
+		}
+		one.possible |= 1 << j
+		if list[0].Preferred && !c.items[j].aligned {
+			one.preferring |= 1 << j
+		}
+		rest[j] = list[1:]
+	}
+	return one
+}
 
-// choose places all items on a chain of sets; false if no chain exists.
-func (c *chains) choose() bool {
-	sets := c.setsOf()
+// chainStep is a chain of sets. It consists of the chain of an earlier step and one more set.
+type chainStep struct {
+	from      int    // the index of the step that it continues; -1 for the empty chain
+	set       int    // the index of its last set
+	placed    uint64 // the items for which a set of the chain is possible
+	preferred uint64 // the items that prefer a set of the chain
+}
+
+// covers reports whether s places all items that o places, and all preferring items of o prefer a set of s,
+// too.
+func (s *chainStep) covers(o *chainStep) bool {
+	return o.placed&^s.placed|o.preferred&^s.preferred == 0
+}
+
+// choose places all items on the best chain of sets with at most the given number of nodes. It returns false
+// if there is no such chain, or if larger sets may give a better one.
+func (c *chains) choose(most int) bool {
 	all := uint64(1)<<len(c.items) - 1
-	steps := []step{{from: -1, set: -1}}
+	steps := []chainStep{{from: -1, set: -1}}
 	best := -1
 	if all == 0 {
 		best = 0
 	}
-	for at := range sets {
+	wanted := c.preferringItems()
+	var sets []set // the sets to which steps refer by index
+	// done reports that no later set can improve the choice.
+	done := func() bool { return best >= 0 && steps[best].preferred == wanted }
+	for one := range c.sets() {
+		if done() || one.nodes.Len() > most {
+			break
+		}
 		first := len(steps)
-		steps = c.extend(steps, sets, at)
+		sets = append(sets, one)
+		steps = c.extend(steps, sets, len(sets)-1)
 		for k := first; k < len(steps); k++ {
 			if steps[k].placed == all && (best < 0 || bits.OnesCount64(steps[k].preferred) > bits.OnesCount64(steps[best].preferred)) {
 				best = k
 			}
 		}
 	}
-	if best < 0 {
+	if best < 0 || most < c.n && !done() {
 		return false
 	}
-	// An item gets the first set that it prefers, or else the first set that it may have.
-	for k := best; steps[k].from >= 0; k = steps[k].from {
-		here, before := sets[steps[k].set], steps[steps[k].from]
-		for j, it := range c.items {
-			if (here.wanted&^before.preferred|here.may&^before.placed&^steps[best].preferred)>>j&1 != 0 {
-				c.give(it, here.nodes)
-			}
-		}
-	}
+	c.assignChain(steps, sets, best)
 	return true
 }
 
-// give gives the resources of an item a set.
-func (c *chains) give(it item, nodes Mask) {
-	for _, i := range it.resources {
-		at := slices.IndexFunc(c.options[i], func(h Hint) bool { return h.Nodes == nodes })
-		c.each[i] = c.options[i][at]
+// preferringItems returns the items outside of Options.Align that have a preferred set.
+func (c *chains) preferringItems() (items uint64) {
+	for j, it := range c.items {
+		if !it.aligned && slices.ContainsFunc(it.sets, func(h Hint) bool { return h.Preferred }) {
+			items |= 1 << j
+		}
+	}
+	return items
+}
+
+// assignChain gives each item the first set of the best chain that it prefers. If it prefers none of them, it
+// gets the first set that is possible.
+func (c *chains) assignChain(steps []chainStep, sets []set, best int) {
+	for k := best; steps[k].from >= 0; k = steps[k].from {
+		here, before := sets[steps[k].set], steps[steps[k].from]
+		for j, it := range c.items {
+			if (here.preferring&^before.preferred|here.possible&^before.placed&^steps[best].preferred)>>j&1 != 0 {
+				c.setHint(it, here.nodes)
+			}
+		}
 	}
 }
 
-// extend adds the steps whose last set is sets[at]: those that place more by it, and less than no
-// other such step.
-func (c *chains) extend(steps []step, sets []set, at int) []step {
+// setHint sets the choice for all resources of an item to the hint with these nodes.
+func (c *chains) setHint(it item, nodes Mask) {
+	for _, i := range it.resources {
+		at, _ := findHint(c.possibleHints[i], nodes)
+		c.choices[i] = c.possibleHints[i][at]
+	}
+}
+
+// extend adds steps whose last set is sets[at]. It skips a step that places no more than the step that it
+// continues, and a step that another new step covers.
+func (c *chains) extend(steps []chainStep, sets []set, at int) []chainStep {
 	here, first := sets[at], len(steps)
-	for i := 0; i < first && c.work(1); i++ {
+	for i := 0; i < first && c.spendWork(1); i++ {
 		was := steps[i]
 		if was.set >= 0 && sets[was.set].nodes&^here.nodes != 0 {
 			continue
 		}
-		now := step{from: i, set: at, placed: was.placed | here.may, preferred: was.preferred | here.wanted}
+		now := chainStep{from: i, set: at, placed: was.placed | here.possible, preferred: was.preferred | here.preferring}
 		if was.covers(&now) {
 			continue
 		}
-		if others := steps[first:]; !slices.ContainsFunc(others, func(o step) bool { return o.covers(&now) }) {
-			others = slices.DeleteFunc(others, func(o step) bool { return now.covers(&o) })
+		if others := steps[first:]; !slices.ContainsFunc(others, func(o chainStep) bool { return o.covers(&now) }) {
+			others = slices.DeleteFunc(others, func(o chainStep) bool { return now.covers(&o) })
 			steps = append(steps[:first+len(others)], now)
 		}
 	}

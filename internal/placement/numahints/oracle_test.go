@@ -2,6 +2,7 @@ package numahints
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,7 +11,7 @@ import (
 // oracle is the kubelet's merge as the kubelet implements it: every combination of one hint of each
 // resource.
 func oracle(n int, resources []Resource, o Options) (best Hint) {
-	s := &search{n: n, all: All(n), o: o}
+	s := &search{n: n, all: AllNodes(n), o: o}
 	var lists [][]Hint
 	for _, r := range resources {
 		switch {
@@ -35,7 +36,7 @@ func oracle(n int, resources []Resource, o Options) (best Hint) {
 			lists[i] = kept
 		}
 	}
-	target := s.target(resources)
+	target := s.targetSize(resources)
 	var now *Hint
 	var walk func(i int, chosen []Hint)
 	walk = func(i int, chosen []Hint) {
@@ -84,7 +85,7 @@ func resource(t *rapid.T, n, i int, most int) Resource {
 	case 0: // no preference
 	case 1, 2:
 		mask := rapid.Custom(func(t *rapid.T) Hint {
-			return Hint{Nodes: Mask(rapid.Uint64Range(1, uint64(All(n))).Draw(t, "set")), Preferred: rapid.Bool().Draw(t, "preferred")}
+			return Hint{Nodes: Mask(rapid.Uint64Range(1, uint64(AllNodes(n))).Draw(t, "set")), Preferred: rapid.Bool().Draw(t, "preferred")}
 		})
 		r.Hints = rapid.SliceOfN(mask, 0, most).Draw(t, "hints")
 		if r.Hints == nil {
@@ -237,4 +238,40 @@ func TestNumericOracle(t *testing.T) {
 			t.Fatalf("%+v: %d preferred on %d nodes, want %d on %d", got, p, m, preferred, nodes)
 		}
 	})
+}
+
+// TestSmallSetsFirst: the choice among small sets, where it counts, is the choice among all sets.
+func TestSmallSetsFirst(t *testing.T) {
+	t.Parallel()
+	enough := 0
+	one := func(t *rapid.T) {
+		n := rapid.IntRange(smallSetSize+1, exhaustiveNodes).Draw(t, "nodes")
+		var resources []Resource
+		for i := range rapid.IntRange(1, 4).Draw(t, "resources") {
+			if r := resource(t, n, i, 6); (r.Counts == nil || r.Counts.fits(AllNodes(n))) && (r.Hints == nil || len(r.Hints) > 0) {
+				resources = append(resources, r)
+			}
+		}
+		o := Options{Policy: Numeric, Align: []string{"cpu", "memory"}, enumerate: exhaustiveNodes, PreferClosest: rapid.Bool().Draw(t, "closest")}
+		o.Distance = func(a, b int) int { return 10 + (a ^ b) }
+		choice := func() *chains {
+			return &chains{search: &search{n: n, all: AllNodes(n), o: o, workLeft: 10_000_000}, choices: make([]Hint, len(resources))}
+		}
+		first, all := choice(), choice()
+		if !first.chooseSmall(resources) {
+			return
+		}
+		enough++
+		if !all.listItems(resources, n) || !all.choose(n) || !slices.Equal(first.choices, all.choices) {
+			t.Fatalf("%+v, of all sets %+v", first.choices, all.choices)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		for range 20 {
+			one(t)
+		}
+	})
+	if enough == 0 {
+		t.Fatal("smallSetSize sets were never enough")
+	}
 }

@@ -15,28 +15,27 @@ const (
 // Options are the options of a merge.
 type Options struct {
 	Policy Policy
-	// PreferClosest prefers sets of nodes with a small average distance to others of their size
-	// (the kubelet's prefer-closest-numa-nodes).
+	// PreferClosest prefers, of sets with equally many nodes, the set with the smallest average distance
+	// between its nodes (the kubelet's prefer-closest-numa-nodes).
 	PreferClosest bool
-	// Distance returns the distance of two nodes, by index; needed with PreferClosest.
+	// Distance returns the distance between the nodes with two indices. PreferClosest needs it.
 	Distance func(a, b int) int
-	// Align names the resources that the policy numeric puts on equal sets of nodes.
+	// Align has the names of the resources that get the same set of nodes under the policy numeric.
 	Align []string
-	// Work limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the
-	// result is the best set found so far. With up to 8 nodes, only the policy numeric has this
-	// limit.
+	// Work limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the result is the
+	// best set found so far. With up to 8 nodes, the limit affects only the policy numeric.
 	Work int
 
-	// enumerate is the highest number of nodes for which counts are expanded into lists; 0 means
-	// 8. Tests lower it.
+	// enumerate is the largest number of nodes for which Counts are expanded into lists of hints; 0 means 8.
+	// Tests set a lower number.
 	enumerate int
 }
 
-// few is the highest number of nodes for which all sets are tried.
-const few = 8
+// exhaustiveNodes is the largest number of nodes for which a merge tries all sets.
+const exhaustiveNodes = 8
 
-// DefaultWork takes about half a millisecond of one CPU for most requests, and several
-// milliseconds at worst (BenchmarkMerge64Nodes8Resources).
+// DefaultWork limits a merge to about half a millisecond of CPU time in most cases, and several milliseconds
+// in the worst case (BenchmarkMerge64Nodes8Resources).
 const DefaultWork = 10_000
 
 // Result is the choice of a policy.
@@ -45,30 +44,31 @@ type Result struct {
 	// matter.
 	Nodes Mask
 	Any   bool
-	// Preferred: each resource is on as few nodes as possible, and all resources are on the same
-	// nodes.
+	// Preferred means that each resource is on as few nodes as possible, and that all resources are on the
+	// same nodes.
 	Preferred bool
-	// Admitted: the policy admits the container.
+	// Admitted means that the policy admits the container.
 	Admitted bool
 	// Exact is false if the limit of work ended the search, so that a better set may exist.
 	Exact bool
-	// Each has the hint of each resource, in order. Only the policy numeric fills it.
+	// Each has the chosen hint of each resource, in the order of the resources. Only the policy numeric sets
+	// it.
 	Each []Hint
 }
 
-// Hint is the result as a hint.
+// Hint returns the result as a hint.
 func (r Result) Hint() Hint { return Hint{Nodes: r.Nodes, Any: r.Any, Preferred: r.Preferred} }
 
-// Merge chooses the nodes of a container with these resources on a machine of n nodes. The same
-// arguments give the same result. n is at most MaxNodes.
+// Merge chooses the nodes of a container with these resources on a machine with n nodes, at most MaxNodes.
+// Equal arguments give equal results.
 func Merge(n int, resources []Resource, o Options) Result {
 	if o.Work == 0 {
 		o.Work = DefaultWork
 	}
 	if o.enumerate == 0 {
-		o.enumerate = few
+		o.enumerate = exhaustiveNodes
 	}
-	s := &search{n: n, all: All(n), o: o, left: o.Work}
+	s := &search{n: n, all: AllNodes(n), o: o, workLeft: o.Work}
 	var r Result
 	switch o.Policy {
 	case SingleNode:
@@ -84,28 +84,29 @@ func Merge(n int, resources []Resource, o Options) Result {
 	default:
 		return Result{Any: true, Preferred: true, Admitted: true, Exact: true}
 	}
-	r.Exact = s.left > 0 && !s.cut
+	r.Exact = s.workLeft > 0 && !s.incomplete
 	return r
 }
 
-// search is one merge.
+// search is the state of one merge.
 type search struct {
-	n    int
-	all  Mask
-	o    Options
-	left int  // work that may still be done
-	cut  bool // a part of the search ended early
+	n          int
+	all        Mask
+	o          Options
+	workLeft   int  // the number of sets that may still be tried
+	incomplete bool // the search did not try all sets
 }
 
-// work consumes a part of the limit; it returns false if nothing is left.
-func (s *search) work(n int) bool {
-	s.left -= n
-	return s.left > 0
+// spendWork subtracts n from the work that is left. It returns false if none is left.
+func (s *search) spendWork(n int) bool {
+	s.workLeft -= n
+	return s.workLeft > 0
 }
 
-// narrower reports whether a set of nodes is better than another: fewer nodes, with PreferClosest
-// nearer ones, then the lower value.
-func (s *search) narrower(a, b Mask) bool {
+// isBetterSet reports whether set a is better than set b. A set with fewer nodes is better. With
+// PreferClosest, of sets with equally many nodes the set whose nodes are nearer to each other is better.
+// Otherwise the set with the lower value is better.
+func (s *search) isBetterSet(a, b Mask) bool {
 	if a.Len() != b.Len() {
 		return a.Len() < b.Len()
 	}
@@ -117,8 +118,8 @@ func (s *search) narrower(a, b Mask) bool {
 	return a < b
 }
 
-// distance sums the distances between all pairs of nodes. For two sets of one size, the smaller
-// sum also means the smaller average.
+// distance returns the sum of the distances between all pairs of nodes. Of two sets with equally many nodes,
+// the set with the smaller sum also has the smaller average.
 func (s *search) distance(m Mask) (sum int) {
 	in := m.Indices()
 	for _, a := range in {
@@ -129,8 +130,8 @@ func (s *search) distance(m Mask) (sum int) {
 	return sum
 }
 
-// better reports whether a candidate replaces the current best hint. target is the best size for
-// sets that are not preferred (bestNonPreferred of the kubelet).
+// better reports whether a candidate is better than the current best hint. target is the best size for sets
+// that are not preferred (bestNonPreferred of the kubelet).
 func (s *search) better(target int, current *Hint, candidate Hint) bool {
 	switch {
 	case candidate.Nodes == 0:
@@ -140,26 +141,25 @@ func (s *search) better(target int, current *Hint, candidate Hint) bool {
 	case current.Preferred != candidate.Preferred:
 		return candidate.Preferred
 	case current.Preferred:
-		return s.narrower(candidate.Nodes, current.Nodes)
+		return s.isBetterSet(candidate.Nodes, current.Nodes)
 	}
-	if a, b := rank(target, candidate.Nodes.Len()), rank(target, current.Nodes.Len()); a != b {
+	if a, b := sizeRank(target, candidate.Nodes.Len()), sizeRank(target, current.Nodes.Len()); a != b {
 		return a < b
 	}
-	return s.narrower(candidate.Nodes, current.Nodes)
+	return s.isBetterSet(candidate.Nodes, current.Nodes)
 }
 
-// rank orders sizes of sets: first the target, then smaller sizes in descending order, then
+// sizeRank orders the sizes of sets, the best first: the target, then smaller sizes in descending order, then
 // larger sizes.
-func rank(target, size int) int {
+func sizeRank(target, size int) int {
 	if size <= target {
 		return target - size
 	}
 	return MaxNodes + size
 }
 
-// target returns the smallest size of a set on which each resource fits: the largest of the
-// resources' smallest sets.
-func (s *search) target(resources []Resource) (most int) {
+// targetSize returns the number of nodes that the resource with the largest need requires at least.
+func (s *search) targetSize(resources []Resource) (most int) {
 	for _, r := range resources {
 		if r.Counts != nil {
 			most = max(most, smallest(r.Counts.Free, r.Counts.Need, s.n))

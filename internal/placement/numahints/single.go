@@ -6,26 +6,27 @@ func (s *search) single(resources []Resource) Result {
 	lists := make([][]Hint, 0, len(resources))
 	for _, r := range resources {
 		if r.Counts != nil || r.Hints != nil {
-			lists = append(lists, s.singles(r))
+			lists = append(lists, s.singleNodeHints(r))
 		}
 	}
 	sets, any := s.preferredOfLists(lists)
 	best := Mask(0)
 	for _, m := range sets {
-		if best == 0 || s.narrower(m, best) {
+		if best == 0 || s.isBetterSet(m, best) {
 			best = m
 		}
 	}
-	if best == 0 || best == s.all { // on a machine with one node, the hint excludes nothing
+	if best == 0 || best == s.all { // on a machine with one node, the set does not restrict the container
 		return Result{Any: true, Preferred: best != 0 || any}
 	}
 	return Result{Nodes: best, Preferred: true}
 }
 
-// singles lists the hints of a resource that count for this policy.
-func (s *search) singles(r Resource) (out []Hint) {
+// singleNodeHints lists the preferred hints of a resource that have one node, or for which the nodes do not
+// matter.
+func (s *search) singleNodeHints(r Resource) (out []Hint) {
 	if c := r.Counts; c != nil {
-		one := c.least(s.n) == 1
+		one := c.minNodes(s.n) == 1
 		for i := range s.n {
 			if one && c.fits(1<<i) {
 				out = append(out, Hint{Nodes: 1 << i, Preferred: true})

@@ -2,8 +2,8 @@ package numahints
 
 import "math/bits"
 
-// subset returns the best set that is the intersection of a set of nodes and one hint of each
-// count. ok is false if some count has no hint.
+// subset returns the best set that is the intersection of within and one hint of each of the counts. ok is
+// false if one of the counts has no hints. target is the best size.
 func (s *search) subset(target int, within Mask, counts []*Counts) (m Mask, ok bool) {
 	for _, c := range counts {
 		if !c.fits(s.all) {
@@ -26,22 +26,22 @@ func (s *search) subset(target int, within Mask, counts []*Counts) (m Mask, ok b
 			return m, true
 		}
 	}
-	return within, true // each count may use all nodes
+	return within, true // the hint with all nodes is possible for each of the counts
 }
 
-// subsetOf returns the best such set of one size; 0 if there is none.
+// subsetOf returns the best result of subset that has the given size; 0 if there is none.
 func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 	nodes := within.Indices()
 	if size > len(nodes) || size < 1 {
 		return 0
 	}
 	last := uint64(1)<<len(nodes) - 1 // 0 shifted out for 64 nodes gives all ones
-	for set := uint64(1)<<size - 1; set <= last; set = next(set) {
-		if !s.work(1 + len(counts)) {
+	for set := uint64(1)<<size - 1; set <= last; set = nextSet(set) {
+		if !s.spendWork(1 + len(counts)) {
 			return best
 		}
-		m := spread(set, nodes)
-		if (best == 0 || s.narrower(m, best)) && s.reachable(m, within, counts) {
+		m := expandBits(set, nodes)
+		if (best == 0 || s.isBetterSet(m, best)) && s.reachable(m, within, counts) {
 			if best = m; !s.o.PreferClosest {
 				return best // the first has the lowest value
 			}
@@ -53,8 +53,9 @@ func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 	return best
 }
 
-// next returns the next higher number with the same number of 1 bits; all ones at the end.
-func next(set uint64) uint64 {
+// nextSet returns the next higher number with the same number of 1 bits. After the highest number it returns
+// all ones.
+func nextSet(set uint64) uint64 {
 	low := set & -set
 	up := set + low
 	if up == 0 {
@@ -63,29 +64,28 @@ func next(set uint64) uint64 {
 	return up | (set^up)/low>>2
 }
 
-// spread maps bits of positions to bits of nodes.
-func spread(set uint64, nodes []int) (m Mask) {
+// expandBits returns the mask that has nodes[i] for each bit i of set.
+func expandBits(set uint64, nodes []int) (m Mask) {
 	for ; set != 0; set &= set - 1 {
 		m |= 1 << nodes[bits.TrailingZeros64(set)]
 	}
 	return m
 }
 
-// maxAssign limits the steps of one call of reachable.
+// maxAssign limits the number of steps in one call of reachable.
 const maxAssign = 4096
 
-// reachable reports whether a set is the intersection of within and one hint of each count. A
-// hint may have more nodes than the set, if each additional node is missing in another hint or
-// in within.
+// reachable reports whether m is the intersection of within and one hint of each of the counts. A hint may
+// have more nodes than m, if each of these nodes is missing in another hint or in within.
 func (s *search) reachable(m, within Mask, counts []*Counts) bool {
 	outside, rest := s.all&^within, within&^m
 	slack := make([]uint64, len(counts))
 	for i, c := range counts {
-		has := on(c.Free, m|outside)
+		has := sumOn(c.Free, m|outside)
 		if has >= c.Need {
-			return true // this count uses none of the remaining nodes, and the other counts may use all of them
+			return true // the hint of c needs none of the remaining nodes, and the other hints may have all of them
 		}
-		slack[i] = on(c.Free, rest) - (c.Need - has)
+		slack[i] = sumOn(c.Free, rest) - (c.Need - has)
 	}
 	if len(counts) < 2 {
 		return false
@@ -94,25 +94,26 @@ func (s *search) reachable(m, within Mask, counts []*Counts) bool {
 	return s.assign(rest, counts, slack, &steps)
 }
 
-// assign decides for each of the remaining nodes which count leaves it out.
+// assign chooses, for each of the remaining nodes, one of the counts whose hint leaves the node out. It
+// reports whether that is possible. slack is how much each of the counts can do without.
 func (s *search) assign(rest Mask, counts []*Counts, slack []uint64, steps *int) bool {
 	for rest != 0 {
 		i := bits.TrailingZeros64(uint64(rest))
 		rest &= rest - 1
 		free := false
 		for _, c := range counts {
-			free = free || on(c.Free, 1<<i) == 0
+			free = free || sumOn(c.Free, 1<<i) == 0
 		}
-		if free { // no count needs it
+		if free { // one of the counts has nothing on the node, so its hint can leave the node out
 			continue
 		}
 		for r, c := range counts {
-			has := on(c.Free, 1<<i)
+			has := sumOn(c.Free, 1<<i)
 			if has > slack[r] {
 				continue
 			}
-			if *steps--; *steps < 0 || !s.work(1) {
-				s.cut = true
+			if *steps--; *steps < 0 || !s.spendWork(1) {
+				s.incomplete = true
 				return false
 			}
 			slack[r] -= has

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func t0(nodes ...int) Hint { return Hint{Nodes: Nodes(nodes...), Preferred: true} }
-func f0(nodes ...int) Hint { return Hint{Nodes: Nodes(nodes...)} }
+func t0(nodes ...int) Hint { return Hint{Nodes: MaskOf(nodes...), Preferred: true} }
+func f0(nodes ...int) Hint { return Hint{Nodes: MaskOf(nodes...)} }
 
 var (
 	nilT = Hint{Any: true, Preferred: true}
@@ -112,7 +112,7 @@ func TestMergeTable(t *testing.T) {
 
 // TestTarget: the table of bestNonPreferred.
 func TestTarget(t *testing.T) {
-	s := &search{n: 4, all: All(4)}
+	s := &search{n: 4, all: AllNodes(4)}
 	for _, tc := range []struct {
 		want int
 		in   []Resource
@@ -125,7 +125,7 @@ func TestTarget(t *testing.T) {
 		{3, []Resource{res("a", f0(0, 1), f0(0, 1, 2)), res("b", f0(0, 1, 2))}},
 		{3, []Resource{res("a", f0(0, 1), f0(0, 1, 2)), res("b", f0(0, 1, 2), f0(0, 1, 2, 3))}},
 	} {
-		if got := s.target(tc.in); got != tc.want {
+		if got := s.targetSize(tc.in); got != tc.want {
 			t.Errorf("%v: %d, want %d", tc.in, got, tc.want)
 		}
 	}
@@ -133,7 +133,7 @@ func TestTarget(t *testing.T) {
 
 // TestSingles: the filter of single-numa-node.
 func TestSingles(t *testing.T) {
-	s := &search{n: 4, all: All(4)}
+	s := &search{n: 4, all: AllNodes(4)}
 	for _, tc := range []struct {
 		name     string
 		in, want []Hint
@@ -144,7 +144,7 @@ func TestSingles(t *testing.T) {
 		{"several nodes", []Hint{t0(0, 1), f0(0, 1), t0(2)}, []Hint{t0(2)}},
 		{"nothing is left", []Hint{f0(0), t0(0, 1)}, nil},
 	} {
-		if got := s.singles(Resource{Name: "r", Hints: tc.in}); !cmp.Equal(got, tc.want) {
+		if got := s.singleNodeHints(Resource{Name: "r", Hints: tc.in}); !cmp.Equal(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
@@ -155,7 +155,7 @@ func TestSingles(t *testing.T) {
 
 // TestBetter: the table of compareHints. The winner is the candidate where that is true.
 func TestBetter(t *testing.T) {
-	s := &search{n: 4, all: All(4)}
+	s := &search{n: 4, all: AllNodes(4)}
 	p := func(h Hint) *Hint { return &h }
 	for _, tc := range []struct {
 		target  int
@@ -209,7 +209,7 @@ func TestCPUHints(t *testing.T) {
 		want           []Hint
 	}{
 		{"H3", 4, 2, same(4, 4), same(4, 4), []Hint{t0(0), t0(1), t0(2), t0(3)}},
-		{"H4", 12, 380, same(12, 32), same(12, 32), []Hint{{Nodes: All(12), Preferred: true}}},
+		{"H4", 12, 380, same(12, 32), same(12, 32), []Hint{{Nodes: AllNodes(12), Preferred: true}}},
 		{"H14", 4, 3, []uint64{2, 4, 4, 4}, same(4, 4), []Hint{t0(1), t0(2), t0(3)}},
 		{"H20", 4, 3, same(4, 4), same(4, 4), []Hint{t0(0), t0(1), t0(2), t0(3)}},
 	} {

@@ -10,19 +10,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// bind chooses NUMA nodes, and CPUs on these.
-func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memory placement.Memory) (topology.Set, []choose.Reason, error) {
+// bind chooses NUMA nodes for a pod, and then CPUs of these nodes.
+func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, memory placement.Memory) (topology.Set, []choose.Reason, error) {
 	numa := s.Intent.NUMA.V
-	if err := absent(v.Machine, numa.IDs); err != nil {
+	if err := checkNodesExist(v.Machine, numa.IDs); err != nil {
 		return topology.Set{}, nil, err
 	}
-	q := choose.BindWant{
-		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, BySocket: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
-		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve, Memory: memory.Bytes, MemoryLeft: memory.Left,
+	q := choose.BindRequest{
+		N: w.N, From: w.From, AllowedNodes: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, FewestPackages: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
+		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve, Memory: memory.Bytes, FreeMemory: memory.FreeByNode,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
-	ids, why, err := p.bindLeaving(q)
+	ids, why, err := p.bindWithReserve(q)
 	if err != nil {
 		return topology.Set{}, nil, err
 	}
@@ -40,8 +40,8 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 	}
 	chosen, err := p.Tree.Choose(w)
 	if err == nil && q.Count > 1 && !numa.Even && w.N >= q.Count && v.Machine.Count(topology.NodeLevel, chosen.CPUs) < len(ids) {
-		// The number of nodes, or their ids, were requested, so its memory is on the nodes of
-		// its CPUs.
+		// The pod requested a number of nodes or the ids of nodes, and its memory is on the nodes of its
+		// CPUs. So it should get CPUs of all these nodes.
 		w.Spread = []topology.Level{topology.NodeLevel}
 		if over, err := p.Tree.Choose(w); err == nil {
 			chosen = over
@@ -50,10 +50,9 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 	return chosen.CPUs, append(why, chosen.Why...), err
 }
 
-// bindReserving chooses NUMA nodes. It leaves CPUs that pools bound to a node need there, if
-// possible. It does not spread an owner over more nodes for that, since pools change and owners
-// stay.
-func (p *Policy) bindLeaving(q choose.BindWant) (ids []int, why []choose.Reason, err error) {
+// bindWithReserve chooses NUMA nodes. If possible, it leaves the CPUs free that pools bound to a node need
+// there. It does not spread an owner over more nodes for that, because pools change and owners stay.
+func (p *Policy) bindWithReserve(q choose.BindRequest) (ids []int, why []choose.Reason, err error) {
 	ids, why, err = p.Tree.Bind(q)
 	if len(q.Reserve) == 0 || err == nil && len(ids) == 1 {
 		return ids, why, err
@@ -66,8 +65,8 @@ func (p *Policy) bindLeaving(q choose.BindWant) (ids []int, why []choose.Reason,
 	return all, reason, errAll
 }
 
-// absent refuses NUMA nodes that the machine does not have.
-func absent(m *topology.Machine, ids []int) error {
+// checkNodesExist returns an error if the machine lacks one of the NUMA nodes.
+func checkNodesExist(m *topology.Machine, ids []int) error {
 	var all []int
 	for _, n := range m.Nodes {
 		all = append(all, n.ID)
@@ -80,7 +79,7 @@ func absent(m *topology.Machine, ids []int) error {
 		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
 }
 
-// nodes returns the ids of the NUMA nodes that a bound pod may have.
+// nodes returns the ids of the NUMA nodes to which a pod may be bound.
 func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	numa, chosen := s.Intent.NUMA.V, s.Intent.Nodes
 	out := []int{} // an empty list; nil would mean all nodes
@@ -88,7 +87,7 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 		switch {
 		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):
 		case len(numa.IDs) == 0 && chosen.IsSet() && !slices.Contains(chosen.V, n.ID):
-		case numa.Exclusive && !untouched(v, n):
+		case numa.Exclusive && !isUnused(v, n):
 		default:
 			out = append(out, n.ID)
 		}
@@ -96,14 +95,14 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	return out
 }
 
-// untouched reports whether no CPU of a NUMA node has an owner and no pool is bound to it, so
-// that one pod can have it exclusively.
-func untouched(v placement.View, n topology.Node) bool {
+// isUnused reports whether no CPU of a NUMA node has an owner and no pool is bound to the node. Then one pod
+// can have the node exclusively.
+func isUnused(v placement.View, n topology.Node) bool {
 	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false
 	}
 	for w, milli := range v.Layout.Demand.Needs.All() {
-		if w.IsOn(n.ID) && !isGuest(w, milli) {
+		if w.IsBoundTo(n.ID) && !isSmallPool(w, milli) {
 			return false
 		}
 	}

@@ -15,7 +15,7 @@ func TestBound(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct {
 		name, machine string
-		needs         map[placement.Which]int64
+		needs         map[placement.PoolID]int64
 		owned         string
 		n             int
 		memory        placement.Memory
@@ -25,22 +25,22 @@ func TestBound(t *testing.T) {
 	}{
 		{
 			name: "60 GiB, where one node has them", machine: "2s x 2n x 4c x 2t", owned: "0", n: 2,
-			memory: placement.Memory{Bytes: 60 * gib, Left: []uint64{0, 4 * gib, 64 * gib, 8 * gib}},
+			memory: placement.Memory{Bytes: 60 * gib, FreeByNode: []uint64{0, 4 * gib, 64 * gib, 8 * gib}},
 			cpus:   "8,24", why: "1 NUMA node: of 4 choices with enough CPUs, the one with the nearest memory",
 		},
 		{
 			name: "60 GiB, where no node has them", machine: "2s x 2n x 4c x 2t", n: 2,
-			memory: placement.Memory{Bytes: 60 * gib, Left: []uint64{30 * gib, 40 * gib, 50 * gib, 8 * gib}},
+			memory: placement.Memory{Bytes: 60 * gib, FreeByNode: []uint64{30 * gib, 40 * gib, 50 * gib, 8 * gib}},
 			cpus:   "8,24", why: "the nearest memory",
 		},
 		{
 			name: "a card at a node without memory", machine: "2s x 4c x 2t", n: 2, device: []int{0},
-			memory: placement.Memory{Bytes: 4 * gib, Left: []uint64{0, 64 * gib}},
+			memory: placement.Memory{Bytes: 4 * gib, FreeByNode: []uint64{0, 64 * gib}},
 			cpus:   "1,9", why: "the most nodes near its devices (x/gpu)",
 		},
 		{
 			name: "cards at two nodes, memory at one", machine: "2s x 4c x 2t", n: 2, device: []int{0, 1},
-			memory: placement.Memory{Bytes: 4 * gib, Left: []uint64{0, 64 * gib}},
+			memory: placement.Memory{Bytes: 4 * gib, FreeByNode: []uint64{0, 64 * gib}},
 			cpus:   "4,12", why: "the nearest memory",
 		},
 		{
@@ -56,15 +56,15 @@ func TestBound(t *testing.T) {
 		},
 		{
 			name: "what a pool needs that is bound to a node", machine: "2s x 4c x 2t", owned: "7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 2, cpus: "1,9", why: "the only choice with enough CPUs",
+			needs: map[placement.PoolID]int64{{BoundToNodes: true, Node: 1}: 5000}, n: 2, cpus: "1,9", why: "the only choice with enough CPUs",
 		},
 		{
 			name: "and from it where there is no other way", machine: "2s x 4c x 2t", owned: "0-3,8-11,7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4,6,12,14", why: "the only choice with enough CPUs",
+			needs: map[placement.PoolID]int64{{BoundToNodes: true, Node: 1}: 5000}, n: 4, cpus: "4,6,12,14", why: "the only choice with enough CPUs",
 		},
 		{
 			name: "and from it rather than of two nodes", machine: "2s x 4c x 2t", owned: "0-2,8-10,7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4-5,12-13", why: "the only choice with enough CPUs",
+			needs: map[placement.PoolID]int64{{BoundToNodes: true, Node: 1}: 5000}, n: 4, cpus: "4-5,12-13", why: "the only choice with enough CPUs",
 		},
 		{
 			name: "whole cores, preferred", machine: "2s x 4c x 2t", owned: "0-2,7,15", n: 4, cpus: "4-5,12-13",
@@ -73,7 +73,7 @@ func TestBound(t *testing.T) {
 		{
 			name: "evenly over two nodes, both with memory", machine: "4n x 4c x 2t", n: 4,
 			in:     intent.Pod{NUMA: intent.Sourced[intent.NUMABinding]{Key: "x", V: intent.NUMABinding{Even: true, Count: 2}}},
-			memory: placement.Memory{Bytes: 40 * gib, Left: []uint64{20 * gib, 0, 20 * gib, 20 * gib}},
+			memory: placement.Memory{Bytes: 40 * gib, FreeByNode: []uint64{20 * gib, 0, 20 * gib, 20 * gib}},
 			cpus:   "1,8,17,24", why: "the one with the lowest node ids (before 2 others), the nearest memory (before 3 others)",
 		},
 	} {

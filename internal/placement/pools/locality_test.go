@@ -20,7 +20,7 @@ type used struct {
 	demand placement.Demand
 }
 
-func newUsed(t testing.TB, text string, needs map[placement.Which]int64) *used {
+func newUsed(t testing.TB, text string, needs map[placement.PoolID]int64) *used {
 	t.Helper()
 	m, p, s := rig(t, text, "")
 	return &used{m, p, &Policy{Tree: choose.NewTree(m), Sizing: s, NearDevices: true}, placement.Demand{Needs: placement.NeedsOf(needs)}}
@@ -36,10 +36,10 @@ func (u *used) view() placement.View {
 // not move.
 func TestLocalityFirst(t *testing.T) {
 	t.Parallel()
-	def := placement.Which{}
+	def := placement.PoolID{}
 	for _, c := range []struct {
 		name, machine string
-		needs         map[placement.Which]int64
+		needs         map[placement.PoolID]int64
 		owned, has    string
 		n             int
 		device        string // the CPUs near its device are those of this NUMA node
@@ -47,29 +47,29 @@ func TestLocalityFirst(t *testing.T) {
 		cpus, why     string
 	}{
 		{
-			name: "the first owner of 40", machine: "2s x 32c x 2t", needs: map[placement.Which]int64{def: 60000}, n: 40,
+			name: "the first owner of 40", machine: "2s x 32c x 2t", needs: map[placement.PoolID]int64{def: 60000}, n: 40,
 			cpus: "0-2,15-31,64-66,79-95", why: "socket: of 2 with enough CPUs, the one with the lowest CPU",
 		},
 		{name: "a pool of one CPU", machine: "2s x 4c x 2t", owned: "4-6,12-14", n: 8, cpus: "0-3,8-11"},
 		{
-			name: "an owner that grows stays on its socket", machine: "2s x 10c x 2t", needs: map[placement.Which]int64{def: 24000},
+			name: "an owner that grows stays on its socket", machine: "2s x 10c x 2t", needs: map[placement.PoolID]int64{def: 24000},
 			owned: "0-4,20-24", has: "0-4,20-24", n: 16, cpus: "0-6,9,20-26,29",
 		},
 		{
-			name: "whole cores, although a pool has a part of each", machine: "1s x 4c x 2t", needs: map[placement.Which]int64{def: 3000},
+			name: "whole cores, although a pool has a part of each", machine: "1s x 4c x 2t", needs: map[placement.PoolID]int64{def: 3000},
 			owned: "3,7", n: 4, cpus: "1-2,5-6",
 		},
 		{
 			name: "what a pool needs that is bound to a node", machine: "2n x 4c x 2t", owned: "7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 3000}, n: 4, cpus: "1-2,9-10",
+			needs: map[placement.PoolID]int64{{BoundToNodes: true, Node: 1}: 3000}, n: 4, cpus: "1-2,9-10",
 		},
 		{
 			name: "on another socket with room for it", machine: "2s x 4c x 2t", owned: "7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 4000}, n: 6, cpus: "1-3,9-11",
+			needs: map[placement.PoolID]int64{{BoundToNodes: true, Node: 1}: 4000}, n: 6, cpus: "1-3,9-11",
 		},
 		{
 			name: "and from it where there is no other way", machine: "2s x 4c x 2t", owned: "0-3,8-11,7,15",
-			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 4000}, n: 4, cpus: "4,6,12,14",
+			needs: map[placement.PoolID]int64{{BoundToNodes: true, Node: 1}: 4000}, n: 4, cpus: "4,6,12,14",
 			why: "away from CPUs that pools bound to a NUMA node need: not possible",
 		},
 		{
@@ -86,7 +86,7 @@ func TestLocalityFirst(t *testing.T) {
 				s.Devices = []lifecycle.DeviceGrant{{NUMA: map[string][]int{"x/gpu": {int(c.device[0] - '0')}}}}
 			}
 			w := placement.CPURequest{N: c.n}
-			w.Have, w.Held = u.m.OnlineOf(c.has), u.m.OnlineOf(c.has)
+			w.UsableCPUs, w.OwnedCPUs = u.m.OnlineOf(c.has), u.m.OnlineOf(c.has)
 			got, err := u.policy.Choose(u.view(), s, w)
 			if err != nil || got.CPUs != u.m.OnlineOf(c.cpus) || !strings.Contains(got.Why, c.why) {
 				t.Errorf("%s, %v, by %q; want %s by %q", u.m.Format(got.CPUs), err, got.Why, c.cpus, c.why)
@@ -100,7 +100,7 @@ func TestLocalityFirst(t *testing.T) {
 func TestNoAvoidableStraddle(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(17, 1))
-	u := newUsed(t, "2s x 4n x 4l x 4c x 2t", map[placement.Which]int64{{}: 128000})
+	u := newUsed(t, "2s x 4n x 4l x 4c x 2t", map[placement.PoolID]int64{{}: 128000})
 	var owners []topology.Set
 	asked := 0
 	for range 400 {

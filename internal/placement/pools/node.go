@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/choose"
 )
 
-// Share assigns containers to the pools of their classes. A pod that is bound to NUMA nodes
-// gets the pool of one of them, or of all nodes that a scheduler chose.
+// Share assigns containers to the pools of their classes. A pod that is bound to NUMA nodes gets the pool of
+// one of these nodes, or of all nodes that a scheduler chose.
 func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
 	in := s.Intent
 	class := in.Class.V
@@ -29,14 +29,14 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	}
 	a := placement.ShareByClass(v, s)
 	if len(why) > 0 {
-		a.Why += ": " + words(why)
+		a.Why += ": " + formatReasons(why)
 	}
 	a.Problems = append(trouble, a.Problems...)
 	return a
 }
 
-// poolNode chooses the NUMA node of a pod that shares CPUs of one node. All containers of a pod
-// are on the same node. The error is a sentence for users.
+// poolNode chooses the NUMA node for a container that shares CPUs of one node. All containers of a pod get
+// the same node. The error is a sentence for users.
 func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
 	if !s.RunsOn.Empty() {
 		for _, n := range v.Machine.Nodes {
@@ -53,14 +53,14 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 	if s.PodRequested != nil {
 		milli = max(milli, intent.SharesMilli(s.PodRequested.CPU.Shares.V))
 	}
-	w := choose.NodeWant{Memory: s.Memory.Bytes, MemoryLeft: s.Memory.Left}
+	w := choose.NodeRequest{Memory: s.Memory.Bytes, FreeMemory: s.Memory.FreeByNode}
 	w.Near, w.NearName = p.devices(v, s).near()
 	for _, id := range p.nodes(v, s) {
-		if len(s.Only) > 0 && !slices.Contains(s.Only, id) {
+		if len(s.AllowedNodes) > 0 && !slices.Contains(s.AllowedNodes, id) {
 			continue
 		}
-		if left, open := room(v, s.Intent, id); open && left >= milli {
-			w.Nodes = append(w.Nodes, choose.Room{Node: id, Left: left - milli})
+		if left, open := roomOnNode(v, s.Intent, id); open && left >= milli {
+			w.Nodes = append(w.Nodes, choose.NodeRoom{Node: id, Left: left - milli})
 		}
 	}
 	id, reason, ok := p.Tree.PickNode(w)
@@ -70,16 +70,16 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 	return lifecycle.Some(id), []choose.Reason{reason}, nil
 }
 
-// room returns how many milli-CPUs of a NUMA node its pools leave free. open is false if other
-// pools may not use the node.
-func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
+// roomOnNode returns how many milli-CPUs of a NUMA node are left besides the requests of its pools. open is
+// false if the pod's pool may not use the node.
+func roomOnNode(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
 	node, _ := v.Machine.Node(id)
 	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU
 	open = left != 0
 	for w, milli := range v.Layout.Demand.Needs.All() {
-		if w.IsOn(id) {
-			left -= milli / int64(len(w.On()))
-			open = open && !w.ExclusiveNode && (!in.NUMA.V.ExcludeOthers || isGuest(w, milli))
+		if w.IsBoundTo(id) {
+			left -= milli / int64(len(w.NodeIDs()))
+			open = open && !w.ExclusiveNode && (!in.NUMA.V.ExcludeOthers || isSmallPool(w, milli))
 		}
 	}
 	return left, open

@@ -1,6 +1,5 @@
-// Package pools is the placement policy with which the agent chooses CPUs itself: for
-// containers that ask to own CPUs, and for shared pools, which are as large as the requests of
-// their containers.
+// Package pools is the placement policy with which the agent chooses CPUs itself. It chooses CPUs for
+// containers that ask to own CPUs. It also sizes shared pools by the requests of their containers.
 package pools
 
 import (
@@ -13,41 +12,40 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is placement.policy: pools.
+// Policy is the policy for placement.policy: pools.
 type Policy struct {
 	Tree *choose.Tree // of the machine
-	// Sizing makes shared pools as large as their containers' requests; nil leaves them as
-	// configured.
+	// Sizing makes shared pools as large as the requests of their containers. If it is nil, pools have their
+	// configured CPUs.
 	Sizing *Sizing
-	// Whole says which containers without a class own CPUs: those that request whole CPUs, with
-	// equal request and limit.
+	// Whole says in which pods containers without a class own CPUs, if they request whole CPUs with equal
+	// request and limit.
 	Whole WholeCPUs
-	// Lend lets reclaimed containers use the CPUs of LSR pods.
+	// Lend means that reclaimed containers may use the CPUs of LSR pods.
 	Lend bool
 	// PreferEmptiest prefers the emptiest part of the machine with enough CPUs. Without it, the
 	// policy prefers the fullest such part.
 	PreferEmptiest bool
-	// NearDevices prefers CPUs of the NUMA nodes of a container's devices.
+	// NearDevices prefers CPUs on the NUMA nodes of a container's devices.
 	NearDevices bool
-	// CoreKind is the preferred kind of cores for pods that request no kind; PlainCore for none.
+	// CoreKind is the preferred kind of cores for pods that request no kind; PlainCore means no preference.
 	CoreKind topology.CoreKind
-	// Isolated sets which owners prefer isolated CPUs (isolcpus), for pods that do not set it
-	// themselves.
+	// Isolated says which owners prefer isolated CPUs (isolcpus), if their pods do not say so themselves.
 	Isolated IsolatedCPUs
 }
 
 // IsolatedCPUs says which containers prefer to own isolated CPUs.
 type IsolatedCPUs int
 
-// The choices. The kernel does not balance threads over isolated CPUs: a container with one
-// thread has one for itself, but all threads of a larger container may run on the first CPU.
+// The choices. The kernel does not balance threads over isolated CPUs. That is good for a container with one
+// thread. But all threads of a larger container may run on its first isolated CPU.
 const (
 	IsolatedSingle IsolatedCPUs = iota // only owners of one CPU
 	IsolatedPreferred
 	IsolatedAvoided
 )
 
-// WholeCPUs says in which pods containers without a class own CPUs.
+// Whole says in which pods containers without a class own CPUs.
 type WholeCPUs int
 
 // The choices.
@@ -57,8 +55,8 @@ const (
 	WholeAnywhere             // also in Burstable pods
 )
 
-// Terms lets pods of class dedicated own CPUs, and containers of pods without a class that
-// request whole CPUs.
+// Terms lets containers of class dedicated own CPUs, and containers without a class that request whole CPUs,
+// if WholeCPUs allows it.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	in := s.Intent
 	t := placement.Terms{
@@ -67,10 +65,10 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	}
 	switch {
 	case in.Class.V == intent.Dedicated:
-		t.Pays, t.Key = placement.Resources, in.Class.Key
+		t.CountBasis, t.Key = placement.CountByResources, in.Class.Key
 	case in.Class.IsSet():
 	case p.Whole != WholeNowhere && in.QoS == intent.Guaranteed, p.Whole == WholeAnywhere && in.QoS == intent.Burstable:
-		t.Pays, t.Key = placement.WholeCPUs, "placement.wholeCPUs"
+		t.CountBasis, t.Key = placement.CountWholeRequest, "placement.wholeCPUs"
 	}
 	return t
 }
@@ -78,38 +76,39 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 // Layout divides the CPUs without an owner among the pools.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	if p.Sizing == nil {
-		return pools.Lay(d)
+		return pools.DefaultLayout(d)
 	}
-	return p.Sizing.lay(pools, d)
+	return p.Sizing.layout(pools, d)
 }
 
-// Choose chooses CPUs that are close to each other, and close to what the pod asks for.
+// Choose chooses CPUs that are close to each other and that meet the pod's requests and preferences.
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	var cpus topology.Set
 	var why []choose.Reason
 	var err error
 	switch {
-	case !w.Have.Empty() && w.N > w.Held.Len():
-		cpus, err = p.more(v, s, w)
-	case !w.Have.Empty():
-		cpus, err = p.fewer(s, w)
+	case !w.UsableCPUs.Empty() && w.N > w.OwnedCPUs.Len():
+		cpus, err = p.chooseMore(v, s, w)
+	case !w.UsableCPUs.Empty():
+		cpus, err = p.chooseFewer(s, w)
 	case s.Intent.NUMA.IsSet():
-		q := p.question(v, s, w.N, w.TakenOver)
+		q := p.requestFor(v, s, w.N, w.TakenOver)
 		q.From = q.From.Union(w.TakenOver)
 		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
-		q := p.question(v, s, w.N, w.TakenOver)
-		q.Memory, q.MemoryLeft = w.Memory.Bytes, w.Memory.Left
-		cpus, why, err = p.among(q, w.TakenOver)
+		q := p.requestFor(v, s, w.N, w.TakenOver)
+		q.Memory, q.FreeMemory = w.Memory.Bytes, w.Memory.FreeByNode
+		cpus, why, err = p.chooseAmong(q, w.TakenOver)
 	}
-	return placement.Assignment{CPUs: cpus, Why: words(why)}, err
+	return placement.Assignment{CPUs: cpus, Why: formatReasons(why)}, err
 }
 
-// question builds the allocator request for n CPUs that a container of a pod could own.
-func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
-	w := choose.Want{
+// requestFor makes the allocator's request for n CPUs that a container should own. passed are CPUs that its
+// pod already has.
+func (p *Policy) requestFor(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Request {
+	w := choose.Request{
 		N: n, From: v.Free, PreferEmptiest: p.PreferEmptiest, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
-		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Reserve: p.needed(v),
+		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.sharedOnly(v.Layout), Reserve: p.nodeNeeds(v),
 	}
 	if !passed.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs that its pod already has", CPUs: passed})
@@ -117,7 +116,7 @@ func (p *Policy) question(v placement.View, s placement.Subject, n int, passed t
 	return w
 }
 
-// cores returns how the threads of cores may be divided.
+// cores returns how the threads of cores may be divided for a pod.
 func cores(in *intent.Pod) choose.Cores {
 	switch {
 	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
@@ -130,8 +129,8 @@ func cores(in *intent.Pod) choose.Cores {
 	return choose.AnyThread
 }
 
-// words formats reasons in one line.
-func words(reasons []choose.Reason) string {
+// formatReasons formats reasons in one line.
+func formatReasons(reasons []choose.Reason) string {
 	if len(reasons) == 0 {
 		return "the only possible choice"
 	}
@@ -142,9 +141,9 @@ func words(reasons []choose.Reason) string {
 	return strings.Join(parts, "; ")
 }
 
-// among chooses CPUs, first CPUs that the pod has already. If these are not enough, it adds
-// other CPUs near them.
-func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choose.Reason, error) {
+// chooseAmong chooses CPUs, first of passed, the CPUs that the pod already has. If these are not enough, it
+// adds other CPUs near them.
+func (p *Policy) chooseAmong(w choose.Request, passed topology.Set) (topology.Set, []choose.Reason, error) {
 	if n := passed.Len(); n > 0 && n < w.N {
 		more := w
 		more.N, more.UsedWith = w.N-n, passed
@@ -157,27 +156,27 @@ func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choo
 	return got.CPUs, got.Why, err
 }
 
-// more chooses additional CPUs for an owner. An owner that is bound to NUMA nodes gets CPUs of
+// chooseMore chooses additional CPUs for an owner. An owner that is bound to NUMA nodes gets CPUs of
 // these nodes, because its memory does not move.
-func (p *Policy) more(v placement.View, s placement.Subject, w placement.CPURequest) (topology.Set, error) {
-	q := p.question(v, s, w.N-w.Held.Len(), topology.Set{})
-	q.UsedWith = w.Have
+func (p *Policy) chooseMore(v placement.View, s placement.Subject, w placement.CPURequest) (topology.Set, error) {
+	q := p.requestFor(v, s, w.N-w.OwnedCPUs.Len(), topology.Set{})
+	q.UsedWith = w.UsableCPUs
 	if s.Intent.NUMA.IsSet() {
-		q.From = q.From.And(v.Machine.Spread(topology.NodeLevel, w.Held))
+		q.From = q.From.And(v.Machine.Spread(topology.NodeLevel, w.OwnedCPUs))
 	}
 	if s.Intent.NUMA.V.Even {
-		if v.Machine.Count(topology.NodeLevel, q.From) < v.Machine.Count(topology.NodeLevel, w.Held) {
-			return w.Have, &choose.ShortError{Want: q.N, Have: q.From.Len(), What: "available, on fewer NUMA nodes than the containers that share them"}
+		if v.Machine.Count(topology.NodeLevel, q.From) < v.Machine.Count(topology.NodeLevel, w.OwnedCPUs) {
+			return w.UsableCPUs, &choose.TooFewCPUsError{Want: q.N, Available: q.From.Len(), What: "available, on fewer NUMA nodes than the containers that share them"}
 		}
 		q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true
 	}
 	got, err := p.Tree.Choose(q)
-	return w.Have.Union(got.CPUs), err
+	return w.UsableCPUs.Union(got.CPUs), err
 }
 
-// fewer chooses the best part of an owner's CPUs.
-func (p *Policy) fewer(s placement.Subject, w placement.CPURequest) (topology.Set, error) {
-	q := choose.Want{N: w.N, From: w.Have}
+// chooseFewer chooses which of its CPUs an owner keeps.
+func (p *Policy) chooseFewer(s placement.Subject, w placement.CPURequest) (topology.Set, error) {
+	q := choose.Request{N: w.N, From: w.UsableCPUs}
 	if !w.AnyCPUs {
 		if q.Cores = cores(s.Intent); s.Intent.NUMA.V.Even {
 			q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true

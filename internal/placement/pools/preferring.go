@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
-	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -45,15 +44,15 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	}
 	prefer("isolated CPUs", v.Machine.Isolated(), p.avoidsIsolated(in, n))
 	if kind := p.coreKind(in); kind != topology.PlainCore {
-		prefer(kind.String()+" cores", v.Machine.Of(kind), false)
+		prefer(kind.String()+" cores", v.Machine.CPUsOfKind(kind), false)
 	}
 	return out
 }
 
-// shared returns the CPUs that only shared pools use, not reclaimed containers. An owner takes
-// these CPUs last. The pool can get other CPUs instead.
-func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
-	if p.Sizing == nil || p.Sizing.Expand { // a pool of all remaining CPUs
+// sharedOnly returns the CPUs that only shared pools use, and no reclaimed containers. An owner takes these
+// CPUs last, because then the pool must get other CPUs.
+func (p *Policy) sharedOnly(l *placement.Layout) (cpus topology.Set) {
+	if p.Sizing == nil || p.Sizing.Expand { // shared pools use all CPUs without an owner
 		return cpus
 	}
 	for _, s := range l.Shared {
@@ -62,9 +61,9 @@ func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
 	return cpus.Minus(l.Reclaimed)
 }
 
-// needed returns the needs of pools that are bound to a NUMA node. Such pools cannot use other
-// nodes.
-func (p *Policy) needed(v placement.View) (out []choose.Left) {
+// nodeNeeds returns, for each NUMA node, the CPUs that pools bound to the node need there. Such pools cannot
+// use other nodes.
+func (p *Policy) nodeNeeds(v placement.View) (out []choose.NodeReserve) {
 	if p.Sizing == nil {
 		return nil
 	}
@@ -72,17 +71,17 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 		need := 0
 		for w, milli := range v.Layout.Demand.Needs.All() {
 			switch {
-			case !w.IsOn(n.ID) || isGuest(w, milli):
+			case !w.IsBoundTo(n.ID) || isSmallPool(w, milli):
 			case w.ExclusiveNode:
 				need += n.CPUs.Len()
 			default:
-				of := int64(len(w.On())) * milliOfCPU // a pool on several nodes has a part on each
+				of := int64(len(w.NodeIDs())) * milliOfCPU // a pool on several nodes needs an equal part on each
 				need += max(1, int((milli+of-1)/of))
 			}
 		}
 		if need > 0 {
-			free := v.Pools.Shared.And(n.CPUs).Minus(v.Layout.Demand.Owned).And(p.Sizing.usable())
-			out = append(out, choose.Left{Node: n.ID, CPUs: free, N: min(need, free.Len())})
+			free := v.Pools.Shared.And(n.CPUs).Minus(v.Layout.Demand.Owned).And(p.Sizing.usableCPUs())
+			out = append(out, choose.NodeReserve{Node: n.ID, CPUs: free, N: min(need, free.Len())})
 		}
 	}
 	return out
@@ -100,6 +99,7 @@ func (p *Policy) avoidsIsolated(in *intent.Pod, n int) bool {
 	}
 }
 
+// coreKind returns the kind of cores that a pod prefers.
 func (p *Policy) coreKind(in *intent.Pod) topology.CoreKind {
 	if in.CoreKind.IsSet() {
 		return in.CoreKind.V
@@ -107,60 +107,34 @@ func (p *Policy) coreKind(in *intent.Pod) topology.CoreKind {
 	return p.CoreKind
 }
 
-// deviceList collects devices with a known place: the CPUs near them, and their names.
+// deviceList has devices whose nearest CPUs are known: these CPUs, and the names of the devices.
 type deviceList struct {
 	machine *topology.Machine
 	cpus    topology.Set
 	names   []string
 }
 
-// devices returns the devices of a subject with a known place: its granted devices, and the
-// functions of cards that a scheduler allocated. It does not decide whether a container gets the
-// devices; CPUs near a device give no access to it.
+// devices returns the devices of a subject whose nearest CPUs are known: its granted devices, and the
+// functions of network cards that a scheduler allocated. The result affects only the choice of CPUs, and not
+// whether a container gets the devices.
 func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
 	l := &deviceList{machine: v.Machine}
 	if !p.NearDevices || len(v.Machine.Nodes) < 2 {
 		return l
 	}
-	for _, g := range s.Devices {
-		l.granted(g)
+	for _, d := range placement.LocatedDevices(v.Machine, s.Devices) {
+		l.add(d.Name, d.Near)
 	}
 	for _, address := range s.Intent.RDMA.V {
-		l.function(address)
+		l.addFunction(address)
 	}
 	slices.Sort(l.names)
 	l.names = slices.Compact(l.names)
 	return l
 }
 
-// granted adds the devices of a grant: by their reported NUMA nodes, by PCI address, and by the
-// number of a device node.
-func (l *deviceList) granted(g lifecycle.DeviceGrant) {
-	for resource, nodes := range g.NUMA {
-		for _, id := range nodes {
-			if n, ok := l.machine.Node(id); ok {
-				l.add(resource, n.CPUs)
-			}
-		}
-	}
-	for _, ids := range g.IDs {
-		for _, id := range ids {
-			l.function(id)
-		}
-	}
-	for _, name := range g.CDI {
-		_, device, _ := strings.Cut(name, "=")
-		l.function(device)
-	}
-	for _, node := range g.Nodes {
-		if dev, ok := l.machine.DeviceOf(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
-			l.add(dev.Address, l.machine.Near(dev))
-		}
-	}
-}
-
-// function adds the function of a card at a PCI address, if address is one.
-func (l *deviceList) function(address string) {
+// addFunction adds the PCI function at an address, if address is a PCI address.
+func (l *deviceList) addFunction(address string) {
 	if !intent.IsPCIAddress(address) {
 		return
 	}
@@ -176,10 +150,10 @@ func (l *deviceList) add(name string, near topology.Set) {
 	l.cpus, l.names = l.cpus.Union(near), append(l.names, intent.Printable(name))
 }
 
-// mostNamed is the largest number of devices that a reason names.
+// mostNamed is the largest number of devices that a reason lists by name.
 const mostNamed = 3
 
-// near returns the CPUs near the devices, and the devices' names.
+// near returns the CPUs near the devices, and the names of the devices for users.
 func (l *deviceList) near() (topology.Set, string) {
 	names := strings.Join(l.names[:min(mostNamed, len(l.names))], ", ")
 	if more := len(l.names) - mostNamed; more > 0 {

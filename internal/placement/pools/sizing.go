@@ -11,23 +11,22 @@ import (
 
 // Sizing makes shared pools as large as the requests of their containers.
 //
-// Pools take CPUs in a fixed order, whole cores in turn from each NUMA node. Pools bound to one
-// node come first, on their node, and then those bound to several. Then the default pool takes
-// CPUs from the front of the order, and named pools from the back, sorted by name. The
-// remaining CPUs are the reclaimed pool. So a growing pool keeps its CPUs, and CPUs in the
-// middle can become owned without moving a pool. Pools that request less than one CPU use the
-// default pool's (isGuest).
+// Pools take CPUs in a fixed order: whole cores, from each NUMA node in turn. Pools that are bound to one
+// node take CPUs first, then pools that are bound to several nodes. Then the default pool takes CPUs from the
+// front of the order, and named pools take CPUs from the back, by name. The remaining CPUs are the reclaimed
+// pool. So a growing pool keeps its CPUs, and CPUs in the middle can become owned without moving a pool.
+// Pools that request less than one CPU use the CPUs of the default pool (isSmallPool).
 type Sizing struct {
 	order []int
 	nodes map[int]topology.Set
-	// Expand lets shared pools grow over all CPUs without an owner; the reclaimed pool then
-	// overlaps with them.
+	// Expand means that shared pools together use all CPUs without an owner. The reclaimed pool then overlaps
+	// with them.
 	Expand bool
-	// ShareUnused lets all shared pools use CPUs that none of them needs, together with the
+	// ShareUnused means that all shared pools also use the CPUs that none of them needs, together with the
 	// reclaimed pool. It has no effect with Expand.
 	ShareUnused bool
-	// MinReclaimed is the minimum number of CPUs of the reclaimed pool. If fewer are left over,
-	// it overlaps with the default pool.
+	// MinReclaimed is the smallest number of CPUs of the reclaimed pool. If fewer CPUs remain, the reclaimed
+	// pool overlaps with the default pool.
 	MinReclaimed int
 }
 
@@ -59,9 +58,9 @@ func NewSizing(m *topology.Machine) *Sizing {
 	return s
 }
 
-// first returns up to n CPUs of a set in the order in which pools take them, or, if n is
-// negative, in the opposite order.
-func (s *Sizing) first(from topology.Set, n int) topology.Set {
+// firstCPUs returns up to n CPUs of a set, the first ones in the order in which pools take CPUs. If n is
+// negative, it returns up to -n CPUs from the end of the order.
+func (s *Sizing) firstCPUs(from topology.Set, n int) topology.Set {
 	var out topology.Set
 	for i := range s.order {
 		cpu := s.order[i]
@@ -79,50 +78,51 @@ func (s *Sizing) first(from topology.Set, n int) topology.Set {
 	return out
 }
 
-// on returns the CPUs of the NUMA nodes to which a pool is bound.
-func (s *Sizing) on(w placement.Which) (cpus topology.Set) {
-	for _, id := range w.On() {
+// nodeCPUs returns the CPUs of the NUMA nodes to which a pool is bound.
+func (s *Sizing) nodeCPUs(w placement.PoolID) (cpus topology.Set) {
+	for _, id := range w.NodeIDs() {
 		cpus = cpus.Union(s.nodes[id])
 	}
 	return cpus
 }
 
-// open returns the given NUMA nodes without the nodes that other pools have exclusively; all
-// nodes if other pools have all of them.
-func (s *Sizing) open(l *placement.Layout, w placement.Which) (cpus topology.Set) {
-	for _, id := range w.On() {
+// openNodeCPUs returns the CPUs of the NUMA nodes to which a pool is bound. It leaves out nodes that other
+// pools have exclusively, unless that would leave out all nodes.
+func (s *Sizing) openNodeCPUs(l *placement.Layout, w placement.PoolID) (cpus topology.Set) {
+	for _, id := range w.NodeIDs() {
 		if !isExclusiveNode(l, id) {
 			cpus = cpus.Union(s.nodes[id])
 		}
 	}
 	if cpus.Empty() {
-		return s.on(w)
+		return s.nodeCPUs(w)
 	}
 	return cpus
 }
 
-func (s *Sizing) usable() topology.Set { return topology.SetOf(s.order...) }
+// usableCPUs returns the CPUs that pools may have.
+func (s *Sizing) usableCPUs() topology.Set { return topology.SetOf(s.order...) }
 
-// lay makes the layout for a demand.
-func (s *Sizing) lay(p *placement.Pools, d placement.Demand) *placement.Layout {
-	l := p.Lay(d)
-	s.size(l)
+// layout makes the layout for a demand.
+func (s *Sizing) layout(p *placement.Pools, d placement.Demand) *placement.Layout {
+	l := p.DefaultLayout(d)
+	s.sizePools(l)
 	return l
 }
 
-// size divides the CPUs without an owner among the pools.
-func (s *Sizing) size(l *placement.Layout) {
-	free := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
-	l.Shared = make(map[placement.Which]topology.Set, len(l.Demand.Needs)+1)
+// sizePools divides the CPUs without an owner among the pools.
+func (s *Sizing) sizePools(l *placement.Layout) {
+	free := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usableCPUs())
+	l.Shared = make(map[placement.PoolID]topology.Set, len(l.Demand.Needs)+1)
 	rest := free
-	var open, wide, guests []placement.Which // pools that are unbound, bound to several nodes, and without CPUs of their own
-	byNode := map[int][]placement.Which{}
+	var open, wide, smallPools []placement.PoolID // pools bound to no node, pools bound to several nodes, and small pools
+	byNode := map[int][]placement.PoolID{}
 	for w, milli := range l.Demand.Needs.All() {
-		if isGuest(w, milli) {
-			guests = append(guests, w)
+		if isSmallPool(w, milli) {
+			smallPools = append(smallPools, w)
 		} else if w.Nodes != "" {
 			wide = append(wide, w)
-		} else if w.Bound {
+		} else if w.BoundToNodes {
 			byNode[w.Node] = append(byNode[w.Node], w)
 		} else {
 			open = append(open, w)
@@ -138,62 +138,62 @@ func (s *Sizing) size(l *placement.Layout) {
 		}
 	}
 	for _, w := range wide {
-		s.divide(l, rest.And(s.on(w)), []placement.Which{w}, s.Expand)
-		if l.Shared[w].Empty() { // other pools have all CPUs of the node
-			l.Shared[w] = free.And(s.open(l, w))
+		s.divide(l, rest.And(s.nodeCPUs(w)), []placement.PoolID{w}, s.Expand)
+		if l.Shared[w].Empty() { // other pools have all CPUs of its nodes
+			l.Shared[w] = free.And(s.openNodeCPUs(l, w))
 		}
 		rest = rest.Minus(l.Shared[w])
 	}
 	if rest.Empty() { // bound pools have all CPUs
 		rest = free
 	}
-	if len(open) == 0 || open[0] != (placement.Which{}) {
-		open = append([]placement.Which{{}}, open...) // there is always a default pool
+	if len(open) == 0 || open[0] != (placement.PoolID{}) {
+		open = append([]placement.PoolID{{}}, open...) // there is always a default pool
 	}
 	s.divide(l, rest, open, s.Expand)
-	s.leave(l)
+	s.buildReclaimed(l)
 	if s.ShareUnused && !s.Expand {
-		s.share(l, len(guests) > 0)
+		s.shareUnused(l, len(smallPools) > 0)
 	}
-	s.assignGuests(l, guests)
+	s.assignSmallPools(l, smallPools)
 }
 
-// share lets shared pools use CPUs that none of them needs, a bound pool only on its node. A
-// default pool without containers needs none.
-func (s *Sizing) share(l *placement.Layout, guests bool) {
-	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
+// shareUnused adds the CPUs that no shared pool needs to all shared pools; to a bound pool only those on its
+// nodes. A default pool without containers needs no CPUs, unless smallPools is set: small pools use its
+// CPUs, too.
+func (s *Sizing) shareUnused(l *placement.Layout, smallPools bool) {
+	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usableCPUs())
 	for w, cpus := range l.Shared {
-		if _, used := l.Demand.Needs.Of(w); used || guests {
+		if _, used := l.Demand.Needs.OfPool(w); used || smallPools {
 			spare = spare.Minus(cpus)
 		}
 	}
 	for w, cpus := range l.Shared {
 		more := spare
-		if w.Bound {
-			more = spare.And(s.on(w))
+		if w.BoundToNodes {
+			more = spare.And(s.nodeCPUs(w))
 		}
 		l.Shared[w] = cpus.Union(more)
 	}
 }
 
-// isGuest reports whether a pool is a guest of the default pool: its containers request less
-// than one CPU, given in milli-CPUs, so it takes none from others. Its requests count in the
-// default pool, as they would without a name or a binding. So a name or a binding alone never
-// gives a pool CPUs that its containers do not request. A pool with an exclusive node is never a
-// guest; it needs its own authorization.
-func isGuest(w placement.Which, milli int64) bool {
-	return w != placement.Which{} && !w.ExclusiveNode && milli < milliOfCPU
+// isSmallPool reports whether a pool uses the CPUs of the default pool, because its containers request less
+// than one CPU. milli are their requests in milli-CPUs. The requests count in the default pool, as if the
+// pool had no name and no binding. So a name or a binding alone never gives a pool CPUs that its containers
+// do not request. A pool with an exclusive node is never a small pool; it needs its own authorization.
+func isSmallPool(w placement.PoolID, milli int64) bool {
+	return w != placement.PoolID{} && !w.ExclusiveNode && milli < milliOfCPU
 }
 
 const milliOfCPU = 1000
 
-// assignGuests gives guests the CPUs of the default pool. A guest that is bound to a node gets
-// the default pool's CPUs on its node. If there are none, it gets the unused CPUs of the node,
-// then the CPUs of the pools that are bound to the node, then all other CPUs.
-func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
+// assignSmallPools gives small pools the CPUs of the default pool. A small pool that is bound to nodes gets
+// the default pool's CPUs on its nodes. If there are none, it gets the unused CPUs of the nodes, or else the
+// CPUs of other pools that are bound to the nodes, or else the CPUs of any pools there.
+func (s *Sizing) assignSmallPools(l *placement.Layout, smallPools []placement.PoolID) {
 	var bound, others topology.Set
 	for o, cpus := range l.Shared {
-		if others = others.Union(cpus); o.Bound && !o.ExclusiveNode {
+		if others = others.Union(cpus); o.BoundToNodes && !o.ExclusiveNode {
 			bound = bound.Union(cpus)
 		}
 	}
@@ -203,14 +203,14 @@ func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 		}
 	}
 	left := l.Reclaimed.Minus(l.Demand.Owned)
-	for _, w := range guests {
-		cpus := l.Shared[placement.Which{}]
+	for _, w := range smallPools {
+		cpus := l.Shared[placement.PoolID{}]
 		near := cpus
-		if s.ShareUnused && !s.Expand { // all pools may use what is left
+		if s.ShareUnused && !s.Expand { // all pools may use unused CPUs
 			near = near.Union(left)
 		}
 		for _, from := range []topology.Set{near, left, bound, others} {
-			if at := from.And(s.open(l, w)); !at.Empty() {
+			if at := from.And(s.openNodeCPUs(l, w)); !at.Empty() {
 				cpus = at
 				break
 			}
@@ -219,47 +219,48 @@ func (s *Sizing) assignGuests(l *placement.Layout, guests []placement.Which) {
 	}
 }
 
-// need returns what a pool's containers request, in milli-CPUs. The default pool's need
-// includes its guests.
-func need(l *placement.Layout, w placement.Which) int64 {
-	of, _ := l.Demand.Needs.Of(w)
+// poolNeed returns what a pool's containers request, in milli-CPUs. The need of the default pool includes the
+// small pools.
+func poolNeed(l *placement.Layout, w placement.PoolID) int64 {
+	of, _ := l.Demand.Needs.OfPool(w)
 	sum := of.Milli
-	if w != (placement.Which{}) {
+	if w != (placement.PoolID{}) {
 		return sum
 	}
-	for guest, milli := range l.Demand.Needs.All() {
-		if isGuest(guest, milli) {
+	for small, milli := range l.Demand.Needs.All() {
+		if isSmallPool(small, milli) {
 			sum += milli
 		}
 	}
 	return sum
 }
 
-// leave builds the reclaimed pool from the CPUs that no shared pool took.
-func (s *Sizing) leave(l *placement.Layout) {
-	free := l.Pools.Reclaimed.Minus(l.Demand.Owned).And(s.usable())
+// buildReclaimed builds the reclaimed pool from the CPUs that no shared pool took.
+func (s *Sizing) buildReclaimed(l *placement.Layout) {
+	free := l.Pools.Reclaimed.Minus(l.Demand.Owned).And(s.usableCPUs())
 	left := free
 	for w := range l.Shared {
 		left = left.Minus(l.Shared[w])
 	}
-	// The back of the default pool is used last.
+	// If too few CPUs are left, take CPUs from the end of the default pool.
 	for n := 1; left.Len() < s.MinReclaimed && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
-		left = left.Union(s.last(l, free.Minus(left), 1))
+		left = left.Union(s.lastCPUs(l, free.Minus(left), 1))
 	}
 	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
 	for node, cpus := range s.nodes {
 		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isExclusiveNode(l, node) {
-			l.ReclaimedNear = l.ReclaimedNear.Union(s.last(l, at, max(s.MinReclaimed, 1)))
+			l.ReclaimedNear = l.ReclaimedNear.Union(s.lastCPUs(l, at, max(s.MinReclaimed, 1)))
 		}
 	}
 }
 
-// last returns up to n CPUs of shared pools, beginning with the last CPUs of the default pool.
-func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Set {
-	if both := from.And(l.Shared[placement.Which{}]); !both.Empty() {
+// lastCPUs returns up to n CPUs of from: those that the default pool took last, or else the last ones in the
+// order in which pools take CPUs.
+func (s *Sizing) lastCPUs(l *placement.Layout, from topology.Set, n int) topology.Set {
+	if both := from.And(l.Shared[placement.PoolID{}]); !both.Empty() {
 		from = both
 	}
-	return s.first(from, -n)
+	return s.firstCPUs(from, -n)
 }
 
 // isExclusiveNode reports whether a pool has a NUMA node exclusively.
@@ -272,11 +273,11 @@ func isExclusiveNode(l *placement.Layout, node int) bool {
 	return false
 }
 
-// divide gives each pool its part of some CPUs.
-func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placement.Which, expand bool) {
+// divide divides the CPUs in from among pools by their needs.
+func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placement.PoolID, expand bool) {
 	needs := make([]int, len(pools))
 	for i, w := range pools {
-		needs[i] = max(1, int(min((need(l, w)+milliOfCPU-1)/milliOfCPU, topology.MaxCPUs)))
+		needs[i] = max(1, int(min((poolNeed(l, w)+milliOfCPU-1)/milliOfCPU, topology.MaxCPUs)))
 	}
 	sizes, fits := Sizes(needs, from.Len(), expand)
 	if !fits {
@@ -290,15 +291,15 @@ func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placemen
 		if w.Name == "" {
 			n = sizes[i]
 		}
-		l.Shared[w] = s.first(from, n)
+		l.Shared[w] = s.firstCPUs(from, n)
 		from = from.Minus(l.Shared[w])
 	}
 }
 
-// Sizes divides a number of CPUs among pools by their needs, which are all above 0. Each pool
-// gets what it needs if that fits, or a proportional part of all CPUs if pools expand. If it
-// does not fit, the parts are proportional, with at least one CPU each. ok is false if there
-// are fewer CPUs than pools (Katalyst 0.5, cpu region regulatePoolSizes).
+// Sizes divides a number of CPUs among pools by their needs, which are all above 0. If the needs fit, each
+// pool gets what it needs, or, with expand, a proportional part of all CPUs. If they do not fit, each pool
+// gets a proportional part, and at least one CPU. ok is false if there are fewer CPUs than pools (Katalyst
+// 0.5, cpu region regulatePoolSizes).
 func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	sum := 0
 	for _, n := range needs {
@@ -318,7 +319,7 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	for ; total > available; total-- {
 		most := -1
 		for i := range sizes {
-			if sizes[i] > 1 && (most < 0 || moreCPUs(sizes[i], needs[i], sizes[most], needs[most])) {
+			if sizes[i] > 1 && (most < 0 || isLargerForNeed(sizes[i], needs[i], sizes[most], needs[most])) {
 				most = i
 			}
 		}
@@ -327,8 +328,8 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	return sizes, true
 }
 
-// moreCPUs reports whether a pool has more CPUs in relation to its need than another pool.
-// If the relations are equal, the larger pool counts as more generous.
-func moreCPUs(size, need, otherSize, otherNeed int) bool {
+// isLargerForNeed reports whether a pool has more CPUs in relation to its need than another pool. If the
+// relations are equal, it reports whether the pool is larger.
+func isLargerForNeed(size, need, otherSize, otherNeed int) bool {
 	return cmp.Or(cmp.Compare(size*otherNeed, otherSize*need), cmp.Compare(size, otherSize)) > 0
 }

@@ -70,89 +70,89 @@ func rig(t testing.TB, text, reserved string) (*topology.Machine, *placement.Poo
 
 // TestLayout draws the CPUs of pools: NUMA node 0 has 0,1,8,9, and so on in pairs.
 func TestLayout(t *testing.T) {
-	at := func(name string, node int) placement.Which {
-		return placement.Which{Name: name, Bound: true, Node: node}
+	at := func(name string, node int) placement.PoolID {
+		return placement.PoolID{Name: name, BoundToNodes: true, Node: node}
 	}
 	alone := at("", 3)
 	alone.ExclusiveNode = true
 	for _, c := range []struct {
 		name        string
-		needs       map[placement.Which]int64
+		needs       map[placement.PoolID]int64
 		owned, lent string
 		expand      bool
 		together    bool
 		least       int
-		want        map[placement.Which]string
+		want        map[placement.PoolID]string
 		reclaimed   string
 	}{
-		{name: "nobody: a core that is broken already", want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3-7,9-15"},
-		{name: "little is one CPU", needs: map[placement.Which]int64{{}: 2}, want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3-7,9-15"},
-		{name: "whole cores in turn from each node", needs: map[placement.Which]int64{{}: 5900}, want: map[placement.Which]string{{}: "4,6,8,10,12,14"}, reclaimed: "1,3,5,7,9,11,13,15"},
+		{name: "nobody: a core that is broken already", want: map[placement.PoolID]string{{}: "8"}, reclaimed: "1,3-7,9-15"},
+		{name: "little is one CPU", needs: map[placement.PoolID]int64{{}: 2}, want: map[placement.PoolID]string{{}: "8"}, reclaimed: "1,3-7,9-15"},
+		{name: "whole cores in turn from each node", needs: map[placement.PoolID]int64{{}: 5900}, want: map[placement.PoolID]string{{}: "4,6,8,10,12,14"}, reclaimed: "1,3,5,7,9,11,13,15"},
 		{
-			name: "named pools from the back", needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 2000, {Name: "b"}: 1000},
-			want: map[placement.Which]string{{}: "8,10", {Name: "a"}: "7,15", {Name: "b"}: "13"}, reclaimed: "1,3-6,9,11-12,14",
+			name: "named pools from the back", needs: map[placement.PoolID]int64{{}: 2000, {Name: "a"}: 2000, {Name: "b"}: 1000},
+			want: map[placement.PoolID]string{{}: "8,10", {Name: "a"}: "7,15", {Name: "b"}: "13"}, reclaimed: "1,3-6,9,11-12,14",
 		},
 		{
-			name: "what somebody owns in the middle moves nobody", needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 2000}, owned: "4,12",
-			want: map[placement.Which]string{{}: "8,10", {Name: "a"}: "7,15"}, reclaimed: "1,3,5-6,9,11,13-14",
+			name: "a container that owns CPUs between two pools does not change the pools' CPUs", needs: map[placement.PoolID]int64{{}: 2000, {Name: "a"}: 2000}, owned: "4,12",
+			want: map[placement.PoolID]string{{}: "8,10", {Name: "a"}: "7,15"}, reclaimed: "1,3,5-6,9,11,13-14",
 		},
 		{
-			name: "A8: bound to a node, and pools expand", needs: map[placement.Which]int64{at("", 0): 2000}, expand: true,
-			want: map[placement.Which]string{{}: "3-7,10-15", at("", 0): "1,8-9"}, reclaimed: "15",
+			name: "A8: bound to a node, and pools expand", needs: map[placement.PoolID]int64{at("", 0): 2000}, expand: true,
+			want: map[placement.PoolID]string{{}: "3-7,10-15", at("", 0): "1,8-9"}, reclaimed: "15",
 		},
 		{
-			name: "alone on a node", needs: map[placement.Which]int64{alone: 1000, {}: 3000},
-			want: map[placement.Which]string{{}: "4,8,10", alone: "6-7,14-15"}, reclaimed: "1,3,5,9,11-13",
+			name: "alone on a node", needs: map[placement.PoolID]int64{alone: 1000, {}: 3000},
+			want: map[placement.PoolID]string{{}: "4,8,10", alone: "6-7,14-15"}, reclaimed: "1,3,5,9,11-13",
 		},
-		{name: "too many requests", needs: map[placement.Which]int64{{}: 64000}, least: 2, want: map[placement.Which]string{{}: "1,3-15"}, reclaimed: "7,15"},
+		{name: "too many requests", needs: map[placement.PoolID]int64{{}: 64000}, least: 2, want: map[placement.PoolID]string{{}: "1,3-15"}, reclaimed: "7,15"},
 		{
-			name: "one CPU is left", needs: map[placement.Which]int64{{}: 1000, {Name: "a"}: 1000}, owned: "1,3-14",
-			want: map[placement.Which]string{{}: "15", {Name: "a"}: "15"}, reclaimed: "15",
-		},
-		{
-			name: "a named pool of nothing takes nothing", needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 0, {Name: "b"}: 0},
-			want: map[placement.Which]string{{}: "8,10", {Name: "a"}: "8,10", {Name: "b"}: "8,10"}, reclaimed: "1,3-7,9,11-15",
+			name: "one CPU is left", needs: map[placement.PoolID]int64{{}: 1000, {Name: "a"}: 1000}, owned: "1,3-14",
+			want: map[placement.PoolID]string{{}: "15", {Name: "a"}: "15"}, reclaimed: "15",
 		},
 		{
-			name: "what guests request is the default pool's", needs: map[placement.Which]int64{{}: 1500, {Name: "a"}: 999, {Name: "b"}: 1000},
-			want: map[placement.Which]string{{}: "4,8,10", {Name: "a"}: "4,8,10", {Name: "b"}: "15"}, reclaimed: "1,3,5-7,9,11-14",
+			name: "a named pool of nothing takes nothing", needs: map[placement.PoolID]int64{{}: 2000, {Name: "a"}: 0, {Name: "b"}: 0},
+			want: map[placement.PoolID]string{{}: "8,10", {Name: "a"}: "8,10", {Name: "b"}: "8,10"}, reclaimed: "1,3-7,9,11-15",
 		},
 		{
-			name: "guests that are bound to a node", needs: map[placement.Which]int64{{}: 2000, at("", 0): 0, at("", 3): 10, at("b", 3): 2000},
-			want: map[placement.Which]string{{}: "4,8,10", at("", 0): "8", at("", 3): "6,14", at("b", 3): "7,15"}, reclaimed: "1,3,5-6,9,11-14",
+			name: "what guests request is the default pool's", needs: map[placement.PoolID]int64{{}: 1500, {Name: "a"}: 999, {Name: "b"}: 1000},
+			want: map[placement.PoolID]string{{}: "4,8,10", {Name: "a"}: "4,8,10", {Name: "b"}: "15"}, reclaimed: "1,3,5-7,9,11-14",
 		},
 		{
-			name: "a guest on a node that another has alone", needs: map[placement.Which]int64{alone: 1000, at("", 3): 0},
-			want: map[placement.Which]string{{}: "8", alone: "6-7,14-15", at("", 3): "8"}, reclaimed: "1,3-5,9-13",
+			name: "guests that are bound to a node", needs: map[placement.PoolID]int64{{}: 2000, at("", 0): 0, at("", 3): 10, at("b", 3): 2000},
+			want: map[placement.PoolID]string{{}: "4,8,10", at("", 0): "8", at("", 3): "6,14", at("b", 3): "7,15"}, reclaimed: "1,3,5-6,9,11-14",
 		},
 		{
-			name: "together: what nobody needs is everybody's", together: true, needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 2000},
-			want: map[placement.Which]string{{}: "1,3-6,8-14", {Name: "a"}: "1,3-7,9,11-15"}, reclaimed: "1,3-6,9,11-14",
+			name: "a guest on a node that another has alone", needs: map[placement.PoolID]int64{alone: 1000, at("", 3): 0},
+			want: map[placement.PoolID]string{{}: "8", alone: "6-7,14-15", at("", 3): "8"}, reclaimed: "1,3-5,9-13",
 		},
 		{
-			name: "together: a pool that is bound has what nobody needs on its node", together: true, needs: map[placement.Which]int64{at("", 0): 1000, {}: 1000},
-			want: map[placement.Which]string{{}: "1,3-7,9-15", at("", 0): "1,8-9"}, reclaimed: "1,3-7,9,11-15",
+			name: "together: what nobody needs is everybody's", together: true, needs: map[placement.PoolID]int64{{}: 2000, {Name: "a"}: 2000},
+			want: map[placement.PoolID]string{{}: "1,3-6,8-14", {Name: "a"}: "1,3-7,9,11-15"}, reclaimed: "1,3-6,9,11-14",
 		},
 		{
-			name: "together: a default pool without containers needs nothing", together: true, needs: map[placement.Which]int64{{Name: "a"}: 1000},
-			want: map[placement.Which]string{{}: "1,3-14", {Name: "a"}: "1,3-15"}, reclaimed: "1,3-7,9-14",
+			name: "together: a pool that is bound has what nobody needs on its node", together: true, needs: map[placement.PoolID]int64{at("", 0): 1000, {}: 1000},
+			want: map[placement.PoolID]string{{}: "1,3-7,9-15", at("", 0): "1,8-9"}, reclaimed: "1,3-7,9,11-15",
 		},
 		{
-			name: "together: but what its guests need is its own", together: true, needs: map[placement.Which]int64{{Name: "a"}: 1000, {Name: "b"}: 10},
-			want: map[placement.Which]string{{}: "1,3-14", {Name: "a"}: "1,3-7,9-15", {Name: "b"}: "1,3-14"}, reclaimed: "1,3-7,9-14",
+			name: "together: a default pool without containers needs nothing", together: true, needs: map[placement.PoolID]int64{{Name: "a"}: 1000},
+			want: map[placement.PoolID]string{{}: "1,3-14", {Name: "a"}: "1,3-15"}, reclaimed: "1,3-7,9-14",
 		},
 		{
-			name: "together: not what is owned", together: true, needs: map[placement.Which]int64{{}: 500}, owned: "4-7,12-15", lent: "6-7",
-			want: map[placement.Which]string{{}: "1,3,8-11"}, reclaimed: "1,3,6-7,9-11",
+			name: "together: but what its guests need is its own", together: true, needs: map[placement.PoolID]int64{{Name: "a"}: 1000, {Name: "b"}: 10},
+			want: map[placement.PoolID]string{{}: "1,3-14", {Name: "a"}: "1,3-7,9-15", {Name: "b"}: "1,3-14"}, reclaimed: "1,3-7,9-14",
 		},
-		{name: "together: too many requests", together: true, needs: map[placement.Which]int64{{}: 64000}, least: 2, want: map[placement.Which]string{{}: "1,3-15"}, reclaimed: "7,15"},
-		{name: "lent CPUs", needs: map[placement.Which]int64{{}: 1000}, owned: "4-7,12-15", lent: "6-7", want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3,6-7,9-11"},
+		{
+			name: "together: not what is owned", together: true, needs: map[placement.PoolID]int64{{}: 500}, owned: "4-7,12-15", lent: "6-7",
+			want: map[placement.PoolID]string{{}: "1,3,8-11"}, reclaimed: "1,3,6-7,9-11",
+		},
+		{name: "together: too many requests", together: true, needs: map[placement.PoolID]int64{{}: 64000}, least: 2, want: map[placement.PoolID]string{{}: "1,3-15"}, reclaimed: "7,15"},
+		{name: "lent CPUs", needs: map[placement.PoolID]int64{{}: 1000}, owned: "4-7,12-15", lent: "6-7", want: map[placement.PoolID]string{{}: "8"}, reclaimed: "1,3,6-7,9-11"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, p, s := rig(t, t16, "0,2")
 			s.Expand, s.ShareUnused, s.MinReclaimed = c.expand, c.together, max(c.least, 1)
-			l := s.lay(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: placement.NeedsOf(c.needs)})
-			got := map[placement.Which]string{}
+			l := s.layout(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: placement.NeedsOf(c.needs)})
+			got := map[placement.PoolID]string{}
 			for w, s := range l.Shared {
 				got[w] = m.Format(s)
 			}
@@ -166,7 +166,7 @@ func TestLayout(t *testing.T) {
 // demand draws what pools depend on, so that at least one CPU is left for containers without CPUs of their
 // own.
 func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Demand {
-	d, needs := placement.Demand{}, map[placement.Which]int64{}
+	d, needs := placement.Demand{}, map[placement.PoolID]int64{}
 	free := p.Online.Minus(p.Reserved).Members()
 	for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(free)-1), 0, len(free)-1).Draw(t, "owned") {
 		if d.Owned.Len() < len(free)-1 {
@@ -179,12 +179,12 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 		}
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "pools") {
-		w := placement.Which{Name: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name")}
+		w := placement.PoolID{Name: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name")}
 		if rapid.Bool().Draw(t, "bound") {
-			w.Bound, w.Node = true, m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "node")].ID
+			w.BoundToNodes, w.Node = true, m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "node")].ID
 			w.ExclusiveNode = rapid.IntRange(0, 5).Draw(t, "alone") == 0
 			if other := m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "other")].ID; !w.ExclusiveNode {
-				w = placement.BoundTo(w.Name, slices.Compact([]int{w.Node, other}))
+				w = placement.BoundPool(w.Name, slices.Compact([]int{w.Node, other}))
 			}
 		}
 		needs[w] = int64(rapid.IntRange(0, 9000).Draw(t, "need"))
@@ -195,9 +195,9 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 
 // seatsOf lists one CPU group of every existing pool.
 func seatsOf(d placement.Demand) []placement.CPUGroup {
-	seats := []placement.CPUGroup{{Pool: placement.Unclassified}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}, {Pool: placement.System, Which: placement.Which{Name: "a"}}}
+	seats := []placement.CPUGroup{{Pool: placement.Unclassified}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, PoolID: placement.PoolID{Name: placement.ReservedPool}}, {Pool: placement.System, PoolID: placement.PoolID{Name: "a"}}}
 	for w := range d.Needs.All() {
-		seats = append(seats, placement.CPUGroup{Pool: placement.Shared, Which: w})
+		seats = append(seats, placement.CPUGroup{Pool: placement.Shared, PoolID: w})
 	}
 	return seats
 }
@@ -214,11 +214,11 @@ func TestLayoutHolds(t *testing.T) {
 		}
 		kept := topology.SetOf(0)
 		rest := m.Online().Minus(kept)
-		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest, Hard: rapid.Bool().Draw(t, "hard")}, NewSizing(m)
+		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest, HardReserved: rapid.Bool().Draw(t, "hard")}, NewSizing(m)
 		s.Expand, s.MinReclaimed = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
 		s.ShareUnused = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
-		l := s.lay(p, d)
+		l := s.layout(p, d)
 		if s.ShareUnused && !s.Expand {
 			testTogether(t, s, p, d, l)
 		}
@@ -230,7 +230,7 @@ func TestLayoutHolds(t *testing.T) {
 			if both := cpus.And(d.Owned); !both.Empty() && (s.Pool != placement.Reclaimed || !d.Lent.Contains(both)) {
 				t.Fatalf("%+v has owned CPUs %s", s, m.Format(both))
 			}
-			if s.Pool == placement.Unclassified && p.Hard && !cpus.And(kept).Empty() {
+			if s.Pool == placement.Unclassified && p.HardReserved && !cpus.And(kept).Empty() {
 				t.Fatalf("others are on reserved CPUs")
 			}
 		}
@@ -245,17 +245,17 @@ func TestLayoutHolds(t *testing.T) {
 		}
 		for w, milli := range d.Needs.All() {
 			var there topology.Set
-			for _, id := range w.On() {
+			for _, id := range w.NodeIDs() {
 				if n, _ := m.Node(id); w.Nodes != "" && !isExclusiveNode(l, id) {
 					there = there.Union(n.CPUs)
 				}
 			}
-			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w})
-			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isGuest(w, milli) && !there.Contains(cpus)) {
+			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared, PoolID: w})
+			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isSmallPool(w, milli) && !there.Contains(cpus)) {
 				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.Owned))
 			}
 		}
-		again := s.lay(p, d)
+		again := s.layout(p, d)
 		if diff := cmp.Diff(l.Shared, again.Shared); diff != "" || l.Reclaimed != again.Reclaimed || l.ReclaimedNear != again.ReclaimedNear {
 			t.Fatal("the same demand has another layout", diff)
 		}
@@ -268,14 +268,14 @@ func testTogether(t *rapid.T, s *Sizing, p *placement.Pools, d placement.Demand,
 	t.Helper()
 	apart := *s
 	apart.ShareUnused = false
-	was := apart.lay(p, d)
+	was := apart.layout(p, d)
 	idle := p.Shared.Minus(d.Owned)
 	for w, cpus := range l.Shared {
 		idle = idle.Minus(cpus)
 		if !cpus.Contains(was.Shared[w]) {
 			t.Fatalf("%+v has less than it has alone", w)
 		}
-		if !cpus.Minus(was.Shared[w]).Minus(l.Reclaimed.Union(was.Shared[placement.Which{}])).Empty() {
+		if !cpus.Minus(was.Shared[w]).Minus(l.Reclaimed.Union(was.Shared[placement.PoolID{}])).Empty() {
 			t.Fatalf("%+v has what others need", w)
 		}
 	}
@@ -299,21 +299,21 @@ func TestGuestsCostNothing(t *testing.T) {
 		s.ShareUnused = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
 		needs := maps.Collect(d.Needs.All())
-		maps.DeleteFunc(needs, isGuest)
+		maps.DeleteFunc(needs, isSmallPool)
 		with, without := maps.Clone(needs), needs
 		for i, milli := range rapid.SliceOfN(rapid.Int64Range(0, 999), 1, 4).Draw(t, "guests") {
-			w := placement.Which{Name: fmt.Sprint("guest", i)}
-			if w.Bound = rapid.Bool().Draw(t, "bound"); w.Bound {
+			w := placement.PoolID{Name: fmt.Sprint("guest", i)}
+			if w.BoundToNodes = rapid.Bool().Draw(t, "bound"); w.BoundToNodes {
 				w.Node = m.Nodes[i].ID
 			}
 			with[w] = milli
-			without[placement.Which{}] += milli
+			without[placement.PoolID{}] += milli
 		}
 		plain, guests := d, d
 		plain.Needs, guests.Needs = placement.NeedsOf(without), placement.NeedsOf(with)
-		alone, together := s.lay(p, plain), s.lay(p, guests)
+		alone, together := s.layout(p, plain), s.layout(p, guests)
 		for _, s := range seatsOf(plain) {
-			if s.Pool == placement.System && s.Which.Name == "a" {
+			if s.Pool == placement.System && s.PoolID.Name == "a" {
 				continue // the sum of all pools whose names start so
 			}
 			want, _ := alone.CPUs(s)
@@ -322,7 +322,7 @@ func TestGuestsCostNothing(t *testing.T) {
 			}
 		}
 		for w := range guests.Needs.All() {
-			if got, _ := together.CPUs(placement.CPUGroup{Pool: placement.Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
+			if got, _ := together.CPUs(placement.CPUGroup{Pool: placement.Shared, PoolID: w}); got.Empty() || !got.And(d.Owned).Empty() {
 				t.Fatalf("%+v has %s", w, m.Format(got))
 			}
 		}
@@ -337,11 +337,11 @@ func TestGrowingKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, s := &placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()}, NewSizing(m)
-		needs := map[placement.Which]int64{{Name: "a"}: 3000, {Name: "b"}: int64(rapid.IntRange(1, 9).Draw(t, "b")) * 1000}
-		before := s.lay(p, placement.Demand{Needs: placement.NeedsOf(needs)})
+		needs := map[placement.PoolID]int64{{Name: "a"}: 3000, {Name: "b"}: int64(rapid.IntRange(1, 9).Draw(t, "b")) * 1000}
+		before := s.layout(p, placement.Demand{Needs: placement.NeedsOf(needs)})
 		for n := range 15 {
-			needs[placement.Which{}] = int64(n) * 1000
-			after := s.lay(p, placement.Demand{Needs: placement.NeedsOf(needs)})
+			needs[placement.PoolID{}] = int64(n) * 1000
+			after := s.layout(p, placement.Demand{Needs: placement.NeedsOf(needs)})
 			for w, had := range before.Shared {
 				if !after.Shared[w].Contains(had) {
 					t.Fatalf("%+v had %s and has %s", w, m.Format(had), m.Format(after.Shared[w]))
@@ -362,12 +362,12 @@ func TestIsolatedCPUsAreInNoPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, s := &placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()}, NewSizing(m)
-	l := s.lay(p, placement.Demand{Needs: placement.NeedsOf(map[placement.Which]int64{{}: 3000})})
+	l := s.layout(p, placement.Demand{Needs: placement.NeedsOf(map[placement.PoolID]int64{{}: 3000})})
 	if got := m.Format(l.Reclaimed); got != "3-5" {
 		t.Errorf("reclaimed are %s, want 3-5", got)
 	}
 	// If others own all ordinary CPUs, isolated ones are better than none.
-	l = s.lay(p, placement.Demand{Owned: m.OnlineOf("0-5")})
+	l = s.layout(p, placement.Demand{Owned: m.OnlineOf("0-5")})
 	for _, s := range []placement.CPUGroup{{Pool: placement.Shared}, {Pool: placement.Reclaimed}} {
 		if got, _ := l.CPUs(s); m.Format(got) != "6-7" {
 			t.Errorf("%s is %s, want 6-7", s.Pool, m.Format(got))

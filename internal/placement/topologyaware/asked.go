@@ -4,29 +4,45 @@ import (
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// reserved reports whether a container belongs on the reserved CPUs, and the key that says so: its
-// own wish, or else its namespace.
-func (p *Policy) reserved(s placement.Subject) (is bool, key string) {
+// wantsReserved reports whether a container uses the reserved CPUs, and the key that decides: an annotation
+// of its pod, or else reservedPoolNamespaces.
+func (p *Policy) wantsReserved(s placement.Subject) (is bool, key string) {
 	if asked := s.Intent.PreferReserved.V.Of(s.Name); asked.IsSet() {
 		return asked.V, asked.Key
 	}
-	is = s.Pod != nil && slices.ContainsFunc(p.o.ReservedPoolNamespaces, func(pattern string) bool { return intent.MatchNamespace(pattern, s.Pod.Namespace) })
+	is = s.Pod != nil && slices.ContainsFunc(p.options.ReservedPoolNamespaces, func(pattern string) bool { return intent.MatchNamespace(pattern, s.Pod.Namespace) })
 	return is, Key + ".reservedPoolNamespaces"
 }
 
-// shares reports whether a container shares CPUs although it requests whole ones, and the key that
+// wantsShared reports whether a container shares CPUs although it requests whole CPUs, and the key that
 // decides.
-func (p *Policy) shares(s placement.Subject) (yes bool, key string) {
+func (p *Policy) wantsShared(s placement.Subject) (yes bool, key string) {
 	if asked := s.Intent.PreferShared.V.Of(s.Name); asked.IsSet() {
 		return asked.V, asked.Key
 	}
-	return p.o.PreferSharedCPUs, Key
+	return p.options.PreferSharedCPUs, Key
 }
 
-// preservesCPU returns the key that keeps a container's CPUs as requested; "" for none.
+// requiresIsolated returns the annotation that requires isolated CPUs for an owner; "" for none. A preference
+// about isolated CPUs for one container has priority over a requirement for the whole pod, as in nri-plugins.
+func requiresIsolated(s placement.Subject) string {
+	all := s.Intent.RequireIsolated.V
+	_, requires := all.ByContainer[s.Name]
+	if _, prefers := s.Intent.PreferIsolated.V.ByContainer[s.Name]; prefers && !requires {
+		return ""
+	}
+	if asked := all.Of(s.Name); asked.V {
+		return asked.Key
+	}
+	return ""
+}
+
+// preservesCPU returns the annotation that keeps a container on the CPUs of the runtime's request; "" for
+// none.
 func preservesCPU(s placement.Subject) string {
 	if asked := s.Intent.PreserveCPU.V.Of(s.Name); asked.V {
 		return asked.Key
@@ -34,46 +50,66 @@ func preservesCPU(s placement.Subject) string {
 	return ""
 }
 
+// preservesMemory reports whether an annotation keeps a container on the memory nodes of the runtime's request.
 func preservesMemory(s placement.Subject) bool { return s.Intent.PreserveMemory.V.Of(s.Name).V }
 
-// threadsOf returns the threads that a container asks for.
+// SchedulingOf returns the scheduling class of a container: the class that its pod names, or else the class
+// of its namespace, or else the class of its QoS class.
+func (p *Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, []lifecycle.Problem) {
+	name, key := p.schedulingClass(s)
+	return p.options.SchedulingClasses.ClassOf(s, Key, "the container gets the class of its namespace or QoS class", name, key)
+}
+
+// schedulingClass returns the name of the scheduling class that the configuration gives a container, and the
+// configuration key that decides.
+func (p *Policy) schedulingClass(s placement.Subject) (name, key string) {
+	for _, of := range p.options.NamespaceSchedulingClasses {
+		if slices.ContainsFunc(of.Namespaces, func(pattern string) bool { return intent.MatchNamespace(pattern, s.Pod.Namespace) }) {
+			return of.SchedulingClass, Key + ".namespaceSchedulingClasses"
+		}
+	}
+	for _, of := range p.options.PodQoSSchedulingClasses {
+		if of.QoSClass == s.Intent.QoS.String() {
+			return of.SchedulingClass, Key + ".podQoSSchedulingClasses"
+		}
+	}
+	return "", ""
+}
+
+// threadsOf returns which threads of its CPUs a container asks for.
 func threadsOf(s placement.Subject) placement.Threads {
 	if s.Intent.HideThreads.V.Of(s.Name).V {
 		return placement.OneThread
 	}
-	return placement.ThreadsOfType
+	return placement.DefaultThreads
 }
 
 // memoryOf returns the kinds of memory that a container asks for.
 func memoryOf(s placement.Subject) placement.MemoryChoice {
-	asked := s.Intent.MemoryKinds.V.Of(s.Name)
-	return placement.MemoryChoice{Kinds: asked.V, From: asked.Key, Keep: preservesMemory(s)}
+	asked, cold := s.Intent.MemoryKinds.V.Of(s.Name), s.Intent.ColdStart.V.Of(s.Name)
+	return placement.MemoryChoice{Kinds: asked.V, From: asked.Key, KeepRequested: preservesMemory(s), ColdStartSeconds: cold.V, ColdStartKey: cold.Key}
 }
 
-// affinityOf returns the affinity of each part of the node for a container; nil for none. An
-// explicit one precedes that of colocatePods, as in nri-plugins.
-func (p *Policy) affinityOf(s placement.Subject) affinity {
+// affinityOf returns how much each part of the node attracts a container. If the pod has affinity
+// annotations, colocatePods and colocateNamespaces have no effect, as in nri-plugins.
+func (p *Policy) affinityOf(v placement.View, s placement.Subject) affinity {
 	a := affinity{tree: p.tree}
-	explicit := s.Intent.Affinity.IsSet() || s.Intent.AntiAffinity.IsSet()
-	for _, n := range s.Neighbours {
-		at := p.tree.named(n.Pool)
-		if !n.Owned.Empty() {
-			at = p.tree.smallest(n.Owned)
+	if len(s.Intent.AffinitiesOf(s.Name)) > 0 {
+		by := s.Attraction()
+		for i := range p.tree {
+			a.attract(i, float64(by[p.tree[i].name]))
 		}
-		switch {
-		case explicit:
-			a.attract(at, weightOf(s.Intent.Affinity.V, s.Name, n.Name)-weightOf(s.Intent.AntiAffinity.V, s.Name, n.Name))
-		case p.o.ColocatePods:
-			a.attract(at, colocated)
+		return a
+	}
+	if p.options.ColocatePods {
+		for _, n := range s.Neighbours {
+			a.attract(p.partIndex(n.Pool, n.Owned), colocated)
+		}
+	}
+	if p.options.ColocateNamespaces && v.CountMembers != nil && s.Pod != nil {
+		for i := range p.tree {
+			a.attract(i, colocated*float64(v.CountMembers(placement.Membership{Balloon: p.tree[i].name, Namespace: s.Pod.Namespace})))
 		}
 	}
 	return a
-}
-
-// weightOf is 1 if one of two containers names the other.
-func weightOf(all map[string][]string, a, b string) float64 {
-	if slices.Contains(all[a], b) || slices.Contains(all[b], a) {
-		return 1
-	}
-	return 0
 }

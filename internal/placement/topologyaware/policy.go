@@ -8,11 +8,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/class"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Options configure the policy. Each is the key of this name of nri-plugins'
-// TopologyAwarePolicy.
+// Options configure the policy. Each field has the name of a key of nri-plugins' TopologyAwarePolicy. The
+// last two are lists here and mappings in nri-plugins.
 type Options struct {
 	PinMemory                        bool
 	PreferSharedCPUs                 bool
@@ -20,71 +21,118 @@ type Options struct {
 	ColocatePods, ColocateNamespaces bool
 	ReservedPoolNamespaces           []string
 	UnlimitedBurstable               Level
+	SchedulingClasses                class.Scheduling
+	NamespaceSchedulingClasses       []class.NamespaceOptions
+	PodQoSSchedulingClasses          []class.QoSOptions
 }
 
-// Policy is placement.policy: topology-aware.
+// Policy is the policy for placement.policy: topology-aware.
 type Policy struct {
-	o       Options
+	options Options
 	machine *topology.Machine
 	tree    tree
-	cpus    *choose.Tree
+	names   names
+	chooser *choose.Tree
 	cores   placement.Cores
 }
 
 // New returns the policy for a machine.
 func New(m *topology.Machine, o Options) *Policy {
-	return &Policy{o: o, machine: m, tree: newTree(m), cpus: choose.NewTree(m), cores: placement.CoresOf(m)}
+	t := newTree(m)
+	return &Policy{options: o, machine: m, tree: t, names: t.names(), chooser: choose.NewTree(m), cores: placement.CoresOf(m)}
 }
 
-// Key is the key of the configuration that explains the policy's decisions.
+// Key is the configuration key of the policy, which reasons and problems name.
 const Key = "placement.topologyAware"
 
 // Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
-	t := placement.Terms{Chooses: true, KeepsMemory: !p.o.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
-	reserved, _ := p.reserved(s)
-	if shares, key := p.shares(s); s.Intent.QoS == intent.Guaranteed && !shares && !reserved && preservesCPU(s) == "" {
-		t.Pays, t.Key = placement.WholeCPUs, key
+	t := placement.Terms{Chooses: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
+	reserved, _ := p.wantsReserved(s)
+	milli, rest := wholeAndFraction(s.Requested)
+	t.SharesFraction = s.Intent.QoS == intent.Guaranteed && rest > 0 && milli > milliOfCPU
+	shares, key := p.wantsShared(s)
+	t.Key = key // set in all cases: a container may own CPUs that it got under an earlier configuration
+	switch {
+	case s.Intent.QoS != intent.Guaranteed || shares || reserved || preservesCPU(s) != "":
+	case !t.SharesFraction:
+		t.CountBasis = placement.CountWholeRequest
+	case milli < 2*milliOfCPU || key != Key: // for a request of 2 CPUs or more, an annotation must ask for own CPUs
+		t.CountBasis = placement.CountWholePart
 	}
 	return t
 }
 
-// Layout gives every part its CPUs without those that containers own.
+// wholeAndFraction returns the CPU request in milli-CPUs, and its fraction of a CPU. Both are 0 if the
+// request differs from the limit.
+func wholeAndFraction(r *lifecycle.Resources) (milli, rest int64) {
+	if r == nil {
+		return 0, 0
+	}
+	if milli = intent.LimitMilli(&r.CPU); milli == 0 || intent.MilliShares(milli) != r.CPU.Shares.V {
+		return 0, 0
+	}
+	return milli, milli % milliOfCPU
+}
+
+// PartOf returns the name of the part of the node in which a container with these CPUs is; "" if it is in
+// none.
+func (p *Policy) PartOf(g placement.CPUGroup) string {
+	if i := p.partIndex(g.PoolID.Name, g.Owned); i >= 0 {
+		return p.tree[i].name
+	}
+	return ""
+}
+
+// partIndex returns the index of a container's part: the smallest part with all CPUs that it owns, or else
+// the part with the given name, whose CPUs it shares. It returns -1 if there is none.
+func (p *Policy) partIndex(name string, owned topology.Set) int {
+	if !owned.Empty() {
+		return p.tree.smallestAround(owned)
+	}
+	if i, known := p.names[name]; known {
+		return i
+	}
+	return -1
+}
+
+// Layout computes for each part the CPUs that containers share: its CPUs without an owner.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
-	l := pools.Lay(d)
-	l.By, l.OneThread = p, p.cores.OneOfEach
-	if b := d.Before; b != nil && b.By == placement.Policy(p) && b.Pools == *pools && b.Demand.Owned == d.Owned {
-		l.Tree = b.Tree // it is never changed
+	l := pools.DefaultLayout(d)
+	l.Policy, l.OneThread = p, p.cores.OneOfEach
+	if b := d.Previous; b != nil && b.Policy == placement.Policy(p) && b.Pools == *pools && b.Demand.Owned == d.Owned {
+		l.Tree = b.Tree // code never changes the map, so layouts can share it
 		return l
 	}
-	l.Tree = make(map[placement.Which]topology.Set, len(p.tree))
+	l.Tree = make(map[placement.PoolID]topology.Set, len(p.tree))
 	sharable := pools.Shared.Minus(pools.Reserved).Minus(d.Owned)
 	if plain := sharable.Minus(p.machine.Isolated()); !plain.Empty() {
 		sharable = plain
 	}
 	for _, part := range p.tree {
-		l.Tree[placement.Which{Name: part.name}] = part.cpus.And(sharable)
+		l.Tree[placement.PoolID{Name: part.name}] = part.cpus.And(sharable)
 	}
 	return l
 }
 
-// Share puts a container that owns no CPUs into a part of the node.
+// Share places a container that shares CPUs in a part of the node. The container may own other CPUs, and
+// share CPUs for the rest of its request.
 func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assignment) {
 	if v.PlacementOff {
 		a.Why = "placement is off"
 		return a
 	}
-	if a.From = preservesCPU(s); a.From != "" {
-		a.Why, a.Memory.Keep = "no part of the node takes it, so its CPUs are as requested", true
+	if a.From = preservesCPU(s); a.From != "" && s.Owns.Empty() {
+		a.Why, a.Memory.KeepRequested = "the container keeps the CPUs of its request, as its pod asks", true
 		return a
 	}
-	if reserved, key := p.reserved(s); reserved && !v.Pools.Reserved.Empty() {
+	if reserved, key := p.wantsReserved(s); reserved && !v.Pools.Reserved.Empty() && s.Owns.Empty() {
 		a.From, a.Why, a.Memory = key, "the reserved CPUs", memoryOf(s)
-		a.Group = placement.CPUGroup{Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}
+		a.Group = placement.CPUGroup{Pool: placement.System, PoolID: placement.PoolID{Name: placement.ReservedPool}}
 		return a
 	}
 	a.From, a.Memory = Key, memoryOf(s)
-	at := p.tree.named(s.Balloon)
+	at := p.partIndex(s.Balloon, topology.Set{})
 	switch {
 	case at >= 0:
 		a.Why = "shares the CPUs of " + p.tree[at].name + ", where it was placed before"
@@ -98,68 +146,95 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		}
 		a.Why = r.why(at)
 	}
-	w := placement.Which{Name: p.tree[at].name}
-	a.Group = placement.CPUGroup{Pool: placement.TreePool, Which: w, Threads: threadsOf(s)}
-	if p.o.ColocateNamespaces && s.Pod != nil {
-		a.Marks = []placement.Mark{{Balloon: w.Name, Namespace: s.Pod.Namespace}}
+	w := placement.PoolID{Name: p.tree[at].name}
+	a.Group = placement.CPUGroup{Pool: placement.TreePool, PoolID: w, Threads: threadsOf(s)}
+	if p.options.ColocateNamespaces && s.Pod != nil {
+		a.Memberships = []placement.Membership{{Balloon: w.Name, Namespace: s.Pod.Namespace}}
 	}
 	return a
 }
 
-// errShort is why a container cannot own CPUs.
-var errShort = errors.New("no part of the node can give away that many CPUs in addition to the requests of its other containers")
+// errTooFewCPUs is the reason why a container cannot own CPUs.
+var errTooFewCPUs = errors.New("no part of the node has enough CPUs left after the requests of its other containers")
 
-// Choose chooses the CPUs of an owner: in the smallest part that has enough of them.
+// Choose chooses the CPUs of an owner, in the smallest part of the node that has enough of them.
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
-	if !w.Have.Empty() && w.N <= w.Held.Len() {
-		return placement.Assignment{CPUs: p.pick(w.N, w.Have, w.Have)}, nil
+	if !w.UsableCPUs.Empty() && w.N <= w.OwnedCPUs.Len() {
+		return placement.Assignment{CPUs: p.pick(w.N, w.UsableCPUs, w.UsableCPUs)}, nil
 	}
-	have, held := w.Have, w.Held.Len() // an owner keeps what it has
-	if have.Empty() {                  // a new one gets what its pod has already
+	if key := requiresIsolated(s); key != "" {
+		return p.chooseIsolated(v, w, key)
+	}
+	have, held := w.UsableCPUs, w.OwnedCPUs.Len() // an owner keeps its CPUs
+	if have.Empty() {                             // a new owner first gets CPUs that its pod already has
 		have = p.pick(w.N, w.TakenOver, topology.Set{})
 		held = have.Len()
 	}
-	if got := p.isolated(v, s, w); held == 0 && !got.Empty() {
+	if got := p.isolatedCPUs(v, s, w); held == 0 && !got.Empty() {
 		return placement.Assignment{CPUs: got, Why: "isolated CPUs"}, nil
 	}
 	if held >= w.N {
 		return placement.Assignment{CPUs: have, Why: "CPUs its pod has already"}, nil
 	}
-	r := owning{p: p, n: w.N - held, near: have, supply: p.supply(v.Layout), affinity: p.affinityOf(s)}
+	h := p.hintsOf(s)
+	r := &ownerChoice{p: p, n: w.N - held, currentCPUs: have, supply: p.supply(v.Layout), affinity: p.affinityOf(v, s), rank: ownerCriteria(&h)}
+	if p.Terms(v.Machine, s).SharesFraction && s.Balloon == "" { // Share chooses its pool later, and the part must have room for that, too
+		r.sharedMilli = max(intent.LimitMilli(&s.Requested.CPU)-int64(w.N)*milliOfCPU, 0)
+	}
 	p.countOwnable(r.supply, v.Free)
-	at := r.best()
+	at := r.best(-1)
 	if at < 0 {
-		return placement.Assignment{CPUs: w.Have}, errShort
+		return placement.Assignment{CPUs: w.UsableCPUs}, errTooFewCPUs
 	}
-	from := p.tree[at].cpus.And(v.Free) // a leaf can choose among all its CPUs
+	from := p.tree[at].cpus.And(v.Free) // the smallest parts have no parts to which they must leave CPUs
 	if len(p.tree[at].children) > 0 {
-		from = p.spare(r.supply, at, v.Free)
+		from = p.spareCPUs(r.supply, at, v.Free)
 	}
-	why := fmt.Sprintf("%s is the smallest part of the node with enough CPUs to give away (%d)", p.tree[at].name, r.supply[at].ownable)
-	return placement.Assignment{CPUs: have.Union(p.pick(r.n, from, have)), Why: why}, nil
+	return placement.Assignment{CPUs: have.Union(p.pickNear(r.n, from, have, &h)), Why: r.why(at)}, nil
 }
 
-// isolated returns isolated CPUs for a new owner, if there are enough: for one of a single CPU, and
-// for any that asks for them.
-func (p *Policy) isolated(v placement.View, s placement.Subject, w placement.CPURequest) topology.Set {
-	prefers := p.o.PreferIsolatedCPUs && w.N == 1
+// chooseIsolated chooses the CPUs of an owner that must have isolated CPUs. key is the annotation that
+// requires them.
+func (p *Policy) chooseIsolated(v placement.View, w placement.CPURequest, key string) (placement.Assignment, error) {
+	have, held := w.UsableCPUs, w.OwnedCPUs.Len()
+	if have.Empty() {
+		have = p.pick(w.N, w.TakenOver.And(p.machine.Isolated()), topology.Set{})
+		held = have.Len()
+	}
+	free := v.Free.And(p.machine.Isolated()).Minus(have)
+	if more := w.N - held; more > free.Len() {
+		return placement.Assignment{CPUs: w.UsableCPUs}, &placement.RequirementError{Key: key, Reason: fmt.Sprintf("it needs %d more isolated CPUs, and %d are free", more, free.Len())}
+	}
+	return placement.Assignment{CPUs: have.Union(p.pick(w.N-held, free, have)), Why: "isolated CPUs, which its pod requires"}, nil
+}
+
+// isolatedCPUs returns isolated CPUs for a new owner that prefers them, if enough are free; otherwise none.
+// An annotation decides whether the owner prefers them. Without one, only owners of a single CPU do, if
+// preferIsolatedCPUs is set.
+func (p *Policy) isolatedCPUs(v placement.View, s placement.Subject, w placement.CPURequest) topology.Set {
+	prefers := p.options.PreferIsolatedCPUs && w.N == 1
 	if asked := s.Intent.PreferIsolated.V.Of(s.Name); asked.IsSet() {
 		prefers = asked.V
 	}
 	free := v.Free.And(p.machine.Isolated())
-	if !prefers || !w.Have.Empty() || free.Len() < w.N {
+	if !prefers || !w.UsableCPUs.Empty() || free.Len() < w.N {
 		return topology.Set{}
 	}
 	return p.pick(w.N, free, topology.Set{})
 }
 
-// pick chooses n CPUs that are close to each other and to others.
+// pick chooses n CPUs of from that are close to each other and to the CPUs in near.
 func (p *Policy) pick(n int, from, near topology.Set) topology.Set {
+	return p.pickNear(n, from, near, &hints{})
+}
+
+// pickNear is like pick, and chooses as many CPUs as possible near the devices of h.
+func (p *Policy) pickNear(n int, from, near topology.Set, h *hints) topology.Set {
 	if n <= 0 || from.Empty() {
 		return topology.Set{}
 	}
-	got, err := p.cpus.Choose(choose.Want{N: min(n, from.Len()), From: from, UsedWith: near})
-	if err != nil { // there are as many, and any thread will do
+	got, err := p.chooser.Choose(choose.Request{N: min(n, from.Len()), From: from, UsedWith: near, Preferences: h.preference()})
+	if err != nil { // impossible: from has enough CPUs, and every thread is acceptable
 		return topology.Set{}
 	}
 	return got.CPUs

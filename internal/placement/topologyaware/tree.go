@@ -7,17 +7,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// part is a part of the node that containers are placed in. nri-plugins calls it a pool.
+// part is a part of the node in which containers are placed. nri-plugins calls it a pool.
 type part struct {
 	name     string // such as "NUMA node #1"
 	level    Level
 	cpus     topology.Set
 	depth    int // 0 for the whole node
-	parent   int // index in the tree, -1 for the whole node
+	parent   int // the index of the part that contains it; -1 for the whole node
 	children []int
 }
 
-// Level is the kind of a part of the node.
+// Level is the level of a part of the node in the machine's topology.
 type Level int
 
 // The levels, the largest part first.
@@ -29,13 +29,24 @@ const (
 	L3Cache
 )
 
-// Levels are the levels by their names in the configuration.
+// Levels returns the levels by their names in the configuration.
 func Levels() map[string]Level {
 	return map[string]Level{"system": System, "package": Package, "die": Die, "numa": NUMA, "l3cache": L3Cache}
 }
 
-// tree has the parts of a node. A part comes after its children, so that of two equal parts the
-// one with the lower index is the first leaf. The whole node is the last.
+// names has the indexes of parts by their names.
+type names map[string]int
+
+func (t tree) names() names {
+	all := make(names, len(t))
+	for i := range t {
+		all[t[i].name] = i
+	}
+	return all
+}
+
+// tree has the parts of a node. A part comes after its children, and the whole node comes last. So the first
+// part that meets a condition is the smallest one.
 type tree []part
 
 // newTree makes the tree of a machine. A level that does not divide a part is left out. A NUMA
@@ -46,27 +57,27 @@ func newTree(m *topology.Machine) tree {
 	packages := b.divide(topology.PackageLevel, m.Online())
 	if len(packages) == 1 {
 		b.add(-1, Package, packages[0], 0)
-		return b.reversed()
+		return b.childrenFirst()
 	}
-	root := b.put(part{name: "root", level: System, cpus: m.Online(), parent: -1})
+	root := b.appendPart(part{name: "root", level: System, cpus: m.Online(), parent: -1})
 	for _, cpus := range slices.Backward(packages) {
 		b.add(root, Package, cpus, 1)
 	}
-	return b.reversed()
+	return b.childrenFirst()
 }
 
-// builder makes a tree with parents before children, the last child first.
+// builder makes a tree in reverse order: parents before children, and the last child first.
 type builder struct {
 	m     *topology.Machine
 	parts tree
 }
 
-func (b *builder) put(p part) int {
+func (b *builder) appendPart(p part) int {
 	b.parts = append(b.parts, p)
 	return len(b.parts) - 1
 }
 
-// divide returns the groups of a level that have some of the CPUs.
+// divide returns the groups of a level, each limited to the given CPUs. It leaves out empty groups.
 func (b *builder) divide(l topology.Level, cpus topology.Set) (groups []topology.Set) {
 	for _, g := range b.m.Groups(l) {
 		if both := g.And(cpus); !both.Empty() {
@@ -76,21 +87,22 @@ func (b *builder) divide(l topology.Level, cpus topology.Set) (groups []topology
 	return groups
 }
 
-// add adds a part and those in it.
+// add adds a part and all smaller parts in it.
 func (b *builder) add(parent int, level Level, cpus topology.Set, depth int) {
-	at := b.put(part{name: b.name(parent, level, cpus), level: level, cpus: cpus, depth: depth, parent: parent})
+	at := b.appendPart(part{name: b.name(parent, level, cpus), level: level, cpus: cpus, depth: depth, parent: parent})
 	inner, groups := b.next(level, cpus)
 	for _, g := range slices.Backward(groups) {
 		b.add(at, inner, g, depth+1)
 	}
 }
 
-// next returns the next level that divides a part, and the groups.
+// next returns the next level that divides the CPUs into several groups, and the groups. It returns no groups
+// if there is no such level.
 func (b *builder) next(level Level, cpus topology.Set) (Level, []topology.Set) {
 	for l := level + 1; l <= L3Cache; l++ {
 		groups := b.divide(map[Level]topology.Level{Die: topology.DieLevel, NUMA: topology.NodeLevel, L3Cache: topology.L3Level}[l], cpus)
 		if l == Die && slices.Equal(groups, b.divide(topology.L3Level, cpus)) {
-			continue // these dies are nothing but L3 caches
+			continue // each die has one L3 cache, so both levels have the same groups
 		}
 		if len(groups) < 2 {
 			continue
@@ -103,12 +115,13 @@ func (b *builder) next(level Level, cpus topology.Set) (Level, []topology.Set) {
 	return level, nil
 }
 
+// withoutMemory reports whether the NUMA node of some CPUs has no memory.
 func (b *builder) withoutMemory(cpus topology.Set) bool {
 	n, ok := b.m.Node(b.m.CPUs[cpus.First()].Node)
 	return ok && n.Kind == topology.NoMemory
 }
 
-// name returns the name that nri-plugins gives a part.
+// name returns the name of a part, as in nri-plugins.
 func (b *builder) name(parent int, level Level, cpus topology.Set) string {
 	first := b.m.CPUs[cpus.First()]
 	switch level {
@@ -123,8 +136,8 @@ func (b *builder) name(parent int, level Level, cpus topology.Set) string {
 	return fmt.Sprintf("%s/L3 cache #%d", b.parts[parent].name, first.L3)
 }
 
-// reversed returns the parts with children before parents.
-func (b *builder) reversed() tree {
+// childrenFirst reverses the parts, so that children come before their parents, and sets their children.
+func (b *builder) childrenFirst() tree {
 	last := len(b.parts) - 1
 	slices.Reverse(b.parts)
 	for i := range b.parts {
@@ -137,18 +150,12 @@ func (b *builder) reversed() tree {
 	return b.parts
 }
 
-// named returns the index of a part, -1 for none.
-func (t tree) named(name string) int {
-	return slices.IndexFunc(t, func(p part) bool { return p.name == name })
-}
-
-// smallest returns the smallest part that has all of some CPUs.
-func (t tree) smallest(cpus topology.Set) int {
+// smallestAround returns the index of the smallest part that contains the CPUs.
+func (t tree) smallestAround(cpus topology.Set) int {
 	return slices.IndexFunc(t, func(p part) bool { return p.cpus.Contains(cpus) })
 }
 
-// distance returns the number of levels between two parts; ok is false if neither is in the
-// other.
+// distance returns the number of levels between two parts. ok is false if neither part contains the other.
 func (t tree) distance(a, b int) (n int, ok bool) {
 	if t[a].depth < t[b].depth {
 		a, b = b, a

@@ -1,6 +1,6 @@
 package api
 
-// The sources of the layers in force.
+// The values of ClusterConfig.From.
 const (
 	FromServer = "API server"
 	FromCopy   = "copy on this node"
@@ -8,18 +8,17 @@ const (
 
 // ClusterConfig is the part of the configuration that comes from the API server.
 type ClusterConfig struct {
-	// From is FromServer, or FromCopy until the API server answers; "" for neither.
+	// From is FromServer, or FromCopy until the API server answers. It is "" if the agent has neither.
 	From string `json:"from,omitempty"`
-	// Waiting is what is missing before the agent knows the API server's layers.
+	// Waiting says for what the agent waits before it knows the API server's layers; "" if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
-	// Layers are the layers in force above the node's file, the lowest first.
+	// Layers are the layers in force that override the node's file. Later layers override earlier ones.
 	Layers []ConfigLayer `json:"layers,omitempty"`
-	// Refused is why newer layers are not in force.
+	// Refused says why newer layers are not in force; "" if they are.
 	Refused string `json:"refused,omitempty"`
 	// RefusedTotal counts refusals.
 	RefusedTotal uint64 `json:"refusedTotal,omitempty"`
-	// NotUnderstood are objects of other agents for this node, or parts of them, that
-	// have no effect here.
+	// NotUnderstood lists objects of other agents for this node, or parts of such objects, that have no effect.
 	NotUnderstood []string `json:"notUnderstood,omitempty"`
 }
 
@@ -39,8 +38,8 @@ type Configuration struct {
 // Setting is a key of the configuration.
 type Setting struct {
 	Key string `json:"key"`
-	// Value is JSON.
+	// Value is the value as JSON.
 	Value string `json:"value"`
-	// Source is "default", "flag", the file, or the object that set it.
+	// Source is "default", "flag", or the name of the file or object that sets the key.
 	Source string `json:"source"`
 }

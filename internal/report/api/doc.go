@@ -1,3 +1,3 @@
-// Package api has the types of the status protocol: what clients ask the agent, and
-// what it answers as JSON. It has neither a server nor tables.
+// Package api has the types of the status protocol: the agent's answers to its clients, as JSON. The server, the client
+// and the tables for users are in package status.
 package api

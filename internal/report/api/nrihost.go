@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// NRIHost is the host that serves NRI to plugins in front of a runtime without NRI.
+// NRIHost is the state of the agent's NRI host, which serves NRI to plugins if the runtime has no NRI.
 type NRIHost struct {
 	Socket string `json:"socket"`
-	// Flow says when the host asks plugins about a creation. It is empty while the host does not run.
+	// Flow says when the host calls the plugins for a container that is created. It is "" while the host does not run.
 	Flow    string      `json:"flow,omitempty"`
 	Error   string      `json:"error,omitempty"` // why it does not run
 	Plugins []NRIPlugin `json:"plugins,omitempty"`
-	// Turned counts rejected clients: second plugins with the same name, and clients that are not plugins.
-	Turned uint64 `json:"turnedAway,omitempty"`
+	// Rejected counts rejected clients: plugins whose name another plugin has, and clients that are not plugins.
+	Rejected uint64 `json:"turnedAway,omitempty"`
 }
 
 // NRIPlugin is one plugin that is or was connected.
 type NRIPlugin struct {
-	Name      string `json:"name"` // with its index
+	Name      string `json:"name"` // index and name
 	Connected bool   `json:"connected"`
 	Calls     uint64 `json:"calls"`
 	Failed    uint64 `json:"failed"`
-	// Average and Longest are how long its calls took.
+	// Average and Longest are the average and the longest duration of its calls.
 	Average time.Duration `json:"averageNanoseconds"`
 	Longest time.Duration `json:"longestNanoseconds"`
-	Error   string        `json:"error,omitempty"` // the last one
-	// Sets names the fields of containers that it has set, in NRI's words.
+	Error   string        `json:"error,omitempty"` // the last error
+	// Sets has NRI's names of the container fields that the plugin has set.
 	Sets []string `json:"sets,omitempty"`
 }
 
@@ -43,8 +43,5 @@ func (p NRIPlugin) State() string {
 	if len(p.Sets) > 0 {
 		s += ", sets " + strings.Join(p.Sets, ", ")
 	}
-	if p.Error != "" {
-		s += ": " + p.Error
-	}
-	return s
+	return withReason(s, p.Error)
 }

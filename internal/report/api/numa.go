@@ -2,7 +2,7 @@ package api
 
 import "github.com/trimtab/trimtab/internal/topology"
 
-// NUMAOf describes a NUMA node of a machine. A node without CPUs has no package, -1.
+// NUMAOf describes a NUMA node of a machine. The package of a node without CPUs is -1.
 func NUMAOf(m *topology.Machine, n topology.Node) NUMA {
 	out := NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
 	left := n.CPUs

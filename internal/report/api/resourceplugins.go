@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// ResourcePlugins are the QoS resource plugins of the node, sorted by resource.
+// ResourcePlugins is the state of the node's QoS resource plugins. Plugins is sorted by resource.
 type ResourcePlugins struct {
-	// Error is why plugins cannot register.
+	// Error says why plugins cannot register; "" if they can.
 	Error   string           `json:"error,omitempty"`
 	Plugins []ResourcePlugin `json:"plugins,omitempty"`
 	// Refused are the last registrations that the agent refused.
@@ -19,12 +19,13 @@ type ResourcePlugin struct {
 	Resource  string `json:"resource"`
 	Socket    string `json:"socket"`
 	Answering bool   `json:"answering"`
-	// Hints, Reconciled and PreStart are the calls that the plugin wants from its manager.
+	// Hints, Reconciled and PreStart say which optional calls the plugin wants: topology hints, reconciliation of its
+	// allocations, and a call before a container starts.
 	Hints      bool `json:"hints,omitempty"`
 	Reconciled bool `json:"reconciled,omitempty"`
 	PreStart   bool `json:"preStart,omitempty"`
-	// Pods counts the pods that have something of the resource. The plugin must still release the pods that
-	// PendingRemovals counts.
+	// Pods counts the pods that have an allocation of the resource. PendingRemovals counts the ended pods whose
+	// allocation the plugin has not released yet.
 	Pods            int    `json:"pods"`
 	PendingRemovals int    `json:"pendingRemovals,omitempty"`
 	Replaced        int    `json:"replaced,omitempty"` // earlier registrations of the resource
@@ -41,7 +42,7 @@ type RefusedPlugin struct {
 	Reason   string    `json:"reason"`
 }
 
-// State is the state with its reason, for users.
+// State returns the state with its reason, for users.
 func (p ResourcePlugin) State() string {
 	s := "answers"
 	if !p.Answering {
@@ -60,8 +61,5 @@ func (p ResourcePlugin) State() string {
 	if p.Calls > 0 {
 		s += fmt.Sprintf(", %d calls, %d failed", p.Calls, p.Failed)
 	}
-	if p.Error != "" {
-		s += ": " + p.Error
-	}
-	return s
+	return withReason(s, p.Error)
 }

@@ -12,32 +12,32 @@ import (
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
 	Version string `json:"version"`
-	// Described means that the machine is a described one. This machine's /proc therefore does not show how busy
-	// its CPUs are.
+	// Described means that the node is simulated from a description. The /proc of this machine therefore does not show
+	// how busy the node's CPUs are.
 	Described bool `json:"described,omitempty"`
 	// Agent is the process that answers.
 	Agent nodelock.Holder `json:"agent,omitzero"`
-	// Standby is why the agent decides nothing: another agent works on this node. This agent takes over when the
-	// other one ends.
+	// Standby says why the agent decides nothing: another agent works on this node. This agent takes over when the
+	// other agent ends. It is "" if no other agent works.
 	Standby     string    `json:"standby,omitempty"`
 	Started     time.Time `json:"started"`
 	ConfigFile  string    `json:"configFile,omitempty"`
 	ConfigGen   uint64    `json:"configGeneration"`
-	ConfigError string    `json:"configError,omitempty"` // why a newer file is not in force
-	// NotReady is why /readyz fails; "" while the agent is ready.
+	ConfigError string    `json:"configError,omitempty"` // why a newer configuration file is not in force
+	// NotReady says why /readyz fails; "" while the agent is ready.
 	NotReady string `json:"notReady,omitempty"`
 	// Unsaved are state files that the agent could not write, with the reason.
 	Unsaved []string `json:"unsaved,omitempty"`
 	// Released means that the agent has restored all values and decides nothing.
 	Released bool `json:"released,omitempty"`
-	// ReleasedAt is when that began; missing if Released is false.
+	// ReleasedAt is when the agent was released; missing if Released is false.
 	ReleasedAt time.Time `json:"releasedAt,omitzero"`
-	// Observed is the last comparison of the node with the decisions; nil unless the agent runs with mode: observe,
-	// in which it changes nothing.
-	Observed    *Observed  `json:"observed,omitempty"`
-	Attachments []Attached `json:"attachments"`
-	CPUs        NodeCPUs   `json:"cpus"`
-	Hooks       []Hook     `json:"hooks,omitempty"`
+	// Observed is the last comparison of the node with the decisions. It is nil unless the agent runs with mode:
+	// observe.
+	Observed    *Observed    `json:"observed,omitempty"`
+	Attachments []Attachment `json:"attachments"`
+	CPUs        NodeCPUs     `json:"cpus"`
+	Hooks       []Hook       `json:"hooks,omitempty"`
 	// Rules are the rules of the configuration, in the order in which the agent evaluates them.
 	Rules    []Rule       `json:"rules,omitempty"`
 	PodSpecs []SpecSource `json:"podSpecs,omitempty"`
@@ -50,40 +50,46 @@ type Node struct {
 	HookServers *HookServers `json:"hookServers,omitempty"`
 	// ResourcePlugins allocate resources that pods request; nil if none can register.
 	ResourcePlugins *ResourcePlugins `json:"resourcePlugins,omitempty"`
-	// NRIHost serves NRI to plugins of others; nil if it is off.
+	// CPUClasses is the state of the CPU classes; nil if no CPU has a class.
+	CPUClasses *CPUClasses `json:"cpuClasses,omitempty"`
+	// Demotion is how much memory the kernel has moved to slow memory nodes; nil if demotion is not configured.
+	Demotion *Demotion `json:"demotion,omitempty"`
+	// CDIDevices are the kinds of CDI devices that the agent assigns to one container each; nil if there are none.
+	CDIDevices []DeviceKind `json:"cdiDevices,omitempty"`
+	// NRIHost is the state of the agent's NRI host; nil if it is disabled.
 	NRIHost *NRIHost `json:"nriHost,omitempty"`
 	// Cluster is the state of the API server's services; nil without cluster.enabled.
 	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Containers []Container `json:"containers"`
-	// Contested are files that other programs have changed after the agent wrote them, the most contested first.
+	// Contested are files that other programs changed after the agent wrote them. The most often repaired file is first.
 	Contested []Contested `json:"contested,omitempty"`
-	// WithoutCgroup are containers that run and have no cgroup in this tree.
+	// WithoutCgroup are running containers that have no cgroup in the tree at cgroup.root.
 	WithoutCgroup []string `json:"withoutCgroup,omitempty"`
 	Unapplied     int      `json:"unapplied"`
 	Problems      int      `json:"problems"`
 }
 
-// SpecSource is one source of the chain that reports what the runtime does not report.
+// SpecSource is the state of a source of pod specs, or of the kubelet's PodResources API.
 type SpecSource struct {
 	Name  lifecycle.Source `json:"source"`
 	Up    bool             `json:"up"`
 	Pods  int              `json:"pods"`
 	Error string           `json:"error,omitempty"`
-	// NoCPUs is why it does not report which CPUs the kubelet has assigned. It is "" if it reports them, and for
-	// sources that have no CPUs.
-	NoCPUs string `json:"noCPUs,omitempty"`
+	// WhyNoCPUs says why the PodResources API does not report which CPUs the kubelet has assigned. It is "" if the API
+	// reports them, and for other sources.
+	WhyNoCPUs string `json:"noCPUs,omitempty"`
 }
 
-// CPUSource says how the agent knows which CPUs the kubelet has assigned, if this source is the kubelet's
-// PodResources API.
+// CPUSource says how the agent knows which CPUs the kubelet has assigned. The source must be the kubelet's PodResources
+// API.
 func (s SpecSource) CPUSource() string {
-	if s.Up && s.NoCPUs == "" {
+	if s.Up && s.WhyNoCPUs == "" {
 		return "reported by the " + string(s.Name)
 	}
-	return "inferred from the kubelet's requests to the runtime: " + s.NoCPUs
+	return "inferred from the kubelet's requests to the runtime: " + s.WhyNoCPUs
 }
 
-// State is the state with its reason, for users.
+// State returns the state with its reason, for users.
 func (s SpecSource) State() string {
 	pods := fmt.Sprintf("%d pods", s.Pods)
 	switch {
@@ -97,22 +103,19 @@ func (s SpecSource) State() string {
 	return s.Error
 }
 
-// Hook is a policy and whether it can take effect on this node.
+// Hook is a hook, and whether it can take effect on this node.
 type Hook struct {
 	Name    string            `json:"name"`
 	Enabled bool              `json:"enabled"`
 	Finding lifecycle.Finding `json:"effective"`
 }
 
-// Effective is the effect with its reason, for users.
+// Effective says whether the hook can take effect, and why not.
 func (h Hook) Effective() string {
 	s := map[lifecycle.Support]string{
 		lifecycle.Supported: "effective", lifecycle.NotSupported: "not effective", lifecycle.Unknown: "unknown",
 	}[h.Finding.Support]
-	if h.Finding.Why != "" {
-		s += ": " + h.Finding.Why
-	}
-	return s
+	return withReason(s, h.Finding.Why)
 }
 
 // Rule is a rule of the configuration, and how many pods and containers it has matched
@@ -123,65 +126,66 @@ type Rule struct {
 	Matched uint64 `json:"matched"`
 }
 
-// HookServers are the policies outside of Trimtab, in the order in which the agent calls them.
+// HookServers is the state of the hook servers, which are external policies. The agent calls Servers in this order.
 type HookServers struct {
 	Directory string       `json:"directory"`
 	Error     string       `json:"error,omitempty"`
 	Servers   []HookServer `json:"servers,omitempty"`
 }
 
-// HookServer is one file of the directory, and the server it names.
+// HookServer is a file of the directory, and the state of the hook server that it names.
 type HookServer struct {
-	File     string   `json:"file"`
-	Endpoint string   `json:"endpoint,omitempty"`
-	Policy   string   `json:"failurePolicy,omitempty"`
-	Stages   []string `json:"stages,omitempty"`
-	InForce  bool     `json:"inForce"`
-	Resting  bool     `json:"resting,omitempty"` // not called for now
-	Calls    uint64   `json:"calls"`
-	Failed   uint64   `json:"failed"`
-	Error    string   `json:"error,omitempty"`
+	File      string   `json:"file"`
+	Endpoint  string   `json:"endpoint,omitempty"`
+	Policy    string   `json:"failurePolicy,omitempty"`
+	Stages    []string `json:"stages,omitempty"`
+	InForce   bool     `json:"inForce"`
+	Suspended bool     `json:"resting,omitempty"` // not called for some time, after several failures in a row
+	Calls     uint64   `json:"calls"`
+	Failed    uint64   `json:"failed"`
+	Error     string   `json:"error,omitempty"`
 }
 
-// State is the state with its reason, for users.
+// State returns the state with its reason, for users.
 func (h HookServer) State() string {
 	s := fmt.Sprintf("%s, %d stages, %s on failure", h.Endpoint, len(h.Stages), h.Policy)
 	switch {
 	case !h.InForce:
 		s = "not in force"
-	case h.Resting:
+	case h.Suspended:
 		s += ", not called for now"
 	}
 	if h.Calls > 0 {
 		s += fmt.Sprintf(", %d calls, %d failed", h.Calls, h.Failed)
 	}
-	if h.Error != "" {
-		s += ": " + h.Error
-	}
-	return s
+	return withReason(s, h.Error)
 }
 
 // Connected reports whether a runtime is attached.
 func (n *Node) Connected() bool {
-	return slices.ContainsFunc(n.Attachments, func(a Attached) bool { return a.State == "connected" })
+	return slices.ContainsFunc(n.Attachments, func(a Attachment) bool { return a.State == "connected" })
 }
 
-// Attached is one attachment and its connection.
-type Attached struct {
+// Attachment is an attachment and the state of its connection to the runtime.
+type Attachment struct {
 	Name    string `json:"name"`
-	State   string `json:"state"` // e.g. waiting for socket, connected
+	State   string `json:"state"` // such as "connected", or "waiting for socket"
 	Runtime string `json:"runtime,omitempty"`
-	// How long the runtime waits for an answer and for a registration, as it reported; empty if it did not.
+	// RequestTimeout and RegistrationTimeout are the runtime's timeouts for an answer and for a registration. They are
+	// "" if the runtime did not report them.
 	RequestTimeout      string `json:"requestTimeout,omitempty"`
 	RegistrationTimeout string `json:"registrationTimeout,omitempty"`
-	// Lacks are the fields that newer runtimes support and this one does not.
-	Lacks []string `json:"lacks,omitempty"`
-	Error string   `json:"error,omitempty"`
-	// InForce says why this attachment is active, if another one could be (attach: auto).
-	InForce string `json:"inForce,omitempty"`
+	// Unsupported has the fields that newer versions of the runtime support and this version does not.
+	Unsupported []string `json:"lacks,omitempty"`
+	Error       string   `json:"error,omitempty"`
+	// WhyActive says why this attachment is active. It is "" unless the agent chooses the attachment (attach: auto).
+	WhyActive string `json:"inForce,omitempty"`
 }
 
-// NodeCPUs says who may use which CPUs, as kernel lists.
+// Live reports whether the attachment works in its state.
+func (a Attachment) Live() bool { return a.State == "connected" || a.State == "synchronised" }
+
+// NodeCPUs says who may use which CPUs of a node. The CPUs are kernel lists.
 type NodeCPUs struct {
 	Online    string  `json:"online"`
 	Reserved  string  `json:"reserved,omitempty"`
@@ -201,7 +205,7 @@ type Pool struct {
 	Members int    `json:"members"` // live containers
 }
 
-// NUMA is one NUMA node's CPUs.
+// NUMA describes the CPUs and the memory of a NUMA node.
 type NUMA struct {
 	ID      int      `json:"id"`
 	CPUs    string   `json:"cpus"`
@@ -216,51 +220,56 @@ type Grant struct {
 	Pod       string `json:"pod"` // namespace/name
 	Container string `json:"container"`
 	CPUs      string `json:"cpus"`
-	// Mark is the pod's letter in pictures. The pod keeps it while it owns CPUs. It is "" after the 26th owner.
+	// Mark is the pod's letter in drawings. The pod keeps it while it owns CPUs. It is "" if all 26 letters are used.
 	Mark string `json:"mark,omitempty"`
-	// Away are CPUs that the pod owns but cannot use now: they are offline, or missing in its pod's cgroup.
-	Away string `json:"away,omitempty"`
+	// Unusable are CPUs that the pod owns but cannot use now: they are offline, or missing in the pod's cgroup.
+	Unusable string `json:"away,omitempty"`
 }
 
-// Container is what the agent decided for one container, and what the container has.
+// Container has the agent's decisions about a container, and what is in force.
 type Container struct {
-	Pod       string              `json:"pod"` // namespace/name
-	Name      string              `json:"container,omitempty"`
-	ID        string              `json:"id,omitempty"`
-	State     string              `json:"state"`
-	Class     string              `json:"class"`
-	ClassFrom string              `json:"classFrom,omitempty"`
-	QoS       string              `json:"qos"`  // Kubernetes QoS class
-	CPUGroup  string              `json:"seat"` // exclusive, or the name of its pool
-	CPUs      string              `json:"cpus"`
-	Limits    *Limits             `json:"limits,omitempty"` // nil for a container that has ended
-	Labels    map[string]string   `json:"labels,omitempty"` // of the pod
-	SeatWhy   string              `json:"seatWhy,omitempty"`
-	Facts     []Fact              `json:"facts,omitempty"` // in Explain alone
+	Pod         string            `json:"pod"` // namespace/name
+	Name        string            `json:"container,omitempty"`
+	ID          string            `json:"id,omitempty"`
+	State       string            `json:"state"`
+	Class       string            `json:"class"`
+	ClassFrom   string            `json:"classFrom,omitempty"`
+	QoS         string            `json:"qos"`  // Kubernetes QoS class
+	CPUGroup    string            `json:"seat"` // exclusive, or the name of its pool
+	CPUs        string            `json:"cpus"`
+	Limits      *Limits           `json:"limits,omitempty"` // nil for a container that has ended
+	Labels      map[string]string `json:"labels,omitempty"` // labels of the pod
+	CPUGroupWhy string            `json:"seatWhy,omitempty"`
+	// CPUClasses are the classes of the container's CPUs. Only Explain sets it. It is nil if no CPU of the node has a
+	// class.
+	CPUClasses []ContainerCPUClass `json:"cpuClasses,omitempty"`
+	// Demotion is how much memory was moved to slow memory nodes. Only Explain sets it. It is nil if the container does
+	// not have both fast and slow memory.
+	Demotion  *ContainerDemotion  `json:"demotion,omitempty"`
+	Facts     []Fact              `json:"facts,omitempty"` // only Explain sets it
 	Values    []Value             `json:"values,omitempty"`
 	PodValues []Value             `json:"podValues,omitempty"`
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
-	// ReleasedAt is when the agent restored what it had decided, and stopped deciding; missing if it did not. In
-	// Explain alone.
+	// ReleasedAt is when the agent was released and restored all values; missing if it was not. Only Explain sets it.
 	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 }
 
-// Limits are what a container may use: the decided values, or else the runtime's request.
+// Limits are the limits of a container: the decided values, or else the values in the request to the runtime.
 type Limits struct {
 	CPUQuota  int64 `json:"cpuQuota"`  // µs in each period; -1 for no limit
 	CPUPeriod int64 `json:"cpuPeriod"` // µs
 	Memory    int64 `json:"memory"`    // bytes; -1 for no limit
 }
 
-// Contested is a file of ours that another program writes too.
+// Contested is a kernel file that both the agent and another program write.
 type Contested struct {
-	Owner  string `json:"owner"` // container or sandbox id
-	File   string `json:"file"`
-	Writes uint64 `json:"writes"`         // that were put right
-	Left   string `json:"left,omitempty"` // why the agent leaves the file to them; empty if it does not
-	// Kept says why the agent still repairs the file, but less often, although another program keeps changing it:
-	// its values keep containers apart.
-	Kept string `json:"kept,omitempty"`
+	Owner        string `json:"owner"` // container or sandbox id
+	File         string `json:"file"`
+	Repairs      uint64 `json:"writes"`         // number of repairs by the agent
+	GaveUpReason string `json:"left,omitempty"` // why the agent no longer writes the file; empty if it does
+	// RepairReason says why the agent still repairs the file, but less often: the values in the file separate the
+	// containers. It is empty for other files.
+	RepairReason string `json:"kept,omitempty"`
 }
 
 // Fact is a fact about a container or its pod, with its source.
@@ -273,75 +282,89 @@ type Fact struct {
 
 // Value is one decided value and its state.
 type Value struct {
-	Field   string           `json:"field"` // with its key, e.g. env NVIDIA_VISIBLE_DEVICES
+	Field   string           `json:"field"` // with its key, such as "env NVIDIA_VISIBLE_DEVICES"
 	Value   string           `json:"value"`
 	Why     lifecycle.Reason `json:"why"`
-	Channel string           `json:"channel"` // e.g. nri create, nri update, kernel
+	Channel string           `json:"channel"` // such as "nri create", "nri update" or "kernel"
 	Applied bool             `json:"applied"`
 	Note    string           `json:"note,omitempty"` // why it is not applied, or another remark
-	// Kernel is what the node has instead, in mode observe, and Missing why the value is not in force there.
-	Kernel  string  `json:"kernel,omitempty"`
-	Missing Missing `json:"missing,omitempty"`
+	// Kernel is the value that the node has instead, in mode observe. Missing is why the decided value is not in force.
+	Kernel  string        `json:"kernel,omitempty"`
+	Missing MissingReason `json:"missing,omitempty"`
 }
 
-// Observed is the comparison of the node with what Trimtab would have done, in mode observe.
+// NotApplied counts the values that are not in force.
+func NotApplied(values []Value) (n int) {
+	for _, v := range values {
+		if !v.Applied {
+			n++
+		}
+	}
+	return n
+}
+
+// Observed is the comparison of the node's values with the decided values, in mode observe.
 type Observed struct {
-	Compared int `json:"compared"` // decided values that the node's files were compared with
-	Differ   int `json:"differ"`   // of these, the ones that the node has otherwise
+	Compared int `json:"compared"` // number of decided values that were compared with the node's files
+	Differ   int `json:"differ"`   // number of these values that differ
 	// Settings counts the values that differ, by setting.
 	Settings map[string]int `json:"settings,omitempty"`
 }
 
-// Missing is a kind of reason for which a value is not in force.
-type Missing string
+// MissingReason is a kind of reason why a value is not in force.
+type MissingReason string
 
-// The kinds of reasons. A missing value also has a sentence that explains it.
+// The kinds of reasons. The field Note of a Value explains the reason in a sentence.
 const (
-	NotYet        Missing = "not yet"        // its cgroup does not exist yet, or the value is being written
-	NoCgroup      Missing = "no cgroup"      // the container runs, and its cgroup does not exist
-	NotCarried    Missing = "not carried"    // the attachment cannot set it
-	Ceded         Missing = "ceded"          // left to another plugin
-	CreateOnly    Missing = "create only"    // the container was created without it
-	BadCgroup     Missing = "bad cgroup"     // the agent does not know its cgroup's path
-	KernelRefused Missing = "kernel refused" // refused by the kernel, or by a check of ours before the write
-	LeftAlone     Missing = "left alone"     // another program keeps writing it, and the agent gave up
-	Differs       Missing = "differs"        // mode observe: the node has another value
-	NotCompared   Missing = "not compared"   // mode observe: no file of the node shows the value
+	NotYet        MissingReason = "not yet"        // its cgroup does not exist yet, or the value is being written
+	NoCgroup      MissingReason = "no cgroup"      // the container runs, and its cgroup does not exist
+	NotCarried    MissingReason = "not carried"    // the attachment cannot set it
+	Ceded         MissingReason = "ceded"          // nri.cede leaves the field to another plugin
+	CreateOnly    MissingReason = "create only"    // the container was created without it
+	BadCgroup     MissingReason = "bad cgroup"     // the agent does not know its cgroup's path
+	KernelRefused MissingReason = "kernel refused" // refused by the kernel, or by the agent's check before the write
+	LeftAlone     MissingReason = "left alone"     // another program keeps writing it, and the agent gave up
+	Differs       MissingReason = "differs"        // mode observe: the node has another value
+	NotCompared   MissingReason = "not compared"   // mode observe: no file of the node shows the value
 )
 
-// Reasons lists the kinds of reasons.
-func Reasons() []Missing {
-	return []Missing{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone, Differs, NotCompared}
+// MissingReasons returns all kinds of reasons.
+func MissingReasons() []MissingReason {
+	return []MissingReason{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone, Differs, NotCompared}
 }
 
-// Summary is the state of the node in numbers, for metrics. Its texts come from bounded sets.
+// Summary is the state of the node in numbers, for metrics. Its texts are values of labels, which have few values.
 type Summary struct {
 	Attached      bool
 	Connections   []Connection
 	Classes       map[string]int // live containers, by class
-	Unapplied     map[Missing]int
+	Unapplied     map[MissingReason]int
 	Specs         map[lifecycle.Source]int // pods that have not ended, by the source of their spec
 	Pools         []PoolSize
 	PoolMembers   map[string]int    // live containers, by pool
-	Exclusive     int               // CPUs
+	Exclusive     int               // CPUs that containers own
 	WithoutCgroup int               // containers that run and have no cgroup in this tree
 	Kernel        map[string]uint64 // values written to the kernel, by result
 	Drift         map[string]uint64 // values repaired after another program changed them, by setting
 	Ceded         map[string]int    // values that the agent left to programs that keep writing them, by setting
 	Contested     map[string]int    // values that other programs keep changing and that the agent keeps repairing, by setting
-	LastSync      time.Time         // zero for none
+	LastSync      time.Time         // the zero time if there was none
 	ConfigGen     uint64
 	ConfigError   bool
 	// Observed is the last comparison in mode observe; nil in mode enforce.
 	Observed *Observed
-	// HookServers are the hook servers by the name of their file. The value is true if the file is in force and the
+	// CPUClasses counts CPUs without their class and repairs of classes; nil if no CPU should have a class.
+	CPUClasses *CPUClassCounts
+	// Demotion is how much memory was moved to slow memory nodes; nil if demotion is not configured.
+	Demotion *Demotion
+	// HookServers has the hook servers, by the name of their file. The value is true if the file is in force and the
 	// agent calls the server.
 	HookServers map[string]bool
-	// ResourcePlugins are the plugins by resource. The value is true if the plugin answers. PendingRemovals counts
-	// the pods that each plugin must still release.
+	// ResourcePlugins has the plugins by resource. The value is true if the plugin answers. PendingRemovals counts for
+	// each plugin the ended pods that it has not released yet.
 	ResourcePlugins map[string]bool
 	PendingRemovals map[string]int
-	// NRIPlugins are the plugins of the NRI host. The value is true if the plugin is connected.
+	// NRIPlugins has the plugins of the NRI host, by name. The value is true if the plugin is connected.
 	NRIPlugins map[string]bool
 	// Cluster is the state of the API server's services; nil without cluster.enabled.
 	Cluster *Cluster
@@ -365,7 +388,7 @@ type PoolSize struct {
 // Event is one line of `trimtab events`.
 type Event struct {
 	Seq       uint64              `json:"seq"`
-	Op        string              `json:"op,omitempty"` // as in the log
+	Op        string              `json:"op,omitempty"` // the id of the event in the log
 	Time      time.Time           `json:"time"`
 	Kind      string              `json:"kind"`
 	From      string              `json:"from"`
@@ -374,11 +397,11 @@ type Event struct {
 	Container string              `json:"container,omitempty"`
 	Took      time.Duration       `json:"tookNanoseconds"`
 	Values    []Value             `json:"values,omitempty"`
-	Changed   []string            `json:"changed,omitempty"` // what others lost or got
+	Changed   []string            `json:"changed,omitempty"` // what other containers lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 	Rejected  string              `json:"rejected,omitempty"`
 	Unaligned bool                `json:"-"` // the topology manager rejected it
-	// Again means that the creation was decided before, through another attachment. The agent recognised it by its
-	// record, and the earlier decision stays in force.
-	Again bool `json:"again,omitempty"`
+	// DecidedBefore means that the agent had already decided this creation, through another attachment. It recognised
+	// the container by its record, and the earlier decision stays in force.
+	DecidedBefore bool `json:"again,omitempty"`
 }

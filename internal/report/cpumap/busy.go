@@ -10,30 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Share is how busy a set of CPUs is on average. ok is false if nothing is known about any of them.
-func Share(busy map[int]float64, ids []int) (share float64, ok bool) {
-	n := 0
-	for _, id := range ids {
-		if b, known := busy[id]; known {
-			share += b
-			n++
-		}
-	}
-	if n == 0 {
-		return 0, false
-	}
-	return share / float64(n), true
-}
-
-// Busy draws each NUMA node in pairs of lines: how busy its CPUs are (0 to 1), and who may use them. If nothing is known
-// of any CPU, it draws only the second line of each pair.
+// Busy draws each NUMA node in pairs of lines: the load of its CPUs (0 to 1), and below it who may use them. If busy is
+// empty, it draws only who may use the CPUs.
 func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []string {
-	marks := map[int]string{}
-	for _, m := range Marks(c) {
-		for _, id := range m.CPUs {
-			marks[id] = m.Mark
-		}
-	}
+	marks := New(c).marks
 	widest := 0
 	for _, n := range c.Nodes {
 		widest = max(widest, len(n.CPUs))
@@ -42,10 +22,10 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 	for _, n := range c.Nodes {
 		ids := CPUs(n.CPUs)
 		if len(ids) == 0 {
-			lines = append(lines, term.Cut(fmt.Sprintf("node %-2d %-*s         %s", n.ID, widest, "-", MemoryAlone(n)), width))
+			lines = append(lines, term.Cut(fmt.Sprintf("node %-2d %-*s         %s", n.ID, widest, "-", MemoryOnly(n)), width))
 			continue
 		}
-		label := fmt.Sprintf("node %-2d %-*s  %s  ", n.ID, widest, n.CPUs, Percent(busy, ids))
+		label := fmt.Sprintf("node %-2d %-*s  %s  ", n.ID, widest, n.CPUs, averagePercent(busy, ids))
 		blank := strings.Repeat(" ", len([]rune(label)))
 		for part := range slices.Chunk(ids, max(8, (width-len(blank))*8/9/8*8)) {
 			var bars, who strings.Builder
@@ -66,6 +46,7 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 	return lines
 }
 
+// steps are the characters of Bar, from idle to busy.
 const steps = "▁▂▃▄▅▆▇█"
 
 // Bar shows a share as one character.
@@ -82,11 +63,16 @@ func bar(busy map[int]float64, id int) string {
 	return Bar(share)
 }
 
-// Percent formats how busy a set of CPUs is on average.
-func Percent(busy map[int]float64, ids []int) string {
-	share, ok := Share(busy, ids)
-	if !ok {
+// averagePercent formats the mean load of a set of CPUs as a percentage. It returns "-" if no load of them is known.
+func averagePercent(busy map[int]float64, ids []int) string {
+	sum, n := 0.0, 0
+	for _, id := range ids {
+		if share, known := busy[id]; known {
+			sum, n = sum+share, n+1
+		}
+	}
+	if n == 0 {
 		return "    -"
 	}
-	return fmt.Sprintf("%3.0f %%", 100*share)
+	return fmt.Sprintf("%3.0f %%", 100*sum/float64(n))
 }

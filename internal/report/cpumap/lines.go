@@ -12,13 +12,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// perLine is how many CPUs one line shows, in groups.
 const (
-	perLine  = 64
-	perGroup = 8
+	perLine  = 64 // CPUs in a line
+	perGroup = 8  // CPUs between two spaces
 )
 
-// Text draws one or more lines per NUMA node, and the legend.
+// Text draws one or more lines for each NUMA node, and the legend.
 func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	widest := 0
 	for _, n := range c.Nodes {
@@ -26,7 +25,7 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	}
 	for _, n := range c.Nodes {
 		if n.CPUs == "" {
-			fmt.Fprintf(w, "  node %-2d  %*s  %s\n", n.ID, widest, "-", MemoryAlone(n))
+			fmt.Fprintf(w, "  node %-2d  %*s  %s\n", n.ID, widest, "-", MemoryOnly(n))
 			continue
 		}
 		label := fmt.Sprintf("  node %-2d  %*s  ", n.ID, widest, n.CPUs)
@@ -38,14 +37,14 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	for _, o := range p.legend {
 		text := o.text
 		if o.pod == "" { // the text of an owner has its CPUs
-			text += ": " + topology.FormatList(p.with(o.mark))
+			text += ": " + topology.FormatList(p.cpusWith(o.mark))
 		}
 		fmt.Fprintf(w, "  %s %s\n", o.mark, text)
 	}
 }
 
-// with lists the CPUs that have a mark.
-func (p Map) with(mark string) (ids []int) {
+// cpusWith returns the CPUs that have a mark, in ascending order.
+func (p Map) cpusWith(mark string) (ids []int) {
 	for id, m := range p.marks {
 		if m == mark {
 			ids = append(ids, id)
@@ -55,8 +54,8 @@ func (p Map) with(mark string) (ids []int) {
 	return ids
 }
 
-// MemoryAlone describes a NUMA node that has no CPUs, such as memory behind CXL.
-func MemoryAlone(n api.NUMA) string {
+// MemoryOnly describes a NUMA node that has no CPUs, such as CXL memory.
+func MemoryOnly(n api.NUMA) string {
 	if n.Memory == 0 {
 		return "no CPUs and no memory"
 	}

@@ -22,22 +22,23 @@ const (
 	markTooMany   = "*"
 )
 
-// balloonClass is the class of pools that are balloons, whose CPUs nobody else uses.
+// balloonClass is the class of pools that are balloons. Only the containers of a balloon may use its CPUs.
 const balloonClass = "balloon"
 
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// entry is one explained mark of a map.
+// entry explains one mark in the legend of a map.
 type entry struct{ mark, pod, text string } // pod is empty for a pool
 
-// Mark is the character for some CPUs, and their owner.
+// Mark is a character in a drawing, and the CPUs that have it.
 type Mark struct {
 	Mark string
-	Pod  string // the pod that owns them, as namespace/name; empty for a pool
+	Pod  string // the pod that owns the CPUs, as namespace/name; empty for a pool
 	CPUs []int
 }
 
-// Marks gives every online CPU its mark. Each owner has one entry, and so has each pool. No CPU is in two entries.
+// Marks returns the online CPUs by mark: one entry for each pod that owns CPUs, and one for each kind of pool. Each CPU
+// is in one entry.
 func Marks(c api.NodeCPUs) []Mark {
 	p := New(c)
 	at := map[string]int{}
@@ -58,17 +59,17 @@ func Marks(c api.NodeCPUs) []Mark {
 // Map has the mark of each CPU.
 type Map struct {
 	marks  map[int]string
-	pods   map[int]string // who owns a CPU alone
+	pods   map[int]string // the pod that owns a CPU
 	legend []entry
 }
 
-// New gives each CPU the mark of who may use it. It draws the more specific marks last: pools, then reserved CPUs,
-// then owners.
+// New gives each CPU the mark of who may use it. A mark replaces earlier marks: first the pools set marks, then the
+// reserved CPUs, then the owners.
 func New(c api.NodeCPUs) Map {
 	p := Map{marks: map[int]string{}, pods: map[int]string{}}
-	p.pools(c)
+	p.markPools(c)
 	if ids := CPUs(c.Reserved); len(ids) > 0 {
-		p.paint(ids, entry{mark: markReserved, text: "reserved"})
+		p.setMark(ids, entry{mark: markReserved, text: "reserved"})
 	}
 	var pods []string
 	own, away, mark := map[string][]int{}, map[string][]int{}, map[string]string{}
@@ -76,14 +77,14 @@ func New(c api.NodeCPUs) Map {
 		if len(g.Mark) == 1 && strings.Contains(letters, g.Mark) {
 			mark[g.Pod] = g.Mark
 		}
-		away[g.Pod] = append(away[g.Pod], CPUs(g.Away)...)
+		away[g.Pod] = append(away[g.Pod], CPUs(g.Unusable)...)
 		if own[g.Pod] == nil {
 			pods = append(pods, g.Pod)
 		}
 		own[g.Pod] = append(own[g.Pod], CPUs(g.CPUs)...)
 	}
 	slices.Sort(pods)
-	giveLetters(pods, mark)
+	assignLetters(pods, mark)
 	for _, pod := range pods {
 		slices.Sort(own[pod])
 		ids := slices.Compact(own[pod])
@@ -94,13 +95,13 @@ func New(c api.NodeCPUs) Map {
 		if slices.Sort(away[pod]); len(away[pod]) > 0 {
 			text += ", missing " + topology.FormatList(slices.Compact(away[pod]))
 		}
-		p.paint(ids, entry{cmp.Or(mark[pod], markTooMany), term.Clean(pod), text})
+		p.setMark(ids, entry{cmp.Or(mark[pod], markTooMany), term.Clean(pod), text})
 	}
 	return p
 }
 
-// giveLetters gives each pod without a letter the first free one.
-func giveLetters(pods []string, mark map[string]string) {
+// assignLetters gives each pod without a letter the first free letter.
+func assignLetters(pods []string, mark map[string]string) {
 	used := map[string]bool{}
 	for _, m := range mark {
 		used[m] = true
@@ -121,12 +122,12 @@ func giveLetters(pods []string, mark map[string]string) {
 	}
 }
 
-// Letters stores the letter of each pod that owns CPUs. An owner therefore keeps its letter and colour while other
-// owners come and go. The zero value is ready for use.
+// Letters stores the letter of each pod that owns CPUs. A pod therefore keeps its letter and colour when other pods
+// get or lose CPUs. The zero value is ready for use.
 type Letters struct {
 	mu sync.Mutex
 
-	of map[string]string
+	byPod map[string]string
 }
 
 // Mark sets the letters of grants. A letter is free again once its pod owns nothing.
@@ -136,20 +137,20 @@ func (l *Letters) Mark(grants []api.Grant) {
 	known := map[string]string{}
 	var pods []string
 	for _, g := range grants {
-		if m, was := l.of[g.Pod]; was {
+		if m, was := l.byPod[g.Pod]; was {
 			known[g.Pod] = m
 		}
 		pods = append(pods, g.Pod)
 	}
 	slices.Sort(pods)
-	giveLetters(slices.Compact(pods), known)
-	l.of = known
+	assignLetters(slices.Compact(pods), known)
+	l.byPod = known
 	for i := range grants {
 		grants[i].Mark = known[grants[i].Pod]
 	}
 }
 
-func (p *Map) pools(c api.NodeCPUs) {
+func (p *Map) markPools(c api.NodeCPUs) {
 	shared, reclaimed := CPUs(c.Shared), CPUs(c.Reclaimed)
 	for _, id := range CPUs(c.Online) {
 		p.marks[id] = markNone
@@ -164,7 +165,7 @@ func (p *Map) pools(c api.NodeCPUs) {
 			p.marks[id] = markReclaimed
 		}
 	}
-	for _, pool := range c.Pools { // a balloon's CPUs are its containers' only
+	for _, pool := range c.Pools { // only the containers of a balloon may use its CPUs
 		if pool.Class != balloonClass {
 			continue
 		}
@@ -188,7 +189,7 @@ func (p *Map) pools(c api.NodeCPUs) {
 	}
 }
 
-func (p *Map) paint(ids []int, o entry) {
+func (p *Map) setMark(ids []int, o entry) {
 	for _, id := range ids {
 		p.marks[id] = o.mark
 	}

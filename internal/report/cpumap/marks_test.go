@@ -11,7 +11,7 @@ import (
 
 // TestMissing: the legend names an owner's CPUs that are offline.
 func TestMissing(t *testing.T) {
-	c := api.NodeCPUs{Online: "0-2", Grants: []api.Grant{{Pod: "d/db", CPUs: "1-2", Away: "3"}, {Pod: "d/late", Away: "4-5"}}}
+	c := api.NodeCPUs{Online: "0-2", Grants: []api.Grant{{Pod: "d/db", CPUs: "1-2", Unusable: "3"}, {Pod: "d/late", Unusable: "4-5"}}}
 	var said []string
 	for _, o := range New(c).legend {
 		said = append(said, o.text)

@@ -15,17 +15,17 @@ import (
 // Measures of the drawing, in pixels.
 const (
 	svgMargin  = 24
-	svgCell    = 26 // a CPU
-	svgGap     = 5  // between cores
-	svgPad     = 12 // inside a node's box
-	svgTitle   = 24 // above a node's cores
-	svgLine    = 20 // of text
+	svgCell    = 26 // width and height of a CPU
+	svgGap     = 5  // space between cores
+	svgPad     = 12 // space inside a node's box
+	svgTitle   = 24 // height of the title above a node's cores
+	svgLine    = 20 // height of a line of text
 	svgColumns = 16 // CPUs in a row of a node
 	svgWidth   = 640
 )
 
-// svgOwners are the colours of pods that own CPUs. People who see few colours can distinguish them, and the letters
-// show the same. After the last colour, the first one is used again.
+// svgOwners are the colours of pods that own CPUs. Colour-blind people can distinguish them, and each CPU also has the
+// letter of its pod. After the last colour, the first one is used again.
 var svgOwners = []string{
 	"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#b8860b", "#5f9ea0", "#9370db",
 }
@@ -36,8 +36,7 @@ var svgFills = map[string]string{
 	markTooMany: "#bbbbbb",
 }
 
-// Line is a line of text at the top of a drawing, with attributes as one of the
-// styles below, or none.
+// Line is a line of text at the top of a drawing. Style has SVG attributes: Title, Warning, or "" for plain text.
 type Line struct{ Style, Text string }
 
 // Styles of lines.
@@ -47,11 +46,10 @@ const (
 )
 
 // SVG draws the CPUs of a node below some lines of text: its packages, NUMA nodes, cores and threads. Each CPU has
-// the colour of who may use it, and a legend explains the colours. The drawing loads nothing and can be attached to
-// a ticket.
+// the colour of who may use it, and a legend explains the colours. The file needs no other files.
 func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	var body bytes.Buffer
-	d := drawing{out: &body, who: New(c), y: svgMargin + 4}
+	d := drawing{out: &body, cpuMap: New(c), y: svgMargin + 4}
 	for _, l := range head {
 		d.line(l.Style, l.Text)
 	}
@@ -69,10 +67,11 @@ func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	return nil
 }
 
-// drawing is the state of a drawing, which is written from top to bottom.
+// drawing is a drawing in progress. It is written from top to bottom: y is the position of the next line, and right is
+// how wide the drawing is so far.
 type drawing struct {
 	out      *bytes.Buffer
-	who      Map
+	cpuMap   Map
 	y, right int
 }
 
@@ -99,15 +98,19 @@ func byPackage(nodes []api.NUMA) [][]api.NUMA {
 	return groups
 }
 
+// packageTitle returns the title of a group of byPackage.
+func packageTitle(nodes []api.NUMA) string {
+	if nodes[0].Package < 0 {
+		return "memory alone"
+	}
+	return fmt.Sprintf("socket %d", nodes[0].Package)
+}
+
 // pkg draws the nodes of a package side by side, two in a row.
 func (d *drawing) pkg(nodes []api.NUMA) {
 	top := d.y
 	d.y += svgTitle
-	title := fmt.Sprintf("socket %d", nodes[0].Package)
-	if nodes[0].Package < 0 {
-		title = "memory alone"
-	}
-	d.text(svgMargin+svgPad, d.y-7, ` font-weight="bold"`, title)
+	d.text(svgMargin+svgPad, d.y-7, ` font-weight="bold"`, packageTitle(nodes))
 	right := 0
 	for row := range slices.Chunk(nodes, 2) {
 		x, bottom := svgMargin+svgPad, 0
@@ -124,7 +127,7 @@ func (d *drawing) pkg(nodes []api.NUMA) {
 	d.y += svgPad
 }
 
-// node draws one NUMA node at a place and returns its size.
+// node draws one NUMA node with its top left corner at x and y, and returns its size.
 func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 	title := fmt.Sprintf("node %d: %s", n.ID, term.Clean(n.CPUs))
 	if n.CPUs == "" {
@@ -166,16 +169,16 @@ func cores(n api.NUMA) [][]int {
 	return all
 }
 
-// core draws the threads of a core and returns where the next one begins.
+// core draws the threads of a core, and returns the x position of the next core.
 func (d *drawing) core(ids []int, x, y int) int {
 	for _, id := range ids {
-		mark := d.who.marks[id]
-		ink := "#202124"
-		if dark := []string{svgFills[markReserved], "#0072b2"}; slices.Contains(dark, fill(mark)) {
+		mark := d.cpuMap.marks[id]
+		ink, fill := "#202124", markColor(mark, svgFills, svgOwners)
+		if dark := []string{svgFills[markReserved], "#0072b2"}; slices.Contains(dark, fill) {
 			ink = "#ffffff"
 		}
 		fmt.Fprintf(d.out, `<g><title>CPU %d: %s</title><rect x="%d" y="%d" width="%d" height="%d" fill="%s" stroke="#80868b"/>`,
-			id, escape(d.meaning(mark)), x, y, svgCell, svgCell, fill(mark))
+			id, escape(d.meaning(mark)), x, y, svgCell, svgCell, fill)
 		fmt.Fprintf(d.out, `<text x="%d" y="%d" text-anchor="middle" font-size="10" fill="%s">%d</text>`, x+svgCell/2, y+11, ink, id)
 		fmt.Fprintf(d.out, `<text x="%d" y="%d" text-anchor="middle" font-size="11" font-weight="bold" fill="%s">%s</text></g>`+"\n",
 			x+svgCell/2, y+22, ink, escape(mark))
@@ -186,7 +189,7 @@ func (d *drawing) core(ids []int, x, y int) int {
 
 // meaning describes a mark.
 func (d *drawing) meaning(mark string) string {
-	for _, o := range d.who.legend {
+	for _, o := range d.cpuMap.legend {
 		if o.mark == mark {
 			return o.text
 		}
@@ -194,18 +197,19 @@ func (d *drawing) meaning(mark string) string {
 	return "in no pool"
 }
 
-func fill(mark string) string {
-	if f, ok := svgFills[mark]; ok {
-		return f
+// markColor returns the colour of a mark: that of a pool, or that of the owner with this letter.
+func markColor(mark string, pools map[string]string, owners []string) string {
+	if color, pool := pools[mark]; pool {
+		return color
 	}
-	return svgOwners[strings.Index(letters, mark)%len(svgOwners)]
+	return owners[strings.Index(letters, mark)%len(owners)]
 }
 
-// legend describes the marks.
+// legend draws the legend, which explains the marks and lists the pools.
 func (d *drawing) legend(c api.NodeCPUs) {
-	for _, o := range d.who.legend {
+	for _, o := range d.cpuMap.legend {
 		d.y += svgLine
-		fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="16" height="16" fill="%s" stroke="#80868b"/>`+"\n", svgMargin, d.y-16, fill(o.mark))
+		fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="16" height="16" fill="%s" stroke="#80868b"/>`+"\n", svgMargin, d.y-16, markColor(o.mark, svgFills, svgOwners))
 		d.text(svgMargin+8, d.y-4, ` text-anchor="middle" font-size="11" font-weight="bold"`, o.mark)
 		d.text(svgMargin+24, d.y-4, "", o.text)
 	}
@@ -224,6 +228,6 @@ func gib(bytes uint64) string {
 // escape makes foreign text valid in XML. It replaces characters that XML does not allow by U+FFFD.
 func escape(text string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(text)) // a buffer refuses nothing
+	_ = xml.EscapeText(&b, []byte(text)) // writing to a buffer cannot fail
 	return b.String()
 }

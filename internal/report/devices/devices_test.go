@@ -110,7 +110,7 @@ func TestMemory(t *testing.T) {
 				t.Errorf("%s: %v", tc.name, d)
 			}
 		}
-		if lacks := i.Lacks(labels); strings.Contains(lacks, "GPU memory") != (tc.want != "") || !strings.Contains(lacks, tc.want) {
+		if lacks := i.MissingText(labels); strings.Contains(lacks, "GPU memory") != (tc.want != "") || !strings.Contains(lacks, tc.want) {
 			t.Errorf("%s: %q", tc.name, lacks)
 		}
 	}
@@ -143,7 +143,7 @@ func TestLeftOut(t *testing.T) {
 			}
 		}
 		i, err := devices.Read(proc, sys)
-		if err != nil || len(i.GPUs) != tc.gpus || len(i.RDMA) != tc.cards || !strings.Contains(i.Lacks(nil), tc.want) {
+		if err != nil || len(i.GPUs) != tc.gpus || len(i.RDMA) != tc.cards || !strings.Contains(i.MissingText(nil), tc.want) {
 			t.Errorf("%s: %+v, %v", tc.name, i, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestSameNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	i, err := devices.Read(proc, sys)
-	if err != nil || len(i.RDMA) != 1 || !strings.Contains(i.Lacks(nil), "has the same number 0") {
+	if err != nil || len(i.RDMA) != 1 || !strings.Contains(i.MissingText(nil), "has the same number 0") {
 		t.Errorf("%+v, %v", i, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotations, fields := i.Device(nil)
-	if all := fields["spec"].(map[string]any)["devices"].([]any); len(all) > 0 || annotations[devices.LeftOut] != "" {
+	if all := fields["spec"].(map[string]any)["devices"].([]any); len(all) > 0 || annotations[devices.MissingAnnotation] != "" {
 		t.Errorf("%v %v", annotations, fields)
 	}
 	if _, err := devices.Read(os.DirFS("/proc"), os.DirFS("/sys")); err != nil {

@@ -5,22 +5,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LeftOut is the annotation of a Device that lists what it lacks, and why.
-const LeftOut = "trimtab.io/left-out"
+// MissingAnnotation is the annotation of a Device that lists what the Device does not contain, and why.
+const MissingAnnotation = "trimtab.io/left-out"
 
-// Labels of a Node in which NVIDIA's gpu-feature-discovery writes what NVIDIA's library reports of the GPUs.
+// Labels of a Node that NVIDIA's gpu-feature-discovery sets from what NVIDIA's library reports about the GPUs.
 const (
-	memoryLabel  = "nvidia.com/gpu.memory"  // of each, in MiB
-	productLabel = "nvidia.com/gpu.product" // has -MIG- if memory is that of a part of a GPU
+	memoryLabel  = "nvidia.com/gpu.memory"  // memory of each GPU in MiB
+	productLabel = "nvidia.com/gpu.product" // contains -MIG- if memoryLabel is about MIG instances
 )
 
-// unknown is why the object reports GPUs as not healthy. Koordinator's scheduler divides by a GPU's memory. It
-// would therefore give a GPU without a memory size to any pod (deviceshare, memoryBytesToRatio, read at a7a1b76).
-const unknown = "the memory size of GPUs is unknown without NVIDIA's library, so they count as not healthy and no pod gets one"
+// whyUnhealthy is why the Device reports GPUs of unknown memory size as not healthy. Koordinator's scheduler divides by
+// the memory size, and would allocate a GPU without one to any pod (deviceshare, memoryBytesToRatio, read at a7a1b76).
+const whyUnhealthy = "the memory size of GPUs is unknown without NVIDIA's library, so they count as not healthy and no pod gets one"
 
-// Device returns the node's Device (scheduling.koordinator.sh/v1alpha1): its annotations, and its top-level fields.
+// Device returns the annotations and the top-level fields of the node's Device (scheduling.koordinator.sh/v1alpha1).
 // labels are the labels of the Node.
 func (i Inventory) Device(labels map[string]string) (annotations map[string]string, fields map[string]any) {
 	all := []any{}
@@ -48,15 +50,15 @@ func (i Inventory) Device(labels map[string]string) (annotations map[string]stri
 		}
 		all = append(all, d)
 	}
-	return map[string]string{LeftOut: i.Lacks(labels)}, map[string]any{"metadata": map[string]any{"labels": i.labels()}, "spec": map[string]any{"devices": all}}
+	return map[string]string{MissingAnnotation: i.MissingText(labels)}, map[string]any{"metadata": map[string]any{"labels": i.labels()}, "spec": map[string]any{"devices": all}}
 }
 
-// Lacks describes what the Device lacks, and why; "" for nothing.
-func (i Inventory) Lacks(labels map[string]string) string {
+// MissingText describes what the Device does not contain, and why. It returns "" if nothing is missing.
+func (i Inventory) MissingText(labels map[string]string) string {
 	var out []string
 	if len(i.GPUs) > 0 {
 		if memory, why := i.memory(labels); memory == 0 {
-			out = append(out, "GPU memory: "+why+"; "+unknown)
+			out = append(out, "GPU memory: "+why+"; "+whyUnhealthy)
 		}
 		out = append(out, "GPU health: unknown without NVIDIA's library")
 	}
@@ -70,7 +72,7 @@ func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 		return 0, "the Node's label " + memoryLabel + " describes one model, and the node has several"
 	}
 	if strings.Contains(labels[productLabel], "-MIG-") {
-		return 0, fmt.Sprintf("the Node's label %s describes parts of GPUs (%s)", memoryLabel, labels[productLabel])
+		return 0, fmt.Sprintf("the Node's label %s describes MIG instances, not GPUs (%s)", memoryLabel, labels[productLabel])
 	}
 	value, has := labels[memoryLabel]
 	if !has {
@@ -84,7 +86,7 @@ func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	return mebibytes << 20, ""
 }
 
-// labels are the labels of a Device, as koordlet sets them.
+// labels returns the labels of the Device, as koordlet sets them.
 func (i Inventory) labels() map[string]any {
 	out := map[string]any{}
 	if len(i.GPUs) == 0 {
@@ -92,31 +94,21 @@ func (i Inventory) labels() map[string]any {
 	}
 	out["node.koordinator.sh/gpu-vendor"] = "nvidia"
 	model := strings.ReplaceAll(strings.TrimPrefix(i.GPUs[0].Model, "NVIDIA "), " ", "-")
-	if same := !slices.ContainsFunc(i.GPUs, func(g GPU) bool { return g.Model != i.GPUs[0].Model }); same && valid(model) {
+	if same := !slices.ContainsFunc(i.GPUs, func(g GPU) bool { return g.Model != i.GPUs[0].Model }); same && isLabelValue(model) {
 		out["node.koordinator.sh/gpu-model"] = model
 	}
-	if valid(i.Driver) {
+	if isLabelValue(i.Driver) {
 		out["node.koordinator.sh/gpu-driver-version"] = i.Driver
 	}
 	return out
 }
 
-// valid reports whether a text can be a label's value.
-func valid(value string) bool {
-	const most = 63
-	if value == "" || len(value) > most {
-		return false
-	}
-	plain := func(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
-	for i := range len(value) {
-		if !plain(value[i]) && (i == 0 || i == len(value)-1 || !strings.ContainsRune("-_.", rune(value[i]))) {
-			return false
-		}
-	}
-	return true
+// isLabelValue reports whether a text can be the value of a label.
+func isLabelValue(value string) bool {
+	return value != "" && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// topology is the place of a device. The socket is -1, as in koordlet.
+// topology returns the position of a device in Koordinator's form. The socket is -1, as in koordlet.
 func (p PCI) topology() map[string]any {
 	return map[string]any{"socketID": int64(-1), "nodeID": int64(p.Node), "pcieID": p.Root, "busID": p.Bus}
 }

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// Inventory are the devices of a node.
+// Inventory has the GPUs and RDMA cards of a node.
 type Inventory struct {
 	GPUs   []GPU  // in order of minor number
 	Driver string // version of the GPUs' driver; "" if unknown
 	RDMA   []RDMA // in order of minor number
-	// Missing names the devices that are left out, each with the reason.
+	// Missing names the devices that Read left out, each with the reason.
 	Missing []string
 }
 
-// PCI is the place of a device on the PCI bus.
+// PCI is the position of a device on the PCI bus.
 type PCI struct {
 	Bus  string // domain:bus:device.function
 	Node int    // NUMA node; 0 if the firmware names none
@@ -42,23 +42,22 @@ type RDMA struct {
 
 	Name   string // the kernel's name, such as mlx5_0
 	Minor  int
-	Active bool     // each of its ports is
+	Active bool     // all its ports are active
 	VFs    []string // PCI addresses of its virtual functions, ascending
 }
 
 const (
-	gpusDir    = "driver/nvidia/gpus"      // below /proc
-	driverFile = "module/nvidia/version"   // below /sys
-	pciDir     = "bus/pci/devices"         // below /sys
-	cardsDir   = "class/infiniband"        // below /sys
-	verbsOf    = "device/infiniband_verbs" // below a card
-	nvidia     = "0x10de"                  // PCI vendor
-	display    = "0x03"                    // PCI class of GPUs
+	gpusDir      = "driver/nvidia/gpus"      // below /proc
+	driverFile   = "module/nvidia/version"   // below /sys
+	pciDir       = "bus/pci/devices"         // below /sys
+	cardsDir     = "class/infiniband"        // below /sys
+	verbsDir     = "device/infiniband_verbs" // below a card
+	nvidia       = "0x10de"                  // PCI vendor
+	displayClass = "0x03"                    // PCI class of GPUs
 )
 
-// Read reads the devices of a node from the file systems that are usually mounted on /proc and /sys. Missing lists
-// devices that disappear during the read, or that lack something that a scheduler needs. The error is about
-// directories that Read cannot read.
+// Read reads the devices of a node from /proc and /sys. It leaves out a device that disappears during the read, or that
+// lacks something that a scheduler needs, and adds it to Missing. It returns an error if it cannot read a directory.
 func Read(proc, sys fs.FS) (Inventory, error) {
 	var i Inventory
 	if err := i.readGPUs(proc, sys); err != nil {
@@ -70,10 +69,10 @@ func Read(proc, sys fs.FS) (Inventory, error) {
 	return i, nil
 }
 
-// readGPUs reads the GPUs that the driver reports. A GPU on the PCI bus that the driver does not report has no
-// driver, or a broken one.
+// readGPUs reads the GPUs that the driver reports. It adds to Missing the GPUs on the PCI bus that the driver does not
+// report: they have no driver, or one that does not work.
 func (i *Inventory) readGPUs(proc, sys fs.FS) error {
-	names, err := list(proc, gpusDir)
+	names, err := listDir(proc, gpusDir)
 	if err != nil {
 		return err
 	}
@@ -89,22 +88,22 @@ func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	}
 	slices.SortFunc(i.GPUs, func(a, b GPU) int { return cmp.Compare(a.Minor, b.Minor) })
 	if len(names) > 0 {
-		i.Driver = text(sys, driverFile)
+		i.Driver = readText(sys, driverFile)
 	}
-	all, err := list(sys, pciDir)
+	all, err := listDir(sys, pciDir)
 	if err != nil {
 		return err
 	}
 	for _, bus := range all {
 		at := path.Join(pciDir, bus)
-		if !named[bus] && text(sys, path.Join(at, "vendor")) == nvidia && strings.HasPrefix(text(sys, path.Join(at, "class")), display) {
+		if !named[bus] && readText(sys, path.Join(at, "vendor")) == nvidia && strings.HasPrefix(readText(sys, path.Join(at, "class")), displayClass) {
 			i.leaveOut("GPU", bus, "it has no driver")
 		}
 	}
 	return nil
 }
 
-// readGPU reads one GPU, or returns why it is left out.
+// readGPU reads one GPU. It returns a reason if the GPU must be left out.
 func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	information, err := fs.ReadFile(proc, path.Join(gpusDir, bus, "information"))
 	if err != nil {
@@ -132,9 +131,9 @@ func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	return g, ""
 }
 
-// readCards reads physical functions. Each physical function includes its virtual ones.
+// readCards reads the physical functions of RDMA cards, each with its virtual functions.
 func (i *Inventory) readCards(sys fs.FS) error {
-	names, err := list(sys, cardsDir)
+	names, err := listDir(sys, cardsDir)
 	if err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func (i *Inventory) readCards(sys fs.FS) error {
 		at := path.Join(cardsDir, name)
 		target, err := fs.ReadLink(sys, path.Join(at, "device"))
 		if err != nil {
-			continue // not on a PCI bus, such as rxe0, which uses any network interface
+			continue // not on a PCI bus: a software device such as rxe0
 		}
 		bus := path.Base(target)
 		pci := path.Join(pciDir, bus)
@@ -153,7 +152,7 @@ func (i *Inventory) readCards(sys fs.FS) error {
 		if _, err := fs.Lstat(sys, path.Join(pci, "physfn")); err == nil {
 			continue
 		}
-		r := RDMA{Name: name, Minor: minor(sys, name), Active: active(sys, at), VFs: virtual(sys, pci)}
+		r := RDMA{Name: name, Minor: minor(sys, name), Active: isActive(sys, at), VFs: virtualFunctions(sys, pci)}
 		r.PCI, err = readPCI(sys, bus)
 		switch {
 		case err != nil:
@@ -171,16 +170,16 @@ func (i *Inventory) readCards(sys fs.FS) error {
 	return nil
 }
 
-// numbered are names from which Koordinator reads a card's number.
-var numbered = regexp.MustCompile(`^mlx\d+_(\d+)$`)
+// numberedName matches names of cards from which koordlet reads the card's number.
+var numberedName = regexp.MustCompile(`^mlx\d+_(\d+)$`)
 
-// minor returns a card's number: the number in its name, as in koordlet, or else the number of its verbs device. It
-// returns -1 if there is none.
+// minor returns the number of a card: the number in its name, as in koordlet, or else the number of its verbs device.
+// It returns -1 if the card has neither.
 func minor(sys fs.FS, name string) int {
 	digits := ""
-	if m := numbered.FindStringSubmatch(name); m != nil {
+	if m := numberedName.FindStringSubmatch(name); m != nil {
 		digits = m[1]
-	} else if verbs, err := list(sys, path.Join(cardsDir, name, verbsOf)); err == nil && len(verbs) > 0 {
+	} else if verbs, err := listDir(sys, path.Join(cardsDir, name, verbsDir)); err == nil && len(verbs) > 0 {
 		digits = strings.TrimPrefix(verbs[0], "uverbs")
 	}
 	n, err := strconv.Atoi(digits)
@@ -190,22 +189,22 @@ func minor(sys fs.FS, name string) int {
 	return n
 }
 
-// active reports whether a card has ports and each is active.
-func active(sys fs.FS, card string) bool {
-	ports, err := list(sys, path.Join(card, "ports"))
+// isActive reports whether a card has ports and all of them are active.
+func isActive(sys fs.FS, card string) bool {
+	ports, err := listDir(sys, path.Join(card, "ports"))
 	if err != nil || len(ports) == 0 {
 		return false
 	}
 	for _, port := range ports {
-		if !strings.HasSuffix(text(sys, path.Join(card, "ports", port, "state")), "ACTIVE") {
+		if !strings.HasSuffix(readText(sys, path.Join(card, "ports", port, "state")), "ACTIVE") {
 			return false
 		}
 	}
 	return true
 }
 
-// virtual lists the virtual functions of a physical one.
-func virtual(sys fs.FS, pci string) (out []string) {
+// virtualFunctions returns the PCI addresses of the virtual functions of a physical function.
+func virtualFunctions(sys fs.FS, pci string) (out []string) {
 	links, err := fs.Glob(sys, path.Join(pci, "virtfn*"))
 	if err != nil {
 		return nil // the pattern is well formed, and an address has no wildcard
@@ -219,11 +218,11 @@ func virtual(sys fs.FS, pci string) (out []string) {
 	return out
 }
 
-// readPCI reads where a device is.
+// readPCI reads the NUMA node and the PCIe root of a device.
 func readPCI(sys fs.FS, bus string) (PCI, error) {
 	p := PCI{Bus: bus}
 	at := path.Join(pciDir, bus)
-	node, err := strconv.Atoi(text(sys, path.Join(at, "numa_node")))
+	node, err := strconv.Atoi(readText(sys, path.Join(at, "numa_node")))
 	if err != nil {
 		return p, errors.New("the kernel reports no NUMA node for it, not even -1")
 	}
@@ -245,8 +244,8 @@ func (i *Inventory) leaveOut(what, bus, why string) {
 	i.Missing = append(i.Missing, fmt.Sprintf("%s %s: %s", what, bus, why))
 }
 
-// list names the entries of a directory, sorted; none if it does not exist.
-func list(of fs.FS, dir string) (out []string, err error) {
+// listDir returns the sorted names of a directory's entries. It returns none if the directory does not exist.
+func listDir(of fs.FS, dir string) (out []string, err error) {
 	entries, err := fs.ReadDir(of, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -257,8 +256,8 @@ func list(of fs.FS, dir string) (out []string, err error) {
 	return out, err
 }
 
-// text returns a file's text without space around it, or "" if the file cannot be read.
-func text(of fs.FS, name string) string {
+// readText returns the text of a file without surrounding space, or "" if it cannot read the file.
+func readText(of fs.FS, name string) string {
 	data, err := fs.ReadFile(of, name)
 	if err != nil {
 		return ""

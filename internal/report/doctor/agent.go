@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,37 +26,33 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	case missing(err):
 		return c.ok("%s does not exist: the agent uses the defaults", file), def
 	case err != nil:
-		return c.unseen(file, err), def
+		return c.unreadable(file, err), def
 	}
 	parsed, err := config.Parse(file, data)
 	if err != nil {
 		return c.problem("trimtab config check "+file, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")), def
 	}
 	if old := config.Remarks(file, data); len(old) > 0 {
-		var texts []string
-		for _, p := range old {
-			texts = append(texts, p.String())
-		}
-		return c.ok("%s is valid; %s", file, join(texts)), parsed
+		return c.ok("%s is valid; %s", file, joinTexts(old, config.Problem.String)), parsed
 	}
 	return c.ok("%s is valid", file), parsed
 }
 
-// checkAgent asks the agent at a status socket for its state, and returns that, too; nil if no agent answers.
+// checkAgent asks the agent at a status socket for its state. It also returns that state; nil if no agent answers.
 func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Check, *api.Node) {
 	socket := paths.StatusSocket
 	if socket == "" {
-		return c.unknown("set paths.statusSocket", "it serves no status socket"), nil
+		return c.unknown("set paths.statusSocket", "the agent serves no status socket: paths.statusSocket is empty"), nil
 	}
-	at, err := o.host().real(socket)
+	at, err := o.host().realPath(socket)
 	if err != nil {
-		return c.unseen(socket, err), nil
+		return c.unreadable(socket, err), nil
 	}
 	got, err := o.Ask(ctx, at)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return c.unseen(socket, err), nil
-	case err != nil && o.host().lacks(socket, paths.State, paths.Key):
+		return c.unreadable(socket, err), nil
+	case err != nil && o.host().noneExists(socket, paths.State, paths.Key):
 		return c.problem("install it: docs/install.md; nothing to do if you removed it",
 			"Trimtab is not on this node: no agent answers, and there is no %s, %s or %s", socket, paths.State, paths.Key), nil
 	case err != nil:
@@ -63,47 +61,37 @@ func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Ch
 	return c.judgeAgent(got), &got
 }
 
-func (c Check) judgeAgent(got api.Node) Check { //nolint:gocognit // one branch for each state of an agent
-	if got.Standby != "" {
-		return c.problem("stop one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs in standby: %s", got.Version, got.Standby)
-	}
-	if got.Released {
-		return c.problem("restart the agent to put its decisions in force again, or remove it", "%s runs, and decides nothing: it was %s",
-			got.Version, api.ReleasedSince(got.ReleasedAt))
-	}
-	if got.ConfigError != "" {
-		return c.problem("correct the configuration; the agent watches the file", "%s runs, but a part of its configuration is not in force: %s",
-			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))
-	}
-	if len(got.Unsaved) > 0 {
-		return c.problem("free disk space or repair the disk; the agent tries again by itself", "%s runs, but it cannot save what a restart needs: %s",
-			got.Version, strings.Join(got.Unsaved, "; "))
-	}
-	var states []string
-	attached := false
-	for _, a := range got.Attachments {
-		attached = attached || live(a.State)
-		s := a.Name + " " + a.State
-		if a.Runtime != "" {
-			s += ", " + a.Runtime
+// agentFaults lists the faults that an agent reports under a label, with the finding of the check and its advice. If an
+// agent has several faults, the check reports the first one in this list.
+var agentFaults = []struct{ label, found, do string }{
+	{"standby", "runs in standby", "stop one of the two agents: a node has one agent; see One agent on a node in docs/operate.md"},
+	{"released", "runs, and decides nothing", "restart the agent to put its decisions in force again, or remove it"},
+	{"not in force", "runs, but a part of its configuration is not in force", "correct the configuration; the agent watches the file"},
+	{"not saved", "runs, but it cannot save what a restart needs", "free disk space or repair the disk; the agent tries again by itself"},
+	{
+		"no cgroup", "runs, but values of running containers are not in force",
+		"set cgroup.root to the path where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
+	},
+	{
+		"contested", "runs, but another program keeps changing values that separate containers",
+		"find the program that writes the values and stop it; until then containers may use CPUs that other pods own, see docs/operate.md",
+	},
+	{
+		"left alone", "runs, but another program writes the agent's values",
+		"find the program that writes the values and stop it; the agent writes them again after its next start, or when keeper.giveUpAfter changes",
+	},
+}
+
+func (c Check) judgeAgent(got api.Node) Check {
+	faults := got.Faults(time.Now())
+	for _, is := range agentFaults {
+		if i := slices.IndexFunc(faults, func(f api.Line) bool { return f.Label == is.label }); i >= 0 {
+			return c.problem(is.do, "%s %s: %s", got.Version, is.found, faults[i].Text)
 		}
-		if len(a.Lacks) > 0 {
-			s += ", which does not obey " + join(a.Lacks)
-		}
-		if a.Error != "" {
-			s += ": " + a.Error
-		}
-		states = append(states, s)
 	}
-	if !attached {
-		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, join(states))
-	}
-	if len(got.WithoutCgroup) > 0 {
-		return c.problem("set cgroup.root to the path where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
-			"%s runs, but running containers have no cgroup in its tree, so none of their values is in force: %s", got.Version, join(got.WithoutCgroup))
-	}
-	if p, some := c.contested(got); some {
-		return p
+	states := joinTexts(got.Attachments, api.Attachment.Text)
+	if !slices.ContainsFunc(got.Attachments, api.Attachment.Live) {
+		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, states)
 	}
 	for _, ctr := range got.Containers {
 		for _, p := range ctr.Problems {
@@ -113,33 +101,11 @@ func (c Check) judgeAgent(got api.Node) Check { //nolint:gocognit // one branch 
 			}
 		}
 	}
-	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), term.Count(len(got.Containers), "container"))
+	found := fmt.Sprintf("%s runs, %s, %s", got.Version, states, term.Count(len(got.Containers), "container"))
 	if got.Unapplied > 0 {
 		found += fmt.Sprintf("; %s not in force, see trimtab status", term.Count(got.Unapplied, "value"))
 	}
 	return c.ok("%s", found)
-}
-
-// contested reports the files that another program changes again and again.
-func (c Check) contested(got api.Node) (Check, bool) {
-	var kept, left []string
-	for _, f := range got.Contested {
-		if f.Kept != "" {
-			kept = append(kept, f.Kept)
-		}
-		if f.Left != "" {
-			left = append(left, f.Left)
-		}
-	}
-	switch {
-	case len(kept) > 0:
-		return c.problem("find the program that writes it, and stop that; until then containers use CPUs that others own, see docs/operate.md",
-			"%s runs, but another program keeps changing values that separate containers: %s", got.Version, strings.Join(kept, "; ")), true
-	case len(left) > 0:
-		return c.problem("find the program that writes it; the agent writes it again after its next start, or when keeper.giveUpAfter changes",
-			"%s runs, but another program writes the agent's values: %s", got.Version, strings.Join(left, "; ")), true
-	}
-	return c, false
 }
 
 // keySize is the size of a record key, in bytes.
@@ -149,11 +115,11 @@ func checkKey(c Check, h host, file string, runs bool) Check {
 	info, err := h.stat(file)
 	switch {
 	case missing(err) && runs:
-		return c.problem("restart the agent with write access to that path", "%s does not exist and the agent runs: its key is lost when it ends", file)
+		return c.problem("restart the agent with write access to that path", "%s does not exist and the agent runs: the key is lost when the agent ends", file)
 	case missing(err):
 		return c.ok("%s does not exist yet; the first start creates it", file)
 	case err != nil:
-		return c.unseen(file, err)
+		return c.unreadable(file, err)
 	}
 	uid, _ := h.owner(info)
 	switch {
@@ -174,18 +140,18 @@ func checkState(c Check, h host, dir string) Check {
 		info, err = h.stat(where)
 	}
 	if err != nil {
-		return c.unseen(where, err)
+		return c.unreadable(where, err)
 	}
 	if !info.IsDir() {
 		return c.problem("remove it, or set paths.state", "%s is not a directory", where)
 	}
-	at, err := h.real(where)
+	at, err := h.realPath(where)
 	if err != nil {
-		return c.unseen(where, err)
+		return c.unreadable(where, err)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(at, &fs); err != nil {
-		return c.unseen(where, err)
+		return c.unreadable(where, err)
 	}
 	uid, _ := h.owner(info)
 	switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkBypass reports what the choice of this attachment means.
+// checkBypass reports that the agent attaches by bypass, and whether NRI would work as well.
 func checkBypass(c Check, nri *nriConfig) Check {
-	if nri.running && nri.there {
+	if nri.running && nri.socketExists {
 		return c.ok("attach is bypass, although %s exists: nri would set all values, before containers exist", nri.socket)
 	}
 	return c.ok("attach is bypass; NRI is not checked")
@@ -22,31 +22,31 @@ func checkAuto(c Check, agent *api.Node) Check {
 	}
 	for _, a := range agent.Attachments {
 		switch {
-		case a.InForce == "":
+		case a.WhyActive == "":
 		case a.Name == "nri":
-			return c.ok("nri is %s", a.InForce)
+			return c.ok("nri is %s", a.WhyActive)
 		default:
-			return c.problem("see the check of nri", "%s is %s", a.Name, a.InForce)
+			return c.problem("see the check of nri", "%s is %s", a.Name, a.WhyActive)
 		}
 	}
 	return c.problem("see the checks of nri and of the runtime", "neither nri nor bypass is connected")
 }
 
-// fewWatches is the number of watches for some thousand pods: one for each pod, and three more while a container
-// starts.
-const fewWatches = 4096
+// minWatches is how many inotify watches a node with some thousand pods needs: one for each pod, and three more while
+// a container starts.
+const minWatches = 4096
 
 func checkWatches(c Check, h host) Check {
 	const file = "/proc/sys/fs/inotify/max_user_watches"
 	data, err := h.read(file)
 	if err != nil {
-		return c.unseen(file, err)
+		return c.unreadable(file, err)
 	}
 	most, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	switch {
 	case err != nil:
-		return c.unknown("check its content", "%s is not a number", file)
-	case most < fewWatches:
+		return c.unknown("check the content of the file", "%s does not contain a number", file)
+	case most < minWatches:
 		return c.problem("sysctl fs.inotify.max_user_watches=65536", "%s is %d, and the agent needs a watch for each pod and each starting container", file, most)
 	}
 	return c.ok("%d watches are allowed", most)

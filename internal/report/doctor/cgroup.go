@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -15,32 +14,27 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// tops are the directories in which the kubelet keeps pods, by driver.
-var tops = []struct{ dir, driver string }{{"kubepods.slice", "systemd"}, {"kubepods", "cgroupfs"}}
+// podsDirs are the directories in which the kubelet creates the cgroups of pods, by cgroup driver.
+var podsDirs = []struct{ dir, driver string }{{"kubepods.slice", "systemd"}, {"kubepods", "cgroupfs"}}
 
-// cgroups has a node's cgroup files, and the part of the configuration about them.
+// cgroups has the file tree of a node, and the configuration of its cgroups.
 type cgroups struct {
 	host
 	config.Cgroup
 }
 
-// version reports which cgroup version the node has.
+// version returns the node's cgroup version.
 func (g cgroups) version() (cgroup.Version, error) {
-	if _, err := g.stat(g.Root); err != nil {
+	at, err := g.realPath(g.Root)
+	if err != nil {
 		return 0, err
 	}
-	switch _, err := g.stat(g.at("cgroup.controllers")); {
-	case err == nil:
-		return cgroup.V2, nil
-	case !missing(err):
+	tree, err := cgroup.OpenRoot(at)
+	if err != nil {
 		return 0, err
 	}
-	for _, c := range []string{"cpuset", "cpu", "memory"} {
-		if _, err := g.stat(g.at(c)); err == nil {
-			return cgroup.V1, nil
-		}
-	}
-	return 0, fs.ErrNotExist
+	defer tree.Close()
+	return cgroup.Detect(tree)
 }
 
 func (g cgroups) at(parts ...string) string {
@@ -55,14 +49,14 @@ func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	return g.at(dir, f.Name)
 }
 
-// driver returns the directory of all pods, and the driver that uses this name. both means that the directories of
-// both drivers exist.
+// driver returns the directory of all pods, and the cgroup driver that uses a directory of this name. both means that
+// the directories of both drivers exist.
 func (g cgroups) driver(v cgroup.Version) (dir, driver string, both bool) {
 	above := ""
 	if v == cgroup.V1 {
 		above = "cpu"
 	}
-	for _, t := range tops {
+	for _, t := range podsDirs {
 		if _, err := g.stat(g.at(above, t.dir)); err == nil {
 			if dir != "" {
 				return dir, driver, true
@@ -80,13 +74,13 @@ func checkCgroup(c Check, g cgroups) Check {
 	case missing(err):
 		return c.problem("mount it there, or set cgroup.root", "no cgroup file system at %s", root)
 	case err != nil:
-		return c.unseen(root, err)
+		return c.unreadable(root, err)
 	}
 	if want := g.Version; want != "auto" && want != v.String() {
 		return c.problem("set cgroup.version: auto", "version %s at %s, but cgroup.version is %s", strings.TrimPrefix(v.String(), "v"), root, want)
 	}
 	var fs unix.Statfs_t
-	if at, err := g.real(g.at()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
+	if at, err := g.realPath(g.at()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
 		return c.problem("mount it writable for the agent", "%s is mounted read-only", root)
 	}
 	version := "version " + strings.TrimPrefix(v.String(), "v")
@@ -108,7 +102,7 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	var out []Check
 	for _, h := range config.Hooks.Catalogue() {
 		c := Check{Name: "hook " + h.Name, Why: "without it, pods do not get this: " + h.About}
-		needs, lacks := files(h, v), g.lacksDevice(config.Paths, h)
+		needs, lacks := filesOf(h, v), g.missingDevice(config.Paths, h)
 		switch {
 		case !config.Hooks.Enabled(h.Name):
 			c = c.ok("disabled (hooks.%s.enabled)", h.Name)
@@ -130,8 +124,8 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	return out
 }
 
-// lacksDevice returns a file that a hook needs and that the node lacks, if that is not a cgroup file, or "".
-func (h host) lacksDevice(paths config.Paths, info hook.Info) string {
+// missingDevice returns a device or resctrl file that a hook needs and that does not exist. It returns "" if all exist.
+func (h host) missingDevice(paths config.Paths, info hook.Info) string {
 	for feature, at := range map[string]string{
 		"nvidia":         path.Join(paths.Dev, "nvidiactl"),
 		"rdma":           path.Join(paths.Dev, "infiniband/rdma_cm"),
@@ -145,34 +139,29 @@ func (h host) lacksDevice(paths config.Paths, info hook.Info) string {
 	return ""
 }
 
-// probeFeatures looks for cgroup files that not every kernel has. If several files are alternatives, one is enough.
+// probeFeatures checks for cgroup files that not every kernel has. If files are alternatives, one of them is enough.
 func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info) Check {
+	exists := func(feature string) bool {
+		f, err := cgroup.FeatureFile(feature, v)
+		if err == nil && f.Name != "" {
+			_, err = g.stat(g.file(v, dir, f))
+		}
+		return err == nil
+	}
 	for _, need := range h.Kernel {
-		if !strings.Contains(need, ".") {
-			continue
-		}
-		found := false
-		for name := range strings.SplitSeq(need, "|") {
-			f, err := cgroup.FeatureFile(name, v)
-			if err == nil && f.Name != "" {
-				_, err = g.stat(g.file(v, dir, f))
-			}
-			found = found || err == nil
-		}
-		if !found {
+		if strings.Contains(need, ".") && !slices.ContainsFunc(strings.Split(need, "|"), exists) {
 			advice := "use a kernel that has it, or disable the hook"
 			if h.Instead != "" {
 				advice += "; " + h.Instead
 			}
-			return c.problem(advice,
-				"not effective: this kernel has no %s", strings.ReplaceAll(need, "|", " or "))
+			return c.problem(advice, "not effective: this kernel has no %s", strings.ReplaceAll(need, "|", " or "))
 		}
 	}
 	return c
 }
 
-// files returns the kernel files of the fields that a hook sets.
-func files(h hook.Info, v cgroup.Version) []cgroup.File {
+// filesOf returns the kernel files of the fields that a hook sets.
+func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	var out []cgroup.File
 	for _, f := range slices.Concat(h.Sets, h.Pod) {
 		s, err := cgroup.Find(f, "")
@@ -188,7 +177,7 @@ func files(h hook.Info, v cgroup.Version) []cgroup.File {
 		}
 	}
 	for _, need := range h.Kernel {
-		// The existence of a file shows whether the kernel has it. Here only its controller matters.
+		// probeFeatures checks whether the file exists. Here only the controller of the file matters.
 		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
 			out = append(out, cgroup.File{Controller: f.Controller})
 		}
@@ -196,12 +185,12 @@ func files(h hook.Info, v cgroup.Version) []cgroup.File {
 	return out
 }
 
-// kernelControllers are those of the features hooks need that are controllers.
+// kernelControllers are the cgroup controllers that a feature in hook.Info.Kernel may need. Other features need none.
 var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 func controllers(h hook.Info) []string {
 	var out []string
-	for _, f := range files(h, cgroup.V2) {
+	for _, f := range filesOf(h, cgroup.V2) {
 		if !slices.Contains(out, f.Controller) {
 			out = append(out, f.Controller)
 		}
@@ -209,16 +198,16 @@ func controllers(h hook.Info) []string {
 	return out
 }
 
-// probe looks for the controllers, then for the files in the pods' directory.
+// probe checks whether the controllers are enabled, and then whether the files exist in the pods' directory.
 func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File) Check {
 	var seen []string
 	for _, f := range needs {
-		why, err := g.lacks(v, dir, f.Controller)
+		why, err := g.controllerProblem(v, dir, f.Controller)
 		switch {
 		case err != nil:
-			return c.unseen("the controller "+f.Controller, err)
+			return c.unreadable("the controller "+f.Controller, err)
 		case why != "":
-			return c.problem(enable(v, f.Controller), "not effective: %s", why)
+			return c.problem(enableAdvice(v, f.Controller), "not effective: %s", why)
 		}
 		if dir == "" || f.Name == "" {
 			continue
@@ -227,7 +216,7 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 		if _, err := g.stat(at); missing(err) {
 			return c.problem("use a kernel that has it, or disable the hook", "not effective: this kernel has no %s", at)
 		} else if err != nil {
-			return c.unseen(at, err)
+			return c.unreadable(at, err)
 		}
 		if !slices.Contains(seen, f.Name) {
 			seen = append(seen, f.Name)
@@ -239,8 +228,8 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 	return c.ok("effective: %s exist", join(seen))
 }
 
-// lacks says what a controller lacks in the pods' directory.
-func (g cgroups) lacks(v cgroup.Version, dir, controller string) (string, error) {
+// controllerProblem returns why a controller cannot be used for pods, or "" if it can be used.
+func (g cgroups) controllerProblem(v cgroup.Version, dir, controller string) (string, error) {
 	if v == cgroup.V1 {
 		_, err := g.stat(g.at(controller))
 		if missing(err) {
@@ -267,9 +256,9 @@ func (g cgroups) lacks(v cgroup.Version, dir, controller string) (string, error)
 	return "", nil
 }
 
-func enable(v cgroup.Version, controller string) string {
+func enableAdvice(v cgroup.Version, controller string) string {
 	if v == cgroup.V1 {
 		return "mount it, or disable the hook"
 	}
-	return fmt.Sprintf("have systemd or the kubelet pass %s on (cgroup.subtree_control), look for cgroup_disable= in the boot parameters, or switch the hook off", controller)
+	return fmt.Sprintf("enable %[1]s in cgroup.subtree_control (systemd or the kubelet does that), remove it from cgroup_disable= in the boot parameters, or disable the hook", controller)
 }

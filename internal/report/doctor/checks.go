@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -8,20 +9,20 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// way is how the agent reaches containers.
-type way uint8
+// attachMode is a set of ways in which the agent reaches containers.
+type attachMode uint8
 
 const (
-	byNRI    way = 1 << iota
-	byBypass     // beside the runtime, with no NRI
-	byEither     // by NRI, or by bypass while NRI does not work
-	byProxy      // between kubelet and runtime
-	byHooks      // asked by a runtime proxy
+	byNRI    attachMode = 1 << iota
+	byBypass            // attach: bypass, which writes cgroups without the runtime
+	byEither            // attach: auto, which is NRI, or bypass while NRI does not work
+	byProxy             // attach: cri, a proxy between kubelet and runtime
+	byHooks             // attach: hooks, called by a runtime proxy
 	always   = byNRI | byBypass | byEither | byProxy | byHooks
 )
 
-// wayOf returns the way that a configuration chooses.
-func wayOf(c config.Config) way {
+// attachModeOf returns the way that a configuration chooses.
+func attachModeOf(c config.Config) attachMode {
 	switch {
 	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
 		return byBypass
@@ -35,13 +36,13 @@ func wayOf(c config.Config) way {
 	return byNRI
 }
 
-// checks are all checks of a node. Each is declared here with its inputs. The checks of the configuration, the
-// agent and the runtime come first, because the others need their results.
+// checks runs all checks of a node. It runs the checks of the configuration, the agent and the runtime first, because
+// the other checks need their results.
 func checks(ctx context.Context, o Options) []Check {
 	h := o.host()
 	configured, c := checkConfig(Check{Name: "configuration", Why: "an agent does not start with an invalid configuration, and a running agent keeps the previous one"}, h, o.ConfigFile)
 	asked, agent := checkAgent(ctx, Check{Name: "agent", Why: "without the agent, running containers keep their values, but new pods start without what they request"}, o, c.Paths)
-	attach, endpoint := wayOf(c), o.Endpoint
+	attach, endpoint := attachModeOf(c), o.Endpoint
 	if endpoint == "" && attach != byNRI {
 		endpoint = c.CRI.Endpoint
 	}
@@ -52,14 +53,10 @@ func checks(ctx context.Context, o Options) []Check {
 	}
 	nri := readNRI(h, runtime, c.NRI.Socket)
 	granted := func() *api.SpecSource { return o.granted(ctx, agent, c.PodSpec) }
-	var servers *api.HookServers
-	var plugins *api.ResourcePlugins
-	if agent != nil {
-		servers, plugins = agent.HookServers, agent.ResourcePlugins
-	}
+	known := cmp.Or(agent, &api.Node{})
 	var all []Check
 	for _, row := range []struct {
-		with way
+		with attachMode
 		Check
 	}{
 		{always, found},
@@ -75,7 +72,7 @@ func checks(ctx context.Context, o Options) []Check {
 		{byHooks, checkHookService(Check{Name: "hook service", Why: "with attach: hooks a runtime proxy asks the agent about every container; without the agent's socket, or if the proxy does not know it, pods start without what they request"}, h, c.HookServers.Socket, c.HookServers.Register)},
 		{always, asked},
 		{always, configured},
-		{always, checkKey(Check{Name: "record key", Why: "the key signs the records in containers; who has it can forge records, and without it a restarted agent decides again for running containers"}, h, c.Paths.Key, agent != nil)},
+		{always, checkKey(Check{Name: "record key", Why: "the key signs the records in containers; a user who can read it can forge records, and without it a restarted agent decides again for running containers"}, h, c.Paths.Key, agent != nil)},
 		{always, checkState(Check{Name: "state directory", Why: "the agent saves what the kubelet requested after a container's creation there, so that restarts keep it"}, h, c.Paths.State)},
 		{always, checkCgroup(Check{Name: "cgroup", Why: "the agent writes values into the kernel's cgroup files; their version and the names of pods' directories determine the paths"}, g)},
 		{always, checkCPUManager(Check{Name: "kubelet cpu manager", Why: "only one program may decide which containers own CPUs; two programs undo each other's writes, every 10 seconds"}, k, c, granted)},
@@ -83,8 +80,8 @@ func checks(ctx context.Context, o Options) []Check {
 		{always, checkTopologyManager(Check{Name: "kubelet topology manager", Why: "it works only through the static managers; if they are off, it only refuses pods"}, k)},
 		{always, checkPodSpecs(Check{Name: "pod specs", Why: "runtimes do not report requests, init containers and sidecars; without a source, a container counts as an app container, and batch pods are summed up by their annotation"}, c.PodSpec.Kubelet, o.podSpecs(ctx, agent, c))},
 		{always, checkGrants(Check{Name: "device grants", Why: "devices that Kubernetes granted to a container need no authorization rule; without a source, only devices in the runtime's request count as granted"}, granted())},
-		{always, checkHookServers(Check{Name: "hook servers", Why: "a hook server decides together with Trimtab about every pod; if its failure-policy is Fail and it does not answer, no pod starts"}, h, c.HookServers.Directory, servers)},
-		{always, checkResourcePlugins(Check{Name: "resource plugins", Why: "a resource plugin allocates what pods request, such as NICs; while it does not answer, pods start without it, or not at all (resourcePlugins.failurePolicy)"}, c.ResourcePlugins, plugins)},
+		{always, checkHookServers(Check{Name: "hook servers", Why: "a hook server decides together with Trimtab about every pod; if its failure-policy is Fail and it does not answer, no pod starts"}, h, c.HookServers.Directory, known.HookServers)},
+		{always, checkResourcePlugins(Check{Name: "resource plugins", Why: "a resource plugin allocates what pods request, such as NICs; while it does not answer, pods start without it, or not at all (resourcePlugins.failurePolicy)"}, c.ResourcePlugins, known.ResourcePlugins)},
 	} {
 		if row.with&attach != 0 {
 			all = append(all, row.Check)
@@ -93,16 +90,22 @@ func checks(ctx context.Context, o Options) []Check {
 	return slices.Concat(all, optionalChecks(c, agent), checkHooks(g, c))
 }
 
-// optionalChecks are the checks of what a configuration switches on.
+// optionalChecks runs the checks of features that the configuration enables.
 func optionalChecks(c config.Config, agent *api.Node) (all []Check) {
 	if len(c.Rules) > 0 {
 		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may have a spelling error; its pods do not get what it sets"}, len(c.Rules), agent))
 	}
+	if b := c.Placement.Balloons; c.Placement.Policy == "balloons" && len(b.CPUClasses) > 0 {
+		all = append(all, checkCPUClasses(Check{Name: "CPU classes", Why: "CPUs without their class run with another frequency, or enter idle states that the class forbids"}, agent))
+	}
+	if c.Placement.Policy == "topology-aware" && c.Placement.Demotion.Enabled {
+		all = append(all, checkDemotion(Check{Name: "demotion", Why: "without it cold memory stays in fast memory, which other containers could use"}, agent))
+	}
 	if c.NRIHost.Enabled {
-		all = append(all, checkHosted(Check{Name: "hosted nri plugins", Why: "if two plugins set the same value of a container, its creation fails; a plugin that fails is disconnected, and pods start without it"}, agent))
+		all = append(all, checkNRIHost(Check{Name: "hosted nri plugins", Why: "if two plugins set the same value of a container, its creation fails; a plugin that fails is disconnected, and pods start without it"}, agent))
 	}
 	if c.Mode == "observe" || agent != nil && agent.Observed != nil {
-		all = append(all, checkMode(Check{Name: "mode", Why: "with mode: observe the agent changes nothing, so no pod gets what it was promised from it"}, agent))
+		all = append(all, checkMode(Check{Name: "mode", Why: "with mode: observe the agent changes nothing, so no pod gets the values that it requests"}, agent))
 	}
 	return all
 }

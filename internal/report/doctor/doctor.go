@@ -15,7 +15,7 @@ import (
 // Result is the outcome of a check.
 type Result string
 
-// The results.
+// The outcomes of a check.
 const (
 	OK      Result = "ok"
 	Problem Result = "problem"
@@ -42,7 +42,7 @@ type Report struct {
 type Options struct {
 	// HostRoot is where the node's root directory is mounted: "/" on the node.
 	HostRoot string
-	// Endpoint is the runtime's CRI socket; "" means the usual places.
+	// Endpoint is the runtime's CRI socket; "" means the default sockets of containerd and CRI-O.
 	Endpoint string
 	// KubeletRoot is the kubelet's directory, as a path on the node.
 	KubeletRoot string
@@ -50,9 +50,9 @@ type Options struct {
 	ConfigFile string
 	// Ask asks the running agent at a status socket for its state.
 	Ask func(ctx context.Context, socket string) (api.Node, error)
-	// Specs asks the sources of pod specs; nil if it must not ask.
+	// Specs asks the sources of pod specs; nil if Run must not ask them.
 	Specs func(ctx context.Context, c config.Config) []api.SpecSource
-	// Grants asks which devices and CPUs the kubelet has assigned; nil if it must not ask.
+	// Grants asks the kubelet which devices and CPUs it has assigned; nil if Run must not ask it.
 	Grants func(ctx context.Context, c config.PodSpec) api.SpecSource
 
 	// owner returns a file's owner. It is a field because tests cannot chown.
@@ -62,7 +62,7 @@ type Options struct {
 // host is the node's file tree.
 func (o Options) host() host { return host{root: o.HostRoot, owner: o.owner} }
 
-// Run makes all checks.
+// Run runs all checks and counts their results.
 func Run(ctx context.Context, o Options) Report {
 	if o.owner == nil {
 		o.owner = owner
@@ -79,28 +79,28 @@ func Run(ctx context.Context, o Options) Report {
 	return r
 }
 
-// with returns the check with a result.
-func (c Check) with(r Result, do, format string, args ...any) Check {
+// withResult returns the check with a result, an advice, and what was found.
+func (c Check) withResult(r Result, do, format string, args ...any) Check {
 	c.Result, c.Do, c.Found = r, do, fmt.Sprintf(format, args...)
 	return c
 }
 
-func (c Check) ok(format string, args ...any) Check { return c.with(OK, "", format, args...) }
+func (c Check) ok(format string, args ...any) Check { return c.withResult(OK, "", format, args...) }
 
 func (c Check) problem(do, format string, args ...any) Check {
-	return c.with(Problem, do, format, args...)
+	return c.withResult(Problem, do, format, args...)
 }
 
 func (c Check) unknown(do, format string, args ...any) Check {
-	return c.with(Unknown, do, format, args...)
+	return c.withResult(Unknown, do, format, args...)
 }
 
 // asRoot is the advice if a permission is missing.
 const asRoot = "run trimtab doctor as root"
 
-// unseen returns the check with the result for something that could not be read.
-func (c Check) unseen(what string, err error) Check {
-	do := "see why it cannot be read"
+// unreadable returns the check with the result for a file or socket that cannot be read.
+func (c Check) unreadable(what string, err error) Check {
+	do := "correct the cause of the error, then run trimtab doctor again"
 	if errors.Is(err, fs.ErrPermission) {
 		do = asRoot
 	}
@@ -111,7 +111,7 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// reason returns an error without the path, which the sentence already has.
+// reason returns the text of an error without the path, because the finding of a check already has it.
 func reason(err error) string {
 	var errno syscall.Errno
 	var at *fs.PathError
@@ -125,3 +125,12 @@ func reason(err error) string {
 }
 
 func join(list []string) string { return strings.Join(list, ", ") }
+
+// joinTexts joins the texts of the elements of a list with commas.
+func joinTexts[T any](list []T, text func(T) string) string {
+	var texts []string
+	for _, element := range list {
+		texts = append(texts, text(element))
+	}
+	return join(texts)
+}

@@ -263,7 +263,7 @@ func TestAttachedWithoutSocket(t *testing.T) {
 		}
 		o.Endpoint = tt.endpoint
 		o.Ask = func(context.Context, string) (api.Node, error) {
-			return api.Node{Attachments: []api.Attached{{Name: "nri", State: tt.state, Runtime: "containerd v2.4.2"}}}, nil
+			return api.Node{Attachments: []api.Attachment{{Name: "nri", State: tt.state, Runtime: "containerd v2.4.2"}}}, nil
 		}
 		c := find(t, Run(t.Context(), o), "runtime")
 		if c.Result != tt.want || tt.want == OK && !strings.Contains(c.Found, "containerd v2.4.2") {
@@ -296,11 +296,11 @@ func TestLinksStayInside(t *testing.T) {
 	for in, want := range map[string]string{
 		"/var/run/a": "/run/a", "/out/passwd": "/etc/passwd", "/var/../run": "/run", "/none/../x": "/x",
 	} {
-		if got, err := h.real(in); err != nil || got != filepath.Join(root, want) {
+		if got, err := h.realPath(in); err != nil || got != filepath.Join(root, want) {
 			t.Errorf("real(%s) = %s, %v; want %s", in, got, err, want)
 		}
 	}
-	if _, err := h.real("/loop"); err == nil {
+	if _, err := h.realPath("/loop"); err == nil {
 		t.Error("a loop has an end")
 	}
 }
@@ -333,7 +333,7 @@ nonsense
 		t.Error("the line of nonsense is no error")
 	}
 	for _, s := range all {
-		got = append(got, fmt.Sprintf("%d %s|%s|%s|%s", s.line, strings.Join(s.table, "/"), s.key, s.text, strings.Join(s.texts, " ")))
+		got = append(got, fmt.Sprintf("%d %s|%s|%s|%s", s.line, strings.Join(s.table, "/"), s.key, s.value, strings.Join(s.values, " ")))
 	}
 	want := []string{
 		"1 |version|3|",

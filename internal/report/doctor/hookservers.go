@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,65 +10,50 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkHookServers reports which hook servers are in force. It asks the agent if one runs, and reads the servers'
-// files otherwise.
+// checkHookServers reports which hook servers are in force. found is what the agent reports; if it is nil, the check
+// reads the servers' files.
 func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
 		return c.ok("none is configured (hookServers.directory is empty)")
 	}
 	if found == nil {
-		at, err := h.real(dir)
+		at, err := h.realPath(dir)
 		if err != nil && !missing(err) {
-			return c.unseen(dir, err)
+			return c.unreadable(dir, err)
 		}
 		found = readHookServers(at)
-		found.Error = strings.ReplaceAll(found.Error, at, dir) // as the node names it
+		found.Error = strings.ReplaceAll(found.Error, at, dir) // the path on the node
 	}
 	const do = "correct the file, or remove it; the agent watches the directory"
 	if found.Error != "" {
 		return c.problem(do, "%s", found.Error)
 	}
-	var states []string
-	bad := false
-	for _, s := range found.Servers {
-		states = append(states, s.File+": "+s.State())
-		bad = bad || s.Error != "" || s.Resting
-	}
+	states := joinTexts(found.Servers, func(s api.HookServer) string { return s.File + ": " + s.State() })
 	switch {
-	case bad:
-		return c.problem(do, "%s", join(states))
-	case len(states) == 0:
+	case slices.ContainsFunc(found.Servers, func(s api.HookServer) bool { return s.Error != "" || s.Suspended }):
+		return c.problem(do, "%s", states)
+	case states == "":
 		return c.ok("none in %s", dir)
 	}
-	return c.ok("%s", join(states))
+	return c.ok("%s", states)
 }
 
 // readHookServers reads a directory as the agent would. It calls no server.
 func readHookServers(dir string) *api.HookServers {
-	out := &api.HookServers{Directory: dir}
-	if dir == "" {
-		return out
-	}
 	s := hookserver.New(hookserver.Options{Directory: dir, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)})
 	s.Reload()
 	defer s.Close()
-	states, err := s.States()
-	if err != nil {
+	out := &api.HookServers{Directory: dir}
+	var err error
+	if out.Servers, err = s.States(); err != nil {
 		out.Error = err.Error()
-	}
-	for _, st := range states {
-		h := api.HookServer{File: st.Name, Endpoint: st.Endpoint, Policy: string(st.Policy), InForce: st.InForce, Error: st.Err}
-		for _, stage := range st.Stages {
-			h.Stages = append(h.Stages, string(stage))
-		}
-		out.Servers = append(out.Servers, h)
 	}
 	return out
 }
 
-// checkHookService reports whether a runtime proxy can ask the agent.
+// checkHookService reports whether a runtime proxy can find and call the agent. file is where the agent registers.
 func checkHookService(c Check, h host, path, file string) Check {
-	if bad, some := c.socket(h, path, "hookServers.socket", "start the agent"); some {
+	if bad, some := c.socketProblem(h, path, "hookServers.socket", "start the agent"); some {
 		return bad
 	}
 	if file == "" {
@@ -76,7 +62,7 @@ func checkHookService(c Check, h host, path, file string) Check {
 	if _, err := h.stat(file); missing(err) {
 		return c.problem("see the agent's log for the reason why the file was not written", "%s does not exist (hookServers.register)", file)
 	} else if err != nil {
-		return c.unseen(file, err)
+		return c.unreadable(file, err)
 	}
 	return c.ok("serves at %s; proxies find it by %s", path, file)
 }

@@ -7,15 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
-	"strings"
 	"syscall"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
 )
 
-// maxRead limits how much of a file is read.
+// maxRead is the largest file that is read, in bytes.
 const maxRead = 4 << 20
 
-// host is a node's file tree below a root directory. Paths are those of the node. Symbolic links stay inside the
+// host is a node's file tree below a root directory. Its methods take paths of the node. Symbolic links stay inside the
 // tree, so that a link to /run is the node's /run.
 type host struct {
 	root string
@@ -23,40 +23,12 @@ type host struct {
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
-// real returns our path of a path on the node. It does not change the parts that do not exist: the operation on the
-// path then reports that.
-func (h host) real(p string) (string, error) {
-	at, rest, hops := "/", split(p), 0
-	for len(rest) > 0 {
-		part := rest[0]
-		rest = rest[1:]
-		if part == ".." {
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, part)
-		to, err := os.Readlink(filepath.Join(h.root, next))
-		if err != nil { // no link, or nothing
-			at = next
-			continue
-		}
-		if hops++; hops > 40 {
-			return "", &fs.PathError{Op: "follow", Path: p, Err: syscall.ELOOP}
-		}
-		if filepath.IsAbs(to) {
-			at = "/"
-		}
-		rest = append(split(to), rest...)
-	}
-	return filepath.Join(h.root, at), nil
-}
-
-func split(p string) []string {
-	return strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
-}
+// realPath returns the path by which this program reaches a path of the node. Parts of the path that do not exist stay
+// as they are, so that the caller's operation on the path reports the error.
+func (h host) realPath(p string) (string, error) { return securejoin.SecureJoin(h.root, p) }
 
 func (h host) read(p string) ([]byte, error) {
-	at, err := h.real(p)
+	at, err := h.realPath(p)
 	if err != nil {
 		return nil, err
 	}
@@ -76,15 +48,15 @@ func (h host) read(p string) ([]byte, error) {
 }
 
 func (h host) stat(p string) (fs.FileInfo, error) {
-	at, err := h.real(p)
+	at, err := h.realPath(p)
 	if err != nil {
 		return nil, err
 	}
 	return os.Lstat(at)
 }
 
-// lacks reports whether none of the paths exists on the node. A path that may not be looked at may exist.
-func (h host) lacks(paths ...string) bool {
+// noneExists reports whether none of the paths exists on the node. It counts a path that it may not read as existing.
+func (h host) noneExists(paths ...string) bool {
 	for _, p := range paths {
 		if _, err := h.stat(p); p != "" && !missing(err) {
 			return false
@@ -94,14 +66,14 @@ func (h host) lacks(paths ...string) bool {
 }
 
 func (h host) list(p string) ([]fs.DirEntry, error) {
-	at, err := h.real(p)
+	at, err := h.realPath(p)
 	if err != nil {
 		return nil, err
 	}
 	return os.ReadDir(at)
 }
 
-// glob returns the node's paths that match, sorted; only the last part may have
+// glob returns the node's paths that match a pattern, sorted by name. Only the last part of the pattern may have
 // wildcards.
 func (h host) glob(pattern string) []string {
 	dir, last := filepath.Split(pattern)
@@ -115,7 +87,6 @@ func (h host) glob(pattern string) []string {
 			out = append(out, filepath.Join(dir, e.Name()))
 		}
 	}
-	sort.Strings(out)
 	return out
 }
 
@@ -127,7 +98,7 @@ func owner(info fs.FileInfo) (uid, gid int) {
 	return -1, -1
 }
 
-// describe prints mode and owner as ls does.
+// describe formats the mode and the owner of a file.
 func (h host) describe(info fs.FileInfo) string {
 	uid, gid := h.owner(info)
 	return fmt.Sprintf("%v of %d:%d", info.Mode(), uid, gid)

@@ -19,23 +19,23 @@ import (
 
 // manager is the policy of one of the kubelet's resource managers.
 type manager struct {
-	policy string // the policy of the running kubelet if it is known, or else the configured one
-	where  string
-	seen   bool
-	err    error
-	file   string // the file to which err belongs
-	cpus   []int  // the CPUs that the CPU manager has assigned
-	owners int
+	policy     string // the policy of the running kubelet if it is known, or else the configured policy
+	policyFile string // the file that has policy
+	found      bool   // at least one file could be read
+	err        error
+	errFile    string // the file that could not be read because of err
+	cpus       []int  // the CPUs that the CPU manager has assigned
+	owners     int    // number of containers or pods with assigned CPUs or memory
 }
 
-// kubelet is the kubelet's directory.
+// kubelet is the kubelet's directory on a node.
 type kubelet struct {
 	host
-	root string // of the directory
+	root string // path of the directory
 }
 
-// manager finds a policy. It looks in this order: in the state file of the running kubelet, in its flags, and in
-// its configuration file.
+// manager finds the policy of a resource manager. It reads the state file of the running kubelet, then the kubelet's
+// flags, and then its configuration file. key, flag and state name the policy in these files.
 func (k kubelet) manager(key, flag, state string) manager {
 	var m manager
 	if state != "" {
@@ -56,7 +56,7 @@ func (k kubelet) manager(key, flag, state string) manager {
 	return m
 }
 
-// errNoPolicy is the error for a file that has no policy, not even a default.
+// errNoPolicy is the error for a file that sets no policy.
 var errNoPolicy = errors.New("it has no policy")
 
 // read reads a policy from a file in the kubelet's directory, if no policy is known yet.
@@ -71,11 +71,11 @@ func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, er
 		policy, err = policyOf(data)
 	}
 	if err != nil && m.err == nil && !errors.Is(err, errNoPolicy) {
-		m.err, m.file = err, file
+		m.err, m.errFile = err, file
 	}
-	m.seen = m.seen || err == nil || policy != ""
+	m.found = m.found || err == nil || policy != ""
 	if m.policy == "" && policy != "" {
-		m.policy, m.where = policy, file
+		m.policy, m.policyFile = policy, file
 	}
 }
 
@@ -89,7 +89,7 @@ func (m *manager) readState(data []byte) (policy string, err error) {
 		return "", err
 	}
 	for _, pod := range s.Entries {
-		var byContainer map[string]string // of the CPU manager
+		var byContainer map[string]string // the CPUs of each container, in the CPU manager's checkpoint
 		if json.Unmarshal(pod, &byContainer) != nil {
 			m.owners++
 			continue
@@ -108,69 +108,70 @@ func (m *manager) readState(data []byte) (policy string, err error) {
 	return s.PolicyName, nil
 }
 
-// judge returns the result if no policy was found, or if the policy is harmless.
-func (k kubelet) judge(c Check, m manager, harmless ...string) (Check, bool) {
+// judgePolicy returns the result of a check if no policy was found, or if the policy is harmless. Otherwise it returns
+// false.
+func (k kubelet) judgePolicy(c Check, m manager, harmless ...string) (Check, bool) {
 	switch {
 	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):
-		return c.unseen(m.file, m.err), true // another file may have another policy
-	case !m.seen:
+		return c.unreadable(m.errFile, m.err), true // another file may have another policy
+	case !m.found:
 		return c.unknown("name the kubelet's directory with --kubelet-root-dir", "no kubelet configuration below %s", k.root), true
 	case m.policy == "":
 		return c.ok("%s by default", harmless[0]), true
 	case slices.Contains(harmless, strings.ToLower(m.policy)):
-		return c.ok("%s (%s)", m.policy, m.where), true
+		return c.ok("%s (%s)", m.policy, m.policyFile), true
 	}
 	return c, false
 }
 
-const off = "or let the kubelet decide: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
+const alternatives = "or let the kubelet decide: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
 
 func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.SpecSource) Check {
 	m := k.manager("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
 	kubelets := c.Hooks.CPUSet.Enabled && c.Authority == "kubelet"
-	if done, ok := k.judge(ch, m, "none"); ok {
+	if done, ok := k.judgePolicy(ch, m, "none"); ok {
 		if kubelets && done.Result == OK {
 			return ch.problem("set cpuManagerPolicy: static in the kubelet, or authority: agent in Trimtab's configuration",
 				"authority is kubelet, and the kubelet's policy is none: no containers can own CPUs")
 		}
 		return done
 	}
-	found := fmt.Sprintf("%s (%s)", m.policy, m.where)
+	found := fmt.Sprintf("%s (%s)", m.policy, m.policyFile)
 	if len(m.cpus) > 0 {
-		found += fmt.Sprintf(": CPUs %s are given to %s", topology.FormatList(m.cpus), term.Count(m.owners, "container"))
+		found += fmt.Sprintf(": CPUs %s are assigned to %s", topology.FormatList(m.cpus), term.Count(m.owners, "container"))
 	}
 	if !c.Hooks.CPUSet.Enabled {
 		return ch.ok("%s; Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", found)
 	}
 	if kubelets {
 		if source := granted(); source != nil {
-			found += "; which containers have some is " + source.CPUSource()
+			found += "; which containers own CPUs is " + source.CPUSource()
 		}
 		return ch.ok("%s; Trimtab keeps other containers off the CPUs that it assigns (authority is kubelet)", found)
 	}
 	return ch.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(k.root, "cpu_manager_state")+
-		" and restart the kubelet; "+off, "two programs assign CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is enabled", found)
+		" and restart the kubelet; "+alternatives, "two programs assign CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is enabled", found)
 }
 
 func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
 	m := k.manager("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
-	if done, ok := k.judge(ch, m, "none"); ok {
+	if done, ok := k.judgePolicy(ch, m, "none"); ok {
 		return done
 	}
 	if !c.Hooks.CPUSet.Enabled {
-		return ch.ok("%s (%s); Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", m.policy, m.where)
+		return ch.ok("%s (%s); Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", m.policy, m.policyFile)
 	}
 	if c.Authority == "kubelet" {
-		return ch.ok("%s (%s); Trimtab does not change its decisions (authority is kubelet)", m.policy, m.where)
+		return ch.ok("%s (%s); Trimtab does not change its decisions (authority is kubelet)", m.policy, m.policyFile)
 	}
 	return ch.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(k.root, "memory_manager_state")+
-		" and restart the kubelet; "+off, "two programs assign memory nodes: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is enabled", m.policy, m.where)
+		" and restart the kubelet; "+alternatives, "two programs assign memory nodes: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is enabled", m.policy, m.policyFile)
 }
 
 func checkTopologyManager(c Check, k kubelet) Check {
 	m := k.manager("topologyManagerPolicy", "--topology-manager-policy", "")
-	if done, ok := k.judge(c, m, "none", "best-effort"); ok {
+	if done, ok := k.judgePolicy(c, m, "none", "best-effort"); ok {
 		return done
 	}
-	return c.ok("%s (%s): it aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.where)
+	return c.ok("%s (%s): it aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.policyFile)
 }

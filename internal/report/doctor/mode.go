@@ -9,7 +9,7 @@ import (
 func checkMode(c Check, agent *api.Node) Check {
 	switch {
 	case agent == nil:
-		return c.ok("observe: the agent will change nothing; how the node differs is known while it runs")
+		return c.ok("observe: the agent will change nothing; only a running agent knows how the node differs")
 	case agent.Observed == nil:
 		return c.problem("restart the agent", "observe is configured, and the agent that runs enforces its decisions: the mode changes at its next start")
 	case agent.Observed.Differ > 0:

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Where runtimes are.
+// The runtimes' names, default sockets and configuration files.
 const (
 	containerd       = "containerd"
 	crio             = "cri-o"
@@ -23,29 +23,29 @@ const (
 	containerdConfig = "/etc/containerd/config.toml"
 )
 
-// nriConfig is the part of a runtime's configuration about NRI.
+// nriConfig is what a runtime's configuration says about NRI.
 type nriConfig struct {
-	host     host
-	runtime  string // the runtime that has this configuration
-	running  bool   // that runtime
-	socket   string // where Trimtab connects
-	there    bool   // the socket
-	read     bool   // a file of the configuration
-	err      error  // of one that could not be
-	errFile  string
-	version  string             // of containerd's configuration format
-	keys     map[string]setting // keys of the NRI table; the last file wins
-	stray    []setting          // timeouts in another table, where the runtime ignores them
-	on, off  string             // the key that switches NRI on or off, depending on the runtime
-	table    string             // its name, for people
-	requests string             // key names of the timeouts
-	register string
+	host          host
+	runtime       string // the runtime that has this configuration
+	running       bool   // the runtime runs
+	socket        string // the NRI socket to which Trimtab connects
+	socketExists  bool
+	anyRead       bool               // at least one configuration file could be read
+	err           error              // the error of the last configuration file that could not be read
+	errFile       string             // the file that could not be read because of err
+	version       string             // version of containerd's configuration format
+	keys          map[string]setting // keys of the NRI table; a later file overrides an earlier one
+	misplaced     []setting          // timeouts in another table, where the runtime ignores them
+	onKey, offKey string             // the key that enables NRI (CRI-O), or disables it (containerd)
+	table         string             // the NRI table, as messages name it
+	requestKey    string             // the key of the timeout for an answer
+	registerKey   string             // the key of the timeout for a registration
 	// peers returns the processes that are connected to a socket; nil if the node is not this machine.
 	peers func(socket string) ([]string, error)
 }
 
-// checkRuntime looks for a runtime at an endpoint, or at the usual places if that is "". It also returns the name
-// of the runtime, or "" if there is none.
+// checkRuntime looks for a runtime at an endpoint, or at the runtimes' default sockets if endpoint is "". It also
+// returns the name of the runtime, or "" if there is none.
 func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check, string) {
 	sockets := []struct{ name, path string }{{containerd, containerdSocket}, {crio, crioSocket}}
 	if e := strings.TrimPrefix(endpoint, "unix://"); e != "" {
@@ -78,21 +78,21 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 	case len(found) > 0:
 		return c.ok("%s", strings.Join(found, " and ")), runtime
 	case unseen != nil:
-		return c.unseen(join(tried), unseen), ""
+		return c.unreadable(join(tried), unseen), ""
 	}
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }
 
-// inUse names the runtime to which the agent reports that it is attached: sockets of other runtimes may exist
-// beside it. If no agent reports one, the kubelet's configuration decides. It returns "" if neither names a
-// runtime.
+// inUse returns the name of the runtime that the node uses, because sockets of several runtimes may exist. This is the
+// runtime to which the agent is attached, or else the runtime in the kubelet's configuration. It returns "" if neither
+// names a runtime.
 func inUse(agent *api.Node, k kubelet) string {
 	if name, _ := attachedTo(agent); name != "" {
 		return name
 	}
 	switch endpoint, _, err := k.endpoint(); {
 	case err != nil:
-	case strings.HasSuffix(endpoint, crioSocket), strings.HasSuffix(endpoint, sameRun(crioSocket)):
+	case strings.HasSuffix(endpoint, crioSocket), strings.HasSuffix(endpoint, trimVar(crioSocket)):
 		return crio
 	case strings.HasSuffix(endpoint, containerdSocket):
 		return containerd
@@ -100,11 +100,11 @@ func inUse(agent *api.Node, k kubelet) string {
 	return ""
 }
 
-// attachedTo names the runtime of an agent's working attachment, also with its version.
+// attachedTo returns the runtime of an agent's working attachment: its name alone, and its name with its version.
 func attachedTo(agent *api.Node) (name, version string) {
-	for _, a := range attachments(agent) {
+	for _, a := range cmp.Or(agent, &api.Node{}).Attachments {
 		for _, name := range []string{containerd, crio} {
-			if live(a.State) && strings.HasPrefix(a.Runtime, name+" ") {
+			if a.Live() && strings.HasPrefix(a.Runtime, name+" ") {
 				return name, a.Runtime
 			}
 		}
@@ -112,8 +112,8 @@ func attachedTo(agent *api.Node) (name, version string) {
 	return "", ""
 }
 
-// attachedWithoutSocket is checkRuntime for the case that no CRI socket is visible, as in the chart's pod with
-// attach: nri. An agent that is attached needs no CRI socket there.
+// attachedWithoutSocket corrects the result of checkRuntime if no CRI socket is visible but an agent is attached to the
+// runtime. This is so in the chart's pod with attach: nri.
 func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, string) {
 	if name, version := attachedTo(agent); runtime == "" && name != "" && c.Result == Problem {
 		c.Do = ""
@@ -122,23 +122,14 @@ func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, str
 	return c, runtime
 }
 
-// attachments returns the attachments of the agent if it answers.
-func attachments(agent *api.Node) []api.Attached {
-	if agent == nil {
-		return nil
-	}
-	return agent.Attachments
-}
-
-// readNRI reads the runtime's configuration. If no runtime was found, it reads that of the runtime that has a
-// configuration.
+// readNRI reads the NRI configuration of a runtime. If runtime is "", it chooses a runtime whose configuration exists.
 func readNRI(h host, runtime, socket string) *nriConfig {
 	n := &nriConfig{host: h, runtime: runtime, running: runtime != "", socket: socket, keys: map[string]setting{}}
 	if filepath.Clean(h.root) == "/" {
 		n.peers = peersOf
 	}
 	_, err := h.stat(socket)
-	n.there = err == nil
+	n.socketExists = err == nil
 	if n.runtime == "" {
 		if _, err := h.stat("/etc/crio"); err == nil {
 			n.runtime = crio
@@ -147,13 +138,11 @@ func readNRI(h host, runtime, socket string) *nriConfig {
 		}
 	}
 	if n.runtime == crio {
-		n.on, n.table = "enable_nri", "[crio.nri]"
-		n.requests, n.register = "nri_plugin_request_timeout", "nri_plugin_registration_timeout"
+		n.onKey, n.table = "enable_nri", "[crio.nri]"
+		n.requestKey, n.registerKey = "nri_plugin_request_timeout", "nri_plugin_registration_timeout"
 		// CRI-O reads every file in this directory, whatever its suffix, in the order of their names. The later
 		// file wins (CRI-O 1.36, pkg/config, UpdateFromPath).
-		files := n.host.glob("/etc/crio/crio.conf.d/*")
-		slices.Sort(files)
-		for _, f := range append([]string{"/etc/crio/crio.conf"}, files...) {
+		for _, f := range append([]string{"/etc/crio/crio.conf"}, n.host.glob("/etc/crio/crio.conf.d/*")...) {
 			if info, err := n.host.stat(f); err == nil && info.IsDir() {
 				continue
 			}
@@ -161,8 +150,8 @@ func readNRI(h host, runtime, socket string) *nriConfig {
 		}
 		return n
 	}
-	n.off, n.table = "disable", `[plugins."io.containerd.nri.v1.nri"]`
-	n.requests, n.register = "plugin_request_timeout", "plugin_registration_timeout"
+	n.offKey, n.table = "disable", `[plugins."io.containerd.nri.v1.nri"]`
+	n.requestKey, n.registerKey = "plugin_request_timeout", "plugin_registration_timeout"
 	n.readImports(containerdConfig, map[string]bool{})
 	return n
 }
@@ -177,9 +166,9 @@ func (n *nriConfig) readImports(file string, seen map[string]bool) {
 		switch {
 		case len(s.table) > 0:
 		case s.key == "version" && n.version == "":
-			n.version = s.text
+			n.version = s.value
 		case s.key == "imports":
-			for _, pattern := range s.texts {
+			for _, pattern := range s.values {
 				if !filepath.IsAbs(pattern) {
 					pattern = filepath.Join(filepath.Dir(file), pattern)
 				}
@@ -201,7 +190,7 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 		n.err, n.errFile = err, file
 		return nil
 	}
-	n.read = true
+	n.anyRead = true
 	all, err := parseTOML(file, string(data))
 	if err != nil {
 		n.err, n.errFile = err, file // the lines before the error count
@@ -210,8 +199,8 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 		switch {
 		case slices.Equal(s.table, table):
 			n.keys[s.key] = s
-		case s.key == n.requests || s.key == n.register:
-			n.stray = append(n.stray, s)
+		case s.key == n.requestKey || s.key == n.registerKey:
+			n.misplaced = append(n.misplaced, s)
 		}
 	}
 	return all
@@ -220,37 +209,32 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 func (s setting) where() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 
 func checkNRI(c Check, n *nriConfig) Check {
-	said := func(key, value string) (setting, bool) {
-		s, ok := n.keys[key]
-		return s, ok && key != "" && s.text == value
-	}
 	switchOn := fmt.Sprintf("set disable = false in %s of %s, then restart containerd; running containers stay", n.table, containerdConfig)
 	if n.runtime == crio {
 		switchOn = "set enable_nri = true in [crio.nri] of a file in /etc/crio/crio.conf.d, then restart CRI-O; running containers stay"
 	}
-	if s, off := said(n.off, "true"); off {
-		return c.problem(switchOn, "off: disable = true at %s", s.where())
-	}
-	if s, off := said(n.on, "false"); off {
-		return c.problem(switchOn, "off: enable_nri = false at %s", s.where())
-	}
-	for _, key := range []string{"disable_connections", "nri_disable_connections"} {
-		if s, off := said(key, "true"); off {
-			return c.problem("set it to false, or let the runtime start Trimtab from its plugin directory",
-				"enabled, but plugins may not connect: %s = true at %s", key, s.where())
+	const connect, closed = "set it to false, or let the runtime start Trimtab from its plugin directory", "enabled, but plugins may not connect"
+	for _, is := range []struct {
+		key, value    string
+		result        Result
+		do, therefore string
+	}{
+		{n.offKey, "true", Problem, switchOn, "off"},
+		{n.onKey, "false", Problem, switchOn, "off"},
+		{"disable_connections", "true", Problem, connect, closed},
+		{"nri_disable_connections", "true", Problem, connect, closed},
+		{n.offKey, "false", OK, "", "on"},
+		{n.onKey, "true", OK, "", "on"},
+	} {
+		if s, ok := n.keys[is.key]; ok && is.key != "" && s.value == is.value {
+			return c.withResult(is.result, is.do, "%s: %s = %s at %s", is.therefore, is.key, is.value, s.where())
 		}
 	}
-	if s, on := said(n.off, "false"); on {
-		return c.ok("on: disable = false at %s", s.where())
-	}
-	if s, on := said(n.on, "true"); on {
-		return c.ok("on: enable_nri = true at %s", s.where())
-	}
 	switch {
-	case n.there:
-		return c.ok("on by default: %s is there", n.socket)
+	case n.socketExists:
+		return c.ok("on by default: %s exists", n.socket)
 	case n.err != nil:
-		return c.unseen(n.errFile, n.err)
+		return c.unreadable(n.errFile, n.err)
 	case n.runtime == containerd && n.version == "3":
 		return c.ok("on by default: %s has version 3, which containerd 2 reads", containerdConfig)
 	case n.running:
@@ -263,8 +247,8 @@ func checkNRI(c Check, n *nriConfig) Check {
 func checkNRISocket(c Check, n *nriConfig) Check {
 	path := n.socket
 	for _, key := range []string{"socket_path", "nri_listen"} {
-		if s, ok := n.keys[key]; ok && sameRun(s.text) != sameRun(path) {
-			return c.problem("set nri.socket in Trimtab's configuration to "+s.text, "the runtime listens at %s (%s), Trimtab connects to %s", s.text, s.where(), path)
+		if s, ok := n.keys[key]; ok && trimVar(s.value) != trimVar(path) {
+			return c.problem("set nri.socket in Trimtab's configuration to "+s.value, "the runtime listens at %s (%s), Trimtab connects to %s", s.value, s.where(), path)
 		}
 	}
 	info, err := n.host.stat(path)
@@ -274,13 +258,13 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	case missing(err):
 		return c.unknown("start the runtime", "%s does not exist; no runtime is running", path)
 	case err != nil:
-		return c.unseen(path, err)
+		return c.unreadable(path, err)
 	case info.Mode().Type() != fs.ModeSocket:
 		return c.problem("remove it and restart the runtime", "%s is not a socket: %s", path, n.host.describe(info))
 	}
 	dir, err := n.host.stat(filepath.Dir(path))
 	if err != nil {
-		return c.unseen(filepath.Dir(path), err)
+		return c.unreadable(filepath.Dir(path), err)
 	}
 	found := fmt.Sprintf("%s is %s, its directory %s", path, n.host.describe(info), n.host.describe(dir))
 	for _, f := range []fs.FileInfo{info, dir} {
@@ -292,19 +276,20 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	return c.ok("%s", found)
 }
 
-// sameRun returns the same text for both names of a node's /run.
-func sameRun(p string) string { return strings.TrimPrefix(p, "/var") }
+// trimVar removes /var from the front of a path, because /var/run and /run are the same directory.
+func trimVar(p string) string { return strings.TrimPrefix(p, "/var") }
 
-// The runtimes' defaults.
 const (
-	defaultRequest  = 2 * time.Second
-	defaultRegister = 5 * time.Second
-	tooShort        = 200 * time.Millisecond
+	// defaultRequestTimeout and defaultRegistrationTimeout are the defaults of containerd and CRI-O.
+	defaultRequestTimeout      = 2 * time.Second
+	defaultRegistrationTimeout = 5 * time.Second
+	// minRequestTimeout is the shortest timeout that checkTimeouts accepts.
+	minRequestTimeout = 200 * time.Millisecond
 )
 
 func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
-	if len(n.stray) > 0 {
-		s := n.stray[0]
+	if len(n.misplaced) > 0 {
+		s := n.misplaced[0]
 		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.table),
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; the value in force is %s",
 			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
@@ -313,54 +298,52 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 	if told == "" {
 		switch {
 		case n.err != nil:
-			return c.unseen(n.errFile, n.err)
+			return c.unreadable(n.errFile, n.err)
 		case n.runtime == "":
 			return c.unknown("start the runtime and the agent", "no runtime and no runtime configuration was found")
 		}
 	}
-	want := n.configured(n.requests, defaultRequest)
-	if told != "" && !n.read { // a container does not see the runtime's files: the value in force is known, but the default is not
+	want := n.configured(n.requestKey, defaultRequestTimeout)
+	if told != "" && !n.anyRead { // a container does not see the runtime's files: the value in force is known, but the default is not
 		want = told
 	}
-	if told != "" && !same(told, want) {
+	if told != "" && !sameDuration(told, want) {
 		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", told, want)
 	}
-	if d, err := time.ParseDuration(want); err == nil && d < tooShort {
-		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requests, want)
+	if d, err := time.ParseDuration(want); err == nil && d < minRequestTimeout {
+		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requestKey, want)
 	}
 	return c.ok("%s", n.inForce(agent))
 }
 
-// inForce says which timeouts are in force, and the source of that information.
+// inForce describes the timeouts in force, and from where doctor knows them.
 func (n *nriConfig) inForce(agent *api.Node) string {
 	if a := withTimeouts(agent); a.RequestTimeout != "" {
 		return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime reported to the agent", a.RequestTimeout, a.RegistrationTimeout)
 	}
-	return fmt.Sprintf("%s for an answer, %s for a registration, as configured (no agent is attached that knows those in force)",
-		n.configured(n.requests, defaultRequest), n.configured(n.register, defaultRegister))
+	return fmt.Sprintf("%s for an answer, %s for a registration, as configured (no agent is attached that could report the timeouts in force)",
+		n.configured(n.requestKey, defaultRequestTimeout), n.configured(n.registerKey, defaultRegistrationTimeout))
 }
 
+// configured returns the configured value of a timeout, or else its default.
 func (n *nriConfig) configured(key string, other time.Duration) string {
 	if s, ok := n.keys[key]; ok {
-		return s.text
+		return s.value
 	}
 	return other.String()
 }
 
-// withTimeouts returns a working attachment that knows the runtime's timeouts.
-func withTimeouts(agent *api.Node) (a api.Attached) {
-	for _, a := range attachments(agent) {
-		if a.RequestTimeout != "" && live(a.State) {
+// withTimeouts returns a working attachment of the agent that reports the runtime's timeouts.
+func withTimeouts(agent *api.Node) (a api.Attachment) {
+	for _, a := range cmp.Or(agent, &api.Node{}).Attachments {
+		if a.RequestTimeout != "" && a.Live() {
 			return a
 		}
 	}
 	return a
 }
 
-// live reports whether an attachment works in this state.
-func live(state string) bool { return state == "connected" || state == "synchronised" }
-
-func same(a, b string) bool {
+func sameDuration(a, b string) bool {
 	x, errX := time.ParseDuration(a)
 	y, errY := time.ParseDuration(b)
 	return errX == nil && errY == nil && x == y
@@ -376,20 +359,20 @@ func tableName(table []string) string {
 	return strings.Join(parts, ".")
 }
 
-var pluginName = regexp.MustCompile(`^[0-9]{2}-.`)
+var pluginFileName = regexp.MustCompile(`^[0-9]{2}-.`)
 
-// checkPlugins looks for the other plugins. The runtime does not report the plugins that connect by themselves; the
-// kernel knows their processes.
+// checkPlugins reports the other NRI plugins. The runtime does not report plugins that connect by themselves, so the
+// check asks the kernel for the processes that are connected to the NRI socket.
 func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	dir := "/opt/nri/plugins"
 	for _, key := range []string{"plugin_path", "nri_plugin_dir"} {
 		if s, ok := n.keys[key]; ok {
-			dir = s.text
+			dir = s.value
 		}
 	}
 	entries, err := n.host.list(dir)
 	if err != nil && !missing(err) {
-		return c.unseen(dir, err)
+		return c.unreadable(dir, err)
 	}
 	var started []string
 	for _, e := range entries {
@@ -397,7 +380,7 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 			continue
 		}
-		if !pluginName.MatchString(e.Name()) {
+		if !pluginFileName.MatchString(e.Name()) {
 			return c.problem("rename it to NN-name, or remove it", "%s/%s is executable and not named NN-name; containerd does not start with it", dir, e.Name())
 		}
 		if strings.HasPrefix(e.Name(), mine.Index+"-") && !strings.HasSuffix(e.Name(), "-"+mine.Name) {
@@ -409,11 +392,12 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	if len(started) > 0 {
 		found = "the runtime starts: " + join(started)
 	}
-	return c.connected(n, mine.Cede, found)
+	return c.withPeers(n, mine.Cede, found)
 }
 
-// connected adds the processes that are connected to the NRI socket, and the fields that Trimtab leaves to them.
-func (c Check) connected(n *nriConfig, cede []string, found string) Check {
+// withPeers adds to a finding the processes that are connected to the NRI socket, and the fields that Trimtab leaves
+// to them.
+func (c Check) withPeers(n *nriConfig, cede []string, found string) Check {
 	const do = "look for the plugins' names in the runtime's log; use nri.cede to leave fields to other plugins"
 	if n.peers == nil {
 		return c.unknown(do, "%s; the runtime does not report which plugins connect by themselves", found)
@@ -431,7 +415,7 @@ func (c Check) connected(n *nriConfig, cede []string, found string) Check {
 	}
 	found = fmt.Sprintf("%s; connected: %s; Trimtab cedes %s (nri.cede)", found, join(peers), ceded)
 	if slices.ContainsFunc(peers, func(p string) bool { return !strings.HasPrefix(p, "trimtab (") }) {
-		return c.unknown("run trimtab diff and create a container: it shows what each of them sets; put fields that others own into nri.cede", "%s", found)
+		return c.unknown("run trimtab diff and create a container: it shows what each plugin sets; add the fields that other plugins set to nri.cede", "%s", found)
 	}
 	return c.ok("%s", found)
 }

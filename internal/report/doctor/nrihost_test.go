@@ -24,7 +24,7 @@ func TestHosted(t *testing.T) {
 		"one that set": {host("asked", sets), OK, "10-a (connected, 1 calls, 0 failed, 0s on average, 0s at most, sets env, linux.resources.cpu.shares)"},
 		"one failed":   {host("asked", sets, api.NRIPlugin{Name: "20-b", Error: "timeout"}), Problem, "plugins that failed: 20-b (not connected to the socket: timeout)"},
 	} {
-		if got := checkHosted(Check{Name: "hosted nri plugins"}, c.agent); got.Result != c.status || !strings.Contains(got.Found, c.want) {
+		if got := checkNRIHost(Check{Name: "hosted nri plugins"}, c.agent); got.Result != c.status || !strings.Contains(got.Found, c.want) {
 			t.Errorf("%s: %s %s", name, got.Result, got.Found)
 		}
 	}

@@ -3,13 +3,15 @@ package doctor
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+	"time"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,13 +22,13 @@ const (
 	diagShowPeer  = 1 << 2
 	diagName      = 0
 	diagPeer      = 2
-	diagMessage   = 16 // bytes of unix_diag_msg
+	diagMessage   = 16 // size of unix_diag_msg in bytes
 	diagConnected = 1 << 1
 )
 
 // peersOf returns the processes that are connected to a listening socket of this node, as "name (PID)", sorted. It
-// asks the kernel which sockets are the other ends of the accepted ones. It does not find processes of other network
-// namespaces' sockets, and needs the right to read /proc/PID/fd.
+// asks the kernel for the client ends of the socket's connections. It does not find sockets of other network
+// namespaces, and needs the right to read /proc/PID/fd.
 func peersOf(socket string) ([]string, error) {
 	inodes, err := peerInodes(socket)
 	if err != nil || len(inodes) == 0 {
@@ -49,75 +51,53 @@ func peersOf(socket string) ([]string, error) {
 		}
 		found[fmt.Sprintf("%s (%s)", strings.TrimSpace(string(name)), pid)] = true
 	}
-	var all []string
-	for one := range found {
-		all = append(all, one)
-	}
-	slices.Sort(all)
-	return all, nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// peerInodes returns the inodes of the sockets that are connected to a listening one.
+// peerInodes returns the inodes of the client sockets that are connected to a listening socket.
 func peerInodes(socket string) (map[string]bool, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	request := []byte{unix.AF_UNIX, 0, 0, 0}                                             // family, protocol, padding
+	for _, word := range []uint32{diagConnected, 0, diagShowName | diagShowPeer, 0, 0} { // states, inode, show, cookie
+		request = binary.NativeEndian.AppendUint32(request, word)
+	}
+	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel for connected sockets: %w", err)
 	}
-	defer unix.Close(fd)
-	req := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+24)
-	req = binary.NativeEndian.AppendUint16(req, diagByFamily)
-	req = binary.NativeEndian.AppendUint16(req, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	req = append(req, make([]byte, 8)...)                                                // sequence and port
-	req = append(req, unix.AF_UNIX, 0, 0, 0)                                             // family, protocol, padding
-	for _, word := range []uint32{diagConnected, 0, diagShowName | diagShowPeer, 0, 0} { // states, inode, show, cookie
-		req = binary.NativeEndian.AppendUint32(req, word)
-	}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
 		return nil, fmt.Errorf("ask the kernel for connected sockets: %w", err)
 	}
-	if err := unix.Sendto(fd, req, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("ask the kernel for connected sockets: %w", err)
+	sockets, err := conn.Execute(netlink.Message{Header: netlink.Header{Type: diagByFamily, Flags: netlink.Request | netlink.Dump}, Data: request})
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's connected sockets (unix_diag): %w", err)
 	}
-	inodes, buf := map[string]bool{}, make([]byte, 64<<10)
-	for {
-		n, _, err := unix.Recvfrom(fd, buf, 0)
+	inodes := map[string]bool{}
+	for _, s := range sockets {
+		name, peer, err := parseDiag(s.Data)
 		if err != nil {
 			return nil, fmt.Errorf("read the kernel's connected sockets: %w", err)
 		}
-		messages, err := syscall.ParseNetlinkMessage(buf[:n])
-		if err != nil {
-			return nil, fmt.Errorf("read the kernel's connected sockets: %w", err)
-		}
-		for _, m := range messages {
-			switch m.Header.Type {
-			case unix.NLMSG_DONE:
-				return inodes, nil
-			case unix.NLMSG_ERROR:
-				return nil, fmt.Errorf("the kernel does not list connected sockets (unix_diag): %x", m.Data)
-			}
-			if name, peer := diagOf(m.Data); peer != 0 && sameRun(name) == sameRun(socket) {
-				inodes[strconv.FormatUint(uint64(peer), 10)] = true
-			}
+		if peer != 0 && trimVar(name) == trimVar(socket) {
+			inodes[strconv.FormatUint(uint64(peer), 10)] = true
 		}
 	}
+	return inodes, nil
 }
 
-// diagOf returns a socket's path and the inode of its other end, from a unix_diag_msg and its attributes.
-func diagOf(b []byte) (name string, peer uint32) {
-	b = b[min(diagMessage, len(b)):]
-	for len(b) >= unix.SizeofRtAttr {
-		size, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])
-		if size < unix.SizeofRtAttr || size > len(b) {
-			break
-		}
-		value := b[unix.SizeofRtAttr:size]
-		switch {
-		case kind == diagName:
-			name = strings.TrimRight(string(value), "\x00")
-		case kind == diagPeer && len(value) >= 4:
-			peer = binary.NativeEndian.Uint32(value)
-		}
-		b = b[min((size+3)&^3, len(b)):]
+// parseDiag reads a unix_diag_msg with its attributes. It returns the path of the socket and the inode of its peer.
+func parseDiag(b []byte) (name string, peer uint32, err error) {
+	attributes, err := netlink.NewAttributeDecoder(b[min(diagMessage, len(b)):])
+	if err != nil {
+		return "", 0, err
 	}
-	return name, peer
+	for attributes.Next() {
+		switch attributes.Type() {
+		case diagName:
+			name = attributes.String()
+		case diagPeer:
+			peer = attributes.Uint32()
+		}
+	}
+	return name, peer, attributes.Err()
 }

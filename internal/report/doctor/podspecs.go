@@ -2,62 +2,59 @@ package doctor
 
 import (
 	"context"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkPodSpecs reports which sources of pod specs answer. sources is nil if that is unknown.
+// checkPodSpecs reports which sources of pod specs answer. sources is nil if neither an agent nor doctor could ask them.
 func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Check {
 	if sources == nil {
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the node's sockets and ports cannot be reached from here")
 	}
-	up := false
-	var found []string
-	for _, s := range sources {
-		up = up || s.Up
-		found = append(found, string(s.Name)+": "+s.State())
-	}
+	up := slices.ContainsFunc(sources, func(s api.SpecSource) bool { return s.Up })
+	found := joinTexts(sources, func(s api.SpecSource) string { return string(s.Name) + ": " + s.State() })
 	switch {
 	case k.SkipVerify:
 		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
-			"any server that answers at %s gets the token, and its answers are trusted (insecureSkipVerify); %s", k.URL, join(found))
+			"any server that answers at %s gets the token, and its answers are trusted (insecureSkipVerify); %s", k.URL, found)
 	case !up && k.URL != "":
-		return c.problem("see the reasons; each configured source should answer", "no source answers: %s", join(found))
+		return c.problem("correct what the reasons name: each configured source should answer", "no source of pod specs answers: %s", found)
+	case len(sources) == 0:
+		return c.ok("no source of pod specs is configured")
 	case !up:
-		return c.ok("no source has them: %s", join(found))
+		return c.ok("no source of pod specs answers: %s", found)
 	}
-	return c.ok("%s", join(found))
+	return c.ok("%s", found)
 }
 
-// checkGrants reports whether the kubelet says which devices it has assigned. Without that nothing is lost: pods
-// then get devices only by a rule.
+// checkGrants reports whether the kubelet reports which devices it has assigned. If it does not, that is no problem:
+// pods then get devices only by a rule.
 func checkGrants(c Check, source *api.SpecSource) Check {
 	switch {
 	case source == nil:
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the kubelet's socket cannot be reached from here")
 	case !source.Up:
-		return c.ok("no source has them: %s", source.Error)
+		return c.ok("%s does not answer: %s", source.Name, source.Error)
 	}
 	return c.ok("%s answers", source.Name)
 }
 
-// podSpecs returns the sources of pod specs as the agent sees them. If no agent runs, it asks the sources now. It
-// returns nil if it can do neither.
+// podSpecs returns the state of the sources of pod specs, from the agent's report. If no agent runs, it asks the
+// sources itself. It returns nil if that is not possible either.
 func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.Config) []api.SpecSource {
-	var sources []api.SpecSource
 	switch {
 	case agent != nil:
-		sources = agent.PodSpecs
+		return append([]api.SpecSource{}, agent.PodSpecs...)
 	case o.Specs != nil && o.HostRoot == "/":
-		sources = o.Specs(ctx, c)
-	default:
-		return nil
+		return append([]api.SpecSource{}, o.Specs(ctx, c)...)
 	}
-	return append([]api.SpecSource{}, sources...)
+	return nil
 }
 
-// granted returns the state of the kubelet's PodResources API, in the same way.
+// granted returns the state of the kubelet's PodResources API, from the agent's report. If no agent runs, it asks the
+// kubelet itself. It returns nil if that is not possible either.
 func (o Options) granted(ctx context.Context, agent *api.Node, c config.PodSpec) *api.SpecSource {
 	switch {
 	case agent != nil:

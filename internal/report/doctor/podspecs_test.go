@@ -23,9 +23,9 @@ func TestPodSpecs(t *testing.T) {
 		found   string
 	}{
 		{"/", config.KubeletClient{}, []api.SpecSource{up}, OK, "kubelet Pods API: answers, 3 pods"},
-		{"/", config.KubeletClient{}, []api.SpecSource{down}, OK, "no source has them"},
+		{"/", config.KubeletClient{}, []api.SpecSource{down}, OK, "no source of pod specs answers"},
 		{"/", url, []api.SpecSource{up, down}, OK, "401 Unauthorized"},
-		{"/", url, []api.SpecSource{down}, Problem, "no source answers: kubelet /pods: 401 Unauthorized"},
+		{"/", url, []api.SpecSource{down}, Problem, "no source of pod specs answers: kubelet /pods: 401 Unauthorized"},
 		{"/", careless, []api.SpecSource{up}, Problem, "insecureSkipVerify"},
 		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be reached from here"},
 	} {
@@ -50,9 +50,9 @@ func TestKubeletsCPUs(t *testing.T) {
 		source api.SpecSource
 		want   string
 	}{
-		{api.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is reported by the kubelet PodResources API"},
-		{api.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from the kubelet's requests to the runtime: it lists no CPUs"},
-		{api.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from the kubelet's requests to the runtime: it is not there"},
+		{api.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers own CPUs is reported by the kubelet PodResources API"},
+		{api.SpecSource{Name: "kubelet PodResources API", Up: true, WhyNoCPUs: "it lists no CPUs"}, "inferred from the kubelet's requests to the runtime: it lists no CPUs"},
+		{api.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", WhyNoCPUs: "it is not there"}, "inferred from the kubelet's requests to the runtime: it is not there"},
 	} {
 		o := f.options()
 		o.Ask = func(context.Context, string) (api.Node, error) { return api.Node{Grants: &c.source}, nil }
@@ -65,14 +65,15 @@ func TestKubeletsCPUs(t *testing.T) {
 // TestContested: files that another program keeps changing are a problem; those that separate containers
 // come first.
 func TestContested(t *testing.T) {
-	left := api.Contested{File: "cpu.max", Writes: 30, Left: "keep cpu.max: somebody else writes it"}
-	kept := api.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}
+	left := api.Contested{File: "cpu.max", Repairs: 30, GaveUpReason: "keep cpu.max: somebody else writes it"}
+	kept := api.Contested{File: "cpuset.cpus", Repairs: 31, RepairReason: "keep cpuset.cpus: another program keeps changing it"}
 	for want, files := range map[string][]api.Contested{
-		"": {{File: "cpu.max", Writes: 3}},
+		"": {{File: "cpu.max", Repairs: 3}},
 		"another program writes the agent's values": {left},
 		"values that separate containers: keep":     {left, kept},
 	} {
-		if got, some := (Check{}).contested(api.Node{Contested: files}); some != (want != "") || !strings.Contains(got.Found, want) || some && got.Result != Problem {
+		node := api.Node{Contested: files, Attachments: []api.Attachment{{Name: "nri", State: "connected"}}}
+		if got := (Check{}).judgeAgent(node); (got.Result == Problem) != (want != "") || !strings.Contains(got.Found, want) {
 			t.Errorf("%+v: %+v", files, got)
 		}
 	}

@@ -8,22 +8,23 @@ import (
 
 // checkProxy reports whether the proxy's socket exists.
 func checkProxy(c Check, h host, path string) Check {
-	if bad, some := c.socket(h, path, "cri.socket", "start the agent before the kubelet, as a systemd unit and never as a pod"); some {
+	if bad, some := c.socketProblem(h, path, "cri.socket", "start the agent before the kubelet, as a systemd unit and never as a pod"); some {
 		return bad
 	}
 	return c.ok("serves at %s", path)
 }
 
-// socket checks a socket of the agent that a key names.
-func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
+// socketProblem returns the problem of a socket that the agent serves. key is the configuration key with the socket's
+// path, and start the advice if the socket does not exist. some is false if there is no problem.
+func (c Check) socketProblem(h host, path, key, start string) (bad Check, some bool) {
 	info, err := h.stat(path)
 	switch {
 	case missing(err):
 		return c.problem(start, "no socket at %s (%s)", path, key), true
 	case err != nil:
-		return c.unseen(path, err), true
+		return c.unreadable(path, err), true
 	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it, or set another "+key, "%s is no socket", path), true
+		return c.problem("remove it, or set another "+key, "%s is not a socket", path), true
 	}
 	return c, false
 }
@@ -35,7 +36,7 @@ func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 	found, where, err := k.endpoint()
 	switch {
 	case err != nil:
-		return c.unseen(where, err)
+		return c.unreadable(where, err)
 	case found == "":
 		return c.unknown(do, "neither kubeadm-flags.env nor config.yaml in %s sets an endpoint", k.root)
 	case k.samePath(strings.TrimPrefix(found, "unix://"), socket):
@@ -45,19 +46,19 @@ func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 }
 
 func (h host) samePath(a, b string) bool {
-	ra, erra := h.real(a)
-	rb, errb := h.real(b)
+	ra, erra := h.realPath(a)
+	rb, errb := h.realPath(b)
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
-// flagsFile has the kubelet's flags as kubeadm writes them. They override the kubelet's configuration.
+// flagsFile is the file in which kubeadm writes the kubelet's flags. Flags override the kubelet's configuration.
 const flagsFile = "kubeadm-flags.env"
 
-// endpoint looks for the endpoint in the kubelet's flags, and then in its configuration.
+// endpoint returns the kubelet's CRI endpoint, from its flags or else from its configuration, and the file that has it.
 func (k kubelet) endpoint() (endpoint, where string, err error) {
 	m := k.manager("containerRuntimeEndpoint", "--container-runtime-endpoint", "")
-	if m.err != nil && filepath.Base(m.where) != flagsFile {
-		return "", m.file, m.err
+	if m.err != nil && filepath.Base(m.policyFile) != flagsFile {
+		return "", m.errFile, m.err
 	}
-	return m.policy, m.where, nil
+	return m.policy, m.policyFile, nil
 }

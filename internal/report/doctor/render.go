@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// marks are the results as the table shows them.
+// marks are the words by which the table shows results.
 var marks = map[Result]string{OK: "ok", Problem: "PROBLEM", Unknown: "?"}
 
 // Render prints a report for users: one line for each check. Below each check that is not ok it prints why the

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"slices"
+
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkResourcePlugins reports the resource plugins as the agent sees them.
+// checkResourcePlugins reports the state of the resource plugins. found is the agent's report; nil if no agent runs.
 func checkResourcePlugins(c Check, configured config.ResourcePlugins, found *api.ResourcePlugins) Check {
 	switch {
 	case configured.Directory == "" && len(configured.Watch) == 0:
@@ -15,19 +17,14 @@ func checkResourcePlugins(c Check, configured config.ResourcePlugins, found *api
 	case found.Error != "":
 		return c.problem("find the process that has the socket, and check the permissions of its directory", "plugins cannot register: %s", found.Error)
 	}
-	var states []string
-	bad := false
-	for _, p := range found.Plugins {
-		states = append(states, p.Resource+": "+p.State())
-		bad = bad || p.Calls > 0 && !p.Answering
-	}
+	states := joinTexts(found.Plugins, func(p api.ResourcePlugin) string { return p.Resource + ": " + p.State() })
 	switch n := len(found.Refused); {
-	case bad:
-		return c.problem("see the plugin's own log; it registers again when it starts", "%s", join(states))
-	case len(states) == 0 && n > 0:
+	case slices.ContainsFunc(found.Plugins, func(p api.ResourcePlugin) bool { return p.Calls > 0 && !p.Answering }):
+		return c.problem("see the plugin's own log; it registers again when it starts", "%s", states)
+	case states == "" && n > 0:
 		return c.problem("see the plugin's settings", "%s was refused: %s", found.Refused[n-1].Resource, found.Refused[n-1].Reason)
-	case len(states) == 0:
+	case states == "":
 		return c.ok("none has registered")
 	}
-	return c.ok("%s", join(states))
+	return c.ok("%s", states)
 }

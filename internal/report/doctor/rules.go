@@ -5,8 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// checkRules names the rules that have matched no container since the agent started. How many the configuration has is
-// configured; those that do not compile make it invalid, which checkConfig reports.
+// checkRules reports the rules that have matched no container since the agent started. configured is the number of
+// rules in the configuration. checkConfig reports rules that do not compile.
 func checkRules(c Check, configured int, agent *api.Node) Check {
 	if agent == nil {
 		return c.ok("%s compile; whether they match is only known while the agent runs", term.Count(configured, "rule"))

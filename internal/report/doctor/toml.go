@@ -10,17 +10,17 @@ import (
 
 // setting is one key of a TOML file.
 type setting struct {
-	table []string // with the key's own dots
-	key   string
-	text  string   // text of a value that is not an array; without quotes if it is a string
-	raw   string   // the text as the file has it
-	texts []string // the strings of an array
-	file  string
-	line  int
+	table  []string // path of the table, including the first parts of a dotted key
+	key    string
+	value  string   // a value that is not an array; a string without its quotes
+	raw    string   // the value as it is written in the file
+	values []string // the strings of an array
+	file   string
+	line   int
 }
 
-// maxKeyParts bounds how many tables may be nested around a key. Without it, a file of nested tables would cost more
-// than other files of its size. Runtimes nest six.
+// maxKeyParts is how many tables may be nested around a key. It limits the work for a file of deeply nested tables.
+// Configurations of runtimes nest six tables.
 const maxKeyParts = 32
 
 // tomlReader collects the settings of a file. It uses the parser's expressions, because decoding into Go types
@@ -29,8 +29,8 @@ type tomlReader struct {
 	parser unstable.Parser
 	file   string
 	table  []string
-	offset int // the lines up to this offset are counted
-	line   int // at offset
+	offset int // offset in the file up to which lines are counted
+	line   int // number of the line at offset
 	out    []setting
 }
 
@@ -52,7 +52,7 @@ func parseTOML(file, text string) ([]setting, error) {
 	return r.out, nil
 }
 
-// add adds a key in a table, or those of an inline table.
+// add adds a key of a table. If the value of the key is an inline table, it adds the keys of that table.
 func (r *tomlReader) add(table []string, e *unstable.Node) {
 	at := int(e.Raw.Offset)
 	r.line += bytes.Count(r.parser.Data()[r.offset:at], []byte("\n"))
@@ -71,18 +71,18 @@ func (r *tomlReader) add(table []string, e *unstable.Node) {
 	}
 	last := len(full) - 1
 	s := setting{
-		table: full[:last], key: full[last], text: string(value.Data), raw: string(r.parser.Raw(value.Raw)),
+		table: full[:last], key: full[last], value: string(value.Data), raw: string(r.parser.Raw(value.Raw)),
 		file: r.file, line: r.line,
 	}
 	for element := value.Children(); element.Next(); {
 		if n := element.Node(); n.Kind == unstable.String {
-			s.texts = append(s.texts, string(n.Data))
+			s.values = append(s.values, string(n.Data))
 		}
 	}
 	r.out = append(r.out, s)
 }
 
-// parts returns the parts of a dotted key, and at most one more than mostParts.
+// parts returns the parts of a dotted key, at most maxKeyParts+1 of them.
 func parts(key unstable.Iterator) []string {
 	var out []string
 	for key.Next() && len(out) <= maxKeyParts {

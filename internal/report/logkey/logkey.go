@@ -1,5 +1,5 @@
-// Package logkey owns the keys of log lines. Because all packages use the same keys, a search for a key finds every
-// line about it. It logs nothing itself.
+// Package logkey has the keys of attributes in log lines. All packages use these keys, so a search for a key finds every
+// line that has it. The package itself logs nothing.
 package logkey
 
 import (
@@ -7,32 +7,32 @@ import (
 	"log/slog"
 )
 
-// The keys. A line has its event first (Op), then its object, and the error (Err) last, if there is one.
+// The keys. A line has the id of its event first (Op), then its object, and last the error (Err), if there is one.
 const (
-	Op        = "op"  // of one event: eight hex digits, as in the journal
-	Pod       = "pod" // its name; its namespace is Namespace
+	Op        = "op"  // id of the event: eight hex digits, as in the journal
+	Pod       = "pod" // name of the pod
 	Namespace = "ns"
-	Container = "container" // its name, or its id if only that is known
+	Container = "container" // name of the container, or its id if the name is unknown
 	CPUs      = "cpus"      // a kernel list
 	Nodes     = "nodes"     // NUMA nodes, a kernel list
-	Err       = "err"       // last
+	Err       = "err"       // the error; the last key of a line
 
 	Event      = "event" // kind of event
 	Step       = "step"  // the step that an event reached: gather, decide, route, apply, confirm
-	Mode       = "mode"  // attachment
-	From       = "from"  // the attachment before
+	Mode       = "mode"  // the attachment, such as nri
+	From       = "from"  // the previous attachment
 	Runtime    = "runtime"
 	State      = "state"
 	Owner      = "owner" // container or sandbox id
 	Field      = "field"
 	Value      = "value"
-	Values     = "values"  // how many
-	Changed    = "changed" // what others lost or got
+	Values     = "values"  // number of values
+	Changed    = "changed" // what other containers lost or got
 	Key        = "key"     // annotation, label or configuration key
 	Reason     = "reason"
 	Kind       = "kind" // kind of a problem: error, refused or warning
 	Hook       = "hook"
-	Hint       = "hint" // what to do
+	Hint       = "hint" // what the reader of the log can do
 	Panic      = "panic"
 	Stack      = "stack"
 	In         = "in" // the function in which a panic was recovered
@@ -47,18 +47,18 @@ const (
 	Version    = "version"
 	Commit     = "commit"
 	YAML       = "yaml"
-	Source     = "source" // of pod specs
-	Pods       = "pods"   // how many
+	Source     = "source" // source of pod specs, or the agent that Trimtab takes over from
+	Pods       = "pods"   // number of pods
 	Took       = "took"   // a duration
-	Cut        = "cut"    // running calls for which the agent no longer waited
+	Cut        = "cut"    // number of running calls that the agent no longer waited for
 )
 
-// ID names one event in logs, journal and answers. It is the value of a counter, so it is unique while the process
-// lives, and gives the order in which the agent began to handle events.
+// ID identifies an event in the log, in the journal and in answers. It is the value of a counter: it is unique while the
+// process runs, and events have ids in the order in which the agent began to handle them.
 type ID uint32
 
 // String returns eight hex digits.
 func (i ID) String() string { return fmt.Sprintf("%08x", uint32(i)) }
 
-// LogValue formats the id only if a line is written.
+// LogValue implements slog.LogValuer. slog calls it only if the line is written.
 func (i ID) LogValue() slog.Value { return slog.StringValue(i.String()) }

@@ -1,13 +1,13 @@
 package metrics
 
-// family is one metric. The page, the docs and the tests are generated from it.
-type family struct {
-	name   string
-	kind   string // counter, gauge or histogram
-	labels []string
-	help   string
-	// values describes for users the possible values of the labels, one clause for each label.
-	values string
+// Family describes one metric. The metrics page, the docs and the tests are generated from it.
+type Family struct {
+	Name  string
+	Kind  string   // counter, gauge or histogram
+	Names []string // of the labels
+	Help  string
+	// Labels describes the possible values of each label, for users.
+	Labels string
 }
 
 const (
@@ -16,22 +16,11 @@ const (
 	histogram = "histogram"
 )
 
-// Row is a metric as the docs print it.
-type Row struct {
-	Name, Kind, Labels, Help string
-	// Names are the names of the labels.
-	Names []string
-}
-
-// Rows returns the table of all metrics.
-func Rows() []Row {
-	all := New(Build{}, Labels{}).counted
-	for _, f := range ofState {
-		all = append(all, f.family)
+// Families returns the table of all metrics.
+func Families() []Family {
+	all := New(Build{}, Labels{}).families
+	for _, f := range stateMetrics {
+		all = append(all, f.Family)
 	}
-	rows := make([]Row, len(all))
-	for i, f := range all {
-		rows[i] = Row{Name: f.name, Kind: f.kind, Labels: f.values, Help: f.help, Names: f.labels}
-	}
-	return rows
+	return all
 }

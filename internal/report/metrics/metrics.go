@@ -15,33 +15,34 @@ import (
 // Build has the labels of trimtab_build_info.
 type Build struct{ Version, Commit, Go string }
 
-// Labels are label values that are known in advance. Their series start at 0, so that the first count is an
-// increase.
+// Labels has the label values that are known in advance. Their series exist from the start with the value 0, so that
+// the first count is an increase.
 type Labels struct {
-	Hooks   []string
-	Refused []string
-	Updates []string
-	Kernel  []string
-	// Switches are pairs of attachments of which one may take over from the other. Ignored are attachments whose
-	// events the agent may drop.
+	Hooks         []string
+	RefusedKinds  []string
+	UpdateResults []string
+	KernelResults []string
+	// Switches has pairs of attachments: the second attachment of a pair may take over from the first. Ignored has
+	// the attachments whose events the agent may drop.
 	Switches [][2]string
 	Ignored  []string
 }
 
-// eventBuckets are for events that take microseconds, but may wait for the kernel.
+// The buckets of the histograms, in seconds.
 var (
+	// eventBuckets has small buckets because most events take microseconds, and large ones for waits for the kernel.
 	eventBuckets    = []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 1, 5}
 	callBuckets     = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 1.5}
 	decisionBuckets = []float64{1e-6, 2.5e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 250e-6, 1e-3, 10e-3, 100e-3}
 )
 
-// Metrics counts, and serves the page. It is a nodeview.Recorder.
+// Metrics counts what happens, and serves the metrics page. It implements nodeview.Recorder.
 type Metrics struct {
-	registry *prometheus.Registry
-	kernel   []string
-	counted  []family
+	registry      *prometheus.Registry
+	kernelResults []string
+	families      []Family
 
-	// By kind, so that counting an event needs no lookup.
+	// events and seconds are indexed by the kind of event, so that counting an event needs no lookup by label.
 	events  [lifecycle.Expect + 1]prometheus.Counter
 	seconds [lifecycle.Expect + 1]prometheus.Observer
 
@@ -51,68 +52,81 @@ type Metrics struct {
 	updates   *prometheus.CounterVec
 	switches  *prometheus.CounterVec
 	ignored   *prometheus.CounterVec
-	calls     *prometheus.CounterVec
-	callTimes *prometheus.HistogramVec
-	plugged   *prometheus.CounterVec
-	plugTimes *prometheus.HistogramVec
-	resources *prometheus.CounterVec
-	resTimes  *prometheus.HistogramVec
+	servers   calls
+	plugins   calls
+	resources calls
 }
 
-// New makes metrics in a registry of their own.
+// calls has the metrics about calls of other programs: their number and their duration. The labels of duration are the
+// first labels of total.
+type calls struct {
+	total    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// count counts a call. to has the label values that name the called program, and more the other label values of total.
+// took is 0 for a call that the agent skipped.
+func (c calls) count(took time.Duration, to []string, more ...string) {
+	c.total.WithLabelValues(append(to, more...)...).Inc()
+	if took > 0 {
+		c.duration.WithLabelValues(to...).Observe(took.Seconds())
+	}
+}
+
+// New returns metrics in a new registry.
 func New(b Build, l Labels) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), kernel: l.Kernel}
-	info := family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
+	m := &Metrics{registry: prometheus.NewRegistry(), kernelResults: l.KernelResults}
+	info := Family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
 		"Always 1; the labels name the build of this program.", ""}
-	built := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.name, Help: info.help}, info.labels)
+	built := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.Name, Help: info.Help}, info.Names)
 	built.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
 	m.add(info, built)
-	m.count(l)
+	m.addCounters(l)
 	for _, s := range l.Switches {
 		m.switches.WithLabelValues(s[0], s[1])
 	}
 	return m
 }
 
-// count makes the metrics that count what happens. A new metric needs a field and a line here.
-func (m *Metrics) count(l Labels) {
-	m.switches = m.counter(family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
+// addCounters adds the metrics that count what happens. A new metric needs a field of Metrics and a line here.
+func (m *Metrics) addCounters(l Labels) {
+	m.switches = m.counter(Family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
 		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}, nil)
-	m.ignored = m.counter(family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
+	m.ignored = m.counter(Family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
 		"Events that the agent ignored because another attachment was active (attach: auto).", "mode: `bypass`"}, l.Ignored)
-	m.hooks = m.counter(family{"trimtab_hook_errors_total", counter, []string{"hook"},
-		"Problems that hooks reported, and panics from which the agent recovered.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}, l.Hooks)
-	m.refused = m.counter(family{"trimtab_refused_total", counter, []string{"kind"},
-		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given), `unserved` (nothing on this node serves it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.Refused)
-	m.updates = m.counter(family{"trimtab_runtime_updates_total", counter, []string{"result"},
-		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.Updates)
-	m.calls = m.counter(family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
-		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ended` (the caller cancelled the event, or its time was over)"}, nil)
-	m.callTimes = m.histogram(family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
+	m.hooks = m.counter(Family{"trimtab_hook_errors_total", counter, []string{"hook"},
+		"Problems that hooks reported, and panics from which the agent recovered.", "hook: a name that `trimtab hooks` lists; `none` for a panic outside of all hooks"}, l.Hooks)
+	m.refused = m.counter(Family{"trimtab_refused_total", counter, []string{"kind"},
+		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not request it), `placement` (CPUs or NUMA nodes could not be allocated), `unserved` (this node does not support it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.RefusedKinds)
+	m.updates = m.counter(Family{"trimtab_runtime_updates_total", counter, []string{"result"},
+		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.UpdateResults)
+	m.servers.total = m.counter(Family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
+		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called after several failures in a row), `ended` (the caller cancelled the event, or its deadline passed)"}, nil)
+	m.servers.duration = m.histogram(Family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
 		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
-	m.plugged = m.counter(family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
+	m.plugins.total = m.counter(Family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
 		"Requests to plugins of the NRI host (`nriHost`).", "plugin: index and name, as the plugin registered; event: as NRI names it; result: `done`, `failed` (an error, or no answer in time)"}, nil)
-	m.plugTimes = m.histogram(family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
+	m.plugins.duration = m.histogram(Family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
 		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
-	m.resources = m.counter(family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
-		"Calls of resource plugins (`resourcePlugins`).", "resource: that of the plugin; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ahead` (not called: it had answered before the container was created)"}, nil)
-	m.resTimes = m.histogram(family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
+	m.resources.total = m.counter(Family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
+		"Calls of resource plugins (`resourcePlugins`).", "resource: the plugin's resource; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called after several failures in a row), `ahead` (not called: it had answered before the container was created)"}, nil)
+	m.resources.duration = m.histogram(Family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
 		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
-	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,
+	m.decisions = m.histogram(Family{"trimtab_decision_duration_seconds", histogram, nil,
 		"The part of an event's time in which the agent decided.", ""}, decisionBuckets).WithLabelValues()
-	all := m.counter(family{"trimtab_events_total", counter, []string{"kind"},
+	all := m.counter(Family{"trimtab_events_total", counter, []string{"kind"},
 		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, `Inform` for a pod spec that became known or changed, and `Expect` for a container that was decided before the runtime reported it"}, nil)
-	took := m.histogram(family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
-		"Time from an event's arrival to its answer: waiting for its turn, gathering, deciding and applying.", "kind: as above"}, eventBuckets)
+	took := m.histogram(Family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
+		"Time from an event's arrival to its answer: waiting in the queue, gathering, deciding and applying.", "kind: as above"}, eventBuckets)
 	for k := range m.events {
 		kind := lifecycle.Kind(k).String()
 		m.events[k], m.seconds[k] = all.WithLabelValues(kind), took.WithLabelValues(kind)
 	}
 }
 
-// counter makes a counter whose series of the known values start at 0.
-func (m *Metrics) counter(f family, known []string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels)
+// counter adds a counter. The series of the known label values exist from the start.
+func (m *Metrics) counter(f Family, known []string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Names)
 	for _, k := range known {
 		v.WithLabelValues(k)
 	}
@@ -120,24 +134,24 @@ func (m *Metrics) counter(f family, known []string) *prometheus.CounterVec {
 	return v
 }
 
-func (m *Metrics) histogram(f family, buckets []float64) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.name, Help: f.help, Buckets: buckets}, f.labels)
+func (m *Metrics) histogram(f Family, buckets []float64) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: buckets}, f.Names)
 	m.add(f, v)
 	return v
 }
 
-func (m *Metrics) add(f family, c prometheus.Collector) {
-	m.counted = append(m.counted, f)
+func (m *Metrics) add(f Family, c prometheus.Collector) {
+	m.families = append(m.families, f)
 	m.registry.MustRegister(c)
 }
 
-// Watch adds the metrics that are read from the state at each request of the page. The caller calls it once, before
+// Watch adds the metrics that are read from the state at each request of the page. The caller must call it once, before
 // the page is served.
 func (m *Metrics) Watch(summary func() api.Summary) {
-	m.registry.MustRegister(&state{summary: summary, kernel: m.kernel})
+	m.registry.MustRegister(&stateCollector{summary: summary, kernel: m.kernelResults})
 }
 
-// WatchProcess adds the usual metrics of the process and its Go runtime.
+// WatchProcess adds the Prometheus client's metrics of the process and of the Go runtime.
 func (m *Metrics) WatchProcess() {
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
@@ -163,33 +177,26 @@ func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 // HookError counts a hook's problem.
 func (m *Metrics) HookError(hook string) { m.hooks.WithLabelValues(hook).Inc() }
 
-// HookServerCall counts a call of a hook server. A call that the agent did not make has no duration.
+// HookServerCall counts a call of a hook server.
 func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
-	m.calls.WithLabelValues(server, result).Inc()
-	if took > 0 {
-		m.callTimes.WithLabelValues(server).Observe(took.Seconds())
-	}
+	m.servers.count(took, []string{server}, result)
 }
 
 // PluginCall counts a request to a plugin of the NRI host.
 func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
-	m.plugged.WithLabelValues(plugin, event, result).Inc()
-	m.plugTimes.WithLabelValues(plugin).Observe(took.Seconds())
+	m.plugins.count(took, []string{plugin}, event, result)
 }
 
-// ResourcePluginCall counts a call of a resource plugin. A call that the agent did not make has no duration.
+// ResourcePluginCall counts a call of a resource plugin.
 func (m *Metrics) ResourcePluginCall(resource, method, result string, took time.Duration) {
-	m.resources.WithLabelValues(resource, method, result).Inc()
-	if took > 0 {
-		m.resTimes.WithLabelValues(resource, method).Observe(took.Seconds())
-	}
+	m.resources.count(took, []string{resource, method}, result)
 }
 
-// RuntimeUpdate counts an update of the runtime's copy.
+// RuntimeUpdate counts an update of the runtime's stored copy of a container.
 func (m *Metrics) RuntimeUpdate(result string) { m.updates.WithLabelValues(result).Inc() }
 
-// Switched counts that another attachment took over.
-func (m *Metrics) Switched(from, to string) { m.switches.WithLabelValues(from, to).Inc() }
+// CountSwitch counts that another attachment took over.
+func (m *Metrics) CountSwitch(from, to string) { m.switches.WithLabelValues(from, to).Inc() }
 
-// Ignored counts an event of an attachment that was not active.
-func (m *Metrics) Ignored(mode string) { m.ignored.WithLabelValues(mode).Inc() }
+// CountIgnored counts an event of an attachment that was not active.
+func (m *Metrics) CountIgnored(mode string) { m.ignored.WithLabelValues(mode).Inc() }

@@ -19,14 +19,14 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func sample() *Metrics {
 	m := New(Build{Version: "v1.2.3", Commit: "abc", Go: "go1.26"}, Labels{
-		Hooks: []string{"cpuset", "none"}, Refused: []string{"request", "annotation"}, Updates: []string{"done", "refused", "failed"},
-		Kernel: []string{"applied", "same", "refused"}, Switches: [][2]string{{"none", "nri"}, {"nri", "none"}}, Ignored: []string{"bypass"},
+		Hooks: []string{"cpuset", "none"}, RefusedKinds: []string{"request", "annotation"}, UpdateResults: []string{"done", "refused", "failed"},
+		KernelResults: []string{"applied", "same", "refused"}, Switches: [][2]string{{"none", "nri"}, {"nri", "none"}}, Ignored: []string{"bypass"},
 	})
 	m.Watch(func() api.Summary {
 		return api.Summary{
 			Connections: []api.Connection{{Mode: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
 			Classes:     map[string]int{"none": 3, "dedicated": 1, "reclaimed": 0},
-			Unapplied:   map[api.Missing]int{api.KernelRefused: 2}, WithoutCgroup: 2,
+			Unapplied:   map[api.MissingReason]int{api.KernelRefused: 2}, WithoutCgroup: 2,
 			Specs:       map[lifecycle.Source]int{lifecycle.FromPodsAPI: 2, lifecycle.FromNothing: 1},
 			Pools:       []api.PoolSize{{Pool: "shared", Node: 0, CPUs: 6}, {Pool: "shared", Node: 1, CPUs: 8}},
 			PoolMembers: map[string]int{"shared": 3, "named": 1},
@@ -40,6 +40,8 @@ func sample() *Metrics {
 			HookServers:     map[string]bool{"10-a.json": true, "20-b.json": false},
 			ResourcePlugins: map[string]bool{"example.com/nic": true, "cpu": false}, PendingRemovals: map[string]int{"cpu": 2},
 			NRIPlugins: map[string]bool{"10-devices": true},
+			CPUClasses: &api.CPUClassCounts{Without: 2, Repairs: 5},
+			Demotion:   &api.Demotion{Containers: 2, Moved: 3 << 20},
 			Observed:   &api.Observed{Compared: 40, Differ: 3, Settings: map[string]int{"cpuset.cpus": 3}},
 			Cluster: &api.Cluster{Reached: time.Unix(1_700_000_100, 0), Events: map[string]uint64{"written": 5, "limited": 0, "full": 2, "refused": 0}, Parts: []api.ClusterPart{
 				{Name: "NodeResourceTopology", Error: "no CRD", Written: 7, Skipped: 900, Failed: 1},
@@ -103,13 +105,13 @@ func TestLint(t *testing.T) {
 // TestTableIsThePage: the page has exactly the metrics of the table, with kind and help.
 func TestTableIsThePage(t *testing.T) {
 	got := page(t, sample())
-	for _, r := range Rows() {
+	for _, r := range Families() {
 		if !strings.Contains(got, "# HELP "+r.Name+" "+r.Help+"\n# TYPE "+r.Name+" "+r.Kind+"\n") {
 			t.Errorf("%s is not on the page as the table has it", r.Name)
 		}
 	}
-	if n := strings.Count(got, "# TYPE "); n != len(Rows()) {
-		t.Errorf("%d families on the page, %d in the table", n, len(Rows()))
+	if n := strings.Count(got, "# TYPE "); n != len(Families()) {
+		t.Errorf("%d families on the page, %d in the table", n, len(Families()))
 	}
 	for _, bad := range []string{"pod=", "container=", "namespace="} {
 		if strings.Contains(got, bad) {

@@ -11,7 +11,7 @@ type Usage struct {
 	Bytes int64
 }
 
-// Counter is the kernel's count at one moment: CPU time used so far, memory in use.
+// Counter has the kernel's counters of a node or pod at one moment: the CPU time used so far, and the memory in use.
 type Counter struct {
 	CPU   time.Duration
 	Bytes int64
@@ -27,40 +27,40 @@ type Reading struct {
 	Pods map[Pod]Counter
 }
 
-// Policy says what to report. The zero value is Koordinator's own default.
+// Policy says how often to report, and over which times. Zero fields mean Koordinator's defaults, see WithDefaults.
 type Policy struct {
-	Interval  time.Duration   // between two reports, 1 min
-	Average   time.Duration   // time over which usage is averaged, 5 min
-	Durations []time.Duration // durations for percentiles: 5 min, 10 min, 30 min
+	Interval  time.Duration   // time between two reports; default 1 min
+	Average   time.Duration   // time over which usage is averaged; default 5 min
+	Durations []time.Duration // times for which percentiles are reported; default 5 min, 10 min, 30 min
 }
 
-// longest is how long readings are kept.
-const longest = 30 * time.Minute
+// retention is how long History keeps readings.
+const retention = 30 * time.Minute
 
-// OrUsual returns the policy with the usual times for those that it does not set. It bounds all times to those that
-// History can serve.
-func (p Policy) OrUsual() Policy {
+// WithDefaults returns the policy with the defaults in the fields that are not set. It limits all times to those for
+// which History has readings.
+func (p Policy) WithDefaults() Policy {
 	usual := func(d *time.Duration, least, usual time.Duration) {
 		if *d <= 0 {
 			*d = usual
 		}
-		*d = min(max(*d, least), longest)
+		*d = min(max(*d, least), retention)
 	}
 	usual(&p.Interval, 30*time.Second, time.Minute) // koordlet also uses at least this interval
 	usual(&p.Average, time.Minute, 5*time.Minute)
 	if p.Durations == nil {
-		p.Durations = []time.Duration{5 * time.Minute, 10 * time.Minute, longest}
+		p.Durations = []time.Duration{5 * time.Minute, 10 * time.Minute, retention}
 	}
-	p.Durations = slices.DeleteFunc(slices.Clone(p.Durations), func(d time.Duration) bool { return d <= 0 || d > longest })
+	p.Durations = slices.DeleteFunc(slices.Clone(p.Durations), func(d time.Duration) bool { return d <= 0 || d > retention })
 	return p
 }
 
-// History has readings, the oldest first. The zero value is empty.
+// History has the readings of the last half hour, the oldest first. The zero value is an empty history.
 type History struct{ all []Reading }
 
-// Add adds a reading. It drops the pods of readings older than average, and readings that no duration needs.
+// Add adds a reading, and drops readings older than retention. It drops the pods from readings older than average.
 func (h *History) Add(r Reading, average time.Duration) {
-	h.all = slices.DeleteFunc(append(h.all, r), func(o Reading) bool { return r.At.Sub(o.At) > longest })
+	h.all = slices.DeleteFunc(append(h.all, r), func(o Reading) bool { return r.At.Sub(o.At) > retention })
 	for i := range h.all {
 		if r.At.Sub(h.all[i].At) > average {
 			h.all[i].Pods = nil
@@ -68,7 +68,7 @@ func (h *History) Add(r Reading, average time.Duration) {
 	}
 }
 
-// last returns the readings of the last d, and the time from the first of them to the last.
+// last returns the readings of the last d, and the time between the first and the last reading among them.
 func (h *History) last(d time.Duration) ([]Reading, time.Duration) {
 	if len(h.all) == 0 {
 		return nil, 0
@@ -81,7 +81,7 @@ func (h *History) last(d time.Duration) ([]Reading, time.Duration) {
 // Enough reports whether there are enough readings for a report.
 func (h *History) Enough() bool { return len(h.all) > 1 }
 
-// mean returns the mean usage over the readings of one node or pod.
+// mean returns the mean usage of a node or pod, whose counters are in all.
 func mean(all []moment) Usage {
 	if len(all) == 0 {
 		return Usage{}
@@ -93,15 +93,15 @@ func mean(all []moment) Usage {
 	return Usage{Milli: rate(all[0], all[len(all)-1]), Bytes: bytes / int64(len(all))}
 }
 
-// moment is a counter with its time.
+// moment has the counters of a node or pod, with the time of the reading.
 type moment struct {
 	Counter
 
 	at time.Time
 }
 
-// rate returns the CPU used between two moments, in thousandths. If a counter went back, it belongs to another
-// cgroup of the same name, and the rate is unknown.
+// rate returns the CPU used between two moments, in thousandths of a CPU. It returns 0 if the counter decreased: then
+// the counter belongs to another cgroup of the same name.
 func rate(from, to moment) int64 {
 	d := to.at.Sub(from.at)
 	if d <= 0 || to.CPU < from.CPU {
@@ -111,7 +111,7 @@ func rate(from, to moment) int64 {
 	return int64(float64(to.CPU-from.CPU) / float64(d) * milli)
 }
 
-func ofNode(all []Reading) []moment {
+func nodeMoments(all []Reading) []moment {
 	out := make([]moment, len(all))
 	for i, r := range all {
 		out[i] = moment{r.Node, r.At}
@@ -119,7 +119,7 @@ func ofNode(all []Reading) []moment {
 	return out
 }
 
-func ofPod(all []Reading, p Pod) (out []moment) {
+func podMoments(all []Reading, p Pod) (out []moment) {
 	for _, r := range all {
 		if c, has := r.Pods[p]; has {
 			out = append(out, moment{c, r.At})
@@ -128,22 +128,22 @@ func ofPod(all []Reading, p Pod) (out []moment) {
 	return out
 }
 
-// podsUsage returns the usage of each pod that the last reading has.
+// podsUsage returns the mean usage of each pod that is in the last reading and in at least one earlier reading.
 func podsUsage(all []Reading) map[Pod]Usage {
 	out := map[Pod]Usage{}
 	if len(all) == 0 {
 		return out
 	}
-	for p := range all[len(all)-1].Pods { // the present pods
-		if m := ofPod(all, p); len(m) > 1 {
+	for p := range all[len(all)-1].Pods {
+		if m := podMoments(all, p); len(m) > 1 {
 			out[p] = mean(m)
 		}
 	}
 	return out
 }
 
-// percentiles returns the usage between readings that p percent of them do not exceed, separately for CPU and for
-// memory.
+// percentiles returns a usage for each p in percent: p percent of the readings do not exceed it. CPU and memory are
+// computed separately.
 func percentiles(all []moment, percent []int) []Usage {
 	var milli, bytes []int64
 	for i := 1; i < len(all); i++ {

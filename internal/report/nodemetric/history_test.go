@@ -89,7 +89,7 @@ func TestOddReadings(t *testing.T) {
 // average's.
 func TestForgets(t *testing.T) {
 	h := busy(2 * time.Hour)
-	if want := int(longest/step) + 1; len(h.all) != want {
+	if want := int(retention/step) + 1; len(h.all) != want {
 		t.Errorf("%d readings are kept, want %d", len(h.all), want)
 	}
 	pods := 0

@@ -11,19 +11,19 @@ import (
 // Status returns the status of a NodeMetric (slo.koordinator.sh/v1alpha1). updated is the time of the last reading,
 // in the API server's format.
 func (h *History) Status(p Policy, updated string) map[string]any {
-	p = p.OrUsual()
+	p = p.WithDefaults()
 	all, _ := h.last(p.Average)
 	pods := podsUsage(all)
-	node := mean(ofNode(all))
+	node := mean(nodeMoments(all))
 	system := node
 	var each []any
-	for _, pod := range slices.SortedFunc(maps.Keys(pods), compare) {
+	for _, pod := range slices.SortedFunc(maps.Keys(pods), comparePods) {
 		u := pods[pod]
 		system.Milli, system.Bytes = max(0, system.Milli-u.Milli), max(0, system.Bytes-u.Bytes)
 		each = append(each, pod.metric(u))
 	}
-	metric := map[string]any{"nodeUsage": u(node), "systemUsage": u(system)}
-	if list := h.aggregated(p.Durations); len(list) > 0 {
+	metric := map[string]any{"nodeUsage": resourceMap(node), "systemUsage": resourceMap(system)}
+	if list := h.aggregates(p.Durations); len(list) > 0 {
 		metric["aggregatedNodeUsages"] = list
 	}
 	status := map[string]any{"updateTime": updated, "nodeMetric": metric}
@@ -33,12 +33,12 @@ func (h *History) Status(p Policy, updated string) map[string]any {
 	return map[string]any{"status": status}
 }
 
-func compare(a, b Pod) int {
+func comparePods(a, b Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
 func (p Pod) metric(usage Usage) map[string]any {
-	out := map[string]any{"namespace": p.Namespace, "name": p.Name, "podUsage": u(usage)}
+	out := map[string]any{"namespace": p.Namespace, "name": p.Name, "podUsage": resourceMap(usage)}
 	for key, v := range map[string]string{"qos": p.QoS, "priority": p.Priority} {
 		if v != "" {
 			out[key] = v
@@ -47,31 +47,31 @@ func (p Pod) metric(usage Usage) map[string]any {
 	return out
 }
 
-// aggregated returns mean and percentiles over durations. Like koordlet, it leaves out a duration that is covered
-// by readings for less than half of its time.
-func (h *History) aggregated(durations []time.Duration) (out []any) {
+// aggregates returns the mean and the percentiles of the node's usage for each duration. Like koordlet, it leaves out
+// a duration if the readings cover at most half of it.
+func (h *History) aggregates(durations []time.Duration) (out []any) {
 	percent := []int{50, 90, 95, 99}
 	for _, d := range durations {
 		all, covered := h.last(d)
 		if len(all) < 2 || covered <= d/2 {
 			continue
 		}
-		usage := map[string]any{"avg": u(mean(ofNode(all)))}
-		for i, v := range percentiles(ofNode(all), percent) {
-			usage["p"+strconv.Itoa(percent[i])] = u(v)
+		usage := map[string]any{"avg": resourceMap(mean(nodeMoments(all)))}
+		for i, v := range percentiles(nodeMoments(all), percent) {
+			usage["p"+strconv.Itoa(percent[i])] = resourceMap(v)
 		}
 		out = append(out, map[string]any{"duration": d.String(), "usage": usage})
 	}
 	return out
 }
 
-// u converts a usage to Koordinator's form.
-func u(of Usage) map[string]any {
+// resourceMap converts a usage to Koordinator's ResourceMap.
+func resourceMap(of Usage) map[string]any {
 	return map[string]any{"resources": map[string]any{"cpu": strconv.FormatInt(of.Milli, 10) + "m", "memory": strconv.FormatInt(of.Bytes, 10)}}
 }
 
-// PolicyOf reads the policy that Koordinator's manager has set in a NodeMetric's spec. Missing or invalid fields
-// get the defaults.
+// PolicyOf reads the policy that Koordinator's manager has set in the spec of a NodeMetric. It uses the defaults for
+// missing and invalid fields.
 func PolicyOf(object map[string]any) Policy {
 	spec, _ := object["spec"].(map[string]any)
 	wanted, _ := spec["metricCollectPolicy"].(map[string]any)
@@ -85,12 +85,12 @@ func PolicyOf(object map[string]any) Policy {
 			p.Durations = append(p.Durations, d)
 		}
 	}
-	return p.OrUsual()
+	return p.WithDefaults()
 }
 
 func seconds(v any) time.Duration {
 	n, _ := v.(int64)
-	if n <= 0 || n > int64(longest/time.Second) {
+	if n <= 0 || n > int64(retention/time.Second) {
 		return 0
 	}
 	return time.Duration(n) * time.Second

@@ -12,18 +12,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// maxRows limits a table of an explanation.
+// maxRows is the largest number of rows in a table of an explanation.
 const maxRows = 200
 
-// explanation answers a click: the verdict first, then the reasons.
+// explanation is the answer to a question: a verdict, and tables with the details.
 type explanation struct {
 	Title   string   `json:"title"`
 	Verdict verdict  `json:"verdict"`
 	Tables  []table  `json:"tables,omitempty"`
-	About   []string `json:"about,omitempty"` // further remarks, one sentence each
+	Remarks []string `json:"about,omitempty"` // further remarks, one sentence each
 }
 
-// table is a part of an explanation. Goto has for each row the question about its object, or "".
+// table is a table of an explanation. Goto has an entry for each row: the question that a click on the row asks, or ""
+// if the row cannot be clicked.
 type table struct {
 	Caption string     `json:"caption"`
 	Head    []string   `json:"head"`
@@ -31,23 +32,20 @@ type table struct {
 	Goto    []string   `json:"goto,omitempty"`
 }
 
-// question is what the user of the page clicked on: "cpu", "pool", "numa" or "container", and which.
+// question names the object on which the user clicked. Its kind is what: "cpu", "pool", "numa", "pod" or "container".
+// Its name or number is which.
 type question struct{ what, which string }
 
-// explain answers a question from a status. It returns false if the node has no such object. explainContainer
-// answers questions about containers.
+// explain answers a question about a CPU, a pool, a NUMA node or a pod. It returns false if the node has no such
+// object. explainContainer answers questions about containers.
 func explain(q question, n api.Node) (explanation, bool) {
-	switch q.what {
-	case "cpu":
-		return explainCPU(q.which, n)
-	case "pool":
-		return explainPool(q.which, n)
-	case "numa":
-		return explainNUMA(q.which, n)
-	case "pod":
-		return explainOwner(q.which, n)
+	about := map[string]func(which string, n api.Node) (explanation, bool){
+		"cpu": explainCPU, "pool": explainPool, "numa": explainNUMA, "pod": explainPod,
+	}[q.what]
+	if about == nil {
+		return explanation{}, false
 	}
-	return explanation{}, false
+	return about(q.which, n)
 }
 
 func explainCPU(which string, n api.Node) (explanation, bool) {
@@ -57,33 +55,34 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 	}
 	e := explanation{Title: fmt.Sprintf("CPU %d", id)}
 	who := userOf(n.CPUs, id)
+	e.Verdict.Good = true
 	switch who.Kind {
 	case "own":
-		e.Verdict = verdict{Good: true, Text: who.Pod + " owns CPU " + which + ": no other container may run on it."}
+		e.Verdict.Text = who.Pod + " owns CPU " + which + ": no other container may run on it."
 	case "reserved":
-		e.Verdict = verdict{Good: true, Text: "Reserved for the system: no pod owns it (pools.reserved)."}
+		e.Verdict.Text = "Reserved for the system: no pod owns it (pools.reserved)."
 	case "none":
-		e.Verdict = verdict{Good: true, Text: "In no pool: only containers that Trimtab leaves as they are may run here."}
+		e.Verdict.Text = "In no pool: only containers that Trimtab leaves as they are may run here."
 	default:
-		e.Verdict = verdict{Good: true, Text: "Containers of the " + who.Name + " share it."}
+		e.Verdict.Text = "Containers of the " + who.Name + " share it."
 	}
-	e.About = place(n.CPUs, id)
-	users := runningOn(n, id)
+	e.Remarks = positionOf(n.CPUs, id)
+	users := filter(n.Containers, func(c api.Container) bool { return slices.Contains(cpumap.CPUs(c.CPUs), id) })
 	for _, c := range users {
-		if c.CPUGroup == "exclusive" && c.SeatWhy != "" && term.Clean(c.Pod) == who.Pod {
-			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Name+": "+c.SeatWhy))
+		if c.CPUGroup == "exclusive" && c.CPUGroupWhy != "" && term.Clean(c.Pod) == who.Pod {
+			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Name+": "+c.CPUGroupWhy))
 		}
 		if who.Kind == "own" && term.Clean(c.Pod) != who.Pod && c.CPUs != "" {
 			e.Verdict.Good = false
 			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Pod+"/"+c.Name+" may also run here, and should not."))
 		}
 	}
-	e.Tables = append(e.Tables, containers("Containers that may run on CPU "+which, users))
+	e.Tables = append(e.Tables, containerTable("Containers that may run on CPU "+which, users))
 	return e, true
 }
 
-// place describes the position of a CPU.
-func place(c api.NodeCPUs, id int) []string {
+// positionOf describes where a CPU is: its NUMA node, socket, L3 cache and core.
+func positionOf(c api.NodeCPUs, id int) []string {
 	for _, n := range c.Nodes {
 		if !slices.Contains(cpumap.CPUs(n.CPUs), id) {
 			continue
@@ -117,13 +116,9 @@ func userOf(c api.NodeCPUs, id int) user {
 	return user{Kind: "none", Name: "in no pool"}
 }
 
-func runningOn(n api.Node, id int) (on []api.Container) {
-	for _, c := range n.Containers {
-		if slices.Contains(cpumap.CPUs(c.CPUs), id) {
-			on = append(on, c)
-		}
-	}
-	return on
+// filter returns the elements of a list that meet a condition.
+func filter[T any](list []T, meets func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(element T) bool { return !meets(element) })
 }
 
 func explainPool(which string, n api.Node) (explanation, bool) {
@@ -137,21 +132,12 @@ func explainPool(which string, n api.Node) (explanation, bool) {
 	if p.CPUs == "" && p.Members > 0 {
 		e.Verdict.Good = false
 	}
-	e.About = []string{"CPUs that a pod owns are in no pool; a CPU may be in several pools."}
+	e.Remarks = []string{"CPUs that a pod owns are in no pool; a CPU may be in several pools."}
 	if class, _, _ := strings.Cut(p.Name, " "); p.Class != "" {
-		e.About = append(e.About, "Its containers are of class "+term.Clean(p.Class)+".")
-		e.Tables = append(e.Tables, containers("Containers in pools of this class", containersOf(n, class)))
+		e.Remarks = append(e.Remarks, "Its containers are of class "+term.Clean(p.Class)+".")
+		e.Tables = append(e.Tables, containerTable("Containers in pools of this class", filter(n.Containers, func(c api.Container) bool { return c.CPUGroup == class })))
 	}
 	return e, true
-}
-
-func containersOf(n api.Node, seat string) (in []api.Container) {
-	for _, c := range n.Containers {
-		if c.CPUGroup == seat {
-			in = append(in, c)
-		}
-	}
-	return in
 }
 
 func explainNUMA(which string, n api.Node) (explanation, bool) {
@@ -170,51 +156,51 @@ func explainNUMA(which string, n api.Node) (explanation, bool) {
 	t := table{Caption: "Who may use its CPUs", Head: []string{"", "Who", "CPUs here", "How many"}}
 	owned := 0
 	for _, u := range users(n.CPUs) {
-		mine := slices.DeleteFunc(cpumap.CPUs(u.CPUs), func(id int) bool { return !slices.Contains(here, id) })
+		mine := filter(cpumap.CPUs(u.CPUs), func(id int) bool { return slices.Contains(here, id) })
 		if len(mine) == 0 {
 			continue
 		}
 		if u.Kind == "own" {
 			owned += len(mine)
 		}
-		t.Rows = append(t.Rows, []string{u.Mark, u.Name, formatted(mine), strconv.Itoa(len(mine))})
+		t.Rows = append(t.Rows, []string{u.Mark, u.Name, formatCPUs(mine), strconv.Itoa(len(mine))})
 		t.Goto = append(t.Goto, gotoUser(u))
 	}
 	e.Verdict.Text = fmt.Sprintf("Pods own %d of its %s.", owned, term.Count(len(here), "CPU"))
-	e.About = []string{fmt.Sprintf("CPUs %s in socket %d, %s, %s.", m.CPUs, m.Package, term.Count(len(m.Cores), "core"), term.Count(max(1, len(m.Caches)), "L3 cache"))}
+	e.Remarks = []string{fmt.Sprintf("CPUs %s in socket %d, %s, %s.", m.CPUs, m.Package, term.Count(len(m.Cores), "core"), term.Count(max(1, len(m.Caches)), "L3 cache"))}
 	if memory != "" {
-		e.About = append(e.About, "Memory: "+memory+".")
+		e.Remarks = append(e.Remarks, "Memory: "+memory+".")
 	}
 	e.Tables = append(e.Tables, t)
 	return e, true
 }
 
-// explainOwner lists the CPUs and containers of an owner.
-func explainOwner(which string, n api.Node) (explanation, bool) {
+// explainPod explains a pod: the CPUs that it owns, and its containers.
+func explainPod(which string, n api.Node) (explanation, bool) {
 	e := explanation{Title: "Pod " + which, Verdict: verdict{Good: true}}
 	var own, away []int
 	for _, g := range n.CPUs.Grants {
 		if term.Clean(g.Pod) == which {
-			own, away = append(own, cpumap.CPUs(g.CPUs)...), append(away, cpumap.CPUs(g.Away)...)
+			own, away = append(own, cpumap.CPUs(g.CPUs)...), append(away, cpumap.CPUs(g.Unusable)...)
 		}
 	}
-	mine := slices.DeleteFunc(slices.Clone(n.Containers), func(c api.Container) bool { return term.Clean(c.Pod) != which })
+	mine := filter(n.Containers, func(c api.Container) bool { return term.Clean(c.Pod) == which })
 	if len(own)+len(away)+len(mine) == 0 {
 		return e, false
 	}
-	e.Verdict.Text = "It owns CPUs " + formatted(own) + "; no other container may run on them."
+	e.Verdict.Text = "It owns CPUs " + formatCPUs(own) + "; no other container may run on them."
 	if len(own) == 0 {
 		e.Verdict.Text = "It owns no CPUs; its containers share pools."
 	}
 	if len(away) > 0 {
 		e.Verdict.Good = false
-		e.Verdict.Reasons = append(e.Verdict.Reasons, "CPUs "+formatted(away)+" belong to it, and it cannot use them now: they are offline, or missing in its pod's cgroup.")
+		e.Verdict.Reasons = append(e.Verdict.Reasons, "CPUs "+formatCPUs(away)+" belong to it, and it cannot use them now: they are offline, or missing in its pod's cgroup.")
 	}
-	e.Tables = append(e.Tables, containers("Its containers", mine))
+	e.Tables = append(e.Tables, containerTable("Its containers", mine))
 	return e, true
 }
 
-// gotoUser returns the question about a user of CPUs, or "" if there is nothing to tell.
+// gotoUser returns the question that a click on a user of CPUs asks, or "" if the page cannot explain this user.
 func gotoUser(u user) string {
 	switch u.Kind {
 	case "own":
@@ -225,7 +211,7 @@ func gotoUser(u user) string {
 	return ""
 }
 
-func containers(caption string, list []api.Container) table {
+func containerTable(caption string, list []api.Container) table {
 	t := table{Caption: fmt.Sprintf("%s: %d", caption, len(list)), Head: []string{"Container", "Class", "CPUs"}}
 	for _, c := range list[:min(len(list), maxRows)] {
 		t.Rows = append(t.Rows, []string{term.Clean(c.Pod + "/" + c.Name), term.Clean(c.Class), c.CPUs})

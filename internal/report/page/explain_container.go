@@ -1,7 +1,7 @@
 package page
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,10 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Explainer returns the decisions about the containers of a pod, or about one of them, with the known facts.
+// Explainer returns the decisions about all containers of a pod, or about one container, with the known facts. It
+// returns false if the agent does not know the pod or container.
 type Explainer func(namespace, pod, container string) ([]api.Container, bool)
 
-// explainContainer answers a question about a container, NAMESPACE/POD/CONTAINER/ID.
+// explainContainer answers a question about a container. which has the form NAMESPACE/POD/CONTAINER/ID.
 func explainContainer(which string, ask Explainer) (explanation, bool) {
 	parts := strings.SplitN(which, "/", 4)
 	if len(parts) != 4 {
@@ -22,38 +23,33 @@ func explainContainer(which string, ask Explainer) (explanation, bool) {
 	}
 	found, _ := ask(parts[0], parts[1], parts[2])
 	i := slices.IndexFunc(found, func(c api.Container) bool { return c.ID == parts[3] })
-	if i < 0 && parts[3] != "" {
-		return explanation{}, false
+	switch {
+	case i >= 0:
+		return explanationOf(found[i]), true
+	case parts[3] == "" && len(found) == 1:
+		return explanationOf(found[0]), true
 	}
-	if i < 0 && len(found) == 1 {
-		i = 0
-	}
-	if i < 0 {
-		return explanation{}, false
-	}
-	return about(found[i]), true
+	return explanation{}, false
 }
 
-func about(c api.Container) explanation {
+func explanationOf(c api.Container) explanation {
 	e := explanation{Title: term.Clean(strings.TrimSuffix("Container "+c.Pod+"/"+c.Name, "/")), Verdict: inForce(c)}
 	class := "Class " + term.Clean(c.Class)
 	if c.ClassFrom != "" {
 		class += ", from " + term.Clean(c.ClassFrom)
 	}
-	e.About = []string{class + "; " + term.Clean(c.QoS) + " to Kubernetes; " + term.Clean(c.State) + "."}
-	e.Tables = append(e.Tables, problems(c.Problems), values("Values of the container", c.Values), values("Values of its pod", c.PodValues), facts(c.Facts))
+	e.Remarks = []string{class + "; " + term.Clean(c.QoS) + " to Kubernetes; " + term.Clean(c.State) + "."}
+	if c.Demotion != nil {
+		e.Remarks = append(e.Remarks, "Memory: "+term.Clean(c.Demotion.Text())+".")
+	}
+	e.Tables = append(e.Tables, problemTable(c.Problems), cpuClassTable(c.CPUClasses), valueTable("Values of the container", c.Values), valueTable("Values of its pod", c.PodValues), factTable(c.Facts))
 	e.Tables = slices.DeleteFunc(e.Tables, func(t table) bool { return len(t.Rows) == 0 })
 	return e
 }
 
 // inForce explains whether a container's values are in force, and why it has these CPUs.
 func inForce(c api.Container) verdict {
-	missing := 0
-	for _, v := range slices.Concat(c.Values, c.PodValues) {
-		if !v.Applied {
-			missing++
-		}
-	}
+	missing := api.NotApplied(c.Values) + api.NotApplied(c.PodValues)
 	cpus := "It runs on CPUs " + c.CPUs + " of pool " + term.Clean(c.CPUGroup) + "."
 	switch {
 	case c.CPUGroup == "exclusive":
@@ -64,31 +60,41 @@ func inForce(c api.Container) verdict {
 	v := verdict{Good: missing+len(c.Problems) == 0 && c.ReleasedAt.IsZero()}
 	switch {
 	case !c.ReleasedAt.IsZero():
-		v.Text = cpus + " The agent was " + api.ReleasedSince(c.ReleasedAt) + ": no decision about it is in force."
+		v.Text = cpus + " The agent was " + api.ReleasedText(c.ReleasedAt) + ": no decision about it is in force."
 	case v.Good:
 		v.Text = cpus + " Everything that was decided for it is in force."
 	case missing > 0:
-		v.Text = cpus + " " + strings.ToUpper(are(missing, "value")[:1]) + are(missing, "value")[1:] + " not in force."
+		v.Text = cpus + " " + countAre(missing, "value") + " not in force."
 	default:
-		v.Text = cpus + " " + are(len(c.Problems), "problem") + " reported."
+		v.Text = cpus + " " + countAre(len(c.Problems), "problem") + " reported."
 	}
-	if c.SeatWhy != "" {
-		v.Reasons = append(v.Reasons, term.Clean(c.SeatWhy))
+	if c.CPUGroupWhy != "" {
+		v.Reasons = append(v.Reasons, term.Clean(c.CPUGroupWhy))
 	}
 	return v
 }
 
-func problems(list []lifecycle.Problem) table {
-	t := table{Caption: "Problems", Head: []string{"Kind", "Key", "Value", "Reason"}}
-	for _, p := range list {
-		t.Rows = append(t.Rows, []string{p.Kind(), term.Clean(p.Key), term.Clean(p.Value), term.Clean(p.Sentence())})
+// newTable returns a table with a row for each element of a list. It replaces unprintable characters in the cells.
+func newTable[T any](caption string, head []string, list []T, row func(T) []string) table {
+	t := table{Caption: caption, Head: head}
+	for _, element := range list {
+		cells := row(element)
+		for i := range cells {
+			cells[i] = term.Clean(cells[i])
+		}
+		t.Rows = append(t.Rows, cells)
 	}
 	return t
 }
 
-func values(caption string, list []api.Value) table {
-	t := table{Caption: caption, Head: []string{"In force", "Field", "Value", "Why"}}
-	for _, v := range list {
+func problemTable(list []lifecycle.Problem) table {
+	return newTable("Problems", []string{"Kind", "Key", "Value", "Reason"}, list, func(p lifecycle.Problem) []string {
+		return []string{p.Kind(), p.Key, p.Value, p.Sentence()}
+	})
+}
+
+func valueTable(caption string, list []api.Value) table {
+	return newTable(caption, []string{"In force", "Field", "Value", "Why"}, list, func(v api.Value) []string {
 		state := "yes"
 		if !v.Applied {
 			state = "NO"
@@ -96,32 +102,35 @@ func values(caption string, list []api.Value) table {
 		if v.Note != "" {
 			state += ": " + v.Note
 		}
-		why := v.Why.Hook
-		if v.Why.Source != "" {
-			why += " from " + v.Why.Source
-		}
+		why := v.Why.HookAndSource()
 		if v.Why.Text != "" {
 			why += ": " + v.Why.Text
 		}
-		t.Rows = append(t.Rows, []string{term.Clean(state), term.Clean(v.Field), term.Clean(v.Value), term.Clean(why)})
-	}
-	return t
+		return []string{state, v.Field, v.Value, why}
+	})
 }
 
-func facts(list []api.Fact) table {
-	t := table{Caption: "Facts", Head: []string{"Fact", "Value", "From"}}
-	for _, f := range list {
-		from := string(f.From)
-		if f.Note != "" {
-			from = fmt.Sprintf("%s: %s", from, f.Note)
+func cpuClassTable(list []api.ContainerCPUClass) table {
+	return newTable("Classes of its CPUs", []string{"In force", "CPUs", "Class", "Balloon type", "Kernel"}, list, func(c api.ContainerCPUClass) []string {
+		state := "yes"
+		switch {
+		case c.Class == "":
+			return []string{"-", c.CPUs, "none", "-", "its own values"}
+		case !c.InForce:
+			state = "NO: " + c.Reason
 		}
-		t.Rows = append(t.Rows, []string{term.Clean(f.Name), term.Clean(f.Value), term.Clean(from)})
-	}
-	return t
+		return []string{state, c.CPUs, c.Class, cmp.Or(c.BalloonType, "none: no balloon has them"), c.Kernel}
+	})
 }
 
-// formatted formats a sorted list of CPUs.
-func formatted(ids []int) string {
+func factTable(list []api.Fact) table {
+	return newTable("Facts", []string{"Fact", "Value", "From"}, list, func(f api.Fact) []string {
+		return []string{f.Name, f.Value, strings.TrimSuffix(string(f.From)+": "+f.Note, ": ")}
+	})
+}
+
+// formatCPUs sorts CPUs, removes duplicates, and formats them as a kernel list.
+func formatCPUs(ids []int) string {
 	slices.Sort(ids)
 	return topology.FormatList(slices.Compact(ids))
 }

@@ -16,31 +16,32 @@ import (
 )
 
 const (
-	// period is how often a stream sends the load of CPUs.
-	period = 2 * time.Second
+	// loadInterval is the time between two messages of a stream about the load of the CPUs.
+	loadInterval = 2 * time.Second
 	// minInterval is the shortest time between two reads of the agent's state.
 	minInterval = 500 * time.Millisecond
-	// stale is how old a reading may become if no event happens, because values can change without an event.
-	stale = 10 * time.Second
-	// maxStreams is how many streams may be open, because each costs memory.
+	// maxAge is the age at which the feed reads the agent's state again although no event happened: values can change
+	// without an event.
+	maxAge = 10 * time.Second
+	// maxStreams is how many streams may be open at the same time. Each stream costs memory.
 	maxStreams = 8
 )
 
-// Source is the agent's side of the page.
+// Source is what the page reads from the agent.
 type Source interface {
 	Status() api.Node
-	// Explain returns the containers of a pod, or one of them.
+	// Explain returns all containers of a pod, or one container if container is not "".
 	Explain(namespace, pod, container string) (found []api.Container, ok bool)
-	// Events returns the events after a sequence number, and a channel that closes when there is another one.
+	// Events returns the events after sequence number since, and a channel that closes at the next event.
 	Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{})
 }
 
-// feed makes the messages of streams, once for all streams, and only while there is one. Its methods never write to
-// a client.
+// feed builds each message once for all streams. It builds messages only while a stream is open. Its methods never
+// write to a client.
 type feed struct {
 	src  Source
-	name string // of the node
-	proc fs.FS  // nil if its CPUs do not belong to this machine
+	name string // the node's name
+	proc fs.FS  // the node's /proc; nil if the CPUs of the node are not those of this machine
 	now  func() time.Time
 
 	mu      sync.Mutex
@@ -48,34 +49,34 @@ type feed struct {
 	current
 }
 
-// current is the state that the streams send; nil without a stream.
+// current is the state that the streams send. It is empty while no stream is open.
 type current struct {
-	seq     uint64 // of state
-	readAt  time.Time
-	more    <-chan struct{} // closed when an event happened after the reading
-	node    api.Node
-	state   state
-	rows    map[string]row
-	full    []byte // state as JSON; made when it is first needed
-	changed []byte // what differs from seq-1
+	seq       uint64 // sequence number of state
+	readAt    time.Time
+	nextEvent <-chan struct{} // closed when an event happened after the reading
+	node      api.Node
+	state     state
+	rows      map[string]row
+	full      []byte // state as JSON; encoded when it is first needed
+	changed   []byte // the change from state seq-1 to state seq, as JSON
 
-	usedAt  time.Time
-	useSeq  uint64
+	usedAt  time.Time // when use was measured
+	useSeq  uint64    // sequence number of use
 	reading *usage.Reading
-	use     []byte
+	use     []byte // how busy the CPUs are, as JSON
 }
 
 // frame is the message that one stream must send now. Nil parts are left out.
 type frame struct {
 	full, changed, use []byte
-	at                 mark
-	more               <-chan struct{}
+	at                 position
+	nextEvent          <-chan struct{}
 }
 
-// mark is the last state that a stream has sent.
-type mark struct{ state, use uint64 }
+// position has the sequence numbers of the last state and of the last load that a stream has sent.
+type position struct{ state, use uint64 }
 
-// join counts a stream. It returns false if too many are open.
+// join registers a new stream. It returns false if too many streams are open.
 func (f *feed) join() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +95,7 @@ func (f *feed) leave() {
 	}
 }
 
-// status returns the node as the streams show it. Without streams it asks the agent.
+// status returns the state of the node that the streams show. If no stream is open, it asks the agent.
 func (f *feed) status(ctx context.Context) api.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,21 +106,21 @@ func (f *feed) status(ctx context.Context) api.Node {
 	return f.node
 }
 
-// frame returns what a stream with this mark has not sent yet.
-func (f *feed) frame(ctx context.Context, sent mark) frame {
+// frame returns the message that a stream must send next. sent is what the stream has sent so far.
+func (f *feed) frame(ctx context.Context, sent position) frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readState(ctx)
 	f.readUse()
-	out := frame{at: mark{f.seq, f.useSeq}, more: f.more}
+	out := frame{at: position{f.seq, f.useSeq}, nextEvent: f.nextEvent}
 	switch sent.state {
 	case f.seq:
 	case f.seq - 1:
 		if out.changed = f.changed; sent.state == 0 {
-			out.changed, out.full = nil, f.whole()
+			out.changed, out.full = nil, f.fullState()
 		}
 	default:
-		out.full = f.whole()
+		out.full = f.fullState()
 	}
 	if sent.use != f.useSeq {
 		out.use = f.use
@@ -127,32 +128,32 @@ func (f *feed) frame(ctx context.Context, sent mark) frame {
 	return out
 }
 
-func (f *feed) whole() []byte {
+func (f *feed) fullState() []byte {
 	if f.full == nil {
 		f.full = encode(f.state)
 	}
 	return f.full
 }
 
-// readState asks the agent if an event happened since the last time, or if that time is long ago.
+// readState reads the agent's state if an event happened since the last read, or if that read is maxAge ago.
 func (f *feed) readState(ctx context.Context) {
 	age := f.now().Sub(f.readAt)
 	happened := f.seq == 0
 	select {
-	case <-f.more: // never, while it is nil
+	case <-f.nextEvent: // never, while it is nil
 		happened = true
 	default:
 	}
-	if f.seq > 0 && (age < minInterval || !happened && age < stale) {
+	if f.seq > 0 && (age < minInterval || !happened && age < maxAge) {
 		return
 	}
 	// We get the channel first: an event during the read of the state then closes it.
-	_, f.more = f.src.Events(ctx, math.MaxUint64)
+	_, f.nextEvent = f.src.Events(ctx, math.MaxUint64)
 	f.node, f.readAt = f.src.Status(), f.now()
 	f.replace(stateOf(f.name, f.node))
 }
 
-// replace stores a new state, and the differences from the state before.
+// replace stores a new state, and how it differs from the previous state.
 func (f *feed) replace(s state) {
 	c := change{Verdict: s.Verdict, Facts: s.Facts}
 	rows := make(map[string]row, len(s.Rows))
@@ -183,18 +184,18 @@ func (f *feed) replace(s state) {
 	}
 }
 
-// use is how busy CPUs are, and for what tasks wait.
+// use is how busy the CPUs are, and the node's pressure (PSI).
 type use struct {
-	Busy     string `json:"busy"` // one character for each CPU from 0 on, see levels
+	Busy     string `json:"busy"` // a character of levels for each CPU, from CPU 0 to the last online CPU
 	Pressure string `json:"pressure,omitempty"`
 }
 
-// levels are the characters of use, from idle to busy. "-" stands for a CPU without data.
+// levels are the characters for the load of a CPU, from idle to busy. A CPU without data has "-".
 const levels = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678"
 
 func (f *feed) readUse() {
 	now := f.now()
-	if f.use != nil && now.Sub(f.usedAt) < period-period/10 {
+	if f.use != nil && now.Sub(f.usedAt) < loadInterval-loadInterval/10 {
 		return
 	}
 	f.usedAt, f.useSeq = now, f.useSeq+1
@@ -216,7 +217,7 @@ func (f *feed) measure() use {
 	}
 	u.Pressure = strings.Join(waits, ", ")
 	if f.reading != nil {
-		u.Busy = busyText(r.Since(*f.reading), cpumap.CPUs(f.node.CPUs.Online))
+		u.Busy = busyText(r.BusySince(*f.reading), cpumap.CPUs(f.node.CPUs.Online))
 	}
 	f.reading = &r
 	return u

@@ -21,7 +21,7 @@ type state struct {
 	Rows    []row    `json:"rows"`
 }
 
-// change is what differs from the state before.
+// change is the difference between a state and the previous state.
 type change struct {
 	Verdict verdict  `json:"verdict"`
 	Facts   []string `json:"facts"`
@@ -40,19 +40,19 @@ type cpuMap struct {
 // numa is a NUMA node.
 type numa struct {
 	ID      int    `json:"id"`
-	Package int    `json:"package"` // -1 for memory alone
+	Package int    `json:"package"` // -1 for a node that has only memory
 	CPUs    string `json:"cpus"`
 	Memory  string `json:"memory,omitempty"`
-	// Caches are the cores of each L3 cache, each core as the list of its CPUs.
+	// Caches has a list for each L3 cache: its cores, each as a list of CPUs such as "0,8".
 	Caches [][]string `json:"caches"`
 }
 
-// user is a pod or pool that may use some CPUs. Each CPU belongs to one user.
+// user is a pod that owns CPUs, or a pool. Each CPU belongs to one user.
 type user struct {
 	Mark string `json:"mark"`
 	Kind string `json:"kind"` // own, shared, reclaimed, both, reserved, none
 	Name string `json:"name"`
-	Pod  string `json:"pod,omitempty"` // that owns them
+	Pod  string `json:"pod,omitempty"` // the pod that owns the CPUs; "" for a pool
 	CPUs string `json:"cpus"`
 }
 
@@ -64,27 +64,27 @@ type pool struct {
 
 // row is a container in the table.
 type row struct {
-	ID       string `json:"id"` // the id that a question for its explanation has
+	ID       string `json:"id"` // how a question names the container, see idOf
 	Pod      string `json:"pod"`
 	Name     string `json:"name"`
 	State    string `json:"state"`
 	Class    string `json:"class"`
 	QoS      string `json:"qos"`
-	Seat     string `json:"seat"`
+	CPUGroup string `json:"seat"`
 	CPUs     string `json:"cpus"`
 	Values   int    `json:"values"`
 	Missing  int    `json:"missing"` // values that are not in force
 	Problems int    `json:"problems"`
 }
 
-// poolKinds are the marks of cpumap for CPUs that no pod owns.
+// poolKinds has the kind and the name of a user for each mark of package cpumap that stands for CPUs without an owner.
 var poolKinds = map[string]struct{ kind, name string }{
 	"s": {"shared", "shared pool"}, "r": {"reclaimed", "reclaimed pool"}, "·": {"both", "shared and reclaimed pool"},
 	"b": {"balloon", "balloons"}, "#": {"reserved", "reserved"}, "-": {"none", "in no pool"},
 }
 
 func stateOf(name string, n api.Node) state {
-	return state{Node: term.Clean(name), Version: term.Clean(n.Version), Verdict: judge(n), Facts: factsOf(n), Map: mapOf(n.CPUs), Rows: rowsOf(n)}
+	return state{Node: term.Clean(name), Version: term.Clean(n.Version), Verdict: nodeVerdict(n), Facts: factsOf(n), Map: mapOf(n.CPUs), Rows: rowsOf(n)}
 }
 
 func mapOf(c api.NodeCPUs) cpuMap {
@@ -114,16 +114,11 @@ func numaOf(n api.NUMA) numa {
 		caches = []string{n.CPUs}
 	}
 	for _, cache := range caches {
-		in := map[int]bool{}
-		for _, id := range cpumap.CPUs(cache) {
-			in[id] = true
-		}
-		var mine []string
-		for _, core := range cores {
-			if ids := cpumap.CPUs(core); len(ids) > 0 && in[ids[0]] {
-				mine = append(mine, core)
-			}
-		}
+		in := cpumap.CPUs(cache)
+		mine := filter(cores, func(core string) bool {
+			ids := cpumap.CPUs(core)
+			return len(ids) > 0 && slices.Contains(in, ids[0])
+		})
 		if len(mine) > 0 {
 			out.Caches = append(out.Caches, mine)
 		}
@@ -131,8 +126,8 @@ func numaOf(n api.NUMA) numa {
 	return out
 }
 
-// users returns the users for the marks, owners first. In every drawing of a node, a letter stands for one of the
-// first 26 owners. The page has two letters for the owners after them.
+// users returns who may use the CPUs: first the pods that own CPUs, then the pools. The mark of each of the first 26
+// owners is one letter, as in all drawings of a node. The page marks further owners with two letters.
 func users(c api.NodeCPUs) []user {
 	var owners, others []user
 	for _, m := range cpumap.Marks(c) {
@@ -157,20 +152,15 @@ func users(c api.NodeCPUs) []user {
 func rowsOf(n api.Node) []row {
 	rows := make([]row, 0, len(n.Containers))
 	for _, c := range n.Containers {
-		r := row{
+		rows = append(rows, row{
 			ID: idOf(c), Pod: term.Clean(c.Pod), Name: term.Clean(c.Name), State: term.Clean(c.State), Class: term.Clean(c.Class),
-			QoS: term.Clean(c.QoS), Seat: term.Clean(c.CPUGroup), CPUs: c.CPUs, Values: len(c.Values) + len(c.PodValues), Problems: len(c.Problems),
-		}
-		for _, v := range slices.Concat(c.Values, c.PodValues) {
-			if !v.Applied {
-				r.Missing++
-			}
-		}
-		rows = append(rows, r)
+			QoS: term.Clean(c.QoS), CPUGroup: term.Clean(c.CPUGroup), CPUs: c.CPUs, Values: len(c.Values) + len(c.PodValues), Problems: len(c.Problems),
+			Missing: api.NotApplied(c.Values) + api.NotApplied(c.PodValues),
+		})
 	}
 	return rows
 }
 
-// idOf returns a container's id in questions. It includes the runtime's id, because a name may occur twice while a
-// container is replaced.
+// idOf returns how a question names a container. The name includes the runtime's id, because two containers have the
+// same name while one replaces the other.
 func idOf(c api.Container) string { return c.Pod + "/" + c.Name + "/" + c.ID }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/trimtab/trimtab/internal/report/cpumap"
 )
 
@@ -26,14 +28,14 @@ var files embed.FS
 const (
 	// clientTimeout is how long a client may take to read one message. The page drops a slower client.
 	clientTimeout = 5 * time.Second
-	// maxQuestions is how many explanations are made at a time.
-	maxQuestions = 4
-	// longest is how long a question may be: names of namespace, pod and container, and an id.
-	longest = 1024
+	// maxParallelQuestions is how many questions the page answers at the same time.
+	maxParallelQuestions = 4
+	// maxQuestionLength is the largest length of a question: the names of namespace, pod and container, and an id.
+	maxQuestionLength = 1024
 )
 
-// policy lets a browser load the page's own files and ask its own server, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// contentPolicy is the Content-Security-Policy of the page. It allows a browser only the page's own files and server.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Options configure the page.
@@ -41,37 +43,37 @@ type Options struct {
 	Source Source
 	// Node is the node's name.
 	Node string
-	// Proc is the node's proc file system; nil if there is none that shows how busy its CPUs are.
+	// Proc is the node's /proc. It is nil if no /proc shows how busy the node's CPUs are.
 	Proc fs.FS
 }
 
 // Page serves one node's page.
 type Page struct {
-	o    Options
-	feed feed
-	asks chan struct{}
-	host string
+	o     Options
+	feed  feed
+	slots *semaphore.Weighted
+	host  string
 }
 
 // New makes a page. Nothing runs until a browser connects.
 func New(o Options) *Page {
 	host, _ := os.Hostname()
 	return &Page{
-		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, asks: make(chan struct{}, maxQuestions),
+		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, slots: semaphore.NewWeighted(maxParallelQuestions),
 		host: strings.ToLower(host),
 	}
 }
 
-// ServeHTTP answers below Path.
+// ServeHTTP answers requests for the URL paths below Path.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header(w.Header())
-	if !p.known(r.Host) {
+	setHeaders(w.Header())
+	if !p.servesHost(r.Host) {
 		http.Error(w, "the node does not serve this host name: use its address, localhost, or its host name", http.StatusMisdirectedRequest)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "read only", http.StatusMethodNotAllowed)
+		http.Error(w, "the page is read-only: use GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
@@ -80,34 +82,34 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch name := strings.TrimPrefix(r.URL.Path, Path); name {
 	case "":
-		p.file(w, r, "index.html")
+		http.ServeFileFS(w, r, files, "files/index.html")
 	case "app.js", "draw.js", "style.css":
-		p.file(w, r, name)
+		http.ServeFileFS(w, r, files, "files/"+name)
 	case "events":
 		p.stream(w, r)
 	case "explain":
 		p.explain(w, r)
 	case "node.svg":
-		p.picture(w, r)
+		p.serveSVG(w, r)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// header sets the headers that every answer has. No other site may read, embed or frame an answer.
-func header(h http.Header) {
+// setHeaders sets the headers that every answer has. They forbid other sites to read, embed or frame an answer.
+func setHeaders(h http.Header) {
 	for key, value := range map[string]string{
-		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Content-Security-Policy": contentPolicy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
 		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store",
 	} {
 		h.Set(key, value)
 	}
 }
 
-// known reports whether a request names this node. Another site can make its own name resolve to this address (DNS
-// rebinding), and a browser then treats both as the same origin. But the request has the name of that site, which
-// is none of ours.
-func (p *Page) known(host string) bool {
+// servesHost reports whether host, the Host header of a request, names this node. It protects from DNS rebinding:
+// another site makes its own name resolve to the node's address, and a browser then treats both as the same origin.
+// The Host header of such a request has the name of the other site.
+func (p *Page) servesHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -118,24 +120,13 @@ func (p *Page) known(host string) bool {
 	return host == "localhost" || host != "" && (host == p.host || host == strings.ToLower(p.o.Node))
 }
 
-func (p *Page) file(w http.ResponseWriter, r *http.Request, name string) {
-	data, err := files.ReadFile("files/" + name)
-	if err != nil {
-		http.NotFound(w, r)
-		return
-	}
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
-}
-
-// explain answers ?what=cpu&which=5.
+// explain answers a request such as ?what=cpu&which=5 with an explanation.
 func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
-	select {
-	case p.asks <- struct{}{}:
-	case <-r.Context().Done():
-		return
+	if p.slots.Acquire(r.Context(), 1) != nil {
+		return // the client has disconnected
 	}
 	e, known := p.answer(r)
-	<-p.asks
+	p.slots.Release(1)
 	if !known {
 		http.Error(w, "the node does not have this object now", http.StatusNotFound)
 		return
@@ -147,7 +138,7 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 func (p *Page) answer(r *http.Request) (explanation, bool) {
 	ask := r.URL.Query()
 	q := question{ask.Get("what"), ask.Get("which")}
-	if len(q.which) > longest {
+	if len(q.which) > maxQuestionLength {
 		return explanation{}, false
 	}
 	if q.what == "container" {
@@ -156,10 +147,10 @@ func (p *Page) answer(r *http.Request) (explanation, bool) {
 	return explain(q, p.feed.status(r.Context()))
 }
 
-// picture serves the map without scripts.
-func (p *Page) picture(w http.ResponseWriter, r *http.Request) {
+// serveSVG serves the map of the CPUs as an image, for browsers without scripts.
+func (p *Page) serveSVG(w http.ResponseWriter, r *http.Request) {
 	n := p.feed.status(r.Context())
-	head := []cpumap.Line{{Style: cpumap.Title, Text: "node " + p.o.Node}, {Text: judge(n).Text}}
+	head := []cpumap.Line{{Style: cpumap.Title, Text: "node " + p.o.Node}, {Text: nodeVerdict(n).Text}}
 	var b bytes.Buffer
 	if err := cpumap.SVG(&b, head, n.CPUs); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -180,23 +171,22 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	out := stream{w: w, control: http.NewResponseController(w)}
 	_ = out.control.SetReadDeadline(time.Time{}) // otherwise the server's limit for reading a request would end the stream
 	w.Header().Set("Content-Type", "text/event-stream")
-	var sent mark
+	var sent position
 	for {
 		f := p.feed.frame(r.Context(), sent)
 		if err := out.send(f); err != nil {
 			return
 		}
 		sent = f.at
-		if !pause(r.Context(), f.more) {
+		if !pause(r.Context(), f.nextEvent) {
 			return
 		}
 	}
 }
 
-// pause waits for the next moment to send: at once after an event, but not more often than states are read. It
-// returns false when ctx ends.
+// pause waits minInterval, and then until more closes or loadInterval is over. It returns false when ctx ends.
 func pause(ctx context.Context, more <-chan struct{}) bool {
-	least, most := time.NewTimer(minInterval), time.NewTimer(period)
+	least, most := time.NewTimer(minInterval), time.NewTimer(loadInterval)
 	defer least.Stop()
 	defer most.Stop()
 	select {

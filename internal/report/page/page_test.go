@@ -78,7 +78,7 @@ func (a *agent) count() int {
 
 func small() api.Node {
 	return api.Node{
-		Version: "v0.1.0", Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.3"}},
+		Version: "v0.1.0", Attachments: []api.Attachment{{Name: "nri", State: "connected", Runtime: "containerd 2.3"}},
 		CPUs: api.NodeCPUs{
 			Online: "0-7", Reserved: "0", Exclusive: "2-3", Shared: "1,4-7", Reclaimed: "4-7",
 			Nodes: []api.NUMA{
@@ -89,7 +89,7 @@ func small() api.Node {
 			Pools:  []api.Pool{{Name: "shared", Class: "shared", CPUs: "1,4-7", Members: 1}},
 		},
 		Containers: []api.Container{
-			{Pod: "shop/db", Name: "main", ID: "c1", State: "running", Class: "dedicated", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: "2-3", SeatWhy: "chosen: the only core that holds all"},
+			{Pod: "shop/db", Name: "main", ID: "c1", State: "running", Class: "dedicated", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: "2-3", CPUGroupWhy: "chosen: the only core that holds all"},
 			{Pod: "shop/web", Name: "main", ID: "c2", State: "running", Class: "shared", QoS: "Burstable", CPUGroup: "shared", CPUs: "1,4-7", Values: []api.Value{{Field: "cpuset.cpus", Value: "1,4-7", Applied: true}}},
 		},
 	}
@@ -123,7 +123,7 @@ func TestAnswers(t *testing.T) {
 		{"the styles", "HEAD", "http://localhost/page/style.css", nil, 200, ""},
 		{"no way up", "GET", "http://localhost/page/../page.go", nil, 404, "not found"},
 		{"nothing else", "GET", "http://localhost/page/files/app.js", nil, 404, "not found"},
-		{"read only", "POST", "http://localhost/page/explain", nil, 405, "read only"},
+		{"read only", "POST", "http://localhost/page/explain", nil, 405, "the page is read-only"},
 		{"no questions by other sites", "GET", "http://localhost/page/events", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors"}, 403, "another site"},
 		{"a link of another site", "GET", "http://localhost/page/", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, 200, "<title>"},
 		{"the map without scripts", "GET", "http://localhost/page/node.svg", nil, 200, "shop/db alone: 2-3"},
@@ -190,7 +190,7 @@ func TestExplanations(t *testing.T) {
 		if !known || e.Title != tc.title || e.Verdict.Text != tc.verdict || e.Verdict.Good != tc.good {
 			t.Errorf("%s %s: %v %+v", tc.what, tc.which, known, e)
 		}
-		if d := cmp.Diff(tc.about, e.About); d != "" {
+		if d := cmp.Diff(tc.about, e.Remarks); d != "" {
 			t.Errorf("%s %s:\n%s", tc.what, tc.which, d)
 		}
 		rows := -1
@@ -200,6 +200,25 @@ func TestExplanations(t *testing.T) {
 		if rows != tc.rows {
 			t.Errorf("%s %s: %d rows, want %d: %v", tc.what, tc.which, rows, tc.rows, e.Tables)
 		}
+	}
+}
+
+// TestContainerCPUClasses: a container's page lists the classes of its CPUs, and which the kernel does not hold.
+func TestContainerCPUClasses(t *testing.T) {
+	e := explanationOf(api.Container{Pod: "shop/db", Name: "main", CPUs: "1-4", CPUClasses: []api.ContainerCPUClass{
+		{CPUs: "1", Class: "fast", BalloonType: "latency", InForce: true, Kernel: "scaling_governor performance"},
+		{CPUs: "2", Class: "slow", Reason: "no policy"}, {CPUs: "3-4"},
+	}})
+	want := [][]string{
+		{"yes", "1", "fast", "latency", "scaling_governor performance"},
+		{"NO: no policy", "2", "slow", "none: no balloon has them", ""},
+		{"-", "3-4", "none", "-", "its own values"},
+	}
+	if len(e.Tables) != 1 {
+		t.Fatalf("%+v", e.Tables)
+	}
+	if d := cmp.Diff(want, e.Tables[0].Rows); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -214,7 +233,7 @@ func TestVerdicts(t *testing.T) {
 		"released":       {func(n *api.Node) { n.Released = true }, []string{"restored"}},
 		"configuration":  {func(n *api.Node) { n.ConfigError = "line 1\nline 2" }, []string{"line 1; line 2"}},
 		"without cgroup": {func(n *api.Node) { n.WithoutCgroup = []string{"a/b/c"} }, []string{"a/b/c runs"}},
-		"left":           {func(n *api.Node) { n.Contested = []api.Contested{{Left: "x writes cpu.max"}} }, []string{"x writes cpu.max"}},
+		"left":           {func(n *api.Node) { n.Contested = []api.Contested{{GaveUpReason: "x writes cpu.max"}} }, []string{"x writes cpu.max"}},
 		"a value":        {func(n *api.Node) { n.Unapplied = 1 }, []string{"1 value is not in force"}},
 		"waits for start": {func(n *api.Node) {
 			n.Unapplied = 1
@@ -227,15 +246,15 @@ func TestVerdicts(t *testing.T) {
 		}, []string{"shop/db/main: too much"}},
 		"a hook": {func(n *api.Node) {
 			n.Hooks = []api.Hook{{Name: "rdt", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "no resctrl"}}}
-		}, []string{"Hook rdt is not effective: no resctrl."}},
+		}, []string{"Hook rdt: not effective: no resctrl"}},
 		"a hook's server": {func(n *api.Node) {
 			n.HookServers = &api.HookServers{Servers: []api.HookServer{{File: "a.yaml", Error: "gone"}}}
 		}, []string{"a.yaml: not in force: gone"}},
-		"several, in turn": {func(n *api.Node) { n.Released, n.ConfigError = true, "bad" }, []string{"restored", "bad"}},
+		"several, in turn": {func(n *api.Node) { n.Released, n.ConfigError = true, "bad" }, []string{"bad", "restored"}},
 	} {
 		n := small()
 		tc.change(&n)
-		v := judge(n)
+		v := nodeVerdict(n)
 		if v.Good != (len(tc.want) == 0) || len(v.Reasons) != len(tc.want) {
 			t.Errorf("%s: %+v", name, v)
 			continue
@@ -427,13 +446,13 @@ func TestHostile(t *testing.T) {
 	const bad = "<script>alert(1)</script>\n\ndata: x\u202e\x1b[31m\u2028"
 	n.Containers[0].Pod, n.Containers[0].Name, n.CPUs.Grants[0].Pod = "shop/"+bad, bad, "shop/"+bad
 	n.Containers[0].Problems = []lifecycle.Problem{{Key: bad, Value: bad, Reason: bad}}
-	n.Containers[0].SeatWhy, n.ConfigError, n.Problems = bad, bad, 1
+	n.Containers[0].CPUGroupWhy, n.ConfigError, n.Problems = bad, bad, 1
 	n.CPUs.Pools[0].Name = bad
 	st := stateOf(bad, n)
 	for i := range st.Rows {
 		st.Rows[i].ID = "" // a query, which is never shown
 	}
-	explained := []explanation{about(n.Containers[0])}
+	explained := []explanation{explanationOf(n.Containers[0])}
 	for _, q := range []question{{"cpu", "2"}, {"numa", "0"}, {"pod", "shop/<script>alert(1)</script>??data: x??[31m?"}} {
 		e, known := explain(q, n)
 		if !known {

@@ -1,9 +1,9 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -11,127 +11,72 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// verdict is a sentence that says whether something is in order, and the reasons.
+// verdict says in a sentence whether an object of the node is in order, and why not.
 type verdict struct {
 	Good    bool     `json:"good"`
 	Text    string   `json:"text"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// maxNamed is how many problems of pods the verdict names.
-const maxNamed = 5
+// maxNamedProblems is how many problems of pods the verdict names.
+const maxNamedProblems = 5
 
-// judge returns the verdict on a node. A value that waits for a container's start is not a fault.
-func judge(n api.Node) verdict {
+// nodeVerdict returns the verdict on a node. A value that waits for the start of its container is not a fault.
+func nodeVerdict(n api.Node) verdict {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, term.Clean(fmt.Sprintf(format, args...))) }
-	if n.Released {
-		add("The agent was %s: all values were restored, and it decides nothing until it is started again.", api.ReleasedSince(n.ReleasedAt))
-	}
-	if n.Standby != "" {
-		add("This agent decides nothing: %s.", n.Standby)
+	for _, f := range n.Faults(time.Now()) {
+		add("%s: %s", strings.ToUpper(f.Label[:1])+f.Label[1:], f.Text)
 	}
 	if !n.Connected() && n.Standby == "" {
 		add("No runtime is attached: new containers start without the values that they request.")
 	}
-	if n.ConfigError != "" {
-		add("The newest configuration was refused, the previous one is in force: %s", strings.ReplaceAll(n.ConfigError, "\n", "; "))
-	}
-	for _, u := range n.Unsaved {
-		add("Not saved for a restart: %s", u)
-	}
-	for _, name := range n.WithoutCgroup {
-		add("%s runs and has no cgroup below cgroup.root: none of its values is in force.", name)
-	}
-	for _, c := range n.Contested {
-		if text := cmp.Or(c.Kept, c.Left); text != "" {
-			add("Another program writes the same file: %s", text)
-		}
-	}
-	why = append(why, servers(n)...)
-	if missing := missing(n); missing > 0 {
-		add("%s not in force; the table of containers shows where.", are(missing, "value"))
+	if missing := countMissing(n); missing > 0 {
+		add("%s not in force; the table of containers shows where.", countAre(missing, "value"))
 	}
 	named := 0
 	for _, c := range n.Containers {
-		if len(c.Problems) > 0 && named < maxNamed {
+		if len(c.Problems) > 0 && named < maxNamedProblems {
 			named += len(c.Problems)
 			add("%s: %s", strings.TrimSuffix(c.Pod+"/"+c.Name, "/"), c.Problems[0].Sentence())
 		}
 	}
 	if n.Problems > named {
-		add("%s reported in total; the table of containers shows where.", are(n.Problems, "problem"))
+		add("%s reported in total; the table of containers shows where.", countAre(n.Problems, "problem"))
 	}
 	if len(why) == 0 {
 		return verdict{Good: true, Text: "Healthy: all decided values are in force."}
 	}
-	return verdict{Text: term.Count(len(why), "thing") + " to look at", Reasons: why}
+	return verdict{Text: "Not healthy: " + term.Count(len(why), "finding"), Reasons: why}
 }
 
-// servers returns the faults of hook servers and hooks.
-func servers(n api.Node) (why []string) {
-	for _, h := range n.Hooks {
-		if h.Enabled && h.Finding.Support == lifecycle.NotSupported {
-			why = append(why, term.Clean("Hook "+h.Name+" is "+h.Effective()+"."))
-		}
-	}
-	if n.HookServers == nil {
-		return why
-	}
-	if n.HookServers.Error != "" {
-		why = append(why, term.Clean("Hook servers: "+n.HookServers.Error))
-	}
-	for _, s := range n.HookServers.Servers {
-		if s.Error != "" || !s.InForce {
-			why = append(why, term.Clean("Hook server "+s.File+": "+s.State()))
-		}
-	}
-	return why
-}
-
-// missing counts values that are not in force, without those of containers that have not started.
-func missing(n api.Node) int {
+// countMissing counts the values that are not in force. It does not count values of containers that have not started.
+func countMissing(n api.Node) int {
 	all := n.Unapplied
 	for _, c := range n.Containers {
-		if c.State != lifecycle.StateCreated.String() {
-			continue
-		}
-		for _, v := range c.Values {
-			if !v.Applied {
-				all--
-			}
+		if c.State == lifecycle.StateCreated.String() {
+			all -= api.NotApplied(c.Values)
 		}
 	}
 	return max(0, all)
 }
 
-// factsOf describes a node, in short clauses.
+// factsOf describes a node in a few short phrases, such as "3 containers".
 func factsOf(n api.Node) []string {
 	online := cpumap.CPUs(n.CPUs.Online)
 	facts := []string{
 		fmt.Sprintf("%s in %s", term.Count(len(online), "CPU"), term.Count(len(n.CPUs.Nodes), "NUMA node")),
 		term.Count(len(n.Containers), "container"),
-		fmt.Sprintf("%d of %s owned by %s", len(cpumap.CPUs(n.CPUs.Exclusive)), term.Count(len(online), "CPU"), term.Count(owners(n), "pod")),
+		fmt.Sprintf("%d of %s owned by %s", len(cpumap.CPUs(n.CPUs.Exclusive)), term.Count(len(online), "CPU"), term.Count(len(filter(users(n.CPUs), func(u user) bool { return u.Pod != "" })), "pod")),
 	}
 	for _, a := range n.Attachments {
-		text := a.Name + ": " + a.State
-		if a.Runtime != "" {
-			text += " to " + a.Runtime
-		}
-		facts = append(facts, term.Clean(text))
+		facts = append(facts, term.Clean(a.Text()))
 	}
 	return facts
 }
 
-func owners(n api.Node) int {
-	pods := map[string]bool{}
-	for _, g := range n.CPUs.Grants {
-		pods[g.Pod] = true
-	}
-	return len(pods)
-}
-
-func are(n int, what string) string {
+// countAre returns for example "1 value is" or "2 values are".
+func countAre(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " is"
 	}

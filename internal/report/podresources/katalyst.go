@@ -9,51 +9,32 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/trimtab/trimtab/internal/extend/qrm"
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// Katalyst's PodResources API has fields that the kubelet's does not have, with numbers that are free
-// there. A client of the kubelet's API skips them. They are:
+// Numbers of the fields that Katalyst's PodResources API adds to the kubelet's API. The kubelet's API does not use these
+// numbers, so its clients skip the fields.
 const (
-	podRole        protowire.Number = 12 // of PodResources
+	podRole        protowire.Number = 12 // in PodResources, as the next three
 	podType        protowire.Number = 13
 	podLabels      protowire.Number = 14
 	podAnnotations protowire.Number = 15
-	resources      protowire.Number = 15 // of ContainerResources and AllocatableResourcesResponse
+	resourcesField protowire.Number = 15 // in ContainerResources and AllocatableResourcesResponse
 )
 
-// Keys of pods that Katalyst's API has in fields of their own.
+// The label and the annotation of a pod whose values Katalyst's API repeats in separate fields.
 const (
 	roleLabel      = "katalyst.kubewharf.io/pod_role"
 	typeAnnotation = "katalyst.kubewharf.io/pod_type"
 )
 
-// Quantity is an amount of a resource on one NUMA node or socket. Name and type are those of a
-// device that it comes from; empty for none.
-type Quantity struct {
-	Value       float64
-	Node        uint64
-	Name, Type  string
-	Socket      bool // Node is a socket
-	Annotations map[string]string
-}
-
-// Resource is an amount of a resource that a container has, or that the node has.
-type Resource struct {
-	Name             string
-	OfNode, IsScalar bool
-	// Total is the whole amount, and ByNode its parts. The others are those at the container's
-	// creation, or the node's capacity.
-	Total, OtherTotal   float64
-	ByNode, OtherByNode []Quantity
-}
-
-// Plugins are the resource plugins of the node.
+// Plugins has the allocations of the node's resource plugins.
 type Plugins interface {
-	// Resources returns what plugins have allocated for the containers of a pod, by container name.
-	Resources(podUID string) map[string][]Resource
+	// Amounts returns what plugins have allocated to the containers of a pod, by container name.
+	Amounts(podUID string) map[string][]qrm.Amount
 	// Allocatable returns what plugins can allocate.
-	Allocatable(ctx context.Context) []Resource
+	Allocatable(ctx context.Context) []qrm.Amount
 }
 
 // extendPod adds Katalyst's fields to a pod.
@@ -64,32 +45,32 @@ func extendPod(out *v1.PodResources, own *nodeview.PodHoldings, plugins Plugins)
 	b = appendMap(b, podLabels, own.Labels)
 	b = appendMap(b, podAnnotations, own.Annotations)
 	out.ProtoReflect().SetUnknown(b)
-	var given map[string][]Resource
+	var given map[string][]qrm.Amount
 	if plugins != nil {
-		given = plugins.Resources(own.UID)
+		given = plugins.Amounts(own.UID)
 	}
 	for _, c := range out.GetContainers() {
 		all := given[c.GetName()]
 		i := slices.IndexFunc(own.Containers, func(o nodeview.ContainerHoldings) bool { return o.Name == c.GetName() })
 		if i >= 0 {
-			all = withOwn(all, &own.Containers[i])
+			all = addAssigned(all, &own.Containers[i])
 		}
 		if len(all) > 0 {
-			c.ProtoReflect().SetUnknown(appendResources(nil, all))
+			c.ProtoReflect().SetUnknown(containerFields.encode(all))
 		}
 	}
 }
 
-// withOwn adds CPUs and memory that the agent assigned, if no plugin allocates them.
-func withOwn(all []Resource, c *nodeview.ContainerHoldings) []Resource {
+// addAssigned adds the CPUs and memory that the agent assigned to a container, unless a plugin has allocated them.
+func addAssigned(all []qrm.Amount, c *nodeview.ContainerHoldings) []qrm.Amount {
 	add := func(name string, byNode map[int]float64) {
-		if len(byNode) == 0 || slices.ContainsFunc(all, func(r Resource) bool { return r.Name == name }) {
+		if len(byNode) == 0 || slices.ContainsFunc(all, func(r qrm.Amount) bool { return r.Resource == name }) {
 			return
 		}
-		one := Resource{Name: name, OfNode: true, IsScalar: true}
+		one := qrm.Amount{Resource: name, OfNode: true, IsScalar: true}
 		for _, node := range slices.Sorted(maps.Keys(byNode)) {
 			one.Total += byNode[node]
-			one.ByNode = append(one.ByNode, Quantity{Value: byNode[node], Node: uint64(max(node, 0))}) //nolint:gosec // an id is not negative
+			one.ByNode = append(one.ByNode, qrm.Quantity{Value: byNode[node], Node: uint64(max(node, 0))}) //nolint:gosec // an id is not negative
 		}
 		one.OtherTotal, one.OtherByNode = one.Total, one.ByNode
 		all = append(slices.Clip(all), one)
@@ -112,57 +93,38 @@ func withOwn(all []Resource, c *nodeview.ContainerHoldings) []Resource {
 	return all
 }
 
-// appendResources appends what a container has.
-func appendResources(b []byte, all []Resource) []byte {
-	const (
-		name, ofNode, scalar       protowire.Number = 1, 2, 3
-		total, other, nodes, first protowire.Number = 4, 5, 6, 7
-	)
+// fieldNumbers has the protobuf field numbers of the amounts of a resource.
+type fieldNumbers struct{ total, nodes, other, otherNodes protowire.Number }
+
+// The messages for resources of a container and of the node have the same fields, but different numbers for the amounts.
+var (
+	containerFields = fieldNumbers{total: 4, nodes: 6, other: 5, otherNodes: 7}
+	nodeFields      = fieldNumbers{total: 4, nodes: 5, other: 6, otherNodes: 7}
+)
+
+// encode encodes the resources of a container or of the node.
+func (at fieldNumbers) encode(all []qrm.Amount) (b []byte) {
+	const name, perNode, scalar protowire.Number = 1, 2, 3
 	for i := range all {
 		r := &all[i]
 		var m []byte
-		m = appendText(m, name, r.Name)
-		m = appendBool(m, ofNode, r.OfNode)
+		m = appendText(m, name, r.Resource)
+		m = appendBool(m, perNode, r.OfNode)
 		m = appendBool(m, scalar, r.IsScalar)
-		m = appendDouble(m, total, r.Total)
-		m = appendDouble(m, other, r.OtherTotal)
+		m = appendDouble(m, at.total, r.Total)
+		m = appendDouble(m, at.other, r.OtherTotal)
 		for _, q := range r.ByNode {
-			m = appendMessage(m, nodes, q.encode())
+			m = appendMessage(m, at.nodes, encodeQuantity(&q))
 		}
 		for _, q := range r.OtherByNode {
-			m = appendMessage(m, first, q.encode())
+			m = appendMessage(m, at.otherNodes, encodeQuantity(&q))
 		}
-		b = appendMessage(b, resources, m)
+		b = appendMessage(b, resourcesField, m)
 	}
 	return b
 }
 
-// appendAllocatable appends what the node has. The amounts of this message are in another order.
-func appendAllocatable(b []byte, all []Resource) []byte {
-	const (
-		name, ofNode, scalar       protowire.Number = 1, 2, 3
-		total, nodes, other, first protowire.Number = 4, 5, 6, 7
-	)
-	for i := range all {
-		r := &all[i]
-		var m []byte
-		m = appendText(m, name, r.Name)
-		m = appendBool(m, ofNode, r.OfNode)
-		m = appendBool(m, scalar, r.IsScalar)
-		m = appendDouble(m, total, r.Total)
-		for _, q := range r.ByNode {
-			m = appendMessage(m, nodes, q.encode())
-		}
-		m = appendDouble(m, other, r.OtherTotal)
-		for _, q := range r.OtherByNode {
-			m = appendMessage(m, first, q.encode())
-		}
-		b = appendMessage(b, resources, m)
-	}
-	return b
-}
-
-func (q *Quantity) encode() []byte {
+func encodeQuantity(q *qrm.Quantity) []byte {
 	const (
 		value, node, name, kind, level, annotations protowire.Number = 1, 2, 3, 4, 5, 6
 	)

@@ -2,54 +2,52 @@ package podresources
 
 import (
 	"slices"
+	"strings"
 
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// name identifies a pod in the API.
-type name struct{ namespace, pod string }
+// podName identifies a pod in the API.
+type podName struct{ namespace, pod string }
 
-// merge combines what containers own in the agent's state with the kubelet's report. It also lists pods that only
-// one of the two knows. The order is the kubelet's, and then the agent's.
+// merge combines the resources of containers in the agent's state with the kubelet's report. It includes pods that only
+// the agent or only the kubelet knows. The kubelet's pods come first, in its order.
 func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources, plugins Plugins) []*v1.PodResources {
-	byName := make(map[name]*nodeview.PodHoldings, len(own))
+	byName := make(map[podName]*nodeview.PodHoldings, len(own))
 	for i := range own {
-		byName[name{own[i].Namespace, own[i].Name}] = &own[i]
+		byName[podName{own[i].Namespace, own[i].Name}] = &own[i]
 	}
 	out := make([]*v1.PodResources, 0, max(len(own), len(kubelet)))
-	seen := make(map[name]bool, len(kubelet))
+	seen := make(map[podName]bool, len(kubelet))
 	for _, k := range kubelet {
-		n := name{k.GetNamespace(), k.GetName()}
+		n := podName{k.GetNamespace(), k.GetName()}
 		seen[n] = true
 		out = append(out, mergePod(byName[n], k, plugins))
 	}
 	for i := range own {
-		if n := (name{own[i].Namespace, own[i].Name}); !seen[n] && byName[n] == &own[i] {
+		if n := (podName{own[i].Namespace, own[i].Name}); !seen[n] && byName[n] == &own[i] {
 			out = append(out, mergePod(&own[i], nil, plugins))
 		}
 	}
 	return out
 }
 
-// mergePod combines both reports of a pod; either may be nil.
+// mergePod combines the agent's state of a pod and the kubelet's report of it. One of the two may be nil.
 func mergePod(own *nodeview.PodHoldings, k *v1.PodResources, plugins Plugins) *v1.PodResources {
 	if own == nil {
 		return k
 	}
-	// The agent passes on the kubelet's CPUs and memory of the pod as a whole.
+	// CPUs and memory of the pod as a whole are those that the kubelet reports.
 	out := &v1.PodResources{Name: own.Name, Namespace: own.Namespace, CpuIds: k.GetCpuIds(), Memory: k.GetMemory()}
 	out.Containers = make([]*v1.ContainerResources, 0, len(own.Containers))
-	at := func(name string) int {
-		return slices.IndexFunc(own.Containers, func(c nodeview.ContainerHoldings) bool { return c.Name == name })
-	}
 	for _, c := range k.GetContainers() {
 		merged := &v1.ContainerResources{
 			Name: c.GetName(), Devices: c.GetDevices(), DynamicResources: c.GetDynamicResources(), CpuIds: c.GetCpuIds(), Memory: c.GetMemory(),
 		}
-		if i := at(c.GetName()); i >= 0 {
-			fill(merged, &own.Containers[i])
+		if i := slices.IndexFunc(own.Containers, func(o nodeview.ContainerHoldings) bool { return o.Name == c.GetName() }); i >= 0 {
+			fillContainer(merged, &own.Containers[i])
 		}
 		out.Containers = append(out.Containers, merged)
 	}
@@ -59,34 +57,47 @@ func mergePod(own *nodeview.PodHoldings, k *v1.PodResources, plugins Plugins) *v
 			continue
 		}
 		merged := &v1.ContainerResources{Name: c.Name}
-		fill(merged, c)
+		fillContainer(merged, c)
 		out.Containers = append(out.Containers, merged)
 	}
 	extendPod(out, own, plugins)
 	return out
 }
 
-// fill sets the CPUs that a container owns in the agent's state. It also sets its memory if the kubelet's memory
-// manager did not report that.
-func fill(out *v1.ContainerResources, c *nodeview.ContainerHoldings) {
+// fillContainer sets the CPUs of a container from the agent's state, and adds the agent's CDI devices. It also sets the
+// memory if the kubelet's memory manager did not report any.
+func fillContainer(out *v1.ContainerResources, c *nodeview.ContainerHoldings) {
 	out.CpuIds = ids(c.CPUs)
+	out.Devices = append(slices.Clip(out.GetDevices()), devices(c.Devices)...)
 	if len(out.GetMemory()) == 0 {
 		out.Memory = memory(c.Memory)
 	}
 }
 
-func ids(cpus []int) []int64 {
-	if len(cpus) == 0 {
-		return nil
-	}
-	out := make([]int64, len(cpus))
-	for i, id := range cpus {
-		out[i] = int64(id)
+// devices returns an entry for each CDI device: its kind is the resource name, and its name is the device id.
+func devices(all []nodeview.DeviceHolding) (out []*v1.ContainerDevices) {
+	for _, d := range all {
+		kind, id, _ := strings.Cut(d.Name, "=")
+		one := &v1.ContainerDevices{ResourceName: kind, DeviceIds: []string{id}}
+		if len(d.Nodes) > 0 {
+			one.Topology = &v1.TopologyInfo{}
+		}
+		for _, node := range d.Nodes {
+			one.Topology.Nodes = append(one.Topology.Nodes, &v1.NUMANode{ID: int64(node)})
+		}
+		out = append(out, one)
 	}
 	return out
 }
 
-// memory has one entry for each type and NUMA node.
+func ids(cpus []int) (out []int64) {
+	for _, id := range cpus {
+		out = append(out, int64(id))
+	}
+	return out
+}
+
+// memory returns an entry for each type of memory and NUMA node.
 func memory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	var out []*v1.ContainerMemory
 	for _, m := range all {
@@ -98,16 +109,16 @@ func memory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	return out
 }
 
-// onlyDevices returns the usable parts of an older answer of the kubelet. CPUs and memory may have changed since,
-// but the devices and claims of a pod never do. It leaves out pods that the agent no longer knows.
+// onlyDevices returns the devices and claims in an older answer of the kubelet, because those of a pod never change.
+// CPUs and memory may have changed since. It leaves out pods that the agent no longer knows.
 func onlyDevices(last []*v1.PodResources, own []nodeview.PodHoldings) []*v1.PodResources {
-	lives := make(map[name]bool, len(own))
+	lives := make(map[podName]bool, len(own))
 	for i := range own {
-		lives[name{own[i].Namespace, own[i].Name}] = true
+		lives[podName{own[i].Namespace, own[i].Name}] = true
 	}
 	var out []*v1.PodResources
 	for _, k := range last {
-		if !lives[name{k.GetNamespace(), k.GetName()}] {
+		if !lives[podName{k.GetNamespace(), k.GetName()}] {
 			continue
 		}
 		pod := &v1.PodResources{Name: k.GetName(), Namespace: k.GetNamespace()}

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxRequest bounds a request in bytes. A request has only the names of a pod.
+	// maxRequest is the largest request in bytes. A request has only a pod's name and namespace.
 	maxRequest = 64 << 10
-	// maxCalls bounds how many calls one connection may have at the same time.
+	// maxCalls is how many calls one connection may have at the same time.
 	maxCalls = 16
 )
 
-// Serve answers on a socket until ctx ends, and removes it. The error is socket.ErrInUse if another
-// process serves it.
+// Serve serves the API on a socket until ctx ends, and then removes the socket. The error is socket.ErrInUse if another
+// process serves the socket.
 func (s *Server) Serve(ctx context.Context, path string) error {
-	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "podResources.socket", By: "process"})
+	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "podResources.socket", Program: "process"})
 	if err != nil {
 		return fmt.Errorf("serve PodResources: %w", err)
 	}
@@ -34,7 +34,7 @@ func (s *Server) Serve(ctx context.Context, path string) error {
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls), grpc.UnaryInterceptor(s.contain))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls), grpc.UnaryInterceptor(s.recoverPanic))
 	v1.RegisterPodResourcesListerServer(server, s)
 	defer context.AfterFunc(ctx, server.Stop)()
 	if err := server.Serve(l); err != nil && ctx.Err() == nil {
@@ -43,12 +43,12 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// contain turns a panic into an error of the call.
-func (s *Server) contain(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+// recoverPanic turns a panic in a call into an error of the call.
+func (s *Server) recoverPanic(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("a PodResources answer failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			answer, err = nil, status.Error(codes.Internal, "the agent failed; see its log")
+			s.log.Error("recovered from a panic in a PodResources call", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			answer, err = nil, status.Error(codes.Internal, "the agent failed to answer: see the panic in its log")
 		}
 	}()
 	return handle(ctx, req)

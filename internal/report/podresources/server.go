@@ -3,8 +3,10 @@ package podresources
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -14,13 +16,13 @@ import (
 )
 
 const (
-	// kubeletTimeout is how long the kubelet may take for an answer.
+	// kubeletTimeout is how long the kubelet may take to answer.
 	kubeletTimeout = time.Second
-	// kubeletPause is how long the server uses an answer of the kubelet again. With this pause, many clients do not
-	// exceed the limit of the kubelet's PodResources API (100 questions a second).
-	kubeletPause = 100 * time.Millisecond
-	// kubeletRetry is the pause after a question that failed.
-	kubeletRetry = time.Second
+	// cacheTime is how long the server reuses an answer of the kubelet. It keeps the server below the rate limit of the
+	// kubelet's PodResources API (100 requests per second), however many clients there are.
+	cacheTime = 100 * time.Millisecond
+	// retryPause is the pause after a request to the kubelet that failed.
+	retryPause = time.Second
 )
 
 // Kubelet is the kubelet's PodResources API.
@@ -29,25 +31,25 @@ type Kubelet interface {
 	Allocatable(ctx context.Context) (*v1.AllocatableResourcesResponse, error)
 }
 
-// Server answers the PodResources API. New makes one.
+// Server implements the PodResources API. New returns a Server.
 type Server struct {
 	v1.UnimplementedPodResourcesListerServer
 
-	node        func() nodeview.Holdings
-	plugins     Plugins
-	log         *slog.Logger
-	pods        source[*v1.ListPodResourcesResponse]
-	allocatable source[*v1.AllocatableResourcesResponse]
+	readHoldings func() nodeview.Holdings
+	plugins      Plugins
+	log          *slog.Logger
+	pods         cachedAnswer[*v1.ListPodResourcesResponse]
+	allocatable  cachedAnswer[*v1.AllocatableResourcesResponse]
 }
 
-// New returns a server. node reads what containers own. kubelet has their devices, and plugins what
-// resource plugins allocated; both may be nil.
+// New returns a server. node reads what the agent assigned to containers, kubelet reports their devices, and plugins
+// has what resource plugins allocated. kubelet and plugins may be nil.
 func New(node func() nodeview.Holdings, kubelet Kubelet, plugins Plugins, log *slog.Logger) *Server {
-	s := &Server{node: node, plugins: plugins, log: log}
+	s := &Server{readHoldings: node, plugins: plugins, log: log}
 	if kubelet != nil {
 		s.pods.ask, s.allocatable.ask = kubelet.List, kubelet.Allocatable
 	}
-	s.pods.turn, s.allocatable.turn = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.pods.lock, s.allocatable.lock = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
 	return s
 }
 
@@ -74,8 +76,8 @@ func (s *Server) Get(ctx context.Context, r *v1.GetPodResourcesRequest) (*v1.Get
 	return nil, status.Errorf(codes.NotFound, "pod %.80q in namespace %.80q not found", r.GetPodName(), r.GetPodNamespace())
 }
 
-// GetAllocatableResources returns what containers can get: CPUs and memory of the node from the agent, and devices
-// from the kubelet.
+// GetAllocatableResources returns what the node can allocate to containers. CPUs, memory and CDI devices come from the
+// agent, and other devices from the kubelet.
 func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableResourcesRequest) (*v1.AllocatableResourcesResponse, error) {
 	h, err := s.holdings()
 	if err != nil {
@@ -85,17 +87,17 @@ func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableR
 	if err != nil {
 		return nil, err
 	}
-	out := &v1.AllocatableResourcesResponse{Devices: answer.GetDevices(), CpuIds: ids(h.CPUs), Memory: memory(h.Memory)}
+	out := &v1.AllocatableResourcesResponse{Devices: append(slices.Clip(answer.GetDevices()), devices(h.Devices)...), CpuIds: ids(h.CPUs), Memory: memory(h.Memory)}
 	if s.plugins != nil {
 		if all := s.plugins.Allocatable(ctx); len(all) > 0 {
-			out.ProtoReflect().SetUnknown(appendAllocatable(nil, all))
+			out.ProtoReflect().SetUnknown(nodeFields.encode(all))
 		}
 	}
 	return out, nil
 }
 
 func (s *Server) holdings() (nodeview.Holdings, error) {
-	h := s.node()
+	h := s.readHoldings()
 	if !h.Synced {
 		return h, status.Error(codes.Unavailable, "the agent has not read the runtime's list of containers yet")
 	}
@@ -107,7 +109,7 @@ func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.holdings() // after the question, because that takes time
+	h, err := s.holdings() // after the request to the kubelet, because the request takes time
 	if err != nil {
 		return nil, err
 	}
@@ -118,35 +120,33 @@ func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 	return merge(h.Pods, kubelet, s.plugins), nil
 }
 
-// source has the last answer of the kubelet to one question.
-type source[T any] struct {
-	ask  func(ctx context.Context) (T, error) // nil for no kubelet
-	turn chan struct{}                        // a lock; guards all below
-	last T
-	at   time.Time // of the last question
-	err  error     // of the last question
+// cachedAnswer has the kubelet's last answer to a request.
+type cachedAnswer[T any] struct {
+	ask     func(ctx context.Context) (T, error) // nil for no kubelet
+	lock    *semaphore.Weighted                  // guards all below
+	answer  T
+	askedAt time.Time // of the last question
+	err     error     // of the last question
 }
 
-// get returns the kubelet's answer. fresh means that the answer is new. Otherwise it is the last answer that the
-// kubelet gave. The error is that of ctx.
-func (s *source[T]) get(ctx context.Context, log *slog.Logger) (answer T, fresh bool, err error) {
+// get returns the kubelet's answer. If the last request failed, it returns the last answer instead, and fresh is false.
+// It returns an error only if ctx ends.
+func (s *cachedAnswer[T]) get(ctx context.Context, log *slog.Logger) (answer T, fresh bool, err error) {
 	if s.ask == nil {
 		return answer, true, nil
 	}
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return answer, false, status.FromContextError(ctx.Err()).Err()
+	if err := s.lock.Acquire(ctx, 1); err != nil {
+		return answer, false, status.FromContextError(err).Err()
 	}
-	pause := kubeletPause
+	defer s.lock.Release(1)
+	pause := cacheTime
 	if s.err != nil {
-		pause = kubeletRetry
+		pause = retryPause
 	}
-	if !s.at.IsZero() && time.Since(s.at) < pause {
-		return s.last, s.err == nil, nil
+	if !s.askedAt.IsZero() && time.Since(s.askedAt) < pause {
+		return s.answer, s.err == nil, nil
 	}
-	// The answer is for other clients, too, so it does not end with this one.
+	// Other clients also use the answer, so the request continues if this client disconnects.
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), kubeletTimeout)
 	defer cancel()
 	now, err := s.ask(limited)
@@ -154,11 +154,11 @@ func (s *source[T]) get(ctx context.Context, log *slog.Logger) (answer T, fresh 
 	case err == nil && s.err != nil:
 		log.Info("the kubelet reports devices again")
 	case err != nil && s.err == nil:
-		log.Warn("the kubelet does not report devices; PodResources answers have its last ones", logkey.Err, err)
+		log.Warn("the kubelet does not report devices; PodResources answers have the last reported devices", logkey.Err, err)
 	}
 	if err == nil {
-		s.last = now
+		s.answer = now
 	}
-	s.err, s.at = err, time.Now()
-	return s.last, err == nil, nil
+	s.err, s.askedAt = err, time.Now()
+	return s.answer, err == nil, nil
 }

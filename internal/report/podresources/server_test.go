@@ -12,11 +12,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/nodeview"
@@ -190,7 +192,7 @@ type full struct{ list *v1.ListPodResourcesResponse }
 
 func (f full) List(context.Context) (*v1.ListPodResourcesResponse, error) { return f.list, nil }
 func (f full) Allocatable(context.Context) (*v1.AllocatableResourcesResponse, error) {
-	return nil, errors.New("not asked")
+	return &v1.AllocatableResourcesResponse{}, nil
 }
 
 // BenchmarkList1000 measures an answer about 1,000 containers over the socket. nodeview's
@@ -214,5 +216,44 @@ func BenchmarkList1000(b *testing.B) {
 		if answer, err := c.List(b.Context(), &v1.ListPodResourcesRequest{}); err != nil || len(answer.GetPodResources()) != 250 {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestCDIDevices: the CDI devices that a container has alone stand beside the kubelet's, and the kubelet's answer is not
+// changed.
+func TestCDIDevices(t *testing.T) {
+	t.Parallel()
+	given := &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{{
+		Namespace: "d", Name: "p", Containers: []*v1.ContainerResources{{Name: "c", Devices: []*v1.ContainerDevices{{ResourceName: "k.io/nic", DeviceIds: []string{"1"}}}}},
+	}}}
+	node := func() nodeview.Holdings {
+		h := one()
+		h.Devices = []nodeview.DeviceHolding{{Name: "v.com/gpu=0", Nodes: []int{1}}, {Name: "v.com/gpu=1"}}
+		h.Pods[0].Containers[0].Devices = []nodeview.DeviceHolding{{Name: "v.com/gpu=0", Nodes: []int{1}}, {Name: "v.com/nic=a"}}
+		return h
+	}
+	_, c := serve(t, node, full{list: given})
+	for range 2 {
+		got, err := c.List(t.Context(), &v1.ListPodResourcesRequest{})
+		if err != nil || len(got.GetPodResources()) != 1 {
+			t.Fatal(got, err)
+		}
+		var all []string
+		for _, d := range got.GetPodResources()[0].GetContainers()[0].GetDevices() {
+			all = append(all, d.GetResourceName()+"="+strings.Join(d.GetDeviceIds(), ","))
+		}
+		if text := strings.Join(all, " "); text != "k.io/nic=1 v.com/gpu=0 v.com/nic=a" {
+			t.Errorf("devices are %s", text)
+		}
+	}
+	got, err := c.GetAllocatableResources(t.Context(), &v1.AllocatableResourcesRequest{})
+	want := []*v1.ContainerDevices{
+		{ResourceName: "v.com/gpu", DeviceIds: []string{"0"}, Topology: &v1.TopologyInfo{Nodes: []*v1.NUMANode{{ID: 1}}}}, {ResourceName: "v.com/gpu", DeviceIds: []string{"1"}},
+	}
+	if diff := cmp.Diff(want, got.GetDevices(), protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("%v, allocatable: %s", err, diff)
+	}
+	if n := len(given.GetPodResources()[0].GetContainers()[0].GetDevices()); n != 1 {
+		t.Errorf("the kubelet's answer has %d devices now", n)
 	}
 }

@@ -18,29 +18,29 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Unreachable is the error of an agent that does not answer.
+// Unreachable is the error of a client that cannot reach the agent.
 type Unreachable struct {
 	Path string
-	Hint string // what to do
+	Hint string // what failed, and what to do
 	Err  error
 }
 
-// Error returns the message: the fault and what to do.
+// Error returns the hint.
 func (u *Unreachable) Error() string { return u.Hint }
 
 // Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Refused is the agent's answer that it cannot tell what the client asked.
-type Refused struct {
-	Status int // HTTP
+// RefusedError is the error of a request that the agent refused.
+type RefusedError struct {
+	Status int // HTTP status code
 	Reason string
 }
 
 // Error returns the agent's reason.
-func (r *Refused) Error() string { return r.Reason }
+func (r *RefusedError) Error() string { return r.Reason }
 
-// Client asks a running agent.
+// Client sends requests to a running agent.
 type Client struct {
 	path string
 	http *http.Client
@@ -73,7 +73,7 @@ func unreachable(path string, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED) && !isSocket(path):
 		hint = fmt.Sprintf("%s is not a socket: --socket needs the status socket of an agent (paths.statusSocket of its configuration)", path)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = fmt.Sprintf("no agent answers at %s, the socket of an agent that has ended; start the agent again", path)
+		hint = fmt.Sprintf("no agent answers at %s: its agent has ended; start the agent again", path)
 	}
 	return &Unreachable{Path: path, Hint: hint, Err: err}
 }
@@ -89,20 +89,20 @@ func (c *Client) Status(ctx context.Context) (api.Node, error) {
 	return ask[api.Node](ctx, c, http.MethodGet, "status", nil, nil)
 }
 
-// Explain asks for the containers of a pod, or for one of them. The error is *Refused if the agent does not know
-// it.
+// Explain asks for all containers of a pod, or for one container if container is not "". The error is *RefusedError if
+// the agent does not know the pod or container.
 func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]api.Container, error) {
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
 	return ask[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)
 }
 
-// Events passes each event after sequence number since to take, oldest first. With follow it continues until ctx
-// ends, which is no error, or until the agent ends.
+// Events calls take for each event after sequence number since, the oldest first. With follow it continues until the
+// agent ends, which is an error, or until ctx ends, which is none.
 func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(api.Event) error) error {
 	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}
-	body, err := c.send(ctx, http.MethodGet, "events", q, nil)
+	body, err := c.request(ctx, http.MethodGet, "events", q, nil)
 	if err != nil {
-		return ended(ctx, err)
+		return ignoreCancel(ctx, err)
 	}
 	defer body.Close()
 	for in := json.NewDecoder(bufio.NewReader(body)); ; {
@@ -111,11 +111,11 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 		case errors.Is(err, io.EOF):
 			if follow {
 				err = &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: err}
-				return ended(ctx, err)
+				return ignoreCancel(ctx, err)
 			}
 			return nil
 		case err != nil:
-			return ended(ctx, fmt.Errorf("read events: %w", err))
+			return ignoreCancel(ctx, fmt.Errorf("read events: %w", err))
 		}
 		if err := take(e); err != nil {
 			return err
@@ -123,17 +123,17 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 	}
 }
 
-// ended returns the error, or nil if the caller itself ended the call.
-func ended(ctx context.Context, err error) error {
+// ignoreCancel returns err, or nil if ctx has ended: then the caller itself ended the call.
+func ignoreCancel(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // whatever broke, it broke because it was ended
+		return nil //nolint:nilerr // the caller has ended the call
 	}
 	return err
 }
 
-// ask sends a question and reads the answer.
+// ask sends a request and decodes the answer.
 func ask[T any](ctx context.Context, c *Client, method, what string, q url.Values, question []byte) (answer T, err error) {
-	body, err := c.send(ctx, method, what, q, question)
+	body, err := c.request(ctx, method, what, q, question)
 	if err != nil {
 		return answer, err
 	}
@@ -144,7 +144,7 @@ func ask[T any](ctx context.Context, c *Client, method, what string, q url.Value
 	return answer, nil
 }
 
-func (c *Client) send(ctx context.Context, method, what string, q url.Values, question []byte) (io.ReadCloser, error) {
+func (c *Client) request(ctx context.Context, method, what string, q url.Values, question []byte) (io.ReadCloser, error) {
 	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + what, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(question))
 	if err != nil {
@@ -162,5 +162,5 @@ func (c *Client) send(ctx context.Context, method, what string, q url.Values, qu
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&f); err != nil || f.Error == "" {
 		f.Error = "the agent answered " + resp.Status
 	}
-	return nil, &Refused{Status: resp.StatusCode, Reason: f.Error}
+	return nil, &RefusedError{Status: resp.StatusCode, Reason: f.Error}
 }

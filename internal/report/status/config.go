@@ -3,7 +3,6 @@ package status
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -11,19 +10,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Configured is a Source that knows the source of each key of its configuration. The server offers this if the
-// Source supports it.
-type Configured interface {
+// ConfigSource is a Source that knows where each key of its configuration is set. The server offers this if the Source
+// implements it.
+type ConfigSource interface {
 	Config() api.Configuration
 }
 
-func configuration(w http.ResponseWriter, src Source) {
-	can, ok := src.(Configured)
-	if !ok {
-		answer(w, http.StatusNotFound, failure{"this agent does not report the sources of its configuration"})
-		return
-	}
-	answer(w, http.StatusOK, can.Config())
+func configuration(w http.ResponseWriter, _ *http.Request, can ConfigSource) {
+	writeJSON(w, http.StatusOK, can.Config())
 }
 
 // Config asks for the configuration in force, with the source of each key.
@@ -34,11 +28,8 @@ func (c *Client) Config(ctx context.Context) (api.Configuration, error) {
 // RenderConfig prints each key with its value and its source.
 func RenderConfig(w io.Writer, c api.Configuration) error {
 	var b bytes.Buffer
-	t := table(&b)
-	fmt.Fprintln(t, "KEY\tVALUE\tSOURCE")
-	for _, k := range c.Keys {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", term.Clean(k.Key), term.Clean(k.Value), term.Clean(k.Source))
-	}
-	flush(t)
-	return send(w, &b)
+	columns(&b, "KEY\tVALUE\tSOURCE", c.Keys, func(k api.Setting) []string {
+		return []string{term.Clean(k.Key), term.Clean(k.Value), term.Clean(k.Source)}
+	})
+	return writeTrimmed(w, &b)
 }

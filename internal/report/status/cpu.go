@@ -12,18 +12,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// RenderCPU shows who may use one CPU: its owner, or its pools; its neighbours; and the containers that may run there.
+// RenderCPU shows one CPU: the pod that owns it, or its pools, its position, and the containers that may run on it.
 func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 	has := func(list string) bool { return slices.Contains(cpumap.CPUs(list), id) }
 	if !has(n.CPUs.Online) {
-		return fmt.Errorf("no CPU %d is online on this node; it has %s", id, n.CPUs.Online)
+		return fmt.Errorf("no CPU %d is online on this node; the online CPUs are %s", id, n.CPUs.Online)
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "CPU %d: %s\n", id, userOfCPU(n.CPUs, has))
 	head := table(&b)
 	for _, m := range n.CPUs.Nodes {
 		if has(m.CPUs) {
-			fmt.Fprintf(head, "  place\t%s\n", placeOfCPU(m, has))
+			fmt.Fprintf(head, "  place\t%s\n", positionOfCPU(m, has))
 		}
 	}
 	var in []string
@@ -32,24 +32,24 @@ func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 			in = append(in, term.Clean(p.Name))
 		}
 	}
-	fmt.Fprintf(head, "  pools\t%s\n", dash(strings.Join(in, ", ")))
+	fmt.Fprintf(head, "  pools\t%s\n", orDash(strings.Join(in, ", ")))
 	flush(head)
 	n.Containers = slices.DeleteFunc(slices.Clone(n.Containers), func(c api.Container) bool { return !has(c.CPUs) })
 	if len(n.Containers) == 0 {
 		fmt.Fprintf(&b, "\nno container may run there\n")
 	}
-	containers(&b, n, o)
-	return send(w, &b)
+	containerTable(&b, n, o)
+	return writeTrimmed(w, &b)
 }
 
-// userOfCPU says who may use a CPU, which has finds in lists.
+// userOfCPU says who may use a CPU. has reports whether a list contains the CPU.
 func userOfCPU(c api.NodeCPUs, has func(list string) bool) string {
 	for _, g := range c.Grants {
 		switch {
 		case has(g.CPUs):
-			return "owned by " + named(g.Pod, g.Container) + ": containers of no other pod may run there"
-		case has(g.Away):
-			return "owned by " + named(g.Pod, g.Container) + ", which cannot use it now"
+			return "owned by " + ownerName(g.Pod, g.Container) + ": containers of no other pod may run there"
+		case has(g.Unusable):
+			return "owned by " + ownerName(g.Pod, g.Container) + ", which cannot use it now"
 		}
 	}
 	if has(c.Reserved) {
@@ -58,8 +58,9 @@ func userOfCPU(c api.NodeCPUs, has func(list string) bool) string {
 	return "nobody owns it; the containers of its pools share it"
 }
 
-// placeOfCPU says where in a NUMA node a CPU is.
-func placeOfCPU(m api.NUMA, has func(list string) bool) string {
+// positionOfCPU says where a CPU is: its NUMA node, socket, core and L3 cache. has reports whether a list contains the
+// CPU.
+func positionOfCPU(m api.NUMA, has func(list string) bool) string {
 	s := fmt.Sprintf("NUMA node %d, socket %d", m.ID, m.Package)
 	for _, core := range m.Cores {
 		if has(core) && len(cpumap.CPUs(core)) > 1 {

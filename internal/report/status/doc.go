@@ -1,3 +1,3 @@
-// Package status reports what the agent decided: a root-only Unix socket
-// serving JSON, and the client of it. It decides nothing.
+// Package status reports what the agent decided. It has the server, which serves JSON on a Unix socket for root only,
+// the client, and the tables for users. It decides nothing.
 package status

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// RenderExplain shows the decisions about containers and what they have: the verdict first, then the facts behind
-// it, and each value with its reason.
+// RenderExplain shows the decisions about containers. For each container it shows whether the decisions are in force,
+// then the facts, and each value with its reason.
 func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 	var b bytes.Buffer
 	pod := ""
@@ -24,77 +24,96 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 			fmt.Fprintln(&b)
 		}
 		values := c.Values
-		if c.Pod != pod { // show the pod's own values once, with its first container
-			for _, v := range c.PodValues {
-				v.Field = "pod " + v.Field
-				values = append(values[:len(values):len(values)], v)
-			}
+		if c.Pod != pod { // show the values of the pod once, with its first container
+			values = withPodValues(c)
 		}
 		pod = c.Pod
 		o.explainHead(&b, &c, values)
 		o.explainFacts(&b, c.Facts)
-		o.explainValues(&b, values, c.SeatWhy)
-		explainProblems(&b, c.Problems, o)
+		o.explainValues(&b, values, c.CPUGroupWhy)
+		rows(&b, "  PROBLEM\tKEY\tVALUE\tREASON", c.Problems, func(p lifecycle.Problem) []string {
+			return []string{"  " + p.Kind(), orDash(p.Key), orDash(p.Value), o.markFault(term.Clean(p.Sentence()))}
+		})
 	}
-	return send(w, &b)
+	return writeTrimmed(w, &b)
 }
 
-// explainHead prints the verdict: what the container requests, what it has, and what it lacks.
+// withPodValues returns the values of a container, followed by the values of its pod.
+func withPodValues(c api.Container) []api.Value {
+	all := slices.Clone(c.Values)
+	for _, v := range c.PodValues {
+		v.Field = "pod " + v.Field
+		all = append(all, v)
+	}
+	return all
+}
+
+// explainHead prints whether the decisions about a container are in force, and its state, class and CPUs.
 func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) {
-	fmt.Fprintf(w, "%s: %s\n", named(c.Pod, c.Name), o.outcome(c, values))
+	fmt.Fprintf(w, "%s: %s\n", ownerName(c.Pod, c.Name), o.verdict(c, values))
 	t := table(w)
-	fmt.Fprintf(t, "  state\t%s\n", dash(c.State))
-	class := dash(c.Class)
+	fmt.Fprintf(t, "  state\t%s\n", orDash(c.State))
+	class := orDash(c.Class)
 	if c.ClassFrom != "" {
 		class += ", from " + term.Clean(c.ClassFrom)
 		if slices.ContainsFunc(c.Problems, func(p lifecycle.Problem) bool { return p.Key == c.ClassFrom && (p.Unserved || p.Refused) }) {
 			class += ": requested, and not served"
 		}
 	}
-	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
+	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, orDash(c.QoS))
 	flush(t)
-	seat := dash(c.CPUs)
+	seat := orDash(c.CPUs)
 	if c.CPUGroup != "" {
 		seat += " (" + term.Clean(c.CPUGroup) + ")"
 	}
-	if c.SeatWhy != "" {
-		seat += ": " + term.Clean(c.SeatWhy)
+	if c.CPUGroupWhy != "" {
+		seat += ": " + term.Clean(c.CPUGroupWhy)
 	}
-	label := "  CPUs   "
-	for _, line := range term.Wrap(seat, o.prose(len(label))) {
+	o.printWrapped(w, "  CPUs   ", seat, false)
+	o.explainCPUClasses(w, c.CPUClasses)
+	if c.Demotion != nil {
+		o.printWrapped(w, "  memory   ", term.Clean(c.Demotion.Text()), false)
+	}
+}
+
+// printWrapped prints a text beside its label. It breaks the text into lines that fit the width, and marks each line of
+// a fault.
+func (o Options) printWrapped(w io.Writer, label, text string, fault bool) {
+	for _, line := range term.Wrap(text, o.textWidth(len(label))) {
+		if fault {
+			line = o.markFault(line)
+		}
 		fmt.Fprintln(w, label+line)
+		label = strings.Repeat(" ", len([]rune(label)))
+	}
+}
+
+// explainCPUClasses prints the classes of the container's CPUs.
+func (o Options) explainCPUClasses(w io.Writer, classes []api.ContainerCPUClass) {
+	label := "  CPU class   "
+	for _, c := range classes {
+		text, fault := c.Text()
+		o.printWrapped(w, label, term.Clean(text), fault)
 		label = strings.Repeat(" ", len(label))
 	}
 }
 
-// prose is how many columns a text has after an indentation.
-func (o Options) prose(indent int) int { return max(cmp.Or(o.Width, 100)-indent, 40) }
+// textWidth returns how many columns a text may have after an indentation.
+func (o Options) textWidth(indent int) int { return max(cmp.Or(o.Width, 100)-indent, 40) }
 
-// cell is how many columns a value has in a table. A longer one, such as a list of CPUs, is printed whole below.
-func (o Options) cell() int { return max(cmp.Or(o.Width, 100)/3, 20) }
+// cellWidth returns how many columns a value may have in a table. printUncut prints longer values below the table.
+func (o Options) cellWidth() int { return max(cmp.Or(o.Width, 100)/3, 20) }
 
-// whole prints a value that its table had to cut.
-func (o Options) whole(w io.Writer, name, value string) {
-	if len([]rune(value)) <= o.cell() {
-		return
-	}
-	for i, line := range term.Wrap(value, o.prose(4+len(name)+3)) {
-		label := name + " = "
-		if i > 0 {
-			label = strings.Repeat(" ", len([]rune(label)))
-		}
-		fmt.Fprintf(w, "    %s%s\n", label, line)
+// printUncut prints a value if it is too long for its table, which cuts it.
+func (o Options) printUncut(w io.Writer, name, value string) {
+	if len([]rune(value)) > o.cellWidth() {
+		o.printWrapped(w, "    "+name+" = ", value, false)
 	}
 }
 
-// outcome says in one sentence whether the container has all decided values.
-func (o Options) outcome(c *api.Container, values []api.Value) string {
-	missing := 0
-	for _, v := range values {
-		if !v.Applied {
-			missing++
-		}
-	}
+// verdict says in one sentence whether all values that are decided for a container are in force.
+func (o Options) verdict(c *api.Container, values []api.Value) string {
+	missing := api.NotApplied(values)
 	errs := len(slices.DeleteFunc(slices.Clone(c.Problems), func(p lifecycle.Problem) bool { return p.Warning }))
 	var parts []string
 	if missing > 0 {
@@ -104,15 +123,15 @@ func (o Options) outcome(c *api.Container, values []api.Value) string {
 		parts = append(parts, term.Count(errs, "request")+" not served")
 	}
 	if !c.ReleasedAt.IsZero() {
-		said := api.ReleasedSince(c.ReleasedAt) + ": no decision about it is in force, until the agent is restarted"
+		said := api.ReleasedText(c.ReleasedAt) + ": no decision about it is in force, until the agent is restarted"
 		if missing > 0 {
 			said += fmt.Sprintf("; %d of %s could not be restored", missing, term.Count(len(values), "value"))
 		}
-		return o.alarm(said)
+		return o.markFault(said)
 	}
 	switch {
 	case len(parts) > 0:
-		return o.alarm(strings.Join(parts, ", "))
+		return o.markFault(strings.Join(parts, ", "))
 	case len(values) == 0:
 		return "no value is decided for it: it runs as the runtime created it"
 	case len(values) == 1:
@@ -123,49 +142,42 @@ func (o Options) outcome(c *api.Container, values []api.Value) string {
 
 func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
 	rows(w, "  FACT\tVALUE\tFROM", facts, func(f api.Fact) []string {
-		from := dash(string(f.From))
+		from := orDash(string(f.From))
 		if f.Note != "" {
 			from += ": " + term.Clean(f.Note)
 		}
-		return []string{"  " + term.Clean(f.Name), term.Cut(dash(o.factValue(f)), o.cell()), from}
+		return []string{"  " + term.Clean(f.Name), term.Cut(orDash(o.factValue(f)), o.cellWidth()), from}
 	})
 	for _, f := range facts {
-		o.whole(w, term.Clean(f.Name), dash(o.factValue(f)))
+		o.printUncut(w, term.Clean(f.Name), orDash(o.factValue(f)))
 	}
 }
 
-// explainValues shows the values in a table, and further remarks on each below it. known is a reason that is
-// printed above already.
+// explainValues shows the values in a table, and remarks on them below. It leaves out the remark known, which is
+// printed above.
 func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 	rows(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tIN FORCE", values, func(v api.Value) []string {
 		force := "yes"
 		if !v.Applied {
-			force = o.alarm("NO")
+			force = o.markFault("NO")
 		}
-		return []string{"  " + term.Clean(v.Field), term.Cut(dash(o.valueText(v, values)), o.cell()), dash(v.Why.Hook), dash(v.Why.Source), dash(v.Channel), force}
+		return []string{"  " + term.Clean(v.Field), term.Cut(orDash(o.valueText(v, values)), o.cellWidth()), orDash(v.Why.Hook), orDash(v.Why.Source), orDash(v.Channel), force}
 	})
 	for _, v := range values {
-		o.whole(w, term.Clean(v.Field), dash(o.valueText(v, values)))
+		o.printUncut(w, term.Clean(v.Field), orDash(o.valueText(v, values)))
 		said := remarks(v, known)
-		if len(said) == 0 {
-			continue
-		}
-		for _, line := range term.Wrap(term.Clean(v.Field)+": "+strings.Join(said, "; "), o.prose(4)) {
-			if !v.Applied {
-				line = o.alarm(line)
-			}
-			fmt.Fprintf(w, "    %s\n", line)
+		if len(said) > 0 {
+			o.printWrapped(w, "    ", term.Clean(v.Field)+": "+strings.Join(said, "; "), !v.Applied)
 		}
 	}
 }
 
-// remarks returns the remarks on a value that its row does not have, without the known reason.
+// remarks returns the remarks on a value that its row in the table does not show. It leaves out the remark known.
 func remarks(v api.Value, known string) (said []string) {
 	if v.Why.Text != "" && v.Why.Text != known {
 		said = append(said, term.Clean(v.Why.Text))
 	}
-	note := term.Clean(v.Note)
-	switch {
+	switch note := term.Clean(v.Note); {
 	case note == "":
 	case v.Applied:
 		said = append(said, note)
@@ -175,14 +187,14 @@ func remarks(v api.Value, known string) (said []string) {
 	return said
 }
 
-// factValue is a fact with a unit for people.
+// factValue formats the value of a fact with its unit. Wide output has the value as it is.
 func (o Options) factValue(f api.Fact) string {
 	if o.Wide {
 		return f.Value
 	}
 	_, resource, _ := strings.Cut(f.Name, " ")
 	switch {
-	case resource == lifecycle.ResourceCPU, strings.HasSuffix(resource, "batch-cpu"): // in thousandths, too
+	case resource == lifecycle.ResourceCPU, strings.HasSuffix(resource, "batch-cpu"): // batch-cpu is also in thousandths of a CPU
 		if milli, err := strconv.ParseInt(strings.TrimSuffix(f.Value, "m"), 10, 64); err == nil {
 			return term.CPUs(milli)
 		}
@@ -194,7 +206,7 @@ func (o Options) factValue(f api.Fact) string {
 	return f.Value
 }
 
-// valueText is a value with a unit for people: a quota as time of the period.
+// valueText formats a value with its unit, for users. It shows a quota as time per period.
 func (o Options) valueText(v api.Value, all []api.Value) string {
 	n, err := strconv.ParseInt(v.Value, 10, 64)
 	if o.Wide || err != nil {
@@ -215,34 +227,16 @@ func (o Options) valueText(v api.Value, all []api.Value) string {
 		return term.Microseconds(n) + " of " + term.Microseconds(period)
 	case field == lifecycle.CPUPeriod.String():
 		return term.Microseconds(n)
-	case field == lifecycle.CPUQuota.String(), n == -1 && bytesField(field):
+	case field == lifecycle.CPUQuota.String(), n == -1 && isBytesField(field):
 		return "max"
-	case bytesField(field):
+	case isBytesField(field):
 		return term.Bytes(n)
 	}
 	return v.Value
 }
 
-// bytesField reports whether a field, perhaps with a key, is an amount of memory.
-func bytesField(field string) bool {
+// isBytesField reports whether a field is an amount of memory. The field may have a key, such as a huge page size.
+func isBytesField(field string) bool {
 	name, _, _ := strings.Cut(field, " ")
 	return name == lifecycle.MemoryLimit.String() || name == lifecycle.Hugepages.String()
-}
-
-// applied says whether a value is in force, for one line.
-func (o Options) applied(v api.Value) string {
-	s := "yes"
-	if v.Note != "" {
-		s = "yes, " + term.Clean(v.Note)
-	}
-	if v.Applied {
-		return s
-	}
-	return o.alarm(strings.Replace(s, "yes", "NO", 1))
-}
-
-func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
-	rows(w, "  PROBLEM\tKEY\tVALUE\tREASON", problems, func(p lifecycle.Problem) []string {
-		return []string{"  " + p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Sentence()))}
-	})
 }

@@ -7,26 +7,17 @@ import (
 	"io"
 	"slices"
 
-	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// observed writes what an agent with mode: observe has found.
-func observed(head io.Writer, o *api.Observed) {
-	if o == nil {
-		return
-	}
-	fmt.Fprintf(head, "mode\tobserve: nothing is changed; %s compared, %d differ (trimtab observe)\n", term.Count(o.Compared, "value"), o.Differ)
-}
-
-// Difference is a decided value that the node has otherwise.
+// Difference is a setting for which the node does not have the decided value.
 type Difference struct {
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a setting of the pod
 	Setting   string `json:"setting"`
-	Node      string `json:"node"`    // what the node has
-	Trimtab   string `json:"trimtab"` // what Trimtab would have set
+	Node      string `json:"node"`    // the value that the node has
+	Trimtab   string `json:"trimtab"` // the value that Trimtab would have set
 	Why       string `json:"why,omitempty"`
 }
 
@@ -35,11 +26,11 @@ type Observation struct {
 	Compared    int          `json:"compared"`
 	Differ      int          `json:"differ"`
 	Differences []Difference `json:"differences"`
-	// NotCompared are values that no file of the node shows, such as variables.
+	// NotCompared has the values that no file of the node shows, such as environment variables.
 	NotCompared []Difference `json:"notCompared,omitempty"`
 }
 
-// ObservationOf lists the differences of a node whose agent observes.
+// ObservationOf returns the differences of a node whose agent runs with mode: observe.
 func ObservationOf(n api.Node) Observation {
 	o := Observation{Differences: []Difference{}}
 	if n.Observed != nil {
@@ -48,7 +39,7 @@ func ObservationOf(n api.Node) Observation {
 	seen := map[Difference]bool{}
 	add := func(c api.Container, container string, values []api.Value) {
 		for _, v := range values {
-			d := Difference{c.Pod, container, v.Field, v.Kernel, v.Value, why(v.Why)}
+			d := Difference{c.Pod, container, v.Field, v.Kernel, v.Value, v.Why.HookAndSource()}
 			switch {
 			case v.Applied || v.Channel != "observe" || seen[d]:
 			case v.Missing == api.Differs:
@@ -71,15 +62,7 @@ func ObservationOf(n api.Node) Observation {
 	return o
 }
 
-// why names the hook of a value, and what it read.
-func why(r lifecycle.Reason) string {
-	if r.Source == "" {
-		return r.Hook
-	}
-	return r.Hook + " from " + r.Source
-}
-
-// RenderObservation writes the differences.
+// RenderObservation writes the differences as tables.
 func RenderObservation(w io.Writer, o Observation) error {
 	var b bytes.Buffer
 	if len(o.Differences) == 0 {
@@ -88,7 +71,7 @@ func RenderObservation(w io.Writer, o Observation) error {
 		fmt.Fprintf(&b, "%d of %s differ\n\n", o.Differ, term.Count(o.Compared, "value"))
 	}
 	row := func(d Difference) []string {
-		return []string{term.Clean(d.Pod), dash(d.Container), dash(d.Setting), dash(d.Node), dash(d.Trimtab), dash(d.Why)}
+		return []string{term.Clean(d.Pod), orDash(d.Container), orDash(d.Setting), orDash(d.Node), orDash(d.Trimtab), orDash(d.Why)}
 	}
 	columns(&b, "POD\tCONTAINER\tSETTING\tNODE\tTRIMTAB\tWHY", o.Differences, row)
 	if len(o.NotCompared) > 0 {
@@ -98,5 +81,5 @@ func RenderObservation(w io.Writer, o Observation) error {
 			return append(r[:3], r[4:]...)
 		})
 	}
-	return send(w, &b)
+	return writeTrimmed(w, &b)
 }

@@ -14,52 +14,44 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Planner is a Source that can report the effect of a change in advance. The server offers this if the Source
-// supports it.
+// Planner is a Source that can report the effect of new pods or of another configuration in advance. The server offers
+// this if the Source implements it.
 type Planner interface {
-	// PlanPods takes manifests, and PlanConfig a configuration file. Errors are about these.
+	// PlanPods returns the effect of the pods in manifests, and PlanConfig the effect of a configuration file. They
+	// return an error if the manifests or the file are invalid.
 	PlanPods(manifests []byte) (api.Plan, error)
 	PlanConfig(file []byte) (api.Plan, error)
 }
 
-// maxPlanBytes is how large a question may be.
+// maxPlanBytes is the largest body of a request for a plan.
 const maxPlanBytes = 8 << 20
 
-// plan answers a question whose text is the request's body.
+// plan answers a request for a plan. It passes the body of the request to ask.
 func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Plan, error)) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlanBytes))
 	if err != nil {
-		answer(w, http.StatusRequestEntityTooLarge, failure{"the question is too large or incomplete: " + err.Error()})
+		writeJSON(w, http.StatusRequestEntityTooLarge, failure{"the request is too large or incomplete: " + err.Error()})
 		return
 	}
 	out, err := ask(text)
 	reply(w, out, err, http.StatusBadRequest)
 }
 
-func plans(mux *http.ServeMux, src Source) {
-	p, ok := src.(Planner)
-	if !ok {
-		return
-	}
-	mux.HandleFunc("POST /v1/plan/pods", func(w http.ResponseWriter, r *http.Request) { plan(w, r, p.PlanPods) })
-	mux.HandleFunc("POST /v1/plan/config", func(w http.ResponseWriter, r *http.Request) { plan(w, r, p.PlanConfig) })
-}
-
-// PlanPods asks for the effect of pods, given as manifests.
+// PlanPods asks for the effect of the pods in manifests.
 func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Plan, error) {
 	return ask[api.Plan](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
 }
 
-// PlanConfig asks which containers another configuration would move.
+// PlanConfig asks for the effect of another configuration on running containers.
 func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Plan, error) {
 	return ask[api.Plan](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
-// RenderOutlook writes the result of a plan: first what would be refused, and what would not be as requested.
-func RenderOutlook(w io.Writer, out api.Plan) error {
+// RenderPlan writes the result of a plan. It begins with the containers that would be refused or have problems.
+func RenderPlan(w io.Writer, out api.Plan) error {
 	var b bytes.Buffer
 	if !out.ReleasedAt.IsZero() {
-		fmt.Fprintf(&b, "the agent was %s, and decides nothing until it is restarted\n", api.ReleasedSince(out.ReleasedAt))
+		fmt.Fprintf(&b, "the agent was %s, and decides nothing until it is restarted\n", api.ReleasedText(out.ReleasedAt))
 		if len(out.Containers) > 0 {
 			fmt.Fprintf(&b, "until then pods get what is shown here; 'trimtab plan --node NODE --config FILE' shows what they would get after it\n")
 		} else {
@@ -67,16 +59,16 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 		}
 		fmt.Fprintln(&b)
 	}
-	verdicts(&b, out)
+	planProblems(&b, out)
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
-		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.CPUGroup), dash(c.CPUs), dash(c.SeatWhy)}
+		return []string{term.Clean(c.Pod), orDash(c.Name), orDash(c.Class), orDash(c.QoS), orDash(c.CPUGroup), orDash(c.CPUs), orDash(c.CPUGroupWhy)}
 	})
-	values(&b, out.Containers)
+	planValues(&b, out.Containers)
 	for _, hint := range out.Hints {
 		fmt.Fprintf(&b, "\nhint: %s\n", term.Clean(hint))
 	}
-	if len(out.PassedOver) > 0 {
-		fmt.Fprintf(&b, "\nignored, because they have no pods: %s\n", term.Clean(strings.Join(out.PassedOver, ", ")))
+	if len(out.IgnoredObjects) > 0 {
+		fmt.Fprintf(&b, "\nignored, because they have no pods: %s\n", term.Clean(strings.Join(out.IgnoredObjects, ", ")))
 	}
 	switch {
 	case len(out.Moves)+len(out.Changes) == 0:
@@ -86,25 +78,25 @@ func RenderOutlook(w io.Writer, out api.Plan) error {
 	default:
 		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", term.Count(len(out.Moves), "running container"))
 		columns(&b, "POD\tCONTAINER\tNOW\tTHEN", out.Moves, func(m api.Move) []string {
-			return []string{term.Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After)}
+			return []string{term.Clean(m.Pod), orDash(m.Container), orDash(m.Before), orDash(m.After)}
 		})
 	}
-	if len(out.CreateAgain) > 0 {
-		fmt.Fprintf(&b, "\ncan get CPUs of their own when they are created again, if enough are free: %s\n", term.Clean(strings.Join(out.CreateAgain, ", ")))
+	if len(out.NeedRecreation) > 0 {
+		fmt.Fprintf(&b, "\ncan get CPUs of their own when they are created again, if enough are free: %s\n", term.Clean(strings.Join(out.NeedRecreation, ", ")))
 	}
 	changes(&b, out.Changes)
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	if slices.ContainsFunc(out.CPUs.Pools, func(p api.Pool) bool { return strings.Contains(p.Name, " ") }) {
-		pools(&b, out.CPUs.Pools) // parts of the node that the map does not distinguish
+		poolTable(&b, out.CPUs.Pools) // pools that the map does not distinguish
 	}
-	return send(w, &b)
+	return writeTrimmed(w, &b)
 }
 
-// maxSameChange is how many containers are named whose decision would change in the same way.
+// maxSameChange is how many containers a line about a change names.
 const maxSameChange = 3
 
-// changes writes a line for each kind of change, with the first containers that it concerns.
+// changes writes a line for each change, with the first containers that have this change.
 func changes(b *bytes.Buffer, all []api.Change) {
 	if len(all) == 0 {
 		return
@@ -121,21 +113,21 @@ func changes(b *bytes.Buffer, all []api.Change) {
 		}
 		var names []string
 		for _, c := range all[:min(n, maxSameChange)] {
-			names = append(names, named(c.Pod, c.Container))
+			names = append(names, ownerName(c.Pod, c.Container))
 		}
 		if more := n - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("and %d more", more))
 		}
-		rows = append(rows, []string{term.Clean(first.Setting), dash(first.Before), dash(first.After), strings.Join(names, ", ")})
+		rows = append(rows, []string{term.Clean(first.Setting), orDash(first.Before), orDash(first.After), strings.Join(names, ", ")})
 		all = all[n:]
 	}
 	columns(b, "SETTING\tNOW\tTHEN\tCONTAINERS", rows, func(row []string) []string { return row })
 }
 
-// verdicts writes a line for each container that would be refused, and for each that has a problem.
-func verdicts(b *bytes.Buffer, out api.Plan) {
+// planProblems writes a line for each container that would be refused, and for each container that has a problem.
+func planProblems(b *bytes.Buffer, out api.Plan) {
 	for _, r := range out.Rejected {
-		fmt.Fprintf(b, "refused: %s: %s\n", named(r.Pod, r.Container), term.Clean(r.Reason))
+		fmt.Fprintf(b, "refused: %s: %s\n", ownerName(r.Pod, r.Container), term.Clean(r.Reason))
 	}
 	for _, c := range out.Containers {
 		if len(c.Problems) == 0 {
@@ -145,27 +137,24 @@ func verdicts(b *bytes.Buffer, out api.Plan) {
 		if n := len(c.Problems) - 1; n > 0 {
 			more = fmt.Sprintf(" (and %s below)", term.Count(n, "more problem"))
 		}
-		fmt.Fprintf(b, "not as requested: %s: %s%s\n", named(c.Pod, c.Name), term.Clean(c.Problems[0].Reason), more)
+		fmt.Fprintf(b, "not as requested: %s: %s%s\n", ownerName(c.Pod, c.Name), term.Clean(c.Problems[0].Reason), more)
 	}
 	if b.Len() > 0 {
 		b.WriteByte('\n')
 	}
 }
 
-// named names a container, or a pod if container is "".
-func named(pod, container string) string {
+// ownerName formats the name of a container, or of a pod if container is "".
+func ownerName(pod, container string) string {
 	return term.Clean(strings.TrimSuffix(pod+"/"+container, "/"))
 }
 
-// values lists what would be decided for each container besides its CPUs, and the problems of its requests.
-func values(w io.Writer, all []api.Container) {
+// planValues lists what would be decided for each container besides its CPUs, and the problems of its requests.
+func planValues(w io.Writer, all []api.Container) {
 	for _, c := range all {
 		var said []string
-		for _, v := range c.Values {
+		for _, v := range withPodValues(c) {
 			said = append(said, fmt.Sprintf("  %s = %s (%s)", term.Clean(v.Field), term.Clean(v.Value), term.Clean(v.Why.Hook)))
-		}
-		for _, v := range c.PodValues {
-			said = append(said, fmt.Sprintf("  pod %s = %s (%s)", term.Clean(v.Field), term.Clean(v.Value), term.Clean(v.Why.Hook)))
 		}
 		for _, p := range c.Problems {
 			said = append(said, fmt.Sprintf("  problem: %s: %s", term.Clean(p.Key), term.Clean(p.Reason)))

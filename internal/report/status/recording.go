@@ -11,43 +11,38 @@ import (
 	"strconv"
 )
 
-// RecordingSource is a Source that can record events. The server offers this if the Source supports it.
+// RecordingSource is a Source that can record events. The server offers this if the Source implements it.
 type RecordingSource interface {
-	// Record writes the first line of a recording and each event from now on, one JSON document a line, until ctx
-	// ends. It calls flush when no more events wait.
+	// Record writes the first line of a recording and then each new event, until ctx ends. Each line is a JSON
+	// document. It calls flush when it has written all waiting events.
 	Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error
 }
 
-// record streams a recording for as long as the client listens.
-func record(w http.ResponseWriter, r *http.Request, src Source) {
-	can, ok := src.(RecordingSource)
-	if !ok {
-		answer(w, http.StatusNotFound, failure{"this agent cannot record"})
-		return
-	}
+// record streams a recording until the client disconnects.
+func record(w http.ResponseWriter, r *http.Request, can RecordingSource) {
 	w.Header().Set("Content-Type", "application/jsonlines")
 	out := http.NewResponseController(w)
-	// The client has disconnected, or the agent ends: nobody would read the error.
+	// An error means that the client has disconnected or that the agent ends. The client cannot read it.
 	_ = can.Record(r.Context(), r.URL.Query().Get("withoutEnv") == "true", timeoutWriter{w}, out.Flush)
 }
 
-// timeoutWriter is an answer that gives the client a new deadline for each line.
+// timeoutWriter is a ResponseWriter that sets a new deadline before each write.
 type timeoutWriter struct{ http.ResponseWriter }
 
 func (p timeoutWriter) Write(line []byte) (int, error) {
-	deadline(p.ResponseWriter)
+	extendDeadline(p.ResponseWriter)
 	return p.ResponseWriter.Write(line)
 }
 
-// maxLine limits one line of a recording, in bytes. The first line describes all that runs.
+// maxLine is the longest line of a recording, in bytes. The first line is long: it describes everything that runs.
 const maxLine = 256 << 20
 
-// Record passes the first line of a recording and then each event to take, one JSON document at a time, without its
-// line end. It continues until ctx ends, which is no error, or until the agent ends. take must not keep the text.
+// Record calls take for the first line of a recording and then for each event, without the end of the line. It continues
+// until the agent ends, which is an error, or until ctx ends, which is none. take must not keep line.
 func (c *Client) Record(ctx context.Context, withoutEnv bool, take func(line []byte) error) error {
-	body, err := c.send(ctx, http.MethodGet, "recording", url.Values{"withoutEnv": {strconv.FormatBool(withoutEnv)}}, nil)
+	body, err := c.request(ctx, http.MethodGet, "recording", url.Values{"withoutEnv": {strconv.FormatBool(withoutEnv)}}, nil)
 	if err != nil {
-		return ended(ctx, err)
+		return ignoreCancel(ctx, err)
 	}
 	defer body.Close()
 	lines := bufio.NewScanner(body)
@@ -58,7 +53,7 @@ func (c *Client) Record(ctx context.Context, withoutEnv bool, take func(line []b
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return ended(ctx, fmt.Errorf("read the recording: %w", err))
+		return ignoreCancel(ctx, fmt.Errorf("read the recording: %w", err))
 	}
-	return ended(ctx, &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: errors.New("the stream ended")})
+	return ignoreCancel(ctx, &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: errors.New("the stream ended")})
 }

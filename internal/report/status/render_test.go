@@ -28,7 +28,12 @@ func sample() api.Node {
 	lsr := api.Container{
 		Pod: "db/redis-0", Name: "redis", ID: "c1", State: "running", Class: "dedicated",
 		ClassFrom: "koordinator.sh/qosClass", QoS: "Guaranteed", CPUGroup: "exclusive", CPUs: "4-7",
-		SeatWhy: "assigned by the scheduler", Limits: &api.Limits{CPUQuota: -1, CPUPeriod: 100000, Memory: 16 << 30},
+		CPUClasses: []api.ContainerCPUClass{
+			{CPUs: "4-5", Class: "fast", BalloonType: "latency\x1b[1m", InForce: true, Kernel: "scaling_governor performance, scaling_min_freq 2000000, scaling_max_freq 3500000, C6 disable 1"},
+			{CPUs: "6", Class: "slow", Reason: "it has no C-state C9"}, {CPUs: "7"},
+		},
+		Demotion:    &api.ContainerDemotion{Anonymous: 12 << 30, Slow: 3 << 30, Moved: 2 << 30, Reason: "the kernel would drop\x1b[1m page cache: it has 4096 bytes outside of its fast memory"},
+		CPUGroupWhy: "assigned by the scheduler", Limits: &api.Limits{CPUQuota: -1, CPUPeriod: 100000, Memory: 16 << 30},
 		Labels: map[string]string{"app": "redis"},
 		Values: []api.Value{
 			{Field: "cpuset.cpus", Value: "4-7", Channel: "nri create", Applied: true,
@@ -55,8 +60,8 @@ func sample() api.Node {
 		Version: "v0.1.0", Started: noon.Add(-2*time.Hour - 3*time.Minute), ConfigFile: "/etc/trimtab/config.yaml",
 		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
 		Contested: []api.Contested{
-			{Owner: "c1", File: "kubepods/podu/c1/cpuset.cpus", Writes: 31, Kept: "keep kubepods/podu/c1/cpuset.cpus: another program keeps changing it\x1b[1m"},
-			{Owner: "c2", File: "kubepods/podu/c2/cpu.max", Writes: 30, Left: "keep kubepods/podu/c2/cpu.max: another program writes it again and again"},
+			{Owner: "c1", File: "kubepods/podu/c1/cpuset.cpus", Repairs: 31, RepairReason: "keep kubepods/podu/c1/cpuset.cpus: another program keeps changing it\x1b[1m"},
+			{Owner: "c2", File: "kubepods/podu/c2/cpu.max", Repairs: 30, GaveUpReason: "keep kubepods/podu/c2/cpu.max: another program keeps writing it"},
 		},
 		Unsaved: []string{"/s/originals.jsonl: no space left on device\x1b[1m", "/s/checkpoint.json: read-only file system"},
 		Hooks: []api.Hook{
@@ -64,7 +69,11 @@ func sample() api.Node {
 			{Name: "rdma", Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "off anyway"}},
 			{Name: "groupIdentity", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.bvt_warp_ns"}},
 		},
-		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
+		CDIDevices: []api.DeviceKind{
+			{Kind: "v.com/gpu", Total: 4, Used: 2, Owners: []api.DeviceOwner{{Device: "0", Container: "ml/train-0/main"}, {Device: "1", Container: "ml/train-0/main"}, {Device: "9\x1b[1m", Container: "ml/old/main", Gone: true}}},
+			{Kind: "v.com/nic"},
+		},
+		Attachments: []api.Attachment{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
 		Cluster: &api.Cluster{Server: "https://10.96.0.1:443", Node: "n1", Reached: noon.Add(-5 * time.Minute), Error: "connection refused", Parts: []api.ClusterPart{
 			{Name: "NodeResourceTopology", State: "up to date"},
 			{Name: "CustomNodeResource", State: "not written", Error: "no CRD\x1b[1m"},
@@ -78,6 +87,7 @@ func sample() api.Node {
 				{Name: "reclaimed", Class: "reclaimed", CPUs: "2-3,8-14", Members: 1},
 			},
 		},
+		Demotion:   &api.Demotion{Containers: 4, LeftAlone: 1, Moved: 5 << 30},
 		Containers: []api.Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
 	}
 }
@@ -100,7 +110,7 @@ func TestRender(t *testing.T) {
 		{"status-quiet", func(b *bytes.Buffer) error { return RenderStatus(b, quiet, Options{Now: noon}) }},
 		{"explain", func(b *bytes.Buffer) error { return RenderExplain(b, n.Containers, Options{}) }},
 		{"outlook", func(b *bytes.Buffer) error {
-			return RenderOutlook(b, api.Plan{Containers: n.Containers, CPUs: n.CPUs,
+			return RenderPlan(b, api.Plan{Containers: n.Containers, CPUs: n.CPUs,
 				Rejected: []api.Rejected{{Pod: "d/x", Container: "c", Reason: "no\x1b[31m"}},
 				Moves:    []api.Move{{Pod: "shop/web", Container: "app", Before: "0-15", After: "2-3,8-15"}},
 				Changes: []api.Change{
@@ -111,7 +121,7 @@ func TestRender(t *testing.T) {
 		}},
 		{"cpu-owned", func(b *bytes.Buffer) error { return RenderCPU(b, n, 4, Options{}) }},
 		{"cpu-shared", func(b *bytes.Buffer) error { return RenderCPU(b, n, 12, Options{}) }},
-		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, api.Plan{CPUs: quiet.CPUs}) }},
+		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderPlan(b, api.Plan{CPUs: quiet.CPUs}) }},
 		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
 		{"status-quiet.svg", func(b *bytes.Buffer) error { return SVG(b, quiet, noon) }},
 		{"event", func(b *bytes.Buffer) error { return RenderEvent(b, event, Options{}) }},
@@ -148,7 +158,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestAttachment(t *testing.T) {
-	got := attachment(api.Attached{Name: "nri", State: "connected", Runtime: "containerd v1.7.20 (NRI v0.6.1)", Lacks: []string{"cdi", "oom.score"}, Error: "slow"})
+	got := api.Attachment{Name: "nri", State: "connected", Runtime: "containerd v1.7.20 (NRI v0.6.1)", Unsupported: []string{"cdi", "oom.score"}, Error: "slow"}.Text()
 	if want := "nri: connected, containerd v1.7.20 (NRI v0.6.1), without cdi, oom.score: slow"; got != want {
 		t.Errorf("got %q", got)
 	}

@@ -11,25 +11,26 @@ import (
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/web"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // clientTimeout is how long a client may take to send a request or to read one line. A client that hangs must not
 // occupy the agent's memory.
 const clientTimeout = 10 * time.Second
 
-// failure is the body of every answer that is not 200.
+// failure is the body of every answer whose status is not 200.
 type failure struct {
 	Error string `json:"error"`
 }
 
-// Source is the agent's side of the server.
+// Source is what the server reads from the agent.
 type Source interface {
 	Status() api.Node
-	// Explain returns the containers of a pod, or one of them. ok is false if the agent knows no such pod or
-	// container.
+	// Explain returns all containers of a pod, or one container if container is not "". ok is false if the agent does
+	// not know the pod or container.
 	Explain(namespace, pod, container string) (found []api.Container, ok bool)
-	// Events returns the journal after sequence number since, and a channel
-	// that is closed when there is more or ctx ends.
+	// Events returns the events of the journal after sequence number since, and a channel that closes at the next event
+	// or when ctx ends.
 	Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{})
 }
 
@@ -42,80 +43,95 @@ type Socket struct {
 
 // Open opens a Unix socket that only its owner may use. The error is socket.ErrInUse if another agent has it.
 func Open(ctx context.Context, path string) (*Socket, error) {
-	l, release, err := listen(ctx, path)
+	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "paths.statusSocket", Program: "agent"})
 	if err != nil {
 		return nil, fmt.Errorf("serve status: %w", err)
 	}
 	return &Socket{path, l, release}, nil
 }
 
-// Wrap replaces the listener by the one that wrap returns.
+// Wrap replaces the listener of the socket by the listener that wrap returns.
 func (s *Socket) Wrap(wrap func(net.Listener) net.Listener) { s.listener = wrap(s.listener) }
 
-// Serve answers questions about src until ctx ends, and closes the socket.
+// Serve answers requests from src until ctx ends, and then closes the socket.
 func (s *Socket) Serve(ctx context.Context, src Source) error {
 	defer s.release()
-	// Streams of events end with this context, and not only when their clients disconnect.
+	// Open streams of events end with this context, so that they do not delay the end of the server.
 	answers, stop := context.WithCancel(ctx)
 	defer stop()
 	srv := &http.Server{
 		Handler: handler(src), ReadHeaderTimeout: clientTimeout, IdleTimeout: clientTimeout, MaxHeaderBytes: 1 << 16,
 		BaseContext: func(net.Listener) context.Context { return answers },
 	}
-	if err := web.Until(ctx, srv, s.listener); err != nil {
+	if err := web.ServeUntil(ctx, srv, s.listener); err != nil {
 		return fmt.Errorf("serve status on %s: %w", s.path, err)
 	}
 	return nil
 }
 
 func handler(src Source) http.Handler {
+	const cannotPlan = "does not plan"
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		n := src.Status()
 		// Programs that read this iterate over lists, so an empty list must not be null.
-		n.Attachments, n.Containers = list(n.Attachments), list(n.Containers)
-		n.CPUs.Nodes = list(n.CPUs.Nodes)
-		answer(w, http.StatusOK, n)
+		n.Attachments, n.Containers = notNull(n.Attachments), notNull(n.Containers)
+		n.CPUs.Nodes = notNull(n.CPUs.Nodes)
+		writeJSON(w, http.StatusOK, n)
 	})
 	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) { explain(w, r, src) })
 	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { events(w, r, src) })
-	mux.HandleFunc("GET /v1/recording", func(w http.ResponseWriter, r *http.Request) { record(w, r, src) })
-	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { configuration(w, src) })
-	mux.HandleFunc("GET /v1/usage", func(w http.ResponseWriter, _ *http.Request) { usage(w, src) })
-	mux.HandleFunc("POST /v1/release", func(w http.ResponseWriter, r *http.Request) { release(w, r, src) })
-	plans(mux, src)
+	mux.HandleFunc("GET /v1/recording", optional(src, "cannot record", record))
+	mux.HandleFunc("GET /v1/config", optional(src, "does not report the sources of its configuration", configuration))
+	mux.HandleFunc("GET /v1/usage", optional(src, "does not report how much CPU time containers use", usage))
+	mux.HandleFunc("POST /v1/release", optional(src, "cannot release", release))
+	mux.HandleFunc("POST /v1/plan/adopt", optional(src, "cannot take over from another", adopt))
+	mux.HandleFunc("POST /v1/plan/pods", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { plan(w, r, can.PlanPods) }))
+	mux.HandleFunc("POST /v1/plan/config", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { plan(w, r, can.PlanConfig) }))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, failure{"unknown request: " + r.Method + " " + r.URL.Path})
+		writeJSON(w, http.StatusNotFound, failure{"unknown request: " + r.Method + " " + r.URL.Path})
 	})
 	return mux
 }
 
-func list[T any](l []T) []T {
+// optional returns a handler that calls serve if src implements T. Otherwise the handler answers that the agent cannot
+// do this; cannot is the end of this sentence.
+func optional[T any](src Source, cannot string, serve func(w http.ResponseWriter, r *http.Request, can T)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if can, ok := src.(T); ok {
+			serve(w, r, can)
+		} else {
+			writeJSON(w, http.StatusNotFound, failure{"this agent " + cannot})
+		}
+	}
+}
+
+func notNull[T any](l []T) []T {
 	if l == nil {
 		return []T{}
 	}
 	return l
 }
 
-func answer(w http.ResponseWriter, code int, v any) {
+func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	deadline(w)
+	extendDeadline(w)
 	w.WriteHeader(code)
 	// This fails only if the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// reply answers with v, or with an error and its code.
+// reply answers with v, or with an error and code if err is not nil.
 func reply(w http.ResponseWriter, v any, err error, code int) {
 	if err != nil {
-		answer(w, code, failure{err.Error()})
+		writeJSON(w, code, failure{err.Error()})
 		return
 	}
-	answer(w, http.StatusOK, v)
+	writeJSON(w, http.StatusOK, v)
 }
 
-// deadline gives the client time to read the next write.
-func deadline(w http.ResponseWriter) {
+// extendDeadline gives the client clientTimeout to read the next write.
+func extendDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(clientTimeout))
 }
 
@@ -123,7 +139,7 @@ func explain(w http.ResponseWriter, r *http.Request, src Source) {
 	q := r.URL.Query()
 	namespace, pod, container := q.Get("namespace"), q.Get("pod"), q.Get("container")
 	if namespace == "" || pod == "" {
-		answer(w, http.StatusBadRequest, failure{"namespace and pod are both needed"})
+		writeJSON(w, http.StatusBadRequest, failure{"namespace and pod are both needed"})
 		return
 	}
 	found, ok := src.Explain(namespace, pod, container)
@@ -132,10 +148,10 @@ func explain(w http.ResponseWriter, r *http.Request, src Source) {
 		if container != "" {
 			what = fmt.Sprintf("container %s of %s", container, what)
 		}
-		answer(w, http.StatusNotFound, failure{"the agent knows no " + what + " on this node"})
+		writeJSON(w, http.StatusNotFound, failure{"the agent knows no " + what + " on this node"})
 		return
 	}
-	answer(w, http.StatusOK, found)
+	writeJSON(w, http.StatusOK, found)
 }
 
 // events writes the journal as JSON lines. With follow it continues while the client is connected.
@@ -145,7 +161,7 @@ func events(w http.ResponseWriter, r *http.Request, src Source) {
 	if s := q.Get("since"); s != "" {
 		var err error
 		if since, err = strconv.ParseUint(s, 10, 64); err != nil {
-			answer(w, http.StatusBadRequest, failure{"since must be a sequence number, not " + strconv.Quote(s)})
+			writeJSON(w, http.StatusBadRequest, failure{"since must be a sequence number, not " + strconv.Quote(s)})
 			return
 		}
 	}
@@ -154,7 +170,7 @@ func events(w http.ResponseWriter, r *http.Request, src Source) {
 	out, flush := json.NewEncoder(w), http.NewResponseController(w)
 	for {
 		list, more := src.Events(r.Context(), since)
-		deadline(w)
+		extendDeadline(w)
 		for _, e := range list {
 			if err := out.Encode(e); err != nil {
 				return

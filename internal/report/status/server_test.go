@@ -230,7 +230,7 @@ func TestStatusAndExplain(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Errorf("container: %d containers, %v", len(found), err)
 	}
-	var refused *Refused
+	var refused *RefusedError
 	if _, err = c.Explain(t.Context(), "db", "other", "x"); !errors.As(err, &refused) || refused.Status != http.StatusNotFound ||
 		!strings.Contains(err.Error(), "no container x of pod db/other") {
 		t.Errorf("unknown pod: %v", err)
@@ -321,7 +321,7 @@ func TestPlan(t *testing.T) {
 	if o, err := c.PlanPods(t.Context(), []byte("kind: Pod")); err != nil || len(o.Moves) != 1 || o.Moves[0].Pod != "kind: Pod" {
 		t.Errorf("pods give %+v, %v", o, err)
 	}
-	var refused *Refused
+	var refused *RefusedError
 	if _, err := c.PlanPods(t.Context(), nil); !errors.As(err, &refused) || refused.Reason != "no pod in it" {
 		t.Errorf("nothing gives %v", err)
 	}
@@ -336,7 +336,7 @@ func TestPlan(t *testing.T) {
 func TestPlanWhereNobodyCan(t *testing.T) {
 	path := socketPath(t)
 	serve(t, path, newJournal())
-	var refused *Refused
+	var refused *RefusedError
 	if _, err := dial(t, path).PlanPods(t.Context(), []byte("x")); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		t.Errorf("an agent that cannot plan gives %v", err)
 	}

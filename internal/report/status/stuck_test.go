@@ -35,7 +35,7 @@ func TestServeToNobodyWhoReads(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 8*web.ShutdownNotice {
+	if took := time.Since(start); took > 8*web.ShutdownTimeout {
 		t.Errorf("it took %v", took)
 	}
 }

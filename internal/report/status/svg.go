@@ -12,22 +12,22 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// SVG draws a node: what it is, its CPUs, and who may use each.
+// SVG draws the CPUs of a node and who may use each, below the agent's version and attachments.
 func SVG(w io.Writer, n api.Node, now time.Time) error {
 	head := []cpumap.Line{{Style: cpumap.Title, Text: "trimtab " + term.Clean(n.Version)}}
 	for _, a := range n.Attachments {
-		head = append(head, cpumap.Line{Text: "attachment " + attachment(a)})
+		head = append(head, cpumap.Line{Text: term.Clean("attachment " + a.Text())})
 	}
-	return draw(w, n, append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n))}))
+	return draw(w, n, append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countText(n))}))
 }
 
-// Caption is printed above the picture of a described node, instead of an agent's version, attachment and time.
-// Each part may be empty.
+// Caption is the text above the drawing of a simulated node, instead of the agent's version, attachments and the time.
+// Title and Line may be empty.
 type Caption struct{ Title, Line string }
 
-// CaptionedSVG draws a described node: the same node gives the same picture.
+// CaptionedSVG draws the CPUs of a simulated node below a caption. The same node always gives the same file.
 func CaptionedSVG(w io.Writer, n api.Node, c Caption) error {
-	return draw(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countOf(n)}})
+	return draw(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countText(n)}})
 }
 
 func draw(w io.Writer, n api.Node, head []cpumap.Line) error {
@@ -38,11 +38,11 @@ func draw(w io.Writer, n api.Node, head []cpumap.Line) error {
 	if err := cpumap.SVG(&b, head, n.CPUs); err != nil {
 		return err
 	}
-	return send(w, &b)
+	return writeTrimmed(w, &b)
 }
 
-// countOf says how many containers of each class there are, and what is wrong.
-func countOf(n api.Node) string {
+// countText says how many containers of each class a node has, and how many values and problems need attention.
+func countText(n api.Node) string {
 	classes := map[string]int{}
 	for _, c := range n.Containers {
 		classes[c.Class]++

@@ -7,20 +7,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Measured is a Source that reads how much CPU time containers use. The server offers this if the Source supports it.
-type Measured interface {
+// UsageSource is a Source that reads how much CPU time containers use. The server offers this if the Source implements
+// it.
+type UsageSource interface {
 	Usage() api.Usage
 }
 
-func usage(w http.ResponseWriter, src Source) {
-	can, ok := src.(Measured)
-	if !ok {
-		answer(w, http.StatusNotFound, failure{"this agent does not report how much CPU time containers use"})
-		return
-	}
+func usage(w http.ResponseWriter, _ *http.Request, can UsageSource) {
 	u := can.Usage()
-	u.Containers = list(u.Containers)
-	answer(w, http.StatusOK, u)
+	u.Containers = notNull(u.Containers)
+	writeJSON(w, http.StatusOK, u)
 }
 
 // Usage asks how much CPU time the running containers have used.

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Block is text of known width for a terminal. Its lines store their visible width, because colour codes have none.
+// Block is a rectangle of text for a terminal. Width is the visible width of its lines: colour codes are not counted.
 type Block struct {
 	Lines []string
 	Width int
@@ -34,7 +34,7 @@ func Beside(gap int, blocks ...Block) Block {
 	return out
 }
 
-// Below stacks blocks, padded to the width of the widest.
+// Below puts blocks below each other, and pads them to the width of the widest block.
 func Below(blocks ...Block) Block {
 	var out Block
 	for _, b := range blocks {
@@ -48,7 +48,7 @@ func Below(blocks ...Block) Block {
 	return out
 }
 
-// Flow puts blocks side by side, and starts a new row when the width is used up.
+// Flow puts blocks side by side, and starts a new row when the next block does not fit the width.
 func Flow(blocks []Block, width, gap int) Block {
 	var rows []Block
 	for len(blocks) > 0 {
@@ -75,8 +75,7 @@ func Box(title string, b Block) Block {
 	return out
 }
 
-// Wrap breaks text into lines of at most width columns, after blanks and
-// commas where it can.
+// Wrap breaks text into lines of at most width columns. It breaks after spaces and commas where it can.
 func Wrap(text string, width int) []string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -97,15 +96,15 @@ func Wrap(text string, width int) []string {
 	return lines
 }
 
-// Pad fills text up to width columns.
+// Pad appends spaces to text up to width columns.
 func Pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
 }
 
-// Ink colours text. The zero ink does not.
+// Ink colours text if On is true.
 type Ink struct{ On bool }
 
-// Paint gives text a colour.
+// Paint returns text with the SGR code around it, or text alone if the ink is off.
 func (i Ink) Paint(code, text string) string {
 	if !i.On || code == "" || text == "" {
 		return text

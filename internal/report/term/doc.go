@@ -1,3 +1,3 @@
-// Package term makes text for terminals: blocks of lines side by side, colour, and foreign text without control
+// Package term formats text for terminals: blocks of lines, colours, units, and text from elsewhere without control
 // sequences.
 package term

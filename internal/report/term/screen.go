@@ -10,73 +10,73 @@ import (
 	"unicode/utf8"
 )
 
-// Screen filters the output of a full-screen program on a foreign machine for our terminal. It passes text,
-// colours, cursor movement, clearing and scrolling. It removes all other sequences, because they could affect the
-// terminal or our machine: titles, the clipboard, questions whose answers the terminal types, other character sets.
-// It replaces a character that does not print by "?". Sequences are those of ECMA-48 and of xterm.
+// Screen filters the output of a full-screen program on another machine, which is not trusted. It passes text, colours,
+// cursor movement, clearing and scrolling. It removes all other control sequences (ECMA-48 and xterm), such as those
+// for titles, the clipboard, terminal reports and character sets. It replaces unprintable characters by "?".
 type Screen struct {
-	to   io.Writer
-	rest []byte // the incomplete beginning of a character or a sequence
-	text bool   // inside a control string, which ends with BEL or ST and is removed
-	on   []string
+	to       io.Writer
+	pending  []byte // the incomplete beginning of a character or a sequence
+	inString bool   // inside a control string, which ends with BEL or ST and is removed
+	modesOn  []string
 }
 
-// NewScreen makes a Screen before a terminal.
+// NewScreen makes a Screen that draws on a terminal.
 func NewScreen(to io.Writer) *Screen { return &Screen{to: to} }
 
 const (
 	escape = 0x1b
 	bell   = 0x07
-	// longest is the longest sequence that Screen waits for. The rest of a longer one counts as text.
-	longest = 64
+	// maxSequence is the longest sequence for whose end Screen waits. Screen passes the rest of a longer one as text.
+	maxSequence = 64
 )
 
 var (
-	// command is a sequence with numbers of at most four digits: colours, moves, clearing, inserting, scrolling.
-	command = regexp.MustCompile(`^[0-9]{0,4}([;:][0-9]{0,4}){0,20}[mHfABCDEFGJKLMPSTXZIdbr@]$`)
-	// mode switches something on or off.
-	mode = regexp.MustCompile(`^\?([0-9]{1,4})([hl])$`)
-	// modes are the modes that pass, each with the character that switches it back: keys of the cursor, line wrap,
-	// the cursor, the other screen, pasting, and synchronised output.
+	// cursorSequence matches the allowed sequences for colours, cursor movement, clearing, inserting and scrolling.
+	// Their numbers have at most four digits.
+	cursorSequence = regexp.MustCompile(`^[0-9]{0,4}([;:][0-9]{0,4}){0,20}[mHfABCDEFGJKLMPSTXZIdbr@]$`)
+	// modeSequence matches a sequence that sets or resets a mode of the terminal.
+	modeSequence = regexp.MustCompile(`^\?([0-9]{1,4})([hl])$`)
+	// modes are the allowed modes, each with the final character that restores its default: cursor keys, line wrap, the
+	// cursor, the alternate screen, bracketed paste and synchronised output.
 	modes = map[string]string{"1": "l", "7": "h", "25": "h", "1049": "l", "2004": "l", "2026": "l"}
 )
 
-// Write passes on what is allowed. It reports all bytes as written.
+// Write writes the allowed text and sequences to the terminal. It reports all bytes as written.
 func (s *Screen) Write(p []byte) (int, error) {
-	s.rest = append(s.rest, p...)
+	s.pending = append(s.pending, p...)
 	var out bytes.Buffer
-	for len(s.rest) > 0 {
+	for len(s.pending) > 0 {
 		n := s.next(&out)
 		if n == 0 {
 			break
 		}
-		s.rest = s.rest[n:]
+		s.pending = s.pending[n:]
 	}
-	s.rest = slices.Clone(s.rest)
+	s.pending = slices.Clone(s.pending)
 	if _, err := s.to.Write(out.Bytes()); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// Close resets the modes that are still on, and the colours.
+// Close restores the modes that the program has changed, and resets the colours.
 func (s *Screen) Close() error {
 	var out strings.Builder
-	for _, m := range s.on {
+	for _, m := range s.modesOn {
 		out.WriteString("\x1b[?" + m + modes[m])
 	}
-	s.on, s.rest, s.text = nil, nil, false
+	s.modesOn, s.pending, s.inString = nil, nil, false
 	_, err := io.WriteString(s.to, out.String()+"\x1b[m")
 	return err
 }
 
-// next handles one character or sequence of the pending bytes, and returns its length. It returns 0 if the end has
-// not arrived.
+// next handles the first character or sequence of the pending bytes, and returns its length. It returns 0 if the
+// character or sequence is incomplete.
 func (s *Screen) next(out *bytes.Buffer) int {
-	first := s.rest[0]
+	first := s.pending[0]
 	switch {
-	case s.text:
-		return s.skip()
+	case s.inString:
+		return s.skipString()
 	case first == escape:
 		return s.sequence(out)
 	case first < ' ':
@@ -84,10 +84,10 @@ func (s *Screen) next(out *bytes.Buffer) int {
 			out.WriteByte(first)
 		}
 		return 1
-	case !utf8.FullRune(s.rest):
+	case !utf8.FullRune(s.pending):
 		return 0
 	}
-	r, n := utf8.DecodeRune(s.rest)
+	r, n := utf8.DecodeRune(s.pending)
 	if n == 1 && r == utf8.RuneError || !unicode.IsPrint(r) {
 		r = '?'
 	}
@@ -95,35 +95,35 @@ func (s *Screen) next(out *bytes.Buffer) int {
 	return n
 }
 
-// skip leaves out a byte of a control string, or its end.
-func (s *Screen) skip() int {
+// skipString removes the next byte of a control string, or the end of the string.
+func (s *Screen) skipString() int {
 	switch {
-	case s.rest[0] == bell:
-		s.text = false
-	case s.rest[0] != escape:
-	case len(s.rest) < 2:
+	case s.pending[0] == bell:
+		s.inString = false
+	case s.pending[0] != escape:
+	case len(s.pending) < 2:
 		return 0
-	case s.rest[1] == '\\':
-		s.text = false
+	case s.pending[1] == '\\':
+		s.inString = false
 		return 2
 	}
 	return 1
 }
 
-// sequence passes on an escape sequence, or leaves it out.
+// sequence writes an escape sequence to out if it is allowed, and returns its length.
 func (s *Screen) sequence(out *bytes.Buffer) int {
-	if len(s.rest) < 2 {
+	if len(s.pending) < 2 {
 		return 0
 	}
-	switch kind := s.rest[1]; kind {
+	switch kind := s.pending[1]; kind {
 	case '[':
 		return s.control(out)
 	case ']', 'P', 'X', '^', '_': // OSC, DCS, SOS, PM, APC
-		s.text = true
+		s.inString = true
 	case 'M', '7', '8': // a line up; save and restore the cursor
-		out.Write(s.rest[:2])
+		out.Write(s.pending[:2])
 	case '(', ')', '*', '+', '-', '.', '/', '#', '%', ' ': // one more byte: character sets
-		if len(s.rest) < 3 {
+		if len(s.pending) < 3 {
 			return 0
 		}
 		return 3
@@ -133,28 +133,28 @@ func (s *Screen) sequence(out *bytes.Buffer) int {
 	return 2
 }
 
-// control passes on a control sequence, or leaves it out.
+// control writes a control sequence to out if it is allowed, and returns its length.
 func (s *Screen) control(out *bytes.Buffer) int {
 	const head = 2
-	end := slices.IndexFunc(s.rest[head:], func(b byte) bool { return b < ' ' || b >= '@' })
+	end := slices.IndexFunc(s.pending[head:], func(b byte) bool { return b < ' ' || b >= '@' })
 	switch {
-	case end < 0 && len(s.rest) < longest:
+	case end < 0 && len(s.pending) < maxSequence:
 		return 0
-	case end < 0 || end+head >= longest:
+	case end < 0 || end+head >= maxSequence:
 		return head
-	case s.rest[head+end] < ' ' || s.rest[head+end] > '~': // broken off
+	case s.pending[head+end] < ' ' || s.pending[head+end] > '~': // the sequence is incomplete and other bytes follow
 		return head + end
 	}
-	body := string(s.rest[head : head+end+1])
-	m := mode.FindStringSubmatch(body)
+	body := string(s.pending[head : head+end+1])
+	m := modeSequence.FindStringSubmatch(body)
 	switch {
 	case m != nil && modes[m[1]] != "":
-		s.on = slices.DeleteFunc(s.on, func(is string) bool { return is == m[1] })
+		s.modesOn = slices.DeleteFunc(s.modesOn, func(is string) bool { return is == m[1] })
 		if m[2] != modes[m[1]] {
-			s.on = append(s.on, m[1])
+			s.modesOn = append(s.modesOn, m[1])
 		}
 		out.WriteString("\x1b[" + body)
-	case command.MatchString(body):
+	case cursorSequence.MatchString(body):
 		out.WriteString("\x1b[" + body)
 	}
 	return head + end + 1

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Clean makes foreign text, such as values of annotations, safe for a table on a terminal.
+// Clean replaces unprintable characters by "?". This makes text from elsewhere, such as an annotation, safe to print.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -16,7 +16,7 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Count writes a number of things, as "1 pod" and "2 pods".
+// Count formats a number with a noun, such as "1 pod" or "2 pods".
 func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -24,7 +24,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Cut shortens a text to a number of columns and marks that it is shortened.
+// Cut shortens a text to a number of columns. A shortened text ends in "…".
 func Cut(text string, columns int) string {
 	runes := []rune(text)
 	if len(runes) <= columns {

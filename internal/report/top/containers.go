@@ -10,24 +10,25 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Use is what a container has used between two samples.
+// Use is how much CPU time a container has used between two samples.
 type Use struct {
 	api.ContainerUse
 
-	CPUs float64 // on average
-	// Stopped is the part of the periods of its CPU limit in which the limit stopped it, 0 to 1; -1 if it had none.
-	Stopped float64
+	CPUs float64 // the mean number of CPUs that it used
+	// ThrottledShare is the share of CFS periods in which the container's CPU limit throttled it, 0 to 1. It is -1 if
+	// the container ran in no period, for example because it has no limit.
+	ThrottledShare float64
 }
 
-// much is the part of periods or time, in percent, from which waiting is coloured.
-const much = 10
+// highPercent is the percentage of throttled periods, or of waiting time, from which the view colours a container.
+const highPercent = 10
 
-// wrong reports whether a container waits so much that the view colours it.
-func (u Use) wrong() bool { return 100*u.Stopped >= much || u.Pressure >= much }
+// isHigh reports whether the view colours a container, because it is throttled or waits a lot.
+func (u Use) isHigh() bool { return 100*u.ThrottledShare >= highPercent || u.Pressure >= highPercent }
 
-// since returns what each container has used between two readings, by id. It leaves out containers that are not in
-// both.
-func since(before, now api.Usage) map[string]Use {
+// usedBetween returns what each container has used between two readings, by id. It leaves out a container that is in
+// only one of the readings, or whose counter decreased.
+func usedBetween(before, now api.Usage) map[string]Use {
 	elapsed := now.At.Sub(before.At)
 	if elapsed <= 0 {
 		return nil
@@ -42,17 +43,17 @@ func since(before, now api.Usage) map[string]Use {
 		if !known || c.Used < was.Used {
 			continue
 		}
-		u := Use{ContainerUse: c, CPUs: float64(c.Used-was.Used) / float64(elapsed), Stopped: -1}
+		u := Use{ContainerUse: c, CPUs: float64(c.Used-was.Used) / float64(elapsed), ThrottledShare: -1}
 		if periods := c.Periods - was.Periods; periods > 0 {
-			u.Stopped = float64(max(c.Throttled-was.Throttled, 0)) / float64(periods)
+			u.ThrottledShare = float64(max(c.Throttled-was.Throttled, 0)) / float64(periods)
 		}
 		out[c.ID] = u
 	}
 	return out
 }
 
-// containers returns the table of containers, those that use most first.
-func (f Frame) containers() []string {
+// containerLines returns the lines of the table of containers. The busiest container is first, unless ByName is set.
+func (f Frame) containerLines() []string {
 	if len(f.Used) == 0 {
 		return nil
 	}
@@ -81,9 +82,9 @@ func (f Frame) containers() []string {
 	name = min(name, max(f.Width-40, 12))
 	lines := []string{"", f.paint(term.Dim, f.cut(fmt.Sprintf("  %-*s      USED     LIMIT  THROTTLED  WAITS", name, "CONTAINER")))}
 	for _, u := range list {
-		line := f.cut(fmt.Sprintf("  %-*s  %8s  %8s  %9s  %5s", name, term.Cut(label(u), name), cpusText(u.CPUs),
-			cmp.Or(limits[u.ID], "max"), percent(100*u.Stopped), percent(u.Pressure)))
-		if u.wrong() {
+		line := f.cut(fmt.Sprintf("  %-*s  %8s  %8s  %9s  %5s", name, term.Cut(label(u), name), numberText("%.2f CPU", u.CPUs),
+			cmp.Or(limits[u.ID], "max"), numberText("%.0f %%", 100*u.ThrottledShare), numberText("%.0f %%", u.Pressure)))
+		if u.isHigh() {
 			line = f.paint(term.Yellow, line)
 		}
 		lines = append(lines, strings.TrimRight(line, " "))
@@ -91,18 +92,10 @@ func (f Frame) containers() []string {
 	return lines
 }
 
-// percent formats a part, or "-" if it is not known.
-func percent(p float64) string {
-	if p < 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f %%", p)
-}
-
-// cpusText formats a number of CPUs, or "-" if it is not known.
-func cpusText(n float64) string {
+// numberText formats a number. It returns "-" for a negative number, which stands for an unknown number.
+func numberText(format string, n float64) string {
 	if n < 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f CPU", n)
+	return fmt.Sprintf(format, n)
 }

@@ -19,16 +19,16 @@ type Frame struct {
 	Node     api.Node
 	Busy     map[int]float64 // by CPU, 0 to 1
 	Pressure []usage.Pressure
-	// Used is what each container has used since the last sample, by id. A container that is new has none.
+	// Used is what each container has used since the last sample, by id. It leaves out containers that are new.
 	Used map[string]Use
-	// History is the part of its CPUs that each row's containers have used, oldest first, by the name of the row.
-	History map[string][]float64
-	ByName  bool // sort rows by name; false: the busiest first
-	Paused  bool
-	Trouble string // why the agent or /proc did not answer
-	Width   int    // columns; 100 where 0
-	Height  int    // lines of the terminal; 0 without a terminal
-	Color   bool
+	// History has the shares of each row in the last samples, the oldest first, by the name of the row. See Row.share.
+	History     map[string][]float64
+	ByName      bool // sort rows by name; otherwise the busiest row is first
+	Paused      bool
+	SampleError string // why the last sample failed; "" if it succeeded
+	Width       int    // columns; 0 means 100
+	Height      int    // lines of the terminal; 0 without a terminal
+	Color       bool
 }
 
 // Row is a pod that owns CPUs, or a pool.
@@ -36,14 +36,14 @@ type Row struct {
 	Name string
 	Mark string
 	CPUs []int
-	// Containers counts the containers in the pool. It is empty for an owner.
+	// Containers is the number of containers in the pool. It is empty for a pod that owns CPUs.
 	Containers string
-	// Used is how many CPUs its containers have used on average; -1 if it is not known.
+	// Used is the mean number of CPUs that its containers have used; -1 if that is unknown.
 	Used float64
 }
 
-// share is the part of its CPUs that its containers have used. It is above 1 if some of them ran on other CPUs, too: before
-// the last change of the row's CPUs, or because their cpuset is not applied.
+// share returns which share of the row's CPUs its containers have used. It is above 1 if containers also used other
+// CPUs: before the last change of the row's CPUs, or because their cpuset is not in force.
 func (r Row) share() (float64, bool) {
 	if r.Used < 0 || len(r.CPUs) == 0 {
 		return 0, false
@@ -51,9 +51,9 @@ func (r Row) share() (float64, bool) {
 	return r.Used / float64(len(r.CPUs)), true
 }
 
-// part formats the share, or "-" if there is none: a share above 1 is not a part of these CPUs. Up to 1.05 counts as 1,
-// as the agent reads the counters of containers one after another.
-func (r Row) part() string {
+// shareText formats the share as a percentage, or as "-" if it is unknown or above 1.05. A share between 1 and 1.05
+// counts as 1: the agent reads the containers' counters one after another, so a share is not exact.
+func (r Row) shareText() string {
 	share, ok := r.share()
 	if !ok || share > 1.05 {
 		return "     -"
@@ -61,12 +61,12 @@ func (r Row) part() string {
 	return fmt.Sprintf("%4.0f %%", 100*min(share, 1))
 }
 
-// Rows are the owners of CPUs and the pools in the agent's report, with what their containers have used.
+// Rows returns a row for each pod that owns CPUs, for each pool, and for the reserved CPUs.
 func Rows(n api.Node, used map[string]Use) []Row {
 	var rows []Row
 	for _, m := range cpumap.Marks(n.CPUs) {
 		if m.Pod != "" {
-			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs, Used: sum(used, func(u Use) bool { return u.Pool == "" && term.Clean(u.Pod) == m.Pod })})
+			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs, Used: sumCPUs(used, func(u Use) bool { return u.Pool == "" && term.Clean(u.Pod) == m.Pod })})
 		}
 	}
 	pools := n.CPUs.Pools
@@ -75,7 +75,7 @@ func Rows(n api.Node, used map[string]Use) []Row {
 	}
 	for _, pool := range pools {
 		if ids := cpumap.CPUs(pool.CPUs); len(ids) > 0 {
-			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids, Used: sum(used, func(u Use) bool { return u.Pool == pool.Name })}
+			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids, Used: sumCPUs(used, func(u Use) bool { return u.Pool == pool.Name })}
 			if pool.Members >= 0 {
 				r.Containers = strconv.Itoa(pool.Members)
 			}
@@ -91,8 +91,8 @@ func Rows(n api.Node, used map[string]Use) []Row {
 	return rows
 }
 
-// sum adds what some containers have used; -1 if nothing is known of any of them.
-func sum(used map[string]Use, of func(Use) bool) float64 {
+// sumCPUs adds the CPUs that the containers selected by of have used. It returns -1 if of selects no container.
+func sumCPUs(used map[string]Use, of func(Use) bool) float64 {
 	total, known := 0.0, false
 	for _, u := range used {
 		if of(u) {
@@ -105,17 +105,17 @@ func sum(used map[string]Use, of func(Use) bool) float64 {
 	return total
 }
 
-// String draws the frame. It cuts lines at the width.
+// String draws the frame. It cuts lines that are longer than the width.
 func (f Frame) String() string {
 	if f.Width == 0 {
 		f.Width = 100
 	}
-	lines := f.head()
+	lines := f.header()
 	lines = append(lines, "")
 	lines = append(lines, cpumap.Busy(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
 	lines = append(lines, "")
-	lines = append(lines, f.rows()...)
-	lines = append(lines, f.containers()...)
+	lines = append(lines, f.ownerLines()...)
+	lines = append(lines, f.containerLines()...)
 	if f.Height == 0 { // the output is not a terminal, so there are no keys to press
 		return strings.Join(lines, "\n")
 	}
@@ -125,18 +125,18 @@ func (f Frame) String() string {
 	return strings.Join(append(lines, f.paint(term.Dim, f.cut("q quit   space pause   s sort by name or use"))), "\n")
 }
 
-func (f Frame) head() []string {
+func (f Frame) header() []string {
 	n := f.Node
 	first := "trimtab " + term.Clean(n.Version)
 	for _, a := range n.Attachments {
 		first += "   " + term.Clean(a.Name+": "+a.State)
 	}
-	amiss := "everything decided is in force"
+	amiss := "all decided values are in force"
 	switch {
 	case n.Unapplied+n.Problems > 0:
 		amiss = fmt.Sprintf("values not applied: %d, problems: %d", n.Unapplied, n.Problems)
 	case n.Released:
-		amiss = "released " + n.ReleasedAt.Format("15:04:05") + ", nothing is decided"
+		amiss = "released " + n.ReleasedAt.Format("15:04:05") + ", the agent decides nothing"
 	case !n.Connected() && n.Standby == "":
 		amiss = "no runtime is attached"
 	}
@@ -158,14 +158,14 @@ func (f Frame) head() []string {
 	if f.Paused {
 		lines = append(lines, f.paint(term.Yellow, f.cut("paused; press space to continue")))
 	}
-	if f.Trouble != "" {
-		lines = append(lines, f.paint(term.Red, f.cut(term.Clean(f.Trouble))))
+	if f.SampleError != "" {
+		lines = append(lines, f.paint(term.Red, f.cut(term.Clean(f.SampleError))))
 	}
 	return lines
 }
 
-// rows returns the table of owners and pools, with what their containers used in the last samples.
-func (f Frame) rows() []string {
+// ownerLines returns the lines of the table of owners and pools, with what their containers used in the last samples.
+func (f Frame) ownerLines() []string {
 	rows := Rows(f.Node, f.Used)
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		if f.ByName {
@@ -185,7 +185,7 @@ func (f Frame) rows() []string {
 			lately.WriteString(cpumap.Bar(min(share, 1)))
 		}
 		lines = append(lines, f.cut(strings.TrimRight(fmt.Sprintf("%1s %-*s  %-*s  %10s  %8s %s  %s", r.Mark, name, term.Cut(r.Name, name), cpus,
-			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, cpusText(r.Used), r.part(), lately.String()), " ")))
+			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, numberText("%.2f CPU", r.Used), r.shareText(), lately.String()), " ")))
 	}
 	return lines
 }

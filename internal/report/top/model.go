@@ -11,26 +11,26 @@ import (
 	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
-// maxSamples is how many samples a row keeps.
+// maxSamples is how many samples the history of a row keeps.
 const maxSamples = 30
 
 // Ask asks the agent for the node's state, and for what its containers have used.
 type Ask func(context.Context) (api.Node, api.Usage, error)
 
-// Model is the live view as bubbletea runs it.
+// Model is the state of the live view. It implements bubbletea's Model.
 type Model struct {
-	ctx   context.Context
-	ask   Ask
-	proc  fs.FS
-	every time.Duration
-	last  *usage.Reading
-	used  *api.Usage // of the last sample
-	frame Frame
+	ctx      context.Context
+	ask      Ask
+	proc     fs.FS
+	interval time.Duration
+	last     *usage.Reading
+	used     *api.Usage // containers' use in the last sample
+	frame    Frame
 }
 
 // New makes a live view that samples at an interval.
 func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bool) Model {
-	return Model{ctx: ctx, ask: ask, proc: proc, every: every, frame: Frame{Color: color, History: map[string][]float64{}}}
+	return Model{ctx: ctx, ask: ask, proc: proc, interval: every, frame: Frame{Color: color, History: map[string][]float64{}}}
 }
 
 // sample is the state at one moment.
@@ -44,9 +44,9 @@ type sample struct {
 type tick struct{}
 
 // Init takes the first sample.
-func (m Model) Init() tea.Cmd { return m.look }
+func (m Model) Init() tea.Cmd { return m.takeSample }
 
-func (m Model) look() tea.Msg {
+func (m Model) takeSample() tea.Msg {
 	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
 	defer cancel()
 	node, used, err := m.ask(ctx)
@@ -65,12 +65,12 @@ func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.frame.Width, m.frame.Height = msg.Width, msg.Height
 	case tick:
-		return m, m.look
+		return m, m.takeSample
 	case sample:
 		if !m.frame.Paused {
-			m = m.Seen(msg.node, msg.used, msg.reading, msg.err)
+			m = m.WithSample(msg.node, msg.used, msg.reading, msg.err)
 		}
-		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return tick{} })
+		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{} })
 	}
 	return m, nil
 }
@@ -87,27 +87,27 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// Seen returns the view after a sample. If the sample failed, the last state stays, with the error.
-func (m Model) Seen(node api.Node, used api.Usage, r usage.Reading, err error) Model {
+// WithSample returns the view with a new sample. If the sample failed, the view keeps the last state and adds the error.
+func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err error) Model {
 	if err != nil {
-		m.frame.Trouble = err.Error()
+		m.frame.SampleError = err.Error()
 		return m
 	}
-	m.frame.Trouble, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
+	m.frame.SampleError, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
 	if node.Described { // the readings belong to another machine
 		m.frame.Busy, m.frame.Pressure, m.frame.Used, m.frame.History, m.last, m.used = nil, nil, nil, nil, nil, nil
 		return m
 	}
 	if m.last != nil {
-		m.frame.Busy, m.frame.Used = r.Since(*m.last), since(*m.used, used)
-		m.frame.History = remember(m.frame.History, Rows(node, m.frame.Used))
+		m.frame.Busy, m.frame.Used = r.BusySince(*m.last), usedBetween(*m.used, used)
+		m.frame.History = addShares(m.frame.History, Rows(node, m.frame.Used))
 	}
 	m.last, m.used = &r, &used
 	return m
 }
 
-// remember adds a sample to the rows' histories, and drops rows that ended.
-func remember(before map[string][]float64, rows []Row) map[string][]float64 {
+// addShares returns the histories of the rows with their shares added. It drops the histories of rows that are gone.
+func addShares(before map[string][]float64, rows []Row) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {
 		share, ok := r.share()
@@ -123,7 +123,7 @@ func remember(before map[string][]float64, rows []Row) map[string][]float64 {
 // Frame returns what the screen shows now.
 func (m Model) Frame() Frame { return m.frame }
 
-// View draws the frame on a screen of its own.
+// View draws the frame on the terminal's alternate screen.
 func (m Model) View() tea.View {
 	v := tea.NewView(m.frame.String())
 	v.AltScreen = true

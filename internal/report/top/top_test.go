@@ -48,7 +48,7 @@ func readings(t testing.TB) (usage.Reading, usage.Reading) {
 
 func node() api.Node {
 	return api.Node{
-		Version: "v0.1.0", Attachments: []api.Attached{{Name: "nri", State: "connected"}},
+		Version: "v0.1.0", Attachments: []api.Attachment{{Name: "nri", State: "connected"}},
 		CPUs: api.NodeCPUs{
 			Online: "0-4", Shared: "1-3", Reclaimed: "2-3", Reserved: "0",
 			Nodes:  []api.NUMA{{ID: 0, CPUs: "0-1"}, {ID: 1, CPUs: "2-4"}, {ID: 2}},
@@ -63,7 +63,7 @@ func seen(t testing.TB) Model {
 	first, second := readings(t)
 	m := New(context.Background(), nil, nil, time.Second, false)
 	before, after := uses()
-	return m.Seen(node(), before, first, nil).Seen(node(), after, second, nil)
+	return m.WithSample(node(), before, first, nil).WithSample(node(), after, second, nil)
 }
 
 // uses are two readings of what containers have used, two seconds apart. The owner uses one CPU and a half, a container
@@ -85,15 +85,15 @@ func uses() (before, after api.Usage) {
 // TestSince: a container that is new, whose counters went back, or of which both readings have the same time, has no use.
 func TestSince(t *testing.T) {
 	before, after := uses()
-	got := since(before, after)
-	if len(got) != 2 || got["r"].CPUs != 1.5 || got["r"].Stopped != -1 || got["w"].CPUs != 0.5 || got["w"].Stopped != 0.25 || !got["w"].wrong() || got["r"].wrong() {
+	got := usedBetween(before, after)
+	if len(got) != 2 || got["r"].CPUs != 1.5 || got["r"].ThrottledShare != -1 || got["w"].CPUs != 0.5 || got["w"].ThrottledShare != 0.25 || !got["w"].isHigh() || got["r"].isHigh() {
 		t.Errorf("%+v", got)
 	}
-	if got := since(after, before); got != nil {
+	if got := usedBetween(after, before); got != nil {
 		t.Errorf("back in time: %+v", got)
 	}
 	before.Containers[0].Used = time.Hour
-	if _, has := since(before, after)["r"]; has {
+	if _, has := usedBetween(before, after)["r"]; has {
 		t.Error("a counter that went back is taken for use")
 	}
 }
@@ -101,17 +101,17 @@ func TestSince(t *testing.T) {
 // TestPart: no row shows more than all of its CPUs.
 func TestPart(t *testing.T) {
 	for used, want := range map[float64]string{-1: "     -", 0: "   0 %", 1: "  50 %", 2.1: " 100 %", 2.2: "     -"} {
-		if got := (Row{CPUs: []int{2, 3}, Used: used}).part(); got != want {
+		if got := (Row{CPUs: []int{2, 3}, Used: used}).shareText(); got != want {
 			t.Errorf("%g CPUs of two: %q, want %q", used, got, want)
 		}
 	}
-	if got := (Row{Used: 1}).part(); got != "     -" {
+	if got := (Row{Used: 1}).shareText(); got != "     -" {
 		t.Errorf("no CPUs: %q", got)
 	}
 }
 
 func TestFrame(t *testing.T) {
-	failed := seen(t).Seen(api.Node{}, api.Usage{}, usage.Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
+	failed := seen(t).WithSample(api.Node{}, api.Usage{}, usage.Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
 	live := seen(t).Frame()
 	live.Width, live.Height, live.ByName, live.Paused = 60, 9, true, true
 	colored := seen(t).Frame()
@@ -171,12 +171,12 @@ func TestLook(t *testing.T) {
 	away := errors.New("away")
 	m := New(t.Context(), func(context.Context) (api.Node, api.Usage, error) { return api.Node{}, api.Usage{}, away }, proc(before), time.Second, false)
 	next, again := m.Update(m.Init()())
-	if got := next.(Model).Frame().Trouble; got != "away" || again == nil {
+	if got := next.(Model).Frame().SampleError; got != "away" || again == nil {
 		t.Errorf("trouble is %q, and it goes on: %v", got, again != nil)
 	}
 	m = New(t.Context(), func(context.Context) (api.Node, api.Usage, error) { return node(), api.Usage{}, nil }, proc(before), time.Second, false)
 	next, _ = m.Update(m.Init()())
-	if got := next.(Model).Frame(); got.Trouble != "" || got.Node.Version != "v0.1.0" || got.Busy != nil {
+	if got := next.(Model).Frame(); got.SampleError != "" || got.Node.Version != "v0.1.0" || got.Busy != nil {
 		t.Errorf("a first look shows %+v", got)
 	}
 }

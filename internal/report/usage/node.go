@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// tick is the unit of /proc/stat, USER_HZ, which is 100 a second on all machines.
-const tick = 10 * time.Millisecond
+// clockTick is the unit of /proc/stat: 1/USER_HZ. USER_HZ is 100 on all architectures that Trimtab supports.
+const clockTick = 10 * time.Millisecond
 
-// Node reads the CPU time that a machine has used, and how much memory is in use and cannot be reclaimed.
-func Node(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
+// ReadNode reads how much CPU time a machine has used, and how much memory is in use and not reclaimable.
+func ReadNode(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
 	r, err := Read(proc)
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, busy := range r.Busy {
-		cpu += time.Duration(busy) * tick
+		cpu += time.Duration(busy) * clockTick
 	}
 	text, err := fs.ReadFile(proc, "meminfo")
 	if err != nil {
@@ -38,7 +38,7 @@ func Node(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
 		amounts[key] = n
 	}
 	if len(amounts) < 2 {
-		return 0, 0, errors.New("meminfo: without MemTotal or MemAvailable")
+		return 0, 0, errors.New("meminfo: MemTotal or MemAvailable is missing")
 	}
 	return cpu, max(0, amounts["MemTotal"]-amounts["MemAvailable"]) << 10, nil
 }

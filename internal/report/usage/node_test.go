@@ -22,7 +22,7 @@ func TestNode(t *testing.T) {
 		if tc.stat != "" {
 			proc["stat"] = &fstest.MapFile{Data: []byte(tc.stat)}
 		}
-		cpu, bytes, err := Node(proc)
+		cpu, bytes, err := ReadNode(proc)
 		if (err != nil) != tc.fails {
 			t.Errorf("%s: %v", tc.name, err)
 		}

@@ -1,5 +1,5 @@
-// Package usage reads from /proc how busy the CPUs of a machine are, and for what its tasks wait. It keeps nothing
-// and draws nothing.
+// Package usage reads from /proc how busy the CPUs of a machine are, and for which resources its tasks wait. It stores
+// nothing and draws nothing.
 package usage
 
 import (
@@ -11,11 +11,10 @@ import (
 
 // Reading has the counters of /proc at one moment.
 type Reading struct {
-	// Busy and All have for each CPU, by kernel id, how long it has worked and how long it has existed, in clock
-	// ticks.
-	Busy, All map[int]uint64
-	// Pressure has the share of the last ten seconds in which tasks waited (PSI's avg10), in percent. A kernel
-	// without PSI has none.
+	// Busy and Total have the time that each CPU was busy, and its total time, in clock ticks. Keys are ids of CPUs.
+	Busy, Total map[int]uint64
+	// Pressure has the share of the last ten seconds in which tasks waited (PSI's avg10), in percent. It is empty if
+	// the kernel has no PSI.
 	Pressure []Pressure
 }
 
@@ -29,14 +28,14 @@ type Pressure struct {
 // String formats the reading for users.
 func (p Pressure) String() string { return fmt.Sprintf("%s %s %.1f %%", p.Resource, p.Kind, p.Percent) }
 
-// Read reads stat and pressure of a proc file system (proc(5); Documentation/accounting/psi.rst). It returns an
-// error if stat is missing or malformed. It leaves out pressure that it cannot read.
+// Read reads the files stat and pressure/* of a proc file system (proc(5); Documentation/accounting/psi.rst). It returns
+// an error if stat is missing or malformed. It leaves out pressure files that it cannot read.
 func Read(proc fs.FS) (Reading, error) {
 	text, err := fs.ReadFile(proc, "stat")
 	if err != nil {
 		return Reading{}, err
 	}
-	r := Reading{Busy: map[int]uint64{}, All: map[int]uint64{}}
+	r := Reading{Busy: map[int]uint64{}, Total: map[int]uint64{}}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
@@ -66,7 +65,7 @@ func (r *Reading) cpu(fields []string) error {
 		if err != nil {
 			return err
 		}
-		r.All[id] += n
+		r.Total[id] += n
 		if i != 3 && i != 4 { // idle, and waiting for the disk
 			r.Busy[id] += n
 		}
@@ -77,25 +76,21 @@ func (r *Reading) cpu(fields []string) error {
 func pressure(resource, text string) []Pressure {
 	var all []Pressure
 	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
-		}
-		avg, ok := strings.CutPrefix(fields[1], "avg10=")
-		percent, err := strconv.ParseFloat(avg, 64)
-		if ok && err == nil && (resource != "cpu" || fields[0] == "some") { // for a whole node, "full" of cpu is always 0
-			all = append(all, Pressure{resource, fields[0], percent})
+		p := Pressure{Resource: resource}
+		_, err := fmt.Sscanf(line, "%s avg10=%f", &p.Kind, &p.Percent)
+		if err == nil && (resource != "cpu" || p.Kind == "some") { // for a whole node, "full" of cpu is always 0
+			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// Since returns how busy each CPU was between an earlier reading and this one, 0 to 1. It leaves out a CPU that did
-// not exist before, or whose counters went back because it was offline in between.
-func (r Reading) Since(earlier Reading) map[int]float64 {
+// BusySince returns how busy each CPU was between an earlier reading and this one, 0 to 1. It leaves out a CPU that is
+// not in the earlier reading. It also leaves out a CPU whose counters decreased because it was offline in between.
+func (r Reading) BusySince(earlier Reading) map[int]float64 {
 	busy := map[int]float64{}
-	for id, all := range r.All {
-		before, was := earlier.All[id]
+	for id, all := range r.Total {
+		before, was := earlier.Total[id]
 		if !was || all <= before || r.Busy[id] < earlier.Busy[id] {
 			continue
 		}

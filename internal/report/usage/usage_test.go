@@ -42,7 +42,7 @@ func TestSince(t *testing.T) {
 	// The counter of CPU 2 decreased, and CPU 3 did not exist before. Waiting for the disk does not count
 	// as work.
 	want := map[int]float64{0: 0.5, 1: 0, 4: 1}
-	if d := cmp.Diff(want, second.Since(first)); d != "" {
+	if d := cmp.Diff(want, second.BusySince(first)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	pressure := []Pressure{{"cpu", "some", 1.5}, {"memory", "some", 0.25}, {"memory", "full", 0.1}}
@@ -63,10 +63,10 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for id, share := range r.Since(Reading{All: map[int]uint64{}, Busy: map[int]uint64{}}) {
+		for id, share := range r.BusySince(Reading{Total: map[int]uint64{}, Busy: map[int]uint64{}}) {
 			t.Errorf("CPU %d was busy %f since it was not there", id, share)
 		}
-		for id, share := range r.Since(r) {
+		for id, share := range r.BusySince(r) {
 			t.Errorf("CPU %d was busy %f in no time", id, share)
 		}
 	})

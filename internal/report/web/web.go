@@ -1,5 +1,5 @@
-// Package web serves what programs ask over HTTP: the metrics page, and whether the agent is alive and ready. It
-// owns the listener and decides nothing. Users ask at the status socket, or at the node's page if that is on.
+// Package web serves the agent's HTTP endpoints for programs: metrics, liveness and readiness. It owns the listener
+// and decides nothing. Users use the status socket, or the node's web page if it is enabled.
 package web
 
 import (
@@ -13,32 +13,33 @@ import (
 )
 
 const (
-	// clientTimeout is how long a client may take. A client that hangs must not occupy memory.
+	// clientTimeout is how long a client may take to send a request. It may take twice as long to read the answer. A
+	// client that hangs must not occupy memory.
 	clientTimeout = 10 * time.Second
-	// ShutdownNotice is how long running answers may take after the end of ctx.
-	ShutdownNotice = time.Second
-	// deadline is how long the agent may take to show that it is alive.
-	deadline = 2 * time.Second
-	// page is the path of the node's page.
-	page = "/page/"
+	// ShutdownTimeout is how long running requests may take after ctx has ended.
+	ShutdownTimeout = time.Second
+	// aliveTimeout is how long Options.Alive may take.
+	aliveTimeout = 2 * time.Second
+	// pagePath is the path of the node's web page.
+	pagePath = "/page/"
 )
 
 // Options configure the server.
 type Options struct {
 	Metrics http.Handler
-	// Alive reports why someone should restart the process. Only faults of the process itself count, and not a
-	// runtime or an API server that does not answer.
+	// Alive returns an error if the process must be restarted. It does not report other programs that do not answer,
+	// such as a runtime or an API server.
 	Alive func(context.Context) error
-	// Ready reports why the agent does not serve the node's containers yet.
+	// Ready returns an error while the agent does not serve the node's containers yet.
 	Ready func() error
-	// ReadyNote is a line after the answer that the agent is ready; nil for none.
+	// ReadyNote returns a line to add to the answer that the agent is ready; nil for no line.
 	ReadyNote func() string
-	// Page answers below /page/; nil for no page.
+	// Page serves the node's web page below /page/; nil for no page.
 	Page http.Handler
 	Log  *slog.Logger
 }
 
-// Serve answers on a TCP address until ctx ends.
+// Serve serves Handler on a TCP address until ctx ends.
 func Serve(ctx context.Context, address string, o Options) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if ctx.Err() != nil && l == nil {
@@ -56,14 +57,14 @@ func serve(ctx context.Context, l net.Listener, o Options) error {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
-	if err := Until(ctx, srv, l); err != nil {
+	if err := ServeUntil(ctx, srv, l); err != nil {
 		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
 	}
 	return nil
 }
 
-// Until serves until ctx ends, and lets running answers end within Farewell.
-func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
+// ServeUntil serves until ctx ends. It then waits up to ShutdownTimeout for running requests.
+func ServeUntil(ctx context.Context, srv *http.Server, l net.Listener) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
@@ -71,10 +72,10 @@ func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), ShutdownNotice)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), ShutdownTimeout)
 	defer cancel()
 	if err := srv.Shutdown(late); err != nil {
-		_ = srv.Close() // this ends what did not end in time
+		_ = srv.Close() // end the requests that did not end in time
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -82,19 +83,22 @@ func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 	return nil
 }
 
-// Handler answers /metrics, /healthz and /readyz, and serves the page if there is one.
+// Handler serves /metrics, /healthz and /readyz, and the node's web page if there is one.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", o.Metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		limited, cancel := context.WithTimeout(r.Context(), deadline)
+		limited, cancel := context.WithTimeout(r.Context(), aliveTimeout)
 		defer cancel()
-		answer(w, o.Alive(limited))
+		writeResult(w, o.Alive(limited))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		err := o.Ready()
-		answer(w, err)
-		if line := o.line(); err == nil && line != "" {
+		writeResult(w, err)
+		if err != nil || o.ReadyNote == nil {
+			return
+		}
+		if line := o.ReadyNote(); line != "" {
 			fmt.Fprintln(w, line)
 		}
 	})
@@ -102,24 +106,17 @@ func Handler(o Options) http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(w, "trimtab\n/metrics\n/healthz\n/readyz\n")
 		if o.Page != nil {
-			fmt.Fprintln(w, page)
+			fmt.Fprintln(w, pagePath)
 		}
 	})
 	if o.Page != nil {
-		mux.Handle(page, o.Page)
+		mux.Handle(pagePath, o.Page)
 	}
 	return mux
 }
 
-func (o Options) line() string {
-	if o.ReadyNote == nil {
-		return ""
-	}
-	return o.ReadyNote()
-}
-
-// answer writes ok, or one line with the reason.
-func answer(w http.ResponseWriter, err error) {
+// writeResult answers a request with "ok", or with status 503 and the error.
+func writeResult(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	if err != nil {

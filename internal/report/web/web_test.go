@@ -74,7 +74,7 @@ func TestAnswers(t *testing.T) {
 func TestHealthHasADeadline(t *testing.T) {
 	o := options(nil, nil)
 	o.Alive = func(ctx context.Context) error {
-		if d, ok := ctx.Deadline(); !ok || time.Until(d) > deadline {
+		if d, ok := ctx.Deadline(); !ok || time.Until(d) > aliveTimeout {
 			return errors.New("no deadline")
 		}
 		return nil

@@ -8,9 +8,9 @@ type Device struct {
 	Zones        []int // ids of its zones; nil if they are unknown
 }
 
-// AddDevices adds devices to their zones, without those that Granted has. A device with several zones counts in
-// each of them, because the kubelet gives it to pods in any of these. A device without a zone counts in none, so
-// the scheduler counts it for the whole machine.
+// AddDevices adds devices to their zones. A device in Granted is not available. A device with several zones counts in
+// each of them, because the kubelet gives it to pods in any of them. A device without a zone counts in none: the
+// scheduler counts it for the whole node.
 func (n *Node) AddDevices(all []Device) {
 	for _, d := range all {
 		owner, granted := n.Granted[d.Resource][d.ID]
@@ -20,7 +20,7 @@ func (n *Node) AddDevices(all []Device) {
 			}
 			n.Zones[i].Add(Resource{Name: d.Resource, Capacity: 1, Allocatable: 1, Available: 1})
 			if granted {
-				n.Zones[i].Take(owner, d.Resource, 1)
+				n.Zones[i].Allocate(owner, d.Resource, 1)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-// Package zones has a node's resources and the free part of them, for each NUMA node. It converts them to the
-// Kubernetes objects that carry them: NodeResourceTopology, Koordinator's annotations, Katalyst's
-// CustomNodeResource. It is pure: it neither measures nor writes.
+// Package zones has the resources of each NUMA node of a node, and how much of them is free. It converts them to
+// Kubernetes objects: NodeResourceTopology, Koordinator's annotations and Katalyst's CustomNodeResource. It is pure: it
+// neither measures nor writes.
 package zones

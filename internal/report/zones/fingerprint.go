@@ -8,8 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Fingerprint is a checksum over a node's pods. The scheduler plugin compares it with its own checksum to find out
-// which pods the zones include (podfingerprint v0.2.2, version v001). The order of the pods does not matter.
+// Fingerprint returns a checksum of a node's pods. The scheduler plugin compares it with its own checksum, to know
+// whether the zones include all pods (podfingerprint v0.2.2, version v001). The order of the pods does not matter.
 func Fingerprint(pods []Pod) string {
 	sums := make([]uint64, len(pods))
 	for i, p := range pods {

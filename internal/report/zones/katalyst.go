@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// CNR returns the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the NUMA nodes below their
-// sockets, with the allocations of pods. It has no free amounts, because Katalyst's scheduler subtracts allocations
+// CNR returns the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the NUMA nodes as children of
+// their sockets, with the allocations of pods. It has no free amounts: Katalyst's scheduler subtracts the allocations
 // from the allocatable amounts.
 func (n Node) CNR(m Manager) map[string]any {
 	var sockets []any
@@ -20,14 +20,14 @@ func (n Node) CNR(m Manager) map[string]any {
 		}
 		sockets = append(sockets, map[string]any{"type": "Socket", "name": strconv.Itoa(id), "resources": map[string]any{}, "children": below})
 	}
-	status := map[string]any{"topologyPolicy": m.name(), "resources": n.resources()}
+	status := map[string]any{"topologyPolicy": m.policyName(), "resources": n.resources()}
 	if len(sockets) > 0 {
 		status["topologyZone"] = sockets
 	}
 	return map[string]any{"status": status}
 }
 
-// sockets are the sockets of zones in ascending order.
+// sockets returns the sockets of the zones, in ascending order.
 func (n Node) sockets() (out []int) {
 	for _, z := range n.Zones {
 		out = append(out, z.Socket)
@@ -36,13 +36,13 @@ func (n Node) sockets() (out []int) {
 	return slices.Compact(out)
 }
 
-// resources returns the sums over all zones. It leaves out devices, because a device near several zones is in each
-// of them.
+// resources returns the sums of CPUs, memory and huge pages over all zones. It leaves out devices, because a device
+// with several zones is counted in each of them.
 func (n Node) resources() map[string]any {
 	var sum Zone
 	for _, z := range n.Zones {
 		for _, r := range z.Resources {
-			if r.Name == CPUs || r.Name == Memory || strings.HasPrefix(r.Name, Huge) {
+			if r.Name == CPUs || r.Name == Memory || strings.HasPrefix(r.Name, HugePagesPrefix) {
 				sum.Add(r)
 			}
 		}
@@ -50,7 +50,7 @@ func (n Node) resources() map[string]any {
 	return sum.amounts()
 }
 
-// amounts returns a zone's capacity, and the part that pods can get.
+// amounts returns the capacity of a zone, and the part of it that pods can get.
 func (z Zone) amounts() map[string]any {
 	capacity, allocatable := map[string]any{}, map[string]any{}
 	for _, r := range z.Resources {

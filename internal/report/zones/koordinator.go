@@ -2,15 +2,9 @@ package zones
 
 import "encoding/json"
 
-// Koordinator are the annotations that Koordinator's scheduler reads on a
-// NodeResourceTopology (Koordinator a7a1b76, apis/extension).
+// Koordinator returns the annotations that Koordinator's scheduler reads on a NodeResourceTopology (Koordinator a7a1b76,
+// apis/extension).
 func (n Node) Koordinator() map[string]string {
-	type detail struct {
-		ID     int `json:"id"`
-		Core   int `json:"core"`
-		Socket int `json:"socket"`
-		Node   int `json:"node"`
-	}
 	type share struct {
 		Socket int    `json:"socket"`
 		Node   int    `json:"node"`
@@ -21,16 +15,10 @@ func (n Node) Koordinator() map[string]string {
 		Name      string `json:"name"`
 		UID       string `json:"uid"`
 		CPUs      string `json:"cpuset"`
-		// The scheduler knows all other pods from its own annotation.
+		// ByKubelet marks the pods for which the scheduler did not choose CPUs itself.
 		ByKubelet bool `json:"managedByKubelet"`
 	}
-	var cpus struct {
-		Detail []detail `json:"detail"`
-	}
 	shared, reclaimed, allocs := []share{}, []share{}, []alloc{}
-	for _, c := range n.CPUs {
-		cpus.Detail = append(cpus.Detail, detail(c))
-	}
 	for _, z := range n.Zones {
 		if z.Shared != "" {
 			shared = append(shared, share{z.Socket, z.ID, z.Shared})
@@ -40,7 +28,7 @@ func (n Node) Koordinator() map[string]string {
 		}
 	}
 	for _, o := range n.Owners {
-		allocs = append(allocs, alloc{o.Pod.Namespace, o.Pod.Name, o.Pod.UID, o.CPUs, !o.Assigned})
+		allocs = append(allocs, alloc{o.Pod.Namespace, o.Pod.Name, o.Pod.UID, o.CPUs, !o.ByScheduler})
 	}
 	policy := map[string]any{"policy": "none"}
 	if n.ByKubelet {
@@ -50,16 +38,16 @@ func (n Node) Koordinator() map[string]string {
 		policy["reservedCPUs"] = n.Reserved
 	}
 	return map[string]string{
-		"node.koordinator.sh/cpu-topology":          text(cpus),
-		"node.koordinator.sh/cpu-shared-pools":      text(shared),
-		"node.koordinator.sh/be-cpu-shared-pools":   text(reclaimed),
-		"node.koordinator.sh/pod-cpu-allocs":        text(allocs),
-		"kubelet.koordinator.sh/cpu-manager-policy": text(policy),
+		"node.koordinator.sh/cpu-topology":          encode(map[string][]CPU{"detail": n.CPUs}),
+		"node.koordinator.sh/cpu-shared-pools":      encode(shared),
+		"node.koordinator.sh/be-cpu-shared-pools":   encode(reclaimed),
+		"node.koordinator.sh/pod-cpu-allocs":        encode(allocs),
+		"kubelet.koordinator.sh/cpu-manager-policy": encode(policy),
 	}
 }
 
-// text returns the JSON of values for which encoding cannot fail.
-func text(v any) string {
+// encode returns v as JSON. v must be a value for which encoding cannot fail.
+func encode(v any) string {
 	out, _ := json.Marshal(v) // numbers, strings and booleans
 	return string(out)
 }

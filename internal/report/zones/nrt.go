@@ -5,24 +5,24 @@ import (
 	"strconv"
 )
 
-// Manager is the topology manager that a scheduler should assume for a node, in the kubelet's terms: policy (none,
-// best-effort, restricted, single-numa-node) and scope (container, pod).
+// Manager is the configuration of the kubelet's topology manager that a scheduler should assume for a node. Policy is
+// none, best-effort, restricted or single-numa-node. Scope is container or pod.
 type Manager struct{ Policy, Scope string }
 
 const (
 	// maxZone is the highest zone number that the scheduler plugin supports: it keeps zones in an array of 64
 	// (scheduler-plugins v0.34.7, createNUMANodeList).
 	maxZone = 63
-	// defaultZones is how many zones the scheduler plugin expects at most if the object has no other number.
+	// defaultZones is the largest number of zones that the scheduler plugin accepts unless an attribute raises it.
 	defaultZones = 8
 )
 
-// policies are the values of topologyPolicies for a policy and a scope (noderesourcetopology-api v0.1.3). v1alpha1
-// requires the field, and readers of v1alpha2 prefer the attributes.
-var policies = map[string]string{"best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": "SingleNUMANode"}
+// topologyPolicies are the values of the field topologyPolicies (noderesourcetopology-api v0.1.3), without their suffix
+// for the scope. v1alpha1 requires the field; readers of v1alpha2 prefer the attributes.
+var topologyPolicies = map[string]string{"best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": "SingleNUMANode"}
 
-func (m Manager) name() string {
-	name, known := policies[m.Policy]
+func (m Manager) policyName() string {
+	name, known := topologyPolicies[m.Policy]
 	switch {
 	case !known:
 		return "None"
@@ -32,9 +32,9 @@ func (m Manager) name() string {
 	return name + "ContainerLevel"
 }
 
-// NRT is a NodeResourceTopology (topology.node.k8s.io/v1alpha2) without its metadata,
-// as the scheduler plugin NodeResourceTopologyMatch reads it: zones of type Node with
-// the names node-0, node-1, and so on, each with CPUs and memory, even if it has none.
+// NRT returns a NodeResourceTopology (topology.node.k8s.io/v1alpha2) without metadata, for the scheduler plugin
+// NodeResourceTopologyMatch. The plugin needs zones of type Node with the names node-0, node-1 and so on. Each zone has
+// CPUs and memory, even if the amount is 0.
 func (n Node) NRT(m Manager) map[string]any {
 	var all []any
 	for _, z := range n.Zones {
@@ -50,7 +50,7 @@ func (n Node) NRT(m Manager) map[string]any {
 	if len(n.Zones) > defaultZones {
 		attributes = append(attributes, attribute("topologyManagerMaxNUMANodes", strconv.Itoa(len(n.Zones))))
 	}
-	return map[string]any{"zones": all, "attributes": attributes, "topologyPolicies": []any{m.name()}}
+	return map[string]any{"zones": all, "attributes": attributes, "topologyPolicies": []any{m.policyName()}}
 }
 
 func attribute(name, value string) any { return map[string]any{"name": name, "value": value} }

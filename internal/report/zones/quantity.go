@@ -2,8 +2,7 @@ package zones
 
 import "strconv"
 
-// quantity formats an amount of a resource as Kubernetes does: CPUs whole or in thousandths ("2", "1500m"),
-// everything else as a number.
+// quantity formats an amount of a resource as Kubernetes does: CPUs as "2" or "1500m", and other resources as a number.
 func quantity(name string, amount int64) string {
 	switch {
 	case name != CPUs:
@@ -21,5 +20,5 @@ func HugePages(size uint64) string {
 	for ; i < len(units)-1 && size%1024 == 0 && size > 0; i++ {
 		size /= 1024
 	}
-	return Huge + strconv.FormatUint(size, 10) + units[i]
+	return HugePagesPrefix + strconv.FormatUint(size, 10) + units[i]
 }

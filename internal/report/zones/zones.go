@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Node has a node's resources, and the free part of them.
+// Node has the resources of a node, and how much of them is free.
 type Node struct {
 	// Zones are the NUMA nodes in ascending order of id.
 	Zones []Zone
@@ -17,9 +17,9 @@ type Node struct {
 	Owners []Owner
 	// Pods are the names of the pods that have a sandbox.
 	Pods []Pod
-	// Granted are the pods that have devices, by resource and id of the device.
+	// Granted has the pod that has a device, by the resource and the id of the device.
 	Granted map[string]map[string]Pod
-	// ByKubelet means that the kubelet's CPU manager assigns CPUs, and not the agent.
+	// ByKubelet means that the kubelet's CPU manager assigns CPUs instead of the agent.
 	ByKubelet bool
 }
 
@@ -29,9 +29,9 @@ type Pod struct{ Namespace, Name, UID string }
 // Zone is a NUMA node.
 type Zone struct {
 	ID     int
-	Socket int    // socket of its first CPU; if it has no CPUs, that of the nearest node with CPUs
+	Socket int    // socket of its first CPU; without CPUs, the socket of the nearest NUMA node with CPUs
 	CPUs   string // its CPUs, as a kernel list
-	// Owned, Shared and Reclaimed are its CPUs that containers own, and its CPUs in the default pools, as kernel
+	// Owned are its CPUs that containers own. Shared and Reclaimed are its CPUs in the default pools. All are kernel
 	// lists.
 	Owned, Shared, Reclaimed string
 	// Memory is the kind of its memory if that is not DRAM, such as "HBM"; otherwise "".
@@ -40,40 +40,45 @@ type Zone struct {
 	Reserved string
 	// Resources are sorted by name.
 	Resources []Resource
-	// Allocations are the amounts of the zone that pods have, sorted by UID. Their sum is Allocatable minus
-	// Available, or more if pods were promised more than there is.
+	// Allocations are the amounts that pods have of the zone's resources, sorted by UID. Their sum is Allocatable minus
+	// Available, or more if the zone is overcommitted.
 	Allocations []Allocation
-	// Costs are the distances to all zones, including itself, in their order.
+	// Costs are the distances to all zones, including this zone, in the order of the zones.
 	Costs []Cost
 }
 
-// Names of resources, as Kubernetes has them.
+// Kubernetes' names of resources.
 const (
-	CPUs   = "cpu" // counted in thousandths
-	Memory = "memory"
-	Huge   = "hugepages-" // followed by the size, such as 2Mi
+	CPUs            = "cpu" // amounts are in thousandths of a CPU
+	Memory          = "memory"
+	HugePagesPrefix = "hugepages-" // followed by the size, such as 2Mi
 )
 
-// Resource is an amount of a zone: thousandths of a CPU, bytes, devices.
+// Resource is a resource of a zone. Its amounts are thousandths of a CPU, bytes, or numbers of devices.
 type Resource struct {
 	Name string
-	// Capacity is the whole amount, Allocatable the part that pods can get, and Available the part of that which is
-	// still free.
+	// Capacity is the whole amount. Allocatable is the part of it that pods can get. Available is the part of
+	// Allocatable that is still free.
 	Capacity, Allocatable, Available int64
 }
 
-// Cost is the distance to a zone; 10 is local.
+// Cost is the distance to a zone. The distance of a zone to itself is 10.
 type Cost struct{ Zone, Value int }
 
-// CPU is the place of a CPU. Core is a number that is unique in the machine.
-type CPU struct{ ID, Core, Socket, Node int }
+// CPU is the position of a CPU. Core is a number that is unique in the node.
+type CPU struct {
+	ID     int `json:"id"`
+	Core   int `json:"core"`
+	Socket int `json:"socket"`
+	Node   int `json:"node"`
+}
 
 // Owner is a pod that owns CPUs.
 type Owner struct {
 	Pod  Pod
 	CPUs string
-	// Assigned means that Koordinator's scheduler chose the CPUs.
-	Assigned bool
+	// ByScheduler means that Koordinator's scheduler chose the CPUs.
+	ByScheduler bool
 }
 
 // Allocation has the amounts of a zone that a pod has, by resource.
@@ -82,8 +87,9 @@ type Allocation struct {
 	Requests map[string]int64
 }
 
-// Take subtracts an amount of a resource from the available amount, for a pod. The result is not below 0.
-func (z *Zone) Take(pod Pod, name string, amount int64) {
+// Allocate gives an amount of a resource to a pod: it subtracts the amount from Available, but not below 0, and adds it
+// to Allocations.
+func (z *Zone) Allocate(pod Pod, name string, amount int64) {
 	if amount <= 0 {
 		return
 	}
@@ -92,11 +98,11 @@ func (z *Zone) Take(pod Pod, name string, amount int64) {
 			z.Resources[i].Available = max(0, r.Available-amount)
 		}
 	}
-	z.allocate(pod, name, amount)
+	z.recordAllocation(pod, name, amount)
 }
 
-// allocate notes that a pod has an amount of the zone.
-func (z *Zone) allocate(pod Pod, name string, amount int64) {
+// recordAllocation adds an amount of a resource to the allocation of a pod.
+func (z *Zone) recordAllocation(pod Pod, name string, amount int64) {
 	i, there := slices.BinarySearchFunc(z.Allocations, pod, func(a Allocation, pod Pod) int { return strings.Compare(a.Pod.UID, pod.UID) })
 	if !there {
 		z.Allocations = slices.Insert(z.Allocations, i, Allocation{Pod: pod, Requests: map[string]int64{}})
@@ -104,8 +110,8 @@ func (z *Zone) allocate(pod Pod, name string, amount int64) {
 	z.Allocations[i].Requests[name] += amount
 }
 
-// Of returns a resource of a zone, or zero if the zone does not have it.
-func (z *Zone) Of(name string) Resource {
+// Resource returns a resource of the zone. Its amounts are 0 if the zone does not have it.
+func (z *Zone) Resource(name string) Resource {
 	i := slices.IndexFunc(z.Resources, func(r Resource) bool { return r.Name == name })
 	if i < 0 {
 		return Resource{Name: name}
@@ -113,7 +119,7 @@ func (z *Zone) Of(name string) Resource {
 	return z.Resources[i]
 }
 
-// Add adds to a resource of a zone.
+// Add adds the amounts of r to the zone's resource of the same name.
 func (z *Zone) Add(r Resource) {
 	i, there := slices.BinarySearchFunc(z.Resources, r.Name, func(r Resource, name string) int { return strings.Compare(r.Name, name) })
 	if !there {

@@ -51,7 +51,7 @@ func TestPolicies(t *testing.T) {
 		{"none", "container"}: "None", {"best-effort", "container"}: "BestEffortContainerLevel", {"restricted", "pod"}: "RestrictedPodLevel",
 		{"single-numa-node", "container"}: "SingleNUMANodeContainerLevel", {"single-numa-node", "pod"}: "SingleNUMANodePodLevel",
 	} {
-		if got := m.name(); got != want {
+		if got := m.policyName(); got != want {
 			t.Errorf("%v: %s, want %s", m, got, want)
 		}
 	}

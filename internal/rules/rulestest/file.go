@@ -95,7 +95,7 @@ func Parse(name string, text []byte, load func(path string) (config.Config, erro
 	if d.Config != "" {
 		f.Config, err = load(d.Config)
 	} else {
-		f.Config, err = ownRules(name, text)
+		f.Config, err = parseRules(name, text)
 	}
 	if err != nil {
 		return nil, err
@@ -121,9 +121,9 @@ func (f *File) check(name string) error {
 	return errors.Join(errs...)
 }
 
-// ownRules reads the rules of a file as those of a configuration. It empties the lines that are not about rules, so
+// parseRules parses the rules in a file of tests as a configuration. It empties all lines that are not about rules, so
 // that errors have the line numbers of the file.
-func ownRules(name string, text []byte) (config.Config, error) {
+func parseRules(name string, text []byte) (config.Config, error) {
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
 		return config.Config{}, fmt.Errorf("%s: is not one YAML document", name)

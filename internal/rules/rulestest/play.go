@@ -55,7 +55,7 @@ func (c *Case) subject() (s subject, err error) {
 	case err != nil:
 		return s, fmt.Errorf("pod: %w", err)
 	case len(all) != 1 || len(passed) > 0:
-		return s, errors.New("pod: it must be one Pod")
+		return s, errors.New("pod: want exactly one Pod")
 	}
 	m := all[0]
 	total := podspec.PodResources(m.Spec)
@@ -63,11 +63,12 @@ func (c *Case) subject() (s subject, err error) {
 		ID: "tested", Name: m.Spec.Name, Namespace: m.Spec.Namespace, UID: m.Spec.UID, Labels: m.Labels, Annotations: m.Annotations,
 		CgroupParent: cgroupOf(m.Spec.QoS), Resources: &total,
 	}
-	return s, s.choose(c, text)
+	return s, s.chooseContainer(c, text)
 }
 
-// choose finds the container, and reads from the manifest what only it has about both.
-func (s *subject) choose(c *Case, manifest []byte) error {
+// chooseContainer finds the container of a case. It also reads from the manifest the RuntimeClass of the pod and the
+// image of the container, which s.spec lacks.
+func (s *subject) chooseContainer(c *Case, manifest []byte) error {
 	var more struct {
 		Spec struct {
 			RuntimeClassName string
@@ -82,13 +83,13 @@ func (s *subject) choose(c *Case, manifest []byte) error {
 	name := c.Container
 	if name == "" {
 		if len(more.Spec.Containers) != 1 {
-			return fmt.Errorf("container: the pod has %d, name one of them", len(more.Spec.Containers))
+			return fmt.Errorf("container: the pod has %d containers: name one of them", len(more.Spec.Containers))
 		}
 		name = more.Spec.Containers[0].Name
 	}
 	found, ok := s.spec.Container(name)
 	if !ok {
-		return fmt.Errorf("container: the pod has none named %q", name)
+		return fmt.Errorf("container: the pod has no container named %q", name)
 	}
 	s.container = found
 	for _, k := range append(more.Spec.InitContainers, more.Spec.Containers...) {
@@ -99,7 +100,7 @@ func (s *subject) choose(c *Case, manifest []byte) error {
 	return nil
 }
 
-// cgroupOf returns a cgroup path for a pod with this QoS class, because intents read the class from the path.
+// cgroupOf returns a cgroup path for a pod with this QoS class. The agent reads the QoS class from that path.
 func cgroupOf(qos string) string {
 	if qos == "Guaranteed" {
 		return "/kubepods/podtested"
@@ -107,9 +108,8 @@ func cgroupOf(qos string) string {
 	return "/kubepods/" + strings.ToLower(qos) + "/podtested"
 }
 
-// play decides about the subject as the agent does when the pod and then the container come to an
-// empty node.
-func play(state *engine.State, s subject) outcome {
+// simulate runs the decisions of the agent for the creation of the pod and then of the container, on an empty node.
+func simulate(state *engine.State, s subject) outcome {
 	o := outcome{set: map[string]string{}, setPod: map[string]string{}}
 	matched := map[string]bool{}
 	decide := func(ev lifecycle.Event) *engine.Plan {
@@ -123,7 +123,7 @@ func play(state *engine.State, s subject) outcome {
 	decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: s.pod})
 	created := decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: s.pod, Container: &lifecycle.Container{
 		ID: "tested-container", PodID: s.pod.ID, Name: s.container.Name, State: lifecycle.StateCreated,
-		Image: &lifecycle.Image{Name: s.image}, Resources: podspec.Resources(s.container),
+		Image: &lifecycle.Image{Name: s.image}, Resources: s.container.Resources(),
 	}})
 	o.refused = created.Reject
 	for _, h := range state.Policy.Hooks {
@@ -132,13 +132,13 @@ func play(state *engine.State, s subject) outcome {
 		}
 	}
 	pod := state.Pod(s.pod.ID)
-	note(o.setPod, pod.Values)
-	o.report(pod.Intent.Problems, pod.ProblemSummary.Problems)
+	addValues(o.setPod, pod.Values)
+	o.addProblems(pod.Intent.Problems, pod.ProblemSummary.Problems)
 	if c := created.Container; c != nil {
 		if o.refused == "" {
-			note(o.set, state.Values(c))
+			addValues(o.set, state.Values(c))
 		}
-		o.report(c.ProblemSummary.Problems)
+		o.addProblems(c.ProblemSummary.Problems)
 	}
 	o.class, o.pool = pod.Intent.Class.V.String(), pod.Intent.Pool.V
 	if pod.Intent.NUMA.IsSet() {
@@ -167,15 +167,15 @@ func numaText(b intent.NUMABinding) string {
 	return strings.Join(words, " ")
 }
 
-// note adds the values that a decision sets.
-func note(set map[string]string, values []lifecycle.Value) {
+// addValues adds values to a set, by field and key.
+func addValues(set map[string]string, values []lifecycle.Value) {
 	for _, v := range values {
 		set[v.Setting()] = v.String()
 	}
 }
 
-// report adds what is reported on the pod or container.
-func (o *outcome) report(lists ...[]lifecycle.Problem) {
+// addProblems adds the reasons of problems to the outcome.
+func (o *outcome) addProblems(lists ...[]lifecycle.Problem) {
 	for _, p := range slices.Concat(lists...) {
 		o.problems = append(o.problems, p.Reason)
 	}

@@ -11,9 +11,9 @@ import (
 // Result is the result of one case.
 type Result struct {
 	Name string `json:"name"`
-	// Differences are the differences between what the case wants and what it got; none if the case passes.
+	// Differences are the differences from the expected result; none if the case passes.
 	Differences []Difference `json:"differences,omitempty"`
-	// Error is why the case could not run.
+	// Error is the reason why the case could not run.
 	Error string `json:"error,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type Report struct {
 	Wrong int `json:"wrong"`
 }
 
-// Count says in how many cases a rule matches.
+// Count is the number of cases in which a rule matches.
 type Count struct {
 	Name  string `json:"name"`
 	Cases int    `json:"cases"`
@@ -55,7 +55,7 @@ func (f *File) Run(node func() *engine.State) Report {
 			report.Cases = append(report.Cases, result)
 			continue
 		}
-		got := play(node(), s)
+		got := simulate(node(), s)
 		for _, name := range got.matched {
 			count[name]++
 		}
@@ -110,21 +110,21 @@ func compareSets(what string, want *map[string]string, got map[string]string) (a
 		w, wanted := (*want)[name]
 		g, has := got[name]
 		if w != g || wanted != has {
-			all = append(all, Difference{what + " " + name, shown(w, wanted), shown(g, has)})
+			all = append(all, Difference{what + " " + name, displayValue(w, wanted), displayValue(g, has)})
 		}
 	}
 	return all
 }
 
-// shown is a value for users. It is quoted if users could read it as "no value".
-func shown(value string, has bool) string {
+// displayValue returns a value as users see it. It quotes an empty value, which users could read as "no value".
+func displayValue(value string, has bool) string {
 	if has && value == "" {
 		return `""`
 	}
 	return value
 }
 
-// compareProblems finds for each expected part a problem that contains it.
+// compareProblems matches each expected part with one problem that contains it, and returns what remains on both sides.
 func compareProblems(want, got []string) (all []Difference) {
 	left := slices.Clone(got)
 	for _, part := range want {

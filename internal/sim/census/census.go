@@ -1,5 +1,5 @@
-// Package census counts objects in memory: the entries of every map and the elements of every slice that are reachable
-// from a value, by their field. Tests use it to find leaks. It changes nothing and needs no knowledge of the types.
+// Package census counts the entries of all maps and slices that are reachable from a value. Tests compare two counts to
+// find leaks.
 package census
 
 import (
@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Count is the number of entries by path: a type and the fields from there on, with [] for the elements of a map or
-// slice.
+// Count is the number of entries of maps and slices, by path. A path is the name of a type and a chain of fields,
+// with [] for an element of a map or slice.
 type Count map[string]int
 
-// Of counts everything that is reachable from roots, which must not change meanwhile. It does not enter types whose
-// names begin with one of skip, such as "*topology.Machine" or "prometheus.".
+// Of counts the entries of all maps and slices that are reachable from roots, which must not change meanwhile. It
+// ignores values of types whose names begin with one of skip, such as "*topology.Machine" or "prometheus.".
 func Of(skip []string, roots ...any) Count {
 	w := walk{count: Count{}, skip: skip, seen: map[visit]bool{}}
 	for _, r := range roots {
@@ -47,8 +47,8 @@ type walk struct {
 	seen  map[visit]bool
 }
 
-// new reports whether a value is not nil and was not counted before.
-func (w *walk) new(v reflect.Value) bool {
+// firstVisit reports whether a value is not nil and was not counted before.
+func (w *walk) firstVisit(v reflect.Value) bool {
 	if v.IsNil() {
 		return false
 	}
@@ -66,7 +66,7 @@ func (w *walk) value(path string, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if w.new(v) {
+		if w.firstVisit(v) {
 			w.value(path, v.Elem())
 		}
 	case reflect.Interface:
@@ -79,14 +79,14 @@ func (w *walk) value(path string, v reflect.Value) {
 			w.value(path+"."+v.Type().Field(i).Name, v.Field(i))
 		}
 	case reflect.Map:
-		if w.new(v) {
+		if w.firstVisit(v) {
 			w.count[path] += v.Len()
 			for at := v.MapRange(); at.Next(); {
 				w.value(path+"[]", at.Value())
 			}
 		}
 	case reflect.Slice:
-		if w.new(v) {
+		if w.firstVisit(v) {
 			w.count[path] += v.Len()
 		}
 		w.elements(path, v)
@@ -95,8 +95,8 @@ func (w *walk) value(path string, v reflect.Value) {
 	}
 }
 
-// base returns the path of a struct's fields: the name of its type, wherever it is, so that equal types in deep
-// structures are counted together.
+// base returns the start of the path of a struct's fields. It is the name of the struct's type, so that the fields of
+// one type are counted together wherever they are.
 func base(path string, t reflect.Type) string {
 	if t.Name() == "" {
 		return path
@@ -105,7 +105,7 @@ func base(path string, t reflect.Type) string {
 }
 
 func (w *walk) elements(path string, v reflect.Value) {
-	if !holds(v.Type().Elem()) {
+	if !canReachMap(v.Type().Elem()) {
 		return
 	}
 	for i := range v.Len() {
@@ -113,8 +113,8 @@ func (w *walk) elements(path string, v reflect.Value) {
 	}
 }
 
-// holds reports whether a map or slice may be reachable from a type.
-func holds(t reflect.Type) bool {
+// canReachMap reports whether a map or slice may be reachable from a value of a type.
+func canReachMap(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.Map, reflect.Slice, reflect.Array:
 		return true

@@ -1,6 +1,5 @@
-// Package clock is a clock for tests. Its wall clock can be stepped, as NTP or an administrator does, while its
-// monotonic clock continues. Readings are like those of time.Now: Sub, Before and After use the monotonic clock until
-// code strips it. There are no timers.
+// Package clock has a clock for tests. A test can step its wall clock, like NTP or an administrator, while its
+// monotonic clock continues. Its times have both readings, like those of time.Now. It has no timers.
 package clock
 
 import (
@@ -14,44 +13,46 @@ type Clock struct {
 	source func() time.Time
 	start  time.Time
 
-	mu   sync.Mutex
-	step time.Duration // sum of the steps of the wall clock
-	gone time.Duration // sum of Pass, added to the time of source
+	mu       sync.Mutex
+	step     time.Duration // the sum of the steps of the wall clock
+	advanced time.Duration // the sum of the calls of Advance
 }
 
-// New returns a clock that runs like source, which is time.Now or constant.
+// New returns a clock that runs like source. source is time.Now, or returns a constant time.
 func New(source func() time.Time) *Clock { return &Clock{source: source, start: source()} }
 
-// Now reads both clocks.
+// Now returns the current time, with the readings of both clocks.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	passed := c.source().Sub(c.start) + c.gone
+	passed := c.source().Sub(c.start) + c.advanced
 	return reading(c.start.Add(passed+c.step), time.Hour+passed)
 }
 
-// Step sets the wall clock forward, or back where d is negative. No time passes.
+// Step sets the wall clock forward by d, or back if d is negative. The monotonic clock does not change.
 func (c *Clock) Step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.step += d
 }
 
-// Pass lets time pass, on both clocks.
-func (c *Clock) Pass(d time.Duration) {
+// Advance advances both clocks by d.
+func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone += d
+	c.advanced += d
 }
 
-// The layout of a time.Time with a monotonic reading, as the source of package time documents it: a flag, 33 bits of
-// seconds since 1885 and 30 bits of nanoseconds, then the monotonic clock. TestReadings fails if the layout changes.
+// These constants describe the layout of a time.Time with a monotonic reading, as documented in the source of package
+// time. It has a flag, 33 bits of seconds since 1885, 30 bits of nanoseconds, and the monotonic clock. TestReadings
+// fails if the layout changes.
 const (
 	monotonic = 1 << 63
 	since1885 = 2682288000 // seconds from 1885 to 1970
 )
 
-// reading makes a time with both clocks. In the standard library only time.Now can, and it reads the host's clocks.
+// reading makes a time with both readings. The standard library has no function for that except time.Now, which reads
+// the host's clocks.
 func reading(wall time.Time, mono time.Duration) time.Time {
 	t := time.Unix(0, 0)
 	raw := (*struct {

@@ -17,7 +17,7 @@ func TestReadings(t *testing.T) {
 	for _, step := range []time.Duration{-5 * time.Hour, 48 * time.Hour, -43 * time.Hour} {
 		before := c.Now()
 		c.Step(step)
-		c.Pass(3 * time.Second)
+		c.Advance(3 * time.Second)
 		now := c.Now()
 		if d := now.Sub(before); d != 3*time.Second || !now.After(before) || !before.Add(2*time.Second).Before(now) {
 			t.Errorf("a step by %v: %v have passed", step, d)

@@ -55,7 +55,7 @@ var stateOf = map[string]cri.ContainerState{
 	"created": cri.ContainerState_CONTAINER_CREATED, "running": cri.ContainerState_CONTAINER_RUNNING, "stopped": cri.ContainerState_CONTAINER_EXITED,
 }
 
-// labelsOf returns the labels that a kubelet sets on containers, and their own.
+// labelsOf returns the labels of a container, with those that a kubelet sets.
 func labelsOf(c *sim.Info) map[string]string {
 	namespace, pod, name := c.Ref.Names()
 	labels := map[string]string{
@@ -92,7 +92,8 @@ func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
 }
 
-// PodSandboxStatus reports one pod; verbose, with the pod's configuration, like containerd's "info".
+// PodSandboxStatus reports the status of a pod. A verbose status has the pod's configuration in "info", like
+// containerd.
 func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -102,7 +103,7 @@ func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequ
 	if !q.GetVerbose() {
 		return out, nil
 	}
-	if f.r.Kind().Configless() {
+	if f.r.Kind().StatusHasNoConfig() {
 		text, err := sandboxInfo(p)
 		out.Info = map[string]string{"info": text}
 		return out, err
@@ -121,7 +122,7 @@ func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequ
 	return out, err
 }
 
-// ContainerStatus reports one container; verbose, with its stored OCI spec.
+// ContainerStatus reports the status of a container. A verbose status has the container's OCI spec in "info".
 func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	out := &cri.ContainerStatusResponse{}
 	var err error
@@ -134,11 +135,11 @@ func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusReques
 			out.Status.StartedAt = out.Status.CreatedAt + 1
 		}
 		if f.statusHasResources() {
-			out.Status.Resources = &cri.ContainerResources{Linux: resourcesOut(spec)}
+			out.Status.Resources = &cri.ContainerResources{Linux: statusResources(spec)}
 		}
 		if q.GetVerbose() {
 			var info []byte
-			info, err = json.Marshal(f.verbose(&c, spec))
+			info, err = json.Marshal(f.verboseInfo(&c, spec))
 			out.Info = map[string]string{"info": string(info)}
 		}
 	})
@@ -146,12 +147,12 @@ func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusReques
 		return nil, status.Errorf(codes.NotFound, "an error occurred when try to find container %q: not found", q.GetContainerId())
 	}
 	if err != nil {
-		err = fmt.Errorf("verbose status: %w", err)
+		err = fmt.Errorf("encode the verbose status of container %s: %w", q.GetContainerId(), err)
 	}
 	return out, err
 }
 
-// sandboxInfo is CRI-O's "info" of a pod whose sandbox has no process, as recorded from 1.36.3.
+// sandboxInfo returns the "info" of a pod as CRI-O 1.36.3 reports it for a sandbox without a process.
 func sandboxInfo(p *sim.Sandbox) (string, error) {
 	resources, err := json.Marshal(AsCRI(p.Resources))
 	if err != nil {
@@ -172,9 +173,10 @@ func sandboxInfo(p *sim.Sandbox) (string, error) {
 	return string(info), err
 }
 
-// verbose is the "info" of containerd (1.6 to 2.x, container_status.go), and of CRI-O without a configuration.
-func (f *Server) verbose(c *sim.Info, spec *specs.Spec) map[string]any {
-	if f.r.Kind().Configless() {
+// verboseInfo returns the "info" of a container as containerd 1.6 to 2.x reports it (container_status.go), or as CRI-O
+// does, without a configuration.
+func (f *Server) verboseInfo(c *sim.Info, spec *specs.Spec) map[string]any {
+	if f.r.Kind().StatusHasNoConfig() {
 		return map[string]any{"sandboxID": c.Pod, "pid": c.PID, "privileged": false, "runtimeSpec": spec}
 	}
 	config := &cri.ContainerConfig{

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RunPodSandbox runs a pod. The runtime makes the pod's cgroup, which a kubelet would have made before.
+// RunPodSandbox runs a pod. It also makes the pod's cgroup, which a real kubelet makes before.
 func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	c := q.GetConfig()
 	pod := scenario.Pod{
@@ -30,13 +30,13 @@ func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest)
 	if pod.QoS == "" || pod.Name == "" || pod.Namespace == "" || pod.UID == "" {
 		return nil, status.Errorf(codes.InvalidArgument, "pod %s/%s: its cgroup %q is not where a kubelet puts pods", pod.Namespace, pod.Name, parent)
 	}
-	if err := f.r.RunPodSandbox(ctx, pod, requested(c.GetLinux().GetResources())); err != nil {
+	if err := f.r.RunPodSandbox(ctx, pod, scenarioResources(c.GetLinux().GetResources())); err != nil {
 		return nil, err
 	}
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	for _, p := range f.r.Sandboxes() {
 		if p.Ref == ref {
-			f.made(p.ID)
+			f.setCreationTime(p.ID)
 			f.notify(cri.ContainerEventType_CONTAINER_CREATED_EVENT, p.ID, &p)
 			f.notify(cri.ContainerEventType_CONTAINER_STARTED_EVENT, p.ID, &p)
 			return &cri.RunPodSandboxResponse{PodSandboxId: p.ID}, nil
@@ -45,7 +45,7 @@ func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest)
 	return nil, status.Errorf(codes.NotFound, "pod %s ended at once", ref)
 }
 
-// StopPodSandbox stops a pod and its containers; an unknown pod counts as stopped.
+// StopPodSandbox stops a pod and its containers. It returns no error for an unknown pod.
 func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -63,7 +63,8 @@ func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxReques
 	return &cri.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox removes a pod, its containers, and its cgroup, which a kubelet would remove afterwards.
+// RemovePodSandbox removes a pod and its containers. It also removes the pod's cgroup, which a real kubelet removes
+// afterwards.
 func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -86,20 +87,20 @@ func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRe
 	return &cri.RemovePodSandboxResponse{}, nil
 }
 
-// CreateContainer makes a container, which has no cgroup before it starts.
+// CreateContainer creates a container. The container has no cgroup before it starts.
 func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
 	request := requestOf(q.GetConfig())
-	f.r.Note(runtimes.CRI, runtimes.Create, change(q.GetConfig().GetLinux().GetResources()))
+	f.r.NotifySent(runtimes.CRI, runtimes.Create, updateOf(q.GetConfig().GetLinux().GetResources()))
 	if err := f.r.Create(ctx, p.Ref, request); err != nil {
 		return nil, err
 	}
 	for _, c := range f.r.Containers() {
 		if c.Ref == p.Ref.In(request.Name) {
-			f.made(c.ID)
+			f.setCreationTime(c.ID)
 			f.notify(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.ID, p)
 			return &cri.CreateContainerResponse{ContainerId: c.ID}, nil
 		}
@@ -107,13 +108,13 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 	return nil, status.Errorf(codes.NotFound, "container %s ended at once", request.Name)
 }
 
-// requestOf converts a container's configuration. It accepts files of cgroup version 2 without a check: on version 1
-// the start then fails, as with runc.
+// requestOf converts a container's configuration. It does not check whether the node has the files of cgroup version
+// 2 in unified. If it does not, the start fails, as with runc.
 func requestOf(c *cri.ContainerConfig) sim.Request {
 	res := c.GetLinux().GetResources()
 	q := sim.Request{Container: scenario.Container{
 		Name: c.GetMetadata().GetName(), Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: append(c.GetCommand(), c.GetArgs()...),
-		Env: map[string]string{}, Resources: requested(res),
+		Env: map[string]string{}, Resources: scenarioResources(res),
 	}}
 	for _, e := range c.GetEnvs() {
 		q.Env[e.GetKey()] = string(e.GetValue())
@@ -138,7 +139,7 @@ func requestOf(c *cri.ContainerConfig) sim.Request {
 	return q
 }
 
-// StartContainer makes the cgroup and runs the first instruction.
+// StartContainer starts a container.
 func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
@@ -151,19 +152,19 @@ func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerReques
 	return &cri.StartContainerResponse{}, nil
 }
 
-// UpdateContainerResources changes the stored resources and, if the container runs, writes all of them to its cgroup.
+// UpdateContainerResources updates the resources of a container.
 func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	f.updates.Add(1)
 	c, _, err := f.container(q.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	request := change(q.GetLinux())
-	f.r.Note(runtimes.CRI, runtimes.Request, request)
+	request := updateOf(q.GetLinux())
+	f.r.NotifySent(runtimes.CRI, runtimes.Request, request)
 	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, request)
 }
 
-// StopContainer stops a container; an unknown container counts as stopped.
+// StopContainer stops a container. It returns no error for an unknown container.
 func (f *Server) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
@@ -176,7 +177,7 @@ func (f *Server) StopContainer(ctx context.Context, q *cri.StopContainerRequest)
 	return &cri.StopContainerResponse{}, nil
 }
 
-// RemoveContainer stops and removes a container.
+// RemoveContainer stops and removes a container. It returns no error for an unknown container.
 func (f *Server) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {

@@ -1,4 +1,3 @@
-// Package cri serves the embedded runtime's CRI at a Unix socket like containerd, for attachments and other clients.
-// The runtime keeps the state of pods and containers. Images, streaming and other calls that no attachment needs are
-// not implemented.
+// Package cri serves the CRI of the embedded runtime at a Unix socket, like containerd. The state of pods and
+// containers is in the runtime. Images, streaming and other calls that Trimtab does not need are not implemented.
 package cri

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// nonZero returns a number of the CRI, in which 0 means unset.
+// nonZero converts a number of the CRI, in which 0 means unset, to a pointer.
 func nonZero[T int64 | uint64](v int64) *T {
 	if v == 0 {
 		return nil
@@ -16,8 +16,8 @@ func nonZero[T int64 | uint64](v int64) *T {
 	return new(T(v))
 }
 
-// requested converts a kubelet's request.
-func requested(r *cri.LinuxContainerResources) scenario.Resources {
+// scenarioResources converts a kubelet's request to the resources of a scenario.
+func scenarioResources(r *cri.LinuxContainerResources) scenario.Resources {
 	out := scenario.Resources{
 		Shares: nonZero[uint64](r.GetCpuShares()), Quota: nonZero[int64](r.GetCpuQuota()), Period: nonZero[uint64](r.GetCpuPeriod()),
 		Memory: nonZero[int64](r.GetMemoryLimitInBytes()), CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems(),
@@ -52,8 +52,8 @@ func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
 	return out
 }
 
-// change converts an update: fields that are not set stay as they are.
-func change(r *cri.LinuxContainerResources) *api.LinuxResources {
+// updateOf converts an update of resources to NRI's form. Fields that are 0 or empty are not set.
+func updateOf(r *cri.LinuxContainerResources) *api.LinuxResources {
 	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
 	out.Cpu.Shares = api.UInt64(nonZero[uint64](r.GetCpuShares()))
 	out.Cpu.Quota = api.Int64(nonZero[int64](r.GetCpuQuota()))
@@ -66,8 +66,8 @@ func change(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// resourcesOut returns a container's resources as a status has them since containerd 2.0.
-func resourcesOut(s *specs.Spec) *cri.LinuxContainerResources {
+// statusResources returns the resources of a container as its status reports them since containerd 2.0.
+func statusResources(s *specs.Spec) *cri.LinuxContainerResources {
 	out, r := &cri.LinuxContainerResources{}, s.Linux.Resources
 	if c := r.CPU; c != nil {
 		out.CpusetCpus, out.CpusetMems = c.Cpus, c.Mems

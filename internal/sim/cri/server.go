@@ -24,8 +24,8 @@ import (
 // Options are the options of a server.
 type Options struct {
 	Socket string
-	// Version is the release of containerd that it behaves like, such as "v2.1.0" (the default, unless the runtime is of
-	// another kind). Before 2.0 a status does not report resources, and before 1.7 there are no events.
+	// Version is the version that the server reports; "" for that of the runtime's Kind, or "v2.1.0". Like containerd
+	// before 2.0, it reports no resources in a status, and like containerd 1.6 no events.
 	Version string
 	// Received is called with each request, before it is handled; nil for none.
 	Received func(method string, request any)
@@ -43,17 +43,17 @@ type Server struct {
 	updates atomic.Int64
 
 	mu        sync.Mutex
-	creations map[string]int64 // when pods and containers were made through this server
+	creations map[string]int64 // when pods and containers were created through this server, by id
 	listeners map[chan *cri.ContainerEventResponse]bool
 }
 
-// Serve opens a runtime's CRI socket. The caller closes the server.
+// Serve serves the CRI of a runtime at a socket. The caller must close the server.
 func Serve(r *sim.Runtime, o Options) (*Server, error) {
 	if o.Version == "" {
 		o.Version = cmp.Or(r.Kind().Version, "v2.1.0")
 	}
 	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("cri socket: %w", err)
+		return nil, fmt.Errorf("remove the old CRI socket: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
 		return nil, fmt.Errorf("cri socket: %w", err)
@@ -77,7 +77,7 @@ func (f *Server) receive(ctx context.Context, request any, info *grpc.UnaryServe
 	return handle(ctx, request)
 }
 
-// Close removes the socket and cuts every connection, like the end of a runtime.
+// Close removes the socket and closes all connections, like the end of a runtime.
 func (f *Server) Close() {
 	f.server.Stop()
 	f.served.Wait()
@@ -89,7 +89,7 @@ func (f *Server) Lists() int64 { return f.lists.Load() }
 // Updates returns the number of calls that update resources.
 func (f *Server) Updates() int64 { return f.updates.Load() }
 
-// events reports whether this release of containerd reports events.
+// events reports whether this version of containerd reports events.
 func (f *Server) events() bool {
 	return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6")
 }
@@ -102,8 +102,8 @@ func (f *Server) statusHasResources() bool {
 // name returns the runtime's name.
 func (f *Server) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
 
-// made notes the creation time of a pod or container. Those from before the server have the oldest times.
-func (f *Server) made(id string) {
+// setCreationTime stores the current time as the creation time of a pod or container.
+func (f *Server) setCreationTime(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.creations[id] = time.Now().UnixNano()
@@ -130,8 +130,8 @@ func (f *Server) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespons
 	}}}, nil
 }
 
-// queued is the number of events that may wait for a listener; further ones are lost, as in containerd.
-const queued = 1000
+// maxQueuedEvents is the number of events that may wait for a listener. As in containerd, further events are lost.
+const maxQueuedEvents = 1000
 
 // GetContainerEvents streams all events from now on to each caller.
 func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
@@ -139,9 +139,9 @@ func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeServi
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
 	}
 	if f.name() == sim.CRIO.Name {
-		return nil // without enable_pod_events, which is the default, the stream ends at once
+		return nil // CRI-O ends the stream at once, unless its option enable_pod_events is set
 	}
-	events := make(chan *cri.ContainerEventResponse, queued)
+	events := make(chan *cri.ContainerEventResponse, maxQueuedEvents)
 	f.mu.Lock()
 	f.listeners[events] = true
 	f.mu.Unlock()

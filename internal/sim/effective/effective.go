@@ -1,5 +1,5 @@
-// Package effective reads the effective state of a container from cgroup files and its OCI spec. It is independent of
-// the code under test: it imports nothing that decides or applies, and parses the kernel's files with its own code.
+// Package effective reads the effective state of a container from its cgroup files and its OCI spec. It parses the
+// files with its own code, so that it does not share the errors of the code under test.
 package effective
 
 import (
@@ -19,36 +19,36 @@ const Unlimited = -1
 
 // State is the effective state of a container or pod.
 type State struct {
-	CPUs string // effective list
-	Mems string
-	// Shares as the kernel keeps them: CPU shares in v1, and in v2 the weight.
+	CPUs string // the effective CPUs, as a kernel list
+	Mems string // the effective memory nodes, as a kernel list
+	// Shares are the CPU shares in cgroup version 1, and the weight in version 2.
 	Shares  uint64
 	V2      bool
 	Quota   int64 // µs per Period, or Unlimited
 	Period  int64
 	Memory  int64 // bytes, or Unlimited
 	Env     map[string]string
-	Mounts  map[string]string // source by destination
+	Mounts  map[string]string // sources by destination
 	Devices []string
-	CDI     []string // names; set by the caller
-	BlockIO string   // class; set by the caller
-	// RDTClass is the class of its creation, RDTGroup the resctrl group of its threads; set by the caller.
+	CDI     []string // the names of its CDI devices; set by the caller
+	BlockIO string   // the block I/O class; set by the caller
+	// RDTClass is the RDT class that it got at its creation. RDTGroup is the resctrl group of its threads. The caller
+	// sets both.
 	RDTClass, RDTGroup string
-	Cookie             uint64 // for core scheduling; set by the caller
+	Cookie             uint64 // the core scheduling cookie; set by the caller
 	OOM                int    // oom_score_adj
-	// Process is what the first process starts with, and the parameters of its
-	// namespaces: texts as in Want.Process of package scenario.
+	// Process has the attributes of the first process and the parameters of its namespaces, in the notation of
+	// Want.Process in package scenario.
 	Process map[string]string
 }
 
-// Files reads a file of the cgroup tree by its path below the directory in which the hierarchies are mounted.
+// Files reads files of a cgroup tree. Paths are relative to the directory in which the hierarchies are mounted.
 type Files interface {
 	ReadFile(path string) ([]byte, error)
 }
 
-// Weight encodes CPU shares as cgroup v2 weight by the fixed table: 2 is 1,
-// 1000 and 1024 are 39, 2000 is 77, 50000 is 1908, 262144 is 10000 (the linear
-// map of Kubernetes' KEP-2254; newer runc versions map differently).
+// Weight converts CPU shares to a weight of cgroup version 2 by the linear formula of Kubernetes' KEP-2254: 2 is 1,
+// 1024 is 39, 262144 is 10000. Newer versions of runc use another formula.
 func Weight(shares uint64) uint64 {
 	shares = min(max(shares, 2), 262144)
 	return 1 + (shares-2)*9999/262142
@@ -62,21 +62,21 @@ func (s State) HasShares(want uint64) bool {
 	return s.Shares == want
 }
 
-// Cgroup reads the state of the cgroup dir, a path below each controller's hierarchy in v1 and below the only hierarchy
-// in v2.
+// Cgroup reads the state of a cgroup. dir is its path below the hierarchy of each controller in version 1, and below
+// the only hierarchy in version 2.
 func Cgroup(files Files, v2 bool, dir string) (State, error) {
 	r := reader{files: files, dir: dir, v2: v2}
 	s := State{V2: v2}
 	if v2 {
-		s.CPUs = r.first("", "cpuset.cpus.effective", "cpuset.cpus")
-		s.Mems = r.first("", "cpuset.mems.effective", "cpuset.mems")
+		s.CPUs = r.firstExisting("", "cpuset.cpus.effective", "cpuset.cpus")
+		s.Mems = r.firstExisting("", "cpuset.mems.effective", "cpuset.mems")
 		s.Shares = r.number("", "cpu.weight")
 		s.Memory = r.limit("", "memory.max")
 		s.Quota, s.Period = r.cpuMax()
 		return s, r.err
 	}
-	s.CPUs = r.first("cpuset", "cpuset.effective_cpus", "cpuset.cpus")
-	s.Mems = r.first("cpuset", "cpuset.effective_mems", "cpuset.mems")
+	s.CPUs = r.firstExisting("cpuset", "cpuset.effective_cpus", "cpuset.cpus")
+	s.Mems = r.firstExisting("cpuset", "cpuset.effective_mems", "cpuset.mems")
 	s.Shares = r.number("cpu", "cpu.shares")
 	s.Quota = r.limit("cpu", "cpu.cfs_quota_us")
 	s.Period = r.limit("cpu", "cpu.cfs_period_us")
@@ -88,7 +88,7 @@ func Cgroup(files Files, v2 bool, dir string) (State, error) {
 	return s, r.err
 }
 
-// reader reads files of one cgroup and keeps the first error.
+// reader reads files of one cgroup and stores the first error.
 type reader struct {
 	files Files
 	dir   string
@@ -105,14 +105,14 @@ func (r *reader) read(controller, file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-func (r *reader) keep(err error) {
+func (r *reader) keepErr(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// first reads the first file that exists; older kernels lack some.
-func (r *reader) first(controller string, names ...string) string {
+// firstExisting reads the first of the files that exists, because older kernels lack some of them.
+func (r *reader) firstExisting(controller string, names ...string) string {
 	var errs []error
 	for _, n := range names {
 		text, err := r.read(controller, n)
@@ -124,33 +124,33 @@ func (r *reader) first(controller string, names ...string) string {
 			break
 		}
 	}
-	r.keep(errors.Join(errs...))
+	r.keepErr(errors.Join(errs...))
 	return ""
 }
 
 func (r *reader) number(controller, file string) uint64 {
 	text, err := r.read(controller, file)
 	if err != nil {
-		r.keep(err)
+		r.keepErr(err)
 		return 0
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		r.keep(fmt.Errorf("%s/%s: %w", r.dir, file, err))
+		r.keepErr(fmt.Errorf("%s/%s: %w", r.dir, file, err))
 	}
 	return n
 }
 
-// limit reads a number, or max or -1 for none.
+// limit reads a limit. The texts max and -1 mean Unlimited.
 func (r *reader) limit(controller, file string) int64 {
 	text, err := r.read(controller, file)
 	if err != nil {
-		r.keep(err)
+		r.keepErr(err)
 		return 0
 	}
 	n, err := parseLimit(text)
 	if err != nil {
-		r.keep(fmt.Errorf("%s/%s: %w", r.dir, file, err))
+		r.keepErr(fmt.Errorf("%s/%s: %w", r.dir, file, err))
 	}
 	return n
 }
@@ -158,17 +158,17 @@ func (r *reader) limit(controller, file string) int64 {
 func (r *reader) cpuMax() (quota, period int64) {
 	text, err := r.read("", "cpu.max")
 	if err != nil {
-		r.keep(err)
+		r.keepErr(err)
 		return 0, 0
 	}
 	f := strings.Fields(text)
 	if len(f) != 2 {
-		r.keep(fmt.Errorf("%s/cpu.max: %q has not two fields", r.dir, text))
+		r.keepErr(fmt.Errorf("%s/cpu.max: %q does not have two fields", r.dir, text))
 		return 0, 0
 	}
 	quota, qerr := parseLimit(f[0])
 	period, perr := parseLimit(f[1])
-	r.keep(errors.Join(qerr, perr))
+	r.keepErr(errors.Join(qerr, perr))
 	return quota, period
 }
 
@@ -179,7 +179,8 @@ func parseLimit(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// Spec returns a state with the fields that only the OCI spec has: environment, mounts and devices.
+// Spec returns the state with the fields of an OCI spec that are not in cgroup files, such as environment, mounts and
+// devices.
 func (s State) Spec(spec *specs.Spec) State {
 	s.Env, s.Mounts = map[string]string{}, map[string]string{}
 	if spec.Process != nil {
@@ -191,7 +192,7 @@ func (s State) Spec(spec *specs.Spec) State {
 			s.OOM = *spec.Process.OOMScoreAdj
 		}
 	}
-	s.Process = process(spec)
+	s.Process = processSettings(spec)
 	for _, m := range spec.Mounts {
 		s.Mounts[m.Destination] = m.Source
 	}
@@ -204,8 +205,8 @@ func (s State) Spec(spec *specs.Spec) State {
 	return s
 }
 
-// Planned returns the state with which a container would start by its spec. CPUs, Mems and Shares are empty if the spec
-// does not set them.
+// Planned returns the state that a container with a spec would have after its start. CPUs, Mems and Shares are empty if
+// the spec does not set them.
 func Planned(spec *specs.Spec, v2 bool) State {
 	s := State{V2: v2, Quota: Unlimited, Memory: Unlimited}
 	if spec.Linux == nil || spec.Linux.Resources == nil {
@@ -232,7 +233,7 @@ func Planned(spec *specs.Spec, v2 bool) State {
 	return s.Spec(spec)
 }
 
-// AddedEnv returns the variables of s, as NAME=value, that are not in before.
+// AddedEnv returns the environment variables, as NAME=value, that are missing in before or have another value there.
 func (s State) AddedEnv(before map[string]string) []string {
 	var added []string
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {

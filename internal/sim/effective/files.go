@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// OldName returns the name in cgroup version 1 of a file by its name in version 2.
-func OldName(name string) string {
+// V1Name returns the name that a file of cgroup version 2 has in version 1.
+func V1Name(name string) string {
 	if size, ok := strings.CutSuffix(name, ".max"); ok && strings.HasPrefix(name, "hugetlb.") {
 		return size + ".limit_in_bytes"
 	}
@@ -19,7 +19,7 @@ func OldName(name string) string {
 	return name
 }
 
-// FileText returns the text of a cgroup file of either version in the notation of version 2.
+// FileText converts the text of a cgroup file of either version to the notation of version 2.
 func FileText(data []byte) string {
 	text := strings.TrimPrefix(strings.TrimSpace(string(data)), "default ")
 	// In version 1 no limit is the largest multiple of a page.

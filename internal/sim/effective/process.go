@@ -8,13 +8,13 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// process returns what the first process starts with in an OCI spec: limits, priorities and memory policy, and the
-// parameters and network devices of its namespaces.
-func process(spec *specs.Spec) map[string]string {
+// processSettings returns the settings of the first process in an OCI spec: limits, priorities, memory policy and OCI
+// hooks. It also returns the parameters and network devices of its namespaces.
+func processSettings(spec *specs.Spec) map[string]string {
 	out := map[string]string{}
-	attributes(out, spec.Process)
-	namespaced(out, spec.Linux)
-	hooks(out, spec.Hooks)
+	addAttributes(out, spec.Process)
+	addNamespaces(out, spec.Linux)
+	addHooks(out, spec.Hooks)
 	for _, m := range spec.Mounts {
 		if m.Destination == "/sys/fs/cgroup" && !slices.Contains(m.Options, "ro") {
 			out["cgroup.mount"] = "rw"
@@ -26,7 +26,7 @@ func process(spec *specs.Spec) map[string]string {
 	return out
 }
 
-func attributes(out map[string]string, p *specs.Process) {
+func addAttributes(out map[string]string, p *specs.Process) {
 	if p == nil {
 		return
 	}
@@ -37,17 +37,17 @@ func attributes(out map[string]string, p *specs.Process) {
 		out["io.priority"] = fmt.Sprintf("%s %d", p.IOPriority.Class, p.IOPriority.Priority)
 	}
 	if s := p.Scheduler; s != nil {
-		out["scheduler"] = phrase(string(s.Policy), "nice", s.Nice, "priority", s.Priority, "flags", commas(s.Flags),
+		out["scheduler"] = formatPairs(string(s.Policy), "nice", s.Nice, "priority", s.Priority, "flags", joinList(s.Flags),
 			"runtime", s.Runtime, "deadline", s.Deadline, "period", s.Period)
 	}
 }
 
-// HookName identifies an OCI hook among a container's settings, by its stage and command.
+// HookName returns the key of an OCI hook in State.Process: its stage and its command.
 func HookName(stage, path string, args []string) string {
 	return strings.Join(append([]string{"oci.hook", stage, path}, args...), " ")
 }
 
-func hooks(out map[string]string, h *specs.Hooks) {
+func addHooks(out map[string]string, h *specs.Hooks) {
 	if h == nil {
 		return
 	}
@@ -61,7 +61,7 @@ func hooks(out map[string]string, h *specs.Hooks) {
 	}
 }
 
-func namespaced(out map[string]string, l *specs.Linux) {
+func addNamespaces(out map[string]string, l *specs.Linux) {
 	if l == nil {
 		return
 	}
@@ -82,11 +82,11 @@ func namespaced(out map[string]string, l *specs.Linux) {
 		}
 	}
 	if m := l.MemoryPolicy; m != nil {
-		out["memory.policy"] = phrase(string(m.Mode), "nodes", m.Nodes, "flags", commas(m.Flags))
+		out["memory.policy"] = formatPairs(string(m.Mode), "nodes", m.Nodes, "flags", joinList(m.Flags))
 	}
 }
 
-func commas[T ~string](list []T) string {
+func joinList[T ~string](list []T) string {
 	texts := make([]string, len(list))
 	for i, t := range list {
 		texts[i] = string(t)
@@ -94,8 +94,8 @@ func commas[T ~string](list []T) string {
 	return strings.Join(texts, ",")
 }
 
-// phrase formats a word, and each name=value that is not 0 or empty.
-func phrase(head string, pairs ...any) string {
+// formatPairs formats a word, followed by the name=value pairs whose value is neither 0 nor empty.
+func formatPairs(head string, pairs ...any) string {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if text := fmt.Sprint(pairs[i+1]); text != "" && text != "0" {
 			head += fmt.Sprintf(" %s=%s", pairs[i], text)

@@ -13,28 +13,29 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Cgroups is a cgroup tree in memory. It refuses and shows the same as the kernel for the settings of package cgroup,
-// for the files that limit them, and for the other files of the kernel script (test/kernel/script). The script compares
-// it with recordings of kernels 6.1 (versions 1 and 2) and 6.12 (version 2). Its known.go lists the intended
-// differences, each with a reason.
+// Cgroups is a cgroup tree in memory. Its files behave like those of the kernel. The test in test/kernel/script
+// compares them with recordings of the kernels 6.1 (versions 1 and 2) and 6.12 (version 2). The file known.go of the
+// test lists the intended differences with their reasons.
 //
-// Not modelled: real-time scheduling, reclaim (memory in use stays in use), swap.
+// Cgroups does not simulate real-time scheduling. It simulates reclaim and swap only for writes to memory.reclaim with
+// memory tiers (SetTiers).
 type Cgroups struct {
 	version cgroup.Version
-	cpus    cgroup.IDs // online
-	mems    cgroup.IDs // nodes with memory
+	cpus    cgroup.IDs // the online CPUs
+	mems    cgroup.IDs // the nodes with memory
 
-	mu       sync.Mutex
-	root     *group
-	possible cgroup.IDs
-	made     int             // number of cgroups made so far
-	release  [2]int          // minor version of the kernel
-	devices  map[string]bool // block devices, "major:minor"
-	offered  map[string]bool // files that not every kernel has, from Offer
-	parted   bool            // set by the first write that requests a partition; until then the tree needs no checks of partitions
-	procs    map[int]*task
-	observe  func(path, value string)
-	// listeners is replaced and never modified: a goroutine with a copy reads it without the lock.
+	mu            sync.Mutex
+	root          *group
+	possible      cgroup.IDs
+	created       int             // the number of cgroups made so far
+	release       [2]int          // the major and minor version of the kernel
+	devices       map[string]bool // the block devices, as "major:minor"
+	offered       map[string]bool // the files that Offer added
+	hasPartitions bool            // a write has requested a partition; until then no CPUs of remote partitions are searched
+	procs         map[int]*task
+	tiers         tiers
+	observe       func(path, value string)
+	// listeners is replaced and never modified, so that a goroutine can read a copy without the lock.
 	listeners []*listener
 	fail      func(path, value string) error
 }
@@ -44,13 +45,13 @@ type group struct {
 	parent   *group
 	name     string
 	children map[string]*group
-	tasks    int // tasks without a process of their own, in all controllers
-	serial   int // unique number of the cgroup
+	tasks    int // the number of tasks from SetTasks, which are in all controllers
+	serial   int // a unique number of the cgroup
 
-	// Of version 2.
-	subtree  map[string]bool // controllers of its children
-	threaded bool
-	part     partition
+	// The fields of version 2.
+	subtree   map[string]bool // the controllers that it enables for its children
+	threaded  bool
+	partition partition
 
 	cpuState
 	cpusetState
@@ -58,8 +59,8 @@ type group struct {
 	otherState
 }
 
-// NewCgroups makes a tree with only a root, on a machine with the given online CPUs and memory nodes (kernel lists). In
-// version 2 the root enables every controller for its children, like systemd and runtimes.
+// NewCgroups makes a tree that has only the root, on a machine with the given online CPUs and memory nodes (kernel
+// lists). In version 2 the root enables all controllers for its children, like systemd and runtimes do.
 func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 	c, errC := cgroup.ParseIDs(cpus)
 	m, errM := cgroup.ParseIDs(mems)
@@ -67,7 +68,7 @@ func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 		return nil, fmt.Errorf("simulated cgroups: %w", err)
 	}
 	if c.Empty() || m.Empty() || (version != cgroup.V1 && version != cgroup.V2) {
-		return nil, errors.New("simulated cgroups: no version, no CPU or no memory node")
+		return nil, fmt.Errorf("simulated cgroups: need version 1 or 2, a CPU and a memory node, not version %d, CPUs %q and memory nodes %q", version, cpus, mems)
 	}
 	f := &Cgroups{version: version, cpus: c, mems: m, possible: c, release: [2]int{6, 1}, procs: map[int]*task{}}
 	f.root = f.newGroup(nil, "")
@@ -80,8 +81,8 @@ func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 
 func (f *Cgroups) newGroup(parent *group, name string) *group {
 	g := &group{parent: parent, name: name, children: map[string]*group{}, subtree: map[string]bool{}}
-	f.made++
-	g.serial = f.made
+	f.created++
+	g.serial = f.created
 	for _, c := range controllers[f.version] {
 		f.reset(g, c)
 	}
@@ -91,17 +92,17 @@ func (f *Cgroups) newGroup(parent *group, name string) *group {
 	return g
 }
 
-// reset sets the values of a new cgroup in a controller.
+// reset sets the values of a cgroup in a controller to those of a new cgroup.
 func (f *Cgroups) reset(g *group, controller string) {
 	switch controller {
 	case "cpu":
 		g.cpuState = cpuState{shares: f.defaultShares(), bandwidth: bandwidth{quota: noQuota, period: 100000 * microsecond}}
 	case "cpuset":
-		g.cpusetState, g.part = cpusetState{balance: true, relax: -1}, partition{}
+		g.cpusetState, g.partition = cpusetState{balance: true, relax: -1}, partition{}
 	case "memory":
 		n := cgroup.UnlimitedBytes()
-		usage := g.usage // set by SetUsage
-		g.memoryState = memoryState{limit: n, swap: n, high: n, swapHigh: n, soft: n, swappiness: 60, usage: usage}
+		// The memory in use does not change.
+		g.memoryState = memoryState{limit: n, swap: n, high: n, swapHigh: n, soft: n, swappiness: 60, usage: g.usage, onNodes: g.onNodes}
 	default:
 		g.resetOther(controller)
 	}
@@ -114,12 +115,12 @@ func (f *Cgroups) defaultShares() int64 {
 	return 100
 }
 
-// since reports whether the kernel is 6.minor or later.
+// since reports whether the simulated kernel is 6.minor or later.
 func (f *Cgroups) since(minor int) bool {
 	return f.release[0] > 6 || f.release[0] == 6 && f.release[1] >= minor
 }
 
-// SetRelease sets the kernel's release by the beginning of uname -r. The default is 6.1.
+// SetRelease sets the release of the simulated kernel. release is a text as from uname -r. The default is 6.1.
 func (f *Cgroups) SetRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
@@ -131,7 +132,7 @@ func (f *Cgroups) SetRelease(release string) error {
 	return nil
 }
 
-// AddDevice adds a block device by its number, "254:0".
+// AddDevice adds a block device by its number, such as "254:0".
 func (f *Cgroups) AddDevice(number string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +153,7 @@ func (f *Cgroups) Offer(files ...string) error {
 			kind, ok = filesV1[controller][name]
 		}
 		if !ok || !kind.offered {
-			return fmt.Errorf("simulated cgroups: no model of a file %q that can be added", name)
+			return fmt.Errorf("simulated cgroups: the file %q cannot be added, because it is not simulated or every kernel has it", name)
 		}
 		if f.offered == nil {
 			f.offered = map[string]bool{}
@@ -162,8 +163,8 @@ func (f *Cgroups) Offer(files ...string) error {
 	return nil
 }
 
-// OnWrite sets a function that is called after each accepted write, without the lock, so that it may read the tree.
-// Calls for different writes may run concurrently.
+// OnWrite sets a function that is called after each accepted write. It is called without the lock, so it may read the
+// tree and be called concurrently.
 func (f *Cgroups) OnWrite(call func(path, value string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,12 +178,12 @@ func (f *Cgroups) FailWrites(call func(path, value string) error) {
 	f.fail = call
 }
 
-// Mkdir makes one cgroup like mkdir(2), in version 1 in all controllers. A new cpuset of version 1 is empty unless the
-// parent's cgroup.clone_children is 1.
+// Mkdir makes a cgroup like mkdir(2), in version 1 in the hierarchies of all controllers. A new cpuset of version 1 is
+// empty unless the parent's cgroup.clone_children is 1.
 func (f *Cgroups) Mkdir(dir string) error {
 	err := f.mkdir(dir)
 	if err == nil {
-		f.notify(dir, cgroup.Made)
+		f.notify(dir, cgroup.Created)
 	}
 	return err
 }
@@ -204,14 +205,14 @@ func (f *Cgroups) mkdir(dir string) error {
 	return nil
 }
 
-// MkdirRunc makes a cgroup and its missing parents like an OCI runtime. In version 1 an empty cpuset gets the parent's
-// CPUs and memory nodes. In version 2 the parents enable every available controller for their children.
+// MkdirRunc makes a cgroup and its missing parents like runc. In version 1 it copies the parent's CPUs and memory
+// nodes to an empty cpuset. In version 2 it enables all available controllers in the parents.
 func (f *Cgroups) MkdirRunc(dir string) error {
 	if !fs.ValidPath(dir) || dir == "." {
 		return pathError("mkdir", dir, syscall.EINVAL)
 	}
 	for _, made := range f.mkdirRunc(dir) {
-		f.notify(made, cgroup.Made)
+		f.notify(made, cgroup.Created)
 	}
 	return nil
 }
@@ -225,7 +226,7 @@ func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 		at = path.Join(at, part)
 		for _, c := range controllers[f.version] {
 			if f.version == cgroup.V2 {
-				_ = f.control(g, map[string]bool{c: true}) // runc ignores the error, too
+				_ = f.control(g, map[string]bool{c: true}) // runc also ignores the error
 			}
 		}
 		next := g.children[part]
@@ -245,7 +246,7 @@ func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 	return made
 }
 
-// Rmdir removes a cgroup. One with children or tasks is busy.
+// Rmdir removes a cgroup. It fails with EBUSY if the cgroup has children or tasks.
 func (f *Cgroups) Rmdir(dir string) error {
 	err := f.rmdir(dir)
 	if err == nil {
@@ -261,7 +262,7 @@ func (f *Cgroups) rmdir(dir string) error {
 	switch {
 	case !ok:
 		return pathError("rmdir", dir, syscall.ENOENT)
-	case g == f.root || len(g.children) > 0 || f.inhabited(g, ""):
+	case g == f.root || len(g.children) > 0 || f.hasTasks(g, ""):
 		return pathError("rmdir", dir, syscall.EBUSY)
 	}
 	f.endPartition(g)
@@ -269,8 +270,8 @@ func (f *Cgroups) rmdir(dir string) error {
 	return nil
 }
 
-// SetUsage sets the memory that a cgroup uses besides its tasks. Version 1 refuses a limit below it (EBUSY); version 2
-// accepts the limit and kills tasks.
+// SetUsage sets the memory that is charged to a cgroup in addition to the memory of its tasks. Version 1 refuses a
+// limit below the memory in use (EBUSY). Version 2 accepts such a limit and kills tasks.
 func (f *Cgroups) SetUsage(dir string, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -282,7 +283,7 @@ func (f *Cgroups) SetUsage(dir string, bytes int64) error {
 	return nil
 }
 
-// ReadFile returns the text that the kernel would show.
+// ReadFile returns the text of a file.
 func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,7 +301,7 @@ func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 	return []byte(text + "\n"), nil
 }
 
-// WriteFile sets a file like the kernel, or refuses with the kernel's errno.
+// WriteFile writes a file. It fails with the kernel's errno for a text that the kernel refuses.
 func (f *Cgroups) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
 	fail, observe, listeners := f.fail, f.observe, f.listeners
@@ -335,7 +336,7 @@ func (f *Cgroups) store(file string, data []byte) error {
 	if kind.set == nil {
 		return pathError("write", file, syscall.EINVAL)
 	}
-	// The kernel reads the text up to a NUL.
+	// The kernel ignores the text after a NUL byte.
 	text, _, _ := strings.Cut(string(data), "\x00")
 	if err := kind.set(f, g, text); err != nil {
 		return pathError("write", file, err)
@@ -343,8 +344,7 @@ func (f *Cgroups) store(file string, data []byte) error {
 	return nil
 }
 
-// List returns the names of the cgroups below dir; at the root of version 1,
-// the controllers.
+// List returns the names of the cgroups directly below dir. At the root of version 1 it returns the controllers.
 func (f *Cgroups) List(dir string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -371,7 +371,7 @@ func (f *Cgroups) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// find returns the cgroup of a path relative to the hierarchy's root, ".".
+// find returns the cgroup with a path relative to the root of the hierarchy. "." is the root.
 func (f *Cgroups) find(dir string) (*group, bool) {
 	g := f.root
 	if dir == "." || dir == "" {
@@ -385,7 +385,7 @@ func (f *Cgroups) find(dir string) (*group, bool) {
 	return g, true
 }
 
-// file finds the cgroup and the file of a path.
+// file returns the cgroup and the model of the file with a path.
 func (f *Cgroups) file(op, file string) (*group, fileModel, error) {
 	dir, name := path.Split(file)
 	dir = strings.TrimSuffix(dir, "/")
@@ -403,7 +403,7 @@ func (f *Cgroups) file(op, file string) (*group, fileModel, error) {
 		kind, known = coreFile(controller, name)
 	}
 	switch {
-	case !ok, !known, kind.offered && !f.offered[name], kind.minor > 0 && !f.since(kind.minor):
+	case !ok, !known, kind.offered && !f.offered[name], kind.minKernelMinor > 0 && !f.since(kind.minKernelMinor):
 	case f.version == cgroup.V2 && g == f.root && !kind.atRoot, f.version == cgroup.V1 && g == f.root && kind.notAtRoot:
 	case f.version == cgroup.V2 && g != f.root && (kind.rootOnly || controller != "cgroup" && !g.parent.subtree[controller]):
 	default:

@@ -7,13 +7,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// listener has a function that is called after changes.
+// listener has a function of OnChange. Its address identifies it.
 type listener struct {
 	call func(file string, c cgroup.Change)
 }
 
-// OnChange adds a listener. It is called, without the lock, with the path of each cgroup that is made or removed and of
-// each accepted write; in version 1 for each hierarchy. The returned function removes the listener.
+// OnChange adds a function that is called, without the lock, with the path of each cgroup that is made or removed,
+// and of each file that is written. In version 1 a new or removed cgroup has a path in each hierarchy. end removes
+// the function.
 func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func()) {
 	l := &listener{call}
 	f.mu.Lock()
@@ -26,7 +27,7 @@ func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func())
 	}
 }
 
-// notify reports a change of a cgroup in all hierarchies.
+// notify calls the listeners for a change of a cgroup, in version 1 once for each hierarchy.
 func (f *Cgroups) notify(dir string, c cgroup.Change) {
 	f.mu.Lock()
 	listeners := f.listeners

@@ -8,11 +8,10 @@ import (
 // Cookies simulates the kernel's core scheduling cookies. Cookies are numbered 1, 2 and so on, in the order of their
 // creation.
 type Cookies struct {
-	mu   sync.Mutex
-	of   map[int]uint64
-	made uint64
-	// Ended has the threads that have ended.
-	ended map[int]bool
+	mu      sync.Mutex
+	of      map[int]uint64 // the cookie of each thread
+	created uint64         // the number of cookies created so far
+	ended   map[int]bool   // the threads that have ended
 }
 
 // NewCookies returns a kernel in which no thread has a cookie.
@@ -43,8 +42,8 @@ func (f *Cookies) Create(thread int) error {
 	if f.ended[thread] {
 		return syscall.ESRCH
 	}
-	f.made++
-	f.of[thread] = f.made
+	f.created++
+	f.of[thread] = f.created
 	return nil
 }
 

@@ -8,16 +8,16 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models the cpu controller.
+// This file simulates the cpu controller.
 
 type cpuState struct {
-	shares int64 // weight in version 2
+	shares int64 // the weight in version 2
 	idle   bool
 	bvt    int64
 	bandwidth
 }
 
-// bandwidth has times in ns, as in the kernel.
+// bandwidth has the bandwidth limits in ns, like the kernel.
 type bandwidth struct{ quota, period, burst uint64 }
 
 const (
@@ -30,7 +30,7 @@ const (
 	maxMicros  = math.MaxUint64 / microsecond
 )
 
-// showShares shows shares or weight; for an idle group, the value of idle groups.
+// showShares shows the shares or the weight. Idle cgroups have fixed values.
 func showShares(f *Cgroups, g *group) string {
 	switch {
 	case !g.idle:
@@ -69,7 +69,7 @@ func setWeight(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// niceWeights has the kernel's weights of nice values from -20 on; that of 0 is 1024 (sched_prio_to_weight).
+// niceWeights has the kernel's weights of the nice values -20 to 19 (sched_prio_to_weight).
 var niceWeights = [...]int64{
 	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
 	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
@@ -105,9 +105,9 @@ func setNice(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-func showIdle(_ *Cgroups, g *group) string { return bit(g.idle) }
+func showIdle(_ *Cgroups, g *group) string { return formatBool(g.idle) }
 
-// setIdle resets the weight when a group stops being idle, like the kernel.
+// setIdle makes a cgroup idle or not. Like the kernel, it resets the weight.
 func setIdle(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -124,7 +124,7 @@ func setIdle(f *Cgroups, g *group, text string) error {
 
 func showBVT(_ *Cgroups, g *group) string { return number(g.bvt) }
 
-// setBVT follows the documentation of the kernels that have this file.
+// setBVT accepts the values in the documentation of the kernels that have this file.
 func setBVT(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	if err != nil {
@@ -137,17 +137,17 @@ func setBVT(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-func micros(ns uint64) string { return strconv.FormatUint(ns/microsecond, 10) }
+func formatMicros(ns uint64) string { return strconv.FormatUint(ns/microsecond, 10) }
 
 func showQuota(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
 		return "-1"
 	}
-	return micros(g.quota)
+	return formatMicros(g.quota)
 }
 
-func showPeriod(_ *Cgroups, g *group) string { return micros(g.period) }
-func showBurst(_ *Cgroups, g *group) string  { return micros(g.burst) }
+func showPeriod(_ *Cgroups, g *group) string { return formatMicros(g.period) }
+func showBurst(_ *Cgroups, g *group) string  { return formatMicros(g.burst) }
 
 func setQuota(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
@@ -193,13 +193,13 @@ func setBurst(f *Cgroups, g *group, text string) error {
 
 func showMax(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
-		return unlimited + " " + micros(g.period)
+		return unlimited + " " + formatMicros(g.period)
 	}
-	return micros(g.quota) + " " + micros(g.period)
+	return formatMicros(g.quota) + " " + formatMicros(g.period)
 }
 
-// setMax parses a quota and a period like sscanf("%20s %llu"): a period that cannot be parsed stays as it is, and the
-// rest of the text is ignored.
+// setMax parses a quota and a period like sscanf("%20s %llu"). It ignores a period that is not a number, and any text
+// after the period.
 func setMax(f *Cgroups, g *group, text string) error {
 	b := g.bandwidth
 	word, rest := scanWord(text, 20)
@@ -219,7 +219,7 @@ func setMax(f *Cgroups, g *group, text string) error {
 	return f.setBandwidth(g, b)
 }
 
-// setBandwidth makes the checks of tg_set_cfs_bandwidth.
+// setBandwidth sets the bandwidth limits of a cgroup, with the checks of the kernel's tg_set_cfs_bandwidth.
 func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	limited := b.quota != noQuota
 	switch {
@@ -232,7 +232,7 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	}
 	old := g.bandwidth
 	g.bandwidth = b
-	// In version 2 a child's ratio is the least of its own and its ancestors'.
+	// Version 2 has no such check: the effective ratio of a child is the lowest of its own and its ancestors' ratios.
 	if f.version == cgroup.V1 && !f.root.ratiosFit(-1) {
 		g.bandwidth = old
 		return syscall.EINVAL
@@ -240,8 +240,8 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	return nil
 }
 
-// ratiosFit reports whether no child with a limit has a larger ratio than its nearest ancestor with a limit; above is
-// that ancestor's ratio, -1 for none.
+// ratiosFit reports whether each limited cgroup has at most the ratio of quota to period of its nearest limited
+// ancestor. above is the ratio of g's nearest limited ancestor; -1 for none.
 func (g *group) ratiosFit(above int64) bool {
 	ratio := above
 	if g.quota != noQuota {

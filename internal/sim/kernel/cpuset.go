@@ -7,19 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models the cpuset controller without partitions.
+// This file simulates the cpuset controller without partitions.
 
 type cpusetState struct {
-	cpus, mems                cgroup.IDs
-	clone                     bool
-	onlyCPUs, onlyMems, hard  bool // cpu_exclusive, mem_exclusive, mem_hardwall
-	migrate, pageOut, slabOut bool
-	balance                   bool
-	relax                     int64
+	cpus, mems                             cgroup.IDs
+	clone                                  bool
+	exclusiveCPUs, exclusiveMems, hardwall bool // cpu_exclusive, mem_exclusive, mem_hardwall
+	migrate, spreadPage, spreadSlab        bool
+	balance                                bool
+	relax                                  int64
 }
 
-// mostNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
-const mostNodes = 1024
+// maxNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
+const maxNodes = 1024
 
 func setClone(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
@@ -36,8 +36,8 @@ func showEffectiveCPUs(f *Cgroups, g *group) string { return f.effectiveCPUs(g).
 
 func showEffectiveMems(f *Cgroups, g *group) string { return f.effectiveMems(g).String() }
 
-// effectiveMems returns the effective memory nodes of a cgroup: in version 2 those of its set that the parent has, or
-// else all of the parent's.
+// effectiveMems returns the effective memory nodes of a cgroup. In version 2 they are the nodes of its set that the
+// parent has, or all nodes of the parent if there are none.
 func (f *Cgroups) effectiveMems(g *group) cgroup.IDs {
 	if g == f.root || f.version == cgroup.V1 {
 		return g.mems
@@ -80,7 +80,7 @@ func setMems(f *Cgroups, g *group, text string) error {
 	if g == f.root {
 		return syscall.EACCES
 	}
-	want, err := kernelList(text, mostNodes)
+	want, err := kernelList(text, maxNodes)
 	switch {
 	case err != nil:
 		return err
@@ -98,29 +98,28 @@ func setMems(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// within is the kernel's is_cpuset_subset: a child must not have CPUs, memory nodes or flags that its parent lacks.
-func (s cpusetState) within(o cpusetState) bool {
-	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.onlyCPUs || o.onlyCPUs) && (!s.onlyMems || o.onlyMems)
+// isSubsetOf reports whether o has all CPUs, memory nodes and exclusive flags of s (the kernel's is_cpuset_subset).
+func (s cpusetState) isSubsetOf(o cpusetState) bool {
+	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.exclusiveCPUs || o.exclusiveCPUs) && (!s.exclusiveMems || o.exclusiveMems)
 }
 
-// validate makes the checks of the kernel's validate_change in their order.
+// validate makes the checks of the kernel's validate_change in the same order.
 func (f *Cgroups) validate(g *group, trial cpusetState) error {
 	if f.version == cgroup.V1 {
 		if err := f.validateV1(g, trial); err != nil {
 			return err
 		}
 	}
-	// A set that was never written may stay empty. A written set may not become empty while tasks use it, also in version
-	// 2.
+	// A set must not become empty while the cgroup has tasks.
 	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.populated(g, "cpuset") {
 		return syscall.ENOSPC
 	}
-	return f.mayEmpty(g, trial)
+	return f.checkMayBecomeEmpty(g, trial)
 }
 
 func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 	for _, c := range g.children {
-		if !c.within(trial) {
+		if !c.isSubsetOf(trial) {
 			return syscall.EBUSY
 		}
 	}
@@ -129,28 +128,29 @@ func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 	}
 	above := g.parent.cpusetState
 	if g.parent == f.root {
-		above.onlyCPUs, above.onlyMems = true, true // as in the kernel's root
+		above.exclusiveCPUs, above.exclusiveMems = true, true // the kernel's root cpuset has both flags
 	}
-	if !trial.within(above) {
+	if !trial.isSubsetOf(above) {
 		return syscall.EACCES
 	}
 	for _, o := range g.parent.children {
-		if o != g && (trial.clash(o.cpusetState) || o.clash(trial)) {
+		if o != g && (trial.conflictsWith(o.cpusetState) || o.conflictsWith(trial)) {
 			return syscall.EINVAL
 		}
 	}
 	return nil
 }
 
-// clash reports whether o has CPUs or memory nodes that are exclusive to s.
-func (s cpusetState) clash(o cpusetState) bool {
-	return s.onlyCPUs && !s.cpus.And(o.cpus).Empty() || s.onlyMems && !s.mems.And(o.mems).Empty()
+// conflictsWith reports whether o has CPUs or memory nodes that are exclusive to s.
+func (s cpusetState) conflictsWith(o cpusetState) bool {
+	return s.exclusiveCPUs && !s.cpus.And(o.cpus).Empty() || s.exclusiveMems && !s.mems.And(o.mems).Empty()
 }
 
-// flag is a file of version 1 that is 0 or 1. The kernel uses only the lower 32 bits of the number.
-func flag(at func(*cpusetState) *bool) fileModel {
+// flagFile returns the model of a file of version 1 whose value is 0 or 1. The kernel uses only the lower 32 bits of
+// the written number.
+func flagFile(at func(*cpusetState) *bool) fileModel {
 	return fileModel{
-		show: func(_ *Cgroups, g *group) string { return bit(*at(&g.cpusetState)) },
+		show: func(_ *Cgroups, g *group) string { return formatBool(*at(&g.cpusetState)) },
 		set: func(f *Cgroups, g *group, text string) error {
 			n, err := kernelUint(text)
 			if err != nil {
@@ -169,7 +169,7 @@ func flag(at func(*cpusetState) *bool) fileModel {
 
 func showRelax(_ *Cgroups, g *group) string { return number(g.relax) }
 
-// setRelax accepts -1 up to the number of scheduling domain levels, here 2: cluster and NUMA node.
+// setRelax accepts the numbers from -1 to the highest level of scheduling domains, which is 2 here.
 func setRelax(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -182,7 +182,7 @@ func setRelax(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// SetPossible sets the possible CPUs, which include those online. Initially they are those online.
+// SetPossible sets the possible CPUs. The online CPUs are always possible. Initially only the online CPUs are.
 func (f *Cgroups) SetPossible(cpus string) error {
 	c, err := cgroup.ParseIDs(cpus)
 	if err != nil {
@@ -194,8 +194,8 @@ func (f *Cgroups) SetPossible(cpus string) error {
 	return nil
 }
 
-// SetOnline takes a CPU offline or online. Version 1 removes an offline CPU from every cpuset permanently and moves
-// tasks without a CPU to an ancestor. Version 2 keeps the sets and changes the effective ones.
+// SetOnline takes a CPU offline or online. Version 1 permanently removes an offline CPU from all cpusets, and moves the
+// tasks of a cpuset that has no other CPU to an ancestor. Version 2 changes only the effective CPUs.
 func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	var one cgroup.IDs
 	one[cpu>>6] = 1 << (cpu & 63)
@@ -205,7 +205,7 @@ func (f *Cgroups) SetOnline(cpu int, online bool) error {
 		return pathError("write", "cpu/online", syscall.ENOENT)
 	}
 	if !online {
-		if err := f.mayGoOffline(one); err != nil {
+		if err := f.checkOffline(one); err != nil {
 			return pathError("write", "cpu/online", err)
 		}
 	}
@@ -231,7 +231,7 @@ func (f *Cgroups) shrinkAll(g *group) {
 	}
 }
 
-// moveUp moves the tasks of a cpuset without CPUs to the nearest ancestor with CPUs.
+// moveUp moves the tasks of a cpuset to the nearest ancestor that has CPUs and memory nodes.
 func (f *Cgroups) moveUp(g *group) {
 	to := g.parent
 	for to != f.root && (to.cpus.Empty() || to.mems.Empty()) {
@@ -244,7 +244,7 @@ func (f *Cgroups) moveUp(g *group) {
 	}
 }
 
-// highest returns the largest member, -1 for the empty set.
+// highest returns the largest id of a set; -1 for the empty set.
 func highest(s cgroup.IDs) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != 0 {

@@ -2,21 +2,20 @@ package kernel
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// fileModel models reads and writes of a file of the tree. A write without set fails with EINVAL, like a read without
-// show. Both functions run under the tree's lock.
+// fileModel simulates the reads and writes of a file. Without show, a read fails with EINVAL; without set, a write
+// does. Both functions are called with the tree's lock held.
 type fileModel struct {
-	show      func(*Cgroups, *group) string
-	set       func(*Cgroups, *group, string) error
-	lines     bool // an empty text has no newline
-	atRoot    bool // version 2: few files exist at the root
-	rootOnly  bool // of version 2
-	notAtRoot bool // version 1: most files exist at the root
-	minor     int  // x of kernel 6.x that added the file
-	// offered files exist only if Offer has added them
-	offered bool
+	show           func(*Cgroups, *group) string
+	set            func(*Cgroups, *group, string) error
+	lines          bool // the file is a list of lines: an empty text has no newline
+	atRoot         bool // version 2: the file exists at the root, too
+	rootOnly       bool // version 2: the file exists only at the root
+	notAtRoot      bool // version 1: the file does not exist at the root
+	minKernelMinor int  // the file exists since Linux 6.minKernelMinor; 0 for all
+	offered        bool // the file exists only after Offer has added it
 }
 
-// The files by version; those of version 1 also by controller.
+// filesV1 has the files of version 1 by controller and name, and filesV2 the files of version 2 by name.
 var (
 	filesV1 = map[string]map[string]fileModel{
 		"cpu": {
@@ -32,24 +31,24 @@ var (
 			"cpuset.mems":                     {show: showMems, set: setMems},
 			"cpuset.effective_cpus":           {show: showEffectiveCPUs},
 			"cpuset.effective_mems":           {show: showEffectiveMems},
-			"cpuset.cpu_exclusive":            flag(func(s *cpusetState) *bool { return &s.onlyCPUs }),
-			"cpuset.mem_exclusive":            flag(func(s *cpusetState) *bool { return &s.onlyMems }),
-			"cpuset.mem_hardwall":             flag(func(s *cpusetState) *bool { return &s.hard }),
-			"cpuset.memory_migrate":           flag(func(s *cpusetState) *bool { return &s.migrate }),
-			"cpuset.memory_spread_page":       flag(func(s *cpusetState) *bool { return &s.pageOut }),
-			"cpuset.memory_spread_slab":       flag(func(s *cpusetState) *bool { return &s.slabOut }),
-			"cpuset.sched_load_balance":       flag(func(s *cpusetState) *bool { return &s.balance }),
+			"cpuset.cpu_exclusive":            flagFile(func(s *cpusetState) *bool { return &s.exclusiveCPUs }),
+			"cpuset.mem_exclusive":            flagFile(func(s *cpusetState) *bool { return &s.exclusiveMems }),
+			"cpuset.mem_hardwall":             flagFile(func(s *cpusetState) *bool { return &s.hardwall }),
+			"cpuset.memory_migrate":           flagFile(func(s *cpusetState) *bool { return &s.migrate }),
+			"cpuset.memory_spread_page":       flagFile(func(s *cpusetState) *bool { return &s.spreadPage }),
+			"cpuset.memory_spread_slab":       flagFile(func(s *cpusetState) *bool { return &s.spreadSlab }),
+			"cpuset.sched_load_balance":       flagFile(func(s *cpusetState) *bool { return &s.balance }),
 			"cpuset.sched_relax_domain_level": {show: showRelax, set: setRelax},
 		},
 		"memory": {
-			"memory.limit_in_bytes":           bytesV1(func(g *group) *int64 { return &g.limit }, checkLimit),
-			"memory.memsw.limit_in_bytes":     bytesV1(func(g *group) *int64 { return &g.swap }, checkSwap),
-			"memory.soft_limit_in_bytes":      bytesV1(func(g *group) *int64 { return &g.soft }, checkNothing),
+			"memory.limit_in_bytes":           byteFileV1(func(g *group) *int64 { return &g.limit }, checkLimit),
+			"memory.memsw.limit_in_bytes":     byteFileV1(func(g *group) *int64 { return &g.swap }, checkSwap),
+			"memory.soft_limit_in_bytes":      byteFileV1(func(g *group) *int64 { return &g.soft }, acceptAny),
 			"memory.usage_in_bytes":           {show: showUsage},
-			"memory.swappiness":               small(func(g *group) *int64 { return &g.swappiness }, 0, 200),
-			"memory.use_hierarchy":            {show: func(*Cgroups, *group) string { return "1" }, set: small(func(*group) *int64 { return new(int64) }, 1, 1).set},
-			"memory.oom_control":              {show: showOOM, set: small(func(g *group) *int64 { return &g.oom }, 0, 1).set},
-			"memory.move_charge_at_immigrate": small(func(g *group) *int64 { return &g.moveCharge }, 0, 3),
+			"memory.swappiness":               numberFile(func(g *group) *int64 { return &g.swappiness }, 0, 200),
+			"memory.use_hierarchy":            {show: func(*Cgroups, *group) string { return "1" }, set: numberFile(func(*group) *int64 { return new(int64) }, 1, 1).set},
+			"memory.oom_control":              {show: showOOM, set: numberFile(func(g *group) *int64 { return &g.oom }, 0, 1).set},
+			"memory.move_charge_at_immigrate": numberFile(func(g *group) *int64 { return &g.moveCharge }, 0, 3),
 		},
 		"blkio": {
 			"blkio.throttle.read_bps_device":   throttle(0),
@@ -60,8 +59,8 @@ var (
 			"blkio.bfq.weight_device":          {show: showBFQ, set: setBFQDevice, offered: true, notAtRoot: true},
 		},
 		"hugetlb": {
-			"hugetlb.2MB.limit_in_bytes": hugePages("2MB", 2<<20, "-1"),
-			"hugetlb.1GB.limit_in_bytes": hugePages("1GB", 1<<30, "-1"),
+			"hugetlb.2MB.limit_in_bytes": hugepageFile("2MB", 2<<20, "-1"),
+			"hugetlb.1GB.limit_in_bytes": hugepageFile("1GB", 1<<30, "-1"),
 			"hugetlb.2MB.usage_in_bytes": {show: showZero},
 			"hugetlb.1GB.usage_in_bytes": {show: showZero},
 		},
@@ -90,28 +89,29 @@ var (
 		"cpuset.mems.effective": {show: showEffectiveMems, atRoot: true},
 
 		"cpuset.cpus.partition":           {show: showPartition, set: setPartition},
-		"cpuset.cpus.exclusive":           {show: showExclusive, set: setExclusive, minor: 7},
-		"cpuset.cpus.exclusive.effective": {show: showEffectiveExclusive, minor: 7},
-		"cpuset.cpus.isolated":            {show: showIsolated, atRoot: true, rootOnly: true, minor: 8},
+		"cpuset.cpus.exclusive":           {show: showExclusive, set: setExclusive, minKernelMinor: 7},
+		"cpuset.cpus.exclusive.effective": {show: showEffectiveExclusive, minKernelMinor: 7},
+		"cpuset.cpus.isolated":            {show: showIsolated, atRoot: true, rootOnly: true, minKernelMinor: 8},
 
 		"memory.current":   {show: showUsage},
-		"memory.max":       bytesV2(func(g *group) *int64 { return &g.limit }),
-		"memory.high":      bytesV2(func(g *group) *int64 { return &g.high }),
-		"memory.low":       bytesV2(func(g *group) *int64 { return &g.low }),
-		"memory.min":       bytesV2(func(g *group) *int64 { return &g.protectMin }),
-		"memory.swap.max":  bytesV2(func(g *group) *int64 { return &g.swap }),
-		"memory.swap.high": bytesV2(func(g *group) *int64 { return &g.swapHigh }),
+		"memory.max":       byteFileV2(func(g *group) *int64 { return &g.limit }),
+		"memory.high":      byteFileV2(func(g *group) *int64 { return &g.high }),
+		"memory.low":       byteFileV2(func(g *group) *int64 { return &g.low }),
+		"memory.min":       byteFileV2(func(g *group) *int64 { return &g.protectMin }),
+		"memory.swap.max":  byteFileV2(func(g *group) *int64 { return &g.swap }),
+		"memory.swap.high": byteFileV2(func(g *group) *int64 { return &g.swapHigh }),
 		"memory.oom.group": {show: func(_ *Cgroups, g *group) string { return number(g.oomGroup) }, set: setOOMGroup},
-		"memory.reclaim":   {set: func(*Cgroups, *group, string) error { return nil }},
+		"memory.reclaim":   {set: setReclaim},
+		"memory.numa_stat": {show: showNodeMemory, atRoot: true},
 
 		"io.weight":     {show: showIOWeight, set: setIOWeight},
 		"io.max":        {show: showIOMax, set: setIOMax, lines: true},
 		"io.bfq.weight": {show: showBFQ, set: setBFQ, offered: true},
 
-		"hugetlb.2MB.max":      hugePages("2MB", 2<<20, unlimited),
-		"hugetlb.2MB.rsvd.max": hugePages("2MB.rsvd", 2<<20, unlimited),
-		"hugetlb.1GB.max":      hugePages("1GB", 1<<30, unlimited),
-		"hugetlb.1GB.rsvd.max": hugePages("1GB.rsvd", 1<<30, unlimited),
+		"hugetlb.2MB.max":      hugepageFile("2MB", 2<<20, unlimited),
+		"hugetlb.2MB.rsvd.max": hugepageFile("2MB.rsvd", 2<<20, unlimited),
+		"hugetlb.1GB.max":      hugepageFile("1GB", 1<<30, unlimited),
+		"hugetlb.1GB.rsvd.max": hugepageFile("1GB.rsvd", 1<<30, unlimited),
 		"hugetlb.2MB.current":  {show: showZero},
 		"hugetlb.1GB.current":  {show: showZero},
 
@@ -122,7 +122,7 @@ var (
 
 func showZero(*Cgroups, *group) string { return "0" }
 
-// Texts returns the texts of all files of a cgroup by path; in version 1, in all hierarchies.
+// Texts returns the texts of all files of a cgroup, by path. In version 1 it has the files in all hierarchies.
 func (f *Cgroups) Texts(dir string) map[string]string {
 	var files []string
 	if f.version == cgroup.V2 {

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Links simulates where the host's network interfaces are.
+// Links simulates in which network namespace each of the host's network interfaces is.
 type Links struct {
-	mu sync.Mutex
-	at map[string]string // the network namespace of each interface; "" for the host's
+	mu          sync.Mutex
+	namespaceOf map[string]string // the network namespace of each interface; "" for the host's
 }
 
 // NewLinks returns the interfaces of a host.
 func NewLinks(names []string) *Links {
-	l := &Links{at: map[string]string{}}
+	l := &Links{namespaceOf: map[string]string{}}
 	for _, name := range names {
-		l.at[name] = ""
+		l.namespaceOf[name] = ""
 	}
 	return l
 }
@@ -24,18 +24,18 @@ func NewLinks(names []string) *Links {
 func (l *Links) Has(name string) (has, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, exists := l.at[name]
+	at, exists := l.namespaceOf[name]
 	return exists && at == "", true
 }
 
-// Move moves an interface of the host into a network namespace. The error is runc's.
+// Move moves an interface of the host into a network namespace. Its error has the text of runc's error.
 func (l *Links) Move(name, namespace string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at, exists := l.at[name]; !exists || at != "" {
+	if at, exists := l.namespaceOf[name]; !exists || at != "" {
 		return fmt.Errorf("link not found for interface %s on runtime namespace", name)
 	}
-	l.at[name] = namespace
+	l.namespaceOf[name] = namespace
 	return nil
 }
 
@@ -43,9 +43,9 @@ func (l *Links) Move(name, namespace string) error {
 func (l *Links) End(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, at := range l.at {
+	for name, at := range l.namespaceOf {
 		if at == namespace {
-			l.at[name] = ""
+			l.namespaceOf[name] = ""
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models the controllers io, blkio, hugetlb and pids.
+// This file simulates the controllers io, blkio, hugetlb and pids.
 
 type otherState struct {
-	pids      int64 // -1 for none
+	pids      int64 // the limit; -1 for none
 	huge      map[string]int64
 	ioWeight  uint64
 	bfqWeight uint64
-	throttle  map[string]*[4]uint64 // by device: bytes read, written, requests read, written
+	throttle  map[string]*[4]uint64 // limits by device, in the order of ioLimits
 }
 
 func (o *otherState) resetOther(controller string) {
@@ -32,8 +32,8 @@ func (o *otherState) resetOther(controller string) {
 	}
 }
 
-// mostPids is PID_MAX_LIMIT of 64-bit kernels.
-const mostPids = 4194304
+// maxPIDs is PID_MAX_LIMIT of 64-bit kernels.
+const maxPIDs = 4194304
 
 func showPids(_ *Cgroups, g *group) string {
 	if g.pids < 0 {
@@ -43,7 +43,7 @@ func showPids(_ *Cgroups, g *group) string {
 }
 
 func setPids(_ *Cgroups, g *group, text string) error {
-	text = strip(text)
+	text = trimBlanks(text)
 	if text == unlimited {
 		g.pids = -1
 		return nil
@@ -52,7 +52,7 @@ func setPids(_ *Cgroups, g *group, text string) error {
 	switch {
 	case err != nil:
 		return err
-	case n < 0 || n > mostPids:
+	case n < 0 || n > maxPIDs:
 		return syscall.EINVAL
 	}
 	g.pids = n
@@ -69,8 +69,8 @@ func showPidsCurrent(f *Cgroups, g *group) string {
 	return strconv.Itoa(n)
 }
 
-// hugePages is a limit of huge pages of a size. none is the text for no limit.
-func hugePages(name string, size int64, none string) fileModel {
+// hugepageFile returns the model of a limit of huge pages of a size. none is the text for no limit.
+func hugepageFile(name string, size int64, none string) fileModel {
 	most := cgroup.UnlimitedBytes() / size * size
 	return fileModel{
 		show: func(f *Cgroups, g *group) string {
@@ -98,7 +98,7 @@ func hugePages(name string, size int64, none string) fileModel {
 	}
 }
 
-// device parses a leading "major:minor" like blkg_conf_prep.
+// device parses a leading "major:minor" like the kernel's blkg_conf_prep.
 func (f *Cgroups) device(text string) (dev, rest string, err error) {
 	major, rest, ok := scanUint(text)
 	if !ok || !strings.HasPrefix(rest, ":") {
@@ -119,7 +119,8 @@ func showIOWeight(_ *Cgroups, g *group) string {
 	return "default " + strconv.FormatUint(g.ioWeight, 10)
 }
 
-// setIOWeight writes io.weight of blk-iocost. Weights per device need a cost model, which no simulated device has.
+// setIOWeight sets io.weight (blk-iocost). It refuses a weight for a device, because no simulated device has a cost
+// model.
 func setIOWeight(f *Cgroups, g *group, text string) error {
 	if strings.Contains(text, ":") {
 		if _, _, err := f.device(text); err != nil {
@@ -140,9 +141,9 @@ func showBFQ(_ *Cgroups, g *group) string { return "default " + strconv.FormatUi
 
 func showBFQv1(_ *Cgroups, g *group) string { return strconv.FormatUint(g.bfqWeight, 10) }
 
-// setBFQ writes io.bfq.weight. Weights per device need the scheduler BFQ on the device.
+// setBFQ sets io.bfq.weight. It refuses a weight for a device, because no simulated device uses the scheduler BFQ.
 func setBFQ(f *Cgroups, g *group, text string) error {
-	text = strip(text)
+	text = trimBlanks(text)
 	n, _, rest := digits(text, 0)
 	ok := rest == ""
 	if after, given := strings.CutPrefix(text, "default"); !ok && given {
@@ -177,7 +178,7 @@ func (o *otherState) setBFQ(n uint64) error {
 	return nil
 }
 
-// ioLimits has the keys of io.max in their order, with the value of each that means no limit.
+// ioLimits has the keys of io.max in the order of the file, each with the value for no limit.
 var ioLimits = [4]struct {
 	name string
 	none uint64
@@ -221,7 +222,7 @@ func showIOMax(_ *Cgroups, g *group) string {
 	return strings.Join(lines, "\n")
 }
 
-// setIOMax makes the checks of the kernel's tg_set_limit. A line with an error changes nothing.
+// setIOMax sets limits in io.max, with the checks of the kernel's tg_set_limit. A text with an error changes no limit.
 func setIOMax(f *Cgroups, g *group, text string) error {
 	dev, rest, err := f.device(text)
 	if err != nil {
@@ -258,7 +259,8 @@ func setIOMax(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// throttle is a limit of version 1, where 0 means none. Numbers of requests have 32 bits; higher bits are cut off.
+// throttle returns the model of a throttle file of version 1. In a write, 0 means no limit. Of a limit of requests the
+// kernel uses only the lower 32 bits.
 func throttle(i int) fileModel {
 	return fileModel{
 		lines: true,

@@ -6,15 +6,15 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models cpuset partitions of version 2. It computes effective sets from the owners of CPUs. The kernel
-// updates them step by step instead, and has errors that this model does not have. test/kernel/script reports those
-// differences.
+// This file simulates cpuset partitions of version 2. It computes the effective CPUs from the current partitions. The
+// kernel updates them at each change instead, and has bugs that the simulation lacks. The test in test/kernel/script
+// lists these differences.
 
 // partition has the values of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
-	kind      string // "" for member, "root", "isolated"
+	kind      string // "" (member), "root" or "isolated"
 	valid     bool
-	why       string // why it is not valid, "" if the kernel gives no reason
+	why       string // the reason why it is not valid; "" if the kernel gives none
 	exclusive cgroup.IDs
 }
 
@@ -28,37 +28,38 @@ const (
 	whyExclusive = "Invalid cpu list in cpuset.cpus.exclusive"
 )
 
-// owns returns the exclusive CPUs of a partition, or the ones that it would have if it were valid.
-func (g *group) owns() cgroup.IDs {
-	if !g.part.exclusive.Empty() {
-		return g.part.exclusive
+// exclusiveCPUs returns the CPUs that a partition has if it is valid.
+func (g *group) exclusiveCPUs() cgroup.IDs {
+	if !g.partition.exclusive.Empty() {
+		return g.partition.exclusive
 	}
 	return g.cpus
 }
 
-// givesCPUs reports whether g gives CPUs to partitions directly below it.
-func (f *Cgroups) givesCPUs(g *group) bool { return g == f.root || g.part.valid }
+// isPartitionRoot reports whether g is the root cgroup or a valid partition, so that its children can be partitions.
+func (f *Cgroups) isPartitionRoot(g *group) bool { return g == f.root || g.partition.valid }
 
-// remote reports whether g is a remote partition, which takes CPUs from the root although its parent is no partition.
-func (f *Cgroups) remote(g *group) bool { return g.part.valid && !f.givesCPUs(g.parent) }
+// isRemote reports whether g is a remote partition: a valid partition whose parent is none.
+func (f *Cgroups) isRemote(g *group) bool { return g.partition.valid && !f.isPartitionRoot(g.parent) }
 
-// effectiveCPUs returns the effective CPUs of a cgroup: in version 2 those of its set that the parent has, or else all
-// of the parent's, without the CPUs of partitions.
+// effectiveCPUs returns the effective CPUs of a cgroup. In version 2 they are the CPUs of its set that the parent
+// has, or all CPUs of the parent if there are none. A partition root has its own CPUs, without those of its
+// partitions.
 func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 	if f.version == cgroup.V1 {
 		return g.cpus
 	}
-	if f.givesCPUs(g) {
+	if f.isPartitionRoot(g) {
 		have := f.cpus
 		if g != f.root {
-			have = have.And(g.owns())
+			have = have.And(g.exclusiveCPUs())
 		}
 		for _, c := range g.children {
-			if c.part.valid {
-				have = have.Minus(c.owns())
+			if c.partition.valid {
+				have = have.Minus(c.exclusiveCPUs())
 			}
 		}
-		if g == f.root && f.parted {
+		if g == f.root && f.hasPartitions {
 			have = have.Minus(f.remoteCPUs(g))
 		}
 		return have
@@ -74,8 +75,8 @@ func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 func (f *Cgroups) remoteCPUs(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
-		if f.remote(c) {
-			out = out.Union(c.owns())
+		if f.isRemote(c) {
+			out = out.Union(c.exclusiveCPUs())
 		}
 		out = out.Union(f.remoteCPUs(c))
 	}
@@ -83,7 +84,7 @@ func (f *Cgroups) remoteCPUs(g *group) cgroup.IDs {
 }
 
 func showPartition(_ *Cgroups, g *group) string {
-	p := g.part
+	p := g.partition
 	switch {
 	case p.kind == "":
 		return "member"
@@ -96,34 +97,34 @@ func showPartition(_ *Cgroups, g *group) string {
 }
 
 func setPartition(f *Cgroups, g *group, text string) error {
-	kind := strip(text)
-	f.parted = f.parted || kind != "member"
+	kind := trimBlanks(text)
+	f.hasPartitions = f.hasPartitions || kind != "member"
 	switch {
 	case kind == "member":
 		f.endPartition(g)
-		g.part.kind = ""
+		g.partition.kind = ""
 	case kind != "root" && kind != "isolated":
 		return syscall.EINVAL
-	case g.part.valid:
-		g.part.kind = kind
-	case g.part.kind != "" && !f.since(7):
-		g.part.kind = kind // an invalid partition stays invalid until its CPUs change
+	case g.partition.valid:
+		g.partition.kind = kind
+	case g.partition.kind != "" && !f.since(7):
+		g.partition.kind = kind // an invalid partition stays invalid until its CPUs change
 	default:
-		g.part.kind = kind
-		f.judge(g)
+		g.partition.kind = kind
+		f.updateValidity(g)
 	}
 	return nil
 }
 
-// judge sets whether a partition is valid.
-func (f *Cgroups) judge(g *group) {
-	g.part.valid = false // its own CPUs do not conflict with itself
-	g.part.why = f.objection(g)
-	g.part.valid = g.part.why == ""
+// updateValidity sets whether a partition is valid.
+func (f *Cgroups) updateValidity(g *group) {
+	g.partition.valid = false // so that the cgroup's own CPUs count as free
+	g.partition.why = f.whyInvalid(g)
+	g.partition.valid = g.partition.why == ""
 }
 
-func (f *Cgroups) objection(g *group) string {
-	want := g.owns()
+func (f *Cgroups) whyInvalid(g *group) string {
+	want := g.exclusiveCPUs()
 	switch {
 	case want.Empty() && f.since(7):
 		return whyEmpty
@@ -131,86 +132,87 @@ func (f *Cgroups) objection(g *group) string {
 		return whyEmptyOld
 	}
 	for _, o := range g.parent.children {
-		if o != g && !o.owns().And(want).Empty() {
+		if o != g && !o.exclusiveCPUs().And(want).Empty() {
 			return whyShared
 		}
 	}
 	switch {
-	case f.givesCPUs(g.parent):
-		if want.Contains(f.effectiveCPUs(g.parent)) && f.needsCPUs(g.parent, g) {
+	case f.isPartitionRoot(g.parent):
+		if want.Contains(f.effectiveCPUs(g.parent)) && f.needsRemainingCPUs(g.parent, g) {
 			return whyNoneLeft
 		}
 	case !f.since(7):
 		return whyParent
-	case g.part.exclusive.Empty(), !f.exclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
+	case g.partition.exclusive.Empty(), !f.exclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
 		return whyExclusive
 	}
 	return ""
 }
 
-// needsCPUs reports whether tasks use the remaining CPUs of a partition. It ignores tasks in or below but.
-func (f *Cgroups) needsCPUs(g, but *group) bool {
-	if g == f.root || f.inhabited(g, "") {
+// needsRemainingCPUs reports whether tasks use the CPUs of a partition root that its partitions leave. It ignores
+// tasks in the cgroup but and below it.
+func (f *Cgroups) needsRemainingCPUs(g, but *group) bool {
+	if g == f.root || f.hasTasks(g, "") {
 		return true
 	}
 	for _, c := range g.children {
-		if c != but && !c.part.valid && f.populated(c, "") {
+		if c != but && !c.partition.valid && f.populated(c, "") {
 			return true
 		}
 	}
 	return false
 }
 
-// endPartition returns the CPUs of a partition; partitions below it lose theirs.
+// endPartition makes a partition invalid. Partitions below it that got their CPUs from it become invalid, too.
 func (f *Cgroups) endPartition(g *group) {
-	if !g.part.valid {
-		g.part.why = ""
+	if !g.partition.valid {
+		g.partition.why = ""
 		return
 	}
-	g.part.valid, g.part.why = false, ""
+	g.partition.valid, g.partition.why = false, ""
 	for _, c := range g.children {
-		if c.part.valid && c.part.exclusive.Empty() {
-			c.part.valid, c.part.why = false, whyParent
+		if c.partition.valid && c.partition.exclusive.Empty() {
+			c.partition.valid, c.partition.why = false, whyParent
 		}
 	}
 }
 
-// cpusChanged checks the partitions again that a new set of CPUs affects: the group's own partition, and those of
-// siblings that had these CPUs exclusively.
+// cpusChanged updates the partitions that are affected by g's new set of CPUs: g itself, and its siblings that have
+// these CPUs exclusively.
 func (f *Cgroups) cpusChanged(g *group) {
 	if f.version == cgroup.V1 {
 		return
 	}
 	for _, o := range g.parent.children {
-		if o != g && o.part.valid && !o.owns().And(g.cpus).Empty() {
+		if o != g && o.partition.valid && !o.exclusiveCPUs().And(g.cpus).Empty() {
 			f.endPartition(o)
 			if !f.since(7) {
-				o.part.why = whyShared // later kernels give no reason
+				o.partition.why = whyShared // later kernels give no reason
 			}
 		}
 	}
 	switch {
-	case g.part.valid && g.owns().Empty():
+	case g.partition.valid && g.exclusiveCPUs().Empty():
 		f.endPartition(g)
-		g.part.why = whyExclusive
-	case g.part.kind != "" && !g.part.valid && !f.since(7):
-		f.judge(g)
+		g.partition.why = whyExclusive
+	case g.partition.kind != "" && !g.partition.valid && !f.since(7):
+		f.updateValidity(g)
 	}
 }
 
-// exclusiveCPUs returns cpuset.cpus.exclusive.effective: the CPUs that a partition has, or may give to partitions
-// below.
+// exclusiveCPUs returns the value of cpuset.cpus.exclusive.effective: the CPUs that a cgroup and the partitions below
+// it can use exclusively.
 func (f *Cgroups) exclusiveCPUs(g *group) cgroup.IDs {
 	switch {
 	case g == f.root:
 		return f.possible
-	case g.part.valid:
-		return g.owns()
+	case g.partition.valid:
+		return g.exclusiveCPUs()
 	}
-	return g.part.exclusive.And(f.exclusiveCPUs(g.parent))
+	return g.partition.exclusive.And(f.exclusiveCPUs(g.parent))
 }
 
-func showExclusive(_ *Cgroups, g *group) string          { return g.part.exclusive.String() }
+func showExclusive(_ *Cgroups, g *group) string          { return g.partition.exclusive.String() }
 func showEffectiveExclusive(f *Cgroups, g *group) string { return f.exclusiveCPUs(g).String() }
 
 func setExclusive(f *Cgroups, g *group, text string) error {
@@ -225,23 +227,23 @@ func setExclusive(f *Cgroups, g *group, text string) error {
 		if o == g || want.Empty() {
 			continue
 		}
-		if !want.And(o.part.exclusive).Empty() || !o.cpus.Empty() && want.Contains(o.cpus) || o.part.valid && !want.And(o.owns()).Empty() {
+		if !want.And(o.partition.exclusive).Empty() || !o.cpus.Empty() && want.Contains(o.cpus) || o.partition.valid && !want.And(o.exclusiveCPUs()).Empty() {
 			return syscall.EINVAL
 		}
 	}
-	g.part.exclusive = want
-	f.rejudgeBelow(g)
+	g.partition.exclusive = want
+	f.endPartitionsBelow(g)
 	return nil
 }
 
-// rejudgeBelow ends the partitions below g that got their CPUs through it.
-func (f *Cgroups) rejudgeBelow(g *group) {
+// endPartitionsBelow makes the remote partitions below g invalid that no longer have their CPUs through g.
+func (f *Cgroups) endPartitionsBelow(g *group) {
 	for _, c := range g.children {
-		if c.part.kind != "" && !f.givesCPUs(c.parent) && !f.exclusiveCPUs(g).Contains(c.owns()) {
+		if c.partition.kind != "" && !f.isPartitionRoot(c.parent) && !f.exclusiveCPUs(g).Contains(c.exclusiveCPUs()) {
 			f.endPartition(c)
-			c.part.why = whyParent
+			c.partition.why = whyParent
 		}
-		f.rejudgeBelow(c)
+		f.endPartitionsBelow(c)
 	}
 }
 
@@ -250,37 +252,38 @@ func showIsolated(f *Cgroups, _ *group) string { return f.isolated(f.root).Strin
 func (f *Cgroups) isolated(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
-		if c.part.valid && c.part.kind == "isolated" {
-			out = out.Union(c.owns())
+		if c.partition.valid && c.partition.kind == "isolated" {
+			out = out.Union(c.exclusiveCPUs())
 		}
 		out = out.Union(f.isolated(c))
 	}
 	return out
 }
 
-// mayEmpty returns why a partition cannot lose all its CPUs: later kernels need some for the deadline scheduler,
-// unless the partition is isolated.
-func (f *Cgroups) mayEmpty(g *group, trial cpusetState) error {
-	if f.since(12) && g.part.valid && g.part.kind == "root" && g.part.exclusive.Empty() && trial.cpus.Empty() {
+// checkMayBecomeEmpty returns an error if a change would remove all CPUs of a partition. Since Linux 6.12 the deadline
+// scheduler needs a CPU in each partition that is not isolated.
+func (f *Cgroups) checkMayBecomeEmpty(g *group, trial cpusetState) error {
+	if f.since(12) && g.partition.valid && g.partition.kind == "root" && g.partition.exclusive.Empty() && trial.cpus.Empty() {
 		return syscall.EBUSY
 	}
 	return nil
 }
 
-// mayGoOffline returns why a CPU cannot go offline: it is the last one of such a partition.
-func (f *Cgroups) mayGoOffline(cpu cgroup.IDs) error {
-	if f.version == cgroup.V2 && f.since(12) && f.last(f.root, cpu) {
+// checkOffline returns an error if a CPU cannot go offline, because it is the last CPU of a partition (since Linux
+// 6.12).
+func (f *Cgroups) checkOffline(cpu cgroup.IDs) error {
+	if f.version == cgroup.V2 && f.since(12) && f.isLastCPU(f.root, cpu) {
 		return syscall.EBUSY
 	}
 	return nil
 }
 
-func (f *Cgroups) last(g *group, cpu cgroup.IDs) bool {
-	if f.givesCPUs(g) && f.effectiveCPUs(g) == cpu {
+func (f *Cgroups) isLastCPU(g *group, cpu cgroup.IDs) bool {
+	if f.isPartitionRoot(g) && f.effectiveCPUs(g) == cpu {
 		return true
 	}
 	for _, c := range g.children {
-		if f.last(c, cpu) {
+		if f.isLastCPU(c, cpu) {
 			return true
 		}
 	}

@@ -7,24 +7,24 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Processes simulates the attributes of threads that are set from outside: limits, scheduling policies and I/O
-// priorities. It does not have those that an OCI runtime sets.
+// Processes simulates the attributes that the agent sets on running threads: limits, scheduling policies and I/O
+// priorities. It lacks attributes that an OCI runtime sets.
 type Processes struct {
 	mu sync.Mutex
-	of map[int]map[string]string // by thread and setting
+	of map[int]map[string]string // the texts of values by thread and setting
 }
 
-// NewProcesses returns a kernel in which nothing was set.
+// NewProcesses returns a kernel in which no attribute was set.
 func NewProcesses() *Processes { return &Processes{of: map[int]map[string]string{}} }
 
-// Has reports whether a thread has a value.
+// Has reports whether a value was set on a thread.
 func (p *Processes) Has(thread int, v lifecycle.Value) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.of[thread][v.Setting()] == v.Text, nil
 }
 
-// Set gives a thread a value.
+// Set sets a value on a thread.
 func (p *Processes) Set(thread int, v lifecycle.Value) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *Processes) Set(thread int, v lifecycle.Value) error {
 	return nil
 }
 
-// Of returns the texts that a thread was given, by setting.
+// Of returns the texts of the values that were set on a thread, by setting.
 func (p *Processes) Of(thread int) map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,32 +10,32 @@ import (
 	"syscall"
 )
 
-// ResctrlHardware has the resources that a machine can divide by resctrl.
+// ResctrlHardware has the resources of a machine that resctrl can divide.
 type ResctrlHardware struct {
-	CacheMask  string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
-	Caches     []int  `json:"caches"`            // ids of the L3 caches
-	Bandwidth  int    `json:"bandwidth"`         // the value of a group without a limit, 100 or 2048; 0 if bandwidth cannot be limited
-	Groups     int    `json:"groups"`            // number of control groups that the machine supports, including the root
-	CanMeasure bool   `json:"measure,omitempty"` // supports monitoring groups
+	CacheMask     string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
+	Caches        []int  `json:"caches"`            // ids of the L3 caches
+	Bandwidth     int    `json:"bandwidth"`         // the value of a group without a limit, 100 or 2048; 0 if bandwidth cannot be limited
+	Groups        int    `json:"groups"`            // number of control groups that the machine supports, including the root
+	HasMonitoring bool   `json:"measure,omitempty"` // supports monitoring groups
 }
 
-// Resctrl is a resctrl tree in memory that refuses what the kernel refuses. It follows the kernel's documentation and
-// is not compared with a real kernel.
+// Resctrl is a resctrl tree in memory. It refuses the same writes as the kernel according to the kernel's
+// documentation, and is not compared with a real kernel.
 type Resctrl struct {
 	hardware ResctrlHardware
 
 	mu     sync.Mutex
-	groups map[string]*resctrlGroup // by directory; the root is "."
-	of     map[int]string           // directory of the control group by thread
-	mon    map[int]string           // directory of the monitoring group by thread
-	status string
+	groups map[string]*resctrlGroup // the groups by directory; the root is "."
+	of     map[int]string           // the directory of each thread's control group
+	mon    map[int]string           // the directory of each thread's monitoring group
+	status string                   // the text of info/last_cmd_status
 }
 
 type resctrlGroup struct {
-	lines map[string]string // by resource
+	lines map[string]string // the schemata lines by resource
 }
 
-// NewResctrl returns a tree as it is after mounting.
+// NewResctrl returns a tree in the state after it was mounted.
 func NewResctrl(h ResctrlHardware) *Resctrl {
 	f := &Resctrl{hardware: h, groups: map[string]*resctrlGroup{}, of: map[int]string{}, mon: map[int]string{}, status: "ok"}
 	f.groups["."] = f.newGroup()
@@ -74,8 +74,8 @@ func (f *Resctrl) groupLocked(thread int) string {
 	return "."
 }
 
-// Measured returns the directory of a thread's monitoring group, or "".
-func (f *Resctrl) Measured(thread int) string {
+// MonitoringGroupOf returns the directory of a thread's monitoring group; "" if it is in none.
+func (f *Resctrl) MonitoringGroupOf(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mon[thread]
@@ -97,13 +97,13 @@ func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 		return []byte(strconv.Itoa(h.Groups) + "\n"), nil
 	case h.Bandwidth != 0 && file == "info/MB/bandwidth_gran":
 		return []byte("10\n"), nil
-	case h.CanMeasure && file == "info/L3_MON/num_rmids":
+	case h.HasMonitoring && file == "info/L3_MON/num_rmids":
 		return []byte("64\n"), nil
 	}
 	g := f.groups[path.Dir(file)]
 	switch {
 	case g == nil:
-	case path.Base(file) == "schemata" && !measures(path.Dir(file)):
+	case path.Base(file) == "schemata" && !isMonitoringGroup(path.Dir(file)):
 		var out strings.Builder
 		for _, resource := range []string{"L3", "MB"} {
 			if line, has := g.lines[resource]; has {
@@ -119,7 +119,7 @@ func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 
 func (f *Resctrl) tasksLocked(dir string) []byte {
 	from := f.of
-	if measures(dir) {
+	if isMonitoringGroup(dir) {
 		from = f.mon
 	}
 	var ids []int
@@ -136,9 +136,9 @@ func (f *Resctrl) tasksLocked(dir string) []byte {
 	return out
 }
 
-func measures(dir string) bool { return path.Base(path.Dir(dir)) == "mon_groups" }
+func isMonitoringGroup(dir string) bool { return path.Base(path.Dir(dir)) == "mon_groups" }
 
-// WriteFile sets a file like the kernel, or refuses with the kernel's errno.
+// WriteFile writes a file. It fails with the kernel's errno for a text that the kernel refuses.
 func (f *Resctrl) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +152,7 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 		if err != nil || id < 0 {
 			return pathError("write", file, syscall.EINVAL)
 		}
-		if !measures(dir) {
+		if !isMonitoringGroup(dir) {
 			f.of[id] = dir
 			delete(f.mon, id) // a thread that moves leaves its monitoring group
 			return nil
@@ -163,7 +163,7 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 		}
 		f.mon[id] = dir
 		return nil
-	case path.Base(file) == "schemata" && !measures(dir):
+	case path.Base(file) == "schemata" && !isMonitoringGroup(dir):
 		return f.setLocked(g, file, string(data))
 	}
 	return pathError("open", file, syscall.ENOENT)
@@ -190,7 +190,7 @@ func (f *Resctrl) setLocked(g *resctrlGroup, file, text string) error {
 			}
 			n, err := strconv.ParseUint(value, base, 32)
 			full, _ := strconv.ParseUint(f.hardware.CacheMask, 16, 32)
-			run := n >> trailing(n)
+			run := n >> trailingZeros(n)
 			switch {
 			case err != nil || n == 0 || resource == "L3" && (n > full || run&(run+1) != 0):
 				return no("Mask out of range or not a row")
@@ -203,7 +203,7 @@ func (f *Resctrl) setLocked(g *resctrlGroup, file, text string) error {
 	return nil
 }
 
-func trailing(n uint64) int {
+func trailingZeros(n uint64) int {
 	i := 0
 	for n != 0 && n&1 == 0 {
 		n, i = n>>1, i+1
@@ -216,7 +216,7 @@ func (f *Resctrl) List(dir string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	parent := path.Clean(dir)
-	if f.groups[parent] == nil && path.Base(parent) != "mon_groups" || path.Base(parent) == "mon_groups" && !f.hardware.CanMeasure {
+	if f.groups[parent] == nil && path.Base(parent) != "mon_groups" || path.Base(parent) == "mon_groups" && !f.hardware.HasMonitoring {
 		return nil, pathError("open", dir, syscall.ENOENT)
 	}
 	var names []string
@@ -229,30 +229,30 @@ func (f *Resctrl) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Mkdir makes a group if the machine supports one more.
+// Mkdir makes a group. It fails with ENOSPC if the machine does not support another control group.
 func (f *Resctrl) Mkdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dir = path.Clean(dir)
 	control := 0
 	for at := range f.groups {
-		if !measures(at) {
+		if !isMonitoringGroup(at) {
 			control++
 		}
 	}
 	switch {
 	case f.groups[dir] != nil:
 		return pathError("mkdir", dir, syscall.EEXIST)
-	case measures(dir) && (!f.hardware.CanMeasure || f.groups[path.Clean(path.Dir(path.Dir(dir)))] == nil), !measures(dir) && strings.Contains(dir, "/"):
+	case isMonitoringGroup(dir) && (!f.hardware.HasMonitoring || f.groups[path.Clean(path.Dir(path.Dir(dir)))] == nil), !isMonitoringGroup(dir) && strings.Contains(dir, "/"):
 		return pathError("mkdir", dir, syscall.ENOENT)
-	case !measures(dir) && control >= f.hardware.Groups:
+	case !isMonitoringGroup(dir) && control >= f.hardware.Groups:
 		return pathError("mkdir", dir, syscall.ENOSPC)
 	}
 	f.groups[dir] = f.newGroup()
 	return nil
 }
 
-// Rmdir removes a group with its monitoring groups; its threads move to the root group.
+// Rmdir removes a group with its monitoring groups. Its threads move to the root group.
 func (f *Resctrl) Rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file parses text like the kernel.
+// This file parses the text of writes like the kernel.
 
-// unlimited is the text of "no limit" in version 2.
+// unlimited is the text for no limit in version 2.
 const unlimited = "max"
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-func bit(b bool) string {
+func formatBool(b bool) string {
 	if b {
 		return "1"
 	}
@@ -27,11 +27,11 @@ func bit(b bool) string {
 
 func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// strip removes blanks from both ends, like strstrip.
-func strip(text string) string { return strings.Trim(text, " \t\n\v\f\r") }
+// trimBlanks removes blanks from both ends of a text, like the kernel's strstrip.
+func trimBlanks(text string) string { return strings.Trim(text, " \t\n\v\f\r") }
 
-// digits parses leading digits, with base 0 by their prefix. It returns the value modulo 2^64, whether it was larger,
-// and the rest of the text.
+// digits parses leading digits. With base 0 the prefix of the digits determines the base. It returns the value modulo
+// 2^64, whether the value overflowed, and the rest of the text.
 func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
 	digit := func(c byte) uint64 {
 		switch {
@@ -60,8 +60,8 @@ func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
 	return n, overflow, text
 }
 
-// kernelUint parses a number like kstrtoull with base 0: also hexadecimal and octal, with one newline at the end, no
-// blank in front, and no sign except +.
+// kernelUint parses a number like kstrtoull with base 0. The number may be hexadecimal or octal, have the sign +, and
+// be followed by one newline. Leading blanks are an error.
 func kernelUint(text string) (uint64, error) {
 	text = strings.TrimPrefix(text, "+")
 	n, overflow, rest := digits(text, 0)
@@ -104,7 +104,8 @@ func kernelInt32(text string) (int64, error) {
 	return n, err
 }
 
-// scanUint parses a number like %llu of sscanf: decimal, after blanks, up to the first other character, modulo 2^64.
+// scanUint parses a decimal number like %llu of sscanf. It skips leading blanks, stops at the first other character,
+// and returns the number modulo 2^64.
 func scanUint(text string) (n uint64, rest string, ok bool) {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	n, _, rest = digits(text, 10)
@@ -121,10 +122,11 @@ func scanWord(text string, n int) (word, rest string) {
 	return text[:i], text[i:]
 }
 
-// kernelBytes parses bytes like page_counter_memparse: a suffix K to E, in whole pages; too large a number is no limit.
-// none is the text for no limit. An empty text is 0.
+// kernelBytes parses a number of bytes like page_counter_memparse. The number may have a suffix K to E, and is
+// rounded down to whole pages. none is the text for no limit. A number that is too large means no limit, too. An
+// empty text is 0.
 func kernelBytes(text, none string) (int64, error) {
-	text = strip(text)
+	text = trimBlanks(text)
 	if text == none {
 		return cgroup.UnlimitedBytes(), nil
 	}
@@ -141,8 +143,8 @@ func kernelBytes(text, none string) (int64, error) {
 	return int64(min(n/size*size, uint64(cgroup.UnlimitedBytes()))), nil
 }
 
-// kernelList parses a list of ids below size like bitmap_parselist: up to the first newline, with blanks and empty
-// parts skipped, "all", N for the last id, and strides such as "0-7:1/2".
+// kernelList parses a list of ids below size like bitmap_parselist, up to the first newline. It skips blanks and empty
+// elements, and supports "all", N for the last id, and strides such as "0-7:1/2".
 func kernelList(text string, size int) (cgroup.IDs, error) {
 	var s cgroup.IDs
 	text, _, _ = strings.Cut(text, "\n")
@@ -169,7 +171,7 @@ func kernelList(text string, size int) (cgroup.IDs, error) {
 	}
 }
 
-// region is a part of a list: of each group of ids between start and end, the first off ids.
+// region is an element of a list, such as "0-7:1/2": the first off ids of each group of ids from start to end.
 type region struct{ start, end, off, group int }
 
 func parseRegion(text string, size int) (region, string, error) {

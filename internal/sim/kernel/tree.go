@@ -9,28 +9,27 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file models cgroups themselves: controllers, threaded
-// cgroups, tasks.
+// This file simulates controllers, threaded cgroups and tasks.
 
-// controllers in the order the kernel reports them.
+// controllers has the controllers in the order in which the kernel reports them.
 var controllers = map[cgroup.Version][]string{
 	cgroup.V1: {"cpuset", "cpu", "blkio", "memory", "hugetlb", "pids"},
 	cgroup.V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},
 }
 
-// threadable reports whether a controller can control the threads of a process separately.
+// threadable reports whether a controller supports threaded cgroups.
 func threadable(controller string) bool {
 	return controller == "cpuset" || controller == "cpu" || controller == "pids"
 }
 
-// task is a task. In version 2 it is in one cgroup, under the key "".
+// task is a process.
 type task struct {
 	pid   int
-	in    map[string]*group // by controller
-	usage map[*group]int64  // memory that the task allocated while in that cgroup
+	in    map[string]*group // the cgroup in each controller's hierarchy; in version 2 the only key is ""
+	usage map[*group]int64  // the memory that the task allocated while it was in a cgroup
 }
 
-// Spawn starts a task at the root.
+// Spawn starts a task in the root cgroup.
 func (f *Cgroups) Spawn() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +59,7 @@ func (f *Cgroups) memoryOf(p *task) *group {
 	return p.in[""]
 }
 
-// Grow makes a task use memory.
+// Grow makes a task allocate memory.
 func (f *Cgroups) Grow(pid int, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +71,7 @@ func (f *Cgroups) Grow(pid int, bytes int64) error {
 	return nil
 }
 
-// Kill ends a task. It is no error if the task has ended.
+// Kill ends a task. It returns no error for a task that has ended.
 func (f *Cgroups) Kill(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +79,7 @@ func (f *Cgroups) Kill(pid int) error {
 	return nil
 }
 
-// AwaitEnd returns an error while a task is alive.
+// AwaitEnd returns an error if a task has not ended.
 func (f *Cgroups) AwaitEnd(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +89,9 @@ func (f *Cgroups) AwaitEnd(pid int) error {
 	return nil
 }
 
-// SetTasks puts n tasks into a cgroup. In version 1 a cgroup without CPUs or memory nodes refuses them (ENOSPC), in
-// version 2 one that enables controllers for its children does (EBUSY).
+// SetTasks sets the number of tasks without a process in a cgroup. Like the kernel, version 1 refuses tasks in a cgroup
+// without CPUs or memory nodes (ENOSPC). Version 2 refuses them in a cgroup that enables controllers for its children
+// (EBUSY).
 func (f *Cgroups) SetTasks(dir string, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *Cgroups) SetTasks(dir string, n int) error {
 		return pathError("write", dir, syscall.ENOENT)
 	}
 	if n > 0 {
-		if err := f.admits(g, "cpuset"); err != nil {
+		if err := f.checkAdmits(g, "cpuset"); err != nil {
 			return pathError("write", dir, err)
 		}
 	}
@@ -108,8 +108,8 @@ func (f *Cgroups) SetTasks(dir string, n int) error {
 	return nil
 }
 
-// admits returns why a cgroup accepts no task.
-func (f *Cgroups) admits(g *group, controller string) error {
+// checkAdmits returns the error with which the kernel refuses to move a task into a cgroup; nil if it accepts the task.
+func (f *Cgroups) checkAdmits(g *group, controller string) error {
 	if f.version == cgroup.V1 {
 		if controller == "cpuset" && (g.cpus.Empty() || g.mems.Empty()) {
 			return syscall.ENOSPC
@@ -127,8 +127,8 @@ func (f *Cgroups) admits(g *group, controller string) error {
 	return nil
 }
 
-// inhabited reports whether tasks are in g itself. In version 1 it counts those of a controller, "" for any.
-func (f *Cgroups) inhabited(g *group, controller string) bool {
+// hasTasks reports whether g itself has tasks in a controller's hierarchy; "" means any controller.
+func (f *Cgroups) hasTasks(g *group, controller string) bool {
 	if g.tasks > 0 {
 		return true
 	}
@@ -142,9 +142,9 @@ func (f *Cgroups) inhabited(g *group, controller string) bool {
 	return false
 }
 
-// populated reports whether tasks are in g or below.
+// populated reports whether g or a cgroup below it has tasks in a controller's hierarchy.
 func (f *Cgroups) populated(g *group, controller string) bool {
-	if f.inhabited(g, controller) {
+	if f.hasTasks(g, controller) {
 		return true
 	}
 	for _, c := range g.children {
@@ -172,8 +172,8 @@ func showProcs(controller string) func(*Cgroups, *group) string {
 	}
 }
 
-// showThreads shows the threads of a cgroup: one for each of its processes, and the tasks of SetTasks, whose numbers
-// are unique to the cgroup.
+// showThreads shows the threads of a cgroup: one for each process, and one for each task of SetTasks. The latter have
+// made-up ids.
 func showThreads(controller string) func(*Cgroups, *group) string {
 	procs := showProcs(controller)
 	return func(f *Cgroups, g *group) string {
@@ -187,7 +187,7 @@ func showThreads(controller string) func(*Cgroups, *group) string {
 
 func setProcs(controller string) func(*Cgroups, *group, string) error {
 	return func(f *Cgroups, g *group, text string) error {
-		pid, err := kernelInt32(strip(text))
+		pid, err := kernelInt32(trimBlanks(text))
 		if err != nil || pid < 0 {
 			return syscall.EINVAL
 		}
@@ -198,7 +198,7 @@ func setProcs(controller string) func(*Cgroups, *group, string) error {
 		if p.in[controller] == g {
 			return nil
 		}
-		if err := f.admits(g, controller); err != nil {
+		if err := f.checkAdmits(g, controller); err != nil {
 			return err
 		}
 		p.in[controller] = g
@@ -206,7 +206,7 @@ func setProcs(controller string) func(*Cgroups, *group, string) error {
 	}
 }
 
-// coreFile returns the model of a file that every cgroup of version 1 has.
+// coreFile returns the model of a file that cgroups of version 1 have in each controller's hierarchy.
 func coreFile(controller, name string) (fileModel, bool) {
 	switch name {
 	case "cgroup.procs":
@@ -214,12 +214,12 @@ func coreFile(controller, name string) (fileModel, bool) {
 	case "tasks":
 		return fileModel{show: showThreads(controller), set: setProcs(controller), lines: true}, true
 	case "cgroup.clone_children":
-		return fileModel{show: func(_ *Cgroups, g *group) string { return bit(g.clone) }, set: setClone}, true
+		return fileModel{show: func(_ *Cgroups, g *group) string { return formatBool(g.clone) }, set: setClone}, true
 	}
 	return fileModel{}, false
 }
 
-// domain returns the cgroup whose resources a threaded cgroup shares.
+// domain returns the nearest cgroup that is not threaded: g itself or an ancestor.
 func (g *group) domain() *group {
 	for g.threaded {
 		g = g.parent
@@ -236,10 +236,10 @@ func (f *Cgroups) threadRoot(g *group) bool {
 			return true
 		}
 	}
-	return g.parent != nil && f.inhabited(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return threadable(c) && g.subtree[c] })
+	return g.parent != nil && f.hasTasks(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return threadable(c) && g.subtree[c] })
 }
 
-func (g *group) givesDomain() bool {
+func (g *group) enablesDomainController() bool {
 	for c := range g.subtree {
 		if !threadable(c) {
 			return true
@@ -252,7 +252,7 @@ func (f *Cgroups) canBeThreadRoot(g *group) bool {
 	switch {
 	case g.parent == nil:
 		return true
-	case g.threaded, g.givesDomain():
+	case g.threaded, g.enablesDomainController():
 		return false
 	}
 	for _, c := range g.children {
@@ -263,7 +263,8 @@ func (f *Cgroups) canBeThreadRoot(g *group) bool {
 	return true
 }
 
-// validDomain reports whether a cgroup can hold processes: it must not be below a threaded cgroup.
+// validDomain reports whether a cgroup is a valid domain, which can have processes. A domain below a threaded cgroup is
+// not valid.
 func (f *Cgroups) validDomain(g *group) bool {
 	if g.threaded {
 		return false
@@ -290,38 +291,40 @@ func showType(f *Cgroups, g *group) string {
 
 // setType makes a cgroup threaded, which cannot be undone.
 func setType(f *Cgroups, g *group, text string) error {
-	if strip(text) != "threaded" {
+	if trimBlanks(text) != "threaded" {
 		return syscall.EINVAL
 	}
 	above := g.parent.domain()
 	switch {
 	case g.threaded:
 		return nil
-	case f.populated(g, ""), g.givesDomain(), !f.validDomain(above), !f.canBeThreadRoot(above):
+	case f.populated(g, ""), g.enablesDomainController(), !f.validDomain(above), !f.canBeThreadRoot(above):
 		return syscall.EOPNOTSUPP
 	}
 	g.threaded = true
 	return nil
 }
 
-// has returns the controllers of a cgroup of version 2.
-func (f *Cgroups) has(g *group) []string {
+// availableControllers returns the controllers of a cgroup of version 2.
+func (f *Cgroups) availableControllers(g *group) []string {
 	if g.parent == nil {
 		return controllers[cgroup.V2]
 	}
 	return slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.parent.subtree[c] || g.threaded && !threadable(c) })
 }
 
-func showControllers(f *Cgroups, g *group) string { return strings.Join(f.has(g), " ") }
+func showControllers(f *Cgroups, g *group) string {
+	return strings.Join(f.availableControllers(g), " ")
+}
 
 func showSubtree(_ *Cgroups, g *group) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.subtree[c] }), " ")
 }
 
-// setSubtree parses a text such as "+cpu -memory".
+// setSubtree enables or disables controllers for a text such as "+cpu -memory".
 func setSubtree(f *Cgroups, g *group, text string) error {
 	want := map[string]bool{}
-	for word := range strings.SplitSeq(strip(text), " ") {
+	for word := range strings.SplitSeq(trimBlanks(text), " ") {
 		switch {
 		case word == "":
 		case !slices.Contains(controllers[cgroup.V2], word[1:]):
@@ -343,16 +346,16 @@ func (f *Cgroups) control(g *group, want map[string]bool) error {
 		switch {
 		case !named || on == g.subtree[c]:
 			delete(want, c)
-		case on && !slices.Contains(f.has(g), c):
+		case on && !slices.Contains(f.availableControllers(g), c):
 			return syscall.ENOENT
 		case on:
 			enable, domain = true, domain || !threadable(c)
-		case g.passesOn(c):
+		case g.childEnables(c):
 			return syscall.EBUSY
 		}
 	}
 	if enable {
-		if err := f.mayEnable(g, domain); err != nil {
+		if err := f.checkEnable(g, domain); err != nil {
 			return err
 		}
 	}
@@ -369,8 +372,8 @@ func (f *Cgroups) control(g *group, want map[string]bool) error {
 	return nil
 }
 
-// passesOn reports whether a child enables a controller for its own children.
-func (g *group) passesOn(controller string) bool {
+// childEnables reports whether a child of g enables a controller for its own children.
+func (g *group) childEnables(controller string) bool {
 	for _, c := range g.children {
 		if c.subtree[controller] {
 			return true
@@ -379,7 +382,7 @@ func (g *group) passesOn(controller string) bool {
 	return false
 }
 
-func (f *Cgroups) mayEnable(g *group, domain bool) error {
+func (f *Cgroups) checkEnable(g *group, domain bool) error {
 	switch {
 	case !f.validDomain(g.domain()):
 		return syscall.EOPNOTSUPP
@@ -389,7 +392,7 @@ func (f *Cgroups) mayEnable(g *group, domain bool) error {
 		return syscall.EOPNOTSUPP
 	case !domain && (g.threaded || f.canBeThreadRoot(g)):
 		return nil
-	case f.inhabited(g, ""):
+	case f.hasTasks(g, ""):
 		return syscall.EBUSY
 	}
 	return nil

@@ -13,8 +13,8 @@ func TestCaptured(t *testing.T) {
 	const steps = "\nsteps: [{name: a pod, run: [{pod: {namespace: d, name: p, qos: Burstable}, containers: [{name: c}]}]}]\n"
 	for node, want := range map[string]string{
 		"{captured: n.tar.gz}":                  "",
-		"{captured: n.tar.gz, cpus: 4c}":        "the file has the whole machine",
-		"{captured: n.tar.gz, isolated: \"1\"}": "the file has the whole machine",
+		"{captured: n.tar.gz, cpus: 4c}":        "the file describes the whole machine",
+		"{captured: n.tar.gz, isolated: \"1\"}": "the file describes the whole machine",
 		"{cgroup: v2}":                          "trimtab capture",
 	} {
 		if err := os.WriteFile(file, []byte("name: x\nnode: "+node+steps), 0o600); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// unknownField is how sigs.k8s.io/json reports a key that is not in a type, with its path.
+// unknownField matches the error of sigs.k8s.io/json for an unknown key, with the key's path.
 var unknownField = regexp.MustCompile(`^unknown field "(.+)"$`)
 
-// withNearest adds to the error about an unknown key the valid one beside it with the nearest name.
-func withNearest(err error, into any) error {
+// addNearestKey adds the most similar valid key to an error about an unknown key.
+func addNearestKey(err error, into any) error {
 	found := unknownField.FindStringSubmatch(err.Error())
 	if found == nil {
 		return err
@@ -26,7 +26,7 @@ func withNearest(err error, into any) error {
 	return err
 }
 
-// keysAt lists the JSON keys of the type at a path such as steps[0].run[1].
+// keysAt returns the JSON keys of the type at a path such as steps[0].run[1].
 func keysAt(t reflect.Type, path []string) (keys []string) {
 	for _, part := range path {
 		name, _, _ := strings.Cut(part, "[")
@@ -47,7 +47,7 @@ func keysAt(t reflect.Type, path []string) (keys []string) {
 	return keys
 }
 
-// element returns the element type of pointers, lists and mappings.
+// element returns the element type of a pointer, slice or map type, and any other type unchanged.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
@@ -67,7 +67,7 @@ func field(t reflect.Type, key string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// jsonKey is the key of a field in JSON, "" if it has none.
+// jsonKey returns the JSON key of a field; "" if it has none.
 func jsonKey(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if key == "-" {

@@ -32,8 +32,8 @@ func Load(file string) (*Scenario, error) {
 	return s, nil
 }
 
-// Parse reads and checks a scenario. Unknown, repeated and wrongly cased keys
-// are errors; all problems are reported at once.
+// Parse parses and checks a scenario. Unknown keys, repeated keys and keys in wrong case are errors. The error has all
+// problems.
 func Parse(text []byte) (*Scenario, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -52,12 +52,12 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// decode is case-sensitive, unlike encoding/json, and reports unknown keys with their path and the nearest
-// valid key.
+// decode decodes JSON. Unlike encoding/json it is case-sensitive, and reports unknown keys with their path and the most
+// similar valid key.
 func decode(text []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(text, into)
 	for i := range strict {
-		strict[i] = withNearest(strict[i], into)
+		strict[i] = addNearestKey(strict[i], into)
 	}
 	return jsonwords.Error(errors.Join(append([]error{err}, strict...)...))
 }
@@ -70,11 +70,11 @@ func (s *Scenario) check() error {
 		}
 	}
 	if s.Name == "" {
-		fail("name", errors.New("is missing"))
+		fail("name", errors.New("the key is missing"))
 	}
 	fail("node", s.Node.check())
 	if len(s.Steps) == 0 {
-		fail("steps", errors.New("there are none"))
+		fail("steps", errors.New("the scenario has no steps"))
 	}
 	for i := range s.Steps {
 		where := fmt.Sprintf("steps[%d]", i)
@@ -88,14 +88,16 @@ func (s *Scenario) check() error {
 
 func (n *Node) check() error {
 	var machine error
-	switch described := n.CPUs != "" || n.Isolated != "" || n.Efficient != "" || len(n.FarMemory) > 0 || len(n.Distances) > 0; {
+	switch described := n.CPUs != "" || n.Present != "" || n.WithoutNUMA || n.Isolated != "" || n.Efficient != "" || len(n.FarMemory) > 0 || len(n.Distances) > 0; {
 	case n.Captured != "" && described:
-		machine = errors.New("captured: the file has the whole machine; leave out cpus, isolated, efficient, farMemory and distances")
+		machine = errors.New("captured: the file describes the whole machine: leave out cpus, present, withoutNUMA, isolated, efficient, farMemory and distances")
 	case n.Captured != "":
+	case n.WithoutNUMA && (len(n.FarMemory) > 0 || len(n.Distances) > 0):
+		machine = errors.New("withoutNUMA: a kernel without NUMA has no nodes: leave out farMemory and distances")
 	case n.CPUs == "":
-		machine = errors.New(`cpus is missing; write for example "2s x 2n x 4c x 2t", or captured: and a file of 'trimtab capture'`)
+		machine = errors.New(`cpus is missing: write for example "2s x 2n x 4c x 2t", or set captured to a file of 'trimtab capture'`)
 	default:
-		if _, err := describe.Parse(n.CPUs); err != nil {
+		if _, err := describe.ParsePresent(n.CPUs, n.Present); err != nil {
 			machine = fmt.Errorf("cpus: %w", err)
 		}
 	}
@@ -126,7 +128,7 @@ func (s *Step) check() error {
 			errs = append(errs, oneOf("state of "+string(r), w.State, "created", "running", "stopped"))
 		}
 		if r.Container() == "" && (w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Exclusive || w.State != "" || w.Class != "" || w.Problems != nil) {
-			errs = append(errs, fmt.Errorf("want %s: a pod's cgroup has only cpus, mems, shares, quota and memory", r))
+			errs = append(errs, fmt.Errorf("want %s: for a pod only cpus, mems, shares, quota and memory can be wanted; write namespace/pod/container for other keys", r))
 		}
 	}
 	return errors.Join(errs...)
@@ -152,10 +154,10 @@ func (s *Step) checkAction() error {
 	count(s.Annotate != nil)
 	count(len(s.Reconfigure) > 0)
 	if n > 1 {
-		errs = append(errs, errors.New("has more than one action; write several steps"))
+		errs = append(errs, errors.New("the step has more than one action: write several steps"))
 	}
 	if s.Rejected != "" && n == 0 {
-		errs = append(errs, errors.New("the step has wantRejected, but no action that can be rejected"))
+		errs = append(errs, errors.New("the step has wantRejected, but no action that could be rejected"))
 	}
 	if s.Create != nil {
 		errs = append(errs, s.Create.Pod.check(-1), s.Create.Container.check())
@@ -192,7 +194,7 @@ func (r *Run) check() error {
 	for _, c := range r.Containers {
 		errs = append(errs, c.check())
 		if seen[c.Name] {
-			errs = append(errs, fmt.Errorf("container %q is listed twice", c.Name))
+			errs = append(errs, fmt.Errorf("two containers have the name %q: give each its own name", c.Name))
 		}
 		seen[c.Name] = true
 	}
@@ -212,6 +214,11 @@ func (s *Static) check() error {
 	if _, _, err := s.IDs(); err != nil {
 		return fmt.Errorf("podResources: %w", err)
 	}
+	for resource, nodes := range s.Devices {
+		if _, err := topology.ParseList(nodes); err != nil {
+			return fmt.Errorf("podResources: devices: %s: %w", resource, err)
+		}
+	}
 	return nil
 }
 
@@ -228,5 +235,5 @@ func oneOf(what, got string, choice ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q is none of %v", what, got, choice)
+	return fmt.Errorf("%s: is %q, want one of %v", what, got, choice)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/podspec"
 )
 
-// expand turns the manifests of all steps into pods and containers.
+// expand converts the manifests of all steps to pods and containers.
 func (s *Scenario) expand() error {
 	var errs []error
 	for i := range s.Steps {
@@ -24,21 +24,21 @@ func (s *Scenario) expand() error {
 	return errors.Join(errs...)
 }
 
-// expand fills in the pod and its containers from the manifest, with what the API server
-// and the kubelet make of it. Init containers are left out: in a scenario they would run on.
+// expand sets the pod and its containers from the manifest, as the API server and the kubelet convert it. It leaves out
+// init containers, because a scenario has no action that ends them.
 func (r *Run) expand() error {
 	if len(r.Manifest) == 0 {
 		return nil
 	}
 	if r.Pod.Name != "" || len(r.Containers) > 0 {
-		return errors.New("a manifest cannot be combined with other fields: pod and containers come from it")
+		return errors.New("pod and containers come from the manifest: leave them out")
 	}
 	all, passed, err := podspec.Manifests(r.Manifest)
 	if err != nil {
 		return err
 	}
 	if len(all) != 1 || len(passed) > 0 {
-		return errors.New("it must be one Pod")
+		return errors.New("the manifest must be exactly one Pod")
 	}
 	m := all[0]
 	spec, err := kubeletSpec(r.Manifest)
@@ -54,7 +54,7 @@ func (r *Run) expand() error {
 		if c.Kind != lifecycle.App && c.Kind != lifecycle.Sidecar {
 			continue
 		}
-		out := Container{Name: c.Name, Resources: resourcesOf(podspec.Resources(c))}
+		out := Container{Name: c.Name, Resources: resourcesOf(c.Resources())}
 		for _, pair := range m.Env[c.Name] {
 			if out.Env == nil {
 				out.Env = map[string]string{}
@@ -67,12 +67,12 @@ func (r *Run) expand() error {
 	return nil
 }
 
-// resourcesOf are resources as a scenario writes them.
+// resourcesOf converts resources to those of a scenario.
 func resourcesOf(r lifecycle.Resources) Resources {
 	return Resources{Shares: pointer(r.CPU.Shares), Quota: pointer(r.CPU.Quota), Period: pointer(r.CPU.Period), Memory: pointer(r.Memory.Limit)}
 }
 
-// pointer is nil where nothing is set.
+// pointer returns a pointer to a value; nil if the value is absent.
 func pointer[T comparable](o lifecycle.Opt[T]) *T {
 	if !o.Set {
 		return nil
@@ -80,8 +80,8 @@ func pointer[T comparable](o lifecycle.Opt[T]) *T {
 	return &o.V
 }
 
-// kubeletSpec is the spec of a Pod as the kubelet reports it: requests that are missing are
-// the limits (pkg/apis/core/v1/defaults.go, SetDefaults_Pod, Kubernetes 1.36).
+// kubeletSpec returns the spec of a Pod as the kubelet reports it. Missing requests get the values of the limits
+// (pkg/apis/core/v1/defaults.go, SetDefaults_Pod, Kubernetes 1.36).
 func kubeletSpec(manifest json.RawMessage) (json.RawMessage, error) {
 	var pod struct {
 		Kind string         `json:"kind"`
@@ -91,7 +91,7 @@ func kubeletSpec(manifest json.RawMessage) (json.RawMessage, error) {
 		return nil, jsonwords.Error(err)
 	}
 	if pod.Kind != "Pod" {
-		return nil, fmt.Errorf("its kind is %q, want Pod", pod.Kind)
+		return nil, fmt.Errorf("the manifest has kind %q, want Pod", pod.Kind)
 	}
 	for _, list := range []string{"initContainers", "containers"} {
 		containers, _ := pod.Spec[list].([]any)

@@ -36,9 +36,9 @@ func TestManifestErrors(t *testing.T) {
 		{"kind: Pod", "kind: Service", "steps[0].run[0].manifest: it has no pod or workload, only 1 Service"},
 		{"kind: Pod,", "", "has no kind"},
 		{"cpu: 500m", "cpu: lots", `"lots"`},
-		{"- manifest:", "- pod: {name: x}\n        manifest:", "a manifest cannot be combined with other fields"},
+		{"- manifest:", "- pod: {name: x}\n        manifest:", "pod and containers come from the manifest"},
 		{"manifest: {", "manifset: {", `unknown key "steps[0].run[0].manifset"; nearest valid key "`},
-		{"{kind: Pod", "{kind: List, items: [{kind: Pod, metadata: {name: n1}, spec: {}}, {kind: Pod, metadata: {name: n2}, spec: {}}]} #", "it must be one Pod"},
+		{"{kind: Pod", "{kind: List, items: [{kind: Pod, metadata: {name: n1}, spec: {}}, {kind: Pod, metadata: {name: n2}, spec: {}}]} #", "the manifest must be exactly one Pod"},
 		{"kind: Pod, metadata", "kind: Job, metadata", "manifest"},
 	} {
 		text := strings.Replace(withManifest, tt.from, tt.to, 1)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Ref names a pod, namespace/pod, or a container, namespace/pod/container.
+// Ref identifies a pod as namespace/pod, or a container as namespace/pod/container.
 type Ref string
 
-// PodRef is the Ref of a pod.
+// PodRef returns the Ref of a pod.
 func PodRef(namespace, pod string) Ref { return Ref(namespace + "/" + pod) }
 
 // In returns the Ref of a container of the pod r.
 func (r Ref) In(container string) Ref { return r + "/" + Ref(container) }
 
-// Pod returns the Ref of the pod, also for a container's Ref.
+// Pod returns the Ref of the pod. For a container's Ref it is the container's pod.
 func (r Ref) Pod() Ref {
 	parts := strings.SplitN(string(r), "/", 3)
 	return Ref(strings.Join(parts[:min(len(parts), 2)], "/"))
 }
 
-// Container returns the container's name, "" for a pod.
+// Container returns the name of the container; "" for a pod's Ref.
 func (r Ref) Container() string {
 	parts := strings.SplitN(string(r), "/", 3)
 	if len(parts) < 3 {
@@ -29,13 +29,14 @@ func (r Ref) Container() string {
 	return parts[2]
 }
 
-// Names returns namespace, pod and container.
+// Names returns the names of namespace, pod and container. container is "" for a pod's Ref.
 func (r Ref) Names() (namespace, pod, container string) {
 	parts := append(strings.SplitN(string(r), "/", 3), "", "")
 	return parts[0], parts[1], parts[2]
 }
 
-// check returns an error for an invalid Ref. It must name a container if container is +1, must not if -1, and may if 0.
+// check returns an error for an invalid Ref. container is +1 if the Ref must identify a container, -1 if it must
+// identify a pod, and 0 for either.
 func (r Ref) check(container int) error {
 	parts := strings.Split(string(r), "/")
 	for _, p := range parts {

@@ -1,43 +1,46 @@
-// Package scenario defines the format of scenarios: a node, a configuration, steps, and the effective state that is
-// wanted after each step. It only loads the data. The embedded runtime and the tests on real runtimes play the same
-// files.
+// Package scenario defines and parses the format of scenarios: a node, a configuration, steps, and the wanted effective
+// state after each step. The embedded runtime and the tests with real runtimes play the same files.
 package scenario
 
 import (
 	"encoding/json"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// Scenario is one file.
+// Scenario is the content of a scenario file.
 type Scenario struct {
-	Name  string `json:"name"`  // how reports call it
-	About string `json:"about"` // one sentence
+	Name  string `json:"name"`  // the name in reports
+	About string `json:"about"` // a description in one sentence
 	Node  Node   `json:"node"`  // the machine
-	// Config is the agent's configuration document without apiVersion and kind. Keys that it leaves out have their
-	// defaults.
+	// Config is the agent's configuration document without apiVersion and kind. Missing keys have their defaults.
 	Config json.RawMessage `json:"config,omitempty"`
-	// Steps are what happens, one after another.
+	// Steps are the actions and wants, in order.
 	Steps []Step `json:"steps"`
 }
 
 // Node is the machine of a scenario.
 type Node struct {
-	// CPUs describe the processors, such as "2s x 2n x 8c x 2t, 64GiB/node": sockets (s), dies of a socket (d), NUMA nodes
-	// (n), L3 caches (l), cores (c) and threads of a core (t), and the memory of each NUMA node. What is left out is 1.
-	// Huge pages that each node has reserved come last: ", 16 x 1GiB pages/node"; without them it has none.
+	// CPUs describe the processors, such as "2s x 2n x 8c x 2t, 64GiB/node": sockets (s), dies of a socket (d), NUMA
+	// nodes (n), L3 caches (l), cores (c) and threads of a core (t), and the memory of each NUMA node. A missing level
+	// counts as 1. The reserved huge pages of each node come last, such as ", 16 x 1GiB pages/node".
 	CPUs string `json:"cpus,omitempty"`
-	// Captured is a file of `trimtab capture`, whose machine this is, instead of CPUs. A relative path begins at the
-	// scenario's directory.
+	// Present is the list of the described processors that exist; empty for all. With it, up to 4096 may be described.
+	Present string `json:"present,omitempty"`
+	// WithoutNUMA is set if the kernel is built without NUMA support, so that it shows no nodes.
+	WithoutNUMA bool `json:"withoutNUMA,omitempty"`
+	// Captured is a file of `trimtab capture` that describes the machine, in place of the text for the processors. A
+	// relative path is relative to the scenario's directory.
 	Captured string `json:"captured,omitempty"`
-	// Isolated are the CPUs that the kernel's scheduler does not use, as a kernel list.
+	// Isolated are the CPUs that the kernel's scheduler does not use (isolcpus), as a kernel list.
 	Isolated string `json:"isolated,omitempty"`
-	// Efficient are the CPUs of efficient cores, as a kernel list. If it is set, all other CPUs are of performance
+	// Efficient are the CPUs of efficiency cores, as a kernel list. If it is set, all other CPUs belong to performance
 	// cores.
 	Efficient string `json:"efficient,omitempty"`
-	// FarMemory has the sizes of NUMA nodes that have memory and no CPUs, such as "8Gi": HBM if it is smaller than
-	// node 0, otherwise CXL. Their numbers follow those of the nodes with CPUs.
+	// FarMemory has the memory sizes of NUMA nodes without CPUs, such as "8Gi". A node with less memory than node 0 has
+	// HBM, any other has CXL memory. Their ids follow those of the nodes with CPUs.
 	FarMemory []string `json:"farMemory,omitempty"`
 	// Distances has a row for each NUMA node with its distances to all nodes.
 	Distances [][]int `json:"distances,omitempty"`
@@ -49,29 +52,42 @@ type Node struct {
 	Kernel []string `json:"kernel,omitempty"`
 	// Devices has the node's device nodes, "major:minor" by path.
 	Devices map[string]string `json:"devices,omitempty"`
-	// Verbs has the RDMA verbs devices by PCI address.
+	// Verbs has the names of the RDMA verbs devices by PCI address.
 	Verbs map[string]string `json:"verbs,omitempty"`
-	// HugePages are the node's sizes of huge pages, out of 2MB and 1GB.
+	// HugePages are the huge page sizes that the kernel supports: 2MB, 1GB or both.
 	HugePages []string `json:"hugePages,omitempty"`
-	// CDI has the names of devices that the runtime can inject by the Container Device Interface. The runtime refuses a
-	// container with another name.
+	// CDI has the qualified names of the devices that the runtime can inject by the Container Device Interface. The
+	// runtime refuses a container with another one.
 	CDI []string `json:"cdi,omitempty"`
-	// Disks has the numbers of disks by name.
+	// Disks has the device numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
-	// Interfaces are the host's network interfaces that may move into pods. If left out, the agent does not know which
-	// interfaces the host has.
+	// Interfaces are the host's network interfaces that can be moved into pods. If left out, the agent does not know
+	// the host's interfaces.
 	Interfaces []string `json:"interfaces,omitempty"`
-	// HookFiles are the texts of files of OCI hooks by path.
+	// HookFiles has the texts of OCI hook files by path.
 	HookFiles map[string]string `json:"hookFiles,omitempty"`
-	// Resctrl has the resources that the processors can divide; without it none.
+	// Resctrl has the resources that resctrl can divide; if left out, the processors do not support resctrl.
 	Resctrl *kernel.ResctrlHardware `json:"resctrl,omitempty"`
+	// CPUFreq has the frequencies and idle states of the processors; if left out, they have no cpufreq and cpuidle.
+	CPUFreq *kernel.CPUHardware `json:"cpuFreq,omitempty"`
+	// Tiers are set if the kernel demotes memory between the node's kinds of memory, as Linux 6.16 does.
+	Tiers *kernel.Tiers `json:"tiers,omitempty"`
 	// CoreSched is set if the kernel supports core scheduling.
 	CoreSched bool `json:"coreSched,omitempty"`
 }
 
-// Special reports whether the node describes processors, cards or memory that other machines do not have.
+// NodeDevices returns the devices in the node's CDI specifications. They have no device nodes. A PCI address in a
+// device's name determines its NUMA node.
+func (n *Node) NodeDevices() (out []lifecycle.NodeDevice) {
+	for _, name := range slices.Sorted(slices.Values(n.CDI)) {
+		out = append(out, lifecycle.NodeDevice{Name: name})
+	}
+	return out
+}
+
+// Special reports whether the node has properties that a text for CPUs cannot describe.
 func (n *Node) Special() bool {
-	return n.Captured != "" || n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || len(n.Distances) > 0
+	return n.Captured != "" || n.Present != "" || n.WithoutNUMA || n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || n.Tiers != nil || len(n.Distances) > 0
 }
 
 // NeedsKubelet reports whether a kubelet must report pod specs or grants for the scenario.
@@ -88,11 +104,10 @@ func (s *Scenario) HasGrants() bool {
 	})
 }
 
-// initMemory is more than the memory that runc's init needs in a container before the first instruction. With runc
-// 1.5.2 8 MiB are too little on cgroup v1.
+// initMemory is a memory limit with which runc can start a container. On cgroup v1, runc 1.5.2 needs more than 8 MiB.
 const initMemory = 16 << 20
 
-// LimitsBelowInit reports whether the scenario sets a memory limit in which no real runtime can start a container.
+// LimitsBelowInit reports whether the scenario sets a memory limit that is too low to start a container with runc.
 func (s *Scenario) LimitsBelowInit() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		for _, w := range step.Want {
@@ -105,37 +120,43 @@ func (s *Scenario) LimitsBelowInit() bool {
 }
 
 // Step is one action with the wants after it. At most one of Run, Create, Start, Update, Stop, Remove, Kubelet,
-// Annotate, Restart and Reconfigure is set; a step with none only checks its wants.
+// Annotate, Restart and Reconfigure is set. A step without an action only checks its wants.
 type Step struct {
-	Name string `json:"name"` // how reports call it
-	// Run starts pods one after another: it runs the sandbox, then creates and starts each container.
+	Name string `json:"name"` // the name in reports
+	// Run starts pods in order. For each pod it runs the sandbox, then creates and starts each container.
 	Run []Run `json:"run,omitempty"`
-	// Create adds a container to a pod that runs, without starting it; Start
-	// starts such a container.
+	// Create creates a container in a running pod. Start starts such a container.
 	Create *Create `json:"createContainer,omitempty"`
 	Start  Ref     `json:"startContainer,omitempty"`
 	// Update is the kubelet's UpdateContainerResources.
 	Update *Update `json:"update,omitempty"`
-	// Stop has pods or containers to stop.
+	// Stop lists the pods and containers to stop.
 	Stop []Ref `json:"stop,omitempty"`
-	// Remove has pods or containers to remove; those that run are stopped first.
+	// Remove lists the pods and containers to remove. Running ones are stopped first.
 	Remove []Ref `json:"remove,omitempty"`
-	// Kubelet is "away" or "back": whether the kubelet reports pod specs and grants. It does at the start.
+	// Kubelet is "away" if the kubelet no longer reports pod specs and grants, and "back" if it reports them again.
 	Kubelet string `json:"kubelet,omitempty"`
+	// Claims are the resource claims that are prepared from this step on, before its action.
+	Claims *[]Claim `json:"claims,omitempty"`
 	// Annotate changes a running pod in Kubernetes. The kubelet reports the change; the runtime keeps the pod's first
 	// labels and annotations.
 	Annotate *Annotate `json:"annotate,omitempty"`
-	// Restart is "agent" or "runtime". It must change no running container.
+	// Restart is "agent" or "runtime": what restarts. The restart must change no running container.
 	Restart string `json:"restart,omitempty"`
-	// Reconfigure is a whole new configuration document, as Config is.
+	// Reconfigure is a new configuration document, without apiVersion and kind. It replaces the whole configuration.
 	Reconfigure json.RawMessage `json:"reconfigure,omitempty"`
-	// Rejected is a text in the error with which the step must fail.
+	// Rejected is a part of the error with which the action must fail.
 	Rejected string `json:"wantRejected,omitempty"`
-	// Want has the wants for each container, or, for namespace/pod alone, for the pod's own cgroup.
+	// WantCPUs has, for lists of CPUs, the texts of files below /sys/devices/system/cpu/cpuN.
+	WantCPUs map[string]map[string]string `json:"wantCPUs,omitempty"`
+	// Want has the wants for containers (namespace/pod/container) and for the cgroups of pods (namespace/pod).
 	Want map[Ref]Want `json:"want,omitempty"`
+	// Balloons are the wanted balloons.
+	Balloons *Balloons `json:"wantBalloons,omitempty"`
 }
 
-// Started lists the containers whose first instruction runs after all other actions of a step: those of the last pod.
+// Started lists the containers that a step starts after all its other actions: the container of Start, or the
+// containers of the last pod of Run.
 func (s *Step) Started() []Ref {
 	var refs []Ref
 	if n := len(s.Run); n > 0 {
@@ -156,88 +177,92 @@ type Run struct {
 	Pod Pod `json:"pod,omitzero"`
 	// Containers are what the kubelet requests for the pod's containers.
 	Containers []Container `json:"containers,omitempty"`
-	// Manifest is a Pod as users write it, instead of pod and containers: requests and limits are converted as the
-	// kubelet converts them, and the kubelet reports the spec.
+	// Manifest is a pod as a Kubernetes manifest, in place of pod and containers. Its requests and limits are converted
+	// as by the kubelet, and the kubelet reports its spec.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
 // Pod is a pod as the kubelet requests it from the runtime.
 type Pod struct {
-	Namespace   string            `json:"namespace"`                // of the pod
-	Name        string            `json:"name"`                     // of the pod
-	UID         string            `json:"uid,omitempty"`            // made from the name if left out
-	QoS         string            `json:"qos"`                      // Guaranteed, Burstable or BestEffort
-	Labels      map[string]string `json:"labels,omitempty"`         // of the pod
-	Annotations map[string]string `json:"annotations,omitempty"`    // of the pod
-	Handler     string            `json:"runtimeHandler,omitempty"` // of the pod's runtime class
-	// Resources are what the kubelet sets on the pod's cgroup. If left out, they are the sums over the containers, as the
-	// kubelet computes them.
+	Namespace   string            `json:"namespace"`                // the pod's namespace
+	Name        string            `json:"name"`                     // the pod's name
+	UID         string            `json:"uid,omitempty"`            // the pod's unique id; made from the name if left out
+	QoS         string            `json:"qos"`                      // the quality of service: Guaranteed, Burstable or BestEffort
+	Labels      map[string]string `json:"labels,omitempty"`         // the pod's labels
+	Annotations map[string]string `json:"annotations,omitempty"`    // the pod's annotations
+	Handler     string            `json:"runtimeHandler,omitempty"` // the handler of the pod's runtime class
+	// Resources are the resources of the pod's cgroup. If left out, they are the sums of the containers' resources.
 	Resources *Resources `json:"resources,omitempty"`
 	// Spec is the pod's spec as the kubelet reports it at /pods, with the fields of v1.PodSpec. If left out, the kubelet
 	// does not report the pod.
 	Spec json.RawMessage `json:"spec,omitempty"`
-	// PodResources has the grants of the kubelet's static managers to the pod's containers, by name, as the PodResources
-	// API reports them. If left out, the kubelet does not report the pod.
+	// PodResources has the grants of the kubelet's CPU, memory and device managers, by container name. The kubelet
+	// reports them by an API. If left out, that API does not report the pod.
 	PodResources map[string]Static `json:"podResources,omitempty"`
 }
 
-// Static has the exclusive CPUs of a container and the memory nodes to which it is bound, as lists.
+// Static has the CPUs, memory nodes and devices that the kubelet's static managers grant to a container.
 type Static struct {
-	CPUs string `json:"cpus,omitempty"` // exclusive CPUs
-	Mems string `json:"mems,omitempty"` // memory nodes
+	CPUs string `json:"cpus,omitempty"` // the exclusive CPUs, as a list
+	Mems string `json:"mems,omitempty"` // the memory nodes to which it is bound, as a list
+	// Devices has one device by resource, as the list of its NUMA nodes; "" if its plugin does not report nodes.
+	Devices map[string]string `json:"devices,omitempty"`
 }
 
 // Container is a container as the kubelet requests it.
 type Container struct {
-	Name        string            `json:"name"`                  // of the container
-	Labels      map[string]string `json:"labels,omitempty"`      // of the container
-	Annotations map[string]string `json:"annotations,omitempty"` // of the container
-	Args        []string          `json:"args,omitempty"`        // what it runs
-	Env         map[string]string `json:"env,omitempty"`         // its environment variables
-	Resources   Resources         `json:"resources,omitzero"`    // what it requests
+	Name        string            `json:"name"`                  // the container's name
+	Labels      map[string]string `json:"labels,omitempty"`      // the container's labels
+	Annotations map[string]string `json:"annotations,omitempty"` // the container's annotations
+	Args        []string          `json:"args,omitempty"`        // the command with its arguments
+	Env         map[string]string `json:"env,omitempty"`         // the environment variables
+	CDI         []string          `json:"cdi,omitempty"`         // the qualified names of its devices of the Container Device Interface
+	Resources   Resources         `json:"resources,omitzero"`    // the requested resources
+	// Uses is the anonymous memory that its processes use, in bytes by memory node. It requires node.tiers.
+	Uses map[string]int64 `json:"uses,omitempty"`
 }
 
 // Resources are the requested resources in the units of the runtime. Quota is in µs per period and memory in bytes; -1
 // is unlimited.
 type Resources struct {
-	Shares *uint64 `json:"shares,omitempty"` // cpu.shares, 1024 for a CPU
+	Shares *uint64 `json:"shares,omitempty"` // CPU shares; 1024 for one CPU
 	Quota  *int64  `json:"quota,omitempty"`  // CPU time in µs per period; -1 is unlimited
 	Period *uint64 `json:"period,omitempty"` // in µs, 100000 if left out
-	Memory *int64  `json:"memory,omitempty"` // limit in bytes; -1 is unlimited
-	CPUs   string  `json:"cpus,omitempty"`   // list of CPUs
-	Mems   string  `json:"mems,omitempty"`   // list of memory nodes
-	// HugePages has limits in bytes by size, such as 2MB.
+	Memory *int64  `json:"memory,omitempty"` // the limit in bytes; -1 is unlimited
+	CPUs   string  `json:"cpus,omitempty"`   // a list of CPUs
+	Mems   string  `json:"mems,omitempty"`   // a list of memory nodes
+	// HugePages has the limits of huge pages in bytes, by size such as 2MB.
 	HugePages map[string]uint64 `json:"hugePages,omitempty"`
 }
 
 // Create adds a container to a pod.
 type Create struct {
-	Pod       Ref       `json:"pod"`       // namespace/name of a pod that runs
+	Pod       Ref       `json:"pod"`       // namespace/name of a running pod
 	Container Container `json:"container"` // the new container
 }
 
 // Annotate replaces all labels and annotations of a pod that has a Spec, and its spec if Spec is set here.
 type Annotate struct {
 	Pod         Ref               `json:"pod"`                   // namespace/name
-	Labels      map[string]string `json:"labels,omitempty"`      // all labels from now on
-	Annotations map[string]string `json:"annotations,omitempty"` // all annotations from now on
-	Spec        json.RawMessage   `json:"spec,omitempty"`        // the spec from now on, if it changes
+	Labels      map[string]string `json:"labels,omitempty"`      // all new labels
+	Annotations map[string]string `json:"annotations,omitempty"` // all new annotations
+	Spec        json.RawMessage   `json:"spec,omitempty"`        // the new spec; not changed if left out
 }
 
 // Update is a request for new resources of a container.
 type Update struct {
 	Container Ref       `json:"container"` // namespace/pod/container
-	Resources Resources `json:"resources"` // the resources from now on
-	// Pod has the kubelet's writes to the pod's cgroup before the update, if the pod grows; PodAfter those after it, if
-	// the pod shrinks.
+	Resources Resources `json:"resources"` // the new resources
+	// Pod are the resources that the kubelet sets on the pod's cgroup before the update, if the pod grows. PodAfter are
+	// those that it sets after the update, if the pod shrinks.
 	Pod      *Resources `json:"pod,omitempty"`
 	PodAfter *Resources `json:"podAfter,omitempty"`
-	// PodResources has the container's grants from now on, if the resize changed them.
+	// PodResources has the new grants of the container, if the resize changes them.
 	PodResources *Static `json:"podResources,omitempty"`
 }
 
-// Around calls update. Before and after that it calls write with the kubelet's writes to the pod's cgroup.
-func (u *Update) Around(write func(Ref, Resources) error, update func() error) error {
+// WithPodWrites calls update. It calls write with Pod before the update, and with PodAfter after it, if they are set.
+func (u *Update) WithPodWrites(write func(Ref, Resources) error, update func() error) error {
 	pod := u.Container.Pod()
 	if u.Pod != nil {
 		if err := write(pod, *u.Pod); err != nil {
@@ -256,54 +281,60 @@ type Want struct {
 	From string `json:"from,omitempty"`
 	// State is created, running or stopped.
 	State string `json:"state,omitempty"`
-	// CPUs is a list, which is compared as a set with the effective CPUs.
+	// CPUs is the list of the effective CPUs.
 	CPUs *string `json:"cpus,omitempty"`
-	// Mems is a list, which is compared as a set with the effective memory nodes.
+	// Mems is the list of the effective memory nodes.
 	Mems *string `json:"mems,omitempty"`
-	// Shares are compared exactly in cgroup v1. In v2 they are first converted to a weight by a fixed table.
+	// Shares are the CPU shares. With cgroup v2 they are converted to a weight by a fixed formula.
 	Shares *uint64 `json:"shares,omitempty"`
 	Quota  *int64  `json:"quota,omitempty"`  // in µs; -1 is unlimited
-	Memory *int64  `json:"memory,omitempty"` // limit in bytes; -1 is unlimited
+	Memory *int64  `json:"memory,omitempty"` // the limit in bytes; -1 is unlimited
 	// OOMScoreAdj is the oom_score_adj of the container's spec.
 	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
-	// Process is what the first process starts with, and parameters and network devices of its namespaces, as
-	// "rlimit RLIMIT_NOFILE": "1024:4096". The value "" means that it must not have the entry.
+	// Process has attributes of the first process, and parameters and network devices of its namespaces, such as
+	// "rlimit RLIMIT_NOFILE": "1024:4096". The value "" means that the entry must not exist.
 	Process map[string]string `json:"process,omitempty"`
-	// Env has variables of the container.
+	// Env has environment variables of the container.
 	Env map[string]string `json:"env,omitempty"`
-	// Absent names variables that the container must not have.
+	// Absent lists environment variables that the container must not have.
 	Absent []string `json:"absentEnv,omitempty"`
-	// Mounts are sources by destination.
+	// Mounts has the sources of mounts by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
 	// Devices are device nodes of the container.
 	Devices []string `json:"devices,omitempty"`
 	// CDI has the names of the container's CDI devices.
 	CDI []string `json:"cdi,omitempty"`
-	// NoDevices is whether the container must have neither device nodes nor CDI devices.
+	// NoDevices is set if the container must have neither device nodes nor CDI devices.
 	NoDevices bool `json:"noDevices,omitempty"`
-	// BlockIOClass is the class of its creation, "" for none.
+	// BlockIOClass is the block I/O class that it got at its creation; "" for none.
 	BlockIOClass *string `json:"blockIOClass,omitempty"`
-	// Cookie is the core scheduling cookie of all its threads, 0 for none. Cookies are numbered in the order of their
-	// creation.
+	// Cookie is the core scheduling cookie of all its threads; 0 for none. Cookies are numbered in the order in which
+	// they are created.
 	Cookie *uint64 `json:"cookie,omitempty"`
-	// RDTClass is the RDT class of its creation.
+	// RDTClass is the RDT class that it got at its creation; "" for none.
 	RDTClass *string `json:"rdtClass,omitempty"`
-	// RDTGroup is the resctrl group of all its threads, "" for the root, with the monitoring group after a slash if it
-	// has one.
+	// RDTGroup is the resctrl group of all its threads, "" for the root. The name of a monitoring group follows after a
+	// slash.
 	RDTGroup *string `json:"rdtGroup,omitempty"`
-	// Schemata are lines of the resctrl group rdtGroup.
+	// Schemata are lines in the schemata file of the resctrl group rdtGroup.
 	Schemata []string `json:"schemata,omitempty"`
-	// NoGroups names resctrl groups that must not exist.
+	// NoGroups lists resctrl groups that must not exist.
 	NoGroups []string `json:"noGroups,omitempty"`
-	// IOLimits has the effective limits of reads and writes, by disk and direction such as "8:0 rbps"; -1 is no limit.
+	// IOLimits has the effective I/O limits by disk and direction, such as "8:0 rbps"; -1 is no limit.
 	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
 	// Files has the texts of cgroup files by their name in version 2.
 	Files map[string]string `json:"files,omitempty"`
+	// OnNodes is the anonymous memory of its processes, in bytes by memory node. The kernel must not have dropped or
+	// swapped pages. With cgroup v1 it is not compared.
+	OnNodes map[string]int64 `json:"onNodes,omitempty"`
 	// Exclusive is set if no other container may have one of the container's CPUs, now or at its first instruction.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Class is the class that the agent reports: system, dedicated, shared, reclaimed or none.
 	Class string `json:"class,omitempty"`
-	// Problems are parts of the problems that the agent reports for the container. An empty list means that there are
+	// CPUClasses has a part of each line about CPU classes in the output of explain, in order. An empty list means that
+	// there must be no such line.
+	CPUClasses *[]string `json:"cpuClasses,omitempty"`
+	// Problems has parts of problems that the agent reports for the container. An empty list means that there must be
 	// none.
 	Problems *[]string `json:"problems,omitempty"`
 }

@@ -43,18 +43,18 @@ func TestParseErrors(t *testing.T) {
 		"wrong case":     {"qos:", "QoS:", `unknown key "steps[0].run[0].pod.QoS"; nearest valid key "`},
 		"key twice":      {"name: small", "name: small\nname: big", "already set"},
 		"wrong type":     {"shares: 512}}]", "shares: many}}]", "shares"},
-		"no name":        {"name: small", "name: ''", "name: is missing"},
-		"no steps":       {small[strings.Index(small, "steps:"):], "steps: []", "steps: there are none"},
+		"no name":        {"name: small", "name: ''", "name: the key is missing"},
+		"no steps":       {small[strings.Index(small, "steps:"):], "steps: []", "steps: the scenario has no steps"},
 		"no CPUs":        {"{cpus: 2c}", "{}", "cpus is missing"},
-		"cgroup":         {"{cpus: 2c}", "{cpus: 2c, cgroup: v3}", `cgroup: "v3" is none of [v1 v2]`},
-		"driver":         {"{cpus: 2c}", "{cpus: 2c, driver: x}", `driver: "x" is none of`},
-		"qos":            {"Burstable", "Best", `qos: "Best" is none of`},
+		"cgroup":         {"{cpus: 2c}", "{cpus: 2c, cgroup: v3}", `cgroup: is "v3", want one of [v1 v2]`},
+		"driver":         {"{cpus: 2c}", "{cpus: 2c, driver: x}", `driver: is "x", want one of`},
+		"qos":            {"Burstable", "Best", `qos: is "Best", want one of`},
 		"two actions":    {"    want:", "    restart: agent\n    want:", "more than one action"},
-		"restart":        {"    run:", "    restart: kubelet\n    run:", `restart: "kubelet" is none of`},
+		"restart":        {"    run:", "    restart: kubelet\n    run:", `restart: is "kubelet", want one of`},
 		"ref":            {"a/b/c: {", "a//c: {", "write namespace/pod"},
 		"short ref":      {"a/b/c: {", "a: {", "write namespace/pod"},
-		"pod's env":      {"a/b/c: {", "a/b: {env: {A: b}, ", "a pod's cgroup has only"},
-		"state":          {"{cpus: \"\",", "{state: gone, cpus: \"\",", "is none of [created running stopped]"},
+		"pod's env":      {"a/b/c: {", "a/b: {env: {A: b}, ", "for a pod only cpus"},
+		"state":          {"{cpus: \"\",", "{state: gone, cpus: \"\",", "want one of [created running stopped]"},
 		"container name": {"{name: c,", "{name: '',", "has no name"},
 		"pod name":       {"name: b,", "name: '',", "write namespace/pod"},
 		"not YAML":       {"steps:", "\tsteps:", "yaml"},
@@ -77,7 +77,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"name: is missing", "cpus is missing", "v9", "steps[0]", "steps[1]", "no action that can be rejected"} {
+	for _, want := range []string{"name: the key is missing", "cpus is missing", "v9", "steps[0]", "steps[1]", "no action that could be rejected"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
 		}

@@ -27,7 +27,7 @@ type alertRules struct {
 	} `json:"groups"`
 }
 
-// monitoringPage is the page as it is, with the line of each alert that says when it fires written anew.
+// monitoringPage returns the existing page with a new line for each alert that says when the alert fires.
 func monitoringPage() (string, error) {
 	page, err := os.ReadFile(monitoringFile)
 	if err != nil {

@@ -15,13 +15,15 @@ func eventsPage() (string, error) {
 		"kubectl get events -A --field-selector reportingComponent=trimtab    # of all pods\n" +
 		"kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type==\"TrimtabReady\")]}'\n```" + `
 
-For users of pods and for operators: which Kubernetes events Trimtab writes, what each means, and what to do. They need
-` + code("cluster.enabled") + `, and ` + code("cluster.events") + `, which is on by default. ` + code("trimtab explain") +
-		` on the node says the same with all details, and ` + code("trimtab events") + ` has the node's whole journal.
+For authors of pods and for operators. This page says which Kubernetes events Trimtab writes, what each event means, and what
+to do. It also describes the node condition and the placement annotation. Events need ` + code("cluster.enabled") + `. With
+` + code("cluster.events") + ` (on by default) the agent writes them. On the node, ` + code("trimtab explain") + ` shows the same problems
+with all details, and ` + code("trimtab events") + ` shows the journal of the node.
 
 ## Reasons
 
-All events are of type Warning. The field ` + code("reason") + ` is one of these; a reason keeps its meaning.
+All events have the type Warning. The field ` + code("reason") + ` has one of the words below. Later versions do not change
+the meaning of a word. Each entry has the object of the event, the meaning, and what to do.
 
 `)
 	for _, r := range events.Rows() {
@@ -30,41 +32,46 @@ All events are of type Warning. The field ` + code("reason") + ` is one of these
 	b.WriteString(`
 ## How many there are
 
-A pod has one event for each reason and node. When there is something new, its message and time are renewed and its count
-grows. A message has the first three texts; ` + code("trimtab explain") + ` has all. A pod gets at most ten events at once, and one
-more every five minutes. A node writes at most twenty at once, and one more every two seconds. The first one after a
-rest waits up to five seconds, so that a thousand nodes do not write at once.
+A pod has one event for each reason and node. If there is a new problem with the same reason, the agent changes the message
+and the time of this event and increases its count. A message has at most three problems; ` + code("trimtab explain") + ` shows all.
 
-An invalid ConfigMap has one event for all nodes: the first that refuses a version of it writes the event, with a name
-made of version and message, and the others find it there. It has no count of nodes. To count, a node would have to
-change an event that names another node as its reporter, and then a token that was stolen from one node could rewrite
-the events of all. ` + code("kubectl trimtab nodes") + ` and the node condition say which nodes refuse it.
+* A pod gets at most ten events at once, and then one more every five minutes.
+* A node writes at most twenty events at once, and then one more every two seconds.
+* After a time without events, the first event waits up to five seconds, so that a thousand nodes do not write at once.
 
-No pod waits for an event. While the API server is away the newest 256 wait, and are written when it is back. What was
-left out is counted in ` + code("trimtab_cluster_events_total") + ` ([metrics.md](metrics.md)). ` + code("reportingInstance") + ` and
-` + code("source.host") + ` are the node. The API server keeps events for an hour, by default.
+An invalid ConfigMap has one event for all nodes. The first node that refuses a version of the ConfigMap writes the event.
+Its name is made from the version and the message, so the other nodes find it and write none. The event does not say how many
+nodes refuse the ConfigMap. For that, a node would have to change an event of another node. With a token that was stolen from
+one node, an attacker could then rewrite the events of all nodes. ` + code("kubectl trimtab nodes") + ` and the node condition say which
+nodes refuse it.
+
+No pod waits for an event. While the API server is unreachable, the agent keeps the newest 256 events, and writes them when the
+API server answers again. ` + code("trimtab_cluster_events_total") + ` counts the events that were left out ([metrics.md](metrics.md)).
+` + code("reportingInstance") + ` and ` + code("source.host") + ` of an event name the node. By default, the API server deletes events after an
+hour.
 
 ## The node condition
 
-` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). No scheduler and no kubelet acts on it.
+The condition ` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). No scheduler
+and no kubelet acts on it. It has these values and reasons:
 
-` + item("`True`, `Ready`: a runtime is attached, and the agent has taken over its containers") +
-		item("`True`, `ConfigurationRefused`: the same, and a newer configuration is invalid; the message says why") +
-		item("`False`, `NotReady`: the message gives the reason, as `/readyz` does") +
+` + item("`True`, `Ready`: the agent is connected to a runtime and has read its containers") +
+		item("`True`, `ConfigurationRefused`: the agent works with the last valid configuration; the message says why it refused a newer one") +
+		item("`False`, `NotReady`: the agent is not ready; the message has the reason, like `/readyz`") +
 		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
-It is written on a change, after a random wait of at most 4 seconds (30 seconds at a start), and every ten minutes. An agent
-that was killed leaves its last condition: ` + code("lastHeartbeatTime") + ` is then older than 11 minutes. ` + code("trimtab release") + `
-removes condition and annotations.
+The agent writes the condition every ten minutes and after a change. After a change it waits for a random time of at most 4
+seconds (30 seconds after its start). If an agent was killed, its last condition stays, and its ` + code("lastHeartbeatTime") + ` becomes
+older than 11 minutes. ` + code("trimtab release") + ` removes the condition and the annotations.
 
 ## The placement of a pod
 
 ` + "```console by=test/vm/cluster.TestPods\n$ kubectl get pod POD -o jsonpath='{.metadata.annotations.trimtab\\.io/placement}'\n" +
 		`{"class":"dedicated","containers":{"app":{"cpus":"2-3","mems":"0","exclusive":true}}}` + "\n```" + `
 
-With ` + code("cluster.podAnnotation") + ` (off by default) each pod has this annotation: its class, and the CPUs and memory nodes of its
-live containers, as kernel lists. Without ` + code("mems") + ` the container may use all memory nodes. Changes are collected for ten
-seconds. Static pods have none, since the kubelet owns their objects. The chart lets agents change pods only where the
-key is on.
+With ` + code("cluster.podAnnotation") + ` (off by default) the agent writes this annotation into each pod. It has the class of the pod,
+and the CPUs and memory nodes of its live containers, as lists in the kernel's format. Without ` + code("mems") + ` a container may use all
+memory nodes. The agent collects changes for ten seconds. Static pods have no annotation, because the kubelet owns their
+objects. The chart gives agents the right to change pods only if this key is on.
 `)
 	return b.String(), nil
 }

@@ -25,6 +25,7 @@ func answers() []answer {
 		{"trimtab events", "", api.Event{}},
 		{"trimtab hooks", "HookList", []hook.Info{}},
 		{"trimtab plan, trimtab config plan", "Plan", api.Plan{}},
+		{"trimtab adopt", "Adoption", api.Adoption{}},
 		{"trimtab observe", "Observation", status.Observation{}},
 		{"trimtab config print --sources", "ConfigSources", api.Configuration{}},
 		{"trimtab doctor", "Diagnosis", doctor.Report{}},
@@ -33,21 +34,23 @@ func answers() []answer {
 	}
 }
 
-// answer is one of these documents. Each event, which is one line, has its own kind.
+// answer is a document that a command prints. kind is "" for events: each is one line, with its own kind.
 type answer struct {
 	command, kind string
 	value         any
 }
 
-// jsonPage is docs/json.md.
+// jsonPage returns docs/json.md.
 func jsonPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + "# Answers as JSON\n\n```sh agent\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
-For people who write programs that read what the commands print. With -o json and -o yaml each answer is a document with
-apiVersion `+cli.APIVersion+` and a kind. A list is in items of such a document. events prints an object for each event,
-on a line of its own, whose kind is that of the event. In this version fields are added, and none is renamed or removed: a test compares them with the list of all that were
-ever there. A field marked with ? is left out while it is empty; all others are always there.
-The same as JSON Schema, a definition for each kind: [answers.schema.json](answers.schema.json).`))
+For people who write programs that read the output of commands. This page lists the fields of the JSON that each command
+prints. With `+"`-o json` and `-o yaml`"+` a command prints one document with `+"`apiVersion: "+cli.APIVersion+"`"+` and a `+"`kind`"+`. If the answer is a
+list, its entries are in the field `+"`items`"+` of the document. `+"`trimtab events`"+` prints one object per line, one for each event, and the
+`+"`kind`"+` of the object is the kind of the event.`) + "\n" + paragraph(`
+A field with ? is missing if it is empty. All other fields are always there. Later releases with this apiVersion may add fields,
+and do not rename or remove any: a test compares the fields with a list of all earlier fields.
+[answers.schema.json](answers.schema.json) describes the same documents as JSON Schema, with a definition for each kind.`))
 	for _, a := range answers() {
 		fmt.Fprintf(&b, "\n## %s\n\n", a.command)
 		switch {
@@ -97,7 +100,7 @@ func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string)
 	return all
 }
 
-// nameIn is a field's name by its tag, and ? if it may be left out.
+// nameIn returns a field's name from its tag, and "?" if the field may be left out.
 func nameIn(tag, field string) (name, optional string) {
 	name, options, _ := strings.Cut(tag, ",")
 	if strings.Contains(options, "omit") {

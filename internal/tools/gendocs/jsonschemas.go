@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 )
 
-// answersSchema is docs/answers.schema.json: one schema for all documents that commands print, a definition for each
-// kind. A program generates its types from it, or checks what it was given.
+// answersSchema returns docs/answers.schema.json: one schema for all documents that commands print, with a definition
+// for each kind. A program can generate its types from it, or check documents with it.
 func answersSchema() (string, error) {
 	root := jsonschema.Schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema", Title: "Trimtab answers",
@@ -31,7 +31,7 @@ func answersSchema() (string, error) {
 	return string(out) + "\n", err
 }
 
-// definition is the name of an answer in the schema: its kind, or Event for a line of events, whose kinds are many.
+// definition returns the name of an answer in the schema: its kind, or Event for events, which have many kinds.
 func definition(a answer) string {
 	if a.kind == "" {
 		return "Event"
@@ -39,7 +39,7 @@ func definition(a answer) string {
 	return a.kind
 }
 
-// answerSchema is the schema of one document, with apiVersion and kind.
+// answerSchema returns the schema of one document, with apiVersion and kind.
 func answerSchema(a answer) (*jsonschema.Schema, error) {
 	t := reflect.TypeOf(a.value)
 	list := t.Kind() == reflect.Slice
@@ -67,8 +67,8 @@ func answerSchema(a answer) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// schemaOf is the schema of a type as it is encoded. Fields are added within a version, so a schema allows further
-// ones.
+// schemaOf returns the schema of a type in JSON. A later release may add fields within an API version, so the schema
+// allows further fields.
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	o := jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{}}
 	encodedTypes(t, map[reflect.Type]bool{}, o.TypeSchemas)
@@ -107,7 +107,8 @@ func encodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.
 	}
 }
 
-// open lets a schema and all within it have further fields, and mappings be null, as an empty one is encoded.
+// open makes a schema and all schemas within it allow further fields. It also allows null for mappings, since an empty
+// mapping is encoded as null.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return

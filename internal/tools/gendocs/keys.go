@@ -7,6 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
+// edits has the effect of an edit of a key in a running pod.
+var edits = map[intent.Edit]string{
+	intent.EditLive:  "take effect at once",
+	intent.EditNext:  "take effect for containers that are created afterwards",
+	intent.EditFixed: "have no effect",
+}
+
 func keysPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Labels, annotations and resource names
@@ -14,28 +21,32 @@ func keysPage() (string, error) {
 ` + "```sh agent PODS.yaml=examples/cluster/classes.yaml NAMESPACE/POD=shop/web\ntrimtab plan PODS.yaml           # what a pod would get for its keys, and which keys no hook serves\n" +
 		"trimtab explain NAMESPACE/POD    # what a running pod got for its keys\n```" + `
 
-For authors of pods that carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what each key does on a
-node that runs Trimtab.
+For authors of pods with keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins. A key is a label, an annotation
+or a resource name. This page says what each key does on a node with Trimtab. Each entry has the key, in brackets where it is
+written, and one of these words:
 
-` + item("**read**: it asks for the kinds named beside it, which [authorization.md](authorization.md) decides about, and the hooks named there "+
-		"serve it ([hooks.md](hooks.md))") +
-		item("**not supported**: it asks for something that Trimtab does not do. `trimtab explain`, `trimtab status`, the log (`kind=unserved`) "+
-			"and `trimtab_refused_total{kind=\"unserved\"}` report that for each pod that has it") +
-		item("**ignored**: it requests nothing from a node agent, and the agent does not report it") + `
-A key that is read and whose hooks are all off has no effect, and is reported in the same way. So are keys of a system that
-` + "`dialects` in [config.md](config.md)" + ` leaves out, and requests that only ` + "`placement.policy: pools`" + ` serves while the policy is
-` + "`none`" + `. Such a report never stops a pod, not even with ` + "`strict: true`" + `.
+` + item("**read**: the key has an effect. \"Requests\" has the kinds of its request; [authorization.md](authorization.md) says which "+
+		"namespaces may make it. \"Hooks\" has the parts of the agent that serve it ([hooks.md](hooks.md))") +
+		item("**not supported**: the key requests something that Trimtab does not do. For each pod with the key, `trimtab explain`, "+
+			"`trimtab status`, the log (`kind=unserved`) and `trimtab_refused_total{kind=\"unserved\"}` report this") +
+		item("**ignored**: the key requests nothing from a node agent, and the agent does not report it") + `
+In these cases a key that is read has no effect, and the agent reports it like a key that is not supported:
 
-**Edits.** A label or annotation can be edited while its pod runs. "at once" needs a source of pod specs (` + "`podspec`" + ` in
-[config.md](config.md)); without one the values that the pod was created with count. A scoped key also counts as ` +
-		"`KEY/pod`\nand `KEY/container.NAME`" + `.
+` + item("All hooks that serve the key are off.") +
+		item("`dialects` in the [configuration](config.md) does not have the system of the key.") +
+		item("Only `placement.policy: pools` serves the key, and the policy is `none`.") + `
+Such a report never stops a pod, not even with ` + "`strict: true`" + `.
+
+"Edits" says what happens if somebody edits the key while the pod runs. "take effect at once" needs a source of pod specs
+(` + "`podspec`" + ` in the [configuration](config.md)). Without it, an edit has no effect. A key with the word "scoped" can also be written as
+` + "`KEY/pod`\nand `KEY/container.NAME`" + `.
 `)
 	for _, title := range intent.KeySystems() {
 		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {
-				text := clauses("; ", k.Handling.String(), labelled("asks for", kinds(k)), labelled("served by", codes(serversOf(k))),
-					labelled("an edit counts:", k.Edit.String()))
+				text := clauses(". ", k.Handling.String(), labelled("Requests:", kinds(k)), labelled("Hooks:", codes(serversOf(k))),
+					labelled("Edits:", edits[k.Edit]))
 				b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Place, text), sentence(upper(k.Why)))))
 			}
 		}

@@ -14,13 +14,15 @@ func kindsPage() (string, error) {
 
 ` + "```sh agent NAMESPACE/POD=shop/web\ntrimtab explain NAMESPACE/POD    # what a pod asks for, and what was granted or refused\n```" + `
 
-For operators who write rules of [authorization](authorization.md): what a pod can ask for, what holds where no rule matches,
-and what others lose by it.
+For operators who write rules of [authorization](authorization.md). A kind is one sort of request that a pod can make by labels
+and annotations, such as exclusive CPUs. This page says for each kind what a pod can request, what is the default if no rule matches,
+and what other pods lose if the request is granted.
 
 ## Defaults
 
-"cap" grants what stays within what Kubernetes itself gave the pod ([what a cap is](authorization.md#what-a-cap-is)). Each entry
-says what the kind asks for, the default and why, and the keys that ask for it ([keys.md](keys.md)).
+Each entry has what the kind requests, the default and its reason, and the keys that request it ([keys.md](keys.md)). "allow" grants
+the request, and "refuse" does not grant it. "cap" grants it up to a limit: what Kubernetes itself gave the pod
+([what a cap is](authorization.md#what-a-cap-is)).
 
 `)
 	for _, d := range intent.Defaults() {
@@ -34,9 +36,9 @@ says what the kind asks for, the default and why, and the keys that ask for it (
 	b.WriteString(`
 ## What it costs others
 
-A pod that requests nothing is charged for nothing, so nothing is taken from others for it. This list says, for each kind,
-what others lose to a pod that requests neither CPU nor memory and is granted what it asks for: by default, or, where the
-default is to refuse, by a rule of yours.
+The scheduler reserves nothing for a pod without CPU and memory requests. Such a pod should take nothing from other pods. This
+list says for each kind what other pods lose if such a pod gets what the kind requests. If the default (in brackets) is to
+refuse, the pod gets it only by a rule of yours.
 
 `)
 	for _, d := range intent.Defaults() {

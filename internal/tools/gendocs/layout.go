@@ -80,8 +80,8 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// made matches the beginning of a block that is not a paragraph.
-var made = regexp.MustCompile("^(\\* |\\||#|<|```|$)")
+// blockStart matches the beginning of a block that is not a paragraph.
+var blockStart = regexp.MustCompile("^(\\* |\\||#|<|```|$)")
 
 // reflowed wraps the paragraphs of a page. It leaves lists, tables, headings and code as they are.
 func reflowed(make func() (string, error)) func() (string, error) {
@@ -93,7 +93,7 @@ func reflowed(make func() (string, error)) func() (string, error) {
 		blocks := strings.Split(page, "\n\n")
 		inCode := false
 		for i, block := range blocks {
-			if !inCode && !made.MatchString(block) {
+			if !inCode && !blockStart.MatchString(block) {
 				blocks[i] = strings.TrimSuffix(paragraph(block), "\n")
 			}
 			if strings.Count(block, "```")%2 == 1 {

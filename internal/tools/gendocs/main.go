@@ -1,4 +1,4 @@
-// Command gendocs writes the reference pages in docs from tables in the code: configuration keys and schema, hooks, NRI
+// Command gendocs writes the reference pages in docs from tables in the code, such as configuration keys, hooks and NRI
 // fields. go generate runs it. Its tests fail if a committed page is out of date.
 package main
 

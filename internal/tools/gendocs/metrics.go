@@ -13,20 +13,21 @@ func metricsPage() (string, error) {
 
 ` + "```sh by=internal/agent.TestProbes\ntrimtab agent --http-address 127.0.0.1:9464    # or http.address in the configuration\ncurl -s http://127.0.0.1:9464/metrics\n```" + `
 
-For operators who watch nodes: every metric and probe. The agent serves
+For operators who monitor nodes. This page lists every metric and probe of the agent. The agent serves these paths:
 
-` + item("`/metrics`: the metrics below, and the usual `go_` and `process_` ones") +
-		item("`/healthz`: 200 while the process handles events; otherwise 503 and the reason, and it should be restarted. A runtime, kubelet or "+
-			"API server that does not answer is no such reason") +
-		item("`/readyz`: 200 while a runtime is attached and the agent has read what it runs; otherwise 503 and the reason") + `
-It is off by default, because everybody who reaches the port can read it. The status socket, which only root may use, is
-separate.
+` + item("`/metrics`: the metrics below, and the usual metrics `go_…` and `process_…` of Go programs") +
+		item("`/healthz`: 200 while the process handles events; otherwise 503 and the reason. With 503 the process should be restarted. "+
+			"It is also 200 while a runtime, kubelet or API server does not answer") +
+		item("`/readyz`: 200 while the agent is connected to a runtime and has read its containers; otherwise 503 and the reason") + `
+By default the agent does not serve them, because everybody who can reach the port can read them. The commands on the node
+do not need them: they use the status socket, which only root can open.
 
-Every metric is in base units and counts from the agent's start. Labels have the few values named here. No pod, container or
-namespace is ever a label; ` + "`trimtab status` and `trimtab explain`" + ` report those.
+Every metric has base units (seconds, bytes), and counters begin at 0 when the agent starts. Each entry below has the type of the metric,
+its meaning, and its labels with their values. No label has the name of a pod, container or namespace. For single pods, use
+` + "`trimtab status` and `trimtab explain`" + `.
 
 `)
-	for _, r := range metrics.Rows() {
+	for _, r := range metrics.Families() {
 		b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(labelled("Labels:", r.Labels)))))
 	}
 	b.WriteString(`

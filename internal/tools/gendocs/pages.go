@@ -19,23 +19,34 @@ func configPage() (string, error) {
 
 ` + "```sh agent FILE=/etc/trimtab/config.yaml\ntrimtab config check FILE    # what is wrong with a file, with line numbers\ntrimtab config print         # the file with all defaults\n```" + `
 
-For operators: every key of the configuration file, with its type, default and meaning.
+For operators. This page lists every key of the configuration file, with its type, default and meaning.
 
-The agent reads one YAML file, by default ` + "`/etc/trimtab/config.yaml`" + `. A key that is missing has its default, and without a file
-all defaults apply. The file is read strictly: the agent refuses unknown, repeated and wrongly cased keys, wrong types and
-impossible values, and reports all of them at once, with file and line. ` + "`config.schema.json`" + ` describes the file to editors.
+The agent reads one YAML file, by default ` + "`/etc/trimtab/config.yaml`" + `. If a key is missing, its default applies. If there is no
+file, all defaults apply. The agent refuses a file with unknown or repeated keys, with wrong upper or lower case, with wrong types or with
+impossible values. It reports all errors at once, each with file and line. Editors can check the file with
+` + "`config.schema.json`" + `.
 
-The agent watches the file. It applies a valid change at once, to running pods and new ones. It refuses and reports an invalid
-one, and keeps the configuration that is in force.
+The agent watches the file. It applies a valid change at once, to running pods and to new pods. If a change is invalid, the agent
+reports the errors and keeps the configuration in force. Some keys are read only when the agent starts.
 
-A file starts with
+In the list, ` + "`a.b`" + ` is the key ` + "`b`" + ` in the section ` + "`a`" + `, and ` + "`a[].b`" + ` is the key ` + "`b`" + ` of an entry of the list ` + "`a`" + `.
+"Dialects" are the systems whose labels and annotations the agent reads. "Hooks" are the parts of the agent that set values
+([hooks.md](hooks.md)). A container "owns" CPUs if it uses them exclusively.
+
+A file starts with:
 
 ` + "```yaml\napiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n```\n\n")
+	at := "" // the section of the last heading
 	for _, k := range config.Keys() {
-		if !k.Section() {
+		if !k.IsSection() {
+			if in := sectionOf(k); in != at {
+				fmt.Fprintf(&b, "\n## %s, continued\n\n", cmp.Or(in, "Top level"))
+				at = in
+			}
 			b.WriteString(item(fmt.Sprintf("%s (%s, default %s): %s", code(k.Path), k.Type, code(k.Default), meaning(k))))
 			continue
 		}
+		at = k.Path
 		fmt.Fprintf(&b, "\n## %s\n\n%s", k.Path, paragraph(k.About))
 		if holdsValues(k) {
 			b.WriteString("\n")
@@ -45,10 +56,21 @@ A file starts with
 	return b.String(), nil
 }
 
+// sectionOf returns the path of the innermost section that contains a key, or "".
+func sectionOf(k config.Key) string {
+	in := ""
+	for _, s := range config.Keys() {
+		if s.IsSection() && strings.HasPrefix(k.Path, s.Path+".") && len(s.Path) > len(in) {
+			in = s.Path
+		}
+	}
+	return in
+}
+
 // holdsValues reports whether a section has values of its own.
 func holdsValues(section config.Key) bool {
 	for _, k := range config.Keys() {
-		if rest, ok := strings.CutPrefix(k.Path, section.Path+"."); ok && !k.Section() && !strings.Contains(rest, ".") {
+		if rest, ok := strings.CutPrefix(k.Path, section.Path+"."); ok && !k.IsSection() && !strings.Contains(rest, ".") {
 			return true
 		}
 	}
@@ -58,12 +80,26 @@ func holdsValues(section config.Key) bool {
 func meaning(k config.Key) string {
 	s := k.About
 	if len(k.Values) > 1 {
-		s += " One of " + codes(k.Values) + "."
+		s += oneOf(k.Values, code)
 	}
 	if k.Allowed != "" {
 		s += " Allowed: " + k.Allowed + "."
 	}
 	return s
+}
+
+// oneOf lists the values of a key, each in the given form. A key that may be empty has an empty value.
+func oneOf(values []string, form func(string) string) string {
+	var some []string
+	empty := ""
+	for _, v := range values {
+		if v == "" {
+			empty = ", or empty"
+			continue
+		}
+		some = append(some, form(v))
+	}
+	return " One of " + strings.Join(some, ", ") + empty + "."
 }
 
 func schemaPage() (string, error) {
@@ -74,9 +110,15 @@ func schemaPage() (string, error) {
 func hooksPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + "# Hooks\n\n```sh agent [NAME]=oomScore\ntrimtab hooks [NAME]    # this page, for the program at hand\n```\n\n" + paragraph(`
-For operators, and authors of pods: what each hook reads, what it sets, and where it differs from the system whose keys it
-reads. A hook is a unit of policy. At certain steps in the life of a pod or container it reads what the pod asks for and
-proposes values. `+"`hooks.NAME.enabled` in the [configuration](config.md)"+` switches it on or off.`))
+For operators and authors of pods. A hook is a part of the agent that sets values of pods and containers. This page says for each
+hook what it reads and sets, and how it differs from the system whose labels and annotations it reads.
+`+"`hooks.NAME.enabled` in the [configuration](config.md)"+` switches a hook on or off. The entries of each hook are:`) + "\n" +
+		item("**called at**: the steps in the life of a pod or container at which the hook computes values") +
+		item("**reads**: the labels and annotations of pods that the hook reads ([keys.md](keys.md))") +
+		item("**sets**: the fields of a container that the hook sets; **sets on the pod**: the fields of the pod's cgroup") +
+		item("**needs of the kernel**: the kernel features without which the hook does not work") +
+		item("**with other hooks**: what happens if other hooks set the same fields") +
+		item("**tested on**: the runtimes and kernels, real or simulated, on which tests run the hook"))
 	for _, h := range hook.Catalogue() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", h.Name, paragraph(upper(h.About)+"."))
 		row := func(name, text string) {
@@ -84,13 +126,13 @@ proposes values. `+"`hooks.NAME.enabled` in the [configuration](config.md)"+` sw
 				b.WriteString(item("**" + name + "**: " + text))
 			}
 		}
-		row("acts at", codes(texts(h.Stages)))
+		row("called at", codes(texts(h.Stages)))
 		row("reads", codes(h.Reads))
 		row("sets", codes(texts(h.Sets)))
 		row("sets on the pod", codes(texts(h.Pod)))
 		row("needs of the kernel", strings.ReplaceAll(codes(h.Kernel), "\\|", "` or `"))
-		row("beside other hooks", h.Compose)
-		row("tried on", cmp.Or(h.TestedOn, "models of containerd and of the kernel; a real containerd if `test/real` runs its scenarios"))
+		row("with other hooks", h.Compose)
+		row("tested on", cmp.Or(h.TestedOn, "models of containerd and of the kernel; a real containerd if `test/real` runs its scenarios"))
 		if len(h.Differs) > 0 {
 			b.WriteString("\nDifferences from the system whose keys it reads:\n\n")
 			for _, d := range h.Differs {
@@ -105,27 +147,30 @@ func fieldsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# NRI fields
 
-For authors of hooks and hook servers: which fields of NRI and CRI messages policies can read and set.
+For authors of hooks and [hook servers](hook-servers.md). This page says which fields of NRI and CRI messages a policy (a hook or hook
+server) can read and set.
 
-The tables have every field of the messages by which a runtime reports pods and containers. "lifecycle" is the field of
-` + "`internal/lifecycle`" + ` that policies read; a field without one is not for policies, and its note says why. "setting" is what a
-policy can set. "carried" says when the message can carry it: "create" at creation alone, "live" also while the container lives.
+The tables have every field of the messages in which a runtime describes pods and containers. The columns are:
 
-| NRI | since | lifecycle | setting | carried |
+` + item("**NRI** or **CRI**: the field in the message. **since**: the first NRI version with this field") +
+		item("**lifecycle**: the field of `internal/lifecycle` that policies read. If this is empty, policies cannot read the field, and the note below says why") +
+		item("**setting**: what a policy can set through this field. If this is empty, policies cannot set it") +
+		item("**set at**: \"create\" if the setting can be sent only at the creation of a container, \"live\" if it can also be sent later") + `
+| NRI | since | lifecycle | setting | set at |
 |---|---|---|---|---|
 `)
 	notes := ""
 	for _, r := range nri.Rows() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", code(r.Proto), cell(r.Since), code(r.Lifecycle), code(r.Setting), carried(r.Adjust, r.Update))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", code(r.Proto), cell(r.NRIVersion), code(r.Lifecycle), code(r.Setting), carried(r.Adjust, r.Update))
 		notes += note(r.Proto, r.Note)
 	}
 	b.WriteString("\n## Notes on NRI fields\n\n" + notes + notSet() + `
 # CRI fields
 
-The same for the CRI proxy: every field of the requests that make pods and containers. All fields reach the runtime, also
-those that are newer than Trimtab.
+This table is for the CRI proxy ([cri-proxy.md](cri-proxy.md)). It has every field of the requests that create pods and containers.
+The proxy forwards all fields to the runtime, also fields that are newer than Trimtab.
 
-| CRI | lifecycle | setting | carried |
+| CRI | lifecycle | setting | set at |
 |---|---|---|---|
 `)
 	notes = ""
@@ -187,9 +232,9 @@ func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min
 // notSet lists the fields of NRI's adjustments that no policy sets.
 func notSet() string {
 	text := "\n## Adjustments of NRI that no policy sets\n\n" +
-		"Hooks, rules and hook servers of Trimtab set none of these. A container keeps what it was requested with.\n\n"
-	for _, n := range nri.NotSets() {
-		text += note(n.Proto, n.Why)
+		"Hooks, rules and hook servers of Trimtab set none of these fields. A container keeps the value of its request.\n\n"
+	for _, n := range nri.UnsetFields() {
+		text += note(n.Proto, n.Reason)
 	}
 	return text
 }

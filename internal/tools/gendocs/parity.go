@@ -9,40 +9,42 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// titles has the attachments' names for users; others have their name in the code.
+// titles has names of attachments for users. An attachment that is not here is shown by its name in the code.
 var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
-// inTable has short names of the ways for the table of fields.
-var inTable = map[parity.Way]string{
-	parity.Created: "creation", parity.Kernel: "before", parity.Late: "after", parity.Never: "no",
+// wayNames has short names of the ways in which a value is set, for the table of fields.
+var wayNames = map[parity.Way]string{
+	parity.AtCreation: "creation", parity.KernelBeforeStart: "before", parity.KernelAfterStart: "after", parity.NotApplied: "no",
 }
 
 func parityPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# The same through every attachment
+	b.WriteString(generated + `# Differences between attachments
 
-For people who choose a value of ` + "`attach`" + `: which values come later, or never, with which attachment.
+For people who choose a value of ` + "`attach`" + ` (the attachment: how the agent connects to the runtime). This page says which
+values an attachment sets later than the others, or not at all.
 
-The same scenario has the same effect with every attachment, except for what this page lists. The tables are made from what
-hooks and attachments declare. ` + "`test/conformance`" + ` plays every scenario of ` + "`test/scenarios`" + ` through the engine alone and through
-each attachment, with cgroup versions 1 and 2. After each step, decisions and effective state of every container and pod must be
-equal. A value that the table calls carried must be in force, and one that it calls not carried must be reported with its
-reason.
+Except for what this page lists, the same pods get the same values with every attachment. The tables are made from declarations in
+the code. ` + "`test/conformance`" + ` checks them. It plays every scenario of ` + "`test/scenarios`" + ` with each attachment and without any, on
+cgroup versions 1 and 2. After each step, the decisions and the values in force of every container and pod must be equal. A value
+that an attachment cannot set must be reported with the reason.
+
+These words say when a value is in force:
 
 `)
 	for _, w := range []struct {
 		way  parity.Way
 		text string
 	}{
-		{parity.Created, "the runtime sets it when it creates the container"},
-		{parity.Kernel, "Trimtab writes it to the kernel before the container's first instruction"},
-		{parity.Late, "Trimtab writes it to the kernel as soon as there is a cgroup; the container may run already " +
-			"([benchmarks-attachments.md](benchmarks-attachments.md) has how long)"},
-		{parity.Never, "not in force; `trimtab explain` says why"},
+		{parity.AtCreation, "the runtime sets the value when it creates the container"},
+		{parity.KernelBeforeStart, "Trimtab writes the value to the kernel before the container's first instruction"},
+		{parity.KernelAfterStart, "Trimtab writes the value to the kernel as soon as the cgroup exists. The container may already run for some time " +
+			"([benchmarks-attachments.md](benchmarks-attachments.md#unprotected-time) has measurements)"},
+		{parity.NotApplied, "the value is not in force, and `trimtab explain` says why"},
 	} {
-		b.WriteString(item("**" + inTable[w.way] + "**: " + w.text))
+		b.WriteString(item("**" + wayNames[w.way] + "**: " + w.text))
 	}
-	b.WriteString("\n## Fields\n\n| field | of the | set by |")
+	b.WriteString("\n## Fields\n\nThe column \"hooks\" has the [hooks](hooks.md) (parts of the agent) that set the field.\n\n| field | of the | hooks |")
 	rule := "\n|---|---|---|"
 	for _, a := range parity.Attachments() {
 		b.WriteString(" " + title(a) + " |")
@@ -52,13 +54,13 @@ reason.
 	for _, r := range parity.Table() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
 		for _, c := range r.Cells {
-			fmt.Fprintf(&b, " %s |", inTable[c.Way])
+			fmt.Fprintf(&b, " %s |", wayNames[c.Way])
 		}
 		b.WriteString("\n")
 	}
 	b.WriteString(`
-A field that no hook of this release sets is not in the table. Older runtimes may carry less; what a node's runtime does not
-carry is reported in the same way ([fields.md](fields.md)).
+The table has only fields that hooks of this release set. Older runtimes do not support all of them. If the runtime of a node
+does not support a field, the agent reports this in the same way ([fields.md](fields.md)).
 
 ## Exceptions
 `)
@@ -67,7 +69,7 @@ carry is reported in the same way ([fields.md](fields.md)).
 			b.WriteString("\n### " + upper(title(a)) + "\n\n" + text)
 		}
 	}
-	b.WriteString(notTaken())
+	b.WriteString(runtimeRules())
 	return b.String(), nil
 }
 
@@ -77,18 +79,19 @@ func limits(at int, a parity.Attachment) string {
 	var reasons []string
 	without := map[string][]string{}
 	for _, r := range parity.Table() {
-		if c := r.Cells[at]; c.Way == parity.Never {
-			if without[c.Why] == nil {
-				reasons = append(reasons, c.Why)
+		if c := r.Cells[at]; c.Way == parity.NotApplied {
+			reason := fmt.Sprintf(" (of %ss). Reason: %s", r.Scope, c.Why)
+			if without[reason] == nil {
+				reasons = append(reasons, reason)
 			}
-			without[c.Why] = append(without[c.Why], fmt.Sprintf("`%s` of the %s", r.Field, r.Scope))
+			without[reason] = append(without[reason], code(r.Field.String()))
 		}
 	}
-	for _, why := range reasons {
-		b.WriteString(item("Never: " + strings.Join(without[why], ", ") + ". Reason: " + why))
+	for _, reason := range reasons {
+		b.WriteString(item("Never in force: " + strings.Join(without[reason], ", ") + reason))
 	}
 	if late := lateFields(at); late != "" {
-		b.WriteString(item("In force only after the start: " + late))
+		b.WriteString(item("In force only after the start of the container: " + late))
 	}
 	for _, l := range a.Limits {
 		b.WriteString(item("**" + l.Name + "**: " + l.Text))
@@ -96,29 +99,32 @@ func limits(at int, a parity.Attachment) string {
 	return b.String()
 }
 
-// notTaken lists the values that runtimes refuse or drop.
-func notTaken() string {
+// runtimeRules lists the values that runtimes refuse or drop.
+func runtimeRules() string {
 	var b strings.Builder
 	b.WriteString(`
 ## What runtimes do not take
 
-Some runtimes refuse a value, which fails the whole request and would stop the pod. Others drop a value and report nothing.
-Trimtab does not send such values. Where the kernel has a file for the field, Trimtab writes the value there and nowhere else,
-and ` + "`trimtab explain`" + ` says "in the kernel alone" and why; elsewhere it reports the value as not in force. It reads the runtime's
-name and release from the runtime itself. The conformance tests play every scenario beside runtimes that refuse like the real
-ones.
+Some runtimes refuse a value. Then the whole request fails, and the pod would not start. Others drop a value and report nothing.
+Trimtab does not send such values. If the kernel has a file for the field, Trimtab writes the value only to this file, and
+` + "`trimtab explain`" + ` says "in the kernel alone" with the reason. Otherwise Trimtab reports the value as not in force. It reads the
+name and the release of the runtime from the runtime itself. The conformance tests play every scenario with simulated runtimes that
+refuse the same values.
+
+Each entry has the runtime and its releases, the field and the protocol, what the runtime does with the value, in which calls it does
+this, and the source of this knowledge. "an update of our own" is an update of a container that Trimtab sends.
 
 `)
 	for _, r := range runtimes.Rules() {
 		var ways, calls []string
-		for _, w := range r.Ways {
+		for _, w := range r.Protocols {
 			ways = append(ways, w.String())
 		}
 		for _, c := range r.Calls {
 			calls = append(calls, c.String())
 		}
-		b.WriteString(item(fmt.Sprintf("**%s** (releases: %s) %s `%s` by %s, with %s. Source: %s", r.Runtime, r.Releases(),
-			r.Says(), r.Field, strings.Join(ways, " or "), strings.Join(calls, ", "), sentence(r.Source))))
+		b.WriteString(item(fmt.Sprintf("**%s** (releases: %s), `%s` by %s: %s. Calls: %s. Source: %s", r.Runtime, r.Releases(),
+			r.Field, strings.Join(ways, " or "), r.Description(), strings.Join(calls, ", "), sentence(r.Source))))
 	}
 	return b.String()
 }
@@ -127,7 +133,7 @@ ones.
 func lateFields(at int) string {
 	var fields []string
 	for _, r := range parity.Table() {
-		if r.Cells[at].Way == parity.Late && r.Scope == lifecycle.OfContainer {
+		if r.Cells[at].Way == parity.KernelAfterStart && r.Scope == lifecycle.OfContainer {
 			fields = append(fields, "`"+r.Field.String()+"`")
 		}
 	}

@@ -21,11 +21,12 @@ import (
 // The sources with the comments of a scenario's fields, and the scenario that the page shows.
 const (
 	scenarioSource = "../../sim/scenario/scenario.go"
+	balloonSource  = "../../sim/scenario/balloons.go"
 	resctrlSource  = "../../sim/kernel/resctrl.go"
 	shownScenario  = "../../../test/scenarios/manifest.yaml"
 )
 
-// scenarioPart is an object of a scenario, where it stands, and its type.
+// scenarioPart is an object in the file of a scenario: the title of its section, its path, and its type.
 type scenarioPart struct {
 	title, where string
 	value        reflect.Type
@@ -42,14 +43,15 @@ func scenarioParts() []scenarioPart {
 		{"Container", "steps[].run[].containers[]", reflect.TypeFor[scenario.Container]()},
 		{"Resources", "resources", reflect.TypeFor[scenario.Resources]()},
 		{"Grants of the kubelet", "podResources.NAME", reflect.TypeFor[scenario.Static]()},
-		{"A container more", "steps[].createContainer", reflect.TypeFor[scenario.Create]()},
+		{"An additional container", "steps[].createContainer", reflect.TypeFor[scenario.Create]()},
 		{"New labels and annotations", "steps[].annotate", reflect.TypeFor[scenario.Annotate]()},
 		{"New resources", "steps[].update", reflect.TypeFor[scenario.Update]()},
-		{"Want", "steps[].want.NAME", reflect.TypeFor[scenario.Want]()},
+		{"Expected values", "steps[].want.NAME", reflect.TypeFor[scenario.Want]()},
+		{"Expected balloons", "steps[].wantBalloons", reflect.TypeFor[scenario.Balloons]()},
 	}
 }
 
-// scenariosPage is docs/scenarios.md.
+// scenariosPage returns docs/scenarios.md.
 func scenariosPage() (string, error) {
 	comments, err := scenarioComments()
 	if err != nil {
@@ -66,23 +68,24 @@ func scenariosPage() (string, error) {
 		"trimtab sim run --svg node.svg test/scenarios/manifest.yaml     # a picture of the node after the last step\n" +
 		"trimtab plan --node test/scenarios/manifest.yaml examples/cluster/classes.yaml    # pods on that node\n```" + `
 
-For people who try a policy before a node has it, and for authors of tests: every key of a scenario.
+For people who try a policy before they use it on a node, and for authors of tests. This page lists every key of a scenario.
 
-A scenario is a node, a configuration and steps, in one YAML file. ` + "`trimtab sim run`" + ` plays it with the agent, on an
-embedded runtime and a kernel in memory. It needs no root and changes nothing of the machine. After each step it compares
-what is in force with what the step wants; the exit code is 1 if something differs. ` + "`trimtab sim serve --agent FILE`" + `
-keeps the agent on that node, for status, top, explain and the web page. [test/scenarios](../test/scenarios) has many.
+A scenario is a YAML file with a node, a configuration and steps. ` + "`trimtab sim run`" + ` simulates the steps, such as the start of a pod.
+It uses the real agent with a simulated runtime and a simulated kernel. It needs no root, and changes nothing on the machine where it
+runs. After each step it compares the values in force with the values that the step expects (` + "`want`" + `). If a value differs, the
+exit code is 1. ` + "`trimtab sim serve --agent FILE`" + ` keeps the agent running after the last step. Then you can try ` + "`trimtab status`, `top`, `explain`" + `
+and the web page. [test/scenarios](../test/scenarios) has many scenarios.
 
-This one runs two pods as people write them. ` + "`requests` and `limits`" + ` become shares, quota and memory limit as the kubelet
-makes them. The first line has an editor complete keys and mark wrong ones, by
-[scenario.schema.json](scenario.schema.json). An unknown key is an error that names the nearest valid one.
+The following scenario runs two pods that are written as Kubernetes manifests. ` + "`requests` and `limits`" + ` become CPU shares, CPU quota and
+memory limit in the same way as with the kubelet. With the first line, an editor can complete keys and mark errors
+([scenario.schema.json](scenario.schema.json)). If a key is unknown, the command ends with an error that names the most similar key.
 
 ` + "```yaml\n# yaml-language-server: $schema=../../docs/scenario.schema.json\n" +
 		wrapFlow(strings.TrimPrefix(string(shown), "# yaml-language-server: $schema=../../docs/scenario.schema.json\n")) + "```\n")
 	for _, p := range scenarioParts() {
 		fmt.Fprintf(&b, "\n## %s\n\n", p.title)
 		if p.where != "" {
-			fmt.Fprintf(&b, "Below %s:\n\n", code(p.where))
+			fmt.Fprintf(&b, "Keys below %s:\n\n", code(p.where))
 		}
 		for _, f := range reflect.VisibleFields(p.value) {
 			name, _ := nameIn(f.Tag.Get("json"), f.Name)
@@ -96,7 +99,7 @@ makes them. The first line has an editor complete keys and mark wrong ones, by
 	return b.String(), nil
 }
 
-// wrapFlow breaks the long lines of a scenario after a comma, where YAML lets a flow mapping go on.
+// wrapFlow breaks the long lines of a scenario after a comma, where YAML allows a line break in a flow mapping.
 func wrapFlow(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -126,7 +129,7 @@ func scenarioType(t reflect.Type) string {
 	return name
 }
 
-// scenarioSchema is docs/scenario.schema.json.
+// scenarioSchema returns docs/scenario.schema.json.
 func scenarioSchema() (string, error) {
 	comments, err := scenarioComments()
 	if err != nil {
@@ -183,11 +186,11 @@ func describe(s *jsonschema.Schema, t reflect.Type, comments map[string]string) 
 // requiredKeys are the keys without which the loader refuses a file.
 func requiredKeys() []string { return []string{"name", "node", "steps"} }
 
-// scenarioComments returns the comments of the fields of a scenario's types, by type and field, with keys in place
-// of Go's names. A field without a comment gets the comment of a field above it that names it.
+// scenarioComments returns the comments of the fields of a scenario's types, by type and field. In the comments, keys
+// replace the names of Go fields. A field without a comment gets the comment of an earlier field that names it.
 func scenarioComments() (map[string]string, error) {
 	all := map[string]string{}
-	for _, file := range []string{scenarioSource, resctrlSource} {
+	for _, file := range []string{scenarioSource, balloonSource, resctrlSource} {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, fmt.Errorf("describe scenarios: %w", err)

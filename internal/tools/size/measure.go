@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// size has the size of everything.
+// size has the sizes of the program's packages and types, and its long functions.
 type size struct {
 	packages []pkg
 	types    []typ
@@ -36,7 +36,7 @@ type pkg struct {
 type typ struct {
 	name            string // with its package
 	methods, fields int
-	plain           bool // plain data
+	plain           bool // plain data: it has no method on its pointer
 }
 
 // function is a long function.
@@ -45,8 +45,8 @@ type function struct {
 	lines int
 }
 
-// listed is a package as go list reports it.
-type listed struct {
+// goPackage is a package as go list reports it.
+type goPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	Module                  *struct{ Path string }
@@ -77,7 +77,7 @@ func measure(dir string) (*size, error) {
 }
 
 // list returns the packages of the binary, and the name of the module.
-func list(dir string) (all []listed, module string, err error) {
+func list(dir string) (all []goPackage, module string, err error) {
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
@@ -85,7 +85,7 @@ func list(dir string) (all []listed, module string, err error) {
 		return nil, "", fmt.Errorf("go list: %w", err)
 	}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
+		var p goPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return all, module, nil
 		} else if err != nil {
@@ -114,7 +114,7 @@ type measurer struct {
 	size   *size
 }
 
-func (m *measurer) measure(p listed) error {
+func (m *measurer) measure(p goPackage) error {
 	var all, counted []*ast.File
 	here := pkg{name: strings.TrimPrefix(p.ImportPath, m.module+"/")}
 	for _, name := range p.GoFiles {

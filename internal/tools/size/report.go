@@ -13,7 +13,7 @@ import (
 // core has the packages that decide and apply, with their parts.
 var core = []string{
 	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
-	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons", "internal/placement/topologyaware",
+	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons", "internal/placement/topologyaware", "internal/placement/class",
 }
 
 func isCore(name string) bool {
@@ -28,18 +28,18 @@ func (s *size) report() string {
 	for _, p := range s.sorted() {
 		mark := ""
 		if isCore(p.name) {
-			mark, inner = " (heart)", inner+p.lines
+			mark, inner = " (core)", inner+p.lines
 		}
 		all += p.lines
 		fmt.Fprintf(&b, "%7d  %s%s\n", p.lines, p.name, mark)
 	}
 	fmt.Fprintf(&b, "%7d  the core\n%7d  all\n\nmethods, fields of the biggest types\n\n", inner, all)
 	for i, t := range s.biggest() {
-		if i == 25 && !t.over() {
+		if i == 25 && !t.exceedsLimit() {
 			break
 		}
 		note := ""
-		if t.over() {
+		if t.exceedsLimit() {
 			note = "  over " + fmt.Sprintf("%d methods or %d fields", maxMethods, maxFields)
 		}
 		fmt.Fprintf(&b, "%5d %5d  %s%s\n", t.methods, t.fields, t.name, note)
@@ -55,13 +55,13 @@ func (s *size) sorted() []pkg {
 	return slices.SortedFunc(slices.Values(s.packages), func(a, b pkg) int { return cmp.Or(b.lines-a.lines, cmp.Compare(a.name, b.name)) })
 }
 
-// over reports whether a type exceeds a limit.
-func (t typ) over() bool { return t.methods > maxMethods || !t.plain && t.fields > maxFields }
+// exceedsLimit reports whether a type exceeds a limit.
+func (t typ) exceedsLimit() bool { return t.methods > maxMethods || !t.plain && t.fields > maxFields }
 
 // biggest returns the biggest types, those that exceed a limit first.
 func (s *size) biggest() []typ {
 	rank := func(t typ) int {
-		if t.over() {
+		if t.exceedsLimit() {
 			return 1000 + t.methods
 		}
 		return t.methods
@@ -71,8 +71,8 @@ func (s *size) biggest() []typ {
 	})
 }
 
-// round is the precision of the table's lines of code, so that few changes alter the table.
-const round = 50
+// precision is the unit to which the table rounds lines of code, so that few changes alter the table.
+const precision = 50
 
 // table returns the table of ARCHITECTURE.md.
 func (s *size) table() string {
@@ -97,7 +97,7 @@ func (s *size) table() string {
 	return b.String()
 }
 
-func rounded(n int) int { return (n + round/2) / round * round }
+func rounded(n int) int { return (n + precision/2) / precision * precision }
 
 func cutLast(name string) (before, after string, found bool) {
 	i := strings.LastIndexByte(name, '.')
@@ -113,8 +113,8 @@ const (
 	closing = "<!-- end -->\n"
 )
 
-// placed replaces the table between the marks of a text.
-func placed(text, table string) (string, error) {
+// withTable replaces the table between the marks of a text.
+func withTable(text, table string) (string, error) {
 	before, rest, opened := strings.Cut(text, opening)
 	_, after, closed := strings.Cut(rest, closing)
 	if !opened || !closed {
@@ -129,7 +129,7 @@ func rewrite(dir, file string, s *size) error {
 	if err != nil {
 		return err
 	}
-	now, err := placed(string(text), s.table())
+	now, err := withTable(string(text), s.table())
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}

@@ -56,7 +56,7 @@ func TestTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &measurer{module: "m", fset: token.NewFileSet(), size: &size{}, types: types.Config{}}
-	if err := m.measure(listed{ImportPath: "m/a", Dir: dir, GoFiles: []string{"a.go", "fake.go"}}); err != nil {
+	if err := m.measure(goPackage{ImportPath: "m/a", Dir: dir, GoFiles: []string{"a.go", "fake.go"}}); err != nil {
 		t.Fatal(err)
 	}
 	want := []typ{
@@ -84,7 +84,7 @@ func TestTableIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := placed(string(text), s.table())
+	want, err := withTable(string(text), s.table())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package captured packs what the kernel says of a machine into an archive, and makes a machine of such an archive again.
-// It takes only the files that its list names, so that nothing of users, names or serial numbers gets in. Archives come
-// from anybody: reading one writes no file and is bounded.
+// Package captured packs the kernel's files about a machine into an archive, and makes a machine of such an archive. It
+// packs only the files of a fixed list, so the archive has no names of users and no serial numbers. An archive may come
+// from an untrusted person, so reading one writes no file and is bounded.
 package captured
 
 import (
@@ -33,9 +33,9 @@ const (
 	maxPacked = 32 << 20
 )
 
-// wanted are the files of an archive, as patterns below the root of the node. All of them say what the
-// machine is: none has names of users, pods or hosts, serial numbers, or network addresses.
-var wanted = []string{
+// archivedFiles are the files of an archive, as patterns below the root of the node. They describe only the
+// hardware: none has names of users, pods or hosts, serial numbers, or network addresses.
+var archivedFiles = []string{
 	"sys/devices/system/cpu/online", "sys/devices/system/cpu/present", "sys/devices/system/cpu/possible",
 	"sys/devices/system/cpu/offline", "sys/devices/system/cpu/isolated", "sys/devices/system/cpu/nohz_full",
 	"sys/devices/system/cpu/cpu*/topology/*_id", "sys/devices/system/cpu/cpu*/topology/core_cpus_list",
@@ -61,21 +61,21 @@ type Node struct {
 	Machine *topology.Machine
 	// CgroupV1 reports that the node had no cgroup v2 hierarchy at /sys/fs/cgroup.
 	CgroupV1 bool
-	// HugePages are the node's sizes of huge pages, such as 2MB. Disks are numbers of disks by name.
+	// HugePages are the node's sizes of huge pages, such as 2MB. Disks has the device number of each disk by its name.
 	HugePages []string
 	Disks     map[string]string
 }
 
-// Pack writes the archive of a node whose root directory is host, and returns how many files are in it. A file that
-// cannot be read is left out, as of a CPU that is offline. Errors: of writing, and a node whose list of CPUs cannot be
-// read.
+// Pack writes the archive of a node whose root directory is host, and returns how many files are in it. It leaves out
+// files that it cannot read, such as those of offline CPUs. It fails if it cannot write, or cannot read the node's list of
+// CPUs.
 func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	if _, err := fs.Stat(host, "sys/devices/system/cpu/online"); err != nil {
 		return 0, fmt.Errorf("capture: %w", err)
 	}
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
-	for _, pattern := range wanted {
+	for _, pattern := range archivedFiles {
 		names, err := fs.Glob(host, pattern)
 		if err != nil {
 			return files, fmt.Errorf("capture %s: %w", pattern, err)
@@ -100,17 +100,17 @@ func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	return files, errors.Join(t.Close(), z.Close())
 }
 
-// Is reports whether a text begins like an archive.
-func Is(text []byte) bool { return bytes.HasPrefix(text, []byte{0x1f, 0x8b}) } // RFC 1952, 2.3.1
+// IsArchive reports whether a text begins like an archive.
+func IsArchive(text []byte) bool { return bytes.HasPrefix(text, []byte{0x1f, 0x8b}) } // RFC 1952, 2.3.1
 
-// Open reads an archive. Errors: one that is no archive of Pack, has a file that Pack does not take, or is too large, and
-// files from which no machine can be made.
+// Open reads an archive that Pack wrote. It returns an error for another file, for an archive that has other files or is
+// too large, and for files that describe no valid machine.
 func Open(r io.Reader) (*Node, error) {
 	files, err := unpack(io.LimitReader(r, maxPacked))
 	if err != nil {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
-	host, err := inMemory(files)
+	host, err := memoryFS(files)
 	if err != nil {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
@@ -160,11 +160,11 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 			return nil, err
 		}
 		if _, twice := files[name]; twice {
-			return nil, fmt.Errorf("%q is in it twice", name)
+			return nil, fmt.Errorf("the archive has %q twice", name)
 		}
 		total += int(h.Size)
 		if len(files) >= maxFiles || total > maxBytes {
-			return nil, fmt.Errorf("the file has more than %d files or %d bytes", maxFiles, maxBytes)
+			return nil, fmt.Errorf("the archive has more than %d files or %d bytes", maxFiles, maxBytes)
 		}
 		text, err := io.ReadAll(t)
 		if err != nil {
@@ -173,19 +173,19 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 		files[name] = text
 	}
 	if len(files) == 0 {
-		return nil, errors.New("it is empty")
+		return nil, errors.New("the archive is empty")
 	}
 	return files, nil
 }
 
-// nameOf is the name of a file below the node's root, if an archive may have it.
+// nameOf returns the path of a file below the node's root. It returns an error for a file that an archive must not have.
 func nameOf(h *tar.Header) (string, error) {
 	shown := h.Name[:min(len(h.Name), 100)]
 	if h.Typeflag != tar.TypeReg {
 		return "", fmt.Errorf("%q is not a regular file: trimtab capture packs only regular files", shown)
 	}
 	name, below := strings.CutPrefix(h.Name, root+"/")
-	known := below && fs.ValidPath(name) && slices.ContainsFunc(wanted, func(pattern string) bool {
+	known := below && fs.ValidPath(name) && slices.ContainsFunc(archivedFiles, func(pattern string) bool {
 		is, err := path.Match(pattern, name)
 		return is && err == nil
 	})
@@ -198,9 +198,9 @@ func nameOf(h *tar.Header) (string, error) {
 	return name, nil
 }
 
-// inMemory is a file system of these files: that of an archive that is not compressed, since the
-// standard library reads those in place.
-func inMemory(files map[string][]byte) (fs.FS, error) {
+// memoryFS returns a file system in memory with the given files. It uses an uncompressed zip archive,
+// which the standard library can read as a file system.
+func memoryFS(files map[string][]byte) (fs.FS, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -45,7 +45,7 @@ func TestRoundTrip(t *testing.T) {
 			if n, err := captured.Pack(&b, host); err != nil || n == 0 {
 				t.Fatalf("%d files, %v", n, err)
 			}
-			if !captured.Is(b.Bytes()) {
+			if !captured.IsArchive(b.Bytes()) {
 				t.Error("it does not look like an archive")
 			}
 			if text := unzip(t, b.Bytes()); strings.Contains(text, "SECRET") {
@@ -128,7 +128,7 @@ func TestHostile(t *testing.T) {
 	}{
 		"no archive":      {[]byte("kind: Pod\n"), "not a compressed archive"},
 		"cut off":         {good[:len(good)/2], "read the archive"},
-		"empty":           {archive(t), "it is empty"},
+		"empty":           {archive(t), "the archive is empty"},
 		"above":           {archive(t, tar.Header{Name: "trimtab-capture/../etc/passwd"}), "not a file that trimtab capture packs"},
 		"absolute":        {archive(t, tar.Header{Name: "/sys/devices/system/cpu/online"}), "not a file that trimtab capture packs"},
 		"dots inside":     {archive(t, tar.Header{Name: "trimtab-capture/sys/devices/../devices/system/cpu/online"}), "not a file that trimtab capture packs"},
@@ -137,7 +137,7 @@ func TestHostile(t *testing.T) {
 		"a hard link":     {archive(t, tar.Header{Name: online, Typeflag: tar.TypeLink, Linkname: "/etc/shadow"}), "not a regular file"},
 		"a device":        {archive(t, tar.Header{Name: online, Typeflag: tar.TypeChar}), "not a regular file"},
 		"a directory":     {archive(t, tar.Header{Name: "trimtab-capture/sys", Typeflag: tar.TypeDir}), "not a regular file"},
-		"twice":           {archive(t, tar.Header{Name: online}, tar.Header{Name: online}), "is in it twice"},
+		"twice":           {archive(t, tar.Header{Name: online}, tar.Header{Name: online}), " twice"},
 		"large":           {archive(t, tar.Header{Name: online, Size: 1 << 20}), "at most 65536"},
 		"no list of CPUs": {archive(t, tar.Header{Name: "trimtab-capture/sys/devices/system/node/online"}), "online CPUs"},
 	} {

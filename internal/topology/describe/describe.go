@@ -15,21 +15,22 @@ import (
 // DefaultMemory is the memory of each NUMA node if the text has none.
 const DefaultMemory = 16 << 30
 
-// shape is the parsed text: how many of the inner level in each of the outer.
+// shape is the parsed text: how many groups of each level are in one group of the level around it.
 type shape struct {
 	sockets, dies, nodes, caches, cores, threads int
 	memory                                       uint64            // bytes per node
 	pages                                        map[uint64]uint64 // huge pages per node, by size in bytes
+	present                                      map[int]bool      // the CPUs that exist, by id; nil for all
 }
 
-// part is one level of the machine, outermost first.
-type part struct {
+// level is one level of the machine.
+type level struct {
 	letter byte
 	name   string
 	into   func(*shape) *int
 }
 
-var parts = []part{
+var levels = []level{
 	{'s', "sockets", func(s *shape) *int { return &s.sockets }},
 	{'d', "dies per socket", func(s *shape) *int { return &s.dies }},
 	{'n', "NUMA nodes per die", func(s *shape) *int { return &s.nodes }},
@@ -52,9 +53,16 @@ var units = []struct {
 //
 // CPUs are numbered as Linux does on most machines: first the first threads of all
 // cores, socket by socket and node by node, then the second threads.
-func Parse(text string) (*topology.Machine, error) {
+func Parse(text string) (*topology.Machine, error) { return ParsePresent(text, "") }
+
+// ParsePresent makes the machine that a text describes, with only the CPUs of the kernel list present, or with all if
+// the list is empty. The CPUs keep their numbers. A NUMA node without a present CPU does not exist.
+func ParsePresent(text, present string) (*topology.Machine, error) {
 	all := strings.Split(text, ",")
 	s, err := parseShape(all[0])
+	if err == nil {
+		err = s.setPresent(present)
+	}
 	for i, rest := range all[1:] {
 		if err != nil {
 			break
@@ -62,7 +70,7 @@ func Parse(text string) (*topology.Machine, error) {
 		if pages, is := strings.CutSuffix(strings.TrimSpace(rest), "pages/node"); is {
 			err = s.parsePages(pages)
 		} else if s.memory, err = parseMemory(rest); err == nil && i > 0 {
-			err = errors.New("the memory comes once, and before huge pages")
+			err = errors.New("write the memory only once, and before the huge pages")
 		}
 	}
 	if err != nil {
@@ -78,15 +86,15 @@ func Parse(text string) (*topology.Machine, error) {
 func parseShape(text string) (shape, error) {
 	s := shape{sockets: 1, dies: 1, nodes: 1, cores: 1, threads: 1, memory: DefaultMemory}
 	if strings.TrimSpace(text) == "" {
-		return s, errors.New(`it is empty; write for example "2s x 2n x 8c x 2t"`)
+		return s, errors.New(`the description is empty; write for example "2s x 2n x 8c x 2t"`)
 	}
 	next := 0
 	for field := range strings.SplitSeq(strings.ReplaceAll(text, "×", "x"), "x") {
 		field = strings.TrimSpace(field)
 		if field == "" {
-			return s, errors.New("there is nothing between two x, or before or after one")
+			return s, errors.New("a number with a letter is missing before or after an x")
 		}
-		i, n, err := parsePart(field)
+		i, n, err := parseLevel(field)
 		if err != nil {
 			return s, err
 		}
@@ -94,17 +102,36 @@ func parseShape(text string) (shape, error) {
 			return s, fmt.Errorf("%q is repeated or out of order: the order is s, d, n, l, c, t", field)
 		}
 		next = i + 1
-		*parts[i].into(&s) = n
-	}
-	// Each factor is at most MaxCPUs, so the product of six fits an int.
-	if n := s.sockets * s.dies * s.nodes * max(s.caches, 1) * s.cores * s.threads; n > topology.MaxCPUs {
-		return s, fmt.Errorf("%d CPUs are more than %d", n, topology.MaxCPUs)
+		*levels[i].into(&s) = n
 	}
 	return s, nil
 }
 
-func parsePart(field string) (index, count int, err error) {
-	for i, p := range parts {
+// setPresent notes which CPUs exist.
+func (s *shape) setPresent(present string) error {
+	// Each factor is at most MaxCPUs, so the product of six fits an int.
+	n, most := s.sockets*s.dies*s.nodes*max(s.caches, 1)*s.cores*s.threads, topology.MaxCPUs
+	if present != "" {
+		ids, err := topology.ParseList(present)
+		if err != nil {
+			return fmt.Errorf("present CPUs: %w", err)
+		}
+		s.present, most = make(map[int]bool, len(ids)), topology.MaxID+1
+		for _, id := range ids {
+			if id >= n {
+				return fmt.Errorf("present CPUs %q: the description has only CPUs 0-%d, and no CPU %d", shorten(present), n-1, id)
+			}
+			s.present[id] = true
+		}
+	}
+	if n > most {
+		return fmt.Errorf("the description has %d CPUs; at most %d are supported", n, most)
+	}
+	return nil
+}
+
+func parseLevel(field string) (index, count int, err error) {
+	for i, p := range levels {
 		if field[len(field)-1] != p.letter {
 			continue
 		}
@@ -155,7 +182,7 @@ func parseBytes(what, amount string) (uint64, error) {
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
 		if err != nil || n == 0 || n > math.MaxInt64/u.bytes {
-			return 0, fmt.Errorf("%s %q is not a number from 1 up that makes less than 2^63 bytes", what, shorten(number))
+			return 0, fmt.Errorf("%s %q is not a positive number of less than 2^63 bytes", what, shorten(number))
 		}
 		return n * u.bytes, nil
 	}
@@ -171,6 +198,9 @@ func (s shape) machine() (*topology.Machine, error) {
 	memory := map[int]uint64{}
 	for t := range s.threads {
 		for c := range cores {
+			if s.present != nil && !s.present[t*cores+c] {
+				continue
+			}
 			node := c / perNode
 			memory[node] = s.memory
 			cpu := topology.CPU{

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,10 +64,10 @@ func TestParse(t *testing.T) {
 
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"":               "it is empty",
-		" , 1GiB/node":   "it is empty",
+		"":               "the description is empty",
+		" , 1GiB/node":   "the description is empty",
 		"8":              `"8" is none of s (sockets)`,
-		"8c x":           "nothing between two x",
+		"8c x":           "missing before or after an x",
 		"8c x 2s":        "out of order",
 		"8c x 8c":        "repeated",
 		"0c":             "not a number from 1",
@@ -74,12 +75,12 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"+1c":            "not a number from 1",
 		"c":              "not a number from 1",
 		"9999999999999c": "not a number from 1",
-		"1000s x 1000c":  "1000000 CPUs are more than 1024",
-		"1024s x 1024d x 1024n x 1024l x 1024c x 1024t": "are more than 1024",
+		"1000s x 1000c":  "the description has 1000000 CPUs; at most 1024 are supported",
+		"1024s x 1024d x 1024n x 1024l x 1024c x 1024t": "at most 1024 are supported",
 		"2c, 64GiB":           "write it per node",
 		"2c, 64GB/node":       "none of the units",
-		"2c, 0GiB/node":       "not a number from 1 up",
-		"2c, 9999999TiB/node": "not a number from 1 up",
+		"2c, 0GiB/node":       "not a positive number",
+		"2c, 9999999TiB/node": "not a positive number",
 	} {
 		_, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -134,5 +135,31 @@ func TestPages(t *testing.T) {
 		if _, err := Parse(bad); err == nil {
 			t.Errorf("Parse(%q) has no error", bad)
 		}
+	}
+}
+
+// TestPresent: a machine of high ids, as the one of nri-plugins' tests (s8c4k), and lists that are wrong.
+func TestPresent(t *testing.T) {
+	m, err := ParsePresent("8s x 512c, 2GiB/node", "0-2,511,1535,4095")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Format(m.Online()); got != "0-2,511,1535,4095" {
+		t.Errorf("CPUs %s", got)
+	}
+	var places [][2]int
+	for _, c := range m.CPUs {
+		places = append(places, [2]int{c.Package, c.Node})
+	}
+	if want := [][2]int{{0, 0}, {0, 0}, {0, 0}, {0, 0}, {2, 2}, {7, 7}}; !slices.Equal(places, want) || len(m.Nodes) != 3 {
+		t.Errorf("packages and nodes %v, want %v; %d nodes", places, want, len(m.Nodes))
+	}
+	for present, want := range map[string]string{"4": "the description has only CPUs 0-3, and no CPU 4", "x": "present CPUs", "": ""} {
+		if _, err := ParsePresent("4c", present); want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", present, err, want)
+		}
+	}
+	if _, err := ParsePresent("8s x 1024c", "0"); err == nil {
+		t.Error("8192 CPUs have no error")
 	}
 }

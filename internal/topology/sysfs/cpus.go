@@ -42,8 +42,8 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	return cpus
 }
 
-// withOffline adds offline CPUs, as many as there is room for. The lists of isolated and
-// tickless CPUs include them, and CPUs of one NUMA node are in one package.
+// withOffline adds offline CPUs, up to topology.MaxCPUs in all. The kernel's lists of isolated and tickless CPUs include
+// offline CPUs. An offline CPU gets the package and die of an online CPU of its NUMA node.
 func (r *reader) withOffline(cpus []topology.CPU, offline []int, nodeOf func(id int) int) []topology.CPU {
 	if len(cpus) == 0 {
 		return nil
@@ -138,10 +138,10 @@ func numberOf(known map[string]int, list string) int {
 	return n
 }
 
-// kinds finds the efficient cores of hybrid processors. Intel's have a PMU for each kind; ARM's
-// have a capacity relative to the largest (cpu_capacity, 1024). Otherwise the highest clock
-// rates decide (slow).
-func (r *reader) kinds(cpus []topology.CPU) {
+// classifyCores finds the efficient cores of hybrid processors. Intel's processors have a PMU for
+// each kind of core; ARM's report a capacity relative to the largest core (cpu_capacity, 1024). On
+// other processors the highest clock rates decide (slowCPUs).
+func (r *reader) classifyCores(cpus []topology.CPU) {
 	efficient := map[int]bool{}
 	for _, name := range []string{"devices/cpu_atom/cpus", "devices/cpu_lowpower/cpus"} {
 		for _, id := range r.list(name) {
@@ -160,7 +160,7 @@ func (r *reader) kinds(cpus []topology.CPU) {
 		}
 	}
 	if len(efficient) == 0 && most == 0 {
-		efficient = slow(cpus)
+		efficient = slowCPUs(cpus)
 	}
 	hybrid := slices.ContainsFunc(cpus, func(c topology.CPU) bool { return efficient[c.ID] }) &&
 		slices.ContainsFunc(cpus, func(c topology.CPU) bool { return !efficient[c.ID] })
@@ -175,10 +175,10 @@ func (r *reader) kinds(cpus []topology.CPU) {
 	}
 }
 
-// slow returns the CPUs whose highest clock rate is less than four fifths of the highest of
+// slowCPUs returns the CPUs whose highest clock rate is less than four fifths of the highest of
 // all; none if a CPU does not report its rate. Differences between cores of one kind are
 // smaller.
-func slow(cpus []topology.CPU) map[int]bool {
+func slowCPUs(cpus []topology.CPU) map[int]bool {
 	most, out := 0, map[int]bool{}
 	for _, c := range cpus {
 		if most = max(most, c.MaxMHz); c.MaxMHz == 0 {
@@ -193,7 +193,7 @@ func slow(cpus []topology.CPU) map[int]bool {
 	return out
 }
 
-// devices reads the places of PCI functions. It leaves out bridges and the platform's own
+// devices reads the NUMA nodes and CPUs near PCI functions. It leaves out bridges and the platform's own
 // peripherals (classes 05, 06, 08), since no pod needs to be near them.
 func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 	const dir = "bus/pci/devices"

@@ -57,13 +57,13 @@ func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 	return h, hugePages(sys, &h)
 }
 
-// memoryNodes reads which NUMA nodes have memory; none where the kernel does not say.
+// memoryNodes reads which NUMA nodes have memory. It returns nil if the kernel does not report that.
 func memoryNodes(sys fs.FS) []int {
 	text, err := fs.ReadFile(sys, "devices/system/node/has_memory")
 	if err != nil {
 		return nil
 	}
-	nodes, _ := topology.ParseList(strings.TrimSpace(string(text))) // none of a list that is malformed
+	nodes, _ := topology.ParseList(strings.TrimSpace(string(text))) // a malformed list counts as empty
 	return nodes
 }
 

@@ -54,7 +54,7 @@ func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths
 		}
 		tier, mb := tiers[node.ID], bandwidths[node.ID]
 		switch {
-		case several(tiers) && tier > 0: // otherwise the kernel distinguishes no kinds
+		case hasSeveralTiers(tiers) && tier > 0: // otherwise the kernel distinguishes no kinds
 			node.Kind = kindBy(dramTier - tier)
 		case mb > 0 && timed > 0:
 			node.Kind = kindBy(mb - speed/timed)
@@ -77,8 +77,8 @@ func kindBy(faster int) topology.MemoryKind {
 	return topology.DRAM
 }
 
-// several reports whether there is more than one tier.
-func several(tiers map[int]int) bool {
+// hasSeveralTiers reports whether there is more than one tier.
+func hasSeveralTiers(tiers map[int]int) bool {
 	seen := map[int]bool{}
 	for _, t := range tiers {
 		seen[t] = true

@@ -38,7 +38,7 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 	return nodes, nodeOf, local
 }
 
-// memory finds "Node 0 MemTotal:  12345 kB".
+// memory reads a node's amount of memory from the line "Node 0 MemTotal:  12345 kB".
 func (r *reader) memory(dir string) (bytes uint64, found bool) {
 	for line := range strings.Lines(r.text(dir, "meminfo")) {
 		f := strings.Fields(line)
@@ -63,8 +63,8 @@ func (r *reader) distance(dir string) []int {
 	return out
 }
 
-// checkDistances drops distances that are not between all nodes: a node came or
-// went while the tree was read, or firmware left some out.
+// checkDistances drops all distances if a node does not have one for each node. Then a node
+// appeared or disappeared while the tree was read, or the firmware left some out.
 func checkDistances(nodes []topology.Node) {
 	complete := true
 	for _, n := range nodes {
@@ -77,7 +77,7 @@ func checkDistances(nodes []topology.Node) {
 	}
 }
 
-// hugePagesAt reads the pages set aside at a node, by size in bytes.
+// hugePagesAt reads how many huge pages a node has reserved, by size in bytes.
 func (r *reader) hugePagesAt(node string) map[uint64]uint64 {
 	var out map[uint64]uint64
 	dir := path.Join(node, "hugepages")

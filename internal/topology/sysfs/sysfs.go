@@ -36,12 +36,12 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	}
 	r := &reader{sys: fsys}
 	l := topology.Layout{CPUs: r.cpus(online), Offline: r.offline(online)}
-	nodes, nodeOf := r.memories()
+	nodes, nodeOf := r.readNodes()
 	l.Nodes = nodes
 	for i := range l.CPUs {
 		l.CPUs[i].Node = nodeOfCPU(l.CPUs[i].ID, nodeOf, l.Nodes)
 	}
-	r.kinds(l.CPUs)
+	r.classifyCores(l.CPUs)
 	l.CPUs = r.withOffline(l.CPUs, l.Offline, func(id int) int { return nodeOfCPU(id, nodeOf, l.Nodes) })
 	l.Devices = r.devices(l.CPUs)
 	if r.err != nil {
@@ -53,12 +53,12 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 // Memory reads only the NUMA nodes, without their CPUs, with their current memory.
 func Memory(fsys fs.FS) ([]topology.Node, error) {
 	r := &reader{sys: fsys}
-	nodes, _ := r.memories()
+	nodes, _ := r.readNodes()
 	return nodes, r.err
 }
 
-// memories reads the NUMA nodes with all properties of their memory, and the node of each CPU.
-func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
+// readNodes reads the NUMA nodes with all properties of their memory, and the node of each CPU.
+func (r *reader) readNodes() (nodes []topology.Node, nodeOf map[int]int) {
 	nodes, nodeOf, local := r.nodes()
 	checkDistances(nodes)
 	classifyMemory(nodes, local, r.tiers(), r.bandwidths(nodes))
@@ -97,14 +97,14 @@ func (r *reader) fail(name string, err error) {
 func (r *reader) text(parts ...string) string {
 	name := path.Join(parts...)
 	b, err := fs.ReadFile(r.sys, name)
-	if !absent(err) {
+	if !isAbsent(err) {
 		r.fail(name, err)
 	}
 	return strings.TrimSpace(string(b))
 }
 
-// number reads one number; def if it is missing. Some machines use -1, and x86 sometimes
-// 0xffff, for "not known", which is def as well.
+// number reads one number. It returns def if the file is missing, or if the number means "not known":
+// -1 on some machines, and sometimes 0xffff on x86.
 func (r *reader) number(def int, parts ...string) int {
 	text := r.text(parts...)
 	if text == "" {
@@ -135,7 +135,7 @@ func (r *reader) list(parts ...string) []int {
 func (r *reader) names(parts ...string) []string {
 	name := path.Join(parts...)
 	entries, err := fs.ReadDir(r.sys, name)
-	if !absent(err) {
+	if !isAbsent(err) {
 		r.fail(name, err)
 	}
 	var out []string
@@ -145,9 +145,9 @@ func (r *reader) names(parts ...string) []string {
 	return out
 }
 
-// absent reports whether an error means that there is nothing to read. Drivers return ENODEV,
+// isAbsent reports whether an error means that there is nothing to read. Drivers return ENODEV,
 // ENXIO, EINVAL and the like for unknown values. A file without read permission is not absent.
-func absent(err error) bool {
+func isAbsent(err error) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist) || isUnknown(err)
 }
 

@@ -93,7 +93,7 @@ func TestReadRefuses(t *testing.T) {
 		want  string
 	}{
 		"no list":       {map[string]string{"cpu/present": "0"}, "online CPUs"},
-		"empty list":    {map[string]string{"cpu/online": "\n"}, "1 to 1024 online CPUs"},
+		"empty list":    {map[string]string{"cpu/online": "\n"}, "1 to 1024 CPUs"},
 		"broken list":   {map[string]string{"cpu/online": "0-"}, "online CPUs"},
 		"broken core":   {map[string]string{"cpu/online": "0", "cpu/cpu0/topology/core_id": "x"}, "core_id"},
 		"broken node":   {map[string]string{"cpu/online": "0", "node/node0/cpulist": "a"}, "node0/cpulist"},

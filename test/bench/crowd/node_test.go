@@ -41,7 +41,7 @@ func newNode(b *testing.B, pods int) *node {
 		b.Fatal(err)
 	}
 	n.runtime, err = sim.NewRuntime(sim.Options{
-		Machine: n.machine, Kernel: n.kernel, Version: cgroup.V2, Driver: sim.Systemd, Socket: n.nri(), Seed: "crowd", Crowded: true,
+		Machine: n.machine, Kernel: n.kernel, Version: cgroup.V2, Driver: sim.Systemd, Socket: n.nri(), Seed: "crowd", ManyContainers: true,
 	})
 	if err == nil {
 		err = n.runtime.Start(b.Context())

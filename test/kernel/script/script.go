@@ -12,7 +12,7 @@ import (
 // Case is a part of the script that starts on an empty tree. The run removes everything that it makes before the next.
 type Case struct {
 	Name string
-	// On is the cgroup version of the case, 0 for both.
+	// On is the cgroup version that the case needs; 0 means that it runs on both.
 	On cgroup.Version
 	// Root is set if the case changes the root of a hierarchy, or takes CPUs offline: it runs only on a machine of its
 	// own.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/test/vm"
 )
 
@@ -116,6 +117,7 @@ type Status struct {
 	CPUs struct {
 		Shared string
 		Grants []struct{ Pod, Container, CPUs string }
+		Pools  []api.Pool
 	}
 	Cluster struct {
 		Config struct {

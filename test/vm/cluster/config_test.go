@@ -204,7 +204,7 @@ func TestConfig(t *testing.T) {
 	c.key(a, "placement.reclaimedCPUs", "2", "ConfigMap trimtab/trimtab-cluster")
 
 	for _, bad := range []struct{ name, selector, text, want string }{
-		{configmaps.Group("other"), "pool!=latency", "strict: false\n", "n1 is in its group and in that of trimtab-group-batch too"},
+		{configmaps.Group("other"), "pool!=latency", "strict: false\n", "its node selector and that of ConfigMap trimtab-group-batch both match node n1"},
 		{configmaps.Group("other"), "", "strict: false\n", "set the annotation trimtab.io/node-selector"},
 		{"trimtab-nod-n1", "", "strict: false\n", "its name is not trimtab-cluster"},
 	} {

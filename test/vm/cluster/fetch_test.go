@@ -173,7 +173,7 @@ func fetchOurs(ctx context.Context, file string) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	known := -1
-	err = podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: "n1"}).Follow(ctx, func(u podspec.Update) {
+	err = podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: "n1"}).Watch(ctx, func(u podspec.Update) {
 		if u.Full {
 			known = len(u.All)
 			cancel()

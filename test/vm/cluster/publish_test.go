@@ -37,7 +37,7 @@ type reporter struct {
 func publishes(t *testing.T, p *controlplane.Plane, node string, pace publish.Pace) *reporter {
 	t.Helper()
 	return start(t, p.Kubeconfig("agent-"+node, controlplane.Admin+"-token"), node, pace, publish.Report{
-		Kind: "NodeResourceTopology", Resource: nrts, Key: "zones", Later: "attributes",
+		Kind: "NodeResourceTopology", Resource: nrts, Key: "zones", NewerField: "attributes",
 	}, func(n zones.Node) (map[string]string, map[string]any) {
 		return map[string]string{"note": "ours"}, n.NRT(zones.Manager{Policy: "best-effort", Scope: "container"})
 	})
@@ -56,7 +56,7 @@ func start(t *testing.T, kubeconfig, node string, pace publish.Pace, report publ
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		z := zones.Zone{Costs: []zones.Cost{{Zone: 0, Value: 10}}, Resources: []zones.Resource{{Name: zones.CPUs, Capacity: 4000, Allocatable: 4000, Available: 4000}}}
-		z.Take(zones.Pod{Namespace: "d", Name: "p", UID: "u"}, zones.CPUs, 4000-r.free)
+		z.Allocate(zones.Pod{Namespace: "d", Name: "p", UID: "u"}, zones.CPUs, 4000-r.free)
 		return encode(zones.Node{Zones: []zones.Zone{z}})
 	}
 	report.Changed = func() <-chan struct{} {

@@ -28,8 +28,8 @@ func TestBypass(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := boot(t, g.Guest)
-			n.at = parity.Named("bypass")
-			n.withoutNRI()
+			n.at = parity.ByName("bypass")
+			n.m.WithoutNRI()
 			p := &player{machine: n}
 			if err := p.act(&s.Steps[0]); err != nil {
 				t.Fatal(err)
@@ -61,21 +61,6 @@ func bypassGuests() []variation {
 		return all
 	}
 	return all[:1]
-}
-
-// withoutNRI restarts containerd with NRI switched off.
-func (n *machine) withoutNRI() {
-	n.t.Helper()
-	const config, table = "/etc/containerd/config.toml", "[plugins.'io.containerd.nri.v1.nri']\n"
-	text := n.m.Read(config) + "\n"
-	if !strings.Contains(text, table) {
-		n.t.Fatalf("no table of NRI in\n%s", text)
-	}
-	n.m.StopContainerd()
-	n.m.Put(config, 0o644, []byte(strings.Replace(text, table, table+"  disable = true\n", 1)))
-	n.m.Run("rm", "-f", vm.NRISocket)
-	n.m.StartContainerd()
-	n.m.Sh("[ ! -e " + vm.NRISocket + " ]")
 }
 
 // kept has the files that the agent may write and a release restores.

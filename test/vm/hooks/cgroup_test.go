@@ -69,7 +69,7 @@ func (n *machine) file(files vm.Files, name string) (text string, has bool) {
 		if _, err := cgroup.FeatureFile(name, cgroup.V1); errors.Is(err, errors.ErrUnsupported) {
 			return "", false
 		}
-		name = effective.OldName(name)
+		name = effective.V1Name(name)
 	}
 	return effective.FileText(files[name]), true
 }

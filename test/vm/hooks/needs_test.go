@@ -39,8 +39,8 @@ var needing = map[string]struct {
 	pod     *scenario.Run
 	field   string
 }{
-	"SYS_PTRACE": {guest: vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
-	"hostPID":    {guest: vm.Guest{Kernel: "6.12-core", Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
+	"SYS_PTRACE": {guest: vm.Guest{Kernel: coreKernel, Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
+	"hostPID":    {guest: vm.Guest{Kernel: coreKernel, Topology: vm.TwoCores}, values: coreSched, pod: labelled("db", "LSE", "2-3"), field: "core.sched"},
 	// Both with an attachment that hands nothing to the runtime. Each value is one that a process of the same user may
 	// not set either.
 	"SYS_RESOURCE": {
@@ -66,12 +66,16 @@ var needing = map[string]struct {
 	},
 }
 
+// coreKernel is a kernel with core scheduling.
+const coreKernel = "6.12-core"
+
 var coreSched = []string{"config.hooks.coreSched.enabled=true"}
 
-// resctrlFiles makes the files of resctrl, and those of the groups of the two pods that come.
+// resctrlFiles makes the files of resctrl, and those of the groups of the two pods that come: the two halves of the test
+// run in any order, so the pod that gets its group is the first or the second.
 const resctrlFiles = `mkdir -p /run/resctrl/info/L3; cd /run/resctrl
 echo 3ff >info/L3/cbm_mask; echo 1 >info/L3/min_cbm_bits; echo 4 >info/L3/num_closids
-for d in . trimtab-00000001-0000-4000-8000-000000000001 trimtab-00000001-0000-4000-8000-000000000002; do
+for d in . trimtab-00000001-0000-4000-8000-000000000001 trimtab-00000002-0000-4000-8000-000000000002; do
 mkdir -p $d; echo 'L3:0=3ff' >$d/schemata; : >$d/tasks; echo shareable >$d/mode; done`
 
 // allowing adds to values that pods of the namespace shop may ask for a kind.
@@ -108,6 +112,9 @@ func TestNeeds(t *testing.T) {
 			at, known := needing[c.Name]
 			if !known || c.Without == "" {
 				t.Fatal("nothing shows what breaks without it")
+			}
+			if at.guest.Kernel == coreKernel {
+				vm.SkipUnbuilt(t, "kernel.sh", coreKernel)
 			}
 			p := rendered(t, append(at.values, "config.cluster.enabled=false")...)
 			n := boot(t, at.guest)

@@ -65,7 +65,7 @@ func boot(t *testing.T, g vm.Guest) *machine {
 	t.Helper()
 	g.Stage = vm.Containerd
 	m := vm.Start(t, g)
-	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}, made: new(int), at: parity.Named("nri")}
+	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}, made: new(int), at: parity.ByName("nri")}
 }
 
 // throughProxy reports whether kubelet calls go through the agent's CRI proxy.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -55,6 +56,9 @@ func (p *player) step(s *scenario.Step) {
 		p.t.Errorf("step %s: was rejected with %v, want %q", s.Name, err, s.Rejected)
 	}
 	p.wants += len(s.Want)
+	if s.Balloons != nil {
+		p.wants++
+	}
 	if err := agent.Await(func() error { return lines(p.check(s)) }); err != nil {
 		p.t.Errorf("step %s:\n%v", s.Name, err)
 	}
@@ -96,6 +100,9 @@ func moved(want map[scenario.Ref]scenario.Want, before, after map[scenario.Ref]e
 }
 
 func (p *player) act(s *scenario.Step) error {
+	if s.Restart == "" {
+		p.m.Sh("touch /run/last-step")
+	}
 	for i := range s.Run {
 		r := &s.Run[i]
 		if err := p.run(r); err != nil {
@@ -108,10 +115,11 @@ func (p *player) act(s *scenario.Step) error {
 	case s.Start != "":
 		return p.start(s.Start)
 	case s.Update != nil:
-		return s.Update.Around(func(pod scenario.Ref, res scenario.Resources) error {
+		return s.Update.WithPodWrites(func(pod scenario.Ref, res scenario.Resources) error {
 			return p.sh(p.podScript(p.pods[pod].dir, res))
 		}, func() error { return p.update(s.Update.Container, s.Update.Resources) })
 	case s.Restart == "agent":
+		p.saved()
 		p.a.Kill()
 		return p.attach()
 	case s.Restart == "runtime":
@@ -134,9 +142,15 @@ func (p *player) act(s *scenario.Step) error {
 	return nil
 }
 
+// saved waits until the agent has saved the last step, or has nothing to save: it saves a fifth of a second after a
+// change, and an agent that is killed earlier knows less. Scenarios are about what it saved.
+func (p *player) saved() {
+	p.m.Sh("n=0; until [ /var/lib/trimtab/checkpoint.json -nt /run/last-step ] || [ $n -eq 40 ]; do n=$((n+1)); sleep 0.05; done")
+}
+
 // check compares every want of a step with the present state.
 func (p *player) check(s *scenario.Step) []string {
-	var unmet []string
+	unmet := p.checkBalloons(s.Balloons)
 	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
 		want := s.Want[ref]
 		p.checkOne(ref, want, func(format string, args ...any) {
@@ -144,6 +158,17 @@ func (p *player) check(s *scenario.Step) []string {
 		})
 	}
 	return unmet
+}
+
+func (p *player) checkBalloons(want *scenario.Balloons) []string {
+	if want == nil {
+		return nil
+	}
+	n, err := p.a.Status()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return want.Differ(sim.BalloonsOf(n.CPUs.Pools))
 }
 
 func (p *player) checkOne(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {

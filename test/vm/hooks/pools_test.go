@@ -82,13 +82,13 @@ func TestPools(t *testing.T) {
 		for _, g := range guests() {
 			way, turn := w, turnName(w.name, poolsName, g.name)
 			way.parted = g.Kernel == "6.12"
-			if !soak() && !isDue(t, turn) {
+			if !soak() && !theTurns.Due(t, turn) {
 				continue
 			}
 			t.Run(w.name+"/"+g.name, func(t *testing.T) {
 				t.Parallel()
 				if !soak() {
-					noteTurn(t, turn)
+					theTurns.Note(t, turn)
 				}
 				poolLifecycle(t, g.Guest, way)
 			})

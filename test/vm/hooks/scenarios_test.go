@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/vm"
 )
@@ -27,20 +28,20 @@ var enough = map[string][]string{
 // TestScenarios plays the scenarios of the embedded runtime on guests of their shape.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	playScenarios(t, parity.Named("nri"))
+	playScenarios(t, parity.ByName("nri"))
 }
 
 // TestProxyScenarios plays them through the CRI proxy at its default socket. Values that the CRI cannot carry are
 // written to the kernel, or they are not in force and reported.
 func TestProxyScenarios(t *testing.T) {
 	t.Parallel()
-	playScenarios(t, parity.Named("cri"))
+	playScenarios(t, parity.ByName("cri"))
 }
 
 // TestBypassScenarios plays them with bypass. Values that only a creation can set are not in force and reported.
 func TestBypassScenarios(t *testing.T) {
 	t.Parallel()
-	playScenarios(t, parity.Named("bypass"))
+	playScenarios(t, parity.ByName("bypass"))
 }
 
 const scenarioFiles = "../../scenarios/*.yaml"
@@ -61,7 +62,7 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 		for j, g := range guests() {
 			name, turn := scenarioName(file)+"/"+g.name, turnName(at.Name, scenarioName(file), g.name)
 			why, always := unplayable(s), slices.Contains(enough[at.Name], name)
-			if why == "" && !always && !soak() && !isDue(t, turn) {
+			if why == "" && !always && !soak() && !theTurns.Due(t, turn) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 					t.Skipf("is played through %s", other)
 				}
 				if !soak() {
-					noteTurn(t, turn)
+					theTurns.Note(t, turn)
 				}
 				playScenario(t, at, g, file)
 			})
@@ -88,7 +89,7 @@ func playScenario(t *testing.T, at parity.Attachment, g variation, file string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	shape, err := vm.Shaped(s.Node.CPUs)
+	shape, err := shapeOf(s.Node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func playScenario(t *testing.T, at parity.Attachment, g variation, file string) 
 	n := boot(t, g.Guest)
 	n.at = at
 	if at.Name == "bypass" {
-		n.withoutNRI()
+		n.m.WithoutNRI()
 	}
 	if err := errors.Join(n.equip(s), n.configure(s.Config), n.attach()); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,9 @@ func unplayable(s *scenario.Scenario) string {
 	switch {
 	case s.NeedsKubelet():
 		return "needs a kubelet that reports pod specs, which suite A's guests lack"
-	case s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0:
+	case s.HasAnyClaims():
+		return "needs a driver of resource claims, which the guests lack"
+	case special(s.Node) || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0:
 		return "needs processors, cards or disks that the guests lack"
 	case len(s.Node.HookFiles) > 0:
 		return "needs the programs of OCI hooks, which the guests lack"
@@ -120,10 +123,33 @@ func unplayable(s *scenario.Scenario) string {
 	case s.Node.Kernel != nil:
 		return fmt.Sprintf("needs kernel files that Debian's kernels lack: %v", s.Node.Kernel)
 	}
-	if _, err := vm.Shaped(s.Node.CPUs); err != nil {
+	if _, err := shapeOf(s.Node); err != nil {
 		return err.Error()
 	}
 	return ""
+}
+
+// special reports whether a node has what no guest has. Guests do have memory without CPUs, and distances.
+func special(n scenario.Node) bool {
+	n.FarMemory, n.Distances = nil, nil
+	return n.Special()
+}
+
+// shapeOf makes the shape of a guest. Sizes of memory count only for a node with memory without CPUs or with distances.
+func shapeOf(n scenario.Node) (vm.Topology, error) {
+	shape, err := vm.Shaped(n.CPUs)
+	if err != nil || len(n.FarMemory)+len(n.Distances) == 0 {
+		return shape, err
+	}
+	m, err := sim.Machine(n, nil)
+	if err != nil {
+		return shape, err
+	}
+	var mib []int
+	for _, node := range m.Nodes {
+		mib = append(mib, int(node.Memory>>20))
+	}
+	return shape.WithMemory(mib, n.Distances)
 }
 
 // movesInterfaces reports whether a container of a scenario gets a network interface of the host.

@@ -32,9 +32,9 @@ func TestUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := boot(t, vm.Guest{Systemd: true, Topology: shape})
-			n.at = parity.Named(name)
+			n.at = parity.ByName(name)
 			if name == "bypass" {
-				n.withoutNRI()
+				n.m.WithoutNRI()
 			}
 			n.a.Units = units
 			n.m.Sh("cp " + agent.Program + " /usr/local/bin/trimtab")

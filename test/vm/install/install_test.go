@@ -31,6 +31,7 @@ func TestCluster(t *testing.T) {
 		{"ask", (*cluster).ask},
 		{"look", (*cluster).look},
 		{"numa", (*cluster).numa},
+		{"schedule", (*cluster).schedule},
 		{"configure", (*cluster).configure},
 		{"refused", (*cluster).refused},
 		{"layers", (*cluster).layers},

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/trimtab/trimtab/test/vm"
 )
 
 // wide is a pod that needs more CPUs than any NUMA node of n1 has, but not more than n1 has in total.
@@ -23,8 +25,7 @@ spec:
     resources: {limits: {cpu: "3", memory: 64Mi}}
 EOF`
 
-// numa lets the plugin NodeResourceTopologyMatch place a pod by the agents' reports: the pod waits while n1
-// is the only node, and runs on n2 when that joins.
+// numa lets the agents report their NUMA nodes for a scheduler.
 func (c *cluster) numa() {
 	c.must("kubectl apply -f " + filepath.Join(c.moduleDir("github.com/k8stopologyawareschedwg/noderesourcetopology-api"), "manifests/crd.yaml"))
 	c.follow("Schedule by NUMA node")
@@ -36,6 +37,12 @@ func (c *cluster) numa() {
 		}
 		return err
 	})
+}
+
+// schedule lets the plugin NodeResourceTopologyMatch place a pod by the agents' reports: the pod waits while n1
+// is the only node, and runs on n2 when that joins.
+func (c *cluster) schedule() {
+	vm.SkipUnbuilt(c.t, "build.sh", "topology-scheduler")
 	c.plane.StartTopologyScheduler()
 	c.must("kubectl cordon n2")
 	c.must(wide)

@@ -51,5 +51,5 @@ func (c *cluster) units() {
 			c.t.Errorf("kubectl trimtab %s does not say %q:\n%s", command, want, said)
 		}
 	}
-	c.must("helm uninstall trimtab-units --namespace kube-system --wait")
+	c.must("helm uninstall trimtab-units --namespace kube-system --wait --cascade foreground")
 }

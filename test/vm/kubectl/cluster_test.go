@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/agent/simulated"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
@@ -202,7 +203,9 @@ func (c *cluster) play(node, name, file string) {
 				if err := os.WriteFile(file, config.Print(o.Config), 0o600); err != nil {
 					return nil, err
 				}
-				return agent.New(agent.Options{Config: o.Config, ConfigFile: file, Version: "v0.1.0", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
+				options := simulated.Options(o)
+				options.ConfigFile, options.Version = file, "v0.1.0"
+				return agent.New(options)
 			},
 			AtEnd: func(api.Node) error { close(ready); <-ctx.Done(); return nil },
 		})

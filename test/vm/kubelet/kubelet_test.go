@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-func TestMain(m *testing.M) { vm.Main(m) }
+func TestMain(m *testing.M) { vm.Main(m, topologyTurns.Keep) }
 
 const (
 	kubeletRoot   = "/var/lib/kubelet"
@@ -41,6 +42,10 @@ type node struct {
 	cri vm.CRI
 	a   *agent.Agent
 	pid int // of the kubelet
+	// patience bounds each wait; 0 means the constant.
+	patience time.Duration
+	// join are the kubelet's flags by which it joins a cluster; without any it is alone.
+	join []string
 }
 
 // boot starts a guest, the agent and then the kubelet. Keys are added to the kubelet's configuration.
@@ -84,8 +89,14 @@ func (n *node) configure(keys map[string]any) {
 // run starts the kubelet and waits until it is healthy.
 func (n *node) run() {
 	n.t.Helper()
-	n.pid = n.m.Spawn("kubelet", "/usr/local/bin/kubelet", "--config="+kubeletConfig, "--hostname-override=node", "--node-ip=10.0.2.15",
-		"--root-dir="+kubeletRoot, "--cert-dir="+kubeletRoot+"/pki", "--v=2")
+	join := n.join
+	if len(join) == 0 {
+		join = []string{"--hostname-override=node"}
+	}
+	n.pid = n.m.Spawn("kubelet", append([]string{
+		"/usr/local/bin/kubelet", "--config=" + kubeletConfig, "--node-ip=10.0.2.15",
+		"--root-dir=" + kubeletRoot, "--cert-dir=" + kubeletRoot + "/pki", "--v=2",
+	}, join...)...)
 	web := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return n.m.Dial(ctx, "tcp", "127.0.0.1:10248")
@@ -113,7 +124,7 @@ func (n *node) end() {
 // await waits until there is no error.
 func (n *node) await(what string, look func() error) {
 	n.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(cmp.Or(n.patience, patience))
 	for {
 		err := look()
 		if err == nil {

@@ -25,7 +25,7 @@ func TestStaticPolicy(t *testing.T) {
 	if state := n.m.Read(kubeletRoot + "/cpu_manager_state"); !strings.Contains(state, `{"c":"1"}`) {
 		t.Errorf("the kubelet gave CPU 1 to nobody: %s", state)
 	}
-	if result, found := n.doctor("kubelet cpu manager"); result != "problem" || !strings.Contains(found, "CPUs 1 are given to 1 container") {
+	if result, found := n.doctor("kubelet cpu manager"); result != "problem" || !strings.Contains(found, "CPUs 1 are assigned to 1 container") {
 		t.Errorf("doctor: %s: %s", result, found)
 	}
 
@@ -48,7 +48,7 @@ func TestStaticPolicy(t *testing.T) {
 	n.apply(pod{name: "second", requests: one, limits: one})
 	wants["pinned"] = want{cpus: "1", class: "none", seat: "exclusive", source: podsList}
 	wants["second"] = want{cpus: "2", class: "none", seat: "exclusive", source: podsList}
-	wants["db"] = want{cpus: "0", quota: 100_000, class: "dedicated", seat: "shared", problem: "authority: kubelet says", source: podsList}
+	wants["db"] = want{cpus: "0", quota: 100_000, class: "dedicated", seat: "shared", problem: "under authority: kubelet", source: podsList}
 	wants["late"] = want{cpus: "0,3", class: "none", source: podsList}
 	n.awaitAll("by the kubelet's word", wants)
 	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "reported by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {

@@ -46,7 +46,7 @@ func newNode(t testing.TB, shape string) *node {
 		t.Fatal(err)
 	}
 	n.runtime, err = sim.NewRuntime(sim.Options{
-		Machine: n.machine, Kernel: n.kernel, Version: cgroup.V2, Driver: sim.Systemd, Socket: filepath.Join(n.dir, "n"), Seed: "page", Crowded: true,
+		Machine: n.machine, Kernel: n.kernel, Version: cgroup.V2, Driver: sim.Systemd, Socket: filepath.Join(n.dir, "n"), Seed: "page", ManyContainers: true,
 	})
 	if err == nil {
 		err = n.runtime.Start(t.Context())

@@ -1,6 +1,6 @@
 // Command report reads `go test -json` from standard input, prints running tests, and ends with a table:
-// for each suite the tests that ran, those that were skipped and why, and those that failed with the path
-// of their logs.
+// for each suite the tests that ran, those that were skipped and why, and those that failed with the end of
+// their output, so that the end of a long log is enough to see what failed.
 //
 // go test -json ./... | report
 package main
@@ -170,6 +170,9 @@ func (s *suite) summarise(to io.Writer) bool {
 			skipped.add(reason(t.output), t.name)
 		case "fail":
 			notes = append(notes, "   FAILED  "+t.name)
+			if !t.parent {
+				notes = append(notes, tailOf(t.output)...)
+			}
 		}
 	}
 	good := s.action == "pass" && count["fail"] == 0
@@ -233,11 +236,16 @@ func reason(output []string) string {
 	return "no reason was given"
 }
 
+// tailOf returns the last lines of an output, indented, each of limited length.
 func tailOf(output []string) []string {
-	const most = 20
+	const most, width = 20, 500
 	var kept []string
 	for _, text := range output[max(0, len(output)-most):] {
-		kept = append(kept, "   "+strings.TrimSuffix(text, "\n"))
+		text = strings.TrimSuffix(text, "\n")
+		if len(text) > width {
+			text = strings.ToValidUTF8(text[:width], "") + "..."
+		}
+		kept = append(kept, "   "+text)
 	}
 	return kept
 }

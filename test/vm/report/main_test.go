@@ -27,6 +27,10 @@ func TestSummary(t *testing.T) {
 		"a skip is told with its reason": {events, true, []string{"suite hooks", "1 passed, 0 failed, 1 skipped", "skipped 1: needs a file: cpu.x\n      TestA/v1\n", "make e2e: passed"}},
 		"nothing at all is a failure":    {"", false, []string{"make e2e: FAILED"}},
 		"a test without an end failed":   {strings.Join(strings.Split(events, "\n")[:4], "\n"), false, []string{"FAILED  TestA/v1", "make e2e: FAILED"}},
+		"a failure's last words stand in the table": {`{"Action":"run","Package":"x/hooks","Test":"TestA/v1"}
+{"Action":"output","Package":"x/hooks","Test":"TestA/v1","Output":"    a_test.go:9: weight is 5\n"}
+{"Action":"fail","Package":"x/hooks","Test":"TestA/v1"}
+{"Action":"fail","Package":"x/hooks"}`, false, []string{"   FAILED  TestA/v1\n       a_test.go:9: weight is 5\n"}},
 		"a suite that did not build": {`{"Action":"build-output","ImportPath":"x","Output":"x.go:1: no\n"}
 {"Action":"fail","Package":"x/hooks","Elapsed":0}`, false, []string{"x.go:1: no", "make e2e: FAILED"}},
 	} {

@@ -96,7 +96,7 @@ func newNode(b testing.TB) (*conductor.Conductor, *kernel.Cgroups) {
 		Policy: engine.Policy{
 			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}},
+			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 		},
 	}), tree
 }
@@ -113,17 +113,17 @@ func (a *agent) start() {
 		publish.New(c, publish.Report{
 			Kind:     "NodeResourceTopology",
 			Resource: schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
-			Key:      "zones", Later: "attributes", Ready: a.ready, Make: a.zones,
+			Key:      "zones", NewerField: "attributes", Ready: a.ready, Make: a.zones,
 			Changed: func() <-chan struct{} {
 				_, more := a.node.Journal().Since(math.MaxUint64)
 				return more
 			},
 		}, publish.Pace{}),
 		&namespaces.Service{Store: &namespaces.Store{}, Client: c, Wanted: func() bool { return false }},
-		a.recorder, podreport.NewTroubles(a.node, a.recorder), a.layers, condition.New(c, a.condition, condition.DefaultTiming()),
+		a.recorder, podreport.NewProblemEvents(a.node, a.recorder), a.layers, condition.New(c, a.condition, condition.DefaultTiming()),
 	}
 	a.specs = podspec.New(podspec.Options{
-		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: a.name, Note: c.Note, Begin: c.Begin})},
+		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: a.name, OnResult: c.Note, Begin: c.Begin})},
 		Changed: func(uids []string) { a.node.Inform(uids) },
 	})
 }
@@ -164,7 +164,7 @@ func (a *agent) condition() condition.State {
 }
 
 // take notes which configuration the agent uses, and reports an invalid one.
-func (a *agent) take(s layers.Seen) {
+func (a *agent) take(s layers.NodeLayers) {
 	now := time.Now()
 	err := s.Err
 	if err == nil {

@@ -58,12 +58,19 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- end -}}
 {{- $balloons := (.Values.config.placement | default dict).balloons | default dict -}}
 {{- if $balloons.schedulingClasses }}{{ $_ := set $on "scheduling" true }}{{ end -}}
+{{- $_ := set $on "cpuClasses" (not (empty $balloons.cpuClasses)) -}}
 {{- $ruled := dict "rlimit" "limits" "scheduler" "scheduling" "io.priority" "scheduling" "device" "devices" -}}
 {{- range $rule := .Values.config.rules }}{{ range $set := $rule.set }}{{ with index $ruled ($set.field | default "") }}{{ $_ := set $on . true }}{{ end }}{{ end }}{{ end -}}
 {{- $_ := set $on "processes" (or $on.cri $on.coreSched $on.rdt $on.limits $on.scheduling) -}}
 {{- $_ := set $on "devices" (or $on.devices $on.rdma $on.deviceNodes (eq ((index $hooks "gpu" | default dict).devices | default "env") "nodes")) -}}
 {{- $_ := set $on "podSpecs" (ne (dig "podsSocket" "default" $kubelet) "") -}}
 {{- $_ := set $on "podResources" (ne (dig "podResourcesSocket" "default" $kubelet) "") -}}
+{{- $plugins := .Values.config.resourcePlugins | default dict -}}
+{{- $_ := set $on "resourcePlugins" (not (empty $plugins.directory)) -}}
+{{- $_ := set $on "pluginSockets" (not (empty $plugins.watch)) -}}
+{{- $_ := set $on "devices" (or $on.devices $on.resourcePlugins $on.pluginSockets) -}}
+{{- $_ := set $on "dra" (eq (.Values.config.authority | default "") "dra") -}}
+{{- $_ := set $on "cdi" (or $on.dra (not (empty (index $hooks "cdiDevices" | default dict).classes))) -}}
 {{- $_ := unset $on "deviceNodes" -}}
 {{- range $name, $is := $on }}{{ if $is }}
 - {{ $name }}

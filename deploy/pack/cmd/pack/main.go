@@ -47,7 +47,7 @@ func makeImage(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
 	to := set.String("out", "", "file to write, a tar of an OCI layout")
 	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository in the image's name")
-	tag := set.String("tag", "", "tag of the image; the version of the programs where it is empty")
+	tag := set.String("tag", "", "tag of the image; if it is empty, the version of the programs")
 	licence := set.String("licence", "LICENSE", "file of the licence")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -117,7 +117,7 @@ func writePackages(nfpm, dir string, programs []program.Program, out io.Writer) 
 func makeRelease(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("release", flag.ContinueOnError)
 	nfpm := set.String("nfpm", "", "the program nfpm")
-	above := set.String("out", "dist", "directory in which that of the release is made")
+	above := set.String("out", "dist", "directory in which the directory of the release is made")
 	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository in the image's name")
 	plugins := set.String("plugins", "", "directory with OS-ARCH/kubectl-trimtab for each system")
 	if err := set.Parse(args); err != nil {

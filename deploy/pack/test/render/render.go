@@ -105,37 +105,37 @@ func (o *Objects) add(t testing.TB, document string) {
 	}
 	switch head.Kind {
 	case "DaemonSet":
-		o.DaemonSet = decoded[appsv1.DaemonSet](t, data)
+		o.DaemonSet = decode[appsv1.DaemonSet](t, data)
 	case "ServiceAccount":
-		o.Account = decoded[corev1.ServiceAccount](t, data)
+		o.Account = decode[corev1.ServiceAccount](t, data)
 	case "ConfigMap":
-		o.Config = decoded[corev1.ConfigMap](t, data).Data["config.yaml"]
+		o.Config = decode[corev1.ConfigMap](t, data).Data["config.yaml"]
 	case "Service":
-		o.Service = decoded[corev1.Service](t, data)
+		o.Service = decode[corev1.Service](t, data)
 	case "PodMonitor", "ServiceMonitor", "PrometheusRule":
 		if o.Monitors == nil {
 			o.Monitors = map[string]map[string]any{}
 		}
-		o.Monitors[head.Kind] = *decoded[map[string]any](t, data)
+		o.Monitors[head.Kind] = *decode[map[string]any](t, data)
 	case "ClusterRole":
-		o.Roles = append(o.Roles, decoded[rbacv1.ClusterRole](t, data))
+		o.Roles = append(o.Roles, decode[rbacv1.ClusterRole](t, data))
 	case "Role":
-		o.LocalRoles = append(o.LocalRoles, decoded[rbacv1.Role](t, data))
+		o.LocalRoles = append(o.LocalRoles, decode[rbacv1.Role](t, data))
 	case "ClusterRoleBinding":
-		decoded[rbacv1.ClusterRoleBinding](t, data)
+		decode[rbacv1.ClusterRoleBinding](t, data)
 	case "RoleBinding":
-		decoded[rbacv1.RoleBinding](t, data)
+		decode[rbacv1.RoleBinding](t, data)
 	case "ValidatingAdmissionPolicy":
-		o.Policies = append(o.Policies, decoded[admissionv1.ValidatingAdmissionPolicy](t, data))
+		o.Policies = append(o.Policies, decode[admissionv1.ValidatingAdmissionPolicy](t, data))
 	case "ValidatingAdmissionPolicyBinding":
-		decoded[admissionv1.ValidatingAdmissionPolicyBinding](t, data)
+		decode[admissionv1.ValidatingAdmissionPolicyBinding](t, data)
 	default:
 		t.Errorf("the chart has an unknown kind %q", head.Kind)
 	}
 }
 
-// decoded decodes like an API server with fieldValidation=Strict.
-func decoded[T any](t testing.TB, data []byte) *T {
+// decode decodes like an API server with fieldValidation=Strict.
+func decode[T any](t testing.TB, data []byte) *T {
 	t.Helper()
 	into := new(T)
 	problems, err := strictjson.UnmarshalStrict(data, into)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Version is the tag of the one commit in each tree, and Time that commit's.
+// Version is the tag of the one commit in each tree, and Time is the time of that commit.
 const (
 	Version = "v1.2.3"
 	Time    = "2026-01-02T03:04:05Z"

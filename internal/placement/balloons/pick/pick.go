@@ -9,21 +9,20 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Picker is a balloons.Picker.
+// Picker is a balloons.Picker that uses the allocator.
 type Picker struct{ tree *choose.Tree }
 
-// For returns the picker of a machine.
+// For returns the picker for a machine.
 func For(m *topology.Machine) Picker { return Picker{choose.NewTree(m)} }
 
-// Pick chooses n CPUs out of from, near to the CPUs that they are used with, or all if there
-// are fewer.
+// Pick chooses n CPUs out of from, or all CPUs if from has fewer. It prefers CPUs near those in with.
 func (p Picker) Pick(n int, from, with topology.Set, prefers balloons.Preference) topology.Set {
-	w := choose.Want{N: min(n, from.Len()), From: from, UsedWith: with, PreferEmptiest: prefers.Emptiest}
+	w := choose.Request{N: min(n, from.Len()), From: from, UsedWith: with, PreferEmptiest: prefers.Emptiest}
 	if prefers.SpreadCores {
 		w.Cores = choose.SpreadThreads
 	}
 	got, err := p.tree.Choose(w)
-	if err != nil { // no more CPUs are free than requested, and all threads are acceptable
+	if err != nil { // impossible: from has enough CPUs, and every thread is acceptable
 		return topology.Set{}
 	}
 	return got.CPUs

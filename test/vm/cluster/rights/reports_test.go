@@ -65,7 +65,7 @@ func node(t *testing.T) *conductor.Conductor {
 		Policy: engine.Policy{
 			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}},
+			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 		},
 	})
 	run(t, func(ctx context.Context) { _ = c.Run(ctx) })
@@ -92,7 +92,7 @@ type agent struct {
 	node  *conductor.Conductor
 	to    *events.Recorder
 	state atomic.Pointer[condition.State]
-	parts []kube.Part
+	parts []kube.StatusReporter
 	stop  func()
 }
 
@@ -109,12 +109,12 @@ func startAgentAt(t *testing.T, p *controlplane.Plane, kubeconfig string) *agent
 	}
 	a := &agent{p: p, node: node(t), to: events.NewRecorder(client)}
 	a.state.Store(&condition.State{Status: "True", Reason: condition.Ready, Message: "m"})
-	troubles := podreport.NewTroubles(a.node, a.to)
+	troubles := podreport.NewProblemEvents(a.node, a.to)
 	places := podreport.NewPlacements(a.node, client, func() bool { return a.state.Load().Status == "" })
 	troubles.Debounce, places.Debounce = 10*time.Millisecond, 10*time.Millisecond
 	keeps := condition.New(client, func() condition.State { return *a.state.Load() },
 		condition.Timing{Poll: 20 * time.Millisecond, Start: time.Millisecond, Change: time.Millisecond, Heartbeat: time.Hour})
-	a.parts = []kube.Part{a.to, places, keeps}
+	a.parts = []kube.StatusReporter{a.to, places, keeps}
 	a.stop = run(t, func(ctx context.Context) { kube.Run(ctx, a.to, troubles, places, keeps) })
 	return a
 }

@@ -153,7 +153,7 @@ func run() error {
 func follow(ctx context.Context, k *known, source string, r podspec.SpecSource) {
 	go func() {
 		for ctx.Err() == nil {
-			if err := r.Follow(ctx, k.told(source)); err != nil && ctx.Err() == nil {
+			if err := r.Watch(ctx, k.told(source)); err != nil && ctx.Err() == nil {
 				log.Printf("%s: %v", source, err)
 				sleep.For(ctx, time.Second)
 			}
@@ -167,7 +167,7 @@ func poll(ctx context.Context, k *known) {
 	defer r.Close()
 	for {
 		ctx, cancel := context.WithCancel(ctx)
-		err := r.Follow(ctx, func(u podspec.Update) { k.told("/pods")(u); cancel() })
+		err := r.Watch(ctx, func(u podspec.Update) { k.told("/pods")(u); cancel() })
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			log.Printf("/pods: %v", err)

@@ -1,0 +1,226 @@
+// Package adopt reads what other agents of a node gave to containers, from the files and annotations in which they
+// keep it. The package decides nothing. It does not check checksums that only the other agent can compute, because a
+// grant counts only if the kernel's cpuset of the container agrees with it.
+package adopt
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/jsonwords"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// MaxBytes is the size up to which a file is read. A node with a thousand containers has a few
+// megabytes.
+const MaxBytes = 32 << 20
+
+// System is an agent whose grants can be taken over.
+type System struct {
+	Name string
+	// Files are the files that are read, in this order. If there are any, at least one of them must exist.
+	Files []File
+	// ofPod reads the annotations and labels of a pod; nil if the agent stores nothing there.
+	ofPod func(*lifecycle.Pod) ([]lifecycle.FormerContainer, error)
+}
+
+// File is a file of a system.
+type File struct {
+	// Path is the default path of the file, below the root of the host.
+	Path string
+	// parse reads the file. Its errors have the line or the key in the file.
+	parse func(text []byte) ([]lifecycle.FormerContainer, error)
+}
+
+// Systems returns the agents that Trimtab can take over from.
+func Systems() []System {
+	return []System{
+		{Name: "kubelet", Files: []File{
+			{"/var/lib/kubelet/cpu_manager_state", kubeletCPUs},
+			{"/var/lib/kubelet/memory_manager_state", kubeletMemory},
+		}},
+		{Name: "nri-plugins", Files: []File{{"/var/lib/nri-resource-policy/cache", nriPlugins}}},
+		{Name: "koordinator", ofPod: koordinatorPod},
+		{Name: "katalyst", Files: []File{
+			{"/var/lib/katalyst/qrm_advisor/cpu_plugin_state", katalystCPUs},
+			{"/var/lib/katalyst/qrm_advisor/memory_plugin_state", katalystMemory},
+		}},
+		{Name: "rubik", ofPod: rubikPod},
+	}
+}
+
+// Names returns the names of the systems.
+func Names() (names []string) {
+	for _, s := range Systems() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Find returns a system by its name.
+func Find(name string) (System, error) {
+	all := Systems()
+	i := slices.IndexFunc(all, func(s System) bool { return s.Name == name })
+	if i < 0 {
+		return System{}, fmt.Errorf("%q is not an agent that Trimtab can take over from: want one of %s", name, strings.Join(Names(), ", "))
+	}
+	return all[i], nil
+}
+
+// Read reads the files of a system below a root. If two files have the same container, the result has one row for it.
+func (s System) Read(root fs.FS) (lifecycle.FormerAgent, error) {
+	out := lifecycle.FormerAgent{System: s.Name}
+	var missing []string
+	for _, f := range s.Files {
+		text, err := read(root, f.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, f.Path)
+			continue
+		}
+		var gave []lifecycle.FormerContainer
+		if err == nil {
+			gave, err = f.parse(text)
+		}
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		for _, row := range gave {
+			row.Where = f.Path + ": " + row.Where
+			out.Containers = merge(out.Containers, row)
+		}
+	}
+	if len(s.Files) > 0 && len(missing) == len(s.Files) {
+		return out, fmt.Errorf("%s left no state to take over: there is no %s", s.Name, strings.Join(missing, " and no "))
+	}
+	slices.SortFunc(out.Containers, compare)
+	return out, nil
+}
+
+// read reads a file up to the limit.
+func read(root fs.FS, path string) ([]byte, error) {
+	f, err := root.Open(strings.TrimPrefix(path, "/"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err == nil && len(text) > MaxBytes {
+		err = fmt.Errorf("it is larger than %d MiB", MaxBytes>>20)
+	}
+	return text, err
+}
+
+// sameContainer reports whether two rows name the same container.
+func sameContainer(a, b lifecycle.FormerContainer) bool {
+	return a.ID == b.ID && a.PodUID == b.PodUID && a.Container == b.Container
+}
+
+func compare(a, b lifecycle.FormerContainer) int {
+	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ID, b.ID))
+}
+
+// merge adds a row. If there is a row of the same container, it adds the values to that row.
+func merge(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lifecycle.FormerContainer {
+	i := slices.IndexFunc(all, func(r lifecycle.FormerContainer) bool { return sameContainer(r, row) })
+	if i < 0 {
+		return append(all, row)
+	}
+	r := &all[i]
+	r.CPUs, r.Mems, r.Class = cmp.Or(r.CPUs, row.CPUs), cmp.Or(r.Mems, row.Mems), cmp.Or(r.Class, row.Class)
+	r.Exclusive = r.Exclusive || row.Exclusive
+	r.Where += ", " + row.Where
+	return all
+}
+
+// Match returns what a former agent gave to each container of a list, by container id. The most
+// exact row counts: that of the container's id, then of its name, of its pod, and of all others.
+func Match(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecycle.Container) (map[string]lifecycle.FormerContainer, error) {
+	s, err := Find(a.System)
+	if err != nil {
+		return nil, err
+	}
+	rows := make(map[lifecycle.FormerContainer]lifecycle.FormerContainer, len(a.Containers))
+	for _, row := range a.Containers {
+		rows[key(row)] = row
+	}
+	uid := make(map[string]string, len(pods))
+	for _, p := range pods {
+		if p == nil {
+			continue
+		}
+		uid[p.ID] = p.UID
+		if s.ofPod == nil {
+			continue
+		}
+		gave, err := s.ofPod(p)
+		if err != nil {
+			continue // it is reported as a problem of the pod
+		}
+		for _, row := range gave {
+			rows[key(row)] = row
+		}
+	}
+	out := map[string]lifecycle.FormerContainer{}
+	for _, c := range containers {
+		if c == nil || c.ID == "" || uid[c.PodID] == "" {
+			continue
+		}
+		for _, k := range []lifecycle.FormerContainer{{ID: c.ID}, {PodUID: uid[c.PodID], Container: c.Name}, {PodUID: uid[c.PodID]}, {}} {
+			if row, is := rows[k]; is {
+				out[c.ID] = row
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// key returns a row with only the fields that identify its container.
+func key(r lifecycle.FormerContainer) lifecycle.FormerContainer {
+	if r.ID != "" {
+		return lifecycle.FormerContainer{ID: r.ID}
+	}
+	return lifecycle.FormerContainer{PodUID: r.PodUID, Container: r.Container}
+}
+
+// normalizeList checks a kernel list, and returns it as the kernel writes it.
+func normalizeList(text string) (string, error) {
+	ids, err := topology.ParseList(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a list of numbers: %w", shorten(text), err)
+	}
+	return topology.FormatList(ids), nil
+}
+
+// decode reads JSON. Errors name the line.
+func decode(text []byte, into any) error {
+	err := json.Unmarshal(text, into)
+	if err == nil {
+		return nil
+	}
+	at := int64(len(text))
+	if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
+		at = e.Offset
+	} else if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+		at = e.Offset
+	}
+	line := 1 + bytes.Count(text[:min(at, int64(len(text)))], []byte("\n"))
+	return fmt.Errorf("line %d: %w", line, jsonwords.Error(err))
+}
+
+// shorten bounds a text for an error.
+func shorten(text string) string {
+	const most = 64
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}

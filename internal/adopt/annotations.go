@@ -1,0 +1,42 @@
+package adopt
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// koordinatorPod reads what koordlet gives to the containers of a pod: the CPUs that koord-scheduler
+// assigned to it. The pools of other pods are only in the API server.
+func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
+	row := lifecycle.FormerContainer{PodUID: p.UID, Class: p.Labels[intent.KoordQoSClass], Where: "label " + intent.KoordQoSClass}
+	if text := p.Annotations[intent.KoordResourceStatus]; text != "" {
+		var state struct {
+			CPUSet string `json:"cpuset"`
+		}
+		err := json.Unmarshal([]byte(text), &state)
+		if err == nil {
+			row.CPUs, err = normalizeList(state.CPUSet)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", intent.KoordResourceStatus, err)
+		}
+		if row.CPUs != "" {
+			row.Exclusive, row.Where = true, "annotation "+intent.KoordResourceStatus
+		}
+	}
+	if row.CPUs+row.Class == "" {
+		return nil, nil
+	}
+	return []lifecycle.FormerContainer{row}, nil
+}
+
+// rubikPod reads whether rubik treats a pod as offline. rubik gives no container CPUs of its own.
+func rubikPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
+	if p.Annotations[intent.RubikPreemptable] != "true" && p.Labels[intent.RubikPreemptable] != "true" {
+		return nil, nil
+	}
+	return []lifecycle.FormerContainer{{PodUID: p.UID, Class: "offline", Where: intent.RubikPreemptable}}, nil
+}

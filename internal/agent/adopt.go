@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/adopt"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// adoptName is the file in paths.state with which `trimtab adopt --apply` makes the agent take over from another
+// agent at its next start. It has no signature, because there is no key before the first start.
+const adoptName = "adopt.json"
+
+// Adopt writes the file that makes the agent take over from another agent at its next start.
+func Adopt(c config.Config, from lifecycle.FormerAgent) error {
+	if c.Paths.State == "" {
+		return errors.New("the agent cannot take over, because it keeps no state files: set paths.state")
+	}
+	dir := directory(nil, c.Paths.State)
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = dir.Prepare(adoptName)
+	}
+	if err == nil {
+		err = dir.Write(adoptName, text)
+	}
+	if err != nil {
+		return fmt.Errorf("write the file for the takeover at the next start (paths.state): %w", err)
+	}
+	return nil
+}
+
+// formerAgent is the agent from which this one takes over when the runtime first lists its containers.
+type formerAgent struct {
+	log *slog.Logger
+	// save saves the checkpoint and removes the file adoptName.
+	save func() error
+
+	mu    sync.Mutex
+	found *lifecycle.FormerAgent // nil after the takeover, or if there is none
+}
+
+// readTakeover reads the file adoptName, if `trimtab adopt --apply` wrote one.
+func (a *Agent) readTakeover() *formerAgent {
+	f := &formerAgent{log: a.log, save: func() error {
+		a.conductor.Checkpoint().SaveNow(a.files.save(checkpointName))
+		return a.files.dir.Remove(adoptName)
+	}}
+	if a.files.dir == nil {
+		return f
+	}
+	text, err := a.files.dir.Read(adoptName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f
+	}
+	var from lifecycle.FormerAgent
+	if err == nil {
+		err = json.Unmarshal(text, &from)
+	}
+	if err == nil {
+		_, err = adopt.Find(from.System)
+	}
+	if err != nil {
+		file, moved := a.files.dir.RenameDamaged(adoptName)
+		a.log.Warn("the agent does not take over from another agent: the file of 'trimtab adopt' is damaged or not trusted, and was renamed",
+			logkey.File, file, logkey.Err, errors.Join(err, moved))
+		return f
+	}
+	f.found = &from
+	return f
+}
+
+// Containers returns the CPUs and memory nodes that the other agent gave to the containers of a list.
+func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.FormerContainer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.found == nil {
+		return nil
+	}
+	gave, err := adopt.Match(f.found, ev.Pods, ev.Containers)
+	if err != nil {
+		f.log.Error("the agent cannot take over the CPUs of containers from the other agent", logkey.Err, err)
+		return nil
+	}
+	f.log.Info("the agent takes over from another agent: containers keep their CPUs if the configuration allows it",
+		logkey.Source, f.found.System, logkey.Values, len(gave))
+	return gave
+}
+
+// TookOver ends the takeover after its decisions were applied.
+func (f *formerAgent) TookOver() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.found == nil {
+		return
+	}
+	f.found = nil
+	if err := f.save(); err != nil {
+		f.log.Warn("the agent cannot remove the file of 'trimtab adopt'; it reads the file again at its next start, which moves no container", logkey.Err, err)
+	}
+}
+
+// PlanAdoption returns the decisions of an agent that would start now and take over from another agent.
+func (s source) PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error) {
+	switch err := nodeview.Ready(s.a.conductor); {
+	case !isObserveMode(s.a.opt.Config):
+		return api.Adoption{}, fmt.Errorf("%w: it has mode: enforce and has already decided about the running containers; ask an agent with mode: observe", status.ErrCannotAdopt)
+	case err != nil:
+		return api.Adoption{}, fmt.Errorf("%w: it knows no container yet: %w", status.ErrCannotAdopt, err)
+	}
+	got, err := s.a.conductor.TakeOver(func(ev *lifecycle.Event) (map[string]lifecycle.FormerContainer, error) {
+		return adopt.Match(from, ev.Pods, ev.Containers)
+	})
+	if err != nil {
+		return api.Adoption{}, err
+	}
+	out := nodeview.Adoption(got.State, got.Kernel, got.FormerContainers)
+	out.From, out.RowsRead = from.System, len(from.Containers)
+	return out, nil
+}

@@ -1,0 +1,33 @@
+package conductor
+
+import (
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Takeover is what this agent would decide if it took over from another agent now.
+type Takeover struct {
+	// State is the state after the takeover.
+	State *engine.State
+	// Kernel has the CPUs that the kernel lets each container use now, as kernel lists, by container id. "" means all.
+	Kernel map[string]string
+	// FormerContainers has what the other agent gave to each container, by container id.
+	FormerContainers map[string]lifecycle.FormerContainer
+}
+
+// TakeOver decides the running containers as the agent would decide them at a start that takes over from another
+// agent. gave returns what that agent gave to the containers of a list. TakeOver changes neither the conductor's state
+// nor the kernel.
+func (c *Conductor) TakeOver(gave func(*lifecycle.Event) (map[string]lifecycle.FormerContainer, error)) (Takeover, error) {
+	s := c.CopyState()
+	ev := s.Listed()
+	former, err := gave(ev)
+	if err != nil {
+		return Takeover{}, err
+	}
+	f := engine.Facts{FormerAgent: former}
+	c.facts.Read(&Capabilities{}, ev, &f)
+	f.Grants, f.Balloons = nil, nil // they describe this agent's earlier decisions, which a takeover has not made
+	s.Commit(engine.Decide(s, ev, f))
+	return Takeover{State: s, Kernel: f.Kernel, FormerContainers: former}, nil
+}

@@ -1,0 +1,45 @@
+package conductor
+
+import (
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// endColdStarts gives containers whose cold start has lasted long enough all their memory nodes. The time is counted from
+// when this agent sees the container first, so it begins again when the agent is restarted.
+func (c *Conductor) endColdStarts() {
+	for _, over := range c.node.coldStartsOver(c.now()) {
+		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: over.pod})
+		w.facts.ColdStartsOver = over.containers
+		_, _ = c.run(w)
+	}
+}
+
+// endedColdStart names the containers of a pod whose cold start has lasted long enough, by id.
+type endedColdStart struct {
+	pod        *lifecycle.Pod
+	containers map[string]bool
+}
+
+// coldStartsOver returns the cold starts that have lasted long enough, by sandbox id. It takes the lock.
+func (n *node) coldStartsOver(now time.Time) map[string]endedColdStart {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := map[string]endedColdStart{}
+	for id, lasts := range n.state.ColdStarts() {
+		t, ctr := n.track(id), n.state.Container(id)
+		if t.coldSince.IsZero() {
+			t.coldSince = now
+		}
+		pod := n.state.Pod(ctr.PodID)
+		if pod == nil || now.Sub(t.coldSince) < time.Duration(lasts)*time.Second {
+			continue
+		}
+		if all[ctr.PodID].pod == nil {
+			all[ctr.PodID] = endedColdStart{pod.Pod, map[string]bool{}}
+		}
+		all[ctr.PodID].containers[id] = true
+	}
+	return all
+}

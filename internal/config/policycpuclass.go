@@ -1,0 +1,66 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/trimtab/trimtab/internal/placement/balloons"
+)
+
+// policyCPUClass is a CPU class in a custom resource of nri-plugins. It has the keys of Trimtab's CPU classes, and more.
+// Frequencies are integers in kHz, or texts.
+type policyCPUClass struct {
+	balloons.CPUClassOptions
+	MinFreq                     anyNode `json:"minFreq"`
+	MaxFreq                     anyNode `json:"maxFreq"`
+	EnergyPerformancePreference anyNode `json:"energyPerformancePreference"`
+
+	UncoreMinFreq anyNode `json:"uncoreMinFreq" none:"the frequency of the uncore"`
+	UncoreMaxFreq anyNode `json:"uncoreMaxFreq" none:"the frequency of the uncore"`
+	TurboPriority anyNode `json:"turboPriority" none:"priorities of CPU classes"`
+	PCTPriority   anyNode `json:"pctPriority" none:"Speed Select (PCT)"`
+	SSTClosID     anyNode `json:"sstClosID" none:"Speed Select (PCT)"`
+	PCTMinFreq    anyNode `json:"pctMinFreq" none:"Speed Select (PCT)"`
+	PCTMaxFreq    anyNode `json:"pctMaxFreq" none:"Speed Select (PCT)"`
+	PCTResource   anyNode `json:"publishExtendedResource" none:"Speed Select (PCT)"`
+}
+
+// cpuClasses converts CPU classes.
+func (r *crReader) cpuClasses(all []policyCPUClass) []balloons.CPUClassOptions {
+	out := []balloons.CPUClassOptions{}
+	for i := range all {
+		c, at := &all[i], fmt.Sprintf("spec.cpuClasses[%d]", i)
+		o := c.CPUClassOptions
+		o.MinFreq, o.MaxFreq = r.text(c.MinFreq, at+".minFreq"), r.text(c.MaxFreq, at+".maxFreq")
+		o.EnergyPerformancePreference = r.text(c.EnergyPerformancePreference, at+".energyPerformancePreference")
+		out = append(out, o)
+	}
+	return out
+}
+
+// knownClass returns a name if the document has a CPU class with that name, and otherwise "": nri-plugins ignores
+// unknown names, too.
+func (r *crReader) knownClass(name string, s *balloonsSpec, path string) string {
+	if name == "" || slices.ContainsFunc(s.CPUClasses, func(c policyCPUClass) bool { return c.Name == name }) {
+		return name
+	}
+	r.note(path, "is ignored: %s is not a class of cpuClasses", quoteShort(name))
+	return ""
+}
+
+// text reads a text, or a number as its digits. 0 means no value, as in nri-plugins.
+func (r *crReader) text(n anyNode, path string) string {
+	switch {
+	case n.node == nil, isNull(n.node):
+		return ""
+	case n.node.Kind != yaml.ScalarNode || !slices.Contains([]string{"!!str", "!!int"}, n.node.ShortTag()):
+		r.problem(n.node.Line, path, "want a text or a number, got %s", describe(n.node))
+		return ""
+	case n.node.Value == "0" && !strings.HasSuffix(path, "Preference"):
+		return ""
+	}
+	return n.node.Value
+}

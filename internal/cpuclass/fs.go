@@ -1,0 +1,79 @@
+package cpuclass
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// FS is a tree of files such as /sys/devices/system/cpu. Paths are relative to its root.
+type FS interface {
+	// Read returns the text of a file without spaces around it.
+	Read(file string) (string, error)
+	// Write writes a text in one write and never creates a file.
+	Write(file, text string) error
+	// List returns the names of the files and directories in a directory, sorted.
+	List(dir string) ([]string, error)
+}
+
+// Real is a directory of this machine. No link can lead out of it.
+type Real struct{ root *os.Root }
+
+// Open opens the tree at dir, usually /sys/devices/system/cpu.
+func Open(dir string) (*Real, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the cpufreq and cpuidle files: %w", err)
+	}
+	return &Real{root: root}, nil
+}
+
+// Close closes the root.
+func (r *Real) Close() error { return r.root.Close() }
+
+// maxFile limits the bytes that are read of one file. Attributes of sysfs have at most a page.
+const maxFile = 64 << 10
+
+// Read returns the text of a file.
+func (r *Real) Read(file string) (string, error) {
+	f, err := r.root.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile))
+	return strings.TrimSpace(string(text)), err
+}
+
+// Write writes a text in one write.
+func (r *Real) Write(file, text string) error {
+	f, err := r.root.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// List returns the names of the files and directories in a directory.
+func (r *Real) List(dir string) ([]string, error) {
+	entries, err := fs.ReadDir(r.root.FS(), dir)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+// Missing returns a tree without files. Its methods return the text of err. They never return fs.ErrNotExist, because
+// that means that the kernel lacks one file.
+func Missing(err error) FS { return missingFS{errors.New(err.Error())} }
+
+type missingFS struct{ err error }
+
+func (m missingFS) Read(string) (string, error)   { return "", m.err }
+func (m missingFS) Write(string, string) error    { return m.err }
+func (m missingFS) List(string) ([]string, error) { return nil, m.err }

@@ -1,0 +1,178 @@
+package cpuclass
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The files of a cpufreq policy that a class sets.
+const (
+	governorFile   = "scaling_governor"
+	preferenceFile = "energy_performance_preference"
+	lowestFile     = "scaling_min_freq"
+	highestFile    = "scaling_max_freq"
+)
+
+// setting is a file and the text that it should have.
+type setting struct{ file, text string }
+
+// whyNoPolicy returns the reason why a CPU has no cpufreq policy. The agent may lack the right to read the policies.
+func whyNoPolicy(files FS) error {
+	if _, err := files.List(policiesDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.New("the kernel has no cpufreq policy for it")
+}
+
+// settingsOf returns the files that a class sets for a unit, with their texts. If the hardware lacks
+// one of the values, it returns an error and no settings.
+func settingsOf(files FS, u *unit) (out []setting, err error) {
+	c := u.class
+	h := cpufreqPolicy{files, u.dir}
+	if u.dir == "" && c.Governor+c.EnergyPreference+string(c.MinFreq+c.MaxFreq) != "" {
+		return nil, whyNoPolicy(files)
+	}
+	if c.Governor != "" {
+		if err := h.checkOffered("governor", c.Governor, "scaling_available_governors"); err != nil {
+			return nil, err
+		}
+		out = append(out, setting{path.Join(u.dir, governorFile), c.Governor})
+	}
+	if p := c.EnergyPreference; p != "" {
+		if n, err := strconv.Atoi(p); err != nil || n < 0 || n > 255 { // drivers also take numbers
+			if err := h.checkOffered("energy preference", p, "energy_performance_available_preferences"); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, setting{path.Join(u.dir, preferenceFile), p})
+	}
+	for _, f := range []struct {
+		what, file string
+		want       lifecycle.Frequency
+	}{{"minFreq", lowestFile, c.MinFreq}, {"maxFreq", highestFile, c.MaxFreq}} {
+		if f.want == "" {
+			continue
+		}
+		kHz, err := h.frequency(f.what, f.want)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, setting{path.Join(u.dir, f.file), strconv.FormatUint(kHz, 10)})
+	}
+	for _, cpu := range u.cpus {
+		more, err := idleStates(files, cpu, c.DisabledCStates)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+// cpufreqPolicy reads what the hardware supports from the files of a cpufreq policy.
+type cpufreqPolicy struct {
+	files  FS
+	policy string
+}
+
+// checkOffered returns an error unless a file of the policy lists the value.
+func (h cpufreqPolicy) checkOffered(what, value, file string) error {
+	list, err := h.files.Read(path.Join(h.policy, file))
+	if err != nil {
+		return fmt.Errorf("the kernel does not list the values of %s that it supports: %w", what, err)
+	}
+	if !slices.Contains(strings.Fields(list), value) {
+		return fmt.Errorf("the hardware does not have the %s %s; it has %s (%s)", what, value, list, file)
+	}
+	return nil
+}
+
+// frequency returns a frequency in kHz, or an error if the hardware does not support it.
+func (h cpufreqPolicy) frequency(what string, f lifecycle.Frequency) (kHz uint64, err error) {
+	lowest, err := h.kHz("cpuinfo_min_freq")
+	if err != nil {
+		return 0, err
+	}
+	highest, err := h.kHz("cpuinfo_max_freq")
+	if err != nil {
+		return 0, err
+	}
+	switch f {
+	case lifecycle.LowestFreq:
+		return lowest, nil
+	case lifecycle.TurboFreq:
+		return highest, nil
+	case lifecycle.BaseFreq:
+		if kHz, err = h.kHz("base_frequency"); err != nil {
+			return 0, fmt.Errorf("%s is base: %w", what, err)
+		}
+	default:
+		kHz, _ = f.KHz()
+	}
+	if kHz < lowest || kHz > highest {
+		return 0, fmt.Errorf("%s %d kHz is outside the range of the hardware: %d to %d kHz (cpuinfo_min_freq, cpuinfo_max_freq)", what, kHz, lowest, highest)
+	}
+	return kHz, nil
+}
+
+// kHz reads a file of the policy that has a frequency in kHz.
+func (h cpufreqPolicy) kHz(file string) (uint64, error) {
+	text, err := h.files.Read(path.Join(h.policy, file))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s has %q: %w", file, text, err)
+	}
+	return n, nil
+}
+
+// idleStates returns the settings that disable idle states of a CPU.
+func idleStates(files FS, cpu int, disabled []string) (out []setting, err error) {
+	if len(disabled) == 0 {
+		return nil, nil
+	}
+	dir := fmt.Sprintf("cpu%d/cpuidle", cpu)
+	states, err := files.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("the kernel has no idle states for it: %w", err)
+	}
+	of := map[string]string{}
+	var has []string
+	for _, state := range states {
+		if name, err := files.Read(path.Join(dir, state, "name")); err == nil {
+			of[name], has = path.Join(dir, state, "disable"), append(has, name)
+		}
+	}
+	for _, name := range disabled {
+		file, known := of[name]
+		if !known {
+			return nil, fmt.Errorf("the CPU has no C-state %s; it has %s", name, strings.Join(has, ", "))
+		}
+		out = append(out, setting{file, "1"})
+	}
+	return out, nil
+}
+
+// Check returns, by name of the class, what the hardware of these CPUs lacks for classes. A class that
+// every CPU supports is not in the map. Check reads files and writes none.
+func Check(files FS, classes []lifecycle.CPUClass, cpus []int) (lacks map[string]string) {
+	lacks = map[string]string{}
+	for i := range classes {
+		for _, u := range unitsOf(policiesOf(files), []Wanted{{Class: classes[i], CPUs: cpus}}, nil) {
+			if _, err := settingsOf(files, &u); err != nil {
+				lacks[classes[i].Name] = fmt.Sprintf("CPU %d: %v", u.cpus[0], err)
+				break
+			}
+		}
+	}
+	return lacks
+}

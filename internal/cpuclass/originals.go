@@ -1,0 +1,42 @@
+package cpuclass
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// savedOriginals is the stored form of original values.
+type savedOriginals struct {
+	Boot string `json:"boot"`
+	// Files are the texts that files had before the first write.
+	Files map[string]string `json:"files"`
+}
+
+// load reads stored originals. It ignores the originals of another boot.
+func (w *Writer) load(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	var s savedOriginals
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("read the original frequencies and idle states of CPUs: %w", err)
+	}
+	if s.Boot == w.o.Boot {
+		maps.Copy(w.originals, s.Files)
+	}
+	return nil
+}
+
+// saveOriginals stores the originals if they changed since they were stored.
+func (w *Writer) saveOriginals() error {
+	if !w.unsaved || w.o.Save == nil {
+		return nil
+	}
+	data, err := json.Marshal(savedOriginals{Boot: w.o.Boot, Files: w.originals})
+	if err == nil {
+		err = w.o.Save(data)
+	}
+	w.unsaved = err != nil
+	return err
+}

@@ -1,0 +1,123 @@
+package cpuclass
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// retryPause is the time after which the writer tries a class again that the kernel refused.
+const retryPause = 2 * time.Minute
+
+// Options are the files and functions that a writer uses.
+type Options struct {
+	Files FS
+	// Saved has the original values that an earlier agent stored with Save; nil for none. Boot identifies
+	// this boot of the machine. The writer ignores values of another boot, because a boot resets the files.
+	Saved []byte
+	Boot  string
+	// Save stores the original values; nil keeps them in memory.
+	Save func([]byte) error
+	Now  func() time.Time
+}
+
+// Writer gives CPUs their classes. Its methods may be called by several goroutines concurrently.
+type Writer struct {
+	o Options
+
+	writing  sync.Mutex // held while files are read and written; guards the fields below
+	policies []policy
+	// originals are the texts that files had before the first write, by file. They are saved before that
+	// write, so that a crash loses none.
+	originals map[string]string
+	unsaved   bool // the originals changed since they were saved
+	wrote     map[string]writtenText
+	// done has the text of each unit whose class is in force. kernelTexts has the texts of the files of these
+	// units. refused has the classes that the kernel refused. The keys of all three are unit keys.
+	done        map[int]string
+	kernelTexts map[int][]string
+	refused     map[int]refusal
+
+	mu     sync.Mutex // guards the report
+	report Report
+}
+
+// writtenText has the text that was written to a file, and the text that the file had afterwards. They
+// differ if the kernel limits a frequency.
+type writtenText struct{ text, kernelText string }
+
+// refusal is a class that the kernel refused for a unit.
+type refusal struct {
+	unit, why string
+	until     time.Time
+}
+
+// New returns a writer. It returns an error if it cannot read Options.Saved. The writer then works without
+// the saved values.
+func New(o Options) (*Writer, error) {
+	w := &Writer{o: o, originals: map[string]string{}, wrote: map[string]writtenText{}, done: map[int]string{}, kernelTexts: map[int][]string{}, refused: map[int]refusal{}}
+	return w, w.load(o.Saved)
+}
+
+// Apply gives CPUs their classes, and CPUs without a class their original values. It writes only to CPUs
+// whose class changed or was not in force.
+func (w *Writer) Apply(want []Wanted) Report { return w.apply(want, false) }
+
+// Repair is Apply for all CPUs. It reads the files of all CPUs that have a class, and writes the files again
+// that another program changed.
+func (w *Writer) Repair(want []Wanted) Report { return w.apply(want, true) }
+
+func (w *Writer) apply(want []Wanted, all bool) Report {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if len(want)+len(w.originals) == 0 {
+		return w.publish(nil, nil, nil, nil)
+	}
+	if all || w.policies == nil {
+		w.policies = policiesOf(w.o.Files)
+	}
+	var plans []plan
+	var faults []Fault
+	units := unitsOf(w.policies, want, slices.Collect(maps.Keys(w.originals)))
+	for _, u := range units {
+		if all || u.fault != "" || w.done[u.key()] != u.fingerprint() {
+			plans = append(plans, w.plan(u))
+		}
+	}
+	saved := w.saveOriginals()
+	var repairs []string
+	for i := range plans {
+		p := &plans[i]
+		if saved != nil { // a write now could lose an original value
+			p.fault = fmt.Sprintf("the original values cannot be saved: %v", saved)
+		} else {
+			w.execute(p)
+		}
+		repairs = append(repairs, p.repairs...)
+		if p.fault != "" {
+			faults = append(faults, Fault{Class: p.className(), CPUs: p.cpus, What: p.fault})
+			delete(w.done, p.key())
+		} else {
+			w.done[p.key()], w.kernelTexts[p.key()] = p.fingerprint(), w.kernelTextsOf(p)
+		}
+	}
+	_ = w.saveOriginals() // restored originals are not stored any more; if it fails, the next call saves again
+	return w.publish(want, w.inForce(units), faults, repairs)
+}
+
+// className returns the name of the unit's class; "" for none.
+func (u *unit) className() string {
+	if u.class == nil {
+		return ""
+	}
+	return u.class.Name
+}
+
+// Originals counts the files that do not have their original values.
+func (w *Writer) Originals() int {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	return len(w.originals)
+}

@@ -1,0 +1,276 @@
+// Package dra reads which CPUs resource claims give to containers. The node's CDI specifications have
+// the CPUs that a driver of CPUs gave to a claim. The checkpoint of the kubelet's dynamic resource
+// allocation (DRA) has the pods that use the claim.
+//
+// A driver of CPUs such as dra-driver-cpu makes one CDI device for each claim. The device adds a
+// variable with the claim's CPUs to its containers. The package reads the variable from the
+// specification, never from a container: the author of a pod can set any variable.
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sleep"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+const (
+	// devicePrefix begins the name of a claim's CDI device, and variablePrefix the name of its
+	// variable. The claim's UID follows.
+	devicePrefix   = "dra.k8s.io/cpu=claim-"
+	variablePrefix = "DRA_CPUSET_"
+	// noExclusiveCPUs is the value of the variable of a claim without exclusive CPUs.
+	noExclusiveCPUs = "dynamic"
+	// maxUID limits the UID of a claim, in bytes. maxNamed limits the problems of a container.
+	maxUID, maxNamed = 64, 8
+	// problemKey is the configuration key of problems.
+	problemKey = "authority"
+)
+
+// Options are the sources of claims.
+type Options struct {
+	// Devices reads the node's CDI specifications. It returns the variables of each device by its
+	// qualified name, and the faults of the files.
+	Devices func() (variables map[string][]string, faults []string)
+	// Checkpoint is the file of the kubelet's DRA manager; "" for none. Read reads it; nil reads a
+	// file of the node.
+	Checkpoint string
+	Read       func(path string) ([]byte, error)
+	Log        *slog.Logger // nil for none
+}
+
+// Source has the claims that give CPUs to containers. Refresh reads the files, ForContainer does no I/O.
+type Source struct {
+	o Options
+
+	mu sync.Mutex
+	// devices has the variables of claims' devices, by device name. faults are the faults of the CDI
+	// specifications at the last read.
+	devices map[string][]string
+	faults  []string
+	// claims has the claims of the checkpoint by UID; nil if the checkpoint is missing or not valid.
+	// err is the reason why it is not valid.
+	claims map[string]claim
+	err    error
+	// checkpoint has the content at the last read. named has the devices that name classes, by pod UID.
+	checkpoint        checkpoint
+	classDevices      map[string][]lifecycle.ClaimedDevice
+	podsWithCPUClaims map[string]bool // pods with claims for CPUs
+}
+
+// New makes a source. It has no claims until Refresh or Reread reads the files.
+func New(o Options) *Source {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Read == nil {
+		o.Read = readFile
+	}
+	return &Source{o: o}
+}
+
+// MayGiveCPUs reports whether a container's request has the CDI device or a variable of a claim for CPUs.
+// The author of a pod can forge the variable.
+func (*Source) MayGiveCPUs(ctr *lifecycle.Container) bool {
+	return slices.ContainsFunc(ctr.CDIDevices, isDevice) || slices.ContainsFunc(ctr.Env, isVariable)
+}
+
+func isDevice(name string) bool { return strings.HasPrefix(name, devicePrefix) }
+
+func isVariable(env string) bool { return strings.HasPrefix(env, variablePrefix) }
+
+// Refresh reads up to attempts times: while a driver writes its specification in place, a reader may
+// find only half of it.
+const (
+	rereadPause = 20 * time.Millisecond
+	attempts    = 10
+)
+
+// Refresh reads the files. If the specifications lack one of the devices, it reads the files again for up
+// to a fifth of a second, or until ctx ends.
+func (s *Source) Refresh(ctx context.Context, devices []string) {
+	names := slices.DeleteFunc(slices.Clone(devices), func(name string) bool { return !isDevice(name) })
+	for range attempts {
+		if s.read(names) || !sleep.For(ctx, rereadPause) {
+			return
+		}
+	}
+}
+
+// read reads the files once, and reports whether it found all devices in names. A device in names that
+// is no longer in the files keeps its variables.
+func (s *Source) read(names []string) (found bool) {
+	all, faults := s.o.Devices()
+	s.Reread()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	devices := make(map[string][]string, len(names))
+	for name, variables := range all {
+		if isDevice(name) {
+			devices[name] = variables
+		}
+	}
+	found = true
+	for _, name := range names {
+		if _, is := devices[name]; !is {
+			found = false
+			if before, known := s.devices[name]; known {
+				devices[name] = before
+			}
+		}
+	}
+	s.devices, s.faults = devices, faults
+	return found
+}
+
+// ForContainer returns the claims that give CPUs to a container; nil for none. podUID may be unknown.
+func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := &lifecycle.ClaimGrant{}
+	uids := map[string]bool{}
+	for _, name := range ctr.CDIDevices {
+		uid, is := strings.CutPrefix(name, devicePrefix)
+		if !is || uids[uid] {
+			continue
+		}
+		uids[uid] = true
+		c := lifecycle.Claim{UID: uid, Device: name, Name: s.claims[uid].name()}
+		var err error
+		if err = s.checkAllowed(podUID, uid); err == nil {
+			c.CPUs, err = s.cpus(name, uid)
+		}
+		if err != nil {
+			g.Problems = append(g.Problems, lifecycle.Problem{
+				Key: problemKey, Value: printable(name), Reason: err.Error(), Refused: true, Then: "its claims give it no CPUs, and it runs in a shared pool",
+			})
+		}
+		g.Claims = append(g.Claims, c)
+	}
+	if len(g.Claims) > 0 && s.err != nil {
+		g.Problems = append(g.Problems, lifecycle.Problem{
+			Key: problemKey, Value: s.o.Checkpoint, Warning: true, Reason: "the checkpoint of the kubelet's DRA manager is not valid: " + s.err.Error(),
+			Then: "the agent does not check whether the claims of the container belong to its pod",
+		})
+	}
+	for _, name := range forgedVariables(ctr.Env, uids) {
+		g.Problems = append(g.Problems, lifecycle.Problem{
+			Key: problemKey, Value: printable(name), Warning: true,
+			Reason: "the container has this variable without the CDI device of the claim", Then: "the variable gives it no CPUs",
+		})
+	}
+	if len(g.Claims)+len(g.Problems) == 0 {
+		return nil
+	}
+	if len(g.Problems) > maxNamed {
+		g.Problems = g.Problems[:maxNamed]
+	}
+	return g
+}
+
+// forgedVariables returns the names of claims' variables if the container lacks the device of the claim.
+func forgedVariables(env []string, has map[string]bool) (names []string) {
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if uid, is := strings.CutPrefix(name, variablePrefix); is && !has[uid] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// checkAllowed returns the reason why a pod may not have a claim's CPUs. It returns nil if the pod may
+// have them, or if there is no valid checkpoint.
+func (s *Source) checkAllowed(podUID, uid string) error {
+	if !validUID(uid) {
+		return errors.New("the name of the CDI device has no valid claim UID")
+	}
+	if s.claims == nil || podUID == "" {
+		return nil
+	}
+	switch c, known := s.claims[uid]; {
+	case !known:
+		return errors.New("the checkpoint of the kubelet's DRA manager has no such claim")
+	case !c.PodUIDs[podUID]:
+		return fmt.Errorf("the kubelet's DRA manager gave claim %s only to other pods", printable(c.name()))
+	}
+	return nil
+}
+
+// cpus returns the CPUs in a claim's device; nil if the claim has no exclusive CPUs.
+func (s *Source) cpus(device, uid string) ([]int, error) {
+	variables, known := s.devices[device]
+	if !known {
+		why := ""
+		if len(s.faults) > 0 {
+			why = ": " + s.faults[0]
+		}
+		return nil, errors.New("no CDI specification of the node has this device" + why)
+	}
+	for _, v := range variables {
+		list, is := strings.CutPrefix(v, variablePrefix+uid+"=")
+		if !is {
+			continue
+		}
+		if list == noExclusiveCPUs {
+			return nil, nil
+		}
+		cpus, err := topology.ParseList(list)
+		if err == nil && len(cpus) == 0 {
+			err = errors.New("the list is empty")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the device's list of CPUs is not valid: %w", err)
+		}
+		slices.Sort(cpus)
+		return slices.Compact(cpus), nil
+	}
+	return nil, fmt.Errorf("the device has no variable %s%s", variablePrefix, uid)
+}
+
+// validUID reports whether a text is letters, digits and -.
+func validUID(uid string) bool {
+	other := func(r rune) bool { return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9') && r != '-' }
+	return uid != "" && len(uid) <= maxUID && !strings.ContainsFunc(uid, other)
+}
+
+// printable shortens an untrusted text, and replaces its control characters.
+func printable(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s), "?")
+}
+
+// State describes what the source has read.
+type State struct {
+	// Devices is the number of claims' CDI devices. Faults are the faults of the CDI specifications.
+	Devices int
+	Faults  []string
+	// Claims is the number of claims in the checkpoint. Err is the reason why it is not valid.
+	Claims int
+	Err    error
+}
+
+// State reads the files and describes them.
+func (s *Source) State() State {
+	s.read(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return State{Devices: len(s.devices), Faults: s.faults, Claims: len(s.claims), Err: s.err}
+}

@@ -1,0 +1,103 @@
+package dra
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// maxName limits the name of a device that names a class, in bytes. maxNamedOfPod limits the number
+	// of such devices of one pod.
+	maxName, maxNamedOfPod = 200, 16
+)
+
+// checkpoint is the content of the kubelet's checkpoint at the last read. A changed file is parsed again.
+type checkpoint struct {
+	mu     sync.Mutex // held while the file is read
+	text   []byte
+	claims map[string]claim
+	err    error
+}
+
+// read reads the file. changed reports whether the result differs from the result of the last read.
+func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claims map[string]claim, changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := readText(path, file)
+	switch {
+	case err != nil || text == nil:
+		changed = c.text != nil || c.claims != nil || (err == nil) != (c.err == nil)
+		c.text, c.claims, c.err = nil, nil, err
+	case c.text == nil || !bytes.Equal(text, c.text):
+		c.claims, c.err = parseCheckpoint(text)
+		c.text, changed = text, true
+	}
+	return c.claims, changed, c.err
+}
+
+// Reread reads the kubelet's checkpoint. While the file is missing or not valid, pods keep the classes that
+// it named before.
+func (s *Source) Reread() {
+	claims, changed, err := s.checkpoint.read(s.o.Checkpoint, s.o.Read)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
+		s.o.Log.Warn("the checkpoint of the kubelet's DRA manager is not valid; the agent does not know the names of claims, and does not check which pods may use them",
+			logkey.File, s.o.Checkpoint, logkey.Err, err)
+	}
+	s.claims, s.err = claims, err
+	if changed && claims != nil {
+		s.classDevices, s.podsWithCPUClaims = classDevicesByPod(claims), podsWithCPUClaims(claims)
+	}
+}
+
+// classDevicesByPod returns the devices that name classes, by pod UID.
+func classDevicesByPod(claims map[string]claim) map[string][]lifecycle.ClaimedDevice {
+	named := map[string][]lifecycle.ClaimedDevice{}
+	for _, c := range claims {
+		for _, device := range c.classDevices() {
+			for pod := range c.PodUIDs {
+				named[pod] = append(named[pod], lifecycle.ClaimedDevice{Device: device, Claim: c.name()})
+			}
+		}
+	}
+	for pod, all := range named {
+		slices.SortFunc(all, lifecycle.ClaimedDevice.Compare)
+		named[pod] = all[:min(len(all), maxNamedOfPod)]
+	}
+	return named
+}
+
+// podsWithCPUClaims returns the UIDs of the pods with claims for CPUs.
+func podsWithCPUClaims(claims map[string]claim) map[string]bool {
+	uses := map[string]bool{}
+	for _, c := range claims {
+		if slices.ContainsFunc(c.devices(), isDevice) {
+			for pod := range c.PodUIDs {
+				uses[pod] = true
+			}
+		}
+	}
+	return uses
+}
+
+// Uses reports whether the kubelet prepared claims for CPUs for a pod. It does no I/O. Without a checkpoint,
+// it returns false.
+func (s *Source) Uses(podUID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.podsWithCPUClaims[podUID]
+}
+
+// Named returns the CDI devices by which the claims of a pod name a class, pool or balloon type, sorted. It
+// does no I/O. It uses only the kubelet's checkpoint, because other programs may add devices to a runtime's
+// request. Callers must not change the slice.
+func (s *Source) Named(podUID string) []lifecycle.ClaimedDevice {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.classDevices[podUID]
+}

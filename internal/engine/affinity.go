@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"github.com/trimtab/trimtab/internal/expression"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// This file counts, for affinities with a scope, the live containers that they match, by part of the node.
+// The counts come from an index of all containers, so that the cost of a creation does not depend on the
+// number of containers.
+
+// scopeCount has the number of live containers that an affinity matches, by part of the node.
+type scopeCount struct {
+	affinity *intent.Affinity
+	byPart   map[string]int
+}
+
+// partOf returns the part of the node in which a policy placed a container; "" if none, or if the container
+// has ended.
+func partOf(p *Policy, c *Container) string {
+	if c == nil || !c.Alive() {
+		return ""
+	}
+	return placement.PartOf(p.Placement, c.Assignment.CPUGroup)
+}
+
+// subjectOf returns the properties of a container that expressions can compare.
+func subjectOf(p *Pod, c *Container) expression.Subject {
+	return expression.Subject{Pod: p.Pod, QoS: p.Intent.QoS.String(), Name: c.Name}
+}
+
+// add adds n to the count of a part of the node. It does nothing if part is "".
+func (s *scopeCount) add(part string, n int) {
+	if part == "" {
+		return
+	}
+	if s.byPart[part] += n; s.byPart[part] == 0 {
+		delete(s.byPart, part)
+	}
+}
+
+// indexContainer updates the index for a container; c is nil if the container was removed.
+func (s *State) indexContainer(id string, c *Container) {
+	if s.subjects == nil {
+		return
+	}
+	if part := partOf(&s.Policy, c); part != "" && s.pods[c.PodID] != nil {
+		s.subjects.Put(id, subjectOf(s.pods[c.PodID], c), part)
+		return
+	}
+	s.subjects.Remove(id)
+}
+
+// indexPods updates the index for the containers of pods that changed.
+func (s *State) indexPods(pods map[string]*Pod) {
+	for id := range pods {
+		for _, of := range s.byPod[id] {
+			s.indexContainer(of, s.containers[of])
+		}
+	}
+}
+
+// countAll counts all containers of a state.
+func (s *scopeCount) countAll(in *State) {
+	if in.subjects != nil {
+		in.subjects.Count(s.byPart, s.affinity.Scope, s.affinity.Match)
+		return
+	}
+	for _, c := range in.containers {
+		s.countInState(in, c, 1)
+	}
+}
+
+// scopeCounts returns the counts of an affinity in a view, by part of the node. Callers must not change the
+// map.
+func (n *view) scopeCounts(f *intent.Affinity) map[string]int {
+	if k := n.scopes[f.ID]; k != nil {
+		return k.byPart
+	}
+	k := &scopeCount{affinity: f, byPart: map[string]int{}}
+	if !n.ignoresBase {
+		k.countAll(n.base)
+	}
+	if n.scopes == nil {
+		n.scopes = map[string]*scopeCount{}
+	}
+	n.scopes[f.ID] = k
+	for id, c := range n.containers {
+		if !n.ignoresBase {
+			k.countInState(n.base, n.base.containers[id], -1)
+		}
+		k.countInView(n, c, 1)
+	}
+	return k.byPart
+}
+
+// recountScopes updates the counts of a view before put replaces, adds or (if c is nil) removes a container.
+func (n *view) recountScopes(id string, c *Container) {
+	for _, k := range n.scopes {
+		if was, changed := n.containers[id]; changed {
+			k.countInView(n, was, -1)
+		} else if !n.ignoresBase {
+			k.countInState(n.base, n.base.containers[id], -1)
+		}
+		k.countInView(n, c, 1)
+	}
+}
+
+// countInState adds sign to the count for a container of a state.
+func (s *scopeCount) countInState(in *State, c *Container, sign int) {
+	if c != nil && c.Alive() && s.affinity.Matches(subjectOf(in.pods[c.PodID], c)) {
+		s.add(partOf(&in.Policy, c), sign)
+	}
+}
+
+// countInView adds sign to the count for a container of a view.
+func (s *scopeCount) countInView(n *view, c *Container, sign int) {
+	if c != nil && c.Alive() && s.affinity.Matches(subjectOf(n.pod(c.PodID), c)) {
+		s.add(partOf(n.policy, c), sign)
+	}
+}
+
+// attraction returns the sums of the weights of the container's affinities, by the part of the node in which
+// the matching containers are. A negative sum means that the container should be far from them.
+func (s *placer) attraction() map[string]int {
+	all := s.p.Intent.AffinitiesOf(s.c.Name)
+	if len(all) == 0 {
+		return nil
+	}
+	sum := map[string]int{}
+	self := ""
+	if was, changed := s.n.containers[s.c.ID]; changed {
+		self = partOf(s.n.policy, was)
+	} else if !s.n.ignoresBase {
+		self = partOf(&s.n.base.Policy, s.n.base.containers[s.c.ID])
+	}
+	for i := range all {
+		f := &all[i]
+		if f.ID == "" {
+			for _, other := range s.n.containersOf(s.c.PodID) {
+				if part := partOf(s.n.policy, other); part != "" && other.ID != s.c.ID && f.Matches(subjectOf(s.p, other)) {
+					sum[part] += f.Weight
+				}
+			}
+			continue
+		}
+		for part, n := range s.n.scopeCounts(f) {
+			sum[part] += n * f.Weight
+		}
+		if self != "" && f.Matches(subjectOf(s.p, s.c)) {
+			sum[self] -= f.Weight
+		}
+	}
+	return sum
+}

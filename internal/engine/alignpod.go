@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// alignedDevices returns the devices whose NUMA nodes restrict an owner's CPUs. With scope pod these are the
+// devices of all containers of its pod, because the first container decides for all. Devices of one resource
+// of several containers count together.
+func (s *placer) alignedDevices() []lifecycle.DeviceGrant {
+	if !s.n.policy.Topology.Pod || s.p.Granted == nil {
+		return s.subject().Devices
+	}
+	all := lifecycle.DeviceGrant{IDs: map[string][]string{}, NUMA: map[string][]int{}}
+	for _, name := range slices.Sorted(maps.Keys(s.p.Granted.Containers)) {
+		g := s.p.Granted.Containers[name]
+		all.CDI, all.Nodes = append(all.CDI, g.CDI...), append(all.Nodes, g.Nodes...)
+		for resource, ids := range g.IDs { // containers may have the same devices, because init containers pass theirs on
+			all.IDs[resource] = union(all.IDs[resource], ids)
+			all.NUMA[resource] = union(all.NUMA[resource], g.NUMA[resource])
+		}
+	}
+	return []lifecycle.DeviceGrant{all, s.c.RequestedDevices}
+}
+
+// union returns the elements of a, and the elements of b that are not in a.
+func union[T comparable](a, b []T) []T {
+	for _, e := range b {
+		if !slices.Contains(a, e) {
+			a = append(a, e)
+		}
+	}
+	return a
+}

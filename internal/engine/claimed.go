@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// claimDevices returns the CDI devices of a container's resource claims, and of claims of its pod that name a
+// class. The container's record stores them.
+func claimDevices(g *lifecycle.ClaimGrant, p *lifecycle.Pod) []string {
+	names := g.Devices()
+	for _, c := range p.Claimed {
+		if !slices.Contains(names, c.Device) {
+			names = append(names, c.Device)
+		}
+	}
+	return names
+}
+
+// withClaims returns a known pod with the current CDI devices of its claims.
+func withClaims(known, now *lifecycle.Pod) *lifecycle.Pod {
+	if len(now.Claimed) == 0 || slices.Equal(known.Claimed, now.Claimed) {
+		return known
+	}
+	with := *known
+	with.Claimed = now.Claimed
+	return &with
+}
+
+// reportUnclaimed adds a problem for each CDI device in the runtime's request that names a class and that
+// belongs to no claim of the pod. Another program may have added it.
+func (c *Container) reportUnclaimed(p *lifecycle.Pod) {
+	for _, name := range c.RequestedDevices.CDI {
+		if !lifecycle.IsClassDevice(name) || slices.ContainsFunc(p.Claimed, func(d lifecycle.ClaimedDevice) bool { return d.Device == name }) {
+			continue
+		}
+		c.decided.untrusted = append(slices.Clip(c.decided.untrusted), lifecycle.Problem{
+			Key: lifecycle.KindOfCDI(name), Value: intent.Printable(name), Refused: true,
+			Reason: "the checkpoint of the kubelet's DRA manager has no claim of the pod with this CDI device", Then: "the device names no class, pool or balloon type",
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// startCold limits a new container with a cold start to its memory nodes of kind PMEM. So memory that the
+// container uses only while it starts is slow memory (nri-plugins 0.14, cold-start).
+func (s *placer) startCold() {
+	cold, from := s.c.Assignment.Memory.ColdStartSeconds, s.c.Assignment.Memory.ColdStartKey
+	if cold == 0 {
+		return
+	}
+	all, _ := topology.ParseList(s.c.Mems) // the agent made the list
+	slow := slices.DeleteFunc(slices.Clone(all), func(id int) bool {
+		n, ok := s.n.machine.Node(id)
+		return !ok || n.Kind != topology.PMEM
+	})
+	if len(slow) == 0 || len(slow) == len(all) {
+		has := "memory nodes " + s.c.Mems
+		if len(all) == 0 {
+			has = "none that the agent chose"
+		}
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
+			Key: from, Value: strconv.Itoa(cold) + " s", Warning: true,
+			Reason: "a cold start needs memory of kind PMEM and of another kind, and the container has " + has,
+			Then:   "it has all its memory nodes from its start",
+		})
+		return
+	}
+	s.c.ColdStart = lifecycle.ColdStart{Mems: s.c.Mems, Seconds: cold}
+	s.c.Mems = topology.FormatList(slow)
+}
+
+// memoryNodesOf returns the memory nodes of a running container, and its cold start if that is not over.
+func (d *draft) memoryNodesOf(c *Container) (mems string, cold lifecycle.ColdStart) {
+	if c.ColdStart.Seconds > 0 && d.facts.ColdStartsOver[c.ID] {
+		return c.ColdStart.Mems, lifecycle.ColdStart{}
+	}
+	return c.Mems, c.ColdStart
+}
+
+// endFinishedColdStart ends the cold start of a recovered container if the kernel already gives it all its
+// memory nodes. Its record may be older than the end of the cold start. If the agent took nodes away again,
+// the kernel would move pages.
+func endFinishedColdStart(c *Container, kernel string) {
+	if c.ColdStart.Seconds > 0 && kernel == c.ColdStart.Mems {
+		c.Mems, c.ColdStart = c.ColdStart.Mems, lifecycle.ColdStart{}
+	}
+}
+
+// ColdStarts returns, by container id, for how many seconds each container in a cold start has only slow
+// memory; nil if there is no such container.
+func (s *State) ColdStarts() (all map[string]int) {
+	for id, c := range s.containers {
+		if c.ColdStart.Seconds > 0 && c.Alive() {
+			if all == nil {
+				all = map[string]int{}
+			}
+			all[id] = c.ColdStart.Seconds
+		}
+	}
+	return all
+}

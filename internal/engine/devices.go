@@ -1,0 +1,576 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/numahints"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// This file chooses the CDI devices that a container has exclusively. The ledger keeps them for the
+// container's key until the last container with the key is removed or the pod ends. So a container that is
+// created again gets the same devices.
+
+// nodeDevices are the node's CDI devices, and their owners, as one new container sees them.
+type nodeDevices struct {
+	all   []lifecycle.NodeDevice
+	named map[string]*lifecycle.NodeDevice
+	// owners has the container that has a device, by the device's name.
+	owners map[string]placement.Key
+	// nodes has the names of the devices with a device node, by the result of nodeKeys. keys has the results
+	// of nodeKeys, by the name of the device.
+	nodes map[string][]string
+	keys  map[string][]string
+}
+
+// ContainerAsksDevices reports whether a container asks for CDI devices of its own, so that a decision needs
+// the node's CDI devices.
+func (p *Policy) ContainerAsksDevices(of *intent.Pod, container string) bool {
+	return of != nil && of.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
+}
+
+// PodAsksDevices reports whether a container of a pod asks for CDI devices of its own.
+func (p *Policy) PodAsksDevices(of *intent.Pod) bool {
+	return of != nil && of.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
+}
+
+// deviceGiver returns the hook that gives containers CDI devices of their own; nil if it is off.
+func (p *Policy) deviceGiver() hook.DeviceGiver {
+	for _, h := range p.Hooks {
+		if g, is := h.(hook.DeviceGiver); is {
+			return g
+		}
+	}
+	return nil
+}
+
+// Devices returns the CDI devices that containers have exclusively, by key. Callers must not change the map.
+func (s *State) Devices() map[placement.Key][]string { return s.ledger.Devices() }
+
+// HeldDevices returns the CDI devices that containers have exclusively, by pod UID and container name; nil
+// for none. The checkpoint stores them in this form.
+func (s *State) HeldDevices() (out map[string]map[string][]string) {
+	for key, names := range s.ledger.Devices() {
+		if out == nil {
+			out = map[string]map[string][]string{}
+		}
+		if out[key.PodUID] == nil {
+			out[key.PodUID] = map[string][]string{}
+		}
+		out[key.PodUID][key.Container] = names
+	}
+	return out
+}
+
+// DevicesMoved reports whether a container got or lost CDI devices.
+func (p *Plan) DevicesMoved() bool { return p.draft != nil && p.draft.n.ledger.devicesMoved }
+
+// holdDevices replaces the list of devices that a key has.
+func (b *draftLedger) holdDevices(key placement.Key, names []string) {
+	if slices.Equal(b.Devices()[key], names) {
+		return
+	}
+	if !b.cloned {
+		b.Ledger, b.cloned = b.Clone(), true
+	}
+	b.HoldDevices(key, names)
+	b.devicesMoved = true
+}
+
+// freeDevices removes the devices of a pod's containers from the ledger, so that other containers can have them.
+func (b *draftLedger) freeDevices(uid string) {
+	for _, key := range b.DevicesOfPod(uid) {
+		b.holdDevices(key, nil)
+	}
+}
+
+// freeUnusedDevices frees the devices of a key if no container with the key is left.
+func (n *view) freeUnusedDevices(podID string, key placement.Key) {
+	if len(n.ledger.Devices()[key]) == 0 || slices.ContainsFunc(n.containersOf(podID), func(c *Container) bool { return c.Key == key }) {
+		return
+	}
+	n.ledger.holdDevices(key, nil)
+}
+
+// carryDevices keeps the devices of pods that have not ended, under a new policy. Their containers were
+// created with these devices.
+func (d *draft) carryDevices(owners *placement.Ledger) {
+	for key, names := range owners.Devices() {
+		if slices.ContainsFunc(d.n.base.PodsOf(key.PodUID), func(p *Pod) bool { return !p.Stopped }) {
+			d.n.ledger.holdDevices(key, names)
+		}
+	}
+}
+
+// restoreDevices restores devices in a Synchronize: those of containers that are between two attempts, and of
+// containers whose record is lost.
+func (d *draft) restoreDevices() {
+	d.n.ledger.devicesMoved = true
+	for _, id := range d.plan.ChangedPods {
+		uid := d.n.pods[id].Pod.UID
+		for name, devices := range d.facts.HeldDevices[uid] {
+			key := placement.Key{PodUID: uid, Container: name}
+			if len(d.n.ledger.Devices()[key]) == 0 {
+				d.n.ledger.holdDevices(key, devices)
+			}
+		}
+	}
+}
+
+// devices returns the node's CDI devices for the decision about a new container.
+func (s *placer) devices() *nodeDevices {
+	if s.d.devices == nil {
+		s.d.devices = s.n.nodeDevices(s.d.facts.NodeDevices, s.n.deviceOwners(s.takesDevices()))
+	}
+	return s.d.devices
+}
+
+// nodeDevices makes a nodeDevices from the node's CDI devices and their owners.
+func (n *view) nodeDevices(all []lifecycle.NodeDevice, owners map[string]placement.Key) *nodeDevices {
+	out := &nodeDevices{all: all, named: make(map[string]*lifecycle.NodeDevice, len(all)), owners: owners, nodes: map[string][]string{}, keys: map[string][]string{}}
+	for i := range all {
+		out.named[all[i].Name] = &all[i]
+		out.keys[all[i].Name] = nodeKeys(&all[i])
+		for _, node := range out.keys[all[i].Name] {
+			out.nodes[node] = append(out.nodes[node], all[i].Name)
+		}
+	}
+	return out
+}
+
+// takesDevices returns a function that reports whether a new container can have the devices of a key: its own
+// key, or the key of a container whose devices it takes over.
+func (s *placer) takesDevices() func(key placement.Key) bool {
+	lives := s.n.liveNames(s.p.Pod.ID, s.c.ID)
+	return func(key placement.Key) bool {
+		return key == s.c.Key || key.PodUID == s.p.Pod.UID && s.p.passesDevices(key.Container, s.c.Name, lives)
+	}
+}
+
+// deviceOwners returns the containers that have CDI devices, by the names of the devices. It leaves out keys
+// for which except returns true.
+func (n *view) deviceOwners(except func(placement.Key) bool) map[string]placement.Key {
+	owners := map[string]placement.Key{}
+	for key, names := range n.ledger.Devices() {
+		if except(key) {
+			continue
+		}
+		for _, name := range names {
+			owners[name] = key
+		}
+	}
+	for _, other := range n.changedContainers(true) {
+		of := n.pod(other.PodID)
+		if !other.Alive() || of == nil || except(other.Key) {
+			continue
+		}
+		for _, name := range sharedDevices(of, other) {
+			owners[name] = other.Key
+		}
+	}
+	return owners
+}
+
+// passesDevices reports whether the new container to can take over the devices of the container from of the
+// same pod. The rules are those for CPUs (takeOverFrom).
+func (p *Pod) passesDevices(from, to string, lives map[string]bool) bool {
+	if p.Spec == nil {
+		return false
+	}
+	kind := p.kindOf(from)
+	return kind == lifecycle.Init && (p.comesAfter(to, from) || !lives[from]) ||
+		p.kindOf(to) == lifecycle.Init && kind != lifecycle.Sidecar && !lives[from]
+}
+
+// sharedDevices returns the CDI devices of a container that are not in the ledger: those in the runtime's
+// request, those that the kubelet granted, and those that hooks add for other requests.
+func sharedDevices(p *Pod, c *Container) []string {
+	names := slices.Concat(c.RequestedDevices.CDI, p.Granted.DevicesOf(c.Name).CDI)
+	for i := range c.decided.proposed {
+		if v := &c.decided.proposed[i]; v.Field == lifecycle.CDIDevice && !slices.Contains(c.CDIDevices, v.Key) {
+			names = append(names, v.Key)
+		}
+	}
+	return names
+}
+
+// ownerName returns the name of a key's container for users: namespace/pod/container.
+func (n *view) ownerName(key placement.Key) string {
+	pod := key.PodUID
+	for _, p := range n.base.PodsOf(key.PodUID) {
+		pod = p.FullName()
+	}
+	for _, p := range n.pods {
+		if p != nil && p.Pod.UID == key.PodUID {
+			pod = p.FullName()
+		}
+	}
+	return pod + "/" + key.Container
+}
+
+// nodeKeys returns a text for each device node of a device. Equal device nodes have equal texts.
+func nodeKeys(d *lifecycle.NodeDevice) (keys []string) {
+	for _, node := range d.Nodes {
+		key := cmp.Or(node.Host, node.Path)
+		if node.Major != 0 {
+			key = fmt.Sprintf("%s %d:%d", node.Type, node.Major, node.Minor)
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// owner returns the container that has a device, or that has a device with the same device nodes. A CDI
+// specification may give one device several names, and may have a name for all devices together.
+func (u *nodeDevices) owner(d *lifecycle.NodeDevice) (owner placement.Key, taken bool) {
+	if owner, taken = u.owners[d.Name]; taken {
+		return owner, true
+	}
+	mine := u.keys[d.Name]
+	for _, node := range mine {
+		for _, name := range u.nodes[node] {
+			if owner, taken = u.owners[name]; taken && overlap(mine, u.keys[name]) {
+				return owner, true
+			}
+		}
+	}
+	return owner, false
+}
+
+// free reports whether no container has a device.
+func (u *nodeDevices) free(d *lifecycle.NodeDevice) bool {
+	_, taken := u.owner(d)
+	return !taken
+}
+
+// overlap reports whether one list of device nodes has all nodes of the other. It is not enough if both have
+// some nodes in common, because devices that are parts of one card may share some nodes.
+func overlap(a, b []string) bool {
+	return len(a) > 0 && len(b) > 0 && (contains(a, b) || contains(b, a))
+}
+
+// contains reports whether all has every element of some.
+func contains(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}
+
+// singleDevices returns one entry for each physical device of a kind. It leaves out further names of the same
+// device, and names for several devices together.
+func (u *nodeDevices) singleDevices(kind string) (out []*lifecycle.NodeDevice) {
+	for i := range u.all {
+		d := &u.all[i]
+		if lifecycle.KindOfCDI(d.Name) != kind {
+			continue
+		}
+		mine := u.keys[d.Name]
+		again := slices.ContainsFunc(mine, func(node string) bool {
+			return slices.ContainsFunc(u.nodes[node], func(name string) bool {
+				other := u.keys[name]
+				return name != d.Name && lifecycle.KindOfCDI(name) == kind && contains(mine, other) && (len(other) < len(mine) || name < d.Name)
+			})
+		})
+		if !again {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// askedDevices returns the requests of a new container for devices of its own; nil for none.
+func (s *placer) askedDevices() []intent.DeviceRequest {
+	if !s.creating || !s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) {
+		return nil
+	}
+	return s.p.Intent.ExclusiveDevices.V.Of(s.c.Name).V
+}
+
+// namedDevices returns the devices that a container can only get as they are: those that it requests by name,
+// and those of an earlier attempt. The choice of CPUs considers them.
+func (s *placer) namedDevices() (all lifecycle.DeviceGrant) {
+	all.CDI = slices.Clone(s.c.CDIDevices)
+	asked := s.askedDevices()
+	for _, r := range asked {
+		all.CDI = append(all.CDI, r.Names...)
+	}
+	if len(asked) == 0 {
+		return all
+	}
+	all.CDI = append(all.CDI, s.n.ledger.Devices()[s.c.Key]...)
+	slices.Sort(all.CDI)
+	all.CDI = slices.Compact(all.CDI)
+	for _, name := range all.CDI {
+		if d := s.devices().named[name]; d != nil {
+			all.Nodes = append(all.Nodes, d.Nodes...)
+		}
+	}
+	return all
+}
+
+// exclusiveHints returns the hints for the CDI kinds of which a new container requests a number of devices. A
+// kind has no hints if the NUMA node of one of its free devices is not known. With scope pod, the hints of
+// the first container are about all devices of the pod.
+func (s *placer) exclusiveHints() (out []numahints.Resource) {
+	for _, r := range s.askedDevices() {
+		if r.Number == 0 || len(s.n.ledger.Devices()[s.c.Key]) > 0 { // namedDevices returns these devices
+			continue
+		}
+		need := s.deviceNeed(r)
+		if c, total := countDevices(s.n.machine, s.devices(), r.Kind); c != nil && total >= need {
+			c.Need = uint64(need) //nolint:gosec // a positive number
+			out = append(out, numahints.Resource{Name: intent.Printable(r.Kind), Counts: c})
+		}
+	}
+	return out
+}
+
+// countDevices counts the devices of a kind on each NUMA node. total is the number of all free devices. c is
+// nil if the NUMA node of a free device is not known.
+func countDevices(m *topology.Machine, u *nodeDevices, kind string) (c *numahints.Counts, total int) {
+	c = &numahints.Counts{Free: make([]uint64, len(m.Nodes)), Capacity: make([]uint64, len(m.Nodes))}
+	for _, d := range u.singleDevices(kind) {
+		at, free := nodesOfDevice(m, d), u.free(d)
+		if free && at == 0 {
+			return nil, 0
+		}
+		for _, i := range at.Indices() {
+			if c.Capacity[i]++; free {
+				c.Free[i]++
+			}
+		}
+		if free {
+			total++
+		}
+	}
+	return c, total
+}
+
+// deviceNeed returns the number of devices for the hints of a request: that of the request, or, with scope
+// pod, that of the whole pod.
+func (s *placer) deviceNeed(r intent.DeviceRequest) int {
+	if !s.n.policy.Topology.Pod || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
+		return r.Number
+	}
+	need := 0
+	for _, of := range s.p.Intent.ExclusiveDevices.V.ByContainer {
+		for _, other := range of.V {
+			if other.Kind == r.Kind {
+				need += other.Number
+			}
+		}
+	}
+	return need
+}
+
+// nodesOfDevice returns the NUMA nodes near a CDI device; none if they are not known. It finds them by a PCI
+// address in the device's name, or by the numbers of its device nodes.
+func nodesOfDevice(m *topology.Machine, d *lifecycle.NodeDevice) (at numahints.Mask) {
+	if d == nil {
+		return 0
+	}
+	address := d.Name[strings.LastIndexByte(d.Name, '=')+1:]
+	if dev, ok := m.DeviceAt(address); ok && intent.IsPCIAddress(address) {
+		at |= nodesOf(m, m.Near(dev))
+	}
+	for _, node := range d.Nodes {
+		if dev, ok := m.DeviceOf(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
+			at |= nodesOf(m, m.Near(dev))
+		}
+	}
+	return at
+}
+
+// chooseDevices gives a new container the devices that it requests, near its CPUs. The container gets either
+// all of them or none.
+func (s *placer) chooseDevices() {
+	if !s.creating {
+		if s.c.Alive() && s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) && len(s.c.CDIDevices) == 0 && s.c.DevicesRefused == "" {
+			s.c.DevicesRefused = "the container was created without the devices; " + RecreateHint
+		}
+		if len(s.c.CDIDevices) > 0 {
+			s.n.ledger.holdDevices(s.c.Key, s.c.CDIDevices)
+		}
+		return
+	}
+	asked := s.askedDevices()
+	if len(asked) == 0 {
+		s.n.ledger.holdDevices(s.c.Key, nil) // an earlier attempt may have had devices
+		return
+	}
+	names, refused := s.pickDevices(asked)
+	s.c.CDIDevices, s.c.DevicesRefused = names, refused
+	s.n.ledger.holdDevices(s.c.Key, names)
+	for key, held := range maps.Clone(s.n.ledger.Devices()) { // an init container loses the devices that this container takes over
+		if key.PodUID == s.c.Key.PodUID && key != s.c.Key {
+			left := slices.DeleteFunc(slices.Clone(held), func(name string) bool { return slices.Contains(names, name) })
+			s.n.ledger.holdDevices(key, left)
+		}
+	}
+}
+
+// pickDevices chooses devices for all requests of a container. If it cannot, refused is the reason, as a
+// sentence.
+func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refused string) {
+	giver, u, kept := s.n.policy.deviceGiver(), s.devices(), s.n.ledger.Devices()[s.c.Key]
+	for _, r := range asked {
+		if !giver.Gives(r.Kind) {
+			return nil, "hooks.cdiDevices.classes does not list " + r.Kind
+		}
+		var chosen []string
+		if len(r.Names) > 0 {
+			chosen, refused = s.chooseByName(u, r.Names)
+		} else {
+			chosen, refused = s.chooseNearest(u, r, kept)
+		}
+		if refused != "" {
+			return nil, refused
+		}
+		for _, name := range chosen {
+			u.owners[name] = s.c.Key
+		}
+		names = append(names, chosen...)
+	}
+	slices.Sort(names)
+	return names, ""
+}
+
+// chooseByName returns the devices with the given names, if all are free. Otherwise refused is the reason.
+func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refused string) {
+	for i, name := range names {
+		d := u.named[name]
+		if d == nil {
+			return nil, "the node's CDI specifications have no device " + name
+		}
+		if owner, taken := u.owner(d); taken {
+			return nil, name + " belongs to " + s.n.ownerName(owner)
+		}
+		for _, other := range names[:i] {
+			if overlap(u.keys[name], u.keys[other]) {
+				return nil, fmt.Sprintf("%s and %s are the same device", other, name)
+			}
+		}
+	}
+	return names, ""
+}
+
+// chooseNearest returns free devices of a kind. Devices that an earlier attempt of the container had (kept)
+// come first, and then those nearest to the container's CPUs, on as few NUMA nodes as possible.
+func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []string) (chosen []string, refused string) {
+	var free []*lifecycle.NodeDevice
+	all := u.singleDevices(r.Kind)
+	for _, d := range all {
+		if u.free(d) {
+			free = append(free, d)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, "the node's CDI specifications have no devices of the kind " + r.Kind
+	case len(free) < r.Number:
+		return nil, fmt.Sprintf("%d devices of kind %s are requested, and %d of %d are free", r.Number, r.Kind, len(free), len(all))
+	}
+	rank := s.deviceRanks(free, r.Number)
+	slices.SortStableFunc(free, func(a, b *lifecycle.NodeDevice) int {
+		had := func(d *lifecycle.NodeDevice) int {
+			if slices.Contains(kept, d.Name) {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(had(a), had(b)), slices.Compare(rank[a.Name], rank[b.Name]), cmp.Compare(a.Name, b.Name))
+	})
+	for _, d := range free[:r.Number] {
+		chosen = append(chosen, d.Name)
+	}
+	return chosen, ""
+}
+
+// deviceRanks returns the rank of each device, by name. Devices are ordered by their distance to the
+// container's CPUs, and then by how well the number of free devices on their NUMA node fits the request.
+func (s *placer) deviceRanks(free []*lifecycle.NodeDevice, need int) map[string][]int {
+	m, near := s.n.machine, s.nearNodes()
+	count := make([]int, len(m.Nodes))
+	at := make([]numahints.Mask, len(free))
+	for i, d := range free {
+		at[i] = nodesOfDevice(m, d)
+		for _, node := range at[i].Indices() {
+			count[node]++
+		}
+	}
+	const unknown = 11 // the distance of a device without a known node: more than on the same node, less than on any other
+	ranks := make(map[string][]int, len(free))
+	for i, d := range free {
+		rank := []int{unknown, 0, 0}
+		if at[i] != 0 {
+			rank[0] = distance(m, at[i], near)
+			node := at[i].Indices()[0]
+			if rank[1] = count[node] - need; rank[1] < 0 { // the node has too few devices, so the node with the most comes first
+				rank[1] = len(free) - rank[1]
+			}
+			rank[2] = node
+		}
+		ranks[d.Name] = rank
+	}
+	return ranks
+}
+
+// distance returns the smallest distance between a NUMA node of one set and a node of the other.
+func distance(m *topology.Machine, from, to numahints.Mask) int {
+	best := 1 << 10
+	for _, i := range from.Indices() {
+		for _, j := range to.Indices() {
+			best = min(best, m.Distance(i, j))
+		}
+	}
+	return best
+}
+
+// nearNodes returns the NUMA nodes that devices should be near: the nodes that the topology manager chose, or
+// else the nodes of the container's CPUs.
+func (s *placer) nearNodes() (at numahints.Mask) {
+	ids := s.aligned
+	if a := s.c.decided.affinity; len(ids) == 0 && a != nil {
+		ids = a.Nodes
+	}
+	for _, id := range ids {
+		if i, ok := s.n.machine.NodeIndex(id); ok {
+			at |= 1 << i
+		}
+	}
+	if at != 0 {
+		return at
+	}
+	cpus := s.c.Assignment.Owned
+	if s.c.Assignment.Pool != placement.Exclusive {
+		cpus, _ = s.n.layout(s.c).CPUs(s.c.Assignment.CPUGroup)
+	}
+	return nodesOf(s.n.machine, cpus)
+}
+
+// takenDevices returns the names of the owners of CDI devices that a container's annotation names and that
+// another container has exclusively, by device.
+func (n *view) takenDevices(p *Pod, c *Container) (taken map[string]string) {
+	if !p.Intent.CDIDevices.IsSet() {
+		return nil
+	}
+	asked := p.Intent.CDIDevices.V.Of(c.Name).V
+	for key, names := range n.ledger.Devices() {
+		for _, name := range names {
+			if key != c.Key && slices.Contains(asked, name) {
+				if taken == nil {
+					taken = map[string]string{}
+				}
+				taken[name] = n.ownerName(key)
+			}
+		}
+	}
+	return taken
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// FormerKey is the key of the problem for a container that does not keep what another agent gave it.
+const FormerKey = "adopt"
+
+// restoreFormer restores a container without a record from what another agent gave it. The container keeps
+// its own CPUs if it runs on them and the policy allows it. Otherwise it is decided like a new container, and
+// a problem says why.
+func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
+	m, c := b.n.machine, b.c
+	if f.CPUs == "" {
+		return b.adopt()
+	}
+	gave, whole := m.OnlineOf(f.CPUs), b.p.allowedOf(m.Online())
+	if m.OnlineOf(c.Pristine.CPU.CPUs) == gave {
+		c.Pristine.CPU.CPUs = "" // the other agent wrote these CPUs, and the kubelet did not request them
+	}
+	has := whole
+	if list, read := b.facts.Kernel[c.ID]; read && list != "" {
+		has = m.OnlineOf(list)
+	} else if !read { // the container has no cgroup yet, so it will start on the CPUs in the runtime's copy
+		has = gave
+	}
+	if b.n.terms(b.p).Chooses {
+		c.Mems = c.Pristine.CPU.Mems // the pages of the container are on these nodes
+	}
+	c.decided.narrowed = has != whole
+	c.Stamp.Stale = true // the container needs a record, because the other agent's files may be gone at the next start
+	if has != gave {
+		b.reportNotKept(f, fmt.Errorf("it was given CPUs %s and runs on %s", intent.Printable(f.CPUs), m.Format(has)))
+		return nil
+	}
+	asked := b.p.withOriginalQuota(&c.Pristine)
+	switch err := b.checkMayOwn(gave, &asked); {
+	case !f.Exclusive || b.n.terms(b.p).NoGrantReason != nil:
+		if e := b.n.undecidedMembers[c.ID]; e != nil {
+			c.Balloon = e.Assignment.PoolID.Name
+		}
+		return nil
+	case err != nil:
+		b.reportNotKept(f, err)
+		return nil
+	}
+	c.Stamp.CPUs, c.Pristine = gave, asked
+	return &Record{RecordFields: lifecycle.RecordFields{Pristine: asked}, CPUs: m.Format(gave)}
+}
+
+// formerlyOwns reports whether another agent gave a container CPUs of its own, and the container runs on them
+// or has no cgroup yet.
+func (b *recovery) formerlyOwns(id string) bool {
+	f, m := b.facts.FormerAgent[id], b.n.machine
+	list, read := b.facts.Kernel[id]
+	return f.Exclusive && (!read || m.OnlineOf(list) == m.OnlineOf(f.CPUs))
+}
+
+// checkMayOwn returns nil if the container may own these CPUs under the agent's policy. Otherwise the error
+// is the reason, as a clause.
+func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) error {
+	if !b.n.policy.Place {
+		return errors.New("placement is off, so no container owns CPUs")
+	}
+	if b.p.Intent.CPUs.IsSet() {
+		assigned, err := b.n.assignedCPUs(b.p, b.c.Key, asked)
+		if err == nil && assigned != cpus {
+			err = fmt.Errorf("its pod is assigned CPUs %s", b.n.machine.Format(assigned))
+		}
+		return err
+	}
+	a, asks := b.n.requestedCPUs(b.p, b.containerName(), asked)
+	switch {
+	case !asks:
+		return errors.New("under the agent's configuration it owns no CPUs")
+	case a.n == 0:
+		return errors.New(whyNoCPUs(b.p, b.p.Pod.Resources, asked).Error())
+	case b.n.refusesCPUs(b.p.Pod.Namespace):
+		return errors.New("authorization refuses its namespace CPUs of its own")
+	case !slices.Contains(b.possibleCPUCounts(asked), cpus.Len()) && !b.wholeNodes(cpus):
+		return fmt.Errorf("it has %d CPUs and may own %d", cpus.Len(), a.n)
+	}
+	return b.n.checkGrantable(b.p, b.c.Key, cpus)
+}
+
+// wholeNodes reports whether the pod asks for whole NUMA nodes, and the CPUs are all CPUs of some nodes.
+func (b *recovery) wholeNodes(cpus topology.Set) bool {
+	all := b.n.machine.Spread(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
+	return b.p.Intent.NUMA.V.Exclusive && cpus.Contains(all)
+}
+
+// reportNotKept adds a problem: the container does not keep what another agent gave it.
+func (b *recovery) reportNotKept(f lifecycle.FormerContainer, reason error) {
+	b.c.decided.untrusted = append(slices.Clip(b.c.decided.untrusted), lifecycle.Problem{
+		Key: FormerKey, Value: intent.Printable(f.CPUs), Warning: true, Reason: reason.Error(), Then: "it is decided like a new container (" + intent.Printable(f.Where) + ")",
+	})
+}
+
+// Listed returns a Synchronize event that lists the live pods and containers of the state.
+func (s *State) Listed() *lifecycle.Event {
+	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
+	for _, id := range s.Pods() {
+		if p := s.pods[id]; !p.Stopped {
+			ev.Pods = append(ev.Pods, p.Pod)
+		}
+	}
+	for _, id := range s.Containers() {
+		c := s.containers[id]
+		if p := s.pods[c.PodID]; p == nil || p.Stopped || !c.Alive() {
+			continue
+		}
+		ev.Containers = append(ev.Containers, &lifecycle.Container{
+			ID: c.ID, PodID: c.PodID, Name: c.Name, State: c.Life, CgroupsPath: c.CgroupsPath, Labels: c.About.Labels, Annotations: c.About.Annotations,
+			Resources: c.Pristine, CDIDevices: c.RequestedDevices.CDI, Devices: c.RequestedDevices.Nodes, Undescribed: c.Undescribed.Why,
+		})
+	}
+	return ev
+}

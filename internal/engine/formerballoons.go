@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// balloonNamer is a policy whose balloons belong to types.
+type balloonNamer interface {
+	// BalloonOf returns the name of the nth balloon of a container's type; "" if the container
+	// is in no balloon, or if the type may not have so many.
+	BalloonOf(s placement.Subject, nth int) string
+}
+
+// formerBalloon is a balloon of another agent, reconstructed from its containers.
+type formerBalloon struct {
+	first   string // the name of the first balloon of its type
+	cpus    topology.Set
+	subject placement.Subject // one of its containers
+	members []*lifecycle.Container
+}
+
+// formerBalloons reconstructs the balloons of another agent. The result has them by the name that each gets
+// from this agent, because the other agent's files do not name balloons. Containers of one balloon have the
+// same CPUs, or a part of them if they use one thread of each core. Different balloons have different CPUs.
+// So containers of one type with the same CPUs were in one balloon. If CPUs overlap in another way, for
+// example because balloons share idle CPUs, the containers are decided like new ones. Balloons of a type are
+// numbered by the age of their first containers.
+func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBalloon {
+	types, is := d.n.policy.Placement.(balloonNamer)
+	if !is || len(d.facts.FormerAgent) == 0 {
+		return nil
+	}
+	var found []formerBalloon
+	for _, c := range adoptionOrder(all, func(*lifecycle.Container) bool { return false }) {
+		cpus, alone := d.formerlyShared(c)
+		p := d.n.pod(c.PodID)
+		if !alone || p == nil {
+			continue
+		}
+		asked := pristine(&c.Resources)
+		who := placement.Subject{Intent: p.Intent, Pod: p.Pod, Name: c.Name, Requested: &asked}
+		first := types.BalloonOf(who, 0)
+		if first == "" {
+			continue
+		}
+		i := slices.IndexFunc(found, func(b formerBalloon) bool {
+			return b.first == first && (b.cpus.Contains(cpus) || cpus.Contains(b.cpus))
+		})
+		if i < 0 {
+			i, found = len(found), append(found, formerBalloon{first: first, subject: who})
+		}
+		found[i].cpus, found[i].members = found[i].cpus.Union(cpus), append(found[i].members, c)
+	}
+	out, numbers := map[string]formerBalloon{}, map[string]int{}
+	for i, b := range found {
+		overlaps := func(o formerBalloon) bool { return !o.cpus.And(b.cpus).Empty() }
+		if slices.ContainsFunc(found[:i], overlaps) || slices.ContainsFunc(found[i+1:], overlaps) {
+			continue
+		}
+		if name := types.BalloonOf(b.subject, numbers[b.first]); name != "" {
+			numbers[b.first]++
+			out[name] = b
+		}
+	}
+	return out
+}
+
+// formerlyShared returns the CPUs that a container shared with others under another agent. ok is false if
+// there are none, or if the container does not run on them.
+func (d *draft) formerlyShared(c *lifecycle.Container) (cpus topology.Set, ok bool) {
+	f, formerly := d.facts.FormerAgent[c.ID]
+	if _, recorded := d.facts.Records[c.ID]; !formerly || recorded || f.Exclusive || f.CPUs == "" || c.Undescribed != "" {
+		return cpus, false
+	}
+	cpus = d.n.machine.OnlineOf(f.CPUs)
+	list, read := d.facts.Kernel[c.ID]
+	return cpus, !read || cmp.Or(d.n.machine.OnlineOf(list), d.n.machine.Online()) == cpus
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// lookAhead refuses the first container of a pod if the topology manager does not admit a later one.
+// Otherwise the pod would start, and fail only when the later container is created. lookAhead chooses the
+// CPUs and CDI devices of all later containers on a separate draft, and drops that draft. It runs no hooks.
+func (d *draft) lookAhead() {
+	c, p := d.plan.Container, d.plan.Pod
+	t := &d.n.policy.Topology
+	if !t.Refuse || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.Place || !d.n.terms(p).Chooses {
+		return
+	}
+	if own, known := p.Spec.Container(c.Name); !known || !hasQuotaOfSpec(own, &c.Pristine) || d.hasOtherContainers(c) {
+		return
+	}
+	var try *draft
+	for _, spec := range p.Spec.Containers {
+		if spec.Kind == lifecycle.Ephemeral || spec.Name == c.Name || !p.comesAfter(spec.Name, c.Name) {
+			continue
+		}
+		later := &Container{
+			ID: p.Pod.ID + "/" + spec.Name, Name: spec.Name, PodID: p.Pod.ID, Life: lifecycle.StateCreated,
+			Key:          placement.Key{PodUID: p.Pod.UID, Container: spec.Name},
+			RecordFields: lifecycle.RecordFields{Pristine: spec.Resources()},
+		}
+		_, asks := d.n.requestedCPUs(p, later.Name, &later.Pristine)
+		if !asks && !d.n.policy.ContainerAsksDevices(p.Intent, later.Name) {
+			continue
+		}
+		if try == nil {
+			try = d.fork()
+		}
+		try.devices = nil // its owners are valid for one container only
+		s := try.placer(later, nil)
+		s.creating = true
+		if !asks {
+			s.chooseDevices() // the containers after it cannot get these devices
+			try.n.put(later.ID, later)
+			continue
+		}
+		cpus, key, why, err := s.choose()
+		if later.decided.unaligned != "" {
+			d.plan.refusedForContainer = spec.Name
+			c.decided.unaligned = fmt.Sprintf("%s: %s: container %s, which is created later: %v", topologyKey, t.Policy, intent.Printable(spec.Name), err)
+			return
+		}
+		if err == nil && !cpus.Empty() {
+			s.giveCPUs(cpus, key, why)
+			s.chooseMemory()
+		}
+		s.chooseDevices()
+		try.n.put(later.ID, later)
+	}
+}
+
+// hasOtherContainers reports whether other containers of the pod are known, so that c is not its first
+// container.
+func (d *draft) hasOtherContainers(c *Container) bool {
+	for _, other := range d.n.containersOf(c.PodID) {
+		if other.ID != c.ID && other.Name != c.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// hasQuotaOfSpec reports whether a container's request has a CPU quota if its spec has a CPU limit. A kubelet
+// that enforces no limits (cpuCFSQuota) sends no quotas for later containers either. Then the specs do not
+// show what later containers request.
+func hasQuotaOfSpec(spec lifecycle.ContainerSpec, r *lifecycle.Resources) bool {
+	return spec.Limits[lifecycle.ResourceCPU] == 0 || r.CPU.Quota.V > 0
+}
+
+// fork returns an independent draft with the same changes.
+func (d *draft) fork() *draft {
+	f := newDraft(d.n.base, d.facts)
+	maps.Copy(f.n.pods, d.n.pods)
+	for _, id := range d.n.order {
+		f.n.put(id, d.n.containers[id])
+	}
+	f.n.ledger.Ledger, f.n.ledger.moved = d.n.ledger.Ledger, d.n.ledger.moved
+	return f
+}

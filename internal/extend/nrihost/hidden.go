@@ -1,0 +1,216 @@
+package nrihost
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// hiddenObjects are the pods and containers that the host hides from callers until plugins have answered. Before the
+// runtime reports their ids, they are identified by the names in the request.
+type hiddenObjects struct {
+	mu     sync.Mutex               // guards all below
+	hidden map[string]*hiddenObject // by key and by id
+}
+
+// hiddenObject is one hidden pod or container.
+type hiddenObject struct {
+	visible chan struct{} // closed when callers may see the object, or when it is removed
+}
+
+func newHiddenObjects() *hiddenObjects { return &hiddenObjects{hidden: map[string]*hiddenObject{}} }
+
+func podKey(m *cri.PodSandboxMetadata) string {
+	return fmt.Sprintf("pod %s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
+}
+
+func containerKey(pod string, m *cri.ContainerMetadata) string {
+	return fmt.Sprintf("%s%s/%d", containersOf(pod), m.GetName(), m.GetAttempt())
+}
+
+// containersOf returns the prefix of the keys of all containers of a pod.
+func containersOf(pod string) string { return "container " + pod + "/" }
+
+// hide hides the object with a key. named adds its id, and reveal makes it visible. ok is false if the object is
+// already hidden, because a caller repeated its call.
+func (v *hiddenObjects) hide(key string) (named func(id string), reveal func(), ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.hidden[key] != nil {
+		return nil, nil, false
+	}
+	one, keys := &hiddenObject{visible: make(chan struct{})}, []string{key}
+	v.hidden[key] = one
+	named = func(id string) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.hidden[id] = one
+		keys = append(keys, id)
+	}
+	return named, sync.OnceFunc(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, k := range keys {
+			delete(v.hidden, k)
+		}
+		close(one.visible)
+	}), true
+}
+
+func (v *hiddenObjects) hasHidden() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.hidden) > 0
+}
+
+func (v *hiddenObjects) hides(keys ...string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(keys, func(k string) bool { return v.hidden[k] != nil })
+}
+
+// await waits until the object with a key or id is not hidden any more.
+func (v *hiddenObjects) await(ctx context.Context, key string) {
+	v.mu.Lock()
+	one := v.hidden[key]
+	v.mu.Unlock()
+	if one == nil {
+		return
+	}
+	select {
+	case <-one.visible:
+	case <-ctx.Done():
+	}
+}
+
+// awaitContainers waits until the containers of a pod that are hidden now are not hidden any more.
+func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
+	v.mu.Lock()
+	var keys []string
+	for k := range v.hidden {
+		if strings.HasPrefix(k, containersOf(pod)) {
+			keys = append(keys, k)
+		}
+	}
+	v.mu.Unlock()
+	for _, k := range keys {
+		v.await(ctx, k)
+	}
+}
+
+// unknownIDRequest is a request with an id that no runtime assigns. It is valid for all calls in objectIDs, because
+// container_id and pod_sandbox_id are field 1 of their requests.
+var unknownIDRequest = mustEncode(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
+
+func mustEncode(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// objectIDs has the forwarded calls for one pod or container, each with the function that returns the id in a request.
+var objectIDs = map[string]func([]byte) string{
+	"PodSandboxStatus": firstText, "ContainerStatus": firstText, "ContainerStats": firstText, "PodSandboxStats": firstText,
+	"ExecSync": firstText, "Exec": firstText, "Attach": firstText, "PortForward": firstText, "ReopenContainerLog": firstText, "CheckpointContainer": firstText,
+}
+
+// firstText returns the text in field 1 of a message.
+func firstText(b []byte) string {
+	req := &cri.ContainerStatusRequest{} // holds field 1, and all others as unknown fields
+	if proto.Unmarshal(b, req) != nil {
+		return ""
+	}
+	return req.GetContainerId()
+}
+
+// filters has the functions that remove hidden objects from answers, by call.
+var filters = map[string]func(*Host, []byte) []byte{
+	"ListPodSandbox": filter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
+		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
+	}),
+	"StreamPodSandboxes": filter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
+		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
+	}),
+	"ListContainers": filter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
+		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
+			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
+		})
+	}),
+	"StreamContainers": filter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
+		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
+			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
+		})
+	}),
+	"ListContainerStats":    filter(hideContainerStats),
+	"StreamContainerStats":  filter(hideContainerStats),
+	"ListPodSandboxStats":   filter(hidePodStats),
+	"StreamPodSandboxStats": filter(hidePodStats),
+	"GetContainerEvents":    hideEvent,
+}
+
+func hideContainerStats(v *hiddenObjects, r *cri.ListContainerStatsResponse) {
+	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.ContainerStats) bool { return v.hides(s.GetAttributes().GetId()) })
+}
+
+func hidePodStats(v *hiddenObjects, r *cri.ListPodSandboxStatsResponse) {
+	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.PodSandboxStats) bool {
+		return v.hides(s.GetAttributes().GetId(), podKey(s.GetAttributes().GetMetadata()))
+	})
+}
+
+func filter[A any, P interface {
+	*A
+	proto.Message
+}](hide func(v *hiddenObjects, a P)) func(*Host, []byte) []byte {
+	return func(h *Host, b []byte) []byte {
+		a := P(new(A))
+		if proto.Unmarshal(b, a) != nil {
+			return b
+		}
+		hide(h.hidden, a)
+		out, err := proto.Marshal(a)
+		if err != nil {
+			return b
+		}
+		return out
+	}
+}
+
+// hideEvent delays an event until its object is visible. Later events wait, so that the order of events does not
+// change. It drops the event if the container was removed instead.
+func hideEvent(h *Host, b []byte) []byte {
+	e := &cri.ContainerEventResponse{}
+	if proto.Unmarshal(b, e) != nil {
+		return b
+	}
+	pod := e.GetPodSandboxStatus()
+	keys := []string{e.GetContainerId(), podKey(pod.GetMetadata())}
+	for _, c := range e.GetContainersStatuses() {
+		if c.GetId() == e.GetContainerId() {
+			keys = append(keys, containerKey(pod.GetId(), c.GetMetadata()))
+		}
+	}
+	hidden := h.hidden.hides(keys...)
+	ctx, cancel := context.WithTimeout(context.Background(), maxAfterwards)
+	defer cancel()
+	for _, k := range keys {
+		h.hidden.await(ctx, k)
+	}
+	if hidden && !h.objects.contains(e.GetContainerId()) {
+		return nil
+	}
+	e.ContainersStatuses = slices.DeleteFunc(e.ContainersStatuses, func(c *cri.ContainerStatus) bool {
+		return h.hidden.hides(c.GetId(), containerKey(pod.GetId(), c.GetMetadata()))
+	})
+	out, err := proto.Marshal(e)
+	if err != nil {
+		return b
+	}
+	return out
+}

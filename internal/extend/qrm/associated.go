@@ -1,0 +1,240 @@
+package qrm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+const (
+	deviceHintsMethod   = "GetAssociatedDeviceTopologyHints"
+	deviceAnswerMethod  = "AllocateAssociatedDevice"
+	deviceUpdatesMethod = "UpdateAllocatableAssociatedDevices"
+	healthy             = "Healthy"
+	// maxAssociated limits the associated devices of one container. maxKnownDevices limits the devices of the
+	// node that the manager sends to plugins.
+	maxAssociated, maxKnownDevices = 1024, 16384
+)
+
+// association is the part of a question about associated devices: devices that a plugin chooses together
+// with its own resource, such as GPUs with their memory. But the kubelet assigns the devices before a
+// container is created. So the plugin gets exactly the assigned devices to choose from.
+type association struct {
+	p        *plugin
+	device   string // the name of the devices' resource
+	request  *api.AssociatedDeviceRequest
+	assigned []string // sorted; empty if the kubelet did not report them
+}
+
+// associate adds the associated devices of a plugin that a container requests.
+func (q *Question) associate(p *plugin, request *api.ResourceRequest, requests lifecycle.Amounts) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.options.associated))) {
+		if n := requests[name]; n > 0 && n <= maxAssociated && isResourceName(name) {
+			one := &api.DeviceRequest{DeviceName: name, DeviceRequest: uint64(n)}
+			q.devices = append(q.devices, &association{p: p, device: name, request: &api.AssociatedDeviceRequest{
+				ResourceRequest: proto.CloneOf(request), AccompanyResourceName: p.resource, DeviceName: name, DeviceRequest: []*api.DeviceRequest{one},
+			}})
+		}
+	}
+}
+
+// deviceHints asks plugins on which NUMA nodes the associated devices are available.
+func (q *Question) deviceHints(ctx context.Context) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
+	if len(q.devices) == 0 {
+		return nil, nil
+	}
+	if q.m.o.Assigned != nil {
+		limited, cancel := context.WithTimeout(ctx, q.m.o.Timeout)
+		by := q.m.o.Assigned(limited, q.pod, q.container)
+		cancel()
+		for _, d := range q.devices {
+			if ids := by[d.device]; len(ids) <= maxAssociated {
+				d.assigned = slices.Compact(slices.Sorted(slices.Values(ids)))
+				d.request.DeviceRequest[0].AvailableDevices = d.assigned
+			}
+		}
+	}
+	answers := make([][]lifecycle.ResourceHints, len(q.devices))
+	failed := make([][]lifecycle.Problem, len(q.devices))
+	q.forEachDevice(func(i int, d *association) {
+		if d.p.options.aligned && len(d.assigned) > 0 && !d.p.lacksMethod(deviceHintsMethod) {
+			answers[i], failed[i] = d.hints(ctx)
+		}
+	})
+	for i, d := range q.devices {
+		if len(d.assigned) == 0 && !q.ahead {
+			problems = append(problems, lifecycle.Problem{
+				Hook: lifecycle.ResourcePluginName, Key: d.p.resource, Value: d.device, Warning: true,
+				Reason: "the kubelet has not reported the devices of the container (podspec.kubelet.podResourcesSocket)", Then: "the agent does not ask the plugin about the devices",
+			})
+		}
+		out, problems = append(out, answers[i]...), append(problems, failed[i]...)
+	}
+	return out, problems
+}
+
+// forEachDevice calls a function for all associated devices of a question in parallel, and waits for all calls.
+func (q *Question) forEachDevice(do func(i int, d *association)) {
+	var all sync.WaitGroup
+	for i, d := range q.devices {
+		all.Go(func() { do(i, d) })
+	}
+	all.Wait()
+}
+
+// hints asks one plugin for hints. If the plugin returns no list, it has no preference.
+func (d *association) hints(ctx context.Context) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
+	var resp api.AssociatedDeviceHintsResponse
+	err := d.p.call(ctx, deviceHintsMethod, d.request, &resp, nil)
+	switch {
+	case isUnimplemented(err):
+		d.p.markUnimplemented(deviceHintsMethod)
+		return nil, nil
+	case resultOf(err) == Failed:
+		p := callProblem(d.p, deviceHintsMethod, err, "no NUMA node has the devices")
+		return []lifecycle.ResourceHints{{Resource: d.device, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
+	case err != nil:
+		return nil, []lifecycle.Problem{callProblem(d.p, deviceHintsMethod, err, "the agent places the container without hints for the devices")}
+	case resp.GetDeviceHints() == nil:
+		return nil, nil
+	}
+	return hintsFrom(d.p.resource, map[string]*api.ListOfTopologyHints{d.device: resp.GetDeviceHints()}, nil)
+}
+
+// allocateDevices notifies plugins of the devices that the kubelet assigned. It reports a plugin that chooses other
+// devices, because the agent cannot change the assigned devices.
+func (q *Question) allocateDevices(ctx context.Context, at *lifecycle.Affinity) (problems []lifecycle.Problem) {
+	failed := make([]*lifecycle.Problem, len(q.devices))
+	q.forEachDevice(func(i int, d *association) {
+		if len(d.assigned) == 0 || d.p.lacksMethod(deviceAnswerMethod) {
+			return
+		}
+		if p, bad := q.allocateDevice(ctx, d, at); bad {
+			failed[i] = &p
+		}
+	})
+	for _, p := range failed {
+		if p != nil {
+			problems = append(problems, *p)
+		}
+	}
+	return problems
+}
+
+// allocateDevice notifies one plugin. bad reports whether there is a problem.
+func (q *Question) allocateDevice(ctx context.Context, d *association, at *lifecycle.Affinity) (problem lifecycle.Problem, bad bool) {
+	const then = "the container has the devices that the kubelet assigned"
+	if d.p.options.aligned && at != nil {
+		h := at.HintFor(d.device)
+		hint := &api.TopologyHint{Preferred: h.Preferred}
+		for _, id := range h.Nodes {
+			hint.Nodes = append(hint.Nodes, uint64(max(id, 0))) //nolint:gosec // an id is not negative
+		}
+		d.request.DeviceRequest[0].Hint, d.request.ResourceRequest = hint, proto.CloneOf(d.request.GetResourceRequest())
+		d.request.ResourceRequest.Hint = hint
+	}
+	if err := q.m.keepPod(ctx, d.p.resource, q.pod.UID); err != nil {
+		return callProblem(d.p, deviceAnswerMethod, err, then), true
+	}
+	q.m.noteAsked(d.request.GetResourceRequest(), q.ahead)
+	var resp api.AssociatedDeviceAllocationResponse
+	err := d.p.call(ctx, deviceAnswerMethod, d.request, &resp, nil)
+	switch {
+	case isUnimplemented(err):
+		d.p.markUnimplemented(deviceAnswerMethod)
+		return problem, false
+	case err != nil:
+		return callProblem(d.p, deviceAnswerMethod, err, then), true
+	case resp.GetAllocationResult() == nil:
+		return problem, false
+	}
+	got := slices.Sorted(slices.Values(resp.GetAllocationResult().GetAllocatedDevices()))
+	if slices.Equal(slices.Compact(got), d.assigned) {
+		return problem, false
+	}
+	err = fmt.Errorf("the plugin chooses %s of %s, but the kubelet has assigned %s", idList(got), d.device, idList(d.assigned))
+	return callProblem(d.p, deviceAnswerMethod, err, then), true
+}
+
+// idList joins ids for messages.
+func idList(ids []string) string {
+	const most = 8
+	var parts []string
+	for _, id := range ids[:min(len(ids), most)] {
+		parts = append(parts, shorten(id))
+	}
+	if len(ids) > most {
+		parts = append(parts, fmt.Sprintf("%d more", len(ids)-most))
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// updateDevices sends all plugins the kubelet's devices of their associated resources, if these have changed.
+func (m *Manager) updateDevices(ctx context.Context) {
+	var want []*plugin
+	for _, p := range m.sortedPlugins() {
+		if len(p.options.associated) > 0 && !p.lacksMethod(deviceUpdatesMethod) {
+			want = append(want, p)
+		}
+	}
+	if len(want) == 0 || m.o.Devices == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	known, err := m.o.Devices(limited)
+	cancel()
+	if err != nil || len(known) > maxKnownDevices {
+		return // the next call tries again
+	}
+	of := map[string][]*api.AssociatedDevice{}
+	for _, d := range known {
+		one := &api.AssociatedDevice{ID: d.ID, Health: healthy}
+		for _, id := range d.Nodes {
+			if one.Topology == nil {
+				one.Topology = &api.TopologyInfo{}
+			}
+			one.Topology.Nodes = append(one.Topology.Nodes, &api.NUMANode{ID: int64(id)})
+		}
+		of[d.Resource] = append(of[d.Resource], one)
+	}
+	var all sync.WaitGroup
+	for _, p := range want {
+		all.Go(func() { p.updateDevices(ctx, of) })
+	}
+	all.Wait()
+}
+
+// updateDevices sends one plugin the devices of its associated resources, if these have changed. Calls must not
+// overlap.
+func (p *plugin) updateDevices(ctx context.Context, of map[string][]*api.AssociatedDevice) {
+	for _, name := range p.options.associated {
+		req := &api.UpdateAllocatableAssociatedDevicesRequest{DeviceName: name, Devices: of[name]}
+		slices.SortFunc(req.Devices, func(a, b *api.AssociatedDevice) int { return strings.Compare(a.GetID(), b.GetID()) })
+		last := p.sent[name]
+		if last == nil && len(req.GetDevices()) == 0 || last != nil && proto.Equal(last, req) {
+			continue
+		}
+		err := p.call(ctx, deviceUpdatesMethod, req, &api.UpdateAllocatableAssociatedDevicesResponse{}, nil)
+		switch {
+		case isUnimplemented(err):
+			p.markUnimplemented(deviceUpdatesMethod)
+			return
+		case err != nil:
+			return
+		}
+		if p.sent == nil {
+			p.sent = map[string]*api.UpdateAllocatableAssociatedDevicesRequest{}
+		}
+		p.sent[name] = req
+	}
+}

@@ -1,0 +1,111 @@
+package facts
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Claims is a source of the CPUs that resource claims give to containers.
+type Claims interface {
+	// MayGiveCPUs reports whether claims may give CPUs to a container.
+	MayGiveCPUs(ctr *lifecycle.Container) bool
+	// Refresh reads what the CDI devices of containers give them.
+	Refresh(ctx context.Context, devices []string)
+	// ForContainer returns the claims that give CPUs to a container; nil for none. It does not block.
+	ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant
+	// Uses reports whether the kubelet prepared claims for CPUs for a pod. It does not block.
+	Uses(podUID string) bool
+	NamedClaims
+}
+
+// NamedClaims is a source of the classes that resource claims name for pods.
+type NamedClaims interface {
+	// Reread reads again what claims name for pods.
+	Reread()
+	// Named returns what the last Reread found for a pod, sorted.
+	Named(podUID string) []lifecycle.ClaimedDevice
+}
+
+// creationEvents are the events that report a new container.
+var creationEvents = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.Synchronize}
+
+// eachClaimant calls a function for each container of the event to which claims may give CPUs.
+func (g *Gatherer) eachClaimant(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr *lifecycle.Container)) {
+	if g.o.Claims == nil || !slices.Contains(creationEvents, ev.Kind) {
+		return
+	}
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		c := *ctr
+		if len(c.CDIDevices) == 0 {
+			with := *c
+			if with.CDIDevices = g.recordedClaims(p, c); len(with.CDIDevices) == 0 {
+				with.CDIDevices = g.granted(p.UID).DevicesOf(c.Name).CDI
+			}
+			c = &with
+		}
+		if g.o.Claims.MayGiveCPUs(c) {
+			do(p, c)
+		}
+	})
+}
+
+// recordedClaims returns the claimed devices in a container's record. CRI-O does not report the CDI devices of an
+// existing container.
+func (g *Gatherer) recordedClaims(p *lifecycle.Pod, ctr *lifecycle.Container) []string {
+	if r, late := g.o.Checkpoint.Record(ctr.ID); late {
+		return r.ClaimDevices
+	}
+	text := ctr.Annotations[intent.RecordKey]
+	if !strings.Contains(text, `"claims":`) {
+		return nil // most records have no claims, so their signature need not be checked here
+	}
+	r, err := g.o.Signer.Read(p.UID, ctr.Name, text)
+	if err != nil {
+		return nil // readRecords reports it
+	}
+	return r.ClaimDevices
+}
+
+// awaitClaims reads the claims of the event's containers.
+func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+	g.renewNamed(ev)
+	var devices []string
+	concerns := false
+	g.eachClaimant(ev, func(_ *lifecycle.Pod, ctr *lifecycle.Container) {
+		concerns, devices = true, append(devices, ctr.CDIDevices...)
+	})
+	if !concerns {
+		return false
+	}
+	if !g.claimsDecideCPUs() { // claims matter only after a change of the policy, so the event does not wait for them
+		now, end := context.WithCancel(ctx)
+		end()
+		ctx = now
+	}
+	g.o.Claims.Refresh(ctx, devices)
+	return false
+}
+
+// readClaims adds the claims of the event's containers.
+func (g *Gatherer) readClaims(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+	g.readNamed(ev)
+	g.eachClaimant(ev, func(p *lifecycle.Pod, ctr *lifecycle.Container) {
+		if of := g.reportMissingDevices(p.UID, ctr.Name, ctr.CDIDevices, g.o.Claims.ForContainer(p.UID, ctr)); of != nil {
+			put(&f.Claims, ctr.ID, of)
+		}
+	})
+	if ev.Kind == lifecycle.Inform && ev.Pod != nil && g.o.Claims != nil {
+		g.readGrantedClaims(ev.Pod, f)
+	}
+}
+
+func (g *Gatherer) claimsDecideCPUs() bool {
+	defer g.o.State.Free()
+	return g.o.State.Hold().Policy.ClaimsDecideCPUs()
+}

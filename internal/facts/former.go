@@ -1,0 +1,24 @@
+package facts
+
+import (
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// FormerAgent is another agent that this one takes over from.
+type FormerAgent interface {
+	// Containers returns what the other agent gave to the containers of a Synchronize, by id. It returns nil after
+	// the takeover.
+	Containers(*lifecycle.Event) map[string]lifecycle.FormerContainer
+	// TookOver is called after a Synchronize was decided and applied.
+	TookOver()
+}
+
+// readFormer adds what another agent gave to containers, if this one takes over from it. The facts of a what-if
+// question have that already.
+func (g *Gatherer) readFormer(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+	if ev.Kind == lifecycle.Synchronize && f.FormerAgent == nil && g.o.FormerAgent != nil {
+		f.FormerAgent = g.o.FormerAgent.Containers(ev)
+	}
+}

@@ -1,0 +1,93 @@
+package facts
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// This file reads the CDI devices of claims from the kubelet's PodResources API. Some runtimes do not show a
+// container's CDI devices, and then this API says which container of a pod has which claim.
+
+// mustAskForClaims reports whether the agent must ask the kubelet for the claims of a new container before it
+// decides the container. This is so if the kubelet's checkpoint has claims of the pod, and the runtime's request
+// has no device.
+func (g *Gatherer) mustAskForClaims(ev *lifecycle.Event) bool {
+	if ev.Kind != lifecycle.CreateContainer || ev.Container == nil || len(ev.Container.CDIDevices) > 0 || g.o.Claims == nil || !g.claimsDecideCPUs() {
+		return false
+	}
+	return g.usesClaims(ev.Pod)
+}
+
+// podsWithHiddenClaims returns the pods of a Synchronize that have claims which the runtime does not report.
+func (g *Gatherer) podsWithHiddenClaims(ev *lifecycle.Event) (pods []*lifecycle.Pod) {
+	if g.o.Claims == nil || !g.claimsDecideCPUs() {
+		return nil
+	}
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		if len((*ctr).CDIDevices) == 0 && g.usesClaims(p) && len(g.recordedClaims(p, *ctr)) == 0 && !slices.Contains(pods, p) {
+			pods = append(pods, p)
+		}
+	})
+	return pods
+}
+
+func (g *Gatherer) usesClaims(p *lifecycle.Pod) bool {
+	return g.o.Claims != nil && p != nil && p.UID != "" && g.o.Claims.Uses(p.UID)
+}
+
+// readGrantedClaims adds the claims of containers whose devices the kubelet reported after their creation.
+func (g *Gatherer) readGrantedClaims(p *lifecycle.Pod, f *engine.Facts) {
+	granted := g.granted(p.UID)
+	if granted == nil {
+		return
+	}
+	state := g.o.State.Hold()
+	gives := state.Policy.ClaimsDecideCPUs()
+	known := map[string]*engine.Container{}
+	for _, id := range state.ContainersOf(p.ID) {
+		if c := state.Container(id); gives && c != nil && c.Alive() {
+			known[id] = c
+		}
+	}
+	g.o.State.Free()
+	for id, c := range known {
+		now := c.Claims
+		if ctr := (&lifecycle.Container{Name: c.Name, CDIDevices: granted.DevicesOf(c.Name).CDI}); len(c.RequestedDevices.CDI) == 0 && len(c.Claims.Devices()) == 0 && g.o.Claims.MayGiveCPUs(ctr) {
+			now = g.o.Claims.ForContainer(p.UID, ctr)
+		}
+		if now = g.reportMissingDevices(p.UID, c.Name, c.RequestedDevices.CDI, now); now != c.Claims {
+			put(&f.Claims, id, now)
+		}
+	}
+}
+
+// reportMissingDevices adds a problem to a container's claims if the kubelet reports claimed devices for the
+// container that the runtime's request lacks, although the request has other devices. The container gets the CPUs
+// of the devices in the request.
+func (g *Gatherer) reportMissingDevices(podUID, container string, requested []string, of *lifecycle.ClaimGrant) *lifecycle.ClaimGrant {
+	if len(requested) == 0 {
+		return of
+	}
+	for _, name := range g.granted(podUID).DevicesOf(container).CDI {
+		if slices.Contains(requested, name) || !g.o.Claims.MayGiveCPUs(&lifecycle.Container{CDIDevices: []string{name}}) {
+			continue
+		}
+		q := lifecycle.Problem{
+			Key: "authority", Value: name, Warning: true,
+			Reason: "the kubelet's PodResources API reports this device for the container, and the runtime's request does not have it",
+			Then:   "the claim gives it no CPUs",
+		}
+		if of != nil && slices.Contains(of.Problems, q) {
+			continue
+		}
+		with := lifecycle.ClaimGrant{}
+		if of != nil {
+			with = *of
+		}
+		with.Problems = append(slices.Clip(with.Problems), q)
+		of = &with
+	}
+	return of
+}

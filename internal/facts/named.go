@@ -1,0 +1,88 @@
+package facts
+
+import (
+	"context"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// rereadClaims reads the kubelet's checkpoint of claims before a pod or a container is decided.
+func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+	switch ev.Kind {
+	case lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.Synchronize, lifecycle.Expect:
+		if g.o.Claims != nil {
+			g.o.Claims.Reread()
+		}
+	default:
+	}
+	return false
+}
+
+// renewNamed decides the pod of a new container again if its claims name devices that the earlier decision did not
+// know.
+func (g *Gatherer) renewNamed(ev *lifecycle.Event) {
+	if g.o.Claims == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || len(g.o.Claims.Named(ev.Pod.UID)) == 0 {
+		return
+	}
+	for _, p := range g.podsWhere(func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} }, func(p *engine.Pod) bool {
+		return !slices.Equal(p.Pod.Claimed, g.namedDevices(p.Pod.UID, p.Pod.Claimed))
+	}) {
+		g.o.Renew(p)
+	}
+}
+
+// readNamed adds the devices that claims name to the event's pods. A pod keeps the devices with which it was
+// decided. They come from the state or, after a restart, from the records of its containers.
+func (g *Gatherer) readNamed(ev *lifecycle.Event) {
+	if g.o.Claims == nil {
+		return
+	}
+	before := g.devicesBefore(ev)
+	eachPod(ev, func(p **lifecycle.Pod) {
+		if all := g.namedDevices((*p).UID, before[(*p).ID]); len(all) > 0 {
+			with := **p
+			with.Claimed, *p = all, &with
+		}
+	})
+}
+
+// devicesBefore returns the devices with which pods of the event were decided, by pod id.
+func (g *Gatherer) devicesBefore(ev *lifecycle.Event) map[string][]lifecycle.ClaimedDevice {
+	var before map[string][]lifecycle.ClaimedDevice
+	state := g.o.State.Hold()
+	eachPod(ev, func(p **lifecycle.Pod) {
+		if known := state.Pod((*p).ID); known != nil && known.Pod.UID == (*p).UID && len(known.Pod.Claimed) > 0 {
+			put(&before, known.Pod.ID, known.Pod.Claimed)
+		}
+	})
+	g.o.State.Free()
+	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.StartContainer && ev.Kind != lifecycle.UpdateContainer {
+		return before
+	}
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		for _, device := range g.recordedClaims(p, *ctr) {
+			if all := before[p.ID]; lifecycle.IsClassDevice(device) && p.ID != "" {
+				put(&before, p.ID, append(slices.Clip(all), lifecycle.ClaimedDevice{Device: device}))
+			}
+		}
+	})
+	return before
+}
+
+// namedDevices returns the devices that the claims of a pod name now or named before, sorted.
+func (g *Gatherer) namedDevices(podUID string, before []lifecycle.ClaimedDevice) []lifecycle.ClaimedDevice {
+	now := g.o.Claims.Named(podUID)
+	has := func(device string) bool {
+		return slices.ContainsFunc(now, func(c lifecycle.ClaimedDevice) bool { return c.Device == device })
+	}
+	for _, c := range before {
+		if !has(c.Device) {
+			now = append(slices.Clip(now), c)
+			slices.SortFunc(now, lifecycle.ClaimedDevice.Compare) // a copy, by Clip
+		}
+	}
+	return now
+}

@@ -1,0 +1,93 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// This file reads the class, pool or balloon type that resource claims of a pod name. The administrator's
+// driver defines the devices of claims, so claims have priority over labels and annotations, which the
+// author of the pod writes. Authorization rules apply to the same kinds of requests.
+
+// claimedClasses returns the classes by their names in CDI devices.
+func claimedClasses() map[string]Class {
+	return map[string]Class{System.String(): System, Dedicated.String(): Dedicated, Shared.String(): Shared, Reclaimed.String(): Reclaimed}
+}
+
+// readClaimed reads the CDI devices of a pod's claims. If claims name different values of one kind, the
+// pod requests nothing of this kind.
+func readClaimed(pod *lifecycle.Pod, out *Pod) {
+	said := map[string]lifecycle.ClaimedDevice{}
+	var differ []string
+	for _, c := range pod.Claimed {
+		kind, _, _ := strings.Cut(c.Device, "=")
+		other, twice := said[kind]
+		if twice && other.Device != c.Device {
+			out.reportMalformed(claimSource(c), c.Device, "%s names %s: the claims of the pod name different values, so the agent ignores all of them", claimSource(other), printable(other.Device))
+			differ = append(differ, kind)
+		}
+		if !twice {
+			said[kind] = c
+		}
+	}
+	for _, kind := range []string{lifecycle.ClassCDI, lifecycle.PoolCDI, lifecycle.BalloonCDI} {
+		c, is := said[kind]
+		if !is || slices.Contains(differ, kind) {
+			continue
+		}
+		if err := out.addClaimed(kind, strings.TrimPrefix(c.Device, kind+"="), claimSource(c)); err != nil {
+			out.reportMalformed(claimSource(c), c.Device, "%v", err)
+		}
+	}
+}
+
+// addClaimed adds the class, pool or balloon type that one device names. The class is added before the pool.
+func (p *Pod) addClaimed(kind, name, from string) error {
+	switch class, known := claimedClasses()[name]; {
+	case kind == lifecycle.ClassCDI && known:
+		p.Class, p.Name = Sourced[Class]{class, from}, name
+	case kind == lifecycle.ClassCDI:
+		return fmt.Errorf("want one of the classes %s", strings.Join(sortedKeys(claimedClasses()), ", "))
+	case kind == lifecycle.BalloonCDI && (name == "" || len(name) > maxTypeName):
+		return fmt.Errorf("not the name of a balloon type, of up to %d bytes", maxTypeName)
+	case kind == lifecycle.BalloonCDI:
+		p.Balloon.Key, p.Balloon.V.Pod = from, Sourced[string]{name, from}
+	case name == "" || !isPoolName(name):
+		return fmt.Errorf("not a name of up to %d letters, digits, dots, dashes and underscores", maxPoolName)
+	case p.Class.IsSet() && p.Class.V != Shared && p.Class.V != System:
+		return fmt.Errorf("only pods of the classes shared and system can name their pool, and %s names %s", p.Class.Key, p.Class.V)
+	case p.Class.V != System && slices.Contains(katalystPools, name):
+		return errors.New("the agent uses a pool of this name itself; use another name")
+	default:
+		if p.Pool = (Sourced[string]{name, from}); !p.Class.IsSet() {
+			p.Class, p.Name = Sourced[Class]{Shared, from}, Shared.String()
+		}
+	}
+	return nil
+}
+
+// claimSource returns the source of a request by a claim, which replaces the key of a label or annotation.
+func claimSource(c lifecycle.ClaimedDevice) string {
+	if c.Claim == "" {
+		return "resource claim of " + printable(c.Device)
+	}
+	return "resource claim " + printable(c.Claim)
+}
+
+// reportOverruled reports the pool and the balloon type of a dialect if the pod's claims have priority over them. The
+// method merge reports classes.
+func (p *Pod) reportOverruled(pod *lifecycle.Pod, said *Pod) {
+	if len(pod.Claimed) == 0 {
+		return
+	}
+	if p.Pool.IsSet() && said.Pool.IsSet() && said.Pool.V != p.Pool.V {
+		p.reportMalformed(said.Pool.Key, said.Pool.V, "disagrees with %s, which names the pool %s and has priority", p.Pool.Key, p.Pool.V)
+	}
+	if p.Balloon.IsSet() && said.Balloon.IsSet() {
+		p.reportMalformed(said.Balloon.Key, perContainer(said.Balloon.V), "%s names the balloon type %s and has priority", p.Balloon.Key, p.Balloon.V.Pod.V)
+	}
+}

@@ -1,0 +1,49 @@
+package nodeview
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// Adoption compares what containers have with what a state gives them. By container id, kernel has
+// the CPUs that the kernel lets each use, and former has what another agent gave to each.
+func Adoption(s *engine.State, kernel map[string]string, former map[string]lifecycle.FormerContainer) (out api.Adoption) {
+	all := s.Machine.Format(s.Machine.Online())
+	for _, id := range s.Containers() {
+		ctr := s.Container(id)
+		list, runs := kernel[id]
+		p := s.Pod(ctr.PodID)
+		if p == nil || !ctr.Alive() || !runs {
+			continue
+		}
+		f := former[id]
+		a := api.Adopted{
+			Pod: p.FullName(), Container: ctr.Name, Class: f.Class, Source: f.Where, Group: ctr.Assignment.Pool.String(),
+			CPUsNow: all, CPUsThen: s.Machine.Format(s.CPUs(ctr)), MemsNow: f.Mems, MemsThen: f.Mems,
+		}
+		if list != "" {
+			a.CPUsNow = s.Machine.Format(s.Machine.OnlineOf(list))
+		}
+		if a.CPUsThen == "" {
+			a.CPUsThen = a.CPUsNow
+		}
+		for _, v := range s.Values(ctr) {
+			if v.Field == lifecycle.CPUSetMems && f.Mems != "" {
+				a.MemsThen = v.Text
+			}
+		}
+		if a.Unchanged = a.CPUsNow == a.CPUsThen && a.MemsNow == a.MemsThen; !a.Unchanged {
+			out.Moves++
+			a.Why = ctr.Assignment.Why
+		}
+		if i := slices.IndexFunc(s.Problems(ctr), func(q lifecycle.Problem) bool { return q.Key == engine.FormerKey }); i >= 0 {
+			a.Why = s.Problems(ctr)[i].Reason
+		}
+		out.Containers = append(out.Containers, a)
+	}
+	slices.SortFunc(out.Containers, api.Adopted.Compare)
+	return out
+}

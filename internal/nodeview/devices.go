@@ -1,0 +1,40 @@
+package nodeview
+
+import (
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// DeviceKinds returns the kinds of CDI devices that a container can have exclusively, and which containers have devices
+// of each kind. all are the node's CDI devices.
+func DeviceKinds(of Source, all []lifecycle.NodeDevice) (out []api.DeviceKind) {
+	of.View(func(v *View) {
+		for _, kind := range v.State.Policy.DeviceKinds() {
+			out = append(out, api.DeviceKind{Kind: kind})
+		}
+		for _, d := range v.State.DeviceUses(all) {
+			kind, name, _ := strings.Cut(d.Name, "=")
+			for i := range out {
+				if out[i].Kind == kind {
+					count(&out[i], name, d.Owner, d.NotInSpecs)
+				}
+			}
+		}
+	})
+	return out
+}
+
+// count adds a device to the counts of its kind.
+func count(k *api.DeviceKind, name, owner string, gone bool) {
+	if owner != "" {
+		k.Owners = append(k.Owners, api.DeviceOwner{Device: name, Container: owner, Gone: gone})
+	}
+	if gone {
+		return
+	}
+	if k.Total++; owner != "" {
+		k.Used++
+	}
+}

@@ -1,0 +1,164 @@
+package balloons
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/class"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// This file handles entries of preferCloseToDevices that begin with podresourceapi:. Such an entry is a
+// pattern of resources. It matches the devices of these resources that the kubelet granted to the containers
+// of a balloon.
+
+// resourcePattern returns the pattern after podresourceapi: in an entry of preferCloseToDevices, or in the
+// path of a device. ok is false if the text does not begin with podresourceapi:.
+func resourcePattern(device string) (pattern string, ok bool) {
+	return strings.CutPrefix(device, placement.PodResourcesPrefix)
+}
+
+// checkPatterns returns a problem for each invalid pattern of a type.
+func checkPatterns(at string, t *TypeOptions) (wrong []class.Problem) {
+	for n, device := range t.PreferCloseToDevices {
+		pattern, is := resourcePattern(device)
+		if _, err := path.Match(pattern, ""); is && err != nil {
+			wrong = append(wrong, class.Problem{Path: fmt.Sprintf("%spreferCloseToDevices[%d]", at, n), Text: "is " + class.Quote(device) + ", a pattern with a [ without ]"})
+		}
+	}
+	return wrong
+}
+
+// devicePatterns returns the entries with patterns of the given types, without duplicates, the most important
+// of each type first.
+func devicePatterns(types []*TypeOptions) (all []string) {
+	for _, t := range types {
+		for _, device := range t.PreferCloseToDevices {
+			if _, is := resourcePattern(device); is && !slices.Contains(all, device) {
+				all = append(all, device)
+			}
+		}
+	}
+	return all
+}
+
+// GrantedDeviceKeys returns the configuration keys of all entries with patterns.
+func GrantedDeviceKeys(o PolicyOptions) (paths []string) {
+	for i := range o.BalloonTypes {
+		for n, device := range o.BalloonTypes[i].PreferCloseToDevices {
+			if _, is := resourcePattern(device); is {
+				paths = append(paths, fmt.Sprintf("balloonTypes[%d].preferCloseToDevices[%d]", i, n))
+			}
+		}
+	}
+	return paths
+}
+
+// grantedDevices returns the CPUs near the devices of a container that match patterns of type t. why
+// continues the reason for the container's balloon; "" if the type has no patterns.
+func (p *Policy) grantedDevices(t *TypeOptions, s placement.Subject) (all []placement.DeviceCPUs, why string) {
+	for _, wish := range devicePatterns(p.parts[t.Name]) {
+		var cpus topology.Set
+		var names []string
+		for _, d := range p.matchingDevices(wish, s) {
+			cpus = cpus.Union(d.Near)
+			if name := intent.Printable(d.Name); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		if cpus.Empty() {
+			why += "; it has no device of " + intent.Printable(wish) + " whose place is known"
+			continue
+		}
+		all = append(all, placement.DeviceCPUs{Pattern: wish, CPUs: cpus})
+		why += "; it prefers CPUs " + p.Machine.Format(cpus) + ", near " + strings.Join(names, ", ")
+	}
+	return all, why
+}
+
+// matchingDevices returns the devices of a container that match a pattern and whose nearest CPUs are known.
+// Normally the kubelet reports the NUMA nodes or PCI addresses of the matching resources. If it reports
+// neither, the result has the container's other CDI devices and device nodes, if the container has a matching
+// resource.
+func (p *Policy) matchingDevices(wish string, s placement.Subject) (all []placement.LocatedDevice) {
+	pattern, _ := resourcePattern(wish)
+	matches := func(resource string) bool { is, err := path.Match(pattern, resource); return is && err == nil }
+	granted := slices.ContainsFunc(s.Devices, func(g lifecycle.DeviceGrant) bool {
+		for resource := range g.IDs {
+			if matches(resource) {
+				return true
+			}
+		}
+		return false
+	})
+	var others []placement.LocatedDevice
+	for _, d := range placement.LocatedDevices(p.Machine, s.Devices) {
+		resource, reported := resourcePattern(d.Path)
+		switch {
+		case reported && matches(resource):
+			all = append(all, d)
+		case !reported && granted:
+			others = append(others, d)
+		}
+	}
+	if len(all) == 0 {
+		return others
+	}
+	return all
+}
+
+// devicesOf returns the device needs of one part of a balloon with the given number of parts, the most
+// important first. need is the need of the balloon, and t the type of the part.
+func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement.DeviceNeed) {
+	for _, wish := range devicePatterns([]*TypeOptions{t}) {
+		for _, d := range need.Devices {
+			if d.Pattern == wish {
+				d.Milli = (d.Milli + int64(parts) - 1) / int64(parts)
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}
+
+// pick chooses n CPUs of from for a part of a balloon that already has the CPUs in has. First it chooses CPUs
+// near devices, as many as the containers with these devices request, and then other CPUs.
+func (p *Policy) pick(s *part, n int, from, has topology.Set, avoided []topology.Set, prefers Preference) (got topology.Set) {
+	h := p.hints[s.t.Name].withAvoided(avoided)
+	more := func(n int, first *placement.DeviceNeed) {
+		near := h.withDevices(s.devices, first)
+		got = got.Union(p.Pick.Pick(n, near.apply(from.Minus(got), n), has.Union(got), prefers))
+	}
+	for i := range s.devices {
+		d := &s.devices[i]
+		if lacks := min(d.Size()-has.Union(got).And(d.CPUs).Len(), n-got.Len()); lacks > 0 {
+			more(lacks, d)
+		}
+	}
+	if left := n - got.Len(); left > 0 {
+		more(left, nil)
+	}
+	return got
+}
+
+// withDevices returns the hints with the CPUs near the devices of a balloon's containers. If one is not nil,
+// its pattern gets only the CPUs of that need.
+func (h hints) withDevices(all []placement.DeviceNeed, one *placement.DeviceNeed) hints {
+	if len(all) == 0 {
+		return h
+	}
+	h.preferred = slices.Clone(h.preferred)
+	for i := range h.preferred {
+		for k := range all {
+			if d := &all[k]; d.Pattern == h.preferred[i].wish && (one == nil || one.Pattern != d.Pattern || one == d) {
+				h.preferred[i].cpus = h.preferred[i].cpus.Union(d.CPUs)
+			}
+		}
+	}
+	return h
+}

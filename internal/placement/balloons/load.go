@@ -1,0 +1,110 @@
+package balloons
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/class"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// load is a load class of a part of a balloon. The containers of the balloon use its cores, or its L2 caches,
+// heavily.
+type load struct {
+	level topology.Level
+	// alsoWithinBalloon means that the CPUs of the balloon should not share a core, or an L2 cache, with each
+	// other either.
+	alsoWithinBalloon bool
+}
+
+// loadsOf returns the loads of all the given types: the type of a balloon and the type of one of its parts.
+func (p *Policy) loadsOf(types ...*TypeOptions) (all []load) {
+	for _, t := range types {
+		for _, o := range p.Options.LoadClasses {
+			if slices.Contains(t.Loads, o.Name) {
+				all = append(all, load{map[string]topology.Level{"core": topology.CoreLevel, "l2cache": topology.L2Level}[o.Level], o.OverloadsLevelInBalloon})
+			}
+		}
+	}
+	return all
+}
+
+// cpusToAvoid returns, for each load of a part, the CPUs that the part should avoid. They share a core or an
+// L2 cache with a CPU of another part that has a load of the same level. With alsoWithinBalloon, CPUs that
+// share one with the part's own CPUs are avoided, too.
+func (w *layoutRun) cpusToAvoid(b *sizedBalloon, s *part) (sets []topology.Set) {
+	for _, l := range w.p.loadsOf(b.t, s.t) {
+		cpus := w.loadedCPUs(l.level, w.l.Balloons, func(name string) bool {
+			return slices.Contains(w.removed, name) || slices.ContainsFunc(w.pending, func(d sizedBalloon) bool { return d.poolID.Name == name })
+		})
+		for i := range w.pending {
+			for n := range w.pending[i].parts {
+				if o := &w.pending[i].parts[n]; o != s && w.p.loads(l.level, w.pending[i].t, o.t) {
+					cpus = cpus.Union(w.p.Machine.Spread(l.level, o.cpus))
+				}
+			}
+		}
+		if l.alsoWithinBalloon {
+			cpus = cpus.Union(w.p.Machine.Spread(l.level, s.cpus))
+		}
+		sets = append(sets, cpus)
+	}
+	return sets
+}
+
+// previousCPUsToAvoid is like cpusToAvoid, for the other balloons of the previous layout. It decides which
+// CPUs a part gives up.
+func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *part) (sets []topology.Set) {
+	for _, l := range w.p.loadsOf(b.t, s.t) {
+		sets = append(sets, w.loadedCPUs(l.level, w.previous, func(name string) bool { return name == b.poolID.Name }))
+	}
+	return sets
+}
+
+// loadedCPUs returns the CPUs that share a core or an L2 cache, by level, with a CPU of a balloon that has a
+// load of this level. except excludes balloons by name.
+func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, except func(name string) bool) (cpus topology.Set) {
+	p := w.p
+	for _, o := range all {
+		name := o.Need.PoolID.Name
+		of, _, _ := splitName(name)
+		t := p.typeNamed(of)
+		if t == nil || except(name) {
+			continue
+		}
+		if len(o.Components) == 0 && p.loads(level, t) {
+			cpus = cpus.Union(p.Machine.Spread(level, o.OwnCPUs))
+		}
+		for _, part := range o.Components {
+			if i, is := componentIndex(part.Name); is && i < len(p.parts[of]) && p.loads(level, t, p.parts[of][i]) {
+				cpus = cpus.Union(p.Machine.Spread(level, part.CPUs))
+			}
+		}
+	}
+	return cpus
+}
+
+// loads reports whether one of the types has a load of the level.
+func (p *Policy) loads(level topology.Level, types ...*TypeOptions) bool {
+	return slices.ContainsFunc(p.loadsOf(types...), func(l load) bool { return l.level == level })
+}
+
+// picksOneByOne reports whether a part must get its CPUs one at a time, because each CPU should avoid the
+// core or L2 cache of the CPUs before.
+func (p *Policy) picksOneByOne(b *sizedBalloon, s *part) bool {
+	return slices.ContainsFunc(p.loadsOf(b.t, s.t), func(l load) bool { return l.alsoWithinBalloon })
+}
+
+// checkLoads returns the problems of loadClasses, and of the types that name such classes.
+func checkLoads(o PolicyOptions) []class.Problem {
+	known, wrong := class.CheckNames(len(o.LoadClasses), "loadClasses", func(i int) string { return o.LoadClasses[i].Name })
+	for i := range o.BalloonTypes {
+		for n, name := range o.BalloonTypes[i].Loads {
+			if !known[name] {
+				wrong = append(wrong, class.Problem{Path: fmt.Sprintf("balloonTypes[%d].loads[%d]", i, n), Text: class.Quote(name) + " is not a class of loadClasses"})
+			}
+		}
+	}
+	return wrong
+}

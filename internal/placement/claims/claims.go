@@ -1,0 +1,82 @@
+// Package claims is the placement policy for a node where resource claims decide who owns CPUs:
+// a driver of the kubelet's dynamic resource allocation (DRA) gives CPUs to claims. The agent
+// keeps all other containers off these CPUs, places those by another policy, and grants no CPUs
+// itself.
+package claims
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Policy is the policy for authority: dra. It uses another policy for containers that own no CPUs.
+type Policy struct{ placement.Policy }
+
+// errOwns is the reason why the agent grants no CPUs.
+var errOwns = errors.New("under authority: dra, resource claims decide who owns CPUs: give the pod a resource claim for CPUs")
+
+// Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns
+// the CPUs of its resource claims.
+func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
+	t := p.Policy.Terms(m, s).WithoutGrants(errOwns)
+	t.ByClaims = true
+	if s.Claims != nil {
+		t.External = externalGrant(m, s.Claims)
+	}
+	return t
+}
+
+// PartOf returns the part of the node in which the other policy placed a container.
+func (p Policy) PartOf(g placement.CPUGroup) string { return placement.PartOf(p.Policy, g) }
+
+// SchedulingOf returns the scheduling class that the other policy chooses for a container.
+func (p Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, []lifecycle.Problem) {
+	return placement.SchedulingOf(p.Policy, s)
+}
+
+// externalGrant returns the CPUs that resource claims give to a container. If one of the claims is invalid,
+// it returns no CPUs.
+func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.ExternalGrant {
+	g := placement.ExternalGrant{
+		From: placement.ByClaims, SentenceStart: "its resource claims give it",
+		Claims: map[string]topology.Set{}, Problems: all.Problems,
+	}
+	var names []string
+	for _, c := range all.Claims {
+		known := m.PlacesOf(topology.FormatList(c.CPUs))
+		if known.Len() != len(c.CPUs) {
+			return refusedGrant(g, lifecycle.Problem{
+				Key: "authority", Value: topology.FormatList(c.CPUs), Refused: true, Then: "it owns none of them",
+				Reason: fmt.Sprintf("%s gives it CPUs that this node does not have", claimName(c)),
+			})
+		}
+		g.CPUs, g.Offline = g.CPUs.Union(known.And(m.Online())), g.Offline.Union(known.Minus(m.Online()))
+		if g.Claims[c.UID] = known; !known.Empty() {
+			names = append(names, claimName(c))
+		}
+	}
+	for i := range all.Problems {
+		if all.Problems[i].Refused {
+			return refusedGrant(g)
+		}
+	}
+	g.Why = "owned because of " + strings.Join(names, " and ")
+	return g
+}
+
+// refusedGrant returns a grant without CPUs, with the problems of g and more problems.
+func refusedGrant(g placement.ExternalGrant, more ...lifecycle.Problem) placement.ExternalGrant {
+	problems := append(append([]lifecycle.Problem(nil), g.Problems...), more...)
+	return placement.ExternalGrant{From: g.From, SentenceStart: g.SentenceStart, Problems: problems}
+}
+
+// claimName returns the name of a claim for reports.
+func claimName(c lifecycle.Claim) string {
+	return "resource claim " + cmp.Or(c.Name, c.UID)
+}

@@ -1,0 +1,203 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// CPUHardware has the frequencies and idle states that the processors support.
+type CPUHardware struct {
+	MinFreq     int      `json:"minFreq,omitempty"`     // in kHz; 800000 if left out
+	BaseFreq    int      `json:"baseFreq,omitempty"`    // in kHz; 2000000 if left out
+	MaxFreq     int      `json:"maxFreq,omitempty"`     // in kHz; 3500000 if left out
+	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last one is the default
+	Preferences []string `json:"preferences,omitempty"` // energy preferences; the first one is the default
+	CStates     []string `json:"cStates,omitempty"`     // POLL, C1 and C6 if left out
+	PerPolicy   int      `json:"perPolicy,omitempty"`   // CPUs of a cpufreq policy; 1 if left out
+}
+
+// CPUFiles simulates the cpufreq and cpuidle files below /sys/devices/system/cpu. It accepts the same writes as the
+// drivers intel_pstate and cpuidle of Linux 6.8.
+type CPUFiles struct {
+	mu     sync.Mutex
+	files  map[string]string
+	policy map[string]string // the directory of each CPU's cpufreq policy
+	saved  map[string]string // each policy's energy preference before the governor was performance
+	// Refuse is called before each write. If it returns an error, the write fails with that error. It may be nil.
+	Refuse func(file, text string) error
+	// Wrote lists all accepted writes, as file=text.
+	Wrote []string
+}
+
+// NewCPUFiles makes the cpufreq and cpuidle files of CPUs.
+func NewCPUFiles(h CPUHardware, cpus []int) *CPUFiles {
+	h.MinFreq, h.BaseFreq, h.MaxFreq = cmp.Or(h.MinFreq, 800000), cmp.Or(h.BaseFreq, 2000000), cmp.Or(h.MaxFreq, 3500000)
+	h.PerPolicy = cmp.Or(h.PerPolicy, 1)
+	if h.Governors == nil {
+		h.Governors = []string{"performance", "powersave"}
+	}
+	if h.Preferences == nil {
+		h.Preferences = []string{"balance_performance", "performance", "balance_power", "power"}
+	}
+	if h.CStates == nil {
+		h.CStates = []string{"POLL", "C1", "C6"}
+	}
+	c := &CPUFiles{files: map[string]string{}, policy: map[string]string{}, saved: map[string]string{}}
+	for at := range slices.Chunk(slices.Sorted(slices.Values(cpus)), h.PerPolicy) {
+		dir := "cpufreq/policy" + strconv.Itoa(at[0])
+		var list []string
+		for _, cpu := range at {
+			list = append(list, strconv.Itoa(cpu))
+			name := "cpu" + strconv.Itoa(cpu)
+			c.policy[name] = dir
+			for i, state := range h.CStates {
+				idle := fmt.Sprintf("%s/cpuidle/state%d/", name, i)
+				c.files[idle+"name"], c.files[idle+"disable"] = state, "0"
+			}
+		}
+		for name, text := range map[string]string{
+			"affected_cpus": strings.Join(list, " "), "cpuinfo_min_freq": strconv.Itoa(h.MinFreq), "cpuinfo_max_freq": strconv.Itoa(h.MaxFreq),
+			"base_frequency": strconv.Itoa(h.BaseFreq), "scaling_min_freq": strconv.Itoa(h.MinFreq), "scaling_max_freq": strconv.Itoa(h.MaxFreq),
+			"scaling_governor": h.Governors[len(h.Governors)-1], "scaling_available_governors": strings.Join(h.Governors, " "),
+			"energy_performance_preference": h.Preferences[0], "energy_performance_available_preferences": strings.Join(h.Preferences, " "),
+		} {
+			c.files[dir+"/"+name] = text
+		}
+	}
+	return c
+}
+
+// resolve replaces cpuN/cpufreq in a path, which is a link, by the directory of the CPU's policy.
+func (c *CPUFiles) resolve(file string) string {
+	cpu, rest, _ := strings.Cut(path.Clean(file), "/")
+	if name, is := strings.CutPrefix(rest, "cpufreq/"); is && c.policy[cpu] != "" {
+		return c.policy[cpu] + "/" + name
+	}
+	return path.Clean(file)
+}
+
+// Read returns the text of a file.
+func (c *CPUFiles) Read(file string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, found := c.files[c.resolve(file)]
+	if !found {
+		return "", &fs.PathError{Op: "open", Path: file, Err: fs.ErrNotExist}
+	}
+	return text, nil
+}
+
+// Write writes a text to a file. It fails if the kernel would refuse the text.
+func (c *CPUFiles) Write(file, text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.resolve(file)
+	if _, found := c.files[at]; !found {
+		return &fs.PathError{Op: "open", Path: file, Err: fs.ErrNotExist}
+	}
+	err := c.checkWrite(at, text)
+	if c.Refuse != nil && err == nil {
+		err = c.Refuse(at, text)
+	}
+	if err != nil {
+		return &fs.PathError{Op: "write", Path: file, Err: err}
+	}
+	c.Wrote = append(c.Wrote, at+"="+text)
+	c.set(at, text)
+	return nil
+}
+
+// set changes a file. The governor performance also sets the energy preference performance. Another governor restores
+// the energy preference.
+func (c *CPUFiles) set(at, text string) {
+	preference := path.Dir(at) + "/energy_performance_preference"
+	if path.Base(at) == "scaling_governor" && c.files[at] != text {
+		if text == "performance" {
+			c.saved[preference], c.files[preference] = c.files[preference], "performance"
+		} else if c.files[at] == "performance" {
+			c.files[preference] = cmp.Or(c.saved[preference], c.files[preference])
+		}
+	}
+	c.files[at] = text
+}
+
+// checkWrite returns the error with which the kernel refuses a write; nil if it accepts the write.
+func (c *CPUFiles) checkWrite(at, text string) error {
+	dir := path.Dir(at) + "/"
+	number := func(name string) int {
+		n, _ := strconv.Atoi(c.files[dir+name])
+		return n
+	}
+	listed := func(name string) bool { return slices.Contains(strings.Fields(c.files[dir+name]), text) }
+	n, err := strconv.Atoi(text)
+	var ok bool
+	switch path.Base(at) {
+	case "scaling_min_freq":
+		ok = err == nil && n >= number("cpuinfo_min_freq") && n <= number("scaling_max_freq")
+	case "scaling_max_freq":
+		ok = err == nil && n <= number("cpuinfo_max_freq") && n >= number("scaling_min_freq")
+	case "scaling_governor":
+		ok = listed("scaling_available_governors")
+	case "energy_performance_preference":
+		if c.files[dir+"scaling_governor"] == "performance" && text != "performance" {
+			return syscall.EBUSY
+		}
+		ok = listed("energy_performance_available_preferences")
+	case "disable":
+		ok = text == "0" || text == "1"
+	default:
+		return syscall.EACCES
+	}
+	if !ok {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// List returns the names of the files and directories in a directory.
+func (c *CPUFiles) List(dir string) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := map[string]bool{}
+	for file := range c.files {
+		if rest, below := strings.CutPrefix(file, path.Clean(dir)+"/"); below {
+			name, _, _ := strings.Cut(rest, "/")
+			names[name] = true
+		}
+	}
+	if len(names) == 0 {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// Texts returns the texts of all files, by path.
+func (c *CPUFiles) Texts() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.files)
+}
+
+// WriteTo makes all files in a real directory, with the links from CPUs to policies.
+func (c *CPUFiles) WriteTo(dir string) error {
+	var errs []error
+	for file, text := range c.Texts() {
+		at := filepath.Join(dir, file)
+		errs = append(errs, os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte(text+"\n"), 0o600))
+	}
+	for cpu, policy := range c.policy {
+		errs = append(errs, os.MkdirAll(filepath.Join(dir, cpu), 0o700), os.Symlink("../"+policy, filepath.Join(dir, cpu, "cpufreq")))
+	}
+	return errors.Join(errs...)
+}

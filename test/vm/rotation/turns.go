@@ -1,0 +1,105 @@
+package rotation
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Turns are the parts of a rotation that a run of one package of tests plays.
+type Turns struct {
+	file  string
+	asked atomic.Bool // set once a test has called Due
+	read  func() (*round, error)
+}
+
+// round is the present run.
+type round struct {
+	mu   sync.Mutex
+	book *Book
+	all  []string
+	due  map[string]bool
+	ran  map[string]time.Duration // parts that passed
+}
+
+// NewTurns makes the turns of the parts that a function names. The file, in the folder of the package, has the last run
+// of each part. Both are read at the first call of Due.
+func NewTurns(file string, parts func() ([]string, error)) *Turns {
+	t := &Turns{file: file}
+	t.read = sync.OnceValues(func() (*round, error) {
+		t.asked.Store(true)
+		text, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer text.Close()
+		book, err := Read(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all, err := parts()
+		r := &round{book: book, all: all, due: map[string]bool{}, ran: map[string]time.Duration{}}
+		for _, p := range book.Due(all) {
+			r.due[p.Name] = true
+		}
+		fmt.Fprintf(os.Stderr, "vm: rotation: run %d plays %d of %d\n", book.Run+1, len(r.due), len(all))
+		return r, err
+	})
+	return t
+}
+
+// Due reports whether this run plays a part. With TRIMTAB_TURNS=all it plays every part.
+func (t *Turns) Due(tb testing.TB, name string) bool {
+	tb.Helper()
+	now, err := t.read()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return now.due[name] || os.Getenv("TRIMTAB_TURNS") == "all"
+}
+
+// Note prints when a part was played last, and notes the present run if the part passes.
+func (t *Turns) Note(tb testing.TB, name string) {
+	tb.Helper()
+	now, err := t.read()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fmt.Fprintf(os.Stderr, "vm: %s: %s\n", name, now.book.Of(name).Last())
+	begun := time.Now()
+	tb.Cleanup(func() {
+		if !tb.Failed() && !tb.Skipped() {
+			now.mu.Lock()
+			defer now.mu.Unlock()
+			now.ran[name] = time.Since(begun)
+		}
+	})
+}
+
+// Keep writes the parts of this run to the file, so that the next run continues. In CI it writes nothing.
+func (t *Turns) Keep() error {
+	if !t.asked.Load() {
+		return nil
+	}
+	now, err := t.read()
+	if err != nil || len(now.ran) == 0 || os.Getenv("CI") != "" {
+		return err
+	}
+	run := now.book.Run + 1
+	for name, took := range now.ran {
+		now.book.Played(name, run, time.Now(), took)
+	}
+	next := t.file + ".new"
+	to, err := os.Create(next)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(now.book.Write(to, now.all), to.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next, t.file)
+}
