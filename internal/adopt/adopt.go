@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// MaxBytes is the size up to which a file is read. A node with a thousand containers has a few
+// MaxBytes is the largest size of a file that Read accepts. A node with a thousand containers has a few
 // megabytes.
 const MaxBytes = 32 << 20
 
@@ -36,7 +36,7 @@ type System struct {
 type File struct {
 	// Path is the default path of the file, below the root of the host.
 	Path string
-	// parse reads the file. Its errors have the line or the key in the file.
+	// parse reads the file. Its errors name the line or the key in the file.
 	parse func(text []byte) ([]lifecycle.FormerContainer, error)
 }
 
@@ -140,8 +140,9 @@ func merge(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lif
 	return all
 }
 
-// Match returns what a former agent gave to each container of a list, by container id. The most
-// exact row counts: that of the container's id, then of its name, of its pod, and of all others.
+// Match returns what a former agent gave to each container of a list, by container id. The most exact row
+// counts: the row with the container's id, else the row with its pod and name, else the row of its pod, else
+// the row for all other containers. Match returns an error if it does not know the agent.
 func Match(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecycle.Container) (map[string]lifecycle.FormerContainer, error) {
 	s, err := Find(a.System)
 	if err != nil {

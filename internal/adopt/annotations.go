@@ -9,7 +9,7 @@ import (
 )
 
 // koordinatorPod reads what koordlet gives to the containers of a pod: the CPUs that koord-scheduler
-// assigned to it. The pools of other pods are only in the API server.
+// assigned to the pod. The share pools, on which other pods run, are only in the API server.
 func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	row := lifecycle.FormerContainer{PodUID: p.UID, Class: p.Labels[intent.KoordQoSClass], Where: "label " + intent.KoordQoSClass}
 	if text := p.Annotations[intent.KoordResourceStatus]; text != "" {

@@ -21,7 +21,7 @@ func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 		return nil, err
 	}
 	if state.PolicyName != "static" {
-		return nil, nil // "none" gives nobody CPUs
+		return nil, nil // the policy "none" gives no container CPUs of its own
 	}
 	var out []lifecycle.FormerContainer
 	shared, err := normalizeList(state.DefaultCPUSet)

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recovery reconstructs the decision about a container that already runs. c is nil while no single container
-// is meant.
+// recovery reconstructs the decision about a container that already runs. c is nil if a call concerns a whole
+// pod or all pods.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -72,7 +72,7 @@ func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 	b.dropUnpaid(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // with decidedBefore, noteManaged sees that the record lacks values that are decided from now on
+	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // decidedBefore makes noteManaged mark the record as stale if hooks decide further fields
 	c.Pristine, c.Unplaced = asked, false
 	endFinishedColdStart(c, b.facts.KernelMems[c.ID])
 	c.decided.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)

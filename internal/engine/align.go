@@ -85,8 +85,8 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 
 // hints returns the hints for a new owner: first for its CPUs, then for memory and devices. With scope pod
 // they are about the whole pod, as in the kubelet. CPUs that its containers own already count as free, and
-// each hint has the NUMA nodes of these CPUs. There is a hint for memory only when the first container is
-// decided.
+// each hint for CPUs has the NUMA nodes of these CPUs. There is a hint for memory only as long as the pod owns
+// no CPUs.
 func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
 	t, m := &s.n.policy.Topology, s.n.machine
 	owned := s.n.ledger.CPUsOfPod(s.p.Pod.UID)
@@ -260,8 +260,8 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		s.aligned = a.nodes
 	case err == nil: // these nodes have too little free memory, so memory may be on other nodes, too
 	case !a.preferred || s.n.policy.Topology.Policy == numahints.BestEffort:
-		// The nodes may have too few CPUs. Then the placement policy chooses CPUs on all nodes, near the
-		// other resources.
+		// The placement policy found no CPUs on these nodes, for example because they have too few. The nodes
+		// are not required, so the placement policy may choose CPUs on all nodes.
 		a.reason = ""
 		got, err = ask(free, passed)
 	default: // for example, the pod requires whole cores, which hints do not consider

@@ -50,7 +50,8 @@ func (s *placer) freePages(resource string, all []uint64) []uint64 {
 	return free
 }
 
-// pagesOf returns which huge pages of a resource a container may use; the zero charge if that is not known.
+// pagesOf returns how many bytes of huge pages of a resource a container may use, and on which memory nodes. It
+// returns the zero charge for init containers, and if the memory nodes are not known.
 func pagesOf(p *Pod, c *Container, resource string) (of charge) {
 	if c == nil || p == nil || !c.Alive() {
 		return of

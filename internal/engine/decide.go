@@ -370,8 +370,9 @@ func (d *draft) replace(p *Pod) {
 	}
 }
 
-// refuse rejects the plan if a hook that failurePolicy.hooks covers failed, if a hook or the
-// topology manager refuses the container, or, in strict mode, if a request is malformed.
+// refuse rejects the plan if a hook that failurePolicy.hooks covers failed, if a hook or the topology manager
+// refuses the container, if the pod requires CPUs that it cannot get, or, in strict mode, if a request is
+// malformed.
 func (d *draft) refuse() {
 	if d.n.failed != "" {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks refuses containers when this hook fails"

@@ -293,8 +293,8 @@ func (s *placer) askedDevices() []intent.DeviceRequest {
 	return s.p.Intent.ExclusiveDevices.V.Of(s.c.Name).V
 }
 
-// namedDevices returns the devices that a container can only get as they are: those that it requests by name,
-// and those of an earlier attempt. The choice of CPUs considers them.
+// namedDevices returns the devices of a container that are known before its CPUs are chosen: those that it has,
+// those that it requests by name, and those of an earlier attempt. The choice of CPUs considers them.
 func (s *placer) namedDevices() (all lifecycle.DeviceGrant) {
 	all.CDI = slices.Clone(s.c.CDIDevices)
 	asked := s.askedDevices()
@@ -354,7 +354,7 @@ func countDevices(m *topology.Machine, u *nodeDevices, kind string) (c *numahint
 }
 
 // deviceNeed returns the number of devices for the hints of a request: that of the request, or, with scope
-// pod, that of the whole pod.
+// pod and as long as the pod owns no CPUs, that of the whole pod.
 func (s *placer) deviceNeed(r intent.DeviceRequest) int {
 	if !s.n.policy.Topology.Pod || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
 		return r.Number
@@ -371,7 +371,7 @@ func (s *placer) deviceNeed(r intent.DeviceRequest) int {
 }
 
 // nodesOfDevice returns the NUMA nodes near a CDI device; none if they are not known. It finds them by a PCI
-// address in the device's name, or by the numbers of its device nodes.
+// address in the device's name, and by the numbers of its character devices.
 func nodesOfDevice(m *topology.Machine, d *lifecycle.NodeDevice) (at numahints.Mask) {
 	if d == nil {
 		return 0

@@ -51,7 +51,8 @@ func preferredCPUs(group placement.CPUGroup, m *topology.Machine) topology.Set {
 // maxOwners is the largest number of owners that a problem names.
 const maxOwners = 3
 
-// ownersOf returns the names of the pods that own some of these CPUs, at most maxOwners of them.
+// ownersOf returns the names of the pods that own some of these CPUs, at most maxOwners of them, and the number
+// of the other pods.
 func (s *State) ownersOf(cpus topology.Set) string {
 	var pods []string
 	for _, g := range s.ledger.Grants() {

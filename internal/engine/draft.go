@@ -36,7 +36,7 @@ type view struct {
 	ledger      draftLedger
 	// layoutCache is the layout that was computed last; nil if none was. baseLayout is the layout from which
 	// the next one is computed; nil means the layout of the base state. In a Synchronize, the next layout is
-	// computed from stepLayout, the layout of the step before.
+	// computed from stepLayout, the layout of the step before, if the same CPUs have owners.
 	layoutCache, baseLayout, stepLayout *placement.Layout
 	// poolNeeds are the needs of pools with the changes of the draft, if needsCounted is set. Otherwise the
 	// needs of the base state are valid.
@@ -197,7 +197,7 @@ func (b *draftLedger) dropKey(key placement.Key) {
 	}
 }
 
-// usualValues is the number of values that most containers have at most.
+// usualValues is the initial capacity of a list of values. Most containers have no more values.
 const usualValues = 4
 
 // propose runs the hooks for a container, or for the pod if c is nil. If a hook panics, only its own

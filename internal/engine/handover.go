@@ -61,8 +61,8 @@ func (n *view) liveNames(podID, except string) map[string]bool {
 	return lives
 }
 
-// handOver frees the CPUs of a pod's init containers that no container took over. It does so
-// when all containers of the pod exist.
+// handOver frees the CPUs of a pod's init containers that no container took over. It does so when all app
+// containers and sidecars of the pod are alive and no init container is.
 func (d *draft) handOver(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return

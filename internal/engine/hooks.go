@@ -194,7 +194,8 @@ var initialValues = map[string]string{
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.swap.max": "max", "memory.oom.group": "0",
 }
 
-// InitialValue returns the value of a file in a new cgroup. known is false for files that no hook writes.
+// InitialValue returns the value of a file in a new cgroup. known is false for files that are not in
+// initialValues.
 func InitialValue(key string) (text string, known bool) {
 	text, known = initialValues[key]
 	return text, known
@@ -220,7 +221,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
 			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
-		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty, since we set none
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // an empty text, because the request never has these
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:
@@ -243,7 +244,8 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// noteManaged adds the resources that hooks decide now to the container's Managed.
+// noteManaged adds those of the restorableFields that hooks decide now to the container's Managed. If the
+// container was decided before, its record becomes stale.
 func (c *Container) noteManaged(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field

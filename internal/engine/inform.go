@@ -33,7 +33,7 @@ func (d *draft) decidePod(p *Pod) {
 	var err error
 	if p.assigned, err = d.n.assignedCPUs(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
 		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
-		p.assigned = topology.Set{} // the assigned CPUs cannot be granted, or no container owns them
+		p.assigned = topology.Set{} // the assigned CPUs cannot be granted, or the pod's live containers own none
 	}
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Undescribed != "" {
@@ -46,7 +46,7 @@ func (d *draft) decidePod(p *Pod) {
 }
 
 // inform decides a pod again after new facts became known, such as its spec, and decides its containers again
-// if the facts affect them. The number of CPUs that a container owns never depends on the spec. If nothing
+// if the facts affect them. A new spec does not change how many CPUs an existing container owns. If nothing
 // changes, the plan is empty.
 func (d *draft) inform(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)

@@ -95,7 +95,8 @@ func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner
 	return both, owner
 }
 
-// updatePools places containers in pools again if the kubelet granted or took back CPUs in this event.
+// updatePools decides containers in pools again if the kubelet granted or took back CPUs in this event and they
+// may use other CPUs now.
 func (d *draft) updatePools() {
 	if d.n.policy.Place && d.kubeletCPUsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -118,7 +119,7 @@ func (d *draft) regrant() {
 	}
 }
 
-// placeAgainWhere decides all containers in pools again that meet a condition.
+// placeAgainWhere decides again all containers in pools that meet a condition.
 func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)

@@ -18,10 +18,10 @@ func (s *placer) chooseMemory() {
 	s.startCold()
 }
 
-// bindMemory binds a new container to memory nodes. A container that owns CPUs, or is bound to NUMA nodes,
-// gets the nodes of its CPUs, and further nodes if these have too little free memory. Any other container
-// gets all nodes that no other pod has exclusively. If the kubelet chose memory nodes, bindMemory changes
-// nothing.
+// bindMemory binds a new container to memory nodes. A container that owns CPUs, is in a balloon, or is bound to
+// NUMA nodes gets the nodes near its CPUs, and further nodes if these have too little free memory. If another
+// pod has nodes exclusively, a container in the shared or reclaimed pool gets all other nodes. bindMemory
+// changes nothing if the kubelet chose memory nodes, or if the placement policy keeps the requested ones.
 func (s *placer) bindMemory() {
 	if s.c.Assignment.Memory.KeepRequested {
 		return
@@ -62,8 +62,8 @@ func (s *placer) bindMemory() {
 	s.c.Mems = topology.FormatList(s.withPages(ids, every, q))
 }
 
-// withPages adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes that q
-// allows, or else any of every.
+// withPages adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes of
+// q.AllowedNodes, or, if the pages do not fit there, nodes of every.
 func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
 	for _, r := range s.pageHints() {
 		q.Bytes, q.Free, q.FallbackKinds = r.Counts.Need, r.Counts.Free, nil
@@ -125,7 +125,7 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 	return slices.Compact(ids)
 }
 
-// memoryNear returns the CPUs to which a container's memory should be near: the CPUs that it owns, or the
+// memoryNear returns the CPUs near which a container's memory should be: the CPUs that it owns, or the
 // CPUs of its balloon or of the NUMA nodes to which it is bound. It is empty if the container is bound to
 // none.
 func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {

@@ -98,8 +98,9 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 // has the request, too, but may become known late, so decisions about CPUs do not use it.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
-// adjustedSum returns a sum after one of its parts changed from before to after. It is at least parts, the
-// sum of the known parts. All numbers are milli-CPUs.
+// adjustedSum returns a sum after one of its parts changed from before to after. A decrease lowers the sum. An
+// increase raises it only if it is less than parts, the sum of the known parts; otherwise the sum already
+// contains the increase. The result is at least parts. All numbers are milli-CPUs.
 func adjustedSum(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before
@@ -170,8 +171,8 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 	}
 }
 
-// placeRevoked decides containers whose CPUs were revoked again, except the container of the event. It also
-// decides the pod's own values again.
+// placeRevoked decides again the containers of a pod whose CPUs were revoked, except the container about, and
+// then the pod's own values.
 func (d *draft) placeRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
@@ -205,7 +206,8 @@ func whyNoCPUs(p *Pod, sum, requested *lifecycle.Resources) error {
 
 // previousLarger returns the previous attempt of a new container if that attempt requested more CPU. The new
 // attempt is then treated like a resize, even if other containers own the CPUs of its pod. If only the
-// request of the new container itself decides how many CPUs it owns, previousLarger returns c.
+// request of the new container itself decides how many CPUs it owns, previousLarger returns c. It returns nil
+// if neither the container nor its pod owned CPUs before that the agent or a scheduler chose.
 func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.ignoresBase || !owns || placement.IsExternal(g.From) || d.n.container(c.ID) != nil {
 		return nil

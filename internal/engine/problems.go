@@ -41,8 +41,9 @@ func (n *view) room(p *Pod, c *Container) int {
 	return room
 }
 
-// malformed returns the first problem because of which strict mode refuses a container; "" for none. Errors
-// of hook servers do not count, because the pod did not cause them.
+// malformed returns the first problem because of which strict mode refuses a container; "" for none. Warnings
+// and unserved requests do not count. Problems of hook servers and resource plugins do not count either,
+// because the pod did not cause them.
 func malformed(problems []lifecycle.Problem) string {
 	for _, q := range problems {
 		if !q.Warning && !q.Unserved && !lifecycle.IsExternal(q.Hook) {

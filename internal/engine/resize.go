@@ -137,9 +137,9 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 	return got.CPUs, s.n.checkGrantable(s.p, s.c.Key, got.CPUs)
 }
 
-// wantedCPUs returns how many CPUs an owner should have, and the resources of the pod from which the number
-// follows. known is false if neither the container's nor the pod's resources give a number. owns is the
-// number of CPUs that it owns now.
+// wantedCPUs returns how many CPUs an owner should have. sum are the pod's resources by which the rules check
+// whether the owner may grow; nil if known is false. known is false if neither the container's nor the pod's
+// resources give a number. owns is the number of CPUs that it owns now.
 //
 // If all containers of a pod own the same CPUs, the number follows from the pod's sum. Not every runtime
 // reports a change of the sum, and none reports it together with the container's request. If the containers'
@@ -341,8 +341,9 @@ func (s *placer) refusedResize(owns int) int {
 	return 0
 }
 
-// copyRefusedResize copies RefusedCPUs from the grant of an earlier attempt to the container, and reports
-// whether there was such a grant.
+// copyRefusedResize sets RefusedCPUs of a container that is created again, if its request pays for another
+// number of CPUs than it owned before, because the resize to that number was refused. It reports whether the
+// container owned CPUs before, or shares owned CPUs of its pod whose resize was refused.
 func (s *placer) copyRefusedResize() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {

@@ -122,8 +122,8 @@ type Undescribed struct {
 	// Why is the reason; "" if the runtime can describe the container. The container keeps its values until
 	// the runtime can describe it.
 	Why string
-	// NoRequest reports that there is no record with its request either. Then the agent decides only its
-	// CPUs.
+	// NoRequest means that the container has no record with its request, or that the cgroup of its pod is not
+	// known. Then the agent decides only its CPUs.
 	NoRequest bool
 
 	kernelCPUs topology.Set // the CPUs that the kernel gives it; in the pool Unclassified it gets no more CPUs

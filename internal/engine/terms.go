@@ -153,9 +153,9 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 // it does not choose a NUMA node without free memory.
 const leastMemory = 1 << 20
 
-// memory returns how much memory the container may use, and how much is free on each node. Nodes that another
-// pod has exclusively have none. If all containers of the pod run on the same nodes, the memory limit of the
-// whole pod counts.
+// memory returns how much memory the container may use, and how much is free on each node. The free memory is 0
+// for nodes that another pod has exclusively and for nodes that are not DRAM. If all containers of the pod run
+// on the same nodes, the memory limit of the whole pod counts.
 func (s *placer) memory() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
@@ -174,8 +174,8 @@ func (s *placer) memory() placement.Memory {
 	return placement.Memory{Bytes: uint64(bytes), FreeByNode: left}
 }
 
-// placementView returns the view of the node for the placement policy. free are the CPUs that the pod could
-// own.
+// placementView returns the view of the node for the placement policy. free are the CPUs from which the policy
+// may choose CPUs that the pod does not own yet.
 func (n *view) placementView(free topology.Set) placement.View {
 	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, CountMembers: balloonContainers{n}.countMembers}
 }
@@ -217,8 +217,8 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
-// ownable returns the CPUs that a pod could own: CPUs that no container owns, that are not reserved, and that
-// the kubelet did not grant to a container.
+// ownable returns the CPUs that a pod could own: CPUs in the pod's cgroup that no container owns, that are not
+// reserved, and that the kubelet did not grant to a container.
 func (n *view) ownable(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
 	for _, g := range n.ledger.Reservations() {

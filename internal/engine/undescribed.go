@@ -45,8 +45,9 @@ func (b *recovery) undescribedSince(rec *Record) string {
 }
 
 // undescribedOwns reports whether a container that the runtime cannot describe should own the CPUs on which
-// it runs. It should if its pod is known to own them, or if they were assigned to the pod. It also should if
-// the agent chooses CPUs and no other container runs on them.
+// it runs. If CPUs are known that its pod owns, these must contain them. If CPUs were assigned to the pod, they
+// must be these CPUs. Otherwise it should if the agent chooses CPUs for the pod, its spec requests as many CPUs,
+// no other container runs on them, and they are fewer than the CPUs of the node and of the pod's cgroup.
 func (b *recovery) undescribedOwns(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)

@@ -72,7 +72,8 @@ func Overlay(file string, before, after Layers) (string, error) {
 	return string(text), nil
 }
 
-// mergeLayers merges layers in the same way as config.Merge: mappings key by key, and other values replace earlier ones.
+// mergeLayers merges layers in the same way as config.Merge: mappings are merged key by key, and other values
+// replace earlier ones.
 func mergeLayers(l Layers) (map[string]any, error) {
 	all := map[string]any{}
 	for _, text := range []string{l.Cluster, l.Group, l.Node} {

@@ -1,5 +1,5 @@
 // Package hooksd reads directories of OCI hooks, such as /etc/containers/oci/hooks.d. It refuses files that
-// users other than root can write. Package hook parses the files. The package writes no files.
+// users other than root and the caller can write. Package hook parses the files. This package writes no files.
 package hooksd
 
 import (

@@ -4,8 +4,8 @@ package nearest
 
 import "strings"
 
-// To returns the candidate with the smallest edit distance to word, and the distance. It ignores the case of letters,
-// which is the most common mistake. If there are no candidates, the distance is -1.
+// To returns the candidate with the smallest edit distance to word, and the distance. It ignores the case of
+// letters, because a wrong case is the most common mistake. If there are no candidates, the distance is -1.
 func To(word string, candidates []string) (string, int) {
 	best, least := "", -1
 	for _, c := range candidates {
@@ -16,10 +16,10 @@ func To(word string, candidates []string) (string, int) {
 	return best, least
 }
 
-// distance returns the smallest number of insertions, deletions, replacements and swaps of neighbouring letters that
-// turn a into b.
+// distance returns the smallest number of insertions, deletions, replacements and swaps of neighbouring bytes that
+// turn a into b. It does not change swapped bytes again, and compares only the first bytes of long words.
 func distance(a, b string) int {
-	// No key is this long. The bound limits the work for long unknown keys.
+	// No known word is this long. The bound limits the work for long unknown words.
 	const most = 64
 	a, b = a[:min(len(a), most)], b[:min(len(b), most)]
 	var rows [3][]int // the row before the last one, the last one, the current one

@@ -84,14 +84,15 @@ func threadsOf(s placement.Subject) placement.Threads {
 	return placement.DefaultThreads
 }
 
-// memoryOf returns the kinds of memory that a container asks for.
+// memoryOf returns what a container asks for about its memory: kinds of memory, the memory nodes of the runtime's
+// request, or a cold start.
 func memoryOf(s placement.Subject) placement.MemoryChoice {
 	asked, cold := s.Intent.MemoryKinds.V.Of(s.Name), s.Intent.ColdStart.V.Of(s.Name)
 	return placement.MemoryChoice{Kinds: asked.V, From: asked.Key, KeepRequested: preservesMemory(s), ColdStartSeconds: cold.V, ColdStartKey: cold.Key}
 }
 
-// affinityOf returns how much each part of the node attracts a container. If the pod has affinity
-// annotations, colocatePods and colocateNamespaces have no effect, as in nri-plugins.
+// affinityOf returns how much each part of the node attracts a container. If the pod has affinity annotations for
+// the container, colocatePods and colocateNamespaces have no effect on it, as in nri-plugins.
 func (p *Policy) affinityOf(v placement.View, s placement.Subject) affinity {
 	a := affinity{tree: p.tree}
 	if len(s.Intent.AffinitiesOf(s.Name)) > 0 {

@@ -45,7 +45,8 @@ func New(m *topology.Machine, o Options) *Policy {
 // Key is the configuration key of the policy, which reasons and problems name.
 const Key = "placement.topologyAware"
 
-// Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs.
+// Terms lets containers of Guaranteed pods own the whole CPUs of their request. If the request has a fraction of a
+// CPU, too, the container shares CPUs for the fraction.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	t := placement.Terms{Chooses: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
 	reserved, _ := p.wantsReserved(s)
@@ -96,7 +97,8 @@ func (p *Policy) partIndex(name string, owned topology.Set) int {
 	return -1
 }
 
-// Layout computes for each part the CPUs that containers share: its CPUs without an owner.
+// Layout computes for each part the CPUs that containers share: its CPUs without an owner that are not reserved.
+// It leaves out isolated CPUs, unless there are no other CPUs.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	l := pools.DefaultLayout(d)
 	l.Policy, l.OneThread = p, p.cores.OneOfEach
@@ -157,7 +159,8 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 // errTooFewCPUs is the reason why a container cannot own CPUs.
 var errTooFewCPUs = errors.New("no part of the node has enough CPUs left after the requests of its other containers")
 
-// Choose chooses the CPUs of an owner, in the smallest part of the node that has enough of them.
+// Choose chooses the CPUs of an owner: isolated CPUs, or CPUs in the best part of the node that has enough of them
+// (ownerCriteria).
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	if !w.UsableCPUs.Empty() && w.N <= w.OwnedCPUs.Len() {
 		return placement.Assignment{CPUs: p.pick(w.N, w.UsableCPUs, w.UsableCPUs)}, nil
