@@ -78,8 +78,8 @@ func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placeme
 	}
 }
 
-// kubeletOwned returns which of these CPUs the kubelet gave to containers of other pods, and the first such
-// pod by name. CPUs with an owner in the ledger do not count.
+// kubeletOwned returns which of these CPUs the kubelet, or resource claims under authority: dra, gave to
+// containers of other pods, and the first such pod by name. CPUs with an owner in the ledger do not count.
 func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
 	for _, c := range n.changedContainers(n.base.withCPUList > 0) {
 		if c.Pristine.CPU.CPUs == "" && c.Claims == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Exclusive {
@@ -148,8 +148,8 @@ func (d *draft) freesCPUs() bool {
 	})
 }
 
-// kubeletCPUsChanged reports whether, in this event, the kubelet granted CPUs that have no owner in the ledger, or
-// took such CPUs back.
+// kubeletCPUsChanged reports whether, in this event, the kubelet or resource claims granted CPUs to a container
+// that does not own them in the ledger, or whether such a grant ended.
 func (d *draft) kubeletCPUsChanged() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
 		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Exclusive {

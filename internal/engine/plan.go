@@ -108,7 +108,8 @@ type Plan struct {
 	Pod *Pod
 	// Changed are the ids of containers that this event decided again, sorted.
 	Changed []string
-	// Reassigned are the ids in Changed of containers whose CPUs changed, without the event's own container.
+	// Reassigned are the ids in Changed of containers in pools that were decided again because CPUs were granted or
+	// freed, without the event's own container.
 	Reassigned []string
 	// ChangedPods are the ids of sandboxes that this event decided again, sorted.
 	ChangedPods []string

@@ -51,8 +51,8 @@ func Keys() []string {
 	return slices.Concat(jsonKeys, listKeys, nameKeys, yamlKeys)
 }
 
-// Pods returns the pods. Values are as long as the API server accepts, or have read bytes, the longest that the agent
-// parses: it refuses longer values by their length.
+// Pods returns the pods. Their values are as long as the API server accepts, or have at most read bytes. read is the
+// length of the longest value that the agent parses. The agent refuses longer values because of their length.
 func Pods(read int) []Pod {
 	var out []Pod
 	add := func(name string, annotations map[string]string) {
@@ -86,7 +86,7 @@ func Pods(read int) []Pod {
 	return out
 }
 
-// classes sets a class in every dialect, so that the agent reads as many keys as possible.
+// classes returns labels with which the agent reads as many keys as possible.
 func classes() map[string]string {
 	return map[string]string{
 		"koordinator.sh/qosClass": "LS", "koordinator.sh/gpu-isolation-provider": "HAMi-core",

@@ -28,7 +28,7 @@ type PCI struct {
 	Root string // the PCIe root, such as pci0000:3a
 }
 
-// GPU is an NVIDIA GPU that its driver runs.
+// GPU is an NVIDIA GPU that its driver reports.
 type GPU struct {
 	PCI
 

@@ -4,7 +4,7 @@ package metrics
 type Family struct {
 	Name  string
 	Kind  string   // counter, gauge or histogram
-	Names []string // of the labels
+	Names []string // the names of the labels
 	Help  string
 	// Labels describes the possible values of each label, for users.
 	Labels string

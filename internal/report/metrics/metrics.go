@@ -64,7 +64,7 @@ type calls struct {
 	duration *prometheus.HistogramVec
 }
 
-// count counts a call. to has the label values that name the called program, and more the other label values of total.
+// count counts a call. to has the values of the labels of duration, and more the values of the other labels of total.
 // took is 0 for a call that the agent skipped.
 func (c calls) count(took time.Duration, to []string, more ...string) {
 	c.total.WithLabelValues(append(to, more...)...).Inc()
@@ -97,7 +97,7 @@ func (m *Metrics) addCounters(l Labels) {
 	m.hooks = m.counter(Family{"trimtab_hook_errors_total", counter, []string{"hook"},
 		"Problems that hooks reported, and panics from which the agent recovered.", "hook: a name that `trimtab hooks` lists; `none` for a panic outside of all hooks"}, l.Hooks)
 	m.refused = m.counter(Family{"trimtab_refused_total", counter, []string{"kind"},
-		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not request it), `placement` (CPUs or NUMA nodes could not be allocated), `unserved` (this node does not support it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.RefusedKinds)
+		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not request it), `placement` (CPUs or NUMA nodes could not be allocated), `unserved` (no enabled hook or placement policy serves it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.RefusedKinds)
 	m.updates = m.counter(Family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.UpdateResults)
 	m.servers.total = m.counter(Family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
@@ -171,7 +171,7 @@ func (m *Metrics) Event(kind lifecycle.Kind, took, decision time.Duration) {
 	m.decisions.Observe(decision.Seconds())
 }
 
-// Refused counts requests that the agent did not grant.
+// Refused counts a request that the agent did not grant.
 func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
 // HookError counts a hook's problem.

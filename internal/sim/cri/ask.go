@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// ListPodSandbox lists pods by id and state.
+// ListPodSandbox lists the pods that match the filter by id and state.
 func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	out := &cri.ListPodSandboxResponse{}
 	for _, p := range f.r.Sandboxes() {
@@ -30,7 +30,7 @@ func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest)
 	return out, nil
 }
 
-// ListContainers lists containers by id, pod and state.
+// ListContainers lists the containers that match the filter by id, pod and state.
 func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	f.lists.Add(1)
 	out := &cri.ListContainersResponse{}
@@ -92,8 +92,8 @@ func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
 }
 
-// PodSandboxStatus reports the status of a pod. A verbose status has the pod's configuration in "info", like
-// containerd.
+// PodSandboxStatus reports the status of a pod. A verbose status has in "info" the pod's configuration and runtime
+// spec, like containerd, or only the runtime spec, like CRI-O.
 func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {

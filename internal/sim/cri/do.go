@@ -108,8 +108,8 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 	return nil, status.Errorf(codes.NotFound, "container %s ended at once", request.Name)
 }
 
-// requestOf converts a container's configuration. It does not check whether the node has the files of cgroup version
-// 2 in unified. If it does not, the start fails, as with runc.
+// requestOf converts a container's configuration. It does not check the files of cgroup version 2 in unified. If the
+// node does not have them, the start fails, as with runc.
 func requestOf(c *cri.ContainerConfig) sim.Request {
 	res := c.GetLinux().GetResources()
 	q := sim.Request{Container: scenario.Container{

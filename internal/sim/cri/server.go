@@ -24,8 +24,8 @@ import (
 // Options are the options of a server.
 type Options struct {
 	Socket string
-	// Version is the version that the server reports; "" for that of the runtime's Kind, or "v2.1.0". Like containerd
-	// before 2.0, it reports no resources in a status, and like containerd 1.6 no events.
+	// Version is the version that the server reports; "" for that of the runtime's Kind, or "v2.1.0". If it is a
+	// version of containerd before 2.0, a status has no resources. If it is 1.6, there are no events.
 	Version string
 	// Received is called with each request, before it is handled; nil for none.
 	Received func(method string, request any)
@@ -89,7 +89,7 @@ func (f *Server) Lists() int64 { return f.lists.Load() }
 // Updates returns the number of calls that update resources.
 func (f *Server) Updates() int64 { return f.updates.Load() }
 
-// events reports whether this version of containerd reports events.
+// events reports whether a runtime of this version sends events.
 func (f *Server) events() bool {
 	return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6")
 }
@@ -133,7 +133,7 @@ func (f *Server) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespons
 // maxQueuedEvents is the number of events that may wait for a listener. As in containerd, further events are lost.
 const maxQueuedEvents = 1000
 
-// GetContainerEvents streams all events from now on to each caller.
+// GetContainerEvents streams to each caller all events that follow its call.
 func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
 	if !f.events() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")

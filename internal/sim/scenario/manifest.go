@@ -25,7 +25,7 @@ func (s *Scenario) expand() error {
 }
 
 // expand sets the pod and its containers from the manifest, as the API server and the kubelet convert it. It leaves out
-// init containers, because a scenario has no action that ends them.
+// init containers, because Run does not end them before it starts the other containers.
 func (r *Run) expand() error {
 	if len(r.Manifest) == 0 {
 		return nil

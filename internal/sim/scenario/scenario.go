@@ -34,7 +34,7 @@ type Node struct {
 	// Captured is a file of `trimtab capture` that describes the machine, in place of the text for the processors. A
 	// relative path is relative to the scenario's directory.
 	Captured string `json:"captured,omitempty"`
-	// Isolated are the CPUs that the kernel's scheduler does not use (isolcpus), as a kernel list.
+	// Isolated are the CPUs that the kernel's scheduler leaves out of load balancing (isolcpus), as a kernel list.
 	Isolated string `json:"isolated,omitempty"`
 	// Efficient are the CPUs of efficiency cores, as a kernel list. If it is set, all other CPUs belong to performance
 	// cores.
@@ -70,7 +70,7 @@ type Node struct {
 	Resctrl *kernel.ResctrlHardware `json:"resctrl,omitempty"`
 	// CPUFreq has the frequencies and idle states of the processors; if left out, they have no cpufreq and cpuidle.
 	CPUFreq *kernel.CPUHardware `json:"cpuFreq,omitempty"`
-	// Tiers are set if the kernel demotes memory between the node's kinds of memory, as Linux 6.16 does.
+	// Tiers are set if the kernel uses the node's kinds of memory as memory tiers, as Linux 6.16 does.
 	Tiers *kernel.Tiers `json:"tiers,omitempty"`
 	// CoreSched is set if the kernel supports core scheduling.
 	CoreSched bool `json:"coreSched,omitempty"`
@@ -281,9 +281,9 @@ type Want struct {
 	From string `json:"from,omitempty"`
 	// State is created, running or stopped.
 	State string `json:"state,omitempty"`
-	// CPUs is the list of the effective CPUs.
+	// CPUs is the list of the effective CPUs, compared as a set.
 	CPUs *string `json:"cpus,omitempty"`
-	// Mems is the list of the effective memory nodes.
+	// Mems is the list of the effective memory nodes, compared as a set.
 	Mems *string `json:"mems,omitempty"`
 	// Shares are the CPU shares. With cgroup v2 they are converted to a weight by a fixed formula.
 	Shares *uint64 `json:"shares,omitempty"`
@@ -300,9 +300,9 @@ type Want struct {
 	Absent []string `json:"absentEnv,omitempty"`
 	// Mounts has the sources of mounts by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
-	// Devices are device nodes of the container.
+	// Devices are the paths of device nodes that the container must have. It may have others.
 	Devices []string `json:"devices,omitempty"`
-	// CDI has the names of the container's CDI devices.
+	// CDI has the names of CDI devices that the container must have. It may have others.
 	CDI []string `json:"cdi,omitempty"`
 	// NoDevices is set if the container must have neither device nodes nor CDI devices.
 	NoDevices bool `json:"noDevices,omitempty"`
@@ -316,13 +316,14 @@ type Want struct {
 	// RDTGroup is the resctrl group of all its threads, "" for the root. The name of a monitoring group follows after a
 	// slash.
 	RDTGroup *string `json:"rdtGroup,omitempty"`
-	// Schemata are lines in the schemata file of the resctrl group rdtGroup.
+	// Schemata are lines that the schemata file of its resctrl group must have.
 	Schemata []string `json:"schemata,omitempty"`
 	// NoGroups lists resctrl groups that must not exist.
 	NoGroups []string `json:"noGroups,omitempty"`
 	// IOLimits has the effective I/O limits by disk and direction, such as "8:0 rbps"; -1 is no limit.
 	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
-	// Files has the texts of cgroup files by their name in version 2.
+	// Files has the texts of cgroup files by their name in version 2. Files that the node's cgroup version does not have
+	// are not compared.
 	Files map[string]string `json:"files,omitempty"`
 	// OnNodes is the anonymous memory of its processes, in bytes by memory node. The kernel must not have dropped or
 	// swapped pages. With cgroup v1 it is not compared.
