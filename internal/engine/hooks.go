@@ -221,7 +221,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
 			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
-		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // an empty text, because the request never has these
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // an empty text means none
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:
@@ -244,8 +244,8 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// noteManaged adds those of the restorableFields that hooks decide now to the container's Managed. If the
-// container was decided before, its record becomes stale.
+// noteManaged adds those of the restorableFields that hooks decide now to the container's Managed. If it adds a
+// field to a container that was decided before, the container's record becomes stale.
 func (c *Container) noteManaged(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field

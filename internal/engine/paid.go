@@ -99,8 +99,8 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
 // adjustedSum returns a sum after one of its parts changed from before to after. A decrease lowers the sum. An
-// increase raises it only if it is less than parts, the sum of the known parts; otherwise the sum already
-// contains the increase. The result is at least parts. All numbers are milli-CPUs.
+// increase raises the sum only if the sum is less than parts, the sum of the known parts; otherwise the sum
+// already contains the increase. The result is at least parts. All numbers are milli-CPUs.
 func adjustedSum(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before

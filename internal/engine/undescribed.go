@@ -46,8 +46,8 @@ func (b *recovery) undescribedSince(rec *Record) string {
 
 // undescribedOwns reports whether a container that the runtime cannot describe should own the CPUs on which
 // it runs. If CPUs are known that its pod owns, these must contain them. If CPUs were assigned to the pod, they
-// must be these CPUs. Otherwise it should if the agent chooses CPUs for the pod, its spec requests as many CPUs,
-// no other container runs on them, and they are fewer than the CPUs of the node and of the pod's cgroup.
+// must be these CPUs. Otherwise it should if the agent chooses CPUs for the pod, no other container runs on
+// them, they are not all CPUs of the node or of the pod's cgroup, and its spec, if known, requests as many CPUs.
 func (b *recovery) undescribedOwns(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)

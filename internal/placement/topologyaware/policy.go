@@ -45,8 +45,8 @@ func New(m *topology.Machine, o Options) *Policy {
 // Key is the configuration key of the policy, which reasons and problems name.
 const Key = "placement.topologyAware"
 
-// Terms lets containers of Guaranteed pods own the whole CPUs of their request. If the request has a fraction of a
-// CPU, too, the container shares CPUs for the fraction.
+// Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs. A container whose request also has
+// a fraction of a CPU can own the whole CPUs, and share CPUs for the fraction.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	t := placement.Terms{Chooses: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
 	reserved, _ := p.wantsReserved(s)
