@@ -66,7 +66,7 @@ func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, 
 	case ev.Pod == nil:
 		return false
 	case ev.Kind == lifecycle.StartContainer && !can.CarriesRecords():
-		// Bypass reports starts only afterwards.
+		// Such an attachment reports a start only after the container has started.
 		got.notifyAtEnd = g.notificationEvent(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
 		got.notifyAtEnd = g.notificationEvent(ev, ev.Kind)

@@ -134,7 +134,7 @@ type Scale struct {
 	Why         lifecycle.Reason
 }
 
-// Hook is one policy. Propose adds proposals to out. It must not store or change in.
+// Hook is one policy. Propose adds proposals to out. It must not change its input, or keep it after the call.
 type Hook interface {
 	Info() Info
 	Propose(in *Input, out *Output)

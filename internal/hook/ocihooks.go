@@ -137,7 +137,8 @@ type matcher struct {
 }
 
 // meets reports whether the container meets a condition. If the condition has patterns for
-// annotations, by is the first annotation that matches. Source: podman, pkg/hooks/1.0.0, When.Match.
+// annotations, by is the key of an annotation that matches the first pattern. Source: podman,
+// pkg/hooks/1.0.0, When.Match.
 func (m *matcher) meets(c *condition) (by string, met bool) {
 	if c.never || c.bindMounts && !m.in.About.BindMounts {
 		return "", false
