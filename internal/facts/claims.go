@@ -25,11 +25,11 @@ type Claims interface {
 	NamedClaims
 }
 
-// NamedClaims is a source of the classes that resource claims name for pods.
+// NamedClaims is a source of the classes, pools and balloon types that resource claims name for pods.
 type NamedClaims interface {
 	// Reread reads again what claims name for pods.
 	Reread()
-	// Named returns what the last Reread found for a pod, sorted.
+	// Named returns the devices by which claims name them for a pod, as of the last Reread, sorted.
 	Named(podUID string) []lifecycle.ClaimedDevice
 }
 

@@ -132,8 +132,8 @@ func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	})
 }
 
-// withEntries returns a map to which the entries of another are added. It does not add records, because only the
-// agent writes them.
+// withEntries returns a copy of have with the entries of more. It does not add records, because only the agent writes
+// them.
 func withEntries(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have

@@ -70,9 +70,9 @@ type Input struct {
 	// SkippedInterfaces are the host's network interfaces that the container requested, and that the
 	// agent left out when the container was created.
 	SkippedInterfaces []string
-	// Devices are the container's exclusive CDI devices. DevicesRefused is the reason why the container
-	// requested exclusive devices and got none. TakenDevices has the exclusive devices of other
-	// containers, with their owners. It is set only for a new container that names CDI devices.
+	// Devices are the container's exclusive CDI devices. DevicesRefused is the reason why a container that
+	// requested exclusive devices got none. TakenDevices has the CDI devices that the pod names for the
+	// container and that another container has exclusively, with the names of their owners.
 	Devices        []string
 	DevicesRefused string
 	TakenDevices   map[string]string

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// access is the access of a container to a mounted file or directory of the host.
+// access is how a container may use a mounted file or directory of the host.
 type access int
 
 // The kinds of access. A readOnly file may be a library, so it is not mounted noexec. A readWrite file or

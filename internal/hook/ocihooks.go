@@ -55,7 +55,7 @@ func (OCIHooks) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.InjectedHook},
 		Compose: "one hook per stage and file",
 		Differs: []string{
-			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; only the administrator controls other conditions",
+			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; a hook without such a condition needs no rule",
 			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; failurePolicy.hooks decides whether containers start without them",
 			"a file that is a link out of its directory is ignored",
 			"hasBindMounts counts only bind mounts, while the plugin counts every mount",

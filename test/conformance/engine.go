@@ -55,7 +55,7 @@ type Engine struct {
 	pods    map[scenario.Ref]*pod
 	ctrs    map[scenario.Ref]*ctr
 	links   *kernel.Links // nil if the scenario does not name the host's network interfaces
-	moves   bool          // the attachment moves the decided network interfaces into containers
+	moves   bool          // containers get the network interfaces that the engine decides
 	made    int
 	away    bool // the kubelet is stopped
 	refused map[scenario.Ref]bool
