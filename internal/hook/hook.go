@@ -51,7 +51,8 @@ type Input struct {
 	Machine *topology.Machine
 	// Mems are memory nodes as a kernel list; "" if none were decided.
 	Mems string
-	// ColdStart is the rest of the container's cold start; zero if there is none.
+	// ColdStart has the whole duration of the container's cold start and the memory nodes that the container gets
+	// after it; zero if the container has no cold start, or the cold start is over.
 	ColdStart lifecycle.ColdStart
 	// Exclusive is set only for a pod. It has the CPUs that the pod's containers own and share with no
 	// other pod, as a kernel list; "" if a container of the pod runs on other CPUs.
