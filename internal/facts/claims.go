@@ -15,7 +15,8 @@ import (
 type Claims interface {
 	// MayGiveCPUs reports whether claims may give CPUs to a container.
 	MayGiveCPUs(ctr *lifecycle.Container) bool
-	// Refresh reads what the CDI devices of containers give them.
+	// Refresh reads what CDI devices give to containers. If devices are missing, it waits for them for a short time,
+	// at most until ctx ends.
 	Refresh(ctx context.Context, devices []string)
 	// ForContainer returns the claims that give CPUs to a container; nil for none. It does not block.
 	ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant
@@ -24,15 +25,15 @@ type Claims interface {
 	NamedClaims
 }
 
-// NamedClaims is a source of the classes that resource claims name for pods.
+// NamedClaims is a source of the classes, pools and balloon types that resource claims name for pods.
 type NamedClaims interface {
 	// Reread reads again what claims name for pods.
 	Reread()
-	// Named returns what the last Reread found for a pod, sorted.
+	// Named returns the devices by which claims name them for a pod, as of the last Reread, sorted.
 	Named(podUID string) []lifecycle.ClaimedDevice
 }
 
-// creationEvents are the events that report a new container.
+// creationEvents are the events whose containers the state may not have yet.
 var creationEvents = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.Synchronize}
 
 // eachClaimant calls a function for each container of the event to which claims may give CPUs.

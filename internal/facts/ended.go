@@ -8,7 +8,8 @@ import (
 
 // readEnded finds pods that own CPUs or CDI devices and ended without an event. Some runtimes do not report the end
 // of pods older than their last restart, but the kubelet removes the pod's cgroup. readEnded checks the cgroups of
-// these pods only when CPUs are requested or may have become free.
+// these pods only when a container of a pod is created that requests CPUs or exclusive CDI devices, or when a
+// container is removed.
 func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return
@@ -20,8 +21,8 @@ func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	}
 }
 
-// owners returns the cgroup parents of the pods that own CPUs, if the event requests CPUs or
-// may have freed some.
+// owners returns the cgroup parents of the pods that own CPUs or CDI devices, if the event's pod requests CPUs or
+// exclusive CDI devices, or if the event removes a container.
 func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()

@@ -68,7 +68,7 @@ type Gathered struct {
 	Limit time.Duration
 
 	refused      error            // the refusal of a hook server or resource plugin
-	notAllocated bool             // resource plugins were not asked to allocate
+	notAllocated bool             // the engine would refuse the container, so plugins were not asked to allocate
 	notifyAtEnd  *lifecycle.Event // hook servers are notified of it at the end of the event
 }
 

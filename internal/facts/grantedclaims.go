@@ -11,8 +11,8 @@ import (
 // container's CDI devices, and then this API says which container of a pod has which claim.
 
 // mustAskForClaims reports whether the agent must ask the kubelet for the claims of a new container before it
-// decides the container. This is so if the kubelet's checkpoint has claims of the pod, and the runtime's request
-// has no device.
+// decides the container. This is so if claims decide CPUs, the kubelet's checkpoint has claims for CPUs of the pod,
+// and the runtime's request has no CDI device.
 func (g *Gatherer) mustAskForClaims(ev *lifecycle.Event) bool {
 	if ev.Kind != lifecycle.CreateContainer || ev.Container == nil || len(ev.Container.CDIDevices) > 0 || g.o.Claims == nil || !g.claimsDecideCPUs() {
 		return false
@@ -20,7 +20,8 @@ func (g *Gatherer) mustAskForClaims(ev *lifecycle.Event) bool {
 	return g.usesClaims(ev.Pod)
 }
 
-// podsWithHiddenClaims returns the pods of a Synchronize that have claims which the runtime does not report.
+// podsWithHiddenClaims returns the pods of a Synchronize with claims for CPUs that neither the runtime nor a record
+// reports. It returns nil if claims do not decide CPUs.
 func (g *Gatherer) podsWithHiddenClaims(ev *lifecycle.Event) (pods []*lifecycle.Pod) {
 	if g.o.Claims == nil || !g.claimsDecideCPUs() {
 		return nil

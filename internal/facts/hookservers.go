@@ -66,7 +66,7 @@ func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, 
 	case ev.Pod == nil:
 		return false
 	case ev.Kind == lifecycle.StartContainer && !can.CarriesRecords():
-		// Bypass reports starts only afterwards.
+		// Such an attachment reports a start only after the container has started.
 		got.notifyAtEnd = g.notificationEvent(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
 		got.notifyAtEnd = g.notificationEvent(ev, ev.Kind)
@@ -132,8 +132,8 @@ func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	})
 }
 
-// withEntries returns a map to which the entries of another are added. It does not add records, because only the
-// agent writes them.
+// withEntries returns a copy of have with the entries of more. It does not add records, because only the agent writes
+// them.
 func withEntries(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readInterfaces reads which network interfaces that a new container may have are on the host. An interface leaves
+// readInterfaces reads whether the host has the network interfaces that a new container requests. An interface leaves
 // the host when a container gets it, and no event reports its return.
 func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.HasInterface == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || ev.Container == nil {

@@ -12,10 +12,9 @@ import (
 // readCPUs reads the CPUs that the kernel gives to containers whose record lacks their present CPUs. At a
 // StartContainer, it does so for a container that the runtime could not describe before, or cannot describe now. At
 // a Synchronize, it does so for:
-//   - containers whose record is lost
+//   - containers without a record, of an attachment whose records only the checkpoint has
+//   - containers without a record, if the agent takes over from another agent
 //   - containers of balloons that the checkpoint lacks
-//   - containers of an attachment whose records only the checkpoint has
-//   - containers that the agent takes over from another agent
 //   - owners whose record may be older than a resize
 //   - all containers, if a record is not trusted or the runtime cannot describe a container: their CPUs show who
 //     owned them
@@ -66,7 +65,7 @@ func (g *Gatherer) readMems(p *lifecycle.Pod, c *lifecycle.Container, f *engine.
 }
 
 // needsKernelCPUs reports for which facts the kernel's CPUs of a container are read. kernel is for Facts.Kernel:
-// the record is lost or may be older than the present CPUs, some record is not trusted, or the runtime could not
+// the record is missing or may be older than the present CPUs, some record is not trusted, or the runtime could not
 // describe the container before. runs is for Facts.RunningCPUs: the checkpoint lacks the container's balloon, or
 // the runtime cannot describe the container at its start.
 func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {

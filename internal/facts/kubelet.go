@@ -14,8 +14,8 @@ import (
 
 // Specs is a source of pod specs.
 type Specs interface {
-	// Await returns when the pod's spec is known, or its own time limit has passed. The limit is needed because a
-	// runtime waits meanwhile.
+	// Await returns when the pod's spec is known, or cannot become known in time: no source answers, or ctx or its
+	// own time limit ends. The limit is needed because a runtime waits meanwhile.
 	Await(ctx context.Context, pod *lifecycle.Pod)
 	// Spec returns the known spec, or nil if it is unknown. It sends no request.
 	Spec(podUID string) *lifecycle.PodSpec
@@ -23,12 +23,12 @@ type Specs interface {
 
 // Grants is a source of the devices, CPUs and memory nodes that the kubelet gave to pods.
 type Grants interface {
-	// Await returns when the grants are known, or its own time limit has passed.
+	// Await returns when the grants are known, or cannot become known in time, as for Specs.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
 	// Invalidate requests a pod's grants again, because the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
-	// Granted returns the known grants at once, or nil if they are unknown. It then requests them. When they
-	// arrive, Inform is called.
+	// Granted returns the known grants. If they are unknown, it returns nil at once and requests them. Inform is
+	// called when they are known.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
 	// Known returns the known grants, or nil. It sends no request.
 	Known(podUID string) *lifecycle.KubeletGrants
@@ -182,8 +182,8 @@ func (g *Gatherer) Inform(podUIDs []string) {
 	}
 }
 
-// decideAgain decides the sandboxes of a pod again that lack its current spec or grants. sandboxes returns the
-// sandboxes to check: for a creation only one, so that not all pods are searched. A panic is only logged and
+// decideAgain decides the sandboxes of a pod again that lack its current spec, grants or allocations. sandboxes returns
+// the sandboxes to check: for a creation only one, so that not all pods are searched. A panic is only logged and
 // counted.
 func (g *Gatherer) decideAgain(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {

@@ -3,8 +3,8 @@ package facts
 import "sync"
 
 // missed collects the unknown pods for which Inform was called while an event is decided. The event may report these
-// pods, and its facts may have been read before the new ones came. Then Inform has to be called again after the
-// decision.
+// pods, and the facts for its decision may have been read before the fact that Inform reports was known. So Inform has
+// to be called again after the decision.
 type missed struct {
 	mu      sync.Mutex
 	collect bool

@@ -19,7 +19,7 @@ type ResourcePlugins interface { //nolint:interfacebloat // what the conductor n
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question
 	// RemoveExpected releases a pod, unless a container of it was created.
 	RemoveExpected(podUID string)
-	// PreStart notifies the plugins that require it that a container starts.
+	// PreStart notifies plugins that a container starts, if they require that.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
 	Remove(podUID string)
@@ -38,9 +38,9 @@ type Question interface {
 	Allocate(ctx context.Context, at *lifecycle.Affinity) (lifecycle.HookServerAnswer, error)
 }
 
-// askPlugins asks resource plugins about a new container. It first asks on which NUMA nodes its resources are
-// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate
-// there.
+// askPlugins calls resource plugins for an event. For a new container, it asks them to allocate resources. Before the
+// start of a container, it notifies them. At the end of a pod, and for pods that a Synchronize does not have, it
+// releases what they allocated.
 func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
 	if g.o.Plugins == nil || got.refused != nil {
 		return false
@@ -70,13 +70,16 @@ func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *
 	return false
 }
 
-// hasOtherSandbox reports whether a pod has a newer sandbox. If so, the pod continues when this sandbox ends.
+// hasOtherSandbox reports whether a pod has another sandbox that has not ended. If so, the pod continues when this
+// sandbox ends.
 func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 	others := g.podsWhere(func(s *engine.State) []*engine.Pod { return s.PodsOf(pod.UID) }, func(p *engine.Pod) bool { return p.Pod.ID != pod.ID })
 	return len(others) > 0
 }
 
-// allocate asks plugins to allocate the resources of one new container.
+// allocate asks plugins about one new container. It first asks on which NUMA nodes the requested resources are
+// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate there.
+// If the engine would refuse the container, it does not ask them to allocate.
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
 	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
 	if q == nil {
@@ -104,8 +107,8 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	})
 }
 
-// chosenAffinity returns the NUMA nodes that the engine would choose now. refused means that the engine would
-// refuse the container.
+// chosenAffinity returns the NUMA nodes that the engine would choose now, or nil if plugins gave no hints. refused
+// means that the engine would refuse the container.
 func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (at *lifecycle.Affinity, refused bool) {
 	if len(got.HookServers.Hints) == 0 {
 		return nil, false
@@ -119,7 +122,7 @@ func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, 
 }
 
 // limitHints limits hints to the NUMA nodes at which plugins allocated, because the state may change before the
-// decision.
+// decision. It returns no hints if at is nil.
 func limitHints(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifecycle.ResourceHints {
 	if at == nil {
 		return nil

@@ -22,8 +22,8 @@ type Presence struct {
 
 	mu   sync.Mutex      // guards all below; locked after the state is held
 	seen map[string]bool // by sandbox or container id
-	// absent are running containers without a cgroup, and their pods, with the time since when the cgroup is
-	// missing.
+	// absent are running containers without a cgroup, their pods, and owners, with the time since when the cgroup
+	// is missing.
 	absent map[string]time.Time
 	// missing are the directories of cgroups that two calls of Find did not find, by id. At the first call, a start
 	// or an end may have been in progress. The map is replaced and never changed.
@@ -78,14 +78,16 @@ func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 	return gone
 }
 
-// Absent returns the cgroup directories of containers that run without a cgroup, and of their pods, by id.
+// Absent returns the missing cgroup directories of running containers, of their pods, and of pods that own CPUs or CDI
+// devices, by id.
 func (p *Presence) Absent() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.missing
 }
 
-// Find looks for cgroups that were not seen yet: those of pods that own CPUs, and of running containers.
+// Find looks for cgroups that were not seen yet: those of pods that own CPUs or CDI devices, of running containers, and
+// of their pods.
 func (p *Presence) Find() {
 	wanted := p.missingDirs()
 	found := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follower has the directories to watch, and the function to call. Dirs and Read are required.
+// Follower has the directories to watch, and the function to call. Recheck, Dirs and Read are required.
 type Follower struct {
 	// QuietTime is how long the directories must be unchanged before Run calls Read, because another
 	// program may still be writing.

@@ -43,7 +43,7 @@ func (Burst) Info() Info {
 		Compose: "limited by the quota that all other hooks leave",
 		Differs: []string{
 			"a burst above the quota is reduced to the quota, while rubik then sets no burst; explain shows the request",
-			"the burst of the pod itself is the sum of its live containers' bursts, so that it never limits the burst or the quota of a container",
+			"the burst of the pod itself is the sum of its live containers' bursts, so that it never limits the burst of a container, and the pod's quota can change together with their quotas",
 			"containers without a quota, and containers that own their CPUs, get no burst",
 			"a pod that no longer requests a burst loses it, if the agent knows its current labels and annotations (podspec)",
 			"the kernel refuses a quota below the burst. Over NRI and the CRI proxy the agent lowers the burst before the runtime lowers the quota. With bypass it lowers the burst when the pod's spec has the lower limit (podspec); an earlier update of the kubelet fails, and the kubelet repeats it",

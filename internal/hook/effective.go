@@ -8,7 +8,7 @@ import (
 )
 
 // Effective reports whether a node has the features that the hook needs. Of alternatives, "a|b", one
-// is enough. If the node lacks a feature, the reason names the option that avoids it.
+// is enough. If the node lacks a feature, the reason also names the option that avoids it, if there is one.
 func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.Kernel {
@@ -26,8 +26,9 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	return all
 }
 
-// Undecided reports whether the agent does not know yet which of several alternative features the
-// hook will use. The hook uses the first one that the node has, and the agent has not probed it yet.
+// Undecided reports whether the agent does not know yet if the node has a feature that the hook would
+// use. Of several alternative features, the hook uses the first one that the node has, so unknown
+// features after that one do not count.
 func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
 	return slices.ContainsFunc(i.Kernel, func(need string) bool {
 		_, unknown := firstOf(need, probe)
@@ -35,8 +36,9 @@ func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
 	})
 }
 
-// firstOf returns the finding for the first of alternative features that the node has. If the node has none, it returns
-// the reasons. unknown reports whether the node may have an earlier feature.
+// firstOf returns the finding for the first of alternative features that the node has. If the node has none,
+// the finding has the reasons for all of them. unknown reports whether the node may have a feature before the one
+// found, or any of them if none is found.
 func firstOf(need string, probe func(string) lifecycle.Finding) (best lifecycle.Finding, unknown bool) {
 	best.Support = lifecycle.NotSupported
 	var why []string

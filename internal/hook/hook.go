@@ -51,7 +51,8 @@ type Input struct {
 	Machine *topology.Machine
 	// Mems are memory nodes as a kernel list; "" if none were decided.
 	Mems string
-	// ColdStart is the rest of the container's cold start; zero if there is none.
+	// ColdStart has the whole duration of the container's cold start and the memory nodes that the container gets
+	// after it; zero if the container has no cold start, or the cold start is over.
 	ColdStart lifecycle.ColdStart
 	// Exclusive is set only for a pod. It has the CPUs that the pod's containers own and share with no
 	// other pod, as a kernel list; "" if a container of the pod runs on other CPUs.
@@ -70,9 +71,9 @@ type Input struct {
 	// SkippedInterfaces are the host's network interfaces that the container requested, and that the
 	// agent left out when the container was created.
 	SkippedInterfaces []string
-	// Devices are the container's exclusive CDI devices. DevicesRefused is the reason why the container
-	// requested exclusive devices and got none. TakenDevices has the exclusive devices of other
-	// containers, with their owners. It is set only for a new container that names CDI devices.
+	// Devices are the container's exclusive CDI devices. DevicesRefused is the reason why a container that
+	// requested exclusive devices got none. TakenDevices has the CDI devices that the pod names for the
+	// container and that another container has exclusively, with the names of their owners.
 	Devices        []string
 	DevicesRefused string
 	TakenDevices   map[string]string
@@ -134,7 +135,7 @@ type Scale struct {
 	Why         lifecycle.Reason
 }
 
-// Hook is one policy. Propose adds proposals to out. It must not store or change in.
+// Hook is one policy. Propose adds proposals to out. It must not change its input, or keep it after the call.
 type Hook interface {
 	Info() Info
 	Propose(in *Input, out *Output)

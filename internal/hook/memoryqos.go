@@ -97,7 +97,7 @@ func (h MemoryQoS) Propose(in *Input, out *Output) {
 	}
 }
 
-// setClass sets memory.high to the part of the limit that stays in memory.
+// setClass sets memory.high to the part of the limit that stays in memory, and removes the limit of swap.
 func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string], why lifecycle.Reason) {
 	part, known := h.SwapPercent[asked.V]
 	limit := memoryLimit(in, out)
@@ -114,7 +114,7 @@ func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string]
 	}
 }
 
-// setFile proposes the text of a file, unless the file already has a proposed text. If the kernel lacks the file, set
+// setFile proposes the text of a file, unless the file already has a proposed text. If the kernel lacks the file, it
 // reports that.
 func (h MemoryQoS) setFile(in *Input, out *Output, file, text string, why lifecycle.Reason) {
 	switch {

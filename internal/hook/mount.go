@@ -6,19 +6,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// access is the access of a container to a mounted file or directory of the host.
+// access is how a container may use a mounted file or directory of the host.
 type access int
 
-// The kinds of access. A file with toRead may be a library, so it is not mounted noexec. A directory with
-// toWrite is mounted noexec.
+// The kinds of access. A readOnly file may be a library, so it is not mounted noexec. A readWrite file or
+// directory is mounted noexec.
 const (
 	readOnly access = iota
 	readWrite
 )
 
 // addMount proposes a bind mount of a file or directory of the host in a container. All hooks use it. The
-// addMount allows no device nodes and no set-user-ID programs, and does not include mounts below the
-// source. Files in writable mounts cannot be executed.
+// mount allows no device nodes and no set-user-ID programs, and does not include mounts below the source.
+// Files in writable mounts cannot be executed.
 func (o *Output) addMount(destination, source string, may access, why lifecycle.Reason) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}
 	if may == readWrite {

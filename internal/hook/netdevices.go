@@ -66,8 +66,8 @@ func (h NetworkDevicesOptions) Propose(in *Input, out *Output) {
 	}
 }
 
-// refusal returns the reason why a container does not get an interface; "" if it gets it. others are the interfaces that
-// the container already gets.
+// refusal returns the reason why a container does not get an interface; "" if it gets it. others are the interfaces
+// that were requested for the container before this one.
 func (h NetworkDevicesOptions) refusal(in *Input, d intent.NetDevice, others []intent.NetDevice) string {
 	switch {
 	case !matchesList(h.Allowed, d.Host):

@@ -89,8 +89,9 @@ func (Normalization) Info() Info {
 	}
 }
 
-// Propose scales the quota of shared pods and of pods without a class. It scales the quota of batch
-// pods if the hook batch sets it.
+// Propose scales the quota of containers of shared pods and of pods without a class. It scales the quota of
+// batch pods and of their containers if the hook batch sets it. It does not scale the quota of containers that
+// own their CPUs.
 func (h Normalization) Propose(in *Input, out *Output) {
 	if h.Ratio <= 100 || in.Pool == placement.Exclusive {
 		return

@@ -86,7 +86,7 @@ func stagesOf(names []string) ([]string, error) {
 	return names, nil
 }
 
-// conditionOf compiles a condition. An empty condition is an error, because no container would get the hook.
+// conditionOf compiles a condition. An empty condition is an error: podman would give such a hook to no container.
 func conditionOf(f *hookFile) (c condition, err error) {
 	w := &f.When
 	if w.Always == nil && w.HasBindMounts == nil && len(w.ByText)+len(w.Commands) == 0 {

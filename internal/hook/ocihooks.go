@@ -55,7 +55,7 @@ func (OCIHooks) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.InjectedHook},
 		Compose: "one hook per stage and file",
 		Differs: []string{
-			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; only the administrator controls other conditions",
+			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; a hook without such a condition needs no rule",
 			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; failurePolicy.hooks decides whether containers start without them",
 			"a file that is a link out of its directory is ignored",
 			"hasBindMounts counts only bind mounts, while the plugin counts every mount",
@@ -137,7 +137,8 @@ type matcher struct {
 }
 
 // meets reports whether the container meets a condition. If the condition has patterns for
-// annotations, by is the first annotation that matches. Source: podman, pkg/hooks/1.0.0, When.Match.
+// annotations, by is the key of an annotation that matches the first pattern. Source: podman,
+// pkg/hooks/1.0.0, When.Match.
 func (m *matcher) meets(c *condition) (by string, met bool) {
 	if c.never || c.bindMounts && !m.in.About.BindMounts {
 		return "", false

@@ -14,7 +14,7 @@ type Yield int
 // The ways to yield.
 const (
 	YieldNone   Yield = iota
-	YieldIdle         // cpu.idle, or the smallest weight if the kernel has no cpu.idle
+	YieldIdle         // cpu.idle; if the kernel has no cpu.idle, preemptable pods get the smallest weight
 	YieldWeight       // the smallest weight
 )
 

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Each visits fields of the types varint and bytes. bytes is nil only for a varint.
+// Each calls visit for the fields of the types varint and bytes, and skips other fields. bytes is nil only for a
+// varint.
 func Each(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)

@@ -49,15 +49,15 @@ type Outcome struct {
 type Engine struct {
 	s       *scenario.Scenario
 	node    sim.AgentOptions
-	names   *sim.Runtime // for UIDs and directories alone
+	names   *sim.Runtime // only for UIDs and directories
 	state   *engine.State
 	v2      bool
 	pods    map[scenario.Ref]*pod
 	ctrs    map[scenario.Ref]*ctr
 	links   *kernel.Links // nil if the scenario does not name the host's network interfaces
-	moves   bool          // containers get the interfaces that are decided
+	moves   bool          // containers get the network interfaces that the engine decides
 	made    int
-	away    bool // the kubelet
+	away    bool // the kubelet is stopped
 	refused map[scenario.Ref]bool
 	claims  []scenario.Claim
 	granter *dra.Source
@@ -68,15 +68,15 @@ type pod struct {
 	asked    scenario.Resources
 	said     scenario.Pod
 	spec     *lifecycle.PodSpec // what the kubelet would report
-	known    bool               // the kubelet reported it
+	known    bool               // the kubelet has reported spec
 	given    *lifecycle.KubeletGrants
-	heard    bool // granted by the kubelet
+	heard    bool // the kubelet has reported given
 }
 
 type ctr struct {
 	reported *lifecycle.Container
 	asked    scenario.Container
-	initial  []lifecycle.Value // the values of its creation
+	initial  []lifecycle.Value // the values that it was created with
 }
 
 // NewEngine returns an Engine for a scenario.
@@ -268,7 +268,7 @@ func devicesOf(s scenario.Static) lifecycle.DeviceGrant {
 	return g
 }
 
-// specOf is the pod as the kubelet reports it.
+// specOf returns the spec of the pod as the kubelet reports it.
 func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	text, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
@@ -315,7 +315,8 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	return ""
 }
 
-// interfaces are the facts about the network interfaces and CDI devices that a container may ask for.
+// interfaces returns the facts about the node's CDI devices, and about the network interfaces that a container
+// requests.
 func (e *Engine) interfaces(c *lifecycle.Container) (f engine.Facts) {
 	f.NodeDevices = e.node.Host.CDI
 	p := e.state.Pod(c.PodID)

@@ -24,7 +24,7 @@ type Kubelet struct {
 	runtime *sim.Runtime // to find pods' cgroups and the runtime's containers
 	conn    *grpc.ClientConn
 	calls   v1.RuntimeServiceClient
-	proxy   *hookProxy // nil where there is none
+	proxy   *hookProxy // nil if there is none
 }
 
 // Like kubelets, clients retry until the socket is open.
@@ -32,7 +32,7 @@ var (
 	waiting = grpc.WithDefaultCallOptions(grpc.WaitForReady(true))
 	quick   = grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-		// Without it, an HTTP/2 handshake that takes longer than the first backoff is cut off.
+		// Without this timeout, gRPC ends an HTTP/2 handshake that takes longer than the first backoff.
 		MinConnectTimeout: 5 * time.Second,
 	})
 )
@@ -142,7 +142,7 @@ func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Conta
 	return nil
 }
 
-// update also writes to the pod's cgroup, as a kubelet does.
+// update updates a container, and also writes to the pod's cgroup, as a kubelet does.
 func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
 	return u.WithPodWrites(k.runtime.SetPodCgroup, func() error {
 		_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{
@@ -153,7 +153,7 @@ func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
 }
 
 // repeat updates a container again if its status shows another quota, other shares or another memory limit than an
-// update asked for. Runtimes whose status has no resources are left alone, as kubelets leave them.
+// update requested. It does nothing if the status of the runtime has no resources, as a kubelet does.
 func (k *Kubelet) repeat(ctx context.Context, u *scenario.Update) error {
 	status, err := k.calls.ContainerStatus(ctx, &v1.ContainerStatusRequest{ContainerId: k.container(u.Container)})
 	if err != nil {

@@ -39,7 +39,7 @@ func (p Player) movesInterfaces() bool {
 // Shown is a step at which a limit shows.
 type Shown struct {
 	Limit                  parity.Limit
-	Scenario, Step, Cgroup string // any version where Cgroup is empty
+	Scenario, Step, Cgroup string // an empty Cgroup means both versions
 	// Fails is a part of the error that the kubelet's request returns.
 	Fails string
 	// Differs is a container whose state differs from then on.
@@ -76,8 +76,8 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	return agent.New(options)
 }
 
-// criConnector is a place before the embedded runtime's CRI (cri), next to it (bypass),
-// or behind a runtime proxy before it (hooks).
+// criConnector connects an agent and a kubelet to the embedded runtime's CRI. The agent is a proxy between the kubelet
+// and the runtime (cri), a second client of the runtime (bypass), or the hook server of a runtime proxy (hooks).
 type criConnector struct {
 	attach string
 	dir    string
@@ -141,8 +141,8 @@ func (s *criConnector) Act(ctx context.Context, step *scenario.Step) error {
 	return s.kubelet.Act(ctx, step)
 }
 
-// Repeat repeats an update that an agent beside the runtime has undone: it may write a container's resources as it read
-// them just before the kubelet's update.
+// Repeat repeats an update that an agent with attach: bypass may have undone. Such an agent may write the resources of
+// a container as it read them just before the kubelet's update.
 func (s *criConnector) Repeat(ctx context.Context, step *scenario.Step) error {
 	if s.attach != "bypass" {
 		return nil

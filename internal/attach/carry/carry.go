@@ -20,8 +20,8 @@ func Number[M any](least int64, set func(m *M, n int64)) func(*M, lifecycle.Valu
 	}
 }
 
-// Text returns a function that sets a string. The function returns false for an empty one, which means unset, or would
-// clear the field.
+// Text returns a function that sets a string. The function returns false for an empty string, because that means unset,
+// or would clear the field.
 func Text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
 		if v.Text != "" {

@@ -21,8 +21,8 @@ func (p *Policy) preservedBy(s placement.Subject, who Subject) string {
 }
 
 // typeOf returns the type of a container's balloon, and the key that decided. It is the type that the pod's
-// annotation names, or else the first type that matches the container. wrong has a problem if the named type
-// does not exist.
+// annotation names, or else the first type that matches the container, or else the type default. wrong has a
+// problem if the named type does not exist.
 func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from string, wrong []lifecycle.Problem) {
 	if asked := s.Intent.Balloon.V.Of(s.Name); asked.IsSet() {
 		if t = p.typeNamed(asked.V); t != nil {
@@ -41,8 +41,8 @@ func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from 
 	return p.typeNamed(defaultType), "placement.balloons." + defaultType, wrong
 }
 
-// BalloonOf returns the name of balloon number nth of the type that matches a container. It returns "" if the
-// container is kept out of balloons, or if the type may not have so many balloons.
+// BalloonOf returns the name of the balloon with index nth of a container's type. It returns "" if the container is
+// kept out of balloons, or if the type may not have so many balloons.
 func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
 	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS.String(), Name: s.Name}
 	if p.preservedBy(s, who) != "" {

@@ -147,8 +147,8 @@ func componentIndex(part string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// checkComponents returns the problems of composite types: component types that do not exist or that contain
-// themselves, and keys that only the types of components may have.
+// checkComponents returns the problems of composite types: component types that do not exist, that contain
+// themselves or that are balanced composites, and keys that only the types of components may have.
 func checkComponents(types []TypeOptions) (wrong []class.Problem) {
 	named := func(name string) *TypeOptions {
 		if i := slices.IndexFunc(types, func(t TypeOptions) bool { return t.Name == name }); i >= 0 {
@@ -196,8 +196,8 @@ func checkComponents(types []TypeOptions) (wrong []class.Problem) {
 	return wrong
 }
 
-// CheckOnMachine returns the problems of options on one machine: minimum sizes that exceed the CPUs of the
-// machine, and devices that the machine does not have. cpus are the CPUs that balloons may have.
+// CheckOnMachine returns the problems of options on one machine: minimum sizes that exceed the
+// CPUs for balloons, and devices that the machine does not have. cpus are the CPUs that balloons may have.
 func CheckOnMachine(m *topology.Machine, cpus topology.Set, o PolicyOptions) (wrong []class.Problem) {
 	p, sum := New(m, nil, o), 0
 	for i := range o.BalloonTypes {

@@ -55,7 +55,7 @@ type hints struct {
 }
 
 // preferred are CPUs that the balloons of a type should have. If they depend on the devices that the kubelet
-// grants to containers, pattern is the entry of preferCloseToDevices; otherwise it is "".
+// grants to containers, wish is the entry of preferCloseToDevices; otherwise it is "".
 type preferred struct {
 	cpus topology.Set
 	wish string
@@ -90,7 +90,7 @@ func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 }
 
 // preferredFor returns the hint for an entry of preferCloseToDevices. It has no CPUs if the machine does not
-// have the device.
+// have the device, or if the entry is a pattern of devices that the kubelet grants.
 func preferredFor(m *topology.Machine, device string) preferred {
 	if _, granted := resourcePattern(device); granted {
 		return preferred{wish: device}

@@ -10,8 +10,8 @@ import (
 
 // Layout gives each balloon as many CPUs as its containers request, within the limits of its type. Balloons
 // keep the CPUs that they had. A balloon without containers ends, unless minBalloons requires it. If the
-// previous layout is of the same policy, Layout computes only the balloons whose requests changed and those
-// that lack CPUs. The result is the same as if it computed all balloons.
+// previous layout is of the same policy, with the same pools and the same owned CPUs, Layout computes only the
+// balloons whose requests changed and those that lack CPUs. The result is the same as if it computed all balloons.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	before := cmp.Or(d.Previous, &placement.Layout{})
 	l := pools.DefaultLayout(d)
@@ -266,7 +266,8 @@ func priorityRank(t *TypeOptions) int {
 	return slices.Index([]string{"high", "normal", "low", "none"}, t.AllocatorPriority)
 }
 
-// allCPUs returns the CPUs that balloons may have. It leaves out isolated CPUs, unless a type prefers them.
+// allCPUs returns the CPUs that balloons may have. It leaves out isolated CPUs, unless a type prefers them or all
+// CPUs are isolated.
 func (p *Policy) allCPUs(l *placement.Layout) topology.Set {
 	cpus := l.Pools.Shared.Union(l.Pools.Reserved.And(l.Pools.Online)).Minus(l.Demand.Owned)
 	if p.usesIsolated {
@@ -284,7 +285,7 @@ func (p *Policy) withoutIsolated(cpus topology.Set) topology.Set {
 }
 
 // idleCPUs returns the idle CPUs that balloons of a type may get. Only the type reserved may get reserved
-// CPUs. Only types with preferIsolCpus may get isolated CPUs.
+// CPUs. Other types than those with preferIsolCpus get isolated CPUs only if all idle CPUs are isolated.
 func (p *Policy) idleCPUs(l *placement.Layout, t *TypeOptions) topology.Set {
 	idle := l.Idle
 	if !t.PreferIsolCPUs {
@@ -296,8 +297,9 @@ func (p *Policy) idleCPUs(l *placement.Layout, t *TypeOptions) topology.Set {
 	return idle.Minus(l.Pools.Reserved)
 }
 
-// keptCPUs returns the CPUs that a part of a balloon keeps of its previous CPUs. They must be idle. If only
-// the CPUs of the whole balloon are known, the part keeps CPUs of these.
+// keptCPUs returns the CPUs that a part of a balloon keeps of its previous CPUs. They must be idle and,
+// except for the type reserved, not reserved. If only the CPUs of the whole balloon are known, the part keeps CPUs
+// of these.
 func (w *layoutRun) keptCPUs(b *sizedBalloon, s *part) topology.Set {
 	p, l, was := w.p, w.l, w.previous.ByName(b.poolID.Name)
 	had, known := was.ComponentCPUs(s.name)

@@ -87,9 +87,10 @@ type TypeOptions struct {
 	// the type that has the fewest balloons.
 	ComponentCreation string `json:"componentCreation" default:"all" check:"all|balance-balloons"`
 	// PreferCloseToDevices are paths below /sys/devices of NUMA nodes, CPUs, caches of CPUs and PCI devices,
-	// the most important first. Balloons get CPUs near these devices, and balloons of other types get other
-	// CPUs. An entry podresourceapi:RESOURCE means the devices of a resource that the kubelet granted to the
-	// balloon's containers. RESOURCE may be a pattern such as example.com/*.
+	// the most important first. Balloons get CPUs near these devices, and balloons of types that do not
+	// list a device get other CPUs, if there are enough. An entry podresourceapi:RESOURCE means the devices of a
+	// resource that the kubelet granted to the balloon's containers. RESOURCE may be a pattern such as
+	// example.com/*.
 	PreferCloseToDevices []string `json:"preferCloseToDevices" check:"near devices"`
 	// PreferIsolCPUs gives balloons isolated CPUs (isolcpus). Balloons of other types get no isolated CPUs.
 	PreferIsolCPUs bool `json:"preferIsolCpus"`

@@ -65,7 +65,8 @@ func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
 	return p
 }
 
-// Terms lets containers own only CPUs that a scheduler assigned. The policy chooses memory nodes.
+// Terms lets containers own only CPUs that a scheduler assigned. The policy chooses memory nodes if pinMemory is on, in
+// the policy or in a type.
 func (p *Policy) Terms(*topology.Machine, placement.Subject) placement.Terms {
 	pins := func(t TypeOptions) bool { return p.pinsMemory(&t) }
 	return placement.Terms{
@@ -109,7 +110,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		})
 		f.t, f.group = p.typeNamed(defaultType), ""
 		if name, why = f.choose(); name == "" {
-			name, why = defaultType+"[0]", "the balloon of type default, because no other type has room"
+			name, why = defaultType+"[0]", "the balloon of type default, although it has no room either"
 		}
 	}
 	a.Group = placement.CPUGroup{Pool: placement.Balloon, PoolID: placement.PoolID{Name: name}, Threads: threadsOf(s)}

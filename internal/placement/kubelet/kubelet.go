@@ -20,7 +20,7 @@ var errOwns = errors.New("under authority: kubelet, the kubelet's static CPU man
 
 // Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns
 // the CPUs that the kubelet reports for it in its PodResources API. If the API reports nothing, the container
-// owns the CPUs that the kubelet requests from the runtime.
+// owns the CPUs that the kubelet requests from the runtime, if they look like a grant (see placement.Pinned).
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s).WithoutGrants(errOwns)
 	if s.Requested != nil {

@@ -28,17 +28,17 @@ const balloonClass = "balloon"
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // entry explains one mark in the legend of a map.
-type entry struct{ mark, pod, text string } // pod is empty for a pool
+type entry struct{ mark, pod, text string } // pod is empty if no pod owns the CPUs
 
 // Mark is a character in a drawing, and the CPUs that have it.
 type Mark struct {
 	Mark string
-	Pod  string // the pod that owns the CPUs, as namespace/name; empty for a pool
+	Pod  string // the pod that owns the CPUs, as namespace/name; empty if no pod owns them
 	CPUs []int
 }
 
-// Marks returns the online CPUs by mark: one entry for each pod that owns CPUs, and one for each kind of pool. Each CPU
-// is in one entry.
+// Marks returns the online CPUs by mark: one entry for each pod that owns CPUs, for each kind of pool, for reserved
+// CPUs, and for CPUs in no pool. Each CPU is in one entry.
 func Marks(c api.NodeCPUs) []Mark {
 	p := New(c)
 	at := map[string]int{}
@@ -100,7 +100,7 @@ func New(c api.NodeCPUs) Map {
 	return p
 }
 
-// assignLetters gives each pod without a letter the first free letter.
+// assignLetters gives each pod without a letter the first free letter, while letters are free.
 func assignLetters(pods []string, mark map[string]string) {
 	used := map[string]bool{}
 	for _, m := range mark {

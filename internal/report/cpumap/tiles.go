@@ -100,7 +100,8 @@ func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
 	return term.Flow(columns, perRow*(tile+1)-1, 1)
 }
 
-// containerCount formats how many containers may use a CPU. It returns "" for a CPU that a pod owns.
+// containerCount formats how many running containers may use a CPU, with "+" for more than 9. It returns "" for none,
+// and for a CPU that a pod owns.
 func (t Tiles) containerCount(id int, mark string) string {
 	n := t.load[id]
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// maxRows is the largest number of rows in a table of an explanation.
+// maxRows is the largest number of containers that a table of an explanation lists.
 const maxRows = 200
 
 // explanation is the answer to a question: a verdict, and tables with the details.

@@ -47,10 +47,10 @@ type numa struct {
 	Caches [][]string `json:"caches"`
 }
 
-// user is a pod that owns CPUs, or a pool. Each CPU belongs to one user.
+// user is a pod that owns CPUs, a kind of pool, or the reserved CPUs or CPUs in no pool. Each CPU belongs to one user.
 type user struct {
 	Mark string `json:"mark"`
-	Kind string `json:"kind"` // own, shared, reclaimed, both, reserved, none
+	Kind string `json:"kind"` // own, shared, reclaimed, both, balloon, reserved, none
 	Name string `json:"name"`
 	Pod  string `json:"pod,omitempty"` // the pod that owns the CPUs; "" for a pool
 	CPUs string `json:"cpus"`
@@ -126,8 +126,8 @@ func numaOf(n api.NUMA) numa {
 	return out
 }
 
-// users returns who may use the CPUs: first the pods that own CPUs, then the pools. The mark of each of the first 26
-// owners is one letter, as in all drawings of a node. The page marks further owners with two letters.
+// users returns who may use the CPUs: first the pods that own CPUs, sorted by name, then the pools. The marks are those
+// of package cpumap, except that the owners after the first 26 get two letters.
 func users(c api.NodeCPUs) []user {
 	var owners, others []user
 	for _, m := range cpumap.Marks(c) {

@@ -106,9 +106,9 @@ func setHeaders(h http.Header) {
 	}
 }
 
-// servesHost reports whether host, the Host header of a request, names this node. It protects from DNS rebinding:
-// another site makes its own name resolve to the node's address, and a browser then treats both as the same origin.
-// The Host header of such a request has the name of the other site.
+// servesHost reports whether host, the Host header of a request, is an IP address, localhost or a name of this node. It
+// protects from DNS rebinding: another site makes its own name resolve to the node's address, and a browser then treats
+// both as the same origin. The Host header of such a request has the name of the other site.
 func (p *Page) servesHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -184,7 +184,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pause waits minInterval, and then until more closes or loadInterval is over. It returns false when ctx ends.
+// pause waits until more closes, but at least minInterval and at most loadInterval. It returns false when ctx ends.
 func pause(ctx context.Context, more <-chan struct{}) bool {
 	least, most := time.NewTimer(minInterval), time.NewTimer(loadInterval)
 	defer least.Stop()

@@ -11,14 +11,15 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// verdict says in a sentence whether an object of the node is in order, and why not.
+// verdict says in a sentence whether the node or an object of it is in order, and gives reasons.
 type verdict struct {
 	Good    bool     `json:"good"`
 	Text    string   `json:"text"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// maxNamedProblems is how many problems of pods the verdict names.
+// maxNamedProblems limits the containers with problems that the verdict names: it names no further container once the
+// named ones have this many problems together.
 const maxNamedProblems = 5
 
 // nodeVerdict returns the verdict on a node. A value that waits for the start of its container is not a fault.

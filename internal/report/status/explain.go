@@ -76,8 +76,8 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	}
 }
 
-// printWrapped prints a text beside its label. It breaks the text into lines that fit the width, and marks each line of
-// a fault.
+// printWrapped prints a text after its label. It breaks the text into lines that fit the width. If the text is a fault,
+// it marks each line.
 func (o Options) printWrapped(w io.Writer, label, text string, fault bool) {
 	for _, line := range term.Wrap(text, o.textWidth(len(label))) {
 		if fault {

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Difference is a setting for which the node does not have the decided value.
+// Difference is a setting for which the node does not have the decided value, or for which the agent cannot compare it.
 type Difference struct {
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a setting of the pod

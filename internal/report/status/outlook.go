@@ -96,7 +96,8 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 // maxSameChange is how many containers a line about a change names.
 const maxSameChange = 3
 
-// changes writes a line for each change, with the first containers that have this change.
+// changes writes one line for all containers with the same change, and names the first of them. In all, equal changes
+// follow each other.
 func changes(b *bytes.Buffer, all []api.Change) {
 	if len(all) == 0 {
 		return

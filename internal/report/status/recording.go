@@ -34,7 +34,8 @@ func (p timeoutWriter) Write(line []byte) (int, error) {
 	return p.ResponseWriter.Write(line)
 }
 
-// maxLine is the longest line of a recording, in bytes. The first line is long: it describes everything that runs.
+// maxLine limits the length of a line of a recording, in bytes. The first line is long, because it describes the node
+// and everything that runs on it.
 const maxLine = 256 << 20
 
 // Record calls take for the first line of a recording and then for each event, without the end of the line. It continues

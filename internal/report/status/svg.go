@@ -25,7 +25,7 @@ func SVG(w io.Writer, n api.Node, now time.Time) error {
 // Title and Line may be empty.
 type Caption struct{ Title, Line string }
 
-// CaptionedSVG draws the CPUs of a simulated node below a caption. The same node always gives the same file.
+// CaptionedSVG draws the CPUs of a simulated node below a caption. The same node and caption always give the same file.
 func CaptionedSVG(w io.Writer, n api.Node, c Caption) error {
 	return draw(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countText(n)}})
 }

@@ -33,8 +33,8 @@ func (m Manager) policyName() string {
 }
 
 // NRT returns a NodeResourceTopology (topology.node.k8s.io/v1alpha2) without metadata, for the scheduler plugin
-// NodeResourceTopologyMatch. The plugin needs zones of type Node with the names node-0, node-1 and so on. Each zone has
-// CPUs and memory, even if the amount is 0.
+// NodeResourceTopologyMatch. The plugin needs zones of type Node with the names node-0, node-1 and so on, each
+// with CPUs and memory, even if the amount is 0. NRT leaves out zones above maxZone.
 func (n Node) NRT(m Manager) map[string]any {
 	var all []any
 	for _, z := range n.Zones {

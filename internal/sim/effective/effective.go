@@ -25,7 +25,7 @@ type State struct {
 	Shares  uint64
 	V2      bool
 	Quota   int64 // µs per Period, or Unlimited
-	Period  int64
+	Period  int64 // µs
 	Memory  int64 // bytes, or Unlimited
 	Env     map[string]string
 	Mounts  map[string]string // sources by destination
@@ -37,7 +37,7 @@ type State struct {
 	RDTClass, RDTGroup string
 	Cookie             uint64 // the core scheduling cookie; set by the caller
 	OOM                int    // oom_score_adj
-	// Process has the attributes of the first process and the parameters of its namespaces, in the notation of
+	// Process has the settings of the first process and of its namespaces, and the OCI hooks, in the notation of
 	// Want.Process in package scenario.
 	Process map[string]string
 }
@@ -205,8 +205,8 @@ func (s State) Spec(spec *specs.Spec) State {
 	return s
 }
 
-// Planned returns the state that a container with a spec would have after its start. CPUs, Mems and Shares are empty if
-// the spec does not set them.
+// Planned returns the state that a container with a spec would have after its start. CPUs, Mems, Shares and
+// Period are empty if the spec does not set them.
 func Planned(spec *specs.Spec, v2 bool) State {
 	s := State{V2: v2, Quota: Unlimited, Memory: Unlimited}
 	if spec.Linux == nil || spec.Linux.Resources == nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// processSettings returns the settings of the first process in an OCI spec: limits, priorities, memory policy and OCI
-// hooks. It also returns the parameters and network devices of its namespaces.
+// processSettings returns the settings in an OCI spec of the first process and of its namespaces, and the OCI hooks:
+// limits, priorities, scheduler, memory policy, intelRdt, kernel parameters, network devices, and whether cgroups are
+// writable. It returns nil if there are none.
 func processSettings(spec *specs.Spec) map[string]string {
 	out := map[string]string{}
 	addAttributes(out, spec.Process)

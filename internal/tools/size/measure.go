@@ -36,7 +36,7 @@ type pkg struct {
 type typ struct {
 	name            string // with its package
 	methods, fields int
-	plain           bool // plain data: it has no method on its pointer
+	plain           bool // plain data: no method has a pointer receiver
 }
 
 // function is a long function.

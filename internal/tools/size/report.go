@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// core has the packages that decide and apply, with their parts.
+// core has the packages that decide and apply. Packages below them also belong to the core.
 var core = []string{
 	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
 	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons", "internal/placement/topologyaware", "internal/placement/class",
