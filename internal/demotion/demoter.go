@@ -136,8 +136,8 @@ func (d *Demoter) nextContainers(containers map[string]Container) []string {
 	return all
 }
 
-// demote asks the kernel to move memory of one container. It subtracts the amount from left, the bytes that each memory
-// node may still move in this run.
+// demote asks the kernel to move memory of one container. It subtracts the requested amount from left: the bytes that
+// may still be moved from or to each memory node in this run.
 func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int]int64) Result {
 	before, err := d.measure(c)
 	if err == nil {

@@ -159,8 +159,8 @@ func (h host) targets(from int) (nodes []int) {
 	return nodes
 }
 
-// checkRoom returns an error unless slow nodes can take the bytes and stay partly free. Otherwise the kernel would move
-// pages to another node, or reclaim pages of other containers.
+// checkRoom returns an error unless slow nodes have room for the bytes and then are still partly free. Otherwise the
+// kernel would move pages to another node, or reclaim pages of other containers.
 func (h host) checkRoom(slow []int, bytes int64) error {
 	var room int64
 	for _, node := range slow {

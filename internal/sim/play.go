@@ -434,7 +434,8 @@ func (p *player) prepare(claims []scenario.Claim) error {
 	return errors.Join(append(failed, os.WriteFile(p.config.Paths.DRACheckpoint, scenario.ClaimCheckpoint(claims, uid), 0o600))...)
 }
 
-// configureKubelet makes the simulated kubelet the agent's source of pod specs, and of grants if the scenario has some.
+// configureKubelet makes the simulated kubelet the agent's source of pod specs, and of grants if the scenario has
+// grants or claims.
 func (p *player) configureKubelet(c *config.Config) {
 	c.PodSpec.Kubelet.URL = p.kubelet.url
 	if p.s.HasGrants() || p.s.HasClaims() {

@@ -271,8 +271,8 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 }
 
 // updates converts settings of existing containers to one update for each container, because the runtime would
-// report a second one as a conflict. It drops settings of a container without an id, and settings of the container
-// whose id is except.
+// report a second one as a conflict. It drops settings of a container whose id the runtime has not sent yet, and
+// settings of the container whose id is except.
 func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))

@@ -122,7 +122,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 }
 
 // start registers and waits for Configure. After the registration, neither the context nor a lost connection ends
-// the stub's Start. A watchdog therefore runs beside it.
+// the stub's Start. So start runs it in a goroutine, and stops waiting if the connection is lost, the context ends or
+// HandshakeTimeout is over.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()

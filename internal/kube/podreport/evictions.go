@@ -43,7 +43,7 @@ type refusals struct {
 	isNew   bool // there was a refusal since the last check
 }
 
-// forgetAfter is after how long without another refusal a pod is forgotten. The kubelet repeats a creation at least
+// forgetAfter is the time without a refusal after which a pod is forgotten. The kubelet repeats a creation at least
 // every five minutes.
 const forgetAfter = 15 * time.Minute
 
@@ -114,7 +114,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	e.client.Log.Info("the agent evicted a pod that the topology manager refused", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Reason, r.reason)
 }
 
-// Row returns the row for status; none while the agent evicts no pod.
+// Row returns the row for status. The row is empty if evictions are disabled.
 func (e *Evictions) Row() api.ClusterPart {
 	after := e.threshold()
 	if after == 0 {

@@ -87,7 +87,8 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// WithSample returns the view with a new sample. If the sample failed, the view keeps the last state and adds the error.
+// WithSample returns the view with a new sample. If the sample failed, the view keeps the last state and adds the
+// error.
 func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err error) Model {
 	if err != nil {
 		m.frame.SampleError = err.Error()
