@@ -109,7 +109,8 @@ func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 	return d.publish(report)
 }
 
-// available returns what the kernel does with cold pages. off is the reason why the demoter must not ask the kernel.
+// available returns the node's state for demotion. off is the reason why the demoter must not ask the kernel; "" for
+// none.
 func (d *Demoter) available() (h host, off string) {
 	if d.deps.Tree.Version != cgroup.V2 {
 		return h, "cgroup v1 has no memory.reclaim"

@@ -47,7 +47,7 @@ func (d Disk) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-// These files show what the kernel does with cold pages.
+// The files that determine how the kernel demotes cold pages.
 const (
 	enabledFile = "sys/kernel/mm/numa/demotion_enabled"
 	tiersDir    = "sys/devices/virtual/memory_tiering"
@@ -56,7 +56,7 @@ const (
 	nodesDir    = "sys/devices/system/node/node"
 )
 
-// host is what the kernel does with cold pages.
+// host is the state of the node that determines how the kernel demotes cold pages.
 type host struct {
 	files    Files
 	distance func(from, to int) int
@@ -64,8 +64,7 @@ type host struct {
 	hasSwap  bool        // the node has a swap device
 }
 
-// readHost returns what the kernel does with cold pages. It returns an error if the kernel must not be asked to
-// reclaim.
+// readHost reads the state of the node. It returns an error if the demoter must not ask the kernel to reclaim.
 func readHost(files Files, distance func(from, to int) int) (h host, err error) {
 	h.files, h.distance = files, distance
 	switch text, err := files.Read(enabledFile); {

@@ -60,7 +60,7 @@ func (p *player) compareNodeMemory(ref scenario.Ref, want scenario.Want, note fu
 		return
 	}
 	got := p.runtime.onNodes(ref)
-	if p.version == cgroup.V1 { // it has no memory.reclaim
+	if p.version == cgroup.V1 { // cgroup v1 has no memory.reclaim
 		got = want.OnNodes
 	}
 	for _, node := range slices.Sorted(maps.Keys(want.OnNodes)) {

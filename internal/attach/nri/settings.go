@@ -18,7 +18,7 @@ import (
 // cannot express. The attachment logs that value and does not send it.
 type setting struct {
 	field lifecycle.Field
-	proto string // the field of Container it changes
+	proto string // the field of NRI's Container that it changes
 	// resource sets a field of resources, in adjustments and in updates.
 	resource func(r *api.LinuxResources, v lifecycle.Value) bool
 	// create sets a field that only CreateContainer can set.
@@ -110,8 +110,8 @@ var settingOf = func() map[lifecycle.Field]*setting {
 }()
 
 // adjustment translates values for the container that the runtime creates. It returns nil if it sets nothing, so
-// that the container stays as it would be without us. It also returns the values that NRI cannot carry or that the
-// runtime does not support.
+// that the container stays as it would be without the agent. It also returns the values that NRI cannot carry or that
+// the runtime does not support.
 func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}

@@ -40,7 +40,7 @@ func runtimeVersion(stated, runtime, release string) string {
 	return inferred
 }
 
-// EmbeddedRuntime is the name that our embedded runtime reports. EmbeddedRelease is the release that it reports:
+// EmbeddedRuntime is the name that Trimtab's embedded runtime reports. EmbeddedRelease is the release that it reports:
 // that of the NRI library in it. It is a constant, because the library reads its own release from the binary, and
 // test binaries have none.
 const (

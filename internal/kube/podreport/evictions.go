@@ -99,7 +99,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	e.client.Note(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that is gone needs no eviction
+	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that does not exist needs no eviction
 		e.failed++
 		e.recorder.Warn(about, events.EvictionFailed, fmt.Sprintf("the topology manager refused the pod %d times, and the API server did not evict it: %v", r.count, err))
 		e.client.Log.Warn("the agent cannot evict a pod that the topology manager refuses", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Err, err)

@@ -107,7 +107,7 @@ func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err er
 	return m
 }
 
-// addShares returns the histories of the rows with their shares added. It drops the histories of rows that are gone.
+// addShares returns the histories of the rows with their shares added. It drops the histories of other rows.
 func addShares(before map[string][]float64, rows []Row) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {
