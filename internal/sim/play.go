@@ -288,7 +288,7 @@ func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgro
 	return m, k, version, err
 }
 
-// hostOf returns the devices of a scenario's node.
+// hostOf returns the devices, memory nodes, huge pages, disks and hook files of a scenario's node.
 func hostOf(n scenario.Node, m *topology.Machine) (*lifecycle.Host, error) {
 	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks, CDI: n.NodeDevices()}
 	for _, node := range m.Nodes {
