@@ -96,8 +96,8 @@ func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...strin
 	return versionError(node, a, err)
 }
 
-// versionError adds the name of the node to an error. If the agent did not understand the request, it also says that the
-// agent may be older than the plugin.
+// versionError adds the name of the node to an error that has the exit code of the agent's program. For the exit code
+// of a usage error, it also says that the agent may be older than the plugin. It returns other errors unchanged.
 func versionError(node string, a *fleet.Agent, err error) error {
 	switch agentExitCode(err) {
 	case exitOK:
@@ -170,7 +170,8 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	return refusalOf(all)
 }
 
-// refusalOf returns an error if each node would refuse at least one of the pods, or if no node has a plan.
+// refusalOf returns nil if at least one node would accept all pods. Otherwise it returns a *refusalError if a node
+// would refuse pods, or else the reason why no node has a plan.
 func refusalOf(all []podPlan) error {
 	refused, wrong := false, ""
 	for _, x := range all {
@@ -214,7 +215,7 @@ func podPlans(all []podPlan) [][]string {
 	return rows
 }
 
-// readAll reads a file. It refuses a file that is too large: an API server accepts no object above 1.5 MB.
+// readAll reads a file. It refuses a file above 4 MiB: an API server accepts no object above 1.5 MB.
 func readAll(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))

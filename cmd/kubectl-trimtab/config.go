@@ -28,7 +28,7 @@ func newConfig(p *plugin) *cobra.Command {
 	return cmd
 }
 
-// addTarget adds the flags that select the nodes and their ConfigMap to a command.
+// addTarget adds to a command the flags that select the nodes and the ConfigMap to write.
 func addTarget(cmd *cobra.Command) *fleet.Target {
 	var t fleet.Target
 	cmd.Flags().StringVar(&t.Group, "group", "", "write the ConfigMap of this group of nodes, not the ConfigMap of all nodes")

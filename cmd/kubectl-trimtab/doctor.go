@@ -58,8 +58,8 @@ The exit code is 1 if there is a problem.`,
 	return cmd
 }
 
-// The names of two checks. A problem of runtimeCheck does not count if agentCheck is ok: an attached agent has found its
-// runtime, although its pod may not have the CRI socket that doctor needs.
+// The names of two checks. A problem of runtimeCheck does not count if agentCheck is ok: an attached agent has found
+// its runtime, although its pod may not have the CRI socket that doctor needs.
 const (
 	runtimeCheck = "runtime"
 	agentCheck   = "agent"

@@ -125,7 +125,8 @@ func cells(rows []row) [][]string {
 	return all
 }
 
-// versionDifferences returns sentences about versions that differ: among the agents, or between agents and this plugin.
+// versionDifferences returns sentences about versions: if the agents' versions differ, and if no agent has the version
+// of this plugin.
 func versionDifferences(rows []row) []string {
 	of := map[string]int{}
 	var versions []string

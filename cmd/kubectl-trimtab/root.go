@@ -52,7 +52,7 @@ type printedExit struct{ code int }
 
 func (q *printedExit) Error() string { return fmt.Sprintf("exit code %d", q.code) }
 
-// refusalError is the error of a plan if every node would refuse at least one of its pods.
+// refusalError is the error of a plan if every node that has a plan would refuse at least one of the pods.
 type refusalError struct{}
 
 func (*refusalError) Error() string { return "every node would refuse at least one of the pods" }

@@ -75,7 +75,7 @@ type sizes struct {
 }
 
 // Next waits for a change of the terminal's size and returns the new size. The first call does not wait. Next returns
-// nil when ctx ends.
+// nil when ctx ends, or if the size cannot be read.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	if s.started {
 		select {

@@ -52,7 +52,7 @@ addresses: it has only files of a fixed list. No agent is needed.`,
 	return cmd
 }
 
-// isArchive reports whether a file is an archive of 'trimtab capture'. It reads only the beginning of the file.
+// isArchive reports whether a file begins like an archive of 'trimtab capture', which is a gzip file.
 func isArchive(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {

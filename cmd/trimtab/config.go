@@ -119,7 +119,8 @@ func newConfigSchema() *cobra.Command {
 }
 
 // loadConfig reads the agent's configuration file: the file named, or the file in the environment variable, or the
-// default file. If named is "" and no file exists, it returns the default configuration, and used is "".
+// default file. Only the default file may be missing: loadConfig then returns the default configuration, and used is
+// "".
 func loadConfig(named string) (c config.Config, used string, err error) {
 	file, must := named, named != ""
 	if !must {

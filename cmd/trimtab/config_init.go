@@ -64,7 +64,8 @@ decisions. Keys that are left out have their defaults: 'trimtab config print' sh
 	return cmd
 }
 
-// writeNew writes a file, and creates its directory if it is missing. It replaces an existing file only if force is set.
+// writeNew writes a file, and creates its directory if it is missing. It replaces an existing file only if force is
+// set.
 func writeNew(name string, text []byte, force bool) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a configuration is no secret
 		return err

@@ -108,7 +108,8 @@ func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, e
 }
 
 // similarPods returns the known pods that the user probably meant: pods with this name in any namespace, or else pods
-// with a similar name, or else all pods of the namespace.
+// of the namespace with a similar name, or else all pods of the namespace. If namespace is "", the user gave none, and
+// similar names count in all namespaces.
 func similarPods(known []string, namespace, pod string) []string {
 	same := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
 	if len(same) > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 )
 
-// newIdle returns the command idle. It keeps a pod without an agent running, in which users run other commands.
+// newIdle returns the command idle. It keeps a pod running that has no agent. Users run other commands in that pod.
 func newIdle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "idle",

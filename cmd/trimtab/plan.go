@@ -119,7 +119,7 @@ func describedNode(node, file string) (*scenario.Scenario, error) {
 	return s, err
 }
 
-// withAdvice adds an advice to the errors of a configuration file.
+// withAdvice adds to the errors of a configuration file what the user can do.
 func withAdvice(file string, err error) error {
 	return fmt.Errorf("%w\ncorrect the file until 'trimtab config check %s' finds no problem, then run this command again", err, file)
 }

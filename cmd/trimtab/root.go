@@ -84,7 +84,7 @@ func run(ctx context.Context, i invocation) int {
 	root.SetErr(i.err)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args, completion.RunE = refuseArguments, showHelp // cobra's takes any argument, and prints its help
+		completion.Args, completion.RunE = refuseArguments, showHelp // cobra's own command accepts all arguments, and prints its help
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(err, *begun)

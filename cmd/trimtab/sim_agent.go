@@ -25,7 +25,8 @@ import (
 // pageAddress is the default address of the web page of a simulated node.
 const pageAddress = "127.0.0.1:9464"
 
-// serveNode says where an agent on a simulated node serves its web page and writes its configuration file.
+// serveNode has the address of the web page of an agent on a simulated node, and the directory in which its
+// configuration file is written.
 type serveNode struct {
 	http string // address of the web page; "none" for no page, "" for the default
 	dir  string // directory of the configuration file, created if it is missing; "" for the agent's temporary directory

@@ -36,7 +36,8 @@ func (s *sinceFlag) Set(text string) error {
 	return nil
 }
 
-// filter returns a function that calls show for events that are not older than the duration.
+// filter returns a function that calls show for events that are not older than the duration. Without a duration, it
+// returns show.
 func (s *sinceFlag) filter(now time.Time, show func(api.Event) error) func(api.Event) error {
 	if s.ago == 0 {
 		return show

@@ -29,8 +29,8 @@ func addConfig(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
 }
 
-// addSocket adds the flags --socket and --config to a command that asks the agent. The result has the path of the status
-// socket when the command runs: --socket, or else paths.statusSocket in the configuration file.
+// addSocket adds the flags --socket and --config to a command that asks the agent. The result has the path of the
+// status socket when the command runs: --socket, or else paths.statusSocket in the configuration file.
 func addSocket(cmd *cobra.Command) *string {
 	socket := cmd.Flags().String("socket", "", "status socket of the agent (default paths.statusSocket of the configuration)")
 	file := addConfig(cmd)
@@ -43,8 +43,8 @@ func addSocket(cmd *cobra.Command) *string {
 	return socket
 }
 
-// statusSocket returns the status socket in a configuration file. It ignores errors in other keys of the file, because a
-// running agent keeps its socket while its file is invalid.
+// statusSocket returns the status socket in a configuration file. It ignores errors in other keys of the file, because
+// a running agent keeps its socket while its file is invalid.
 func statusSocket(named string) (string, error) {
 	file, _ := defaultConfigFile()
 	text, err := os.ReadFile(cmp.Or(named, file))

@@ -200,7 +200,7 @@ func addSVGFlag(cmd *cobra.Command, file *string) {
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// drawNodeToFile draws a node to a file, or to standard output if file is "-".
+// drawNodeToFile draws a node to a file, or to standard output if file is "-". It writes nothing if file is "".
 func drawNodeToFile(file string, n api.Node) error {
 	var b bytes.Buffer
 	if err := status.SVG(&b, n, time.Now()); err != nil || file == "" {

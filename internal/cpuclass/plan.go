@@ -96,7 +96,7 @@ func (w *Writer) checkLimits(p *plan) error {
 		if i := slices.IndexFunc(p.settings, func(s setting) bool { return s.file == file }); i >= 0 {
 			text = p.settings[i].text
 		} else if !known {
-			text, _ = w.o.Files.Read(file) // if it fails, note returns the error
+			text, _ = w.o.Files.Read(file) // an unreadable limit counts as 0
 		}
 		kHz, _ = strconv.ParseUint(text, 10, 64)
 		return kHz

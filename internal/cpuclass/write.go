@@ -27,7 +27,7 @@ func (w *Writer) execute(p *plan) {
 	for _, s := range w.ordered(p.restore) {
 		if err := w.write(p, s); err == nil {
 			w.forgetRestored(s.file)
-		} else if !errors.Is(err, fs.ErrNotExist) { // the CPU is offline, or gone
+		} else if !errors.Is(err, fs.ErrNotExist) { // without the file, the CPU is offline or removed
 			errs = append(errs, err)
 		}
 	}
@@ -46,7 +46,7 @@ func (w *Writer) writeAll(p *plan) error {
 	return w.verify(p)
 }
 
-// forgetRestoredFiles forgets the originals of files that were restored. If the class sets the governor, drop keeps the
+// forgetRestoredFiles forgets the originals of files that were restored. If the class sets the governor, it keeps the
 // original of the energy preference, because the governor changes the preference.
 func (w *Writer) forgetRestoredFiles(p *plan) {
 	governs := slices.ContainsFunc(p.settings, func(s setting) bool { return path.Base(s.file) == governorFile })

@@ -11,8 +11,9 @@ import (
 // retryPause is the time after which the writer tries a class again that the kernel refused.
 const retryPause = 2 * time.Minute
 
-// Options are the files and functions that a writer uses.
+// Options are the files and functions that a writer uses. Files and Now are required.
 type Options struct {
+	// Files are the node's cpufreq and cpuidle files.
 	Files FS
 	// Saved has the original values that an earlier agent stored with Save; nil for none. Boot identifies
 	// this boot of the machine. The writer ignores values of another boot, because a boot resets the files.
@@ -34,8 +35,9 @@ type Writer struct {
 	originals map[string]string
 	unsaved   bool // the originals changed since they were saved
 	wrote     map[string]writtenText
-	// done has the text of each unit whose class is in force. kernelTexts has the texts of the files of these
-	// units. refused has the classes that the kernel refused. The keys of all three are unit keys.
+	// done has the fingerprint of each unit whose class, or whose original values, are in force. kernelTexts has the
+	// texts of the files that the classes of these units set. refused has the classes that the kernel refused. The
+	// keys of all three are unit keys.
 	done        map[int]string
 	kernelTexts map[int][]string
 	refused     map[int]refusal

@@ -109,7 +109,8 @@ func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 	return d.publish(report)
 }
 
-// available returns what the kernel does with cold pages. off is the reason why the demoter must not ask the kernel.
+// available returns the node's state for demotion. off is the reason why the demoter must not ask the kernel; "" for
+// none.
 func (d *Demoter) available() (h host, off string) {
 	if d.deps.Tree.Version != cgroup.V2 {
 		return h, "cgroup v1 has no memory.reclaim"
@@ -136,8 +137,8 @@ func (d *Demoter) nextContainers(containers map[string]Container) []string {
 	return all
 }
 
-// demote asks the kernel to move memory of one container. It subtracts the amount from left, the bytes that each memory
-// node may still move in this run.
+// demote asks the kernel to move memory of one container. It subtracts the requested amount from left: the bytes that
+// may still be moved from or to each memory node in this run.
 func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int]int64) Result {
 	before, err := d.measure(c)
 	if err == nil {

@@ -47,7 +47,7 @@ func (d Disk) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-// These files show what the kernel does with cold pages.
+// The files that determine how the kernel demotes cold pages.
 const (
 	enabledFile = "sys/kernel/mm/numa/demotion_enabled"
 	tiersDir    = "sys/devices/virtual/memory_tiering"
@@ -56,7 +56,7 @@ const (
 	nodesDir    = "sys/devices/system/node/node"
 )
 
-// host is what the kernel does with cold pages.
+// host is the state of the node that determines how the kernel demotes cold pages.
 type host struct {
 	files    Files
 	distance func(from, to int) int
@@ -64,8 +64,7 @@ type host struct {
 	hasSwap  bool        // the node has a swap device
 }
 
-// readHost returns what the kernel does with cold pages. It returns an error if the kernel must not be asked to
-// reclaim.
+// readHost reads the state of the node. It returns an error if the demoter must not ask the kernel to reclaim.
 func readHost(files Files, distance func(from, to int) int) (h host, err error) {
 	h.files, h.distance = files, distance
 	switch text, err := files.Read(enabledFile); {
@@ -159,8 +158,8 @@ func (h host) targets(from int) (nodes []int) {
 	return nodes
 }
 
-// checkRoom returns an error unless slow nodes can take the bytes and stay partly free. Otherwise the kernel would move
-// pages to another node, or reclaim pages of other containers.
+// checkRoom returns an error unless slow nodes have room for the bytes and then are still partly free. Otherwise the
+// kernel would move pages to another node, or reclaim pages of other containers.
 func (h host) checkRoom(slow []int, bytes int64) error {
 	var room int64
 	for _, node := range slow {

@@ -113,7 +113,7 @@ func (s Subject) value(key string) (value string, ok bool) {
 }
 
 // Matches reports whether an expression holds for a container. If the container has no value for
-// the key, only AlwaysTrue and the negative operators hold. "*" equals every value.
+// the key, only AlwaysTrue and the negative operators hold. For Equals, In and NotIn, "*" equals every value.
 func (e *Expression) Matches(s Subject) bool {
 	value, ok := s.value(e.Key)
 	glob := func(p string) bool { is, err := path.Match(p, value); return ok && is && err == nil }

@@ -32,7 +32,8 @@ type indexed struct {
 	group string
 }
 
-// valueIndex has the subjects of one key: all with a value in some, and the subjects of each value in values.
+// valueIndex has the subjects of one key. all has the subjects with any value, and values has the subjects of each
+// value.
 type valueIndex struct {
 	all    members
 	values map[string]members
@@ -185,7 +186,7 @@ func (v *valueIndex) matching(patterns []string) (found members) {
 	return found
 }
 
-// glob is a pattern that is compared with many values. Every value that matches begins with prefix and contains part.
+// glob is a pattern that is compared with many values. Every value that matches begins with prefix and contains infix.
 type glob struct{ pattern, prefix, infix string }
 
 func newGlob(pattern string) glob {

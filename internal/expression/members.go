@@ -2,8 +2,8 @@ package expression
 
 import "math/bits"
 
-// members is a set of slots of an index, with one bit for each slot. Only add, remove and addAll change a set. The
-// results of other methods may share memory with an operand.
+// members is a set of slots of an index, with one bit for each slot. Only add, remove and addAll change a set. A set
+// that a method of Index or valueIndex returns may share memory with the index, so it must not be changed.
 type members []uint64
 
 const wordBits = 64

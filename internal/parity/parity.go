@@ -1,5 +1,5 @@
-// Package parity lists which fields each attachment can set, from the declarations of the attachments. docs/parity.md is
-// generated from the list, and the conformance tests check every attachment against it. The agent does not use it.
+// Package parity lists which fields each attachment can set, from the declarations of the attachments. docs/parity.md
+// is generated from the list, and the conformance tests check every attachment against it. The agent does not use it.
 package parity
 
 import (

@@ -291,7 +291,7 @@ func Features() map[lifecycle.Field]string {
 	}
 }
 
-// podFields are the fields that also exist in a pod's own cgroup.
+// podFields are the fields that a rule can set with the scope pod.
 var podFields = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
 	lifecycle.RDTSchemata,
@@ -309,7 +309,8 @@ var mountOptions = []string{
 // MountOptions returns the options that a rule may set for a mount.
 func MountOptions() []string { return slices.Clone(mountOptions) }
 
-// defaultMountOptions are the options of a mount if its rule sets no options: read-only, without devices and set-user-ID.
+// defaultMountOptions are the options of a mount if its rule sets no options: read-only, without devices and
+// set-user-ID.
 var defaultMountOptions = []string{"bind", "ro", "nosuid", "nodev"}
 
 // printable shortens a user's text for messages.

@@ -190,8 +190,8 @@ func (h *Hook) proposeSetting(set *setting, s *subject, out *hook.Output) {
 	out.Values = append(out.Values, now.value)
 }
 
-// evaluate makes the result of the expression the value. A constant value stays as it is. wrong is what is wrong with
-// the result, or "".
+// evaluate evaluates the expression of the setting and stores the result as the value. It does nothing if the value is
+// a constant. wrong is what is wrong with the result, or "".
 func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	switch {
 	case s.expression == nil:

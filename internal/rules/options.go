@@ -17,8 +17,8 @@ type RuleOptions struct {
 	Pool string `json:"pool" check:"pool or empty"`
 	// NUMA binds the pod to NUMA nodes.
 	NUMA NUMAOptions `json:"numa"`
-	// UnlessAsked leaves class, pool and numa unchanged if the pod itself requests one of them. If it is off, the
-	// rule overrides the pod's annotations and labels.
+	// UnlessAsked leaves class, pool and numa unchanged if the pod itself requests one of them, or an earlier rule
+	// has set one. If it is off, the rule overrides the pod's annotations and labels.
 	UnlessAsked bool `json:"unlessAsked"`
 	// Refuse is the message with which the agent refuses to create the container; empty means no refusal.
 	Refuse string `json:"refuse" check:"message"`

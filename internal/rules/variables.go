@@ -155,7 +155,7 @@ func (v *view) requestedResources() *lifecycle.Resources {
 	return r
 }
 
-// noResources are the resources for which the runtime reports none. No code modifies it.
+// noResources are the resources of a pod or container for which the runtime reports none. No code modifies them.
 var noResources lifecycle.Resources
 
 // requests returns the requests in the pod's spec, or nil without a spec.

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// snapshot is the effective state of every container.
+// snapshot is the effective state of every container that is not stopped.
 type snapshot map[scenario.Ref]effective.State
 
 func (p *player) snapshot() snapshot {
@@ -294,7 +294,8 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 	compareSpec(want, got, note)
 }
 
-// compareSpec compares the fields of a want that come from the OCI spec and not from the kernel.
+// compareSpec compares the fields of a want that are not resources in cgroup files: the OOM score, attributes of
+// processes, environment variables, mounts, devices, and classes and groups.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
 		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
@@ -355,8 +356,8 @@ func compareDevices(want scenario.Want, got effective.State, note func(string, .
 	}
 }
 
-// checkAtStart checks that the wants of the containers that the step started last held already at their first
-// instruction.
+// checkAtStart checks that the wants of the containers in s.Started, which the step starts last, held already at their
+// first instruction.
 func (p *player) checkAtStart(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {

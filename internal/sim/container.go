@@ -38,7 +38,8 @@ type container struct {
 // First is the state of a container when its process runs the first instruction.
 type First struct {
 	effective.State
-	// Others has the effective CPUs of all other running containers at that time.
+	// Others has the effective CPUs of all other running containers at that time. It is empty with
+	// Options.ManyContainers.
 	Others map[scenario.Ref]string
 }
 

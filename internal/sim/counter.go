@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// counter counts events and lets goroutines wait for a count. The zero value counts from 0.
+// counter counts synchronisations of plugins and lets goroutines wait for a count. The zero value counts from 0.
 type counter struct {
 	mu   sync.Mutex
 	n    int
@@ -38,7 +38,7 @@ func (c *counter) next() (int, <-chan struct{}) {
 	return c.n, c.more
 }
 
-// await waits until the count of synchronised plugins has reached want.
+// await waits until the count has reached want. It returns an error after patience.
 func (c *counter) await(ctx context.Context, want int, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()

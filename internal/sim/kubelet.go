@@ -122,7 +122,7 @@ func (k *kubelet) put(pod scenario.Pod, containers []scenario.Container, uid str
 	k.pods[ref] = p
 }
 
-// regrant changes the CPUs and memory nodes that the kubelet grants to a container.
+// regrant replaces the kubelet's grants for a container.
 func (k *kubelet) regrant(ref scenario.Ref, now scenario.Static) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -288,7 +288,7 @@ func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgro
 	return m, k, version, err
 }
 
-// hostOf returns the devices of a scenario's node.
+// hostOf returns the devices, memory nodes, huge pages, disks and hook files of a scenario's node.
 func hostOf(n scenario.Node, m *topology.Machine) (*lifecycle.Host, error) {
 	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks, CDI: n.NodeDevices()}
 	for _, node := range m.Nodes {
@@ -434,7 +434,8 @@ func (p *player) prepare(claims []scenario.Claim) error {
 	return errors.Join(append(failed, os.WriteFile(p.config.Paths.DRACheckpoint, scenario.ClaimCheckpoint(claims, uid), 0o600))...)
 }
 
-// configureKubelet makes the simulated kubelet the agent's source of pod specs, and of grants if the scenario has some.
+// configureKubelet makes the simulated kubelet the agent's source of pod specs, and of grants if the scenario has
+// grants or claims.
 func (p *player) configureKubelet(c *config.Config) {
 	c.PodSpec.Kubelet.URL = p.kubelet.url
 	if p.s.HasGrants() || p.s.HasClaims() {

@@ -49,7 +49,7 @@ type Options struct {
 	ManyContainers bool
 	Log            *slog.Logger
 	Kind           Kind   // the runtime whose behaviour it imitates
-	Seed           string // the ids of pods and containers are hashes of it and of their names
+	Seed           string // the ids of pods and containers are hashes of it, of their names and of their numbers
 	// Observe is called with every NRI event after its answer, while the runtime waits. It must not call the runtime. It
 	// may be nil.
 	Observe func(Event)
@@ -68,7 +68,7 @@ type Event struct {
 	Err     error
 }
 
-// Change is a plugin's update of one container.
+// Change is an update of one container: an update by a plugin, or the kubelet's update as plugins changed it.
 type Change struct {
 	Ref       scenario.Ref
 	Resources *api.LinuxResources

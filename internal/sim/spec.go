@@ -72,7 +72,8 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 	return s
 }
 
-// addToSpec adds the additional fields of the request to a spec. It takes the numbers of device nodes from the host.
+// addToSpec adds to a spec the mounts, devices, unified values and OOM score of the request. It takes the type and the
+// numbers of a device from the host, and returns an error if the host does not have the device.
 func (q *Request) addToSpec(s *specs.Spec, host *lifecycle.Host) error {
 	s.Mounts = append(s.Mounts, q.Mounts...)
 	for _, name := range q.Devices {

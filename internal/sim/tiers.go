@@ -18,7 +18,7 @@ const tierRelease = "6.16"
 // kernelTiers has the numbers of the memory tiers that Linux assigns to HBM, DRAM and CXL memory.
 var kernelTiers = map[topology.MemoryKind]int{topology.HBM: 2, topology.DRAM: 4, topology.PMEM: 22}
 
-// setTiers adds the machine's memory nodes to the kernel as memory tiers.
+// setTiers gives the kernel memory tiers with the machine's memory nodes, and the release tierRelease.
 func setTiers(k *kernel.Cgroups, t kernel.Tiers, m *topology.Machine) error {
 	var nodes []kernel.TierNode
 	for i, n := range m.Nodes {
@@ -53,13 +53,14 @@ func (r *Runtime) useMemory(s *scenario.Step) error {
 	return nil
 }
 
-// compareNodeMemory compares a container's anonymous memory on memory nodes.
+// compareNodeMemory compares a container's anonymous memory on memory nodes with a want. It does not compare them on
+// cgroup v1, where no memory moves. It also notes memory that the kernel dropped or swapped.
 func (p *player) compareNodeMemory(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	if want.OnNodes == nil {
 		return
 	}
 	got := p.runtime.onNodes(ref)
-	if p.version == cgroup.V1 { // it has no memory.reclaim
+	if p.version == cgroup.V1 { // cgroup v1 has no memory.reclaim
 		got = want.OnNodes
 	}
 	for _, node := range slices.Sorted(maps.Keys(want.OnNodes)) {

@@ -198,7 +198,7 @@ func (p *player) picture() cpumap.Tiles {
 }
 
 // reasonLines returns the problems and reasons of a container's values: one line for each value that is not applied,
-// and one for each source of values, such as an annotation.
+// and one for each source of values, such as an annotation. Without a source, it adds the reason of the CPU group.
 func reasonLines(c api.Container) []string {
 	var lines []string
 	var sources []string

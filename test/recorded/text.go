@@ -20,7 +20,7 @@ type Text struct {
 	b       strings.Builder
 	pending string // a write that the kernel has not accepted yet
 	saved   string // the last checkpoint
-	left    uint64 // events of the journal that are left out
+	left    uint64 // number of events of the journal that were left out so far
 	hidden  string
 }
 

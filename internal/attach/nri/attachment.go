@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// The states of an attachment beside those of connect, as Status prints them.
+// The states of an attachment in addition to those of package connect, as Status returns them.
 const (
 	StateWaiting     = "waiting for socket"
 	StateDialing     = "dialing"
@@ -47,8 +47,8 @@ type Options struct {
 	Index   string // two digits; plugins are called in their order. Default: 50
 	Handler conductor.Handler
 	Log     *slog.Logger
-	// FailRequest asks the runtime to fail a request that we do not answer in time, instead
-	// of continuing without us. Runtimes before NRI 0.12.4 ignore it.
+	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead
+	// of continuing without the agent. Runtimes before NRI 0.12.4 ignore it.
 	FailRequest bool
 	// Disabled are the calls whose answers the attachment does not change.
 	Disabled []runtimes.Call

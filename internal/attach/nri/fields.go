@@ -11,7 +11,7 @@ import (
 type Row struct {
 	Proto      string // e.g. Container.linux.resources.cpu.shares
 	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
-	NRIVersion string // NRI release that first has it as input
+	NRIVersion string // the first NRI release that has the field
 	Setting    string // name of the lifecycle.Field that answers set in it, if any
 	Adjust     bool   // set in the answer to CreateContainer
 	Update     bool   // set in updates of existing containers
@@ -29,8 +29,8 @@ type field[P, L any] struct {
 	note       string
 }
 
-// table converts one message type. We own the messages after decoding, so the result shares their maps and lists of
-// strings and does not copy them.
+// table converts one message type. No other code uses the messages after decoding, so the result shares their maps and
+// lists of strings and does not copy them.
 type table[P, L any] []field[P, L]
 
 // nested is a conversion table of any message type.

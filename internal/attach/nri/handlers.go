@@ -37,7 +37,7 @@ var (
 // inHandlerKey is the key of a context value that marks a request while a handler answers it.
 type inHandlerKey struct{}
 
-// Configure answers the runtime's first request with the events we want.
+// Configure answers the runtime's first request with the events to which the agent subscribes.
 func (s *session) Configure(_ context.Context, config, runtime, release string) (api.EventMask, error) {
 	s.mu.Lock()
 	aborted := s.aborted
@@ -181,7 +181,7 @@ func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c 
 	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
 
-// UpdateContainer answers with our values for the container. The kubelet's request therefore does not overwrite
+// UpdateContainer answers with the agent's values for the container, so that the kubelet's request does not overwrite
 // them.
 func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	ans, err := s.handleContainer(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Requested: convertResources(res)}, p, c)
@@ -247,8 +247,8 @@ func (s *session) notify(ctx context.Context, kind lifecycle.Kind, p *api.PodSan
 	return err
 }
 
-// handle calls the handler. It returns only a Rejection as an error. After a panic or a fault of ours, the answer
-// changes nothing.
+// handle calls the handler. It returns only a Rejection as an error. After a panic or another error of the handler,
+// the answer changes nothing.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
 	if s.registerOnly || !s.requests.begin() {
 		return conductor.Answer{}, nil
@@ -271,8 +271,8 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 }
 
 // updates converts settings of existing containers to one update for each container, because the runtime would
-// report a second one as a conflict. It drops settings of a container without an id, and settings of the container
-// whose id is except.
+// report a second one as a conflict. It drops settings of a container whose id the runtime has not sent yet, and
+// settings of the container whose id is except.
 func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))

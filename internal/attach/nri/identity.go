@@ -24,8 +24,8 @@ type identities struct {
 	// runtime's id.
 	pending                    map[[2]string]string
 	provisionalIDs, runtimeIDs map[string]string
-	pods                       map[string]string // pod ids, by the container ids that we made up
-	count                      int               // number of ids that we made up
+	pods                       map[string]string // pod ids, by the container ids that the agent made up
+	count                      int               // number of ids that the agent made up
 }
 
 func newIdentities() *identities {

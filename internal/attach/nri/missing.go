@@ -11,7 +11,8 @@ import (
 // warnInterval is the pause between two warnings about a missing socket.
 const warnInterval = 5 * time.Minute
 
-// enableNRIAdvice is what to do about a missing socket. TOML also reads the single quotes, which the log prints as they are.
+// enableNRIAdvice is what to do about a missing socket. TOML also reads the single quotes, which the log prints as they
+// are.
 const enableNRIAdvice = "start the runtime, or switch NRI on in its configuration and restart it (running containers stay). " +
 	"containerd 1.7 needs three lines in /etc/containerd/config.toml: " +
 	"version = 2 | [plugins.'io.containerd.nri.v1.nri'] | disable = false. " +
@@ -31,8 +32,8 @@ func (m *missingSocketWarning) due(now time.Time) bool {
 	return true
 }
 
-// whyAbsent returns why the runtime's socket does not exist, or nil if it exists. It logs a warning that says what
-// to do.
+// whyAbsent returns why the runtime's socket does not exist, or nil if it exists. If the socket does not exist, it logs
+// at once, and then once in each warnInterval, a warning that says what to do.
 func (a *Attachment) whyAbsent(m *missingSocketWarning) error {
 	_, err := os.Stat(a.o.Socket)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 // what the first release of this protocol had.
 type peer struct {
 	name  string  // as the runtime reports it
-	nri   version // the NRI release in it; zero if it is unknown
+	nri   version // the runtime's NRI release; zero if it is unknown
 	kind  runtimes.Runtime
 	about string // name and versions, for Status
 }

@@ -51,7 +51,7 @@ type session struct {
 
 	mu           sync.Mutex
 	configured   bool // Configure arrived: only Configure ends the stub's Start
-	aborted      bool // we must not answer Configure any more
+	aborted      bool // start has given up, so Configure is refused
 	syncReceived bool // the runtime has sent Synchronize
 }
 
@@ -122,7 +122,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 }
 
 // start registers and waits for Configure. After the registration, neither the context nor a lost connection ends
-// the stub's Start. A watchdog therefore runs beside it.
+// the stub's Start. So start runs it in a goroutine, and stops waiting if the connection is lost, the context ends or
+// HandshakeTimeout is over.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
@@ -193,8 +194,8 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 	return m(ctx, u)
 }
 
-// interceptCall gets our calls to the runtime. It notes the end of RegisterPlugin. The stub calls UpdateContainers
-// without a context, so interceptCall gives it the context of the current update.
+// interceptCall gets the stub's calls to the runtime. It notes the end of RegisterPlugin. The stub calls
+// UpdateContainers without a context, so interceptCall replaces the context by that of the current update.
 func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
 	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
 		ctx = s.updateCtx
@@ -304,7 +305,7 @@ func (s *session) end() {
 // recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
 func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
 
-// updateTimeout is the longest time that an unsolicited update may take if its caller sets no deadline.
+// updateTimeout limits the time of an unsolicited update. Its caller may set a shorter deadline.
 const updateTimeout = 10 * time.Second
 
 // update sends one unsolicited update and waits for its answer.

@@ -15,10 +15,10 @@ import (
 
 // setting is one row of the table of fields that NRI's answers can set: the field, and the function that puts a
 // value into the answer. A row has either resource or create. Both functions return false for a value that NRI
-// cannot express. The keeper then writes that value to the kernel.
+// cannot express. The attachment logs that value and does not send it.
 type setting struct {
 	field lifecycle.Field
-	proto string // the field of Container it changes
+	proto string // the field of NRI's Container that it changes
 	// resource sets a field of resources, in adjustments and in updates.
 	resource func(r *api.LinuxResources, v lifecycle.Value) bool
 	// create sets a field that only CreateContainer can set.
@@ -34,7 +34,8 @@ type setting struct {
 // earlier plugin set: the runtime refuses the creation.
 var settings = append(resourceSettings, processSettings...)
 
-// resourceSettings are the rows for resources, environment variables, mounts, devices and annotations.
+// resourceSettings are the rows for resources, environment variables, mounts, devices, classes, annotations and the
+// OOM score.
 var resourceSettings = []setting{
 	{
 		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
@@ -109,8 +110,8 @@ var settingOf = func() map[lifecycle.Field]*setting {
 }()
 
 // adjustment translates values for the container that the runtime creates. It returns nil if it sets nothing, so
-// that the container stays as it would be without us. It also returns the values that NRI cannot carry or that the
-// runtime does not support.
+// that the container stays as it would be without the agent. It also returns the values that NRI cannot carry or that
+// the runtime does not support.
 func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}

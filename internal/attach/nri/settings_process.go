@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// processSettings are the rows of settings for what the first process of a container starts with, and for its
-// namespaces. NRI can set them only at creation.
+// processSettings are the rows for attributes of a container's first process, and for the sysctls, network interfaces,
+// OCI hooks, cgroup mount and resctrl settings of the container. NRI can set them only at creation.
 var processSettings = []setting{
 	{
 		field: lifecycle.ProcessLimit, proto: "rlimits[]", create: addRlimit,

@@ -40,7 +40,7 @@ func runtimeVersion(stated, runtime, release string) string {
 	return inferred
 }
 
-// EmbeddedRuntime is the name that our embedded runtime reports. EmbeddedRelease is the release that it reports:
+// EmbeddedRuntime is the name that Trimtab's embedded runtime reports. EmbeddedRelease is the release that it reports:
 // that of the NRI library in it. It is a constant, because the library reads its own release from the binary, and
 // test binaries have none.
 const (
@@ -81,7 +81,8 @@ func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 		mask.Clear(api.Event_UPDATE_POD_SANDBOX)
 	}
 	if mask == 0 {
-		// An empty mask would subscribe to all events. A removal costs the agent least of all events.
+		// The stub takes an empty mask as a subscription to all events that the session handles. So subscribe to one
+		// event: RemovePodSandbox costs the agent less than all other events.
 		mask.Set(api.Event_REMOVE_POD_SANDBOX)
 	}
 	return mask

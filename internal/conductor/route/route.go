@@ -252,7 +252,7 @@ func InKernel(f lifecycle.Field) bool {
 }
 
 // OnProcess reports whether the keeper can set a field on the processes of a container that exists. It does so, once,
-// if no request for the container can hold the field.
+// if the creation of the container cannot hold the field.
 func OnProcess(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched:

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// MarkAhead marks a question that is asked before the runtime reports the container. The creation of the container then uses
-// the answers.
+// MarkAhead marks a question that is asked before the runtime reports the container. The creation of the container
+// then uses the answers.
 func (q *Question) MarkAhead() { q.ahead = true }
 
 // answeredAhead returns the plugin's answer to the same request from before the container's creation, unless a
@@ -42,8 +42,8 @@ func (a storedAllocation) hints() []lifecycle.ResourceHints {
 	return []lifecycle.ResourceHints{{Resource: a.request.GetResourceName(), Hints: convertHints([]*api.TopologyHint{a.request.GetHint()})}}
 }
 
-// noteCreated marks an answer from before the creation as used. A second creation of the container asks the plugin
-// again.
+// noteCreated stores that a container of the pod was created, and marks the answer from before the creation as used. A
+// second creation of the container asks the plugin again.
 func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

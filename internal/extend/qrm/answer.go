@@ -71,7 +71,7 @@ func (a *answer) addProblem(field, value, reason string) {
 	})
 }
 
-// addValue adds a value, or reports that there are too many values, or two values of one setting.
+// addValue adds a value, or reports that the answer is too long, or that it has two values for one setting.
 func (a *answer) addValue(v lifecycle.Value, resource string) {
 	if a.bytes += len(v.Key) + len(v.Text); a.bytes > maxBytes {
 		a.addProblem(resource, v.Setting(), fmt.Sprintf("the answer has more than %d bytes", maxBytes))
@@ -227,7 +227,7 @@ func (a *answer) addDevice(resource string, d *api.DeviceSpec) {
 	a.addValue(lifecycle.Value{Field: lifecycle.DeviceNode, Key: node.Path, Device: &node}, resource)
 }
 
-// nodeAt reads the numbers and the owner of a device node of the host.
+// nodeAt reads the type, the numbers, the mode and the owner of a device node of the host.
 func nodeAt(file string) (lifecycle.Device, error) {
 	info, err := os.Stat(file) //nolint:gosec // a trusted plugin names it
 	if err != nil {

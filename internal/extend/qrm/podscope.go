@@ -93,7 +93,7 @@ func (m *Manager) podAnswer(req *api.ResourceRequest) *storedAllocation {
 	return nil
 }
 
-// lacksMethod reports whether a plugin does not implement an optional method.
+// lacksMethod reports whether a plugin has answered a call with the error that it does not implement the method.
 func (p *plugin) lacksMethod(method string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,14 +12,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Labels and annotations of pods that requests have as fields.
+// Keys of a pod's labels and annotations from which the fields of requests are set.
 const (
 	mainContainer = "kubernetes.io/main-container-name" // annotation
 	podRole       = "katalyst.kubewharf.io/pod_role"    // label
 	podType       = "katalyst.kubewharf.io/pod_type"    // annotation
 )
 
-// Question has the requests to all plugins about a new container.
+// Question has the requests about a new container: one to each plugin that serves a resource which the container
+// requests.
 type Question struct {
 	m        *Manager
 	items    []pluginRequest
@@ -39,8 +40,9 @@ type pluginRequest struct {
 	podAmount float64 // the amount that the whole pod requests; 0 if plugins decide by container
 }
 
-// Question returns the question about a new container; nil if no plugin serves a resource that the
-// container requests.
+// Question returns the question about a new container; nil if no plugin serves a resource or has an associated
+// device that the container requests. If the agent does not know the container's requests, the question has only a
+// problem.
 func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec) *Question {
 	plugins := m.sortedPlugins()
 	if len(plugins) == 0 {

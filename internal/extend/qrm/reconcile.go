@@ -13,8 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// reconcileAll asks plugins for their allocations at regular intervals, until ctx ends. It asks them in
-// parallel, so that a plugin that hangs does not delay the others.
+// reconcileAll asks plugins for their allocations until ctx ends: at regular intervals those with the option
+// NeedReconcile, and each other plugin once. It asks them in parallel, so that a plugin that hangs does not delay the
+// others. At each interval it also sends plugins the devices of their associated resources.
 func (m *Manager) reconcileAll(ctx context.Context) {
 	tick := time.NewTicker(m.o.Reconcile)
 	defer tick.Stop()
@@ -66,8 +67,8 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 }
 
 // adopt stores the allocations of a plugin for pods of the node that are not stored yet, because the state of
-// an earlier agent was lost. It returns the pods with such allocations. If a plugin has allocations for other
-// pods at two calls in a row, adopt releases them.
+// an earlier agent was lost. It returns the pods with such allocations. If a plugin lists allocations for a pod that
+// the node does not have, adopt releases them at the second call.
 func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unknown []string
 	m.mu.Lock()
@@ -105,8 +106,8 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	return taken
 }
 
-// hasAnswersFor reports whether there is a stored answer for each container in a plugin's allocations for the pod. p may
-// be nil.
+// hasAnswersFor reports whether there is a stored answer for each container in a plugin's allocations for the pod. p
+// may be nil.
 func (p *pod) hasAnswersFor(resource string, of *api.ContainerResources) bool {
 	if p == nil || !p.askedResources[resource] {
 		return false

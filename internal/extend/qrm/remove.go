@@ -53,7 +53,7 @@ func (m *Manager) remove(uid string) {
 	}
 }
 
-// releaseLater queues a release. The caller holds mu.
+// releaseLater queues a release. It drops the release if maxRemovals releases are pending. The caller holds mu.
 func (m *Manager) releaseLater(resource, uid string) {
 	if m.removals[resource] == nil {
 		m.removals[resource] = map[string]bool{}

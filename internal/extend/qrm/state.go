@@ -34,7 +34,7 @@ type pod struct {
 type storedAllocation struct {
 	request *api.ResourceRequest
 	answer  *api.ResourceAllocation
-	// adopted means that an earlier agent made the request, so that request has only names.
+	// adopted means that an earlier agent or manager made the request, so that request has only names.
 	adopted bool
 	// ahead means that the request was sent before the container was created.
 	ahead bool

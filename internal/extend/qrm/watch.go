@@ -116,8 +116,8 @@ func (w *watcher) pollSockets(ctx context.Context) {
 	all.Wait()
 }
 
-// identify asks the process at a socket for its identity. If it is a resource plugin, ask registers it. answered is false
-// if there was no answer.
+// identify asks the process at a socket for its identity. If the process is a resource plugin, identify registers it.
+// answered is false if there was no answer.
 func (w *watcher) identify(ctx context.Context, path string) (answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.m.o.Timeout)
 	defer cancel()

@@ -43,7 +43,7 @@ type refusals struct {
 	isNew   bool // there was a refusal since the last check
 }
 
-// forgetAfter is after how long without another refusal a pod is forgotten. The kubelet repeats a creation at least
+// forgetAfter is the time without a refusal after which a pod is forgotten. The kubelet repeats a creation at least
 // every five minutes.
 const forgetAfter = 15 * time.Minute
 
@@ -99,7 +99,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	e.client.Note(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that is gone needs no eviction
+	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that does not exist needs no eviction
 		e.failed++
 		e.recorder.Warn(about, events.EvictionFailed, fmt.Sprintf("the topology manager refused the pod %d times, and the API server did not evict it: %v", r.count, err))
 		e.client.Log.Warn("the agent cannot evict a pod that the topology manager refuses", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Err, err)
@@ -114,7 +114,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	e.client.Log.Info("the agent evicted a pod that the topology manager refused", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Reason, r.reason)
 }
 
-// Row returns the row for status; none while the agent evicts no pod.
+// Row returns the row for status. The row is empty if evictions are disabled.
 func (e *Evictions) Row() api.ClusterPart {
 	after := e.threshold()
 	if after == 0 {

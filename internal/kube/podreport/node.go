@@ -18,7 +18,8 @@ type Node interface {
 const (
 	// debounce is how long after a change the service reads the node, because one pod causes several events.
 	debounce = 3 * time.Second
-	// sweepInterval is how often the service reads the node without a change, because a value may be lost without an event.
+	// sweepInterval is how often the service reads the node without a change, because a value may be lost without an
+	// event.
 	sweepInterval = time.Minute
 )
 

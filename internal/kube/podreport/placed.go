@@ -47,7 +47,7 @@ type Placements struct {
 	mu         sync.Mutex // guards the fields below
 	written    map[types.UID]string
 	writeCount uint64
-	refused    uint64 // pods whose write the API server refused permanently
+	refused    uint64 // the number of writes that the API server refused permanently
 	failed     error  // the error of the last write
 	// failures counts the failed writes that the service repeats later.
 	failures uint64

@@ -36,7 +36,8 @@ type Row struct {
 	Name string
 	Mark string
 	CPUs []int
-	// Containers is the number of containers in the pool. It is empty for a pod that owns CPUs.
+	// Containers is the number of containers in the pool. It is empty for a pod that owns CPUs, and if the number is
+	// unknown.
 	Containers string
 	// Used is the mean number of CPUs that its containers have used; -1 if that is unknown.
 	Used float64

@@ -87,7 +87,8 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// WithSample returns the view with a new sample. If the sample failed, the view keeps the last state and adds the error.
+// WithSample returns the view with a new sample. If the sample failed, the view keeps the last state and adds the
+// error.
 func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err error) Model {
 	if err != nil {
 		m.frame.SampleError = err.Error()
@@ -106,7 +107,7 @@ func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err er
 	return m
 }
 
-// addShares returns the histories of the rows with their shares added. It drops the histories of rows that are gone.
+// addShares returns the histories of the rows with their shares added. It drops the histories of other rows.
 func addShares(before map[string][]float64, rows []Row) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {
