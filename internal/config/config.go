@@ -139,12 +139,12 @@ type Rule struct {
 	// namespace whose labels were never read does not match.
 	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
 	// Decision is "allow", "cap" or "refuse". With "cap" a pod gets at most as many
-	// assigned CPUs as its CPU limit and request. Only pods that are BestEffort to
-	// Kubernetes get batch resources. A container gets at most the huge pages that
+	// assigned CPUs as its CPU limit and request; batch resources only if it is
+	// BestEffort to Kubernetes; and a container gets at most the huge pages that
 	// Kubernetes gave it. Other kinds cannot be capped.
 	Decision string `json:"decision" check:"decision"`
 	// MostCPUs is an additional limit of "cap": the highest number of CPUs assigned to a pod; 0 means no such limit. It
-	// needs decision "cap", and the kind of assigned CPUs in kinds.
+	// needs "assigned-cpus" in kinds, and decision "cap".
 	MostCPUs int `json:"mostCPUs" check:"CPUs or 0"`
 }
 

@@ -193,8 +193,8 @@ func isServerRefusal(err error) bool {
 	return code != http.StatusUnauthorized && code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }
 
-// State returns when the server was last reached, and the error of the last request. The error is nil if the server
-// answered, even if it refused the request, unless it refused the token.
+// State returns when the server was last reached, and the error of the last request. The error is nil if the request
+// succeeded, or if the server refused only that request (isServerRefusal).
 func (c *Client) State() (reached time.Time, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ type Cluster struct {
 	Node   string `json:"node,omitempty"` // the name of the Node object
 	// Reached is when the server last answered; the zero time if it never did.
 	Reached time.Time `json:"reached,omitzero"`
-	// Error is the error of the last request; "" if the server answered it.
+	// Error is the error of the last request; "" if it succeeded, or if the server refused only that request.
 	Error string        `json:"error,omitempty"`
 	Parts []ClusterPart `json:"parts,omitempty"`
 	// Events counts Kubernetes events by result: written, limited (the object had too many), full (dropped for newer
