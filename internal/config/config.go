@@ -139,11 +139,12 @@ type Rule struct {
 	// namespace whose labels were never read does not match.
 	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
 	// Decision is "allow", "cap" or "refuse". With "cap" a pod gets at most as many
-	// assigned CPUs as its CPU limit and request. Only pods that are BestEffort to
-	// Kubernetes get batch resources. A container gets at most the huge pages that
+	// assigned CPUs as its CPU limit and request; batch resources only if it is
+	// BestEffort to Kubernetes; and a container gets at most the huge pages that
 	// Kubernetes gave it. Other kinds cannot be capped.
 	Decision string `json:"decision" check:"decision"`
-	// MostCPUs limits the number of CPUs assigned to a pod, in addition to the other limits; 0 means no limit.
+	// MostCPUs is an additional limit of "cap": the highest number of CPUs assigned to a pod; 0 means no such limit. It
+	// needs "assigned-cpus" in kinds, and decision "cap".
 	MostCPUs int `json:"mostCPUs" check:"CPUs or 0"`
 }
 
@@ -220,7 +221,7 @@ type Placement struct {
 type TopologyAware struct {
 	// PinMemory binds containers to the memory nodes of their CPUs when they are created.
 	PinMemory bool `json:"pinMemory" default:"true"`
-	// PreferSharedCPUs lets containers share CPUs that would own CPUs without this key.
+	// PreferSharedCPUs makes containers share CPUs instead of owning CPUs.
 	PreferSharedCPUs bool `json:"preferSharedCPUs"`
 	// PreferIsolatedCPUs gives owners of one CPU an isolated one (isolcpus), if there is one.
 	PreferIsolatedCPUs bool `json:"preferIsolatedCPUs" default:"true"`
@@ -234,7 +235,7 @@ type TopologyAware struct {
 	// UnlimitedBurstable is the part of the node in which Burstable containers without CPU
 	// limit are placed, or the next larger part that the node has.
 	UnlimitedBurstable string `json:"unlimitedBurstable" default:"package" check:"system|package|die|numa|l3cache"`
-	// SchedulingClasses are how processes are scheduled; the next two keys name them.
+	// SchedulingClasses define how processes are scheduled. The next two keys refer to them by name.
 	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
 	// NamespaceSchedulingClasses give containers scheduling classes by namespace. The first entry that matches applies.
 	NamespaceSchedulingClasses []class.NamespaceOptions `json:"namespaceSchedulingClasses"`
@@ -259,8 +260,8 @@ type TopologyManager struct {
 	// prefers CPUs near memory and devices. "best-effort" chooses NUMA nodes as the
 	// kubelet does. "restricted" admits a container only if each resource is on as few
 	// NUMA nodes as possible, and all on the same. "single-numa-node" admits it only on
-	// one. With "numeric" the resources of align are on the same NUMA nodes, and those
-	// of all others inside or around them.
+	// one. With "numeric" the resources of align are on the same NUMA nodes, and the NUMA
+	// nodes of every other resource are a part of these, or include them.
 	Policy string `json:"policy" default:"none" check:"none|best-effort|restricted|single-numa-node|numeric"`
 	// Scope is what must be on the same NUMA nodes: each "container", or all containers of a "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`

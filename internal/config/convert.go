@@ -258,7 +258,7 @@ func sameList(a, b string) bool {
 	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
-// unservedKeys lists the keys without an equivalent in the file that placement.policyFile names.
+// unservedKeys lists the keys of the file that placement.policyFile names that have no equivalent in Trimtab.
 func unservedKeys(c *Config) []Problem {
 	read := Converted{Config: Default()}
 	if err := read.policy(c.Placement.Policy, c.Placement.PolicyFile, c.PolicyText()); err != nil {

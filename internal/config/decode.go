@@ -18,7 +18,8 @@ type decoder struct {
 	renamed  []Problem // keys with their former names, which are still read
 }
 
-// decodeAlone decodes a document over the defaults, without a check of values. The decoder is nil if it is no YAML document.
+// decodeAlone decodes a document over the defaults, without a check of values. Both results are nil if data is not a
+// YAML document.
 func decodeAlone(name string, data []byte) (*Config, *decoder) {
 	root, problems := document(name, data)
 	if problems != nil {

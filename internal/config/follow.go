@@ -32,7 +32,7 @@ type Follower struct {
 	// Override, if not nil, sets values that have priority over the file, such as flags, in each configuration read
 	// from it.
 	Override func(*Config)
-	// Parse parses the file's content, as the function Parse does.
+	// Parse parses the file's content, as the function Parse does. It is required.
 	Parse func(name string, data []byte) (Config, error)
 	// Apply puts a configuration in force. If it fails, the previous configuration stays in force, and the new one is
 	// not tried again until the file changes.

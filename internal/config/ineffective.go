@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Ineffective lists the keys that a document sets and that have no effect with its placement.policy. An agent accepts
-// them, because another document may set the policy. The tag only of a field names the policy that reads it. The list
-// is empty for a document that is malformed.
+// Ineffective lists the keys that a document sets and that have no effect with its other keys, such as another
+// placement.policy. An agent accepts them, because another document may set those other keys. The tag only of a field
+// names the policy that reads the field. The list is empty for a document that is malformed.
 func Ineffective(name string, data []byte) []Problem {
 	c, d := decodeAlone(name, data)
 	if d == nil || len(d.problems) > 0 {

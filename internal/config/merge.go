@@ -127,7 +127,8 @@ func (m *merging) add(l Layer) {
 	}
 }
 
-// header checks the apiVersion and kind of a layer. Those of the last layer are checked later, with all other keys.
+// header checks the apiVersion and kind of a layer. It then sets both to their valid values, so that Merge does not
+// report the same problems again.
 func (m *merging) header(layer string, line int, lines map[string]int) {
 	for _, p := range Validate(Config{APIVersion: m.config.APIVersion, Kind: m.config.Kind}) {
 		if p.Path != "apiVersion" && p.Path != "kind" {

@@ -3,8 +3,8 @@ package config
 // NRIHost lets NRI plugins connect to the agent if the runtime has no NRI. It needs
 // attach: cri. Its keys are those of containerd's NRI.
 type NRIHost struct {
-	// Enabled switches it on. The CRI proxy then makes the kubelet's calls again instead of
-	// relaying their bytes.
+	// Enabled switches it on. The agent then receives the kubelet's calls itself and makes each
+	// call to the runtime, instead of relaying the bytes of the connection.
 	Enabled bool `json:"enabled"`
 	// Socket is where plugins connect. The agent never takes a socket that another process
 	// serves.

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/balloons"
 )
 
-// policyCPUClass is a CPU class in a custom resource of nri-plugins. It has the keys of Trimtab's CPU classes, and more.
-// Frequencies are integers in kHz, or texts.
+// policyCPUClass is a CPU class in a custom resource of nri-plugins. It has the keys of Trimtab's CPU classes, and
+// more. Frequencies are integers in kHz, or texts.
 type policyCPUClass struct {
 	balloons.CPUClassOptions
 	MinFreq                     anyNode `json:"minFreq"`
@@ -51,7 +51,8 @@ func (r *crReader) knownClass(name string, s *balloonsSpec, path string) string 
 	return ""
 }
 
-// text reads a text, or a number as its digits. 0 means no value, as in nri-plugins.
+// text reads a text, or a number as its digits. 0 means no value, as in nri-plugins, except for
+// energyPerformancePreference, where 0 is a value.
 func (r *crReader) text(n anyNode, path string) string {
 	switch {
 	case n.node == nil, isNull(n.node):

@@ -60,7 +60,8 @@ type Source struct {
 	// err is the reason why it is not valid.
 	claims map[string]claim
 	err    error
-	// checkpoint has the content at the last read. named has the devices that name classes, by pod UID.
+	// checkpoint has the content at the last read. classDevices has the devices that name classes, by pod UID. It and
+	// podsWithCPUClaims are those of the last valid checkpoint.
 	checkpoint        checkpoint
 	classDevices      map[string][]lifecycle.ClaimedDevice
 	podsWithCPUClaims map[string]bool // pods with claims for CPUs
@@ -237,7 +238,7 @@ func (s *Source) cpus(device, uid string) ([]int, error) {
 	return nil, fmt.Errorf("the device has no variable %s%s", variablePrefix, uid)
 }
 
-// validUID reports whether a text is letters, digits and -.
+// validUID reports whether a text has 1 to maxUID characters, which are letters, digits and -.
 func validUID(uid string) bool {
 	other := func(r rune) bool { return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9') && r != '-' }
 	return uid != "" && len(uid) <= maxUID && !strings.ContainsFunc(uid, other)

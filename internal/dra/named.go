@@ -85,8 +85,8 @@ func podsWithCPUClaims(claims map[string]claim) map[string]bool {
 	return uses
 }
 
-// Uses reports whether the kubelet prepared claims for CPUs for a pod. It does no I/O. Without a checkpoint,
-// it returns false.
+// Uses reports whether the kubelet prepared claims for CPUs for a pod. It does no I/O. It returns false until a
+// valid checkpoint was read.
 func (s *Source) Uses(podUID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

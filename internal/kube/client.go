@@ -182,8 +182,8 @@ func (c *Client) Note(err error) {
 	}
 }
 
-// isServerRefusal reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. A refused
-// token (401) does not count, and neither does 5xx, which may be the answer of a proxy.
+// isServerRefusal reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. A
+// refused token (401) does not count, and neither does 5xx, which may be the answer of a proxy.
 func isServerRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -193,7 +193,8 @@ func isServerRefusal(err error) bool {
 	return code != http.StatusUnauthorized && code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }
 
-// State returns when the server was last reached, and the error of the last request, or nil if that succeeded.
+// State returns when the server was last reached, and the error of the last request. The error is nil if the request
+// succeeded, or if the server refused only that request (isServerRefusal).
 func (c *Client) State() (reached time.Time, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Devices lists the devices that the kubelet can assign, including those that it has assigned.
+// Devices lists the devices that the kubelet can assign, including those that it has assigned. It returns nil without
+// an error if the API is not used, or if there is no connection to the kubelet.
 func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	if g.o.Socket == "" {
 		return nil, nil

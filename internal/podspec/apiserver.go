@@ -32,8 +32,9 @@ type APIServerOptions struct {
 	Begin func(context.Context)
 }
 
-// APIServer reads specs from the API server: it lists the pods once, and then watches them. Each watch starts from
-// the version at which the previous request ended. It stores only the fields of a PodSpec.
+// APIServer reads specs from the API server: it lists the pods, and then watches them. Each watch starts from the
+// version at which the previous request ended. If that version has expired, APIServer lists the pods again. It reads
+// only the fields of a PodSpec, and labels and annotations.
 type APIServer struct {
 	o APIServerOptions
 
@@ -236,7 +237,8 @@ func (a *APIServer) applyEvent(e watchEvent, version string, report func(Update)
 		return "", fmt.Errorf("%s: watch pods: %d %.200s", a.o.URL, s.Code, s.Message)
 	}
 	var p v1Pod
-	// The decoder goes on after a string in place of a number, so names and version are known. Such an error concerns only this pod.
+	// The decoder goes on after a string in place of a number, so names and version are known. Such an error concerns only
+	// this pod.
 	err, ofPod := json.Unmarshal(e.Object, &p), (*json.UnmarshalTypeError)(nil)
 	if err != nil && !errors.As(err, &ofPod) {
 		return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)

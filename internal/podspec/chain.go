@@ -39,7 +39,7 @@ type SpecSource interface {
 }
 
 // DelayedSource is a source that the chain does not use before Begin returns. If a source with a higher priority
-// answers by then, the chain does not use this one at all.
+// answers by then, the chain does not use this one while that source answers.
 type DelayedSource interface {
 	Begin(ctx context.Context)
 }
@@ -198,8 +198,8 @@ type startedSource interface {
 }
 
 // Await asks the sources that are up for a pod without a known spec, for at most Options.Wait. It returns at once
-// if no source is up, or if a source did not answer in time within slowPause. A kubelet that has started since the
-// last request counts as up, because it creates its first pods at once.
+// if no source is up, or if a source failed to answer in time during the last slowPause. A source whose server has
+// started (startedSource) counts as up, because a kubelet creates its first pods as soon as it has started.
 func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil

@@ -50,7 +50,7 @@ type GrantsOptions struct {
 type Grants struct {
 	o     GrantsOptions
 	wake  chan struct{}
-	ready chan struct{}       // closed after the first request to the kubelet
+	ready chan struct{}       // closed after the first attempt to ask the kubelet, or if the API is not used
 	turn  *semaphore.Weighted // held while a goroutine calls the kubelet; guards conn
 	conn  *grpc.ClientConn    // nil before the first request, and after a failed one
 
@@ -90,8 +90,8 @@ func NewGrants(o GrantsOptions) *Grants {
 	}
 }
 
-// Granted returns the known grants of a pod, without waiting; nil for none. If there are none, it schedules a
-// request about the pod.
+// Granted returns the known grants of a pod, without waiting; nil for none. If no answer of the kubelet had the pod, it
+// schedules a request about the pod, and returns the grants that an earlier agent saved.
 func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,9 +142,9 @@ func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 }
 
 // Await asks the kubelet about pods that are unknown or were invalidated, for at most GrantsOptions.Wait. It
-// returns at once if the kubelet's socket does not exist, or if the kubelet did not answer in time within
-// slowPause. It asks a kubelet that has started since the last request, because such a kubelet creates its first
-// pods at once.
+// returns at once if the last request failed and the kubelet's socket does not exist, or if the kubelet failed to
+// answer in time during the last slowPause. If the last request failed and the socket exists, it asks again, because
+// a kubelet creates its first pods as soon as it has started.
 func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.mu.Lock()
 	wanted := false
@@ -177,8 +177,8 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	sleep.Wake(g.wake)
 }
 
-// listening reports whether the kubelet's socket exists. A kubelet that has ended may have left it. A call on such
-// a socket fails at once.
+// listening reports whether the kubelet's socket exists. A kubelet that has ended may have left the
+// socket. A call on such a socket fails at once.
 func (g *Grants) listening() bool {
 	_, err := os.Stat(g.o.Socket)
 	return err == nil
@@ -330,7 +330,7 @@ func (g *Grants) explain(err error) error {
 	return connectionError(err, g.o.Socket, "every kubelet has this socket; if the agent runs in a container, mount the socket's directory")
 }
 
-// AwaitFirst returns after the first request to the kubelet, at most after maxFirstWait.
+// AwaitFirst returns after the first attempt to ask the kubelet, at most after maxFirstWait.
 func (g *Grants) AwaitFirst(ctx context.Context) { awaitFirst(ctx, g.ready) }
 
 // State returns whether the kubelet answers, and for how many pods grants are known.
@@ -396,7 +396,7 @@ func (g *Grants) Run(ctx context.Context) error {
 
 // end closes the connection when no call uses it any more.
 func (g *Grants) end(ctx context.Context) error {
-	_ = g.turn.Acquire(context.WithoutCancel(ctx), 1) // which never ends
+	_ = g.turn.Acquire(context.WithoutCancel(ctx), 1) // cannot fail, because this context never ends
 	defer g.turn.Release(1)
 	if g.conn == nil {
 		return nil

@@ -122,7 +122,7 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	}
 	for d.More() {
 		var p v1Pod
-		// A string in place of a number is an error of this pod only: the decoder has skipped the pod.
+		// A string in place of a number is an error of this pod only: the decoder has read the whole pod.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
 			return err

@@ -229,8 +229,8 @@ func (k *Kubelet) authorise(req *http.Request) error {
 	return nil
 }
 
-// certificates reads the files of certificates when they exist. The client certificate is read at each handshake,
-// because it is renewed.
+// certificates makes the TLS configuration, once. If it cannot read the CA file, it returns an error, and the next
+// request tries again. The client certificate is read at each handshake, because it is renewed.
 func (k *Kubelet) certificates() error {
 	k.tlsMu.Lock()
 	defer k.tlsMu.Unlock()

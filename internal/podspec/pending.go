@@ -5,8 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Pending has the facts about a pod that has not started, other than its spec. The agent drops them when the pod
-// starts, because labels and annotations can be large.
+// Pending has the spec, labels and annotations of a pod that has not started. Only Chain.Pending sets Spec. The agent
+// drops labels and annotations when the pod starts, because they can be large.
 type Pending struct {
 	Spec                *lifecycle.PodSpec
 	Labels, Annotations map[string]string

@@ -112,7 +112,7 @@ func editable(all map[string]string) map[string]string {
 	return out
 }
 
-// check returns what is wrong with the names and the number of containers.
+// check returns what is wrong with the names of the pod and its containers, or with the number of containers.
 func check(s *lifecycle.PodSpec) error {
 	switch {
 	case s.UID == "" || s.Name == "" || s.Namespace == "":

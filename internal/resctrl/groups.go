@@ -24,7 +24,7 @@ type Groups struct {
 	owners map[string]map[string]bool // by path of the group
 }
 
-// New makes Groups on a tree. Tidy finds groups of an earlier run.
+// New makes Groups on a tree. Tidy removes the groups of earlier runs.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
 // checkName returns an error for a name that no group of Trimtab may have. A name is "" for the root group, GROUP for a
@@ -116,9 +116,10 @@ func (g *Groups) status() string {
 // maxRounds limits how often Join reads the list of threads.
 const maxRounds = 5
 
-// Join moves threads into a group, "" for the root group. It reports whether it found any threads,
-// and whether one had to be moved. It makes a monitoring group for the owner. Threads that
-// start meanwhile are in their parent's group, so Join repeats until there are no new ones.
+// Join moves threads into a group, "" for the root group. It reports whether it found any threads, and whether one had
+// to be moved. If the group is a monitoring group, Join makes it and adds the owner. Threads that start meanwhile are
+// in the group of the thread that created them, so Join repeats, at most maxRounds times, until all threads are in the
+// group.
 func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found, moved bool, err error) {
 	if err := checkName(name); err != nil {
 		return false, false, err

@@ -204,7 +204,7 @@ func (d *Dir) syncSelf() error {
 }
 
 // RenameDamaged adds DamagedSuffix to the name of a file that must not be used, and returns the new path. It
-// overwrites a file that already has the new name.
+// overwrites a file that already has the new name. If the file does not exist, it returns no error.
 func (d *Dir) RenameDamaged(name string) (string, error) {
 	err := d.fs.Rename(name, name+DamagedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ var ErrUntrusted = errors.New("not trusted")
 
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
 
-// checkTrusted returns why a file is not trusted: it is not a regular file, the agent does not own
+// checkTrusted returns why a file is not trusted: it is not a regular file, neither the agent's user nor root owns
 // it, or its mode has forbidden bits.
 func checkTrusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	if !info.Mode().IsRegular() {
@@ -79,7 +79,7 @@ func VerifySignature(key []byte, name string, object []byte) error {
 		return fmt.Errorf("%w: it has no signature (mac)", ErrUntrusted)
 	}
 	if want := signatureStart + signatureOf(key, name, object[:at]) + `"}`; !hmac.Equal(object[at:], []byte(want)) {
-		return fmt.Errorf("%w: its signature is wrong: it was damaged, or signed with a key of another node", ErrUntrusted)
+		return fmt.Errorf("%w: its signature is wrong: it was damaged, or signed with another key", ErrUntrusted)
 	}
 	return nil
 }

@@ -45,25 +45,25 @@ type Conn struct {
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
-	// highestStream is the highest stream that the caller opened. Only the goroutine that reads the caller writes it, and
-	// only Drain reads it too.
+	// highestStream is the highest stream that the caller opened. Only the goroutine that reads from the caller writes
+	// it. Other goroutines read it for GOAWAY frames.
 	highestStream atomic.Uint32
 
 	mu            sync.Mutex // guards all below; never held across I/O
-	changed       sync.Cond  // signals changes of windows, stages and dead
+	changed       sync.Cond  // signals changes of windows, stages and closed
 	calls         map[uint32]*call
 	spareBuffers  [][]byte // buffers of earlier held messages, for reuse
 	flow          flow     // of the connection, towards the backend
 	initialWindow int64    // a new stream's window, from the backend's SETTINGS
 	streams       streams
 	usage         usage
-	// unackedSettings has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of ours the
-	// entry is the call that the frame ends. For a frame of the caller's it is nil.
+	// unackedSettings has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of the relay
+	// the entry is the call that the relay refuses after the acknowledgement. For a frame of the caller it is nil.
 	unackedSettings []*call
 
 	drain    drain
 	closed   bool
-	writeErr error // error of the failed write that ended the connection
+	writeErr error // error of the write that ended the connection because an end did not read
 
 	decompressing sync.Mutex // held while a message is decompressed, so that the relay decompresses one at a time
 }
@@ -97,8 +97,8 @@ func New(caller, backend net.Conn, o Options) *Conn {
 	return c
 }
 
-// Run relays until either end closes the connection, ctx ends, or a frame is malformed. It returns after all hooks
-// have returned, and returns nil if the connection ended normally.
+// Run relays until either end closes the connection, violates the protocol or a limit, or does not read, or until ctx
+// ends. It returns after all hooks have returned. It returns nil if the connection ended normally.
 func (c *Conn) Run(ctx context.Context) error {
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	defer c.cancel()

@@ -5,4 +5,8 @@
 // not hold. It forwards the bytes of every frame unchanged, with settings, windows, pings and the peers' own limits
 // and errors. It decodes all header blocks, because HPACK has a state, and forwards them unchanged. So an unknown
 // method, message or header needs no support here.
+//
+// The relay lowers settings that allow more than the limits in limits.go, so that a peer costs it a bounded amount of
+// memory and time. It does not limit frames for which it stores nothing, such as pings. The package does not know the
+// CRI or its messages.
 package relay

@@ -25,7 +25,8 @@ var (
 	errTooSlow         = &protocolError{http2.ErrCodeEnhanceYourCalm, "sent the rest too late"}
 )
 
-// sendGoAway sends a GOAWAY with the reason to both ends, if the end that d reads from is at fault. It returns err.
+// sendGoAway sends GOAWAY frames with the reason, if err is a protocol error of the end that d reads from. The caller
+// always gets one. The backend gets one only if it is at fault. sendGoAway returns err.
 func (c *Conn) sendGoAway(d *direction, err error) error {
 	f, atFault := errors.AsType[*protocolError](err)
 	if !atFault {
@@ -33,7 +34,7 @@ func (c *Conn) sendGoAway(d *direction, err error) error {
 	}
 	c.caller.shortenTimeout()
 	c.backend.shortenTimeout()
-	// A write fails only if that end has already closed.
+	// If a write fails, that end has closed the connection or does not read.
 	if d.in == c.caller.reader {
 		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), f.code, err.Error()))
 	} else {

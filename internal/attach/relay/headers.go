@@ -131,7 +131,7 @@ func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	var b bytes.Buffer
 	encoder := hpack.NewEncoder(&b)
 	field := func(name, value string) {
-		_ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: true}) // a buffer takes everything
+		_ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: true}) // a write to a buffer cannot fail
 	}
 	if !begun {
 		field(":status", "200")

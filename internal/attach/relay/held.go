@@ -35,7 +35,7 @@ func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool,
 		return nil, true, nil
 	}
 	switch {
-	case c.streams.goingAway && f.stream > c.streams.lastStream: // not relayed: the caller repeats it on another connection
+	case c.streams.goingAway && f.stream > c.streams.lastStream: // the backend ignores it, and the caller repeats it on another connection
 		return nil, false, nil
 	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.unackedSettings)-c.usage.callerUnacked >= 2*maxStreams:
 		return nil, false, fmt.Errorf("%w: %d open calls, besides refused ones", errConnectionLimit, maxStreams)
@@ -62,8 +62,8 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 	return k
 }
 
-// noteRefused stores a refused call, whose further frames the relay drops. It replaces the oldest refused call,
-// because the caller may never end that one. The mutex is held.
+// noteRefused stores a refused call, whose further frames the relay drops. If more than maxRefused calls are stored, it
+// forgets the oldest one, because the caller may never end that call. The mutex is held.
 func (c *Conn) noteRefused(k *call) {
 	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
 		delete(c.calls, c.streams.refused[0])
@@ -95,7 +95,8 @@ func (c *Conn) reset(stream uint32) bool {
 }
 
 // hookInline runs a fast hook for a message that fits into one frame. If it returns true, the frame is forwarded
-// unchanged. If it returns false, it has done nothing, and the relay holds the call like all others.
+// unchanged. If it returns false, the relay holds the call like any other call. If the hook then has already decided to
+// change or refuse the message, k.hook returns this verdict, so that the hook runs only once.
 func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
 	if err != nil {
@@ -126,8 +127,8 @@ func (c *Conn) hookInline(k *call, f *frame) bool {
 	return going
 }
 
-// hold stores the bytes of a held call's frame. It reports whether the call's message is complete, or how to refuse
-// the call. The mutex is held.
+// hold stores the bytes of a held call's frame. whole reports whether the relay waits for no more bytes: the message is
+// complete or too long, or the caller has ended its side. refusal says how to refuse the call. The mutex is held.
 func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) {
 	body, err := f.body()
 	if err != nil {
@@ -196,9 +197,9 @@ func (c *Conn) storeReply(k *call, b []byte) {
 	k.reply = append(k.reply, b...)
 }
 
-// bufferFor returns a buffer for a held message. The buffer is as long as the first bytes allow the message to
-// become, plus what a verdict adds. It allocates no memory for a size that the caller has only announced. The mutex
-// is held.
+// bufferFor returns a buffer for a held message. The buffer has room for the size that the message's prefix announces,
+// up to bufferSize, or for the first bytes if they are more, and for what most verdicts add. A caller cannot make the
+// relay allocate more by announcing a larger size. The mutex is held.
 func (c *Conn) bufferFor(first []byte) []byte {
 	n, _ := messageSize(first)
 	n = max(len(first), min(n, bufferSize)) + verdictSize

@@ -28,8 +28,8 @@ const (
 	// pod at a time, and some probes. It waits with further calls until one has ended. A hook takes some 40 KiB of
 	// stack.
 	maxStreams = 1024
-	// maxRefused is how many refused streams the relay stores. Their callers may not know of the refusal yet, and
-	// send more frames.
+	// maxRefused is how many refused streams the relay stores. The caller may not know of a refusal yet, and may send
+	// more frames on the stream.
 	maxRefused = maxStreams
 	// maxCallerUnacked is how many SETTINGS frames of the caller the backend may leave unacknowledged. Their
 	// entries need half a MiB, and the sockets' buffers hold fewer frames. A grpc-go client sends one at a time.
@@ -56,8 +56,8 @@ type usage struct {
 	callerUnacked int // number of SETTINGS frames of the caller that the backend has not acknowledged
 }
 
-// limitSetting returns the value of a setting that the relay passes on: the announced value, or the relay's own limit if
-// that is lower. It does not change a value that RFC 9113 forbids: the peer that receives it ends the connection.
+// limitSetting returns the value of a setting that the relay passes on: the announced value, or the relay's own limit
+// if that is lower. It does not change a value that RFC 9113 forbids: the peer that receives it ends the connection.
 func limitSetting(id http2.SettingID, v uint32) uint32 {
 	switch {
 	case id == http2.SettingHeaderTableSize:

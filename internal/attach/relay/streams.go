@@ -44,7 +44,7 @@ func (s *streams) close(stream uint32) {
 	}
 }
 
-// closeAbove closes the streams that the backend will not handle, and those that the caller opens later.
+// closeAbove closes the streams that the backend will not handle. From then on, handleHeaders opens no such stream.
 func (s *streams) closeAbove(last uint32) {
 	s.goingAway, s.lastStream = true, last
 	for stream := range s.open {

@@ -42,8 +42,9 @@ func (u *toBackend) take(f *frame) error {
 	return nil
 }
 
-// afterGoAway reports whether a frame belongs to a stream that the caller opened after GOAWAY. The caller repeats
-// that call on another connection. afterGoAway nevertheless decodes the stream's header blocks.
+// afterGoAway reports whether the relay drops a frame, because its stream is above the limit of the relay's GOAWAY. The
+// caller repeats that call on another connection. afterGoAway returns false for header blocks, because the relay must
+// decode all of them.
 func (u *toBackend) afterGoAway(f *frame) bool {
 	if f.stream == 0 || f.beginsBlock() || f.kind == http2.FrameContinuation {
 		return false

@@ -131,7 +131,7 @@ func (h *Host) removeContainer(ctx context.Context, method string, req *cri.Remo
 	id := req.GetContainerId()
 	h.hidden.await(ctx, id)
 	if h.objects.contains(id) {
-		if h.objects.isRunning(id) { // plugins must see the stop before the removal
+		if h.objects.isRunning(id) { // stop it first, because the next call reports to plugins that it has stopped
 			_, _ = h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id})
 		}
 		h.notifyContainerRemoved(ctx, id)

@@ -193,8 +193,8 @@ func removesAnnotation(a *api.ContainerAdjustment, key string) bool {
 	return removed
 }
 
-// removeUntilGone removes a container that a plugin refused. If that fails, it tries again. If all attempts fail, the
-// agent removes the container at its next start.
+// removeUntilGone removes a container that a plugin refused, or that the host could not report or adjust. If that
+// fails, it tries again. If all attempts fail, the agent removes the container at its next start.
 func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
 	for range maxUndoTries {
 		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})

@@ -102,7 +102,7 @@ func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// notifyContainerRemoved reports to plugins that a container was removed. It reports each removal only once. Like
+// notifyContainerRemoved reports to plugins that a container is removed. It reports each removal only once. Like
 // containerd's NRI, it reports a stop before, even if the container never ran, so that plugins release its resources.
 func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
 	h.notifyContainerStopped(ctx, id)
@@ -129,7 +129,7 @@ func (h *Host) notifyPodStopped(ctx context.Context, id string) {
 	h.journal.write(journalEntry{Stopped: id})
 }
 
-// notifyPodRemoved reports to plugins that a pod was removed. It reports each removal only once.
+// notifyPodRemoved reports to plugins that a pod is removed. It reports each removal only once.
 func (h *Host) notifyPodRemoved(ctx context.Context, id string) {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()

@@ -183,7 +183,7 @@ func filter[A any, P interface {
 }
 
 // hideEvent delays an event until its object is visible. Later events wait, so that the order of events does not
-// change. It drops the event if the container was removed instead.
+// change. It drops the event if the pod or container was removed instead.
 func hideEvent(h *Host, b []byte) []byte {
 	e := &cri.ContainerEventResponse{}
 	if proto.Unmarshal(b, e) != nil {

@@ -36,8 +36,8 @@ type Options struct {
 	Registration, Request time.Duration
 	DisableConnections    bool // only pre-installed plugins run
 	Validator             *Validator
-	// Report reports the parts of an adjustment that the host cannot apply, and lets the creation continue without
-	// them. Without Report, the creation fails.
+	// Report means that the host logs the parts of an adjustment that it cannot apply, and continues the creation
+	// without them. Without Report, the creation fails.
 	Report bool
 	// Fail refuses creations while the host does not run (failurePolicy.agent).
 	Fail    bool
@@ -122,8 +122,8 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	return err
 }
 
-// Stop waits for running calls, and then closes the connections of plugins. It waits at most grace for calls that it
-// only forwards, and at most most for held calls.
+// Stop waits for running calls, and then closes the connections of plugins. It waits for calls that it
+// only forwards at most for the duration grace, and for held calls at most for the duration most.
 func (h *Host) Stop(grace, most time.Duration) {
 	h.mu.Lock()
 	server := h.server
@@ -174,7 +174,8 @@ func (h *Host) pollEnded(ctx context.Context) {
 	}
 }
 
-// tryOpen tries to open the host. If that fails, it stores and logs the error.
+// tryOpen tries to open the host, and stores the result. It logs a success, and an error that differs from the last
+// one.
 func (h *Host) tryOpen(ctx context.Context) {
 	err := h.open(ctx)
 	h.mu.Lock()

@@ -66,8 +66,8 @@ func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
 	return d, nil
 }
 
-// removeLeftovers removes the socket and the private directory of an earlier host. If another process serves the socket,
-// it returns an error.
+// removeLeftovers removes the socket and the private directory of an earlier host, and makes a new private directory.
+// If another process serves the socket, it returns an error.
 func (d *pluginListener) removeLeftovers() error {
 	if d.o.DisableConnections {
 		return nil

@@ -245,8 +245,8 @@ func (b *objectStore) remove(id string) {
 	}
 }
 
-// listed returns the pods and containers that Synchronize sends to a plugin, sorted by id. It leaves out pods and
-// containers whose stop or removal was reported already.
+// listed returns the pods and containers that Synchronize sends to a plugin, sorted by id. It leaves out pods that have
+// stopped, with their containers, and objects whose stop or removal was reported already.
 func (b *objectStore) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -61,8 +61,8 @@ func (h *Host) askAboutPod(ctx context.Context, id string) error {
 	return err
 }
 
-// undoUntilGone removes a sandbox that a plugin refused. If that fails, it tries again. If all attempts fail, the agent
-// removes the sandbox at its next start.
+// undoUntilGone removes a sandbox that a plugin refused, or that the host could not report. If that fails, it tries
+// again. If all attempts fail, the agent removes the sandbox at its next start.
 func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 	for range maxUndoTries {
 		err := h.removePod(ctx, id)
@@ -87,8 +87,8 @@ const (
 	undoPause    = 200 * time.Millisecond
 )
 
-// stopPod stops a pod. It first stops the pod's containers, because NRI reports the pod's stop after the containers have
-// stopped, and before the runtime removes the pod's network.
+// stopPod stops a pod. It first stops the pod's containers, because NRI reports the pod's stop after the containers
+// have stopped, and before the runtime removes the pod's network.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
 	h.hidden.await(ctx, id)
@@ -98,8 +98,8 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
 }
 
-// endPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins. No container can be
-// created in the pod any more. endPod waits for running creations, so that plugins see their events before the pod's
+// endPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins. No container can
+// be created in the pod any more. endPod waits for running creations, so that plugins see their events before the pod's
 // stop.
 func (h *Host) endPod(ctx context.Context, id string) {
 	h.objects.end(id)

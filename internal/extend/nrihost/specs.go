@@ -74,7 +74,7 @@ func (s *specStore) call(ctx context.Context, method string, req []byte) (resp [
 	return resp, err
 }
 
-// storedSpec is a stored spec.
+// storedSpec is an OCI spec in the form in which the runtime stores it.
 type storedSpec struct {
 	kind string // the type URL of the spec
 	text []byte // JSON

@@ -14,7 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// load reads the runtime's pods and containers. It leaves out an object whose status the runtime does not return.
+// load reads the runtime's pods and containers. It leaves out containers that have ended, and objects whose status the
+// runtime does not return.
 func (h *Host) load(ctx context.Context) error {
 	h.objects.reset()
 	pods, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -137,8 +138,8 @@ func (h *Host) applyUnsolicited(ctx context.Context, updates []*api.ContainerUpd
 	return h.applyUpdates(ctx, updates), nil
 }
 
-// reportEnded lists the runtime's containers, and reports to plugins the containers that stopped or were removed without a
-// CRI call.
+// reportEnded lists the runtime's containers, and reports to plugins the containers that stopped or were removed
+// without a CRI call.
 func (h *Host) reportEnded(ctx context.Context) error {
 	before := h.objects.containers()
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})

@@ -86,7 +86,7 @@ type call struct {
 	method   string
 	stream   grpc.ServerStream
 	filter   func(*Host, []byte) []byte // applied to answers; nil passes them unchanged
-	objectID func([]byte) string        // returns the id in a request; nil if requests have none
+	objectID func([]byte) string        // returns the id in a request; nil for calls that are not in objectIDs
 }
 
 // withCallerMetadata returns a context that sends the metadata of the caller.

@@ -22,7 +22,7 @@ const (
 	ValueContested  Reason = "ValueContested"
 	CgroupMissing   Reason = "CgroupMissing"
 	WouldDiffer     Reason = "WouldDiffer"
-	// ConfigurationRefused is about a ConfigMap or custom resource.
+	// ConfigurationRefused is about a ConfigMap.
 	ConfigurationRefused Reason = "ConfigurationRefused"
 )
 

@@ -112,7 +112,8 @@ func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	return err
 }
 
-// finish removes an event from the queue. If its count has grown in the meantime, finish removes only the part that was written.
+// finish removes an event from the queue. If its count has grown in the meantime, finish removes only the part that was
+// written.
 func (r *Recorder) finish(p *pendingEvent, result string) {
 	r.tally[result]++
 	i := slices.IndexFunc(r.queue, func(q *pendingEvent) bool { return q.key == p.key })
@@ -149,7 +150,7 @@ func (r *Recorder) put(ctx context.Context, name string, p *pendingEvent) error 
 			return nil
 		}
 	}
-	// An agent wrote it before a restart: we do not know the count and do not change it.
+	// If there is false, an earlier agent wrote the object. Its count is unknown and stays.
 	change := map[string]any{"message": p.message, "lastTimestamp": kube.Stamp(p.last)}
 	if there {
 		change["count"] = before + p.count
@@ -162,7 +163,7 @@ func (r *Recorder) put(ctx context.Context, name string, p *pendingEvent) error 
 	if !kerrors.IsNotFound(err) {
 		return err
 	}
-	// The API server keeps events for an hour.
+	// The object no longer exists, because the API server keeps events for an hour.
 	r.mu.Lock()
 	delete(r.written, name)
 	r.mu.Unlock()
@@ -195,8 +196,8 @@ func (r *Recorder) object(name string, p *pendingEvent) *unstructured.Unstructur
 }
 
 // objectName returns the name of an event's object. It is the same for all events of a node with the same object and
-// reason, so a restarted agent updates the event object of the earlier agent. For an event about a version of an object,
-// all nodes use the same name.
+// reason, so a restarted agent updates the event object of the earlier agent. For an event about a version of an
+// object, all nodes that report the same message use the same name.
 func objectName(node string, p *pendingEvent) string {
 	h := fnv.New64a()
 	whose := []string{node}

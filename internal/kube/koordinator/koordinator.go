@@ -1,6 +1,6 @@
 // Package koordinator reads what Koordinator's manager configures for a node, and returns it as a layer of
 // Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and of its NodeResourceTopology.
-// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It sends no request.
+// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. The package sends no requests.
 package koordinator
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Version is the version of NodeSLO that it reads.
+// Version is the apiVersion of the NodeSLO that this package reads.
 const Version = "slo.koordinator.sh/v1alpha1"
 
 const prefix = "node.koordinator.sh/"
@@ -55,7 +55,7 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 }
 
 // NodeSLO returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts that
-// have no effect, each with the keys of Trimtab that have a similar effect.
+// have no effect, with the keys of Trimtab that have a similar effect, if there are any.
 func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a file may have none
 	if o.GetAPIVersion() != Version {
@@ -108,7 +108,7 @@ type sloReader struct {
 	unknown []string
 }
 
-// noteUnread notes a part that is not read, and the keys of Trimtab that have a similar effect.
+// noteUnread notes a part that is not read, and the keys of Trimtab that have a similar effect, if there are any.
 func (s *sloReader) noteUnread(key string) {
 	if see := similarKeys[key[strings.LastIndexByte(key, '.')+1:]]; see != "" {
 		key += ": see " + see
@@ -134,7 +134,7 @@ var classes = []struct {
 	{"lsrClass", "lsr", 2, 100}, {"lsClass", "ls", 2, 100}, {"beClass", "be", -1, 30},
 }
 
-// strategy reads resourceQOSStrategy. A class without enable: true gets neutral values.
+// strategy reads resourceQOSStrategy. A part of a class without enable: true gets values without an effect.
 func (s *sloReader) strategy(strategy map[string]any) {
 	policy, _, _ := unstructured.NestedString(strategy, "policies", "cpuPolicy")
 	var cpu, cache bool

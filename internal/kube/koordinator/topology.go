@@ -118,7 +118,8 @@ func poolOf(text string) (string, error) {
 	return strings.Join(lists, ","), nil
 }
 
-// pools sets the reserved CPUs. The system's CPUs are reserved too, if they are exclusive.
+// pools sets pools.reserved and pools.system, if there are such CPUs. The system's CPUs are reserved too, if they are
+// exclusive.
 func (k keys) pools(reserved, system string, exclusive bool) {
 	if system != "" {
 		k.set(system, "pools", "system")

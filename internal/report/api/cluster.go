@@ -11,7 +11,7 @@ type Cluster struct {
 	Node   string `json:"node,omitempty"` // the name of the Node object
 	// Reached is when the server last answered; the zero time if it never did.
 	Reached time.Time `json:"reached,omitzero"`
-	// Error is the error of the last request; "" if it succeeded.
+	// Error is the error of the last request; "" if it succeeded, or if the server refused only that request.
 	Error string        `json:"error,omitempty"`
 	Parts []ClusterPart `json:"parts,omitempty"`
 	// Events counts Kubernetes events by result: written, limited (the object had too many), full (dropped for newer
@@ -31,7 +31,8 @@ type ClusterPart struct {
 	// Note says what the user can do about it.
 	LeftTo string `json:"leftTo,omitempty"`
 	Note   string `json:"note,omitempty"`
-	// Written, Skipped and Failed count the writes to the API server. A write is skipped if nothing has changed.
+	// Written, Skipped and Failed count the writes to the API server. A write is skipped if nothing has changed. An event
+	// is skipped if its object had too many.
 	Written uint64 `json:"written"`
 	Skipped uint64 `json:"skipped"`
 	Failed  uint64 `json:"failed"`

@@ -2,12 +2,13 @@ package api
 
 import "fmt"
 
-// DeviceKind is a kind of CDI devices that the agent assigns to one container each.
+// DeviceKind is a kind of CDI devices that the agent assigns exclusively: each device to one container.
 type DeviceKind struct {
 	Kind  string `json:"kind"`  // vendor/class
 	Total int    `json:"total"` // devices in the node's specifications
-	Used  int    `json:"used"`  // devices that a container has
-	// Owners are the devices that containers have, sorted by the name of the device.
+	Used  int    `json:"used"`  // devices in the node's specifications that a container has
+	// Owners has an entry for each device that a container has, sorted by the name of the device. It includes devices
+	// that the specifications do not have any more.
 	Owners []DeviceOwner `json:"owners,omitempty"`
 }
 

@@ -111,7 +111,8 @@ func textLines(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' })
 }
 
-// sourceLines adds the attachments, the hooks that are not effective, and the sources of pod specs.
+// sourceLines adds the attachments, the enabled hooks that are not known to be effective, and the sources of pod specs
+// and of the kubelet's CPUs.
 func (n *Node) sourceLines(line addLine) {
 	for _, a := range n.Attachments {
 		line("attachment", a.Text(), Info)

@@ -9,7 +9,8 @@ import (
 // NRIHost is the state of the agent's NRI host, which serves NRI to plugins if the runtime has no NRI.
 type NRIHost struct {
 	Socket string `json:"socket"`
-	// Flow says when the host calls the plugins for a container that is created. It is "" while the host does not run.
+	// Flow says whether the host calls the plugins before or after the runtime creates a container. It is "" while the
+	// host does not run.
 	Flow    string      `json:"flow,omitempty"`
 	Error   string      `json:"error,omitempty"` // why it does not run
 	Plugins []NRIPlugin `json:"plugins,omitempty"`
@@ -27,7 +28,7 @@ type NRIPlugin struct {
 	Average time.Duration `json:"averageNanoseconds"`
 	Longest time.Duration `json:"longestNanoseconds"`
 	Error   string        `json:"error,omitempty"` // the last error
-	// Sets has NRI's names of the container fields that the plugin has set.
+	// Sets has NRI's names of the container fields that the plugin has set or removed.
 	Sets []string `json:"sets,omitempty"`
 }
 

@@ -8,7 +8,7 @@ type Usage struct {
 	Containers []ContainerUse `json:"containers"`
 }
 
-// ContainerUse is how much CPU time a container has used since its start, and how long it has waited for CPUs.
+// ContainerUse is how much CPU time a container has used since its start, and how often it was throttled or waited.
 type ContainerUse struct {
 	ID        string `json:"id"`
 	Pod       string `json:"pod"` // namespace/name

@@ -43,8 +43,8 @@ type Node struct {
 	PodSpecs []SpecSource `json:"podSpecs,omitempty"`
 	// Grants is the source of the devices that the kubelet assigned.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
-	// KubeletCPUs says how the agent knows which CPUs the kubelet has assigned; "" if the agent itself assigns
-	// CPUs.
+	// KubeletCPUs says how the agent knows which CPUs the kubelet has assigned; "" unless the configuration has
+	// authority: kubelet.
 	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
 	// HookServers are external policies; nil if none is configured.
 	HookServers *HookServers `json:"hookServers,omitempty"`
@@ -54,7 +54,7 @@ type Node struct {
 	CPUClasses *CPUClasses `json:"cpuClasses,omitempty"`
 	// Demotion is how much memory the kernel has moved to slow memory nodes; nil if demotion is not configured.
 	Demotion *Demotion `json:"demotion,omitempty"`
-	// CDIDevices are the kinds of CDI devices that the agent assigns to one container each; nil if there are none.
+	// CDIDevices are the kinds of CDI devices that the agent assigns exclusively; nil if there are none.
 	CDIDevices []DeviceKind `json:"cdiDevices,omitempty"`
 	// NRIHost is the state of the agent's NRI host; nil if it is disabled.
 	NRIHost *NRIHost `json:"nriHost,omitempty"`
@@ -288,7 +288,8 @@ type Value struct {
 	Channel string           `json:"channel"` // such as "nri create", "nri update" or "kernel"
 	Applied bool             `json:"applied"`
 	Note    string           `json:"note,omitempty"` // why it is not applied, or another remark
-	// Kernel is the value that the node has instead, in mode observe. Missing is why the decided value is not in force.
+	// Both are set only in mode observe. Kernel is the value that the node has instead. Missing is why the decided value
+	// is not in force.
 	Kernel  string        `json:"kernel,omitempty"`
 	Missing MissingReason `json:"missing,omitempty"`
 }

@@ -1,6 +1,6 @@
 // Command keydocs reads the descriptions of configuration keys from the comments of package config and of the options
-// in package hook. It writes them as a table into package config, from which schema and docs are made. go generate runs
-// it there.
+// of hooks, rules and placement. It writes them as a table into package config, from which schema and docs are made. go
+// generate runs it in that package.
 package main
 
 import (
@@ -35,7 +35,7 @@ func write(dir string) error {
 }
 
 // describe returns the source of the table for the struct types of the configuration's files in dir
-// and for the options of hooks and rules beside dir.
+// and for the options of hooks, rules and placement beside dir.
 func describe(dir string) ([]byte, error) {
 	files, err := filepath.Glob(dir + "/../hook/*.go")
 	if err != nil {

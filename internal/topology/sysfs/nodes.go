@@ -77,7 +77,7 @@ func checkDistances(nodes []topology.Node) {
 	}
 }
 
-// hugePagesAt reads how many huge pages a node has reserved, by size in bytes.
+// hugePagesAt reads the number of huge pages in a node's pools, by page size in bytes.
 func (r *reader) hugePagesAt(node string) map[uint64]uint64 {
 	var out map[uint64]uint64
 	dir := path.Join(node, "hugepages")

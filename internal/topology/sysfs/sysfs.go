@@ -1,8 +1,8 @@
 // Package sysfs reads a machine from a /sys tree: CPUs with their cores, clusters, dies,
 // packages, caches, kinds and clock rates; NUMA nodes with their memory, its kind, distances
 // and huge pages; isolated and tickless CPUs; and the NUMA nodes of PCI devices. For offline
-// CPUs it reads only the NUMA node, because the kernel hides the rest. Every file except the
-// list of online CPUs may be missing.
+// CPUs it reads only the NUMA node, and whether they are isolated or tickless, because the kernel
+// hides the rest. Every file except the list of online CPUs may be missing.
 package sysfs
 
 import (
