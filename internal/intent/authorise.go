@@ -18,7 +18,7 @@ const (
 // Decision is the decision of a rule.
 type Decision string
 
-// The decisions. Cap grants a request up to the resources that Kubernetes gave the pod.
+// The decisions. Cap grants a request only if it stays within the resources that Kubernetes gave the pod.
 const (
 	Allow  Decision = "allow"
 	Cap    Decision = "cap"

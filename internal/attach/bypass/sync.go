@@ -32,7 +32,9 @@ func (s *session) synchronise() error {
 	for _, l := range ctrs {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
 		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
-			continue // nobody may write to its cgroup yet; the watch of its start reports it
+			// The container has ended, or the OCI runtime may still set up its cgroup, and no other program may write to
+			// that yet. The call of cgroupsCreated below finds the second kind again.
+			continue
 		}
 		c.started = c.running
 		known[l.PodID].ctrs[c.id] = c
