@@ -209,7 +209,8 @@ type Pod struct {
 	Monitoring      Sourced[PerContainer[bool]]
 	// Balloon is the name of the type of a container's balloon. HideThreads lets the container run on
 	// one thread of each core of the balloon, or on all threads. PreserveCPU and PreserveMemory keep
-	// the CPUs and memory nodes that the runtime requested. MemoryKinds are the kinds of memory nodes.
+	// the CPUs and memory nodes that the runtime requested. MemoryKinds are the kinds of memory nodes
+	// that a container requests.
 	Balloon                     Sourced[PerContainer[string]]
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
@@ -225,7 +226,8 @@ type Pod struct {
 	// and memory.swap.max.
 	MemoryClass         Sourced[PerContainer[string]]
 	MemoryHigh, SwapMax Sourced[PerContainer[MemoryBytes]]
-	// PreferShared, PreferIsolated and PreferReserved request shared, isolated or reserved CPUs.
+	// PreferShared, PreferIsolated and PreferReserved request shared, isolated or reserved CPUs if they are
+	// true, and other CPUs if they are false.
 	PreferShared, PreferIsolated, PreferReserved Sourced[PerContainer[bool]]
 	// HintKinds, HintDeny and HintAllow select, by kind and by path, the devices near which a container is placed.
 	HintKinds           Sourced[PerContainer[HintKinds]]
@@ -236,11 +238,11 @@ type Pod struct {
 	// AntiAffinity are by container name.
 	Unlimited              Sourced[PerContainer[string]]
 	Affinity, AntiAffinity Sourced[map[string][]Affinity]
-	// OnlyGrantedRule names the rule by which containers get only devices that Kubernetes granted
-	// them; "" if no such rule applies.
+	// OnlyGrantedRule names the authorization rule by which containers get the GPUs (as device nodes or CDI
+	// devices) and RDMA devices of the pod only if Kubernetes granted them; "" if no such rule applies.
 	OnlyGrantedRule string
-	// LibraryGrantedRule names the rule by which containers get HAMi-core only if Kubernetes
-	// granted them their GPU; "" if no such rule applies.
+	// LibraryGrantedRule names the authorization rule by which containers get HAMi-core only if Kubernetes
+	// granted them their GPU, or if they get its device; "" if no such rule applies.
 	LibraryGrantedRule string
 	Problems           []lifecycle.Problem
 	// problems collects the problems while Read reads the pod.

@@ -60,8 +60,8 @@ type Failover struct {
 
 	mu   sync.Mutex // guards all below; not held while events are decided
 	side Side
-	// preferredFailed means that the preferred attachment has failed to connect, or has disconnected, so Failover no longer
-	// waits for its first connection.
+	// preferredFailed means that the preferred attachment has failed to connect in time, or was disconnected at least
+	// once. Failover then no longer waits for its first connection.
 	preferredFailed bool
 	reason          string
 	since           time.Time

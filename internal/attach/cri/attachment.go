@@ -237,7 +237,7 @@ func (a *Attachment) notifyConnected(live bool, err error) {
 		}
 	default:
 		if a.link.isNew(err) {
-			a.log.Warn("the agent does not know the running containers yet; every call passes without a decision", logkey.Err, err)
+			a.log.Warn("the agent does not know the running containers yet, so it decides about no call", logkey.Err, err)
 		}
 		state := StatePassing
 		if a.link.standby.Load() {

@@ -138,7 +138,7 @@ func (s *Servers) Reload() {
 	s.mu.Unlock()
 	for name, f := range before {
 		if next[name] == nil {
-			s.o.Log.Info("the file of a hook server was removed: the agent no longer calls it", logkey.File, name)
+			s.o.Log.Info("the agent no longer uses the file of a hook server, and does not call the server any more", logkey.File, name)
 		}
 		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.link != f.server.link) {
 			f.server.link.close()
