@@ -18,8 +18,8 @@ type lists struct {
 	freeMemory  func()
 }
 
-// synchronise rebuilds the store from the runtime's lists, verbose statuses and the records in containers. From
-// then on the attachment holds calls.
+// synchronise rebuilds the store from the runtime's lists and verbose statuses, and from the decisions for the OCI
+// runtime wrapper. From then on the attachment holds calls.
 func (s *lists) synchronise(ctx context.Context) error {
 	if err := s.link.checkAdmission(); err != nil {
 		return err

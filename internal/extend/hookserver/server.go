@@ -97,7 +97,7 @@ type circuitOpenError struct {
 }
 
 func (r *circuitOpenError) Error() string {
-	return fmt.Sprintf("not called, because %d calls in a row failed; the agent calls it again in %v; the last error: %v", breaker.MaxFailures, r.remaining.Round(time.Millisecond), r.lastErr)
+	return fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %v", breaker.MaxFailures, r.remaining.Round(time.Millisecond), r.lastErr)
 }
 
 // call makes one call. The call ends after the server's timeout, or at end if that is earlier.

@@ -68,8 +68,8 @@ type Node struct {
 }
 
 // Pack writes the archive of a node whose root directory is host, and returns how many files are in it. It leaves out
-// files that it cannot read, such as those of offline CPUs, and files that are too large. It fails if it cannot write,
-// or if the node has no list of CPUs.
+// files that it cannot read, such as those of offline CPUs, and files that are too large. It fails if it cannot
+// write, or if the node has no list of CPUs.
 func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	if _, err := fs.Stat(host, "sys/devices/system/cpu/online"); err != nil {
 		return 0, fmt.Errorf("capture: %w", err)
