@@ -1,5 +1,5 @@
-// Package namespaces reads the labels of the cluster's namespaces, by which authorization rules may select. It
-// stores the last answer of the API server in a file.
+// Package namespaces reads the labels of the cluster's namespaces. Authorization rules can select namespaces by these
+// labels. The package stores the last labels from the API server in a file.
 package namespaces
 
 import (

@@ -45,7 +45,7 @@ const (
 	IsolatedAvoided
 )
 
-// Whole says in which pods containers without a class own CPUs.
+// WholeCPUs says in which pods containers without a class own CPUs.
 type WholeCPUs int
 
 // The choices.
