@@ -18,7 +18,7 @@ const (
 // Decision is the decision of a rule.
 type Decision string
 
-// The decisions. Cap grants a request up to the resources that Kubernetes gave the pod.
+// The decisions. Cap grants a request only if it stays within the resources that Kubernetes gave the pod.
 const (
 	Allow  Decision = "allow"
 	Cap    Decision = "cap"
@@ -37,7 +37,7 @@ type Rule struct {
 	MostCPUs int
 	// Name is the rule's place in the list, for users.
 	Name string
-	// keepsGranted reports that a refusal does not apply to devices that Kubernetes granted to the
+	// keepsGranted means that a refusal does not apply to devices that Kubernetes granted to the
 	// container. Hooks check the grants of each container. Only default rules have it.
 	keepsGranted bool
 }

@@ -11,7 +11,7 @@ import (
 
 // This file reads the class, pool or balloon type that resource claims of a pod name. The administrator's
 // driver defines the devices of claims, so claims have priority over labels and annotations, which the
-// author of the pod writes. Authorization rules apply to the same kinds of requests.
+// author of the pod writes. Authorization rules apply to claims in the same way as to labels and annotations.
 
 // claimedClasses returns the classes by their names in CDI devices.
 func claimedClasses() map[string]Class {

@@ -11,7 +11,7 @@ import (
 // PayingResources are the resources that determine how many CPUs a container may own.
 type PayingResources struct {
 	// Pod are the resources that the kubelet reported for the whole pod. Container are the
-	// resources of the container. Both are nil if unknown.
+	// resources of the container. Each is nil if it is unknown.
 	Pod, Container *lifecycle.Resources
 	// QoS is the pod's QoS class in Kubernetes. In a Guaranteed pod the request equals the
 	// limit.
@@ -71,7 +71,7 @@ type PaidCPUs struct {
 	DeterminedBy string // "limit" or "request"; "" if the runtime reported no request
 }
 
-// Known reports whether the runtime reported a limit or request.
+// Known reports whether a request or limit determines the number. A limit alone does so only in a Guaranteed pod.
 func (s PaidCPUs) Known() bool { return s.DeterminedBy != "" }
 
 // String describes the request or limit for users, such as "request of 0.5, which pays for 0".

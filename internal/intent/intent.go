@@ -27,7 +27,7 @@ func (c Class) String() string {
 	return [...]string{"none", "system", "dedicated", "shared", "reclaimed"}[c]
 }
 
-// QoS is the Kubernetes QoS class, from the pod's cgroup path.
+// QoS is the Kubernetes QoS class, from the pod's cgroup parent, or from its spec if it has no cgroup parent.
 type QoS int
 
 // The Kubernetes QoS classes.
@@ -45,13 +45,13 @@ func (q QoS) String() string {
 	return [...]string{"Guaranteed", "Burstable", "BestEffort", "unknown"}[q]
 }
 
-// Sourced is a value with the label or annotation key that it came from.
+// Sourced is a value with its source: the key of a label or annotation, or the name of a resource claim.
 type Sourced[T any] struct {
 	V   T
 	Key string // "" if no key has set it
 }
 
-// IsSet reports whether a key of any dialect has set the value.
+// IsSet reports whether a source has set the value.
 func (s Sourced[T]) IsSet() bool { return s.Key != "" }
 
 // Batch is a container's request for batch resources: resources that other pods requested and do not use.
@@ -124,7 +124,7 @@ func (b NUMABinding) String() string {
 	return strings.Join(said, ", ")
 }
 
-// Pod is the intent of a pod: all requests of its labels and annotations.
+// Pod is the intent of a pod: all requests of its labels, annotations and resource claims.
 type Pod struct {
 	Class Sourced[Class]
 	Name  string // the name of the class in the dialect, for example LSR
@@ -209,7 +209,8 @@ type Pod struct {
 	Monitoring      Sourced[PerContainer[bool]]
 	// Balloon is the name of the type of a container's balloon. HideThreads lets the container run on
 	// one thread of each core of the balloon, or on all threads. PreserveCPU and PreserveMemory keep
-	// the CPUs and memory nodes that the runtime requested. MemoryKinds are the kinds of memory nodes.
+	// the CPUs and memory nodes that the runtime requested. MemoryKinds are the kinds of memory nodes
+	// that a container requests.
 	Balloon                     Sourced[PerContainer[string]]
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
@@ -225,21 +226,23 @@ type Pod struct {
 	// and memory.swap.max.
 	MemoryClass         Sourced[PerContainer[string]]
 	MemoryHigh, SwapMax Sourced[PerContainer[MemoryBytes]]
-	// PreferShared, PreferIsolated and PreferReserved request shared, isolated or reserved CPUs.
+	// PreferShared, PreferIsolated and PreferReserved request shared, isolated or reserved CPUs if they are
+	// true, and other CPUs if they are false.
 	PreferShared, PreferIsolated, PreferReserved Sourced[PerContainer[bool]]
-	// HintKinds, HintDeny and HintAllow select the devices that influence where a container is placed.
+	// HintKinds, HintDeny and HintAllow select, by kind and by path, the devices near which a container is placed.
 	HintKinds           Sourced[PerContainer[HintKinds]]
 	HintDeny, HintAllow Sourced[PerContainer[HintPaths]]
 	// RequireIsolated refuses a container that would own CPUs that are not isolated (isolcpus).
 	RequireIsolated Sourced[PerContainer[bool]]
-	// Unlimited is the part of the node for a container without a CPU limit. Affinity and AntiAffinity are by container.
+	// Unlimited is the part of the node for a Burstable container without a CPU limit, one of Levels. Affinity and
+	// AntiAffinity are by container name.
 	Unlimited              Sourced[PerContainer[string]]
 	Affinity, AntiAffinity Sourced[map[string][]Affinity]
-	// OnlyGrantedRule names the rule by which containers get only devices that Kubernetes granted
-	// them; "" if no such rule applies.
+	// OnlyGrantedRule names the authorization rule by which containers get the GPUs (as device nodes or CDI
+	// devices) and RDMA devices of the pod only if Kubernetes granted them; "" if no such rule applies.
 	OnlyGrantedRule string
-	// LibraryGrantedRule names the rule by which containers get HAMi-core only if Kubernetes
-	// granted them their GPU; "" if no such rule applies.
+	// LibraryGrantedRule names the authorization rule by which containers get HAMi-core only if Kubernetes
+	// granted them their GPU, or if they get its device; "" if no such rule applies.
 	LibraryGrantedRule string
 	Problems           []lifecycle.Problem
 	// problems collects the problems while Read reads the pod.
@@ -251,7 +254,8 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning || q.Unserved })
 }
 
-// dialect is a system with its own keys for labels and annotations of pods.
+// dialect is a system whose requests the agent reads. All dialects but kubernetes have their own keys for labels and
+// annotations of pods.
 type dialect struct {
 	name  string
 	title string // the heading of its keys in docs/keys.md; "" if it has no keys
@@ -348,7 +352,7 @@ func (p *Pod) merge(o *Pod) {
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which is %s and has priority", p.Class.Key, p.Class.V),
 		})
-		o.Preemptable = Sourced[bool]{} // the class of this key was not used, and that is reported already
+		o.Preemptable = Sourced[bool]{} // the key of the class sets it, too, and the problem above reports that key
 	}
 	setIfUnset(&p.Cores, o.Cores)
 	for _, r := range requests {
@@ -364,12 +368,12 @@ func setIfUnset[T any](have *Sourced[T], o Sourced[T]) {
 	}
 }
 
-// reportMalformed reports a malformed label or annotation.
+// reportMalformed reports a label or annotation that is malformed or contradicts another one.
 func (p *Pod) reportMalformed(key, value, format string, args ...any) {
 	p.addProblem(lifecycle.Problem{Key: key}, value, format, args)
 }
 
-// reportWarning reports a request that is probably a mistake. The request takes effect nevertheless.
+// reportWarning reports a probable mistake, for which strict mode does not refuse the pod.
 func (p *Pod) reportWarning(key, value, format string, args ...any) {
 	p.addProblem(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
 }

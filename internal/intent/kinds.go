@@ -148,7 +148,7 @@ var kinds = []declaration{
 		"nothing: a pool whose pods request less than one CPU uses the CPUs of the default pool",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[string] { return &p.Pool }, describeValue)}},
 	{Default{
-		BatchResources, "*", Cap, "CPU shares, quota and memory limit", "only for pods that are BestEffort in Kubernetes: the request would remove the limits of other pods",
+		BatchResources, "*", Cap, "CPU shares, quota and memory limit", "only for pods that are BestEffort in Kubernetes: for a pod of another QoS class, the request would remove its limits",
 		"CPU time of other BestEffort pods, according to the CPU shares of its annotation",
 	}, []string{"batch"}, []request{field(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, joinNames)}},
 	{Default{

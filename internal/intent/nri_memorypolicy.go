@@ -18,7 +18,8 @@ const (
 	maxDistancePrefix = "max-dist:"    // with a number: see MaxDistance
 )
 
-// MemoryRequest is an annotation for a NUMA memory policy. It has the name of a class of the configuration, or a policy.
+// MemoryRequest is an annotation for a NUMA memory policy. It has the name of a class of the configuration, or a
+// policy.
 type MemoryRequest struct {
 	Class string
 	lifecycle.MemoryPolicy
@@ -43,8 +44,8 @@ func MaxDistance(nodes string) (distance int, is bool) {
 	return distance, err == nil && distance >= 0 && distance <= 255
 }
 
-// CheckMemoryPolicy checks a policy, whose nodes may be the name of a set. It returns the policy with a normalised list of
-// nodes.
+// CheckMemoryPolicy checks a policy, whose nodes may be the name of a set. It returns the policy, with a normalised
+// list of nodes if the policy lists nodes.
 func CheckMemoryPolicy(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error) {
 	_, far := MaxDistance(m.Nodes)
 	switch {

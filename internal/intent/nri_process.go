@@ -173,7 +173,7 @@ func (t *texts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
 	return checkNodeList(m)
 }
 
-// memoryPolicyText reads a policy without a check.
+// memoryPolicyText reads a mode, its nodes and flags, and does not check them.
 func (t *texts) memoryPolicyText(key string) (m lifecycle.MemoryPolicy, err error) {
 	var ask struct {
 		Mode  string   `json:"mode"`

@@ -32,10 +32,10 @@ const (
 	NRIMemoryType = "memory-type.resource-policy.nri.io"
 	// NRIColdStart is the time after its start for which a container has only PMEM.
 	NRIColdStart = "cold-start.resource-policy.nri.io"
-	// NRIPreferShared lets a container that would own CPUs share CPUs ("true"), or own CPUs
-	// ("false"). NRIPreferIsolated lets it own isolated CPUs, or CPUs that are not isolated.
-	// NRIPreferReserved lets it run on reserved CPUs, or on other CPUs although its namespace
-	// would use reserved CPUs.
+	// NRIPreferShared lets a container share CPUs although it requests whole CPUs ("true"), or own
+	// CPUs although the configuration would let it share CPUs ("false"). NRIPreferIsolated lets it own
+	// isolated CPUs, or CPUs that are not isolated. NRIPreferReserved lets it run on reserved CPUs, or
+	// on other CPUs although its namespace would use reserved CPUs.
 	NRIPreferShared   = "prefer-shared-cpus.resource-policy.nri.io"
 	NRIPreferIsolated = "prefer-isolated-cpus.resource-policy.nri.io"
 	NRIPreferReserved = "prefer-reserved-cpus.resource-policy.nri.io"

@@ -69,8 +69,8 @@ type policyGroup struct {
 	requests []request
 }
 
-// servedByPolicies has all requests that only some placement policies serve. It is built once, because the runtime waits
-// while the agent reads a pod.
+// servedByPolicies has the requests that only the placement policies balloons or topology-aware serve. It is built
+// once, because the runtime waits while the agent reads a pod.
 var servedByPolicies = policyRequests()
 
 func policyRequests() []policyGroup {

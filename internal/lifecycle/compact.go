@@ -33,8 +33,8 @@ func (p *Pod) sharesHost(kind string) bool {
 	return !slices.ContainsFunc(p.Namespaces, func(n Namespace) bool { return n.Type == kind })
 }
 
-// CompactIDs copies the container's ids, names and CPU lists into one allocation, so that they do not keep
-// the runtime's message in memory.
+// CompactIDs copies the container's ids, name, cgroup path, and lists of CPUs and memory nodes into one allocation, so
+// that they do not keep the runtime's message in memory.
 func (c *Container) CompactIDs() {
 	copyTexts(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
 }

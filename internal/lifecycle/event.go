@@ -65,8 +65,9 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown event %q", b)
 }
 
-// Event is one lifecycle step as an attachment reports it. Kind determines which fields are set: a
-// Synchronize has Pods and Containers, a pod step has Pod, and a container step has Pod and Container.
+// Event is one lifecycle step. Attachments report the kinds before Configure; the agent itself makes Configure and
+// the later kinds. Kind determines which fields are set: a Synchronize has Pods and Containers, a pod step has Pod,
+// and a container step has Pod and Container.
 type Event struct {
 	Kind      Kind
 	Pod       *Pod

@@ -237,7 +237,8 @@ type Problem struct {
 	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
 	// Then describes in one clause what the agent does instead. A strict refusal has none.
 	Then string `json:"then,omitempty"`
-	// Warning marks a request that is probably a mistake. The agent serves it, even in strict mode.
+	// Warning marks a probable mistake in a request, or a failure that the pod did not cause. Strict mode does not
+	// refuse the pod because of it.
 	Warning bool `json:"warning,omitempty"`
 	// Refused marks a well-formed request that the agent does not grant, because a rule forbids
 	// it or too little is free.

@@ -20,7 +20,8 @@ type FormerContainer struct {
 	Where string `json:"where"`
 }
 
-// FormerAgent is another agent that managed the node before, with the CPUs that it gave to containers.
+// FormerAgent is another agent that managed the node before, with the CPUs and memory nodes that it gave to
+// containers.
 type FormerAgent struct {
 	System     string            `json:"system"`
 	Containers []FormerContainer `json:"gave,omitempty"`

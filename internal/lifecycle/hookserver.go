@@ -1,6 +1,6 @@
 package lifecycle
 
-// HookServerAnswer has the answers of hook servers for one container or pod. The conductor
+// HookServerAnswer has the answers of hook servers and resource plugins for one container or pod. The conductor
 // gathers it before the engine decides the event.
 type HookServerAnswer struct {
 	// Values are for the event's container. The reason of each names its hook server.

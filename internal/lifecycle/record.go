@@ -28,7 +28,7 @@ type RecordFields struct {
 	// Mems are the memory nodes that the agent decided at the container's creation, as a kernel list; ""
 	// if it decided none. The agent never removes one later, because the kernel would have to move pages.
 	Mems string `json:"mems,omitempty"`
-	// ColdStart is the part of a cold start that is still to come; zero if there is none.
+	// ColdStart is the container's cold start while it is not over; zero if there is none.
 	ColdStart ColdStart `json:"coldStart,omitzero"`
 	// Scheduling is the scheduling class that the container got at its creation.
 	Scheduling SchedulingClass `json:"scheduling,omitzero"`

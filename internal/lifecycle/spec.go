@@ -1,6 +1,7 @@
 package lifecycle
 
-// Source is the origin of a pod spec. The sources form a chain, in which an earlier source has priority.
+// Source is the origin of a fact about a pod, such as its spec or a container's request. The sources form a chain, in
+// which an earlier source has priority.
 type Source string
 
 // The sources, most trusted first.
@@ -66,8 +67,8 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta are the labels and annotations that users can change while the pod runs; nil if no source
-	// reports them.
+	// Meta has the current values of the pod's Editable labels and annotations; nil if no source reports
+	// them.
 	Meta *PodMeta `json:"meta,omitempty"`
 	// Remembered reports whether the spec comes from the state file of an earlier agent, and no source has
 	// confirmed it yet.

@@ -86,7 +86,7 @@ func (l *Lock) lockLocked(p LockedDir, fresh map[string]*os.File) (*os.File, err
 	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil, nil //nolint:nilnil // nobody can attach there
+		return nil, nil //nolint:nilnil // no agent can attach there
 	case err != nil:
 		return nil, fmt.Errorf("lock the %s against a second agent: %w", p.Description, err)
 	}

@@ -42,7 +42,7 @@ type EventReport struct {
 	Written    []keeper.Outcome
 	DecideTime time.Duration // the time for deciding
 	Duration   time.Duration // the whole time, until the answer
-	Limit      time.Duration // how long the runtime waits for it; 0 if it does not say
+	Limit      time.Duration // how long the runtime waits for the answer; 0 if that is unknown
 	Repeated   bool          // a creation that carries a record, so it was decided before
 }
 

@@ -60,8 +60,8 @@ type Failover struct {
 
 	mu   sync.Mutex // guards all below; not held while events are decided
 	side Side
-	// preferredFailed means that the preferred attachment has failed to connect, or has disconnected, so Failover no longer
-	// waits for its first connection.
+	// preferredFailed means that the preferred attachment has failed to connect in time, or was disconnected at least
+	// once. Failover then no longer waits for its first connection.
 	preferredFailed bool
 	reason          string
 	since           time.Time
@@ -139,8 +139,8 @@ func (s *Failover) activatePreferred() {
 	}
 }
 
-// admit reports whether the fallback may decide an event, and counts the event. It may not while the preferred
-// attachment is active.
+// admit reports whether the fallback may decide an event. It may not while the preferred attachment is active.
+// Otherwise admit counts the event in fallbackEvents, and makes the fallback active.
 func (s *Failover) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *Failover) preferredTimedOut() {
 	}
 }
 
-// runFallback runs the fallback until the preferred attachment takes over.
+// runFallback runs the fallback until the preferred attachment becomes active, ctx ends, or the fallback fails.
 func (s *Failover) runFallback(ctx context.Context, second Runner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -253,8 +253,8 @@ func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.D
 // fallback passes events on while the preferred attachment is not connected.
 type fallback struct{ s *Failover }
 
-// Handle decides an event. If the preferred attachment is active, it does nothing, because that attachment gets the
-// same event.
+// Handle decides an event. If the preferred attachment is active, Handle only counts the event as ignored, because
+// that attachment gets the same event.
 func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	if !i.s.admit() {
 		i.s.o.Recorder.CountIgnored(from.Name())

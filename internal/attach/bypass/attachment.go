@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// The states that only this attachment has, as Status prints them. Package connect has the other states.
+// The states of this attachment that package connect does not define, as Status prints them.
 const (
 	StateDialing = "dialing"
 	StateListing = "listing"

@@ -107,7 +107,7 @@ func (c *ctr) hasEnded() bool {
 	return c.ended
 }
 
-// endWatch ends the watch that begin started.
+// endWatch ends the watch that watchStart started, and prevents a later one.
 func (c *ctr) endWatch() {
 	if c.startWatch == nil {
 		c.startWatch = make(chan struct{})

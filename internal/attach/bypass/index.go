@@ -153,8 +153,8 @@ func (x *index) endResolving(id string) {
 	delete(x.resolving, id)
 }
 
-// nextToPoll returns the container to poll now, or "" if there is none. It returns the same container again only
-// after the duration apart.
+// nextToPoll returns the container to poll now, or "" if there is none. It returns each container once in a round. A
+// new round begins when all containers were returned, and the duration apart has passed since the last round began.
 func (x *index) nextToPoll(apart time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -79,8 +79,8 @@ func (s *startWatcher) readProc(pid int, file string) string {
 	return string(data)
 }
 
-// awaitExit waits until a process has ended. It returns an error if it cannot wait: on kernels before 5.10, or with
-// a procfs of another machine.
+// awaitExit waits until a process of the agent's PID namespace has ended. It returns an error if ctx ends first, or if
+// it cannot wait, as on kernels before 5.10.
 func awaitExit(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err == unix.ESRCH { //nolint:errorlint // a system call's plain number

@@ -98,8 +98,8 @@ func (p *dirWatcher) scan() map[string]string {
 	return found
 }
 
-// rescan scans again, and skips directories that are already watched. The caller must know that inotify lost no
-// notices.
+// rescan scans again, and skips the directories of pods that are already watched. The caller must know that inotify
+// lost no notices.
 func (p *dirWatcher) rescan() map[string]string {
 	p.skipsRescan = true
 	defer func() { p.skipsRescan = false }()
@@ -155,7 +155,8 @@ func addContainerDir(dir string, found map[string]string) {
 	}
 }
 
-// watchListedPod watches a pod's directory that the runtime has reported.
+// watchListedPod watches a pod's directory that the runtime has reported. It returns the directories of containers in
+// it, by container id, unless the directory was watched already.
 func (p *dirWatcher) watchListedPod(dir string) map[string]string {
 	found := map[string]string{}
 	if p.pods[dir] {
@@ -189,7 +190,7 @@ func (p *dirWatcher) created(file string) map[string]string {
 	return found
 }
 
-// isDir reports whether a path is a directory and not a link. It lists the parent directory, which shows no links.
+// isDir reports whether a path is a directory and not a link: Children does not return links.
 func (p *dirWatcher) isDir(dir string) bool {
 	names, err := p.tree.Children(path.Dir(dir), "cpuset")
 	return err == nil && slices.Contains(names, path.Base(dir))

@@ -9,7 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// bareValue returns a value without its scope and reason, for comparisons. Unlimited, which runtimes store as -1 or 0, is -1.
+// bareValue returns a value without its scope and reason. For an unlimited CPU quota or memory limit, which runtimes
+// store as -1 or 0, it returns -1.
 func bareValue(v lifecycle.Value) lifecycle.Value {
 	if v.Int <= 0 && (v.Field == lifecycle.CPUQuota || v.Field == lifecycle.MemoryLimit) {
 		v.Int = -1

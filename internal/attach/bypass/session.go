@@ -23,8 +23,8 @@ import (
 const (
 	// workers is how many pods may be checked at the same time.
 	workers = 16
-	// minPollPause is the shortest pause between two polls of container resources. containerPollPause is the
-	// shortest pause between two polls of the same container. The agent notices a write to a file that the keeper
+	// minPollPause is the pause between two polls of container resources, unless Options.PollInterval is shorter.
+	// containerPollPause is the default of Options.PollInterval. The agent notices a write to a file that the keeper
 	// watches sooner.
 	minPollPause       = time.Second
 	containerPollPause = 10 * time.Second
@@ -203,7 +203,7 @@ func (s *session) handleEvent(e *cri.ContainerEventResponse) {
 	}
 }
 
-// pollNext reads the resources of one running container. The kubelet changes resources in place, and no runtime
+// pollNext adds a hint to read the resources of one container. The kubelet changes resources in place, and no runtime
 // reports that.
 func (s *session) pollNext() {
 	id := s.index.nextToPoll(s.a.o.PollInterval)

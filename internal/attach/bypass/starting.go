@@ -37,8 +37,8 @@ func (s *session) watchStart(p *pod, c *ctr) {
 }
 
 // watch reconciles a starting container when the OCI runtime has set it up, and again after each write to its
-// cgroup, until the runtime reports it as running. If no process of the container is visible, watch reconciles only
-// when the runtime reports it as running.
+// cgroup, until the runtime reports it as running. If no process of the container is visible, only confirmRunning
+// reconciles the container, when the runtime reports it as running.
 func (f *newCgroup) watch(p *pod, c *ctr) {
 	s := f.s
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -93,7 +93,7 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 // watchProcessEnd arranges that the watch wakes when the process ends. It reports whether that is possible.
 func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 	if f.s.a.o.Proc != defaultProc {
-		return false // procfs is another machine's
+		return false // procfs may show the processes of another machine or PID namespace
 	}
 	if f.awaitedPID != pid {
 		f.awaitedPID = pid
@@ -241,7 +241,7 @@ func (s *session) pollSandboxEnd(id string) {
 }
 
 const (
-	// maxResolving is how many cgroups may be resolved at the same time.
+	// maxResolving is how many cgroups the index stores while they are resolved.
 	maxResolving = 1024
 	// maxResolveTime is how long the runtime may take to list the container of a new cgroup.
 	maxResolveTime = 15 * time.Second
@@ -263,7 +263,8 @@ func (s *session) resolve(id, dir string) {
 	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change it", logkey.File, dir)
 }
 
-// findPod finds the pod of a container id, and adds a hint to the pod.
+// findPod finds the pod of a container id or sandbox id, and adds a hint to the pod. It reports whether the runtime
+// lists the id.
 func (s *session) findPod(id string) (bool, error) {
 	c, err := s.c.ListedContainer(s.ctx, id)
 	if err != nil {

@@ -32,7 +32,9 @@ func (s *session) synchronise() error {
 	for _, l := range ctrs {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
 		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
-			continue // nobody may write to its cgroup yet; the watch of its start reports it
+			// The container has ended, or the OCI runtime may still set up its cgroup, so that no other program
+			// may write to it yet. In the second case, the call of cgroupsCreated below handles the cgroup.
+			continue
 		}
 		c.started = c.running
 		known[l.PodID].ctrs[c.id] = c

@@ -146,7 +146,8 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 }
 
 // Run serves until ctx ends. It opens the socket when the agent knows the running containers, or when the runtime
-// does not answer. In that case every call passes until the runtime answers. Run may be called only once.
+// does not answer. In the second case it forwards every call unchanged until the runtime answers; but if FailClosed is
+// set, it refuses CreateContainer. Run may be called only once.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.link.enter(connect.Idle, nil)
 	var err error
@@ -218,7 +219,8 @@ func (a *Attachment) watchRuntime(ctx context.Context) {
 	}
 }
 
-// notifyConnected notifies the handler that the runtime has connected or disconnected.
+// notifyConnected enters the state that follows from err, the result of the last request to the runtime. It notifies
+// the handler if the runtime has connected or disconnected. live means that the runtime answered before.
 func (a *Attachment) notifyConnected(live bool, err error) {
 	a.link.runtimeAnswers.Store(err == nil)
 	switch {
@@ -235,7 +237,7 @@ func (a *Attachment) notifyConnected(live bool, err error) {
 		}
 	default:
 		if a.link.isNew(err) {
-			a.log.Warn("the agent does not know the running containers yet; every call passes without a decision", logkey.Err, err)
+			a.log.Warn("the agent does not know the running containers yet, so it decides about no call", logkey.Err, err)
 		}
 		state := StatePassing
 		if a.link.standby.Load() {

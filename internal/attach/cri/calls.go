@@ -63,8 +63,8 @@ func decode[M any, P interface {
 	}
 }
 
-// pick decides whether the relay holds a call for a decision. It holds no call until the agent knows the running
-// containers.
+// pick decides whether the relay holds a call for a decision. Until the agent knows the running containers, the relay
+// holds no call; but if FailClosed is set, pick refuses CreateContainer.
 func (c *calls) pick(path string) relay.Handling {
 	for _, service := range services {
 		method, ours := strings.CutPrefix(path, service)
@@ -94,8 +94,8 @@ func refuse(code codes.Code, text string) relay.Verdict {
 	return relay.Verdict{Refuse: &relay.Status{Code: code, Text: text}}
 }
 
-// decide returns the verdict for one call. If the agent panics, the call is forwarded unchanged, unless FailClosed
-// is set.
+// decide returns the verdict for one call. If the agent panics, the call is forwarded unchanged; but if FailClosed is
+// set, decide refuses CreateContainer.
 func (c *calls) decide(ctx context.Context, method string, call handledCall, msg []byte) (v relay.Verdict) {
 	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}

@@ -98,7 +98,8 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 	})
 }
 
-// endContainer passes a container's end on once, after all functions that are queued for its pod.
+// endContainer passes the stop or the removal of a container on, after all functions that are queued for its pod. Of
+// several stops it passes only the first on.
 func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
 	e.queues.queue(p.ID, func(ctx context.Context) {
 		again := true
@@ -114,8 +115,8 @@ func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lif
 	})
 }
 
-// updateOthers sends values to existing containers. It sends them at once to containers that start or run, and before the
-// start to containers that were only created.
+// updateOthers sends values to existing containers. It sends them at once to containers that start or run, and
+// before the start to containers that were only created.
 func (e *events) updateOthers(all []conductor.Settings) {
 	for _, s := range all {
 		late := false

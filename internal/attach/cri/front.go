@@ -102,7 +102,7 @@ func (f *frontend) drain() {
 		passing, held := f.inFlight()
 		waited := time.Since(begun)
 		if !passing && !held || !held && waited > grace || waited > maxGrace {
-			f.log.Info("the agent hands its sockets over to the next agent", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
+			f.log.Info("the agent no longer serves its sockets", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
 			return
 		}
 		<-poll.C

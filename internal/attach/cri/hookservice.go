@@ -180,7 +180,7 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.locate(ctx, r)
 	if c == nil {
-		return unchangedAnswer(r), nil // the next list has the sandbox
+		return unchangedAnswer(r), nil // the comparison of lists reports the container
 	}
 	end, err := f.events.handleStart(ctx, c, p)
 	if err != nil {

@@ -49,7 +49,7 @@ func resourcesFromHook(r *hooks.LinuxContainerResources) lifecycle.Resources {
 }
 
 // withoutStored removes from the requested resources those that the runtime already has. Runtimes store "no limit" as
-// -1 or 0. Proxies change no hugepage limits.
+// -1 or 0. It also removes hugepage limits, because proxies do not change them.
 func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	changed := &cri.LinuxContainerResources{Unified: asked.Unified, MemorySwapLimitInBytes: asked.Memory.Swap.V}
 	for _, f := range lifecycle.Fields() {

@@ -12,11 +12,11 @@ import (
 )
 
 // callQueues runs functions after the answers to calls. Functions for the same pod run one after another.
-// Containers start in the order of their StartContainer calls.
+// A container that owns CPUs starts after the containers whose StartContainer calls came earlier.
 type callQueues struct {
 	log    *slog.Logger
 	serial *atomic.Uint64
-	ctx    context.Context // the context of all queued functions
+	ctx    context.Context // of queued functions and relayed connections; Run sets it
 	work   workerpool.Pool
 
 	mu     sync.Mutex               // guards all below
@@ -84,9 +84,9 @@ func (o *callQueues) start() (serial uint64, end func()) {
 	}
 }
 
-// awaitStarts waits for all starts before this one. A container that owns CPUs must not run its first instruction
-// while another container starts with those CPUs. The agent can take CPUs from that other container only when it
-// has a cgroup.
+// awaitStarts waits for all starts before this one, at most for maxStartWait. A container that owns CPUs must not run
+// its first instruction while another container starts with those CPUs. The agent can take CPUs from that other
+// container only when it has a cgroup.
 func (o *callQueues) awaitStarts(ctx context.Context, serial uint64) {
 	ctx, cancel := context.WithTimeout(ctx, maxStartWait)
 	defer cancel()

@@ -19,7 +19,8 @@ type retries struct {
 
 func newRetries() *retries { return &retries{pauses: flowcontrol.NewBackOff(firstRetry, lastRetry)} }
 
-// begin reports whether the next request about an id is due. If so, the caller must call end afterwards.
+// begin reports whether the next request about an id is due and no other one is running. If so, the caller must call
+// end afterwards.
 func (r *retries) begin(id string) bool {
 	if r.pauses.IsInBackOffSinceUpdate(id, time.Now()) {
 		return false

@@ -27,8 +27,8 @@ type setting struct {
 	// express. If create is nil, criclient.Put sets the field, at creation and in updates.
 	create func(c *criContainer, v lifecycle.Value) bool
 	note   string
-	// replaces reports whether create changes an existing entry instead of adding one. nil means that it never
-	// does.
+	// replaces reports whether create changes an existing entry or sets a number to 0, instead of adding to the
+	// request. nil means that it never does.
 	replaces func(c *container, v lifecycle.Value) bool
 }
 

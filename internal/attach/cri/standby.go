@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// openSocketsWhenAdmitted opens the sockets. If another agent on the node still serves the same socket, it first waits for
-// that agent to end. Callers wait in the socket until the agent knows the running containers, at most for
-// RuntimeTimeout.
+// openSocketsWhenAdmitted opens the sockets. If another agent on the node still serves the same socket, it first waits
+// for that agent to end. After such a wait it synchronises before it returns, so callers wait in the socket until the
+// agent knows the running containers, at most for RuntimeTimeout. If ctx ends first, it returns no socket and no error.
 func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {
@@ -41,7 +41,7 @@ func (a *Attachment) synchroniseFirst(ctx context.Context) {
 	})
 }
 
-// closeAll closes listeners that are not served.
+// closeAll closes listeners.
 func closeAll(sockets []relayedListener) error {
 	var errs []error
 	for _, s := range sockets {

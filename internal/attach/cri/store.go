@@ -166,7 +166,7 @@ func (s *store) change(id string, f func(c *ctr)) {
 	}
 }
 
-// updatePending merges the values of an answer into the values that wait for a container's start.
+// updatePending merges the values of an answer into the values that wait for a container's start, if there are any.
 func (s *store) updatePending(id string, values []lifecycle.Value) {
 	s.change(id, func(c *ctr) {
 		if len(c.pending) > 0 {

@@ -18,8 +18,8 @@ type lists struct {
 	freeMemory  func()
 }
 
-// synchronise rebuilds the store from the runtime's lists, verbose statuses and the records in containers. From
-// then on the attachment holds calls.
+// synchronise rebuilds the store from the runtime's lists and verbose statuses, and from the decisions for the OCI
+// runtime wrapper. From then on the attachment holds calls.
 func (s *lists) synchronise(ctx context.Context) error {
 	if err := s.link.checkAdmission(); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (s *lists) synchronise(ctx context.Context) error {
 	return nil
 }
 
-// compare reports pods and containers that ended without a call from the kubelet. It also adopts those that were
-// created while the relay forwarded all calls.
+// compare reports pods and containers that ended without a call from the kubelet. It also adopts those that no call
+// announced.
 func (s *lists) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)
@@ -119,7 +119,8 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 	return lost
 }
 
-// find returns a container from the store, or else from the runtime. It returns nil if neither has it.
+// find returns a container from the store, or else from the runtime. It returns nil if neither has the container, or
+// if the store does not have the container's pod.
 func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := s.store.container(id)
 	if c != nil && c.Undescribed != "" && p.Undescribed == "" {

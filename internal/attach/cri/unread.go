@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// connectionError returns err if the runtime does not answer or the context has ended. It returns nil if err is about a single
-// pod or container.
+// connectionError returns err if the runtime does not answer or the context has ended. It returns nil if err is about
+// a single pod or container.
 func connectionError(ctx context.Context, err error) error {
 	if criclient.ConnectionFailed(ctx, err) {
 		return err
@@ -29,7 +29,8 @@ func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	})
 }
 
-// retryNow asks at once about the containers of a pod that the runtime can describe again.
+// retryNow ends the retry pauses of a pod's containers, and of the pod if the runtime can describe it. The next
+// comparison of lists then asks about them.
 func (s *lists) retryNow(pod string) {
 	if p := s.store.pod(pod); p != nil && p.Undescribed == "" {
 		s.retries.drop(pod)

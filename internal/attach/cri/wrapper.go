@@ -15,7 +15,7 @@ import (
 )
 
 // wrapper writes decisions for the OCI runtime wrapper trimtab-oci, under the id that the runtime gives a
-// container. Runtimes call the OCI runtime when a container starts.
+// container. containerd calls the OCI runtime when a container starts, which is after the decision was written.
 type wrapper struct {
 	dir string // "" without a wrapper
 	log *slog.Logger

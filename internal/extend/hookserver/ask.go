@@ -193,7 +193,8 @@ type notice struct {
 	container *hooks.ContainerResourceHookRequest
 }
 
-// Notify queues a notice about a past event for the servers. Servers get notices in the order of the events.
+// Notify queues a notice about a past event for the servers. Servers get notices in the order of the events. Notify
+// does not wait: if maxNotices notices are pending, it drops the new one.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || stage.Waits || ev.Pod == nil || skipsPod(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {

@@ -113,10 +113,10 @@ func (s *Servers) dirs() []string {
 	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
 }
 
-// Reload reads the changed files of the directory. Calls must not overlap. If the agent cannot read a file any more,
-// or if its registration is not valid, the last valid registration stays in force. If the file was removed, or if users
-// other than root may write it, the agent no longer calls its server. The same applies to the directory and all of its
-// servers.
+// Reload reads the files of the directory, and applies those that have changed. Calls must not overlap. If the agent
+// cannot read a file any more, or if its registration is not valid, the last valid registration stays in force. If the
+// file was removed, or is not trusted (see whyUntrusted), the agent no longer calls its server. The same applies to the
+// directory and all of its servers.
 func (s *Servers) Reload() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
@@ -138,7 +138,7 @@ func (s *Servers) Reload() {
 	s.mu.Unlock()
 	for name, f := range before {
 		if next[name] == nil {
-			s.o.Log.Info("the file of a hook server was removed: the agent no longer calls it", logkey.File, name)
+			s.o.Log.Info("the agent no longer uses the file of a hook server, and does not call the server any more", logkey.File, name)
 		}
 		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.link != f.server.link) {
 			f.server.link.close()
@@ -146,7 +146,7 @@ func (s *Servers) Reload() {
 	}
 }
 
-// list returns the names of the directory's files, sorted.
+// list returns the names of the directory's .json files, sorted, and at most maxFiles of them.
 func (s *Servers) list() ([]string, error) {
 	dir, err := os.Stat(s.o.Directory)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,8 +176,8 @@ func (s *Servers) list() ([]string, error) {
 }
 
 // whyUntrusted returns the reason why a file or directory is not trusted; "" if it is. Only trusted users may register
-// servers, because a server can change every pod. A sticky bit does not help: it has no effect on a file, and it lets
-// every user add files to a directory.
+// servers, because a server can change every pod. A sticky bit does not help: it has no effect on a file, and it does
+// not keep users from adding files to a directory that they may write.
 func whyUntrusted(info fs.FileInfo) string {
 	mode := info.Mode().Perm()
 	if mode&0o002 != 0 {

@@ -113,7 +113,7 @@ func TestMergePod(t *testing.T) {
 	}
 }
 
-// TestRulesAreTested: the table in the docs has every field of an answer.
+// TestRulesNameEveryField: the table in the docs has every field of an answer.
 func TestRulesNameEveryField(t *testing.T) {
 	var rules strings.Builder
 	for _, r := range Rules() {

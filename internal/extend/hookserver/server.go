@@ -97,13 +97,13 @@ type circuitOpenError struct {
 }
 
 func (r *circuitOpenError) Error() string {
-	return fmt.Sprintf("not called: the agent calls it again in %v, because %d calls in a row failed; the last error: %v", r.remaining.Round(time.Millisecond), breaker.MaxFailures, r.lastErr)
+	return fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %v", breaker.MaxFailures, r.remaining.Round(time.Millisecond), r.lastErr)
 }
 
 // call makes one call. The call ends after the server's timeout, or at end if that is earlier.
 func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
 	own := time.Now().Add(s.o.Timeout)
-	cut := false // earlier servers used up most of the time before end
+	cut := false // less than half of the server's timeout is left before end
 	if !end.IsZero() && end.Before(own) {
 		own = end
 		cut = time.Until(end) < s.o.Timeout/2
@@ -128,7 +128,7 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	took := now.Sub(start)
 	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
-		// The server had no chance to answer in time, so this is not a failure of the server.
+		// The caller cancelled the event, or the event left the server too little time: not a failure of the server.
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
 		s.link.end(errEventEnded, now)
 		s.link.closeIdle()

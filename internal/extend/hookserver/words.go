@@ -25,8 +25,8 @@ func podRequest(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	}
 }
 
-// containerRequest converts a container to a message. The message shares the container's maps, so it must not be modified.
-// creating means that the container has no id yet.
+// containerRequest converts a container to a message. The message shares the container's maps, so it must not be
+// modified. creating means that the container has no id yet.
 func containerRequest(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},

@@ -1,5 +1,5 @@
-// Package namespaces reads the labels of the cluster's namespaces, by which authorization rules may select. It
-// stores the last answer of the API server in a file.
+// Package namespaces reads the labels of the cluster's namespaces. Authorization rules can select namespaces by these
+// labels. The package stores the last labels from the API server in a file.
 package namespaces
 
 import (
@@ -32,7 +32,7 @@ type Store struct {
 	mu      sync.Mutex // guards the fields below
 	labels  Labels
 	read    bool          // the labels come from the API server and not from the file
-	changed chan struct{} // of capacity 1; nil if nobody reads it
+	changed chan struct{} // of capacity 1; nil until Service.Run reads it
 }
 
 // Load reads the labels that an earlier agent stored. It ignores an invalid text.
@@ -89,7 +89,7 @@ func (s *Store) change(f func()) {
 	}
 }
 
-// Service reads the labels while a rule selects by them.
+// Service reads the labels as soon as an authorization rule selects namespaces by label.
 type Service struct {
 	Store  *Store
 	Client *kube.Client
@@ -105,7 +105,7 @@ type Service struct {
 }
 
 const (
-	// poll is how often the service checks a configuration without such a rule.
+	// poll is how often the service checks whether a rule selects namespaces by label.
 	poll = 2 * time.Second
 	// debounce is how long the service collects changes.
 	debounce = 500 * time.Millisecond
@@ -113,7 +113,7 @@ const (
 
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Run reads the labels until ctx ends.
+// Run waits until Wanted returns true. Then it reads the labels until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	for !s.Wanted() {
 		if !sleep.For(ctx, poll) {

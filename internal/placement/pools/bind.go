@@ -95,8 +95,8 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	return out
 }
 
-// isUnused reports whether no CPU of a NUMA node has an owner and no pool is bound to the node. Then one pod
-// can have the node exclusively.
+// isUnused reports whether no CPU of a NUMA node has an owner and no pool other than small ones is bound to the
+// node. Then one pod can have the node exclusively.
 func isUnused(v placement.View, n topology.Node) bool {
 	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false

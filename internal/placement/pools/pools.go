@@ -45,7 +45,7 @@ const (
 	IsolatedAvoided
 )
 
-// Whole says in which pods containers without a class own CPUs.
+// WholeCPUs says in which pods containers without a class own CPUs.
 type WholeCPUs int
 
 // The choices.
@@ -56,7 +56,7 @@ const (
 )
 
 // Terms lets containers of class dedicated own CPUs, and containers without a class that request whole CPUs,
-// if WholeCPUs allows it.
+// if Policy.Whole allows it.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	in := s.Intent
 	t := placement.Terms{

@@ -242,7 +242,8 @@ func (s *Sizing) buildReclaimed(l *placement.Layout) {
 	for w := range l.Shared {
 		left = left.Minus(l.Shared[w])
 	}
-	// If too few CPUs are left, take CPUs from the end of the default pool.
+	// If too few CPUs are left, the reclaimed pool also uses CPUs of shared pools, which keep these CPUs. It first uses
+	// the CPUs that the default pool took last.
 	for n := 1; left.Len() < s.MinReclaimed && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
 		left = left.Union(s.lastCPUs(l, free.Minus(left), 1))
 	}

@@ -41,7 +41,7 @@ type Count struct {
 	Cases int    `json:"cases"`
 }
 
-// Run plays each case on an empty node. The policy of that node has the rules of f.Config.
+// Run runs each case on an empty node. The policy of that node has the rules of f.Config.
 func (f *File) Run(node func() *engine.State) Report {
 	var report Report
 	count := map[string]int{}

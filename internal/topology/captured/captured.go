@@ -34,7 +34,7 @@ const (
 )
 
 // archivedFiles are the files of an archive, as patterns below the root of the node. They describe only the
-// hardware: none has names of users, pods or hosts, serial numbers, or network addresses.
+// hardware and the kernel: none has names of users, pods or hosts, serial numbers, or network addresses.
 var archivedFiles = []string{
 	"sys/devices/system/cpu/online", "sys/devices/system/cpu/present", "sys/devices/system/cpu/possible",
 	"sys/devices/system/cpu/offline", "sys/devices/system/cpu/isolated", "sys/devices/system/cpu/nohz_full",
@@ -61,14 +61,15 @@ type Node struct {
 	Machine *topology.Machine
 	// CgroupV1 reports that the node had no cgroup v2 hierarchy at /sys/fs/cgroup.
 	CgroupV1 bool
-	// HugePages are the node's sizes of huge pages, such as 2MB. Disks has the device number of each disk by its name.
+	// HugePages are the node's sizes of huge pages, such as 2MB. Disks has the device number of each disk, by its
+	// name.
 	HugePages []string
 	Disks     map[string]string
 }
 
 // Pack writes the archive of a node whose root directory is host, and returns how many files are in it. It leaves out
-// files that it cannot read, such as those of offline CPUs. It fails if it cannot write, or cannot read the node's list of
-// CPUs.
+// files that it cannot read, such as those of offline CPUs, and files that are too large. It fails if it cannot
+// write, or if the node has no list of CPUs.
 func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	if _, err := fs.Stat(host, "sys/devices/system/cpu/online"); err != nil {
 		return 0, fmt.Errorf("capture: %w", err)
@@ -178,7 +179,8 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 	return files, nil
 }
 
-// nameOf returns the path of a file below the node's root. It returns an error for a file that an archive must not have.
+// nameOf returns the path of a file below the node's root. It returns an error for a file that an archive must not
+// have.
 func nameOf(h *tar.Header) (string, error) {
 	shown := h.Name[:min(len(h.Name), 100)]
 	if h.Typeflag != tar.TypeReg {
