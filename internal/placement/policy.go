@@ -17,7 +17,8 @@ type Policy interface {
 	// Choose returns all CPUs that an owner should have after the request: a new owner, or an owner that gets
 	// more or fewer CPUs. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
-	// Share returns the pool of a container that owns no CPUs.
+	// Share returns the pool of a container that owns no CPUs, or the pool in which an owner shares CPUs
+	// (Terms.SharesFraction).
 	Share(v View, s Subject) Assignment
 	// Layout computes the CPUs of the pools.
 	Layout(p *Pools, d Demand) *Layout

@@ -162,8 +162,9 @@ func (s *nodeSearch) prepareEach() {
 	s.picker.reset(all)
 }
 
-// preferred applies the preferences without noting reasons. dropped has a bit for each preference that was
-// skipped; the bit of the most important one is the highest.
+// preferred applies the preferences without noting reasons, except those with Partly. dropped has a bit for
+// each preference that was skipped; the bit of the most important one is the highest, and that of PreferWhole
+// the lowest.
 func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.want.Preferences {
 		pref := &p.want.Preferences[i]

@@ -13,7 +13,7 @@ import (
 type attachMode uint8
 
 const (
-	byNRI    attachMode = 1 << iota
+	byNRI    attachMode = 1 << iota // attach: nri
 	byBypass            // attach: bypass, which writes cgroups without the runtime
 	byEither            // attach: auto, which is NRI, or bypass while NRI does not work
 	byProxy             // attach: cri, a proxy between kubelet and runtime
