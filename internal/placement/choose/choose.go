@@ -87,7 +87,7 @@ func (p *picker) checkPossible(free topology.Set) error {
 	parts := p.tree.divide(free, w.Spread[0])
 	// A group without free CPUs must give as many CPUs as the others, too.
 	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
-		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than the containers that share them"}
+		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than must give the same number"}
 	}
 	each := w.N / len(parts)
 	if each*len(parts) != w.N || each%p.unit() != 0 {

@@ -3,7 +3,7 @@ package choose
 import (
 	"fmt"
 	"slices"
-	"sync" //nolint:depguard // only to keep scratches: a tree that is only read has callers in parallel
+	"sync" //nolint:depguard // only for the pool of scratch buffers: several goroutines use a tree at the same time
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
