@@ -256,8 +256,8 @@ type MemoryChoice struct {
 	// KeepRequested means that the agent binds the container to no memory nodes. The nodes of the runtime's
 	// request stay.
 	KeepRequested bool `json:"Keep"`
-	// Kinds are kinds of memory: the container gets the nearest node of each kind. From is the key that asked
-	// for them.
+	// Kinds are kinds of memory: the container gets the nearest node of each kind, and further nodes of these
+	// kinds if its memory does not fit. From is the key that asked for them.
 	Kinds []topology.MemoryKind
 	From  string
 	// ColdStartSeconds is for how many seconds a starting container has only PMEM. ColdStartKey is the key
