@@ -188,8 +188,9 @@ func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerRes
 	return err
 }
 
-// LogReadability logs that the runtime cannot describe something and why, or that it can again. unread is the reason; ""
-// if the runtime can describe it. It logs only a change: before reports whether the reason was logged already.
+// LogReadability logs that the runtime cannot describe something and why, or that it can again. unread is the reason,
+// or "" if the runtime can describe it. before reports whether it could not be described before: only a change is
+// logged.
 func LogReadability(log *slog.Logger, what, name, unread string, before bool) {
 	switch {
 	case unread != "" && !before:
