@@ -35,8 +35,8 @@ type kubelet struct {
 }
 
 // manager finds the policy of a resource manager. It reads the state file of the running kubelet, then the kubelet's
-// flags, and then its configuration file. key is the policy's key in the configuration file, and flag is its flag. state
-// is the name of the state file; "" if the manager has none.
+// flags, and then its configuration file. key is the policy's key in the configuration file, and flag is its flag.
+// state is the name of the state file; "" if the manager has none.
 func (k kubelet) manager(key, flag, state string) manager {
 	var m manager
 	if state != "" {
