@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Adjust applies an adjustment to a spec. It returns the fields that it cannot apply, with the names of the NRI
+// Adjust applies an adjustment to a spec. It returns the fields that it does not apply, by their names in the NRI
 // messages. A nil adjustment changes nothing.
 func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	if a == nil {

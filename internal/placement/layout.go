@@ -10,7 +10,8 @@ import (
 
 // Demand is the input from which a policy computes the CPUs of pools, besides the configuration.
 type Demand struct {
-	// Owned are the CPUs that containers own. Lent are the owned CPUs that reclaimed containers may also use.
+	// Owned are the CPUs that containers own or that are reserved for them. Lent are the owned CPUs that
+	// reclaimed containers may also use.
 	Owned, Lent topology.Set
 	// Needs are the requests of containers, for pools that the policy sizes by requests.
 	Needs Needs
@@ -126,7 +127,7 @@ func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	return changed, true
 }
 
-// poolCPUs returns the CPUs of a group's pool, without owned CPUs. The reclaimed pool has the lent CPUs, too.
+// poolCPUs returns the CPUs of a group's pool. Only the reclaimed pool may have owned CPUs, those that are lent.
 func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
@@ -181,8 +182,8 @@ func (l *Layout) poolsWithPrefix(name string) topology.Set {
 }
 
 // CPUs returns the CPUs of a group. A group in a pool has no owned CPUs, except lent CPUs in the reclaimed
-// pool. If the pool has no CPUs left, the group gets all allowed CPUs that have no owner. ok is false if the
-// group may use none of the CPUs that are left.
+// pool. If the pool has no CPUs left, the group gets all allowed CPUs that have no owner, without reserved CPUs
+// if these are kept for class system. ok is false if the group may use none of the CPUs that are left.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.OwnsAndShares() {
 		return l.limitThreads(s, s.Owned.Union(limitedTo(l.Tree[s.PoolID], s.AllowedCPUs))), true

@@ -73,8 +73,8 @@ func (l *Ledger) Check(key Key, cpus topology.Set) error {
 	return nil
 }
 
-// CheckClaims returns an *OwnedError if another container owns some of the grant's CPUs, unless both have
-// them from the same resource claim.
+// CheckClaims returns an *OwnedError if another container owns some of the grant's CPUs, or has them reserved,
+// unless both have them from the same resource claim.
 func (l *Ledger) CheckClaims(of Grant) error {
 	for _, g := range append(l.Grants(), l.Reservations()...) {
 		both := g.CPUs.And(of.CPUs)
@@ -192,7 +192,7 @@ func (l *Ledger) CPUsOfPod(uid string) topology.Set {
 	return union(slices.Values(l.pods[uid]), func(Grant) bool { return true })
 }
 
-// GrantsOfPod returns the grants of a pod, the oldest first.
+// GrantsOfPod returns the grants of a pod, in the order in which Put recorded them last.
 func (l *Ledger) GrantsOfPod(uid string) []Grant { return slices.Clone(l.pods[uid]) }
 
 // CombinedGrants returns one grant for each key of a pod. Its CPUs are the granted and the reserved ones.
@@ -218,8 +218,8 @@ func (l *Ledger) UnclaimedCPUs(uid string) topology.Set {
 	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
-// ExclusiveNodesOfOthers returns the CPUs of the NUMA nodes that pods other than the given one have
-// exclusively.
+// ExclusiveNodesOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
+// have. No other pod may use memory of the NUMA nodes of these CPUs.
 func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
 	var s topology.Set
 	if l.exclusiveNodes == 0 {

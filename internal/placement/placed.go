@@ -22,7 +22,7 @@ type LocatedDevice struct {
 const PodResourcesPrefix = "podresourceapi:"
 
 // LocatedDevices returns the granted devices whose nearest CPUs are known, sorted. It finds these CPUs by the
-// NUMA nodes that the kubelet reports, by PCI addresses, and by the numbers of device nodes.
+// NUMA nodes that the kubelet reports, by PCI addresses, and by the numbers of character devices.
 func LocatedDevices(m *topology.Machine, grants []lifecycle.DeviceGrant) []LocatedDevice {
 	found := locatedDevices{m: m}
 	for i := range grants {
@@ -75,7 +75,7 @@ func (d *locatedDevices) addReported(g *lifecycle.DeviceGrant) {
 	}
 }
 
-// addNodes adds the devices to which device nodes belong.
+// addNodes adds the devices to which character device nodes belong.
 func (d *locatedDevices) addNodes(nodes []lifecycle.Device) {
 	for i := range nodes {
 		n := &nodes[i]

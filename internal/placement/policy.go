@@ -17,7 +17,8 @@ type Policy interface {
 	// Choose returns all CPUs that an owner should have after the request: a new owner, or an owner that gets
 	// more or fewer CPUs. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
-	// Share returns the pool of a container that owns no CPUs.
+	// Share returns the pool of a container that owns no CPUs, or the pool in which an owner shares CPUs
+	// (Terms.SharesFraction).
 	Share(v View, s Subject) Assignment
 	// Layout computes the CPUs of the pools.
 	Layout(p *Pools, d Demand) *Layout
@@ -255,8 +256,8 @@ type MemoryChoice struct {
 	// KeepRequested means that the agent binds the container to no memory nodes. The nodes of the runtime's
 	// request stay.
 	KeepRequested bool `json:"Keep"`
-	// Kinds are kinds of memory: the container gets the nearest node of each kind. From is the key that asked
-	// for them.
+	// Kinds are kinds of memory: the container gets the nearest node of each kind, and further nodes of these
+	// kinds if its memory does not fit. From is the key that asked for them.
 	Kinds []topology.MemoryKind
 	From  string
 	// ColdStartSeconds is for how many seconds a starting container has only PMEM. ColdStartKey is the key

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestElsewhere: where another program decides, nobody pays for CPUs of its own, and none shares a part of the node.
+// TestElsewhere: if another program decides who owns CPUs, the policy counts no CPUs for owners, and owners share
+// no CPUs of a pool.
 func TestElsewhere(t *testing.T) {
 	reason := errors.New("another program decides")
 	got := Terms{CountBasis: CountWholeRequest, Key: "k", SharesFraction: true, Chooses: true}.WithoutGrants(reason)

@@ -31,12 +31,13 @@ type OwnerDecision struct {
 	Problems []lifecycle.Problem `json:"problems,omitempty"`
 }
 
-// PoolChange is a pool whose CPUs changed.
+// PoolChange is a pool whose CPUs changed. If containers of a pool have different CPUs, each set of CPUs that changed
+// has a PoolChange.
 type PoolChange struct {
 	Pool       string `json:"pool"`
 	Before     string `json:"before"`
 	After      string `json:"after"`
-	Containers int    `json:"containers"` // the number of containers in the pool
+	Containers int    `json:"containers"` // the number of containers with these CPUs
 }
 
 // DecisionOf returns the decision about an event. The plan of the event must be committed to the state, unless it

@@ -50,12 +50,12 @@ type Header struct {
 // Line is an event in a recording.
 type Line struct {
 	Kind string `json:"kind"`
-	// Seq is the number of the event; the first event of a recording has number 1. Lost is the number of events
-	// that are missing before this one, because the listener was too slow.
+	// Seq is the number of the event since the recording began, from 1. Lost is the number of events that are
+	// missing directly before this one, because the listener was too slow.
 	Seq   uint64
 	Lost  uint64
 	Time  time.Time
-	Op    string // the id of the operation in the log
+	Op    string // the id of the event in the log
 	From  string // the attachment that reported the event; "" if the agent made the event itself
 	Event lifecycle.Event
 	Facts Facts

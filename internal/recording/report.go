@@ -28,7 +28,7 @@ type Report struct {
 type Difference struct {
 	Seq     uint64 `json:"seq"` // the first event with this difference; 0 for the state when the recording began
 	Event   string `json:"event,omitempty"`
-	Owner   string `json:"owner"` // namespace/pod or namespace/pod/container
+	Owner   string `json:"owner"` // namespace/pod, namespace/pod/container, or "pool " and the kind of a pool
 	Setting string `json:"setting"`
 	// Recorded and Replayed are the values at the last event with this difference. Why is the reason for the
 	// replayed value.

@@ -25,7 +25,7 @@ type Place struct {
 // ErrInUse means that another process serves the socket.
 var ErrInUse = errors.New("another process serves it")
 
-// dialTimeout is how long we wait for a process to accept before we treat the socket as not served.
+// dialTimeout is how long Sweep waits for a connection to the socket. After that it returns an error.
 const dialTimeout = 10 * time.Second
 
 // Claim opens the socket of a place. If the process that made the socket is dead, it first removes the socket. The

@@ -99,7 +99,7 @@ func Of(p program.Program) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// linkedModule returns the linked module if go.mod replaces one.
+// linkedModule returns the module that is linked: m, or the module with which go.mod replaces it.
 func linkedModule(m *debug.Module) *debug.Module {
 	for m.Replace != nil {
 		m = m.Replace

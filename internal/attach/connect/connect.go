@@ -83,7 +83,7 @@ type Attempts struct {
 	// Enter moves to a state; err may be nil.
 	Enter func(state string, err error)
 	// WhyAbsent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
-	// nil, Run never waits.
+	// nil, Run does not wait for the socket.
 	WhyAbsent func() error
 	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is Standby, and
 	// Run calls Admit again after AdmitInterval (the constant of that name if the field is 0). A nil function
@@ -93,7 +93,7 @@ type Attempts struct {
 	// Attempt serves one connection until it is lost. worked reports whether it
 	// synchronised; the error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
-	// Run calls Failed with an attempt's error if it differs from the error before.
+	// Run calls Failed with an attempt's error if it differs from the error before, or if the attempt worked.
 	Failed func(err error)
 	// A value on Wake ends a pause, because the runtime's socket may exist again. A nil channel never ends a pause.
 	Wake <-chan struct{}

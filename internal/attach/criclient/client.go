@@ -100,8 +100,8 @@ func ask[Q, A any](
 	return a, nil
 }
 
-// ConnectionFailed reports whether an error means that the runtime does not answer, or that the context ended.
-// Otherwise the runtime answered and refused the call.
+// ConnectionFailed reports whether an error means that the runtime cannot be reached, or that ctx ended. It is false
+// if the runtime refused the call, or did not answer this call in time.
 func ConnectionFailed(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
@@ -188,7 +188,9 @@ func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerRes
 	return err
 }
 
-// LogReadability logs that the runtime cannot describe something and why, or that it can again. It logs each change once.
+// LogReadability logs that the runtime cannot describe something and why, or that it can again. unread is the reason,
+// or "" if the runtime can describe it. before reports whether it could not be described before: only a change is
+// logged.
 func LogReadability(log *slog.Logger, what, name, unread string, before bool) {
 	switch {
 	case unread != "" && !before:

@@ -22,7 +22,8 @@ import (
 const (
 	// maxConcurrent is how many verbose statuses All reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many calls may time out in All. After that, All asks about no other pods and containers.
+	// maxTimeouts is how many calls may time out in All. After that, All asks for no further status, and describes
+	// the other pods and containers by their list entries.
 	maxTimeouts = 8
 )
 
@@ -150,8 +151,8 @@ func (c *Client) CgroupsPath(ctx context.Context, id string) (string, error) {
 	return v.Spec.Linux.CgroupsPath, err
 }
 
-// PodFromList returns a pod as its list entry describes it, for a pod whose status the runtime cannot return. It
-// returns nil if the pod was removed.
+// PodFromList returns a pod as its list entry describes it, for a pod whose status the runtime cannot return. why is
+// the error of the status call. It returns nil if the pod was removed or is not ready.
 func (c *Client) PodFromList(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
 	l, err := c.ListedPod(ctx, id)
 	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
@@ -162,7 +163,8 @@ func (c *Client) PodFromList(ctx context.Context, id string, why error) (*lifecy
 	return p, nil
 }
 
-// ContainerFromList returns a container as its list entry describes it, or nil if the container has ended.
+// ContainerFromList returns a container as its list entry describes it, or nil if the container has ended or was
+// removed. why is the error of the status call.
 func (c *Client) ContainerFromList(ctx context.Context, id string, why error) (*lifecycle.Container, error) {
 	l, err := c.ListedContainer(ctx, id)
 	if l == nil || l.State == cri.ContainerState_CONTAINER_EXITED {

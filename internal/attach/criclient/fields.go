@@ -73,7 +73,7 @@ var resourceTable = []row[criResources, resources]{
 var containerTable = []configRow{
 	{proto: "metadata.name", lifecycle: "Name", number: 1, read: (*configDecoder).metadata},
 	{proto: "metadata.attempt", note: relayedUnchanged},
-	{proto: "image.", lifecycle: "Image.Name", number: 2, read: (*configDecoder).image, note: "the reference to which the kubelet resolved image.image becomes Image.Digest"},
+	{proto: "image.", lifecycle: "Image.Name", number: 2, read: (*configDecoder).image, note: "image.user_specified_image becomes Image.Name; image.image, which the kubelet has resolved, becomes Image.Digest"},
 	{proto: "command", lifecycle: "Args[]", number: 3, read: func(r *configDecoder, b []byte) error { return r.add(&r.commands, b) }, note: "without the entries that the image adds"},
 	{proto: "args", lifecycle: "Args[]", number: 4, read: func(r *configDecoder, b []byte) error { return r.add(&r.arguments, b) }, note: "after command"},
 	{proto: "working_dir", note: relayedUnchanged},
@@ -91,7 +91,7 @@ var containerTable = []configRow{
 		note: "fields as in LinuxContainerResources; oom_score_adj becomes OOMScoreAdj",
 	},
 	{proto: "linux.security_context.", note: relayedUnchanged},
-	{proto: "windows.", note: "not carried: Trimtab serves Linux"},
+	{proto: "windows.", note: "relayed unchanged; Trimtab is for Linux only"},
 	{proto: "CDI_devices.", lifecycle: "CDIDevices[]", number: 17, read: (*configDecoder).cdi},
 	{proto: "stop_signal", note: relayedUnchanged},
 }
@@ -112,7 +112,7 @@ var podTable = []row[criPod, ourPod]{
 	{"linux.sysctls", "", nil, relayedUnchanged},
 	{"linux.overhead.", "Overhead", func(p *criPod, l *ourPod) { l.Overhead = Resources(p.GetLinux().GetOverhead()) }, "fields as in LinuxContainerResources"},
 	{"linux.resources.", "Resources", func(p *criPod, l *ourPod) { l.Resources = Resources(p.GetLinux().GetResources()) }, "fields as in LinuxContainerResources"},
-	{"windows.", "", nil, "not carried: Trimtab serves Linux"},
+	{"windows.", "", nil, "relayed unchanged; Trimtab is for Linux only"},
 }
 
 // Resources converts resources, and nil to nil.

@@ -19,7 +19,7 @@ import (
 // of labels and annotations, which the decoder skips.
 type Listed struct {
 	ID    string
-	Pod   string // of a container
+	Pod   string // the id of a container's pod; "" for a pod
 	State int32  // cri.ContainerState or cri.PodSandboxState
 }
 

@@ -5,8 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// resourceSetters are the fields of resources that values can set, at creation and in updates. 0 and "" mean unset in the CRI.
-// A function returns false for a value that the CRI cannot express.
+// resourceSetters are the fields of resources that values can set, at creation and in updates. In the CRI, 0 and ""
+// mean unset. A function returns false for a value that the CRI cannot express.
 var resourceSetters = map[lifecycle.Field]func(*criResources, lifecycle.Value) bool{
 	lifecycle.CPUShares:   carry.Number(1, func(r *criResources, n int64) { r.CpuShares = n }),
 	lifecycle.CPUQuota:    carry.Number(-1, func(r *criResources, n int64) { r.CpuQuota = n }),

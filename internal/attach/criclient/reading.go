@@ -31,8 +31,8 @@ var configFields = func() (of [32]func(r *configDecoder, b []byte) error) {
 	return of
 }()
 
-// configDecoder decodes a ContainerConfig from the bytes of a request. The kubelet waits for a creation, so it
-// decodes into lifecycle types directly, and its strings share one buffer. As everywhere in protobuf, the last
+// configDecoder decodes a ContainerConfig from the bytes of a request. It must be fast, because the kubelet waits. So
+// it decodes into lifecycle types directly, and the strings share one buffer. As everywhere in protobuf, the last
 // occurrence of a field counts, messages that occur twice are merged, and unknown fields are skipped.
 type configDecoder struct {
 	into   *lifecycle.Container

@@ -81,7 +81,7 @@ func FuzzReading(f *testing.F) {
 			t.Fatalf("%x is not read", config)
 		}
 		want := decoded(p, "p")
-		for _, l := range []*lifecycle.Container{got, want} { // nothing is nothing
+		for _, l := range []*lifecycle.Container{got, want} { // empty and nil count as equal
 			for _, m := range []*map[string]string{&l.Labels, &l.Annotations, &l.Resources.Unified} {
 				if len(*m) == 0 {
 					*m = nil

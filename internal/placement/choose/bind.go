@@ -19,7 +19,7 @@ type BindRequest struct {
 	Count int
 	// Even requires the same number of CPUs from each node.
 	Even bool
-	// Whole means that the pod gets all CPUs of the nodes. Together they must have at least N CPUs.
+	// Whole means that the caller takes all CPUs of the chosen nodes. Together they must have at least N CPUs.
 	Whole bool
 	// Cores says how the threads of a core may be divided, as in Request.
 	Cores Cores
@@ -46,8 +46,8 @@ type BindRequest struct {
 type BindError struct {
 	Want    BindRequest
 	Nodes   int // the number of nodes that may be chosen and have CPUs
-	Have    int // the number of CPUs on all of these nodes
-	Largest int // the number of CPUs on the node with the most CPUs
+	Have    int // the number of CPUs that may be taken on all of these nodes
+	Largest int // the number of CPUs that may be taken on the node with the most of them
 }
 
 // Error says how many CPUs are requested, in which way, and how many are available.

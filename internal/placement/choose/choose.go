@@ -87,7 +87,7 @@ func (p *picker) checkPossible(free topology.Set) error {
 	parts := p.tree.divide(free, w.Spread[0])
 	// A group without free CPUs must give as many CPUs as the others, too.
 	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
-		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than the containers that share them"}
+		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than must give the same number"}
 	}
 	each := w.N / len(parts)
 	if each*len(parts) != w.N || each%p.unit() != 0 {
@@ -155,8 +155,8 @@ func (p *picker) applyPreference(free topology.Set, pref *Preference) (left topo
 	return left, left.Len() >= p.want.N && p.checkPossible(left) == nil
 }
 
-// chooseWithReserve chooses CPUs, and leaves free the CPUs of Request.Reserve. It returns false, and chooses
-// nothing, if that is impossible or if there is nothing to reserve.
+// chooseWithReserve chooses CPUs, and leaves as many free as Request.Reserve says. It returns false, and
+// chooses nothing, if that is impossible, if there is nothing to reserve, or with Request.Spread.
 func (p *picker) chooseWithReserve(free topology.Set) bool {
 	if len(p.want.Spread) > 0 {
 		return false
@@ -255,7 +255,7 @@ func (p *picker) evenShares(parts []topology.Set, n int) []int {
 			}
 		}
 		if best < 0 {
-			return out // the parts have too few CPUs; the caller returns an error
+			return out // the parts have too few CPUs: spread returns false, and Choose an error
 		}
 		out[best] += unit
 		n -= unit

@@ -31,7 +31,8 @@ func (f *groupSet) add(p *picker, s portion, c cost) {
 
 // fill divides n over several parts. It takes all CPUs of the largest parts until one part has enough for the
 // rest, so the result has as few parts as possible. It also tries to begin with parts that have UsedWith CPUs
-// or near CPUs. It returns the best result by the ranking.
+// or near CPUs. Of the results with the fewest new groups, it returns the best by the ranking. The two kinds of
+// cores of a NUMA node are divided by fillKinds.
 func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.isCoreKind && part.outer > topology.NodeLevel {
 		return p.fillKinds(parts[0], parts[1], n)
@@ -55,7 +56,7 @@ func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 	return best, found
 }
 
-// fillAll takes all CPUs of the parts. ok is false if their number is not n.
+// fillAll takes all CPUs of the parts. ok is false if their number is not n, or if they cannot all be taken.
 func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 	for _, part := range parts {
 		n -= int(p.have[part])
@@ -136,8 +137,8 @@ func (p *picker) groupsWith(parts []int, has tally, groups *[topology.MaxNodes]i
 const maxSeeds = 8
 
 // seeds stores in out the groups that fill should try as the first group, and returns their number. These are
-// the groups with the most free CPUs. Of groups that would give the same result, it stores only the one whose
-// CPUs the fewest other containers use.
+// the groups with the most free CPUs. Of groups that would give the same result, it stores only the one with
+// the fewest Shared CPUs. If the distances between the groups are unknown, it stores only one group.
 func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	most, first := int32(0), parts[0]
 	for _, part := range parts {
@@ -207,7 +208,8 @@ func (p *picker) distancesMatter(group int) bool {
 	return at >= 0 && p.tree.machine.Nodes[at].Distance != nil
 }
 
-// fillFrom takes all CPUs of the groups in first, in their order, and then of the largest other groups.
+// fillFrom takes all CPUs of the groups in first, in their order, and then of the largest other groups, until
+// one group has enough for the rest.
 func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool) {
 	f.portions = p.list()
 	for i := 0; n > 0; i++ {
@@ -222,7 +224,7 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 		}
 		take := min(int(p.have[next]), n)
 		c, ok := p.measure(next, take)
-		for !ok && take > 1 { // cores have two threads, and n is odd
+		for !ok && take > 1 { // with WholeCores, the group's whole cores may not add up to take
 			take--
 			c, ok = p.measure(next, take)
 		}

@@ -15,8 +15,8 @@ type Memory struct {
 	Bytes uint64
 	// CPUs are the CPUs that will use the memory. The nodes of these CPUs come first.
 	CPUs topology.Set
-	// Kinds are the kinds of memory to use; none means DRAM. FallbackKinds are used if nodes of these kinds
-	// have too little memory.
+	// Kinds are the kinds of memory to use; none means DRAM. FallbackKinds are used if the nodes with memory
+	// of Kinds have too little.
 	Kinds, FallbackKinds []topology.MemoryKind
 	// Free is the free memory of each node in bytes, in the machine's order; nil means that all memory is
 	// free.

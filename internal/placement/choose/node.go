@@ -25,8 +25,8 @@ type NodeRoom struct {
 	Left int64
 }
 
-// PickNode chooses a NUMA node. Nodes of w.Near come first, then the nodes with the nearest memory, then the
-// node with the most milli-CPUs left. ok is false if w.Nodes is empty.
+// PickNode chooses a NUMA node. Nodes with CPUs of w.Near come first, then the nodes with the nearest memory,
+// then the node with the most milli-CPUs left. ok is false if w.Nodes is empty.
 func (t *Tree) PickNode(w NodeRequest) (id int, why Reason, ok bool) {
 	s := nodeSearch{tree: t, setSize: 1, want: &BindRequest{Memory: w.Memory, FreeMemory: w.FreeMemory, Near: w.Near, NearName: w.NearName}}
 	s.prepareNodes(s.want)

@@ -162,8 +162,9 @@ func (s *nodeSearch) prepareEach() {
 	s.picker.reset(all)
 }
 
-// preferred applies the preferences without noting reasons. dropped has a bit for each preference that was
-// skipped; the bit of the most important one is the highest.
+// preferred applies the preferences that do not have Partly, and then PreferWhole. It notes no reasons. dropped
+// has a bit for each of them that was skipped: the highest for the most important preference, the lowest for
+// PreferWhole.
 func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.want.Preferences {
 		pref := &p.want.Preferences[i]

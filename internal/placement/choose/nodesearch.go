@@ -9,7 +9,8 @@ import (
 )
 
 // nodeSearch searches for the best sets of NUMA nodes. During the search it compares sets by the criteria
-// about nodes, and keeps the best ones. chooseBest then compares these by their CPUs.
+// about nodes, and keeps the best ones, but at most maxRanked sets of several nodes. chooseBest then compares
+// these by their CPUs.
 type nodeSearch struct {
 	tree          *Tree
 	picker        picker // computes the cost of taking CPUs of the nodes
@@ -32,7 +33,7 @@ type nodeSearch struct {
 }
 
 // maxSets is the largest number of sets for which the search tries all sets. With more sets, offerGrown grows
-// one set from each node.
+// two sets from each node.
 const maxSets = 5000
 
 // maxRanked is the largest number of sets of several nodes that are ranked by their CPUs. Of more sets, those
@@ -60,7 +61,7 @@ func (s *nodeSearch) search(k int) {
 }
 
 // listUsable lists the nodes that can belong to a set. ok is false if no set of setSize nodes can have enough
-// CPUs.
+// CPUs, or if N cannot be divided evenly over them with Even.
 func (s *nodeSearch) listUsable() (ok bool) {
 	w := s.want
 	each, even := w.N/s.setSize, w.Even
@@ -78,7 +79,7 @@ func (s *nodeSearch) listUsable() (ok bool) {
 	return len(s.usableNodes) >= s.setSize && s.maxHolds[0]*s.setSize >= w.N
 }
 
-// offerAll offers all sets that consist of the nodes of set and of nodes with an index from from on.
+// offerAll offers all sets with enough CPUs that have the nodes of set and further ones from usableNodes[from:].
 func (s *nodeSearch) offerAll(set partialSet, from int) {
 	missing := s.setSize - set.n
 	if missing == 0 {
@@ -171,7 +172,7 @@ func (s *nodeSearch) offer(set *partialSet) {
 	way, by := compareNodes(&c, best, nearestMemory)
 	if way <= 0 {
 		limit := int64(math.MaxInt64)
-		if way == 0 { // more than the best set's memory distance need not be computed exactly
+		if way == 0 { // above the best set's value, c loses, and its exact value does not matter
 			limit = best.rank[nearestMemory]
 		}
 		c.rank[nearestMemory] = s.memory.farMemory(c.nodes, limit)

@@ -67,7 +67,8 @@ const allPackages = ^packageSet(0)
 
 func (s packageSet) has(pkg int) bool { return pkg < 64 && s&(1<<pkg) != 0 }
 
-// packageSets returns all sets with as many packages as filled has.
+// packageSets returns all sets with as many packages as filled has. If there are more than maxPackages, it
+// returns only the set of the packages in filled.
 func (p *picker) packageSets(g *group, filled []portion) []packageSet {
 	if len(g.parts) > maxPackages {
 		var s packageSet

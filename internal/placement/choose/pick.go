@@ -26,7 +26,7 @@ type picker struct {
 	usedWithCount  tally // the CPUs in Request.UsedWith; nil if that is empty
 	nearby         tally // the free CPUs that are in near; nil if none is
 	shared         tally // the free CPUs in Request.Shared; nil if none is
-	wholeCoreCount tally // the free CPUs in whole cores; nil if that does not matter
+	wholeCoreCount tally // the free CPUs in whole cores; nil if none is, or if that does not matter
 	// usedWithNodes are the indices of the NUMA nodes with CPUs in Request.UsedWith.
 	usedWithNodes []int
 }
@@ -63,7 +63,7 @@ func (p *picker) reset(free topology.Set) {
 }
 
 // count returns how many CPUs of a set each group has. It returns nil for an empty set, except for freeTally.
-// what is the tally in which it stores the numbers.
+// what is the index of the tally in which it stores the numbers.
 func (p *picker) count(what int, s *topology.Set) tally {
 	if what != freeTally && s.Empty() {
 		return nil
@@ -149,8 +149,9 @@ func (p *picker) noteEliminated(r *Reason, parts []int, n int, best *candidate) 
 
 // split decides which parts of a group give n CPUs. If of is not 0, one part gives all: of is the number of
 // parts with enough CPUs, and best is the best of them. If of is 0, the parts in f give the CPUs. That
-// happens if no part has enough CPUs, or if several parts with UsedWith CPUs are better. On hybrid processors
-// it also happens if several parts of a NUMA node split fewer cores.
+// happens if no part has enough CPUs. It also happens if the best part has no UsedWith CPUs, and several parts,
+// all with UsedWith CPUs except at most one, need and split no more cores. On hybrid processors it also happens
+// if several parts of a NUMA node split fewer cores.
 func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f groupSet, ok bool) {
 	best, by, of = p.best(g.parts, n, nil)
 	if of > 0 && (p.usedWithCount == nil || best.usedWith > 0) {

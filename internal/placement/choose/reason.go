@@ -18,16 +18,17 @@ const (
 	PreferenceApplied Step = iota
 	// GroupChosen means that one of several groups with enough CPUs was chosen.
 	GroupChosen
-	// GroupsFilled means that no single group has enough CPUs, so several were filled.
+	// GroupsFilled means that several groups were filled: no single group has enough CPUs, or several groups
+	// are better by Rule.
 	GroupsFilled
 	// CountDivided means that the count was divided over all groups of a level.
 	CountDivided
-	// NodesChosen means that a set of NUMA nodes was chosen. Remaining is the number of its nodes, and Candidates is the
-	// number of sets of that size with enough CPUs.
+	// NodesChosen means that a set of NUMA nodes was chosen. Remaining is the number of its nodes, and
+	// Candidates is the number of sets of that size with enough CPUs.
 	NodesChosen
 )
 
-// Reason is one reason for a choice. String formats it, only when a report needs it.
+// Reason is one reason for a choice. It is stored as numbers, and String formats it for reports.
 type Reason struct {
 	Step Step
 	// Rule is the name of the preference, or of the criterion by which the chosen group beat the next best
@@ -36,13 +37,14 @@ type Reason struct {
 	Level topology.Level
 	Kinds bool // the groups are kinds of cores, not groups of a level
 	// Candidates is the number of groups, or CPUs, to choose from. Remaining is how many of them the
-	// preference left.
+	// preference left, or how many groups were filled.
 	Candidates, Remaining int
 	Avoid, Kept           bool
 	// LostTo has the criteria by which the other groups with enough CPUs lost, the least important criterion
 	// first.
 	LostTo []Elimination
-	// Partly means that too few preferred CPUs were free, so all of them were taken and others added.
+	// Partly means that too few preferred CPUs were free, so as many of them as possible were taken, and others
+	// added.
 	Partly bool
 }
 

@@ -7,8 +7,9 @@ import (
 )
 
 // divideOverCores divides n over the cores of a group and returns the cost. It stores the division in
-// p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores,
-// and the remaining threads of the fullest split core that has enough.
+// p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores.
+// It takes the CPUs that are still missing of the split core with the fewest free threads, but enough. With
+// SpreadThreads and OneThread, oneThreadEach divides n.
 func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
@@ -43,7 +44,7 @@ func (p *picker) completeCores(cores []int, n int) int {
 	return n
 }
 
-// restIsFree reports whether UsedWith uses a core partly, and all other threads of the core are free.
+// restIsFree reports whether UsedWith has threads of a core, and other threads of the core are free.
 func (p *picker) restIsFree(core int) bool {
 	beside, have := p.usedWithIn(core), int(p.have[core])
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
@@ -70,7 +71,7 @@ func (p *picker) takeWholeCores(cores []int, n int) int {
 }
 
 // takeSplitCores takes n threads of cores that are not taken as a whole, and returns how many CPUs are still
-// missing. n is less than the number of threads of each completely free core.
+// missing. n is less than the number of threads of each completely free core that is left.
 func (p *picker) takeSplitCores(cores []int, n int) int {
 	taken := len(p.portions)
 	if core := p.fullestCore(cores, n, false, taken); core >= 0 {
@@ -97,8 +98,8 @@ func (p *picker) takeSplitCores(cores []int, n int) int {
 
 // fullestCore returns the core with the fewest free threads, but at least n; -1 if there is none. whole
 // selects either completely free cores or split cores. Near cores are preferred to cores with fewer free
-// threads. Of equal cores it returns the one with the fewest Shared CPUs. It skips the first taken entries of
-// p.portions.
+// threads. Of equal cores it returns the one with the fewest Shared CPUs. It skips the cores of the first taken
+// entries of p.portions.
 func (p *picker) fullestCore(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {

@@ -3,7 +3,7 @@ package choose
 import (
 	"fmt"
 	"slices"
-	"sync" //nolint:depguard // only to keep scratches: a tree that is only read has callers in parallel
+	"sync" //nolint:depguard // only for the pool of scratch buffers: several goroutines use a tree at the same time
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -96,7 +96,7 @@ func (t *Tree) computeDistances() {
 }
 
 // add appends the group of some CPUs and all groups inside it, and returns the index of the group. level is
-// the group's outermost level. ofKind means that the group has the cores of one kind in a NUMA node.
+// the group's outermost level. isCoreKind means that the group has the cores of one kind in a NUMA node.
 func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKind bool, shapes map[string]int) int {
 	at := len(t.groups)
 	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, hasCores: true, isCoreKind: isCoreKind}
@@ -108,7 +108,7 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 			g.inner = level
 			continue
 		}
-		if level == g.outer { // the group is one kind of cores, and is divided at its outermost level
+		if level == g.outer { // the root or one kind of cores is divided at its outermost level
 			g.inner = level - 1
 		}
 		for _, s := range sets {

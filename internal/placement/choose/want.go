@@ -92,7 +92,7 @@ type Choice struct {
 // TooFewCPUsError is the error for a request if there are too few CPUs to choose from.
 type TooFewCPUsError struct {
 	Want, Available int
-	What            string // what is counted, such as "CPUs in whole cores"
+	What            string // which CPUs are available: a phrase that follows "there are N", such as "to choose from"
 }
 
 // Error has the requested and the available number.

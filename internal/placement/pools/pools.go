@@ -166,7 +166,7 @@ func (p *Policy) chooseMore(v placement.View, s placement.Subject, w placement.C
 	}
 	if s.Intent.NUMA.V.Even {
 		if v.Machine.Count(topology.NodeLevel, q.From) < v.Machine.Count(topology.NodeLevel, w.OwnedCPUs) {
-			return w.UsableCPUs, &choose.TooFewCPUsError{Want: q.N, Available: q.From.Len(), What: "available, on fewer NUMA nodes than the containers that share them"}
+			return w.UsableCPUs, &choose.TooFewCPUsError{Want: q.N, Available: q.From.Len(), What: "available, on fewer NUMA nodes than the CPUs that the container has"}
 		}
 		q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true
 	}

@@ -124,7 +124,7 @@ func checkKey(c Check, h host, file string, runs bool) Check {
 	uid, _ := h.owner(info)
 	switch {
 	case !info.Mode().IsRegular() || info.Size() != keySize:
-		return c.problem("delete it, and the agent creates a new key; it then decides again for containers whose records have the old key",
+		return c.problem("delete it, and the agent creates a new key; it then decides again for containers whose records are signed with the old key",
 			"%s is not a key: %d bytes instead of %d", file, info.Size(), keySize)
 	case info.Mode().Perm()&0o077 != 0 || uid != 0:
 		return c.problem("chown root "+file+"; chmod 600 "+file, "not only root can read or write %s: %s", file, h.describe(info))

@@ -41,7 +41,7 @@ func (g cgroups) at(parts ...string) string {
 	return path.Join(append([]string{g.Root}, parts...)...)
 }
 
-// file returns the path of a file in a pod directory.
+// file returns the path of a file in dir, the directory of all pods.
 func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	if v == cgroup.V1 {
 		return g.at(f.Controller, dir, f.Name)

@@ -13,11 +13,11 @@ import (
 type attachMode uint8
 
 const (
-	byNRI    attachMode = 1 << iota
-	byBypass            // attach: bypass, which writes cgroups without the runtime
-	byEither            // attach: auto, which is NRI, or bypass while NRI does not work
-	byProxy             // attach: cri, a proxy between kubelet and runtime
-	byHooks             // attach: hooks, called by a runtime proxy
+	byNRI    attachMode = 1 << iota // attach: nri
+	byBypass                        // attach: bypass, which writes cgroups without the runtime
+	byEither                        // attach: auto, which is NRI, or bypass while NRI does not work
+	byProxy                         // attach: cri, a proxy between kubelet and runtime
+	byHooks                         // attach: hooks, called by a runtime proxy
 	always   = byNRI | byBypass | byEither | byProxy | byHooks
 )
 

@@ -42,7 +42,8 @@ type Report struct {
 type Options struct {
 	// HostRoot is where the node's root directory is mounted: "/" on the node.
 	HostRoot string
-	// Endpoint is the runtime's CRI socket; "" means the default sockets of containerd and CRI-O.
+	// Endpoint is the runtime's CRI socket. "" means cri.endpoint of the configuration, or with attach: nri the
+	// default sockets of containerd and CRI-O.
 	Endpoint string
 	// KubeletRoot is the kubelet's directory, as a path on the node.
 	KubeletRoot string

@@ -21,7 +21,7 @@ import (
 type manager struct {
 	policy     string // the policy of the running kubelet if it is known, or else the configured policy
 	policyFile string // the file that has policy
-	found      bool   // at least one file could be read
+	found      bool   // a policy was found, or a state or configuration file without one, which means the default
 	err        error
 	errFile    string // the file that could not be read because of err
 	cpus       []int  // the CPUs that the CPU manager has assigned
@@ -35,7 +35,8 @@ type kubelet struct {
 }
 
 // manager finds the policy of a resource manager. It reads the state file of the running kubelet, then the kubelet's
-// flags, and then its configuration file. key, flag and state name the policy in these files.
+// flags, and then its configuration file. key is the policy's key in the configuration file, and flag is its flag.
+// state is the name of the state file; "" if the manager has none.
 func (k kubelet) manager(key, flag, state string) manager {
 	var m manager
 	if state != "" {

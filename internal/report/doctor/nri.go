@@ -304,7 +304,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		}
 	}
 	want := n.configured(n.requestKey, defaultRequestTimeout)
-	if told != "" && !n.anyRead { // a container does not see the runtime's files: the value in force is known, but the default is not
+	if told != "" && !n.anyRead { // in a container the runtime's files may be missing: only the value in force is known
 		want = told
 	}
 	if told != "" && !sameDuration(told, want) {

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// TestPeers: who is connected to a socket is named, by the kernel's own list.
+// TestPeers: peersOf finds the process that is connected to a socket in the kernel's list of sockets.
 func TestPeers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

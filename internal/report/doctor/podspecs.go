@@ -30,7 +30,7 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 }
 
 // checkGrants reports whether the kubelet reports which devices it has assigned. If it does not, that is no problem:
-// pods then get devices only by a rule.
+// then only the devices in the runtime's request count as granted, and other devices need a rule.
 func checkGrants(c Check, source *api.SpecSource) Check {
 	switch {
 	case source == nil:

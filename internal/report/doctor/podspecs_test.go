@@ -65,7 +65,7 @@ func TestKubeletsCPUs(t *testing.T) {
 // TestContested: files that another program keeps changing are a problem; those that separate containers
 // come first.
 func TestContested(t *testing.T) {
-	left := api.Contested{File: "cpu.max", Repairs: 30, GaveUpReason: "keep cpu.max: somebody else writes it"}
+	left := api.Contested{File: "cpu.max", Repairs: 30, GaveUpReason: "keep cpu.max: another program writes it"}
 	kept := api.Contested{File: "cpuset.cpus", Repairs: 31, RepairReason: "keep cpuset.cpus: another program keeps changing it"}
 	for want, files := range map[string][]api.Contested{
 		"": {{File: "cpu.max", Repairs: 3}},

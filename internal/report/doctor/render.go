@@ -11,8 +11,8 @@ import (
 // marks are the words by which the table shows results.
 var marks = map[Result]string{OK: "ok", Problem: "PROBLEM", Unknown: "?"}
 
-// Render prints a report for users: one line for each check. Below each check that is not ok it prints why the
-// check matters and what to do.
+// Render prints a report for users: one line for each check. Below a problem it prints why the check matters, and
+// below each check that is not ok what to do.
 func Render(w io.Writer, r Report) error {
 	wide := 0
 	for _, c := range r.Checks {

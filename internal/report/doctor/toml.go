@@ -19,8 +19,9 @@ type setting struct {
 	line   int
 }
 
-// maxKeyParts is how many tables may be nested around a key. It limits the work for a file of deeply nested tables.
-// Configurations of runtimes nest six tables.
+// maxKeyParts is the largest number of parts in the full name of a key: the parts of its table, and its own. Keys with
+// more parts are left out. This limits the work for a file of deeply nested tables. Configurations of runtimes nest six
+// tables.
 const maxKeyParts = 32
 
 // tomlReader collects the settings of a file. It uses the parser's expressions, because decoding into Go types

@@ -37,8 +37,8 @@ type Policy struct {
 // retention is how long History keeps readings.
 const retention = 30 * time.Minute
 
-// WithDefaults returns the policy with the defaults in the fields that are not set. It limits all times to those for
-// which History has readings.
+// WithDefaults returns the policy with the defaults in the fields that are not set. It limits Interval to 30 s or more,
+// Average to 1 min or more, and both to retention. It leaves out durations that are longer than retention.
 func (p Policy) WithDefaults() Policy {
 	usual := func(d *time.Duration, least, usual time.Duration) {
 		if *d <= 0 {

@@ -21,7 +21,7 @@ const (
 	// cacheTime is how long the server reuses an answer of the kubelet. It keeps the server below the rate limit of the
 	// kubelet's PodResources API (100 requests per second), however many clients there are.
 	cacheTime = 100 * time.Millisecond
-	// retryPause is the pause after a request to the kubelet that failed.
+	// retryPause is how long the server waits after a request to the kubelet that failed before it sends another.
 	retryPause = time.Second
 )
 
@@ -77,7 +77,7 @@ func (s *Server) Get(ctx context.Context, r *v1.GetPodResourcesRequest) (*v1.Get
 }
 
 // GetAllocatableResources returns what the node can allocate to containers. CPUs, memory and CDI devices come from the
-// agent, and other devices from the kubelet.
+// agent, other devices from the kubelet, and the resources in Katalyst's field from the resource plugins.
 func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableResourcesRequest) (*v1.AllocatableResourcesResponse, error) {
 	h, err := s.holdings()
 	if err != nil {
@@ -125,8 +125,8 @@ type cachedAnswer[T any] struct {
 	ask     func(ctx context.Context) (T, error) // nil for no kubelet
 	lock    *semaphore.Weighted                  // guards all below
 	answer  T
-	askedAt time.Time // of the last question
-	err     error     // of the last question
+	askedAt time.Time // when the last request ended
+	err     error     // the error of the last request
 }
 
 // get returns the kubelet's answer. If the last request failed, it returns the last answer instead, and fresh is false.

@@ -88,7 +88,7 @@ func TestNotSynced(t *testing.T) {
 	}
 }
 
-// TestHungKubelet: the answer has what the agent knows, and many clients wait for one question.
+// TestHungKubelet: the answer has what the agent knows, and many clients wait for one request to the kubelet.
 func TestHungKubelet(t *testing.T) {
 	t.Parallel()
 	k := &hung{}
@@ -219,8 +219,8 @@ func BenchmarkList1000(b *testing.B) {
 	}
 }
 
-// TestCDIDevices: the CDI devices that a container has alone stand beside the kubelet's, and the kubelet's answer is not
-// changed.
+// TestCDIDevices: an answer has the CDI devices that a container has exclusively, after the devices that the kubelet
+// reports. The cached answer of the kubelet does not change.
 func TestCDIDevices(t *testing.T) {
 	t.Parallel()
 	given := &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{{

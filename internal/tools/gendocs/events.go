@@ -55,12 +55,12 @@ hour.
 The condition ` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). No scheduler
 and no kubelet acts on it. It has these values and reasons:
 
-` + item("`True`, `Ready`: the agent is connected to a runtime and has read its containers") +
+` + item("`True`, `Ready`: the agent is ready, as `/readyz` reports it ([metrics.md](metrics.md))") +
 		item("`True`, `ConfigurationRefused`: the agent works with the last valid configuration; the message says why it refused a newer one") +
 		item("`False`, `NotReady`: the agent is not ready; the message has the reason, like `/readyz`") +
 		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
-The agent writes the condition every ten minutes and after a change. After a change it waits for a random time of at most 4
-seconds (30 seconds after its start). If an agent was killed, its last condition stays, and its ` + code("lastHeartbeatTime") + ` becomes
+The agent writes the condition every ten to eleven minutes, and after a change. After a change it waits for a random time of at most
+4 seconds (30 seconds after its start). If an agent was killed, its last condition stays, and its ` + code("lastHeartbeatTime") + ` becomes
 older than 11 minutes. ` + code("trimtab release") + ` removes the condition and the annotations.
 
 ## The placement of a pod

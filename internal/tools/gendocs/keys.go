@@ -37,7 +37,7 @@ In these cases a key that is read has no effect, and the agent reports it like a
 		item("Only `placement.policy: pools` serves the key, and the policy is `none`.") + `
 Such a report never stops a pod, not even with ` + "`strict: true`" + `.
 
-"Edits" says what happens if somebody edits the key while the pod runs. "take effect at once" needs a source of pod specs
+"Edits" says what happens if the key is changed while the pod runs. "take effect at once" needs a source of pod specs
 (` + "`podspec`" + ` in the [configuration](config.md)). Without it, an edit has no effect. A key with the word "scoped" can also be written as
 ` + "`KEY/pod`\nand `KEY/container.NAME`" + `.
 `)

@@ -73,7 +73,8 @@ does not support a field, the agent reports this in the same way ([fields.md](fi
 	return b.String(), nil
 }
 
-// limits lists the values that one attachment cannot carry, and why.
+// limits lists the values that an attachment does not set, with the reason, or sets only after the start of the
+// container, and its other limits.
 func limits(at int, a parity.Attachment) string {
 	var b strings.Builder
 	var reasons []string

@@ -55,8 +55,9 @@ var units = []struct {
 // cores, socket by socket and node by node, then the second threads.
 func Parse(text string) (*topology.Machine, error) { return ParsePresent(text, "") }
 
-// ParsePresent makes the machine that a text describes, with only the CPUs of the kernel list present, or with all if
-// the list is empty. The CPUs keep their numbers. A NUMA node without a present CPU does not exist.
+// ParsePresent makes the machine that a text describes, but with only the CPUs of present, a list such as "0-3,8" in
+// the kernel's format. If present is empty, all CPUs exist. The CPUs keep their numbers. A NUMA node without a CPU does
+// not exist.
 func ParsePresent(text, present string) (*topology.Machine, error) {
 	all := strings.Split(text, ",")
 	s, err := parseShape(all[0])
@@ -107,7 +108,7 @@ func parseShape(text string) (shape, error) {
 	return s, nil
 }
 
-// setPresent notes which CPUs exist.
+// setPresent notes which CPUs exist, and returns an error if the description has too many CPUs.
 func (s *shape) setPresent(present string) error {
 	// Each factor is at most MaxCPUs, so the product of six fits an int.
 	n, most := s.sockets*s.dies*s.nodes*max(s.caches, 1)*s.cores*s.threads, topology.MaxCPUs
@@ -182,7 +183,7 @@ func parseBytes(what, amount string) (uint64, error) {
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
 		if err != nil || n == 0 || n > math.MaxInt64/u.bytes {
-			return 0, fmt.Errorf("%s %q is not a positive number of less than 2^63 bytes", what, shorten(number))
+			return 0, fmt.Errorf("%s %q is not an integer from 1 up that makes less than 2^63 bytes with its unit", what, shorten(number))
 		}
 		return n * u.bytes, nil
 	}
