@@ -36,8 +36,8 @@ type settings struct {
 	machine    *topology.Machine
 	config     config.Config
 	generation uint64
-	fileErr    string // why a newer file is not in force
-	serverErr  string // why what the API server has is not in force
+	fileErr    string // why the newest file or drop-in was refused, or has no effect in part
+	serverErr  string // why the API server's configuration was refused
 	dropIn     bool   // the runtime sent the configuration
 	// releasedAt is when a release began; zero if there was none. After it the agent decides nothing.
 	releasedAt time.Time

@@ -251,8 +251,8 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return r
 }
 
-// noteLate stores in the checkpoint the values that a release would restore for a container now,
-// if they are known.
+// noteLate stores the current record of a container in the checkpoint, if the container's request
+// is known.
 func (n *node) noteLate(ctr *engine.Container) {
 	n.noteRecord(n.checkpoint.SetRecord, ctr)
 }
