@@ -97,7 +97,7 @@ type Options struct {
 	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil uses package net.
 	DialKubelet socket.Dialer
 	// FreeMemory returns free memory to the system after the agent has read all containers of a runtime; nil
-	// for debug.FreeOSMemory.
+	// for debug.FreeOSMemory. A process with many agents sets a function that does nothing.
 	FreeMemory func()
 	// Spread is the maximum random delay before the agent lists objects at the API server; 0 means 20 s.
 	Spread time.Duration
