@@ -49,7 +49,7 @@ import (
 type Options struct {
 	Config     config.Config
 	ConfigFile string // watched for changes; "" for none
-	// Reload makes the agent read ConfigFile at once when it receives a signal such as SIGHUP; nil for none.
+	// Reload makes the agent read ConfigFile at once when the channel has a signal, such as SIGHUP; nil for none.
 	Reload <-chan os.Signal
 	// Override changes each configuration that is read from the file. It sets the values of flags, which have
 	// priority over the file. nil changes nothing.
@@ -65,7 +65,7 @@ type Options struct {
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
 	Resctrl resctrl.FS
-	// CPUFiles are the cpufreq and cpuidle files; nil for those in paths.cpu.
+	// CPUFiles are the cpufreq and cpuidle files. nil means those in paths.cpu, or none if Tree is set.
 	CPUFiles cpuclass.FS
 	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory. nil means the
 	// files of this node, or no demotion if Tree is set.
@@ -79,15 +79,16 @@ type Options struct {
 	Listeners []net.Listener
 	// Watch returns a watcher of changes in Tree; nil uses inotify on the node's tree.
 	Watch func() (cgroup.Watcher, error)
-	// Proc is the directory in which bypass finds processes; "" for /proc.
+	// Proc is the directory from which the agent reads processes, GPUs, and the usage of CPUs and memory; "" for
+	// /proc.
 	Proc string
 	// PollInterval is how often bypass reads each container's resources from the runtime; 0 for its default.
 	PollInterval time.Duration
 	// Sweep is how often the agent looks for pods that ended without an event and for containers without a
 	// cgroup; 0 for the conductor's default.
 	Sweep time.Duration
-	// CgroupDir is the directory that excludes a second agent if Tree is set, in place of the kubelet's cgroup
-	// root; "" for none.
+	// CgroupDir is the directory that the agent locks to exclude a second agent if Tree is set, in place of the
+	// kubelet's cgroup root; "" for none.
 	CgroupDir string
 	// Files makes the file system calls for a directory of state files; nil uses the disk.
 	Files func(dir string) statefile.FS
@@ -96,7 +97,7 @@ type Options struct {
 	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil uses package net.
 	DialKubelet socket.Dialer
 	// FreeMemory returns free memory to the system after the agent has read all containers of a runtime; nil
-	// for debug.FreeOSMemory.
+	// for debug.FreeOSMemory. A process with many agents sets a function that does nothing.
 	FreeMemory func()
 	// Spread is the maximum random delay before the agent lists objects at the API server; 0 means 20 s.
 	Spread time.Duration
@@ -154,7 +155,7 @@ func New(o Options) (*Agent, error) {
 }
 
 // start makes an agent. If restore is set, it merges the API server's last configuration over the file. If
-// that configuration is the reason for an error, start returns the agent together with the error.
+// that configuration may be the reason for an error, start returns the agent together with the error.
 func start(o Options, restore bool) (*Agent, error) {
 	applyObserveMode(&o)
 	paths := o.Config.Paths

@@ -65,8 +65,9 @@ func (c *cdiSpecs) variables() (by map[string][]string, faults []string) {
 	return by, faults
 }
 
-// warnOfMissingDirs logs a warning if a directory of CDI specifications or resource claims does not exist. If the agent
-// runs in a pod, the directory may not be mounted.
+// warnOfMissingDirs logs a warning if the configuration needs CDI specifications or resource claims, and none of the
+// directories of CDI specifications exists, or the directory of the claims does not. If the agent runs in a pod, these
+// directories may not be mounted.
 func warnOfMissingDirs(o Options) {
 	dra := o.Config.Authority == "dra"
 	if o.Host != nil || !dra && len(o.Config.Hooks.CDIDevices.Classes) == 0 {

@@ -64,7 +64,7 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	return services
 }
 
-// released reports whether a release has restored all values.
+// released reports whether a release has begun.
 func (a *Agent) released() bool {
 	released, _ := a.settings.releaseState()
 	return released

@@ -28,7 +28,7 @@ func (a *Agent) newDeviceReport() *deviceReport {
 	return &deviceReport{blocked: a.checkReportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
 }
 
-// device returns the report for the node's Device object. The publisher reads the devices every minute, because no
+// report returns the report for the node's Device object. The publisher reads the devices every minute, because no
 // event reports their changes.
 func (r *deviceReport) report() publish.Report {
 	return publish.Report{

@@ -99,7 +99,7 @@ func (s *stateFiles) save(name string) func([]byte) error {
 	}
 }
 
-// setSaveResult stores the result of the last save of a file.
+// note stores the result of the last save of a file.
 func (s *stateFiles) note(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,10 +37,10 @@ func (s *stateFiles) readKey() ([]byte, error) {
 		s.signingKey, s.hasEarlierKey = key, true
 		return key, nil
 	case err == nil:
-		return nil, fmt.Errorf("read the record key %s (paths.key): the file has %d bytes, want %d: delete it, and the agent creates a new key (it then decides again about containers whose records have the old key)",
+		return nil, fmt.Errorf("read the record key %s (paths.key): the file has %d bytes, want %d: delete it, and the agent creates a new key (it then decides again about containers whose records are signed with the old key)",
 			file, len(key), keySize)
 	case errors.Is(err, statefile.ErrUntrusted):
-		return nil, fmt.Errorf("read the record key (paths.key): %w; users who can read the file can sign records: delete it, and the agent creates a new key (it then decides again about containers whose records have the old key), "+
+		return nil, fmt.Errorf("read the record key (paths.key): %w; users who can read the file can sign records: delete it, and the agent creates a new key (it then decides again about containers whose records are signed with the old key), "+
 			"or, if no user has read it, change its owner to the agent's user and its mode to 0600", err)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("read the record key (paths.key): %w", err)

@@ -59,7 +59,7 @@ func newMerged(o Options) *layeredConfig {
 			m.file = config.Layer{Name: o.ConfigFile, Data: data}
 		}
 	}
-	_, m.sources, _ = m.merge(nil) // the file is valid, as the caller has parsed it
+	_, m.sources, _ = m.merge(nil) // no error: the file was parsed above, or printed from a valid configuration
 	m.read = m.file
 	m.warnRenamed(nil)
 	return m
@@ -296,7 +296,7 @@ func refusedObjects(err error) map[string]string {
 }
 
 // restoreLayers makes the agent start with the saved copy of the API server's configuration. It returns false if
-// there is none.
+// there is no valid copy, or if the agent does not use this configuration.
 func (a *Agent) restoreLayers() bool {
 	c := a.opt.Config.Cluster
 	if !c.Enabled || !c.Config.Enabled {

@@ -64,7 +64,7 @@ func limitMemory(ctx context.Context) {
 }
 
 // percent returns the target of the garbage collector, as a percentage of the live heap. A heap larger than
-// minHeapGrowth may have growth bytes of garbage.
+// minHeapGrowth may have growth bytes of garbage, but always minPercent.
 func percent(live, growth uint64) int {
 	if live <= minHeapGrowth {
 		return maxPercent

@@ -13,7 +13,8 @@ import (
 func isObserveMode(c config.Config) bool { return c.Mode == "observe" }
 
 // observeOnly disables everything in a configuration with which the agent would change something: refusals, hook
-// servers, plugins, and writes to the API server. It returns the disabled keys.
+// servers, plugins, the OCI wrapper, the PodResources server, and writes to the API server. It returns the disabled
+// keys except strict, failurePolicy and cluster.nodeCondition.
 //
 // It also disables the state files, so that a later agent with mode: enforce does not mistake the decisions for values
 // in force.

@@ -155,7 +155,7 @@ func (a *Agent) summary() api.Summary {
 	return n
 }
 
-// text formats a duration; "" for 0.
+// durationText formats a duration; "" for 0.
 func durationText(d time.Duration) string {
 	if d <= 0 {
 		return ""

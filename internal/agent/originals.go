@@ -31,9 +31,9 @@ type originals struct {
 	failed bool
 }
 
-// openOriginals opens the journal in a state directory. earlier has the entries of an earlier agent of this boot; nil
-// if there is no journal. locked reports whether this process holds the lock. After an error the journal can
-// still be used, because the keeper retries its writes.
+// openOriginals opens the journal in a state directory. earlier has the entries of an earlier agent of this boot. It is
+// nil if there is no readable journal, and empty if the journal is of another boot. locked reports whether this process
+// holds the lock. After an error the journal can still be used, because the keeper retries its writes.
 func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier []byte, locked bool, err error) {
 	o = &originals{path: dir.Path(originalsName), log: log}
 	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsName, bootID())

@@ -35,7 +35,8 @@ func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 	return pluginManager{a.plugins}
 }
 
-// kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned.
+// kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned. It returns nil
+// without a connection to the kubelet.
 func (a *Agent) kubeletDevices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	return a.grants.Devices(ctx)
 }

@@ -105,7 +105,8 @@ func poolsOf(c config.Config, m *topology.Machine) (placement.Pools, error) {
 	return p, nil
 }
 
-// checkBalloons checks whether a machine has enough CPUs for the balloons of a configuration.
+// checkBalloons checks whether a machine has enough CPUs for the balloons of a configuration, and the devices that they
+// name.
 func checkBalloons(c config.Config, m *topology.Machine, p placement.Pools) error {
 	if c.Placement.Policy != "balloons" {
 		return nil
@@ -116,8 +117,8 @@ func checkBalloons(c config.Config, m *topology.Machine, p placement.Pools) erro
 	return nil
 }
 
-// CheckMachine returns an error if an agent with a valid configuration cannot start on a machine because of its CPUs or
-// NUMA nodes. The error begins with the configuration key.
+// CheckMachine returns an error if an agent with a valid configuration cannot start on a machine because of its CPUs,
+// NUMA nodes or devices. The error begins with the configuration key.
 func CheckMachine(c config.Config, m *topology.Machine) error {
 	p, err := poolsOf(c, m)
 	if err == nil {

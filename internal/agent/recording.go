@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record writes a recording of all events to w until ctx ends. It calls flush when no more events wait.
+// Record writes a recording to w: all events from now on, until ctx ends. It calls flush when no more events wait.
 func (s source) Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error {
 	sub, now := conductor.Listen(s.a.conductor)
 	defer sub.Close()
@@ -102,7 +102,8 @@ func (n describedNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.
 func (describedNode) MakeShared(string) error                   { return nil }
 
 // Replay decides the events of a recording again, with the recorded configuration or another one, and compares the
-// decisions with the recorded ones. another is nil for the recorded configuration.
+// decisions with the recorded ones. another is nil for the recorded configuration. Apart from reading the recording, it
+// does no I/O.
 func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	recorded := func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 		c, err := config.Parse("the recording's configuration", []byte(n.Config))

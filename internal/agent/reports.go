@@ -79,7 +79,8 @@ func (a *Agent) zones(d *deviceList) zones.Node {
 }
 
 // checkReportable returns the reason why the agent cannot report free resources yet; nil if it can. Before the agent
-// has decided about the running containers, all CPUs would seem free.
+// has decided about the running containers, all CPUs would seem free. After a release all CPUs are free, and the agent
+// reports that.
 func (a *Agent) checkReportable() (err error) {
 	if other := a.otherAgent.standby(); other != "" {
 		return errors.New("standby: " + other)

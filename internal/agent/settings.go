@@ -36,8 +36,8 @@ type settings struct {
 	machine    *topology.Machine
 	config     config.Config
 	generation uint64
-	fileErr    string // why a newer file is not in force
-	serverErr  string // why what the API server has is not in force
+	fileErr    string // why the newest file or drop-in was refused, or has no effect in part
+	serverErr  string // why the API server's configuration was refused
 	dropIn     bool   // the runtime sent the configuration
 	// releasedAt is when a release began; zero if there was none. After it the agent decides nothing.
 	releasedAt time.Time
@@ -83,7 +83,8 @@ func (s *settings) setServerErr(err error) {
 	}
 }
 
-// setFileErr stores and logs the reason why a newer file was refused; nil means that the file is in force.
+// setFileErr stores and logs the reason why a newer file, or the runtime's drop-in, was refused; nil means that the
+// newest one is in force.
 func (s *settings) setFileErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,8 @@ func (s *settings) apply(c config.Config) error {
 }
 
 // keepStartKeys replaces the keys that need a restart, in a configuration from the runtime, by their values in force.
-// It returns the replaced keys that the configuration had set.
+// It returns the replaced keys that the configuration had set to another value than the default. It also returns
+// failurePolicy.agent if that has a new value: the agent applies it, but the runtime keeps the old one.
 func keepStartKeys(c *config.Config, inForce config.Config) []string {
 	def := config.Default()
 	mine, theirs, plain := startKeysOf(inForce.NRI), startKeysOf(c.NRI), startKeysOf(def.NRI)

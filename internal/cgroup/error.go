@@ -81,7 +81,8 @@ var hints = []struct {
 	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
 }
 
-// IsNotExist reports whether an error means that a cgroup or its file does not exist: it was removed or is not created yet.
+// IsNotExist reports whether an error means that a cgroup or its file does not exist: it was removed or is not created
+// yet.
 func IsNotExist(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
 }

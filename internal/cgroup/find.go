@@ -12,8 +12,8 @@ func (t *Tree) IsMissing(dir string) bool {
 	return !t.Has(dir) && t.Has(Top(dir))
 }
 
-// existenceController is the controller whose hierarchy shows which cgroups exist in version 1, because runtimes create a
-// cgroup there first.
+// existenceController is the controller whose hierarchy shows which cgroups exist in version 1, because runtimes create
+// a cgroup there first.
 const existenceController = "cpuset"
 
 // Has reports whether a cgroup exists.

@@ -31,7 +31,8 @@ const maxFile = 1 << 20
 type Real struct {
 	root *os.Root
 	dir  *os.File // the same directory
-	// usesOpenat2 means that files are opened with openat2 and RESOLVE_BENEATH. It is false only in tests of os.Root.
+	// usesOpenat2 means that files are opened with openat2 and RESOLVE_BENEATH if the kernel has openat2, and with
+	// os.Root otherwise. It is false only in tests of os.Root.
 	usesOpenat2 bool
 }
 

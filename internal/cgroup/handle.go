@@ -65,8 +65,8 @@ func (h Handle) Encode(v lifecycle.Value) (string, error) {
 // Same reports whether two kernel texts of the setting mean the same.
 func (h Handle) Same(a, b string) bool { return a == b || h.set != nil && h.set.isSame(a, b) }
 
-// Compare orders two kernel texts of a setting, as cmp.Compare does. "No limit" is above all numbers. It returns 0
-// for a text that is not valid.
+// Compare orders two kernel texts of a setting, as cmp.Compare does. "No limit" is above all numbers, and a text that
+// is not valid counts as no limit. Compare returns 0 if the handle has no setting.
 func (h Handle) Compare(a, b string) int {
 	if h.set == nil {
 		return 0

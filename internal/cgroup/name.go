@@ -53,8 +53,8 @@ func ParseName(dir string) Name {
 		return Name{}
 	}
 	prefix, id, ok := cutLast(unit, "-")
-	if !ok || prefix == "" || !isContainerID(id) || strings.HasSuffix(prefix, "conmon") { // conmon is a helper of CRI-O beside a container
-		return Name{}
+	if !ok || prefix == "" || !isContainerID(id) || strings.HasSuffix(prefix, "conmon") {
+		return Name{} // conmon is a helper process of CRI-O, which has its own cgroup beside the container's
 	}
 	return Name{ContainerDir, id}
 }

@@ -76,9 +76,9 @@ func (t *Tree) MaySwap(dir string) (bool, error) {
 	return text != "0", err
 }
 
-// ReclaimAnonymous asks the kernel to reclaim about the given number of bytes of anonymous memory of a cgroup of version
-// 2, and waits for the result. The error is EAGAIN if the kernel reclaimed less. It is EINVAL if the kernel cannot
-// reclaim anonymous memory only (before Linux 6.16).
+// ReclaimAnonymous asks the kernel to reclaim about the given number of bytes of anonymous memory of a cgroup of
+// version 2, and waits for the result. The error is EAGAIN if the kernel reclaimed less. It is EINVAL if the kernel
+// cannot reclaim anonymous memory only (before Linux 6.16).
 func (t *Tree) ReclaimAnonymous(dir string, bytes int64) error {
 	if !IsDir(dir) {
 		return &Error{Op: "write", Path: dir, Err: errors.New("not the directory of a cgroup")}

@@ -116,17 +116,17 @@ var settings = []Setting{
 		V2: File{"cpuset", Exclusive},
 	},
 	{
-		// It reads back whether the kernel accepts it as a partition, and why not.
+		// The text of the file shows whether the kernel accepts the partition, and why not.
 		Field: lifecycle.Unified, Key: Partition, Kind: Text,
 		V2: File{"cpuset", Partition},
 	},
 	{
-		// The kernel applies it where io.cost serves the disk.
+		// The kernel applies the weight on disks that use io.cost.
 		Field: lifecycle.Unified, Key: "io.weight", Kind: Default, Min: 1, Max: 10000,
 		V2: File{"io", "io.weight"},
 	},
 	{
-		// The kernel applies it where the scheduler BFQ serves the disk.
+		// The kernel applies the weight on disks that use the scheduler BFQ.
 		Field: lifecycle.Unified, Key: "io.bfq.weight", Kind: Default, Min: 1, Max: 1000,
 		V1: File{"blkio", "blkio.bfq.weight"}, V2: File{"io", "io.bfq.weight"},
 	},

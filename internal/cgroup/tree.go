@@ -229,7 +229,8 @@ func (t *Tree) checkDir(dir string) error {
 var ErrPIDNamespace = errors.New("its threads are in another PID namespace: run the agent in the host's (hostPID: true)")
 
 // Threads returns the ids of the threads in dir and in the cgroups below it. In version 1 it
-// reads the hierarchy of the controller cpu. Threads that it cannot see are ErrPIDNamespace.
+// reads the hierarchy of the controller cpu. In version 2 the error is ErrPIDNamespace if the agent cannot see one of
+// the threads. Version 1 leaves out such threads.
 func (t *Tree) Threads(dir string) ([]int, error) {
 	name := "cgroup.threads"
 	if t.Version == V1 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Usage reads the CPU time that a cgroup has used, and its memory without page cache, which the
-// kernel can free only by swapping or killing.
+// Usage reads the CPU time that a cgroup has used, and its memory without page cache in bytes. The
+// kernel can free that memory only by swapping or killing.
 func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if cpu, err = t.cpuTime(dir); err != nil {
 		return 0, 0, err

@@ -82,7 +82,7 @@ func (a *Ahead) Changed() {
 	}
 }
 
-// Run decides pods until ctx ends. What it keeps then ends with this process.
+// Run decides pods until ctx ends. It frees no CPUs then: the next agent finds them in the checkpoint.
 func (a *Ahead) Run(ctx context.Context) {
 	defer a.busy.Wait()
 	check := time.NewTicker(aheadPause)
@@ -105,7 +105,7 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		pending[p.Pod.UID] = p
 	}
 	synced, arrived, kept, forgotten := a.knownPods(pending)
-	if !synced { // the runtime has not said yet which pods exist
+	if !synced { // no runtime has listed its pods yet
 		return
 	}
 	now := a.c.now()

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// endColdStarts gives containers whose cold start has lasted long enough all their memory nodes. The time is counted from
-// when this agent sees the container first, so it begins again when the agent is restarted.
+// endColdStarts gives containers whose cold start has lasted long enough all their memory nodes. The time begins when
+// this agent first sees the cold start, so it begins again when the agent is restarted.
 func (c *Conductor) endColdStarts() {
 	for _, over := range c.node.coldStartsOver(c.now()) {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: over.pod})

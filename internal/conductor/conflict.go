@@ -23,9 +23,9 @@ type conflict struct {
 	setByOthers []string
 }
 
-// noteFailedAfterAnswer counts a creation that failed after the agent's answer. containerd 2.4 reports such a failure as
-// the stop and removal of the container, to each plugin that had answered. If a creation succeeds, PostCreateContainer
-// comes before the stop.
+// noteFailedAfterAnswer counts a creation that failed after the agent's answer. containerd 2.4 reports such a failure
+// as the stop and removal of the container, to each plugin that had answered. If a creation succeeds,
+// PostCreateContainer comes before the stop.
 func (n *node) noteFailedAfterAnswer(w *work) {
 	ev := w.report.Event
 	if ev.Kind != lifecycle.StopContainer && ev.Kind != lifecycle.RemoveContainer || !w.capabilities.OthersAnswer {
@@ -64,9 +64,10 @@ func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Val
 	w.report.Problems = append(w.report.Problems, *c.problem())
 }
 
-// noteStarted compares the container that starts after failed creations with the request. A field that the agent did
-// not set, and that has another value now, is another plugin's. A creation that succeeded although the agent set its
-// fields shows that no other plugin sets them, so the earlier failure had another cause.
+// noteStarted compares the container that starts after failed creations with the request. The agent did not set the
+// fields of setByAgent in the last answer. If such a field has another value than requested, another plugin set it. A
+// creation that succeeded although the agent set its fields shows that no other plugin sets them, so the earlier
+// failure had another cause.
 func (n *node) noteStarted(ctr *engine.Container, now *lifecycle.Container) {
 	c := n.conflicts[ctr.Key]
 	switch {

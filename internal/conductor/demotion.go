@@ -26,7 +26,7 @@ func newDemoter(mover *demotion.Demoter, o demotion.Options) *demoter {
 	return d
 }
 
-// configure changes the limits. Without a limit nothing is moved.
+// configure changes the limits. If BytesPerSecond is 0, nothing is moved.
 func (d *demoter) configure(o demotion.Options) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -110,7 +110,8 @@ func (o *observer) counts() *api.Observed {
 }
 
 // reportDifferences compares the values again. For each container and pod whose differences have changed since the last
-// call, it writes one entry to the log and one to the journal.
+// call, it writes one entry to the log and one to the journal. If a container or pod no longer differs, it writes only
+// to the journal.
 func (c *Conductor) reportDifferences() {
 	if c.observe == nil {
 		return

@@ -176,8 +176,8 @@ func (n *node) preparePod(w *work, id string) {
 
 // maxFailedCreates is how many creations of one container may fail in a row before the agent
 // stops setting fields that other plugins set, too. If two plugins set one field, every creation
-// fails. Where no other plugin answers, a creation fails for another reason, or the agent was killed
-// before it learned that the creation had succeeded.
+// fails. Where no other plugin answers, a creation failed for another reason, or it succeeded, but
+// the caller did not get the answer, because the agent was killed meanwhile.
 const maxFailedCreates = 2
 
 // prepareCreate answers with the values that the attachment carries and no other plugin sets.
@@ -205,7 +205,8 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		n.noteLate(ctr)
 		t.SetReported(&w.report.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || len(ctr.CDIDevices) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty(): // keep the record, even if no container owns CPUs and no value is decided
+	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || len(ctr.CDIDevices) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty():
+		// A restart needs the record for each of these, even if no value is decided.
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
@@ -250,8 +251,8 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return r
 }
 
-// noteLate stores in the checkpoint the values that a release would restore for a container now,
-// if they are known.
+// noteLate stores the current record of a container in the checkpoint, if the container's request
+// is known.
 func (n *node) noteLate(ctr *engine.Container) {
 	n.noteRecord(n.checkpoint.SetRecord, ctr)
 }
@@ -265,8 +266,9 @@ func (n *node) noteRecord(note func(string, lifecycle.Record), ctr *engine.Conta
 	}
 }
 
-// noteUnplaced stores in the checkpoint whether a container got the CPUs that it may own. Its
-// record lacks this fact, because it was written at the container's creation.
+// noteUnplaced stores the record of a container in the checkpoint if its pod asks for CPUs, and
+// this event is the first one that decided whether it gets them. The record that the container
+// carries does not have this result, because it was written at the container's creation.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
 	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.IsSet() {
@@ -291,7 +293,8 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	case t.noCgroupPath: // its cgroup is known only now
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
-	case t.results == nil: // the container was created while no agent ran, so it lacks values that only a creation can carry
+	case t.results == nil:
+		// The container was created while no agent ran, so it lacks values that only a creation can carry.
 		n.prepareLive(w, ctr, w.report.Event.Container)
 	case w.capabilities.HoldsStart:
 		n.routeValues(w, ctr, route.Starting, nil)

@@ -36,7 +36,7 @@ type work struct {
 	err              error            // a *Rejection
 	failed           bool             // a panic in the agent made a part of the event fail
 	firstDescription bool             // the event describes a pod or container that the runtime could not describe before
-	entry            *recording.Entry // for recordings; nil if nobody records
+	entry            *recording.Entry // for recordings; nil if there is none
 }
 
 // writes are values for the kernel.
@@ -155,7 +155,8 @@ func (c *Conductor) endTurn(w *work) {
 }
 
 // recoverPanic runs a part of an event. A panic is logged and answered without changes: the
-// event has no decision, and the pod continues.
+// event has no decision, and the pod continues. With failurePolicy.agent: fail, a creation is
+// rejected.
 func (c *Conductor) recoverPanic(w *work, part func()) {
 	defer func() {
 		r := recover()

@@ -25,7 +25,7 @@ type node struct {
 	runtimes      map[string]connectedRuntime
 	ceded         map[lifecycle.Field]bool
 	failedCreates map[placement.Key]int // creations in a row that failed after our answer
-	endedCreates  map[placement.Key]int // failed creations that failedCreates does not count yet: the next creation adds them
+	endedCreates  map[placement.Key]int // failed creations that the next creation will add to failedCreates
 	conflicts     map[placement.Key]*conflict
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer

@@ -46,7 +46,8 @@ type Answer struct {
 	Op logkey.ID
 }
 
-// Rejection is a policy's refusal. It fails the pod's request; errors of the agent do not.
+// Rejection is the refusal of a policy or of a hook server. It fails the pod's request. An error of the agent does
+// that only at a creation with failurePolicy.agent: fail; it is then a Rejection, too.
 type Rejection struct{ Reason string }
 
 // Error returns the text that the runtime passes on to the kubelet.

@@ -21,7 +21,8 @@ type job struct {
 	k   *Keeper
 	row *row
 
-	// lastVerified is the last verified text of the file, which may save a read; it is empty for new rows.
+	// lastVerified is the last verified text of the file. kernelTextKnown means that the file still has it, as far as
+	// the keeper knows, so that read need not read the file. It is never set for a new row.
 	lastVerified    string
 	kernelTextKnown bool
 	found           string // the text in the kernel

@@ -50,7 +50,7 @@ type Comparison struct {
 func (c *Comparison) Setting() string { return Item{Value: c.Value}.settingKey().setting() }
 
 // Compare compares all desired values with the kernel's files. It leaves out cgroups that do
-// not exist, and files that it cannot read.
+// not exist, files that it cannot read, and weights of idle cgroups, which the kernel does not show.
 func (k *Keeper) Compare() []Comparison {
 	k.mu.Lock()
 	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.text != "" && !r.releasing })

@@ -152,7 +152,7 @@ func (s *Originals) dropGone() {
 	defer s.mu.Unlock()
 	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), fileKey.compare) {
 		if gone[p.dir] {
-			s.forget(p) // the runtime will create this cgroup when the container starts
+			s.forget(p) // the cgroup was removed, or does not exist yet, so it has none of the agent's texts
 		}
 	}
 }

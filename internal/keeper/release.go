@@ -165,7 +165,7 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	case list && text == "":
 		return true // the cgroup is newer: an empty list is never ours
 	case back != "" && at.Same(o.Ours, back) && (o.LastText == "" || !at.Same(text, o.LastText)):
-		return true // the value was restored already, so the present text is not the agent's, even if it is a part of the list
+		return true // the value was restored already, so the present text is not the agent's, even as a part of the list
 	default:
 		return (back != "" || !list) && at.Same(text, back)
 	}

@@ -66,7 +66,7 @@ func group(jobs []*job) []*writeUnit {
 // on each other: a burst stays within the quota, and a weight cannot be written while the
 // cgroup is idle.
 func (u *writeUnit) rank() int {
-	before := 0 // units that shrink and are written later
+	before := 0 // the number of kinds of files that are written later if they shrink, and earlier if they grow
 	switch u.jobs[0].key {
 	case idleKey:
 		before = 2

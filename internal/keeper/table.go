@@ -264,7 +264,8 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 	r.history.Carried = r.history.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.history.Original == nil
 	k.noteAskedLocked(r, it)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		k.Originals.keepIfMissing(r, idle.history.Weight) // the weight before the cgroup was idle, which the kernel has forgotten
+		// Weight is the weight before the cgroup was idle, which the kernel has forgotten.
+		k.Originals.keepIfMissing(r, idle.history.Weight)
 	}
 	if it.Restore {
 		if text, known := r.history.originalText(); known {

@@ -316,8 +316,9 @@ func (cp *Checkpoint) Text() []byte {
 // saveDelay is the time between a change and its save. Changes in this time are saved together.
 const saveDelay = 200 * time.Millisecond
 
-// SaveChanges calls save after each change of the checkpoint, until ctx ends. It waits saveDelay before a save,
-// except for urgent changes. After a failure it tries again after a growing pause.
+// SaveChanges saves the changed checkpoint with the function save, until ctx ends. It waits saveDelay after a change,
+// and saves at once after a signal on urgent. After a failure it tries again after a growing pause, and ignores urgent
+// until then.
 func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
 	var due <-chan time.Time // nil while there is nothing to save
@@ -347,8 +348,8 @@ func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) 
 	}
 }
 
-// startNextTry wakes the callers of AwaitSaved, because a try to save has ended. more reports whether SaveChanges
-// will try again.
+// startNextTry wakes the callers of AwaitSaved that wait for the last try to save. SaveChanges calls it before the
+// first try, after each try, and at its end. more is false only at the end.
 func (cp *Checkpoint) startNextTry(more bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()

@@ -40,7 +40,7 @@ func (s *Signer) signatureOf(podUID, container, body string) string {
 }
 
 // Stamp returns the signed text of a container's record. If the text would be longer than maxRecordLength, Stamp
-// leaves out the values of hook servers and the environment variables, and whole is false.
+// leaves out the values of hook servers and the environment variables that describe CPUs, and whole is false.
 func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text string, whole bool) {
 	if text = s.encodeSigned(podUID, container, r); len(text) <= maxRecordLength {
 		return text, true

@@ -100,8 +100,8 @@ func (c *Copy) InheritFrom(from *Copy) {
 }
 
 // KernelOnly reports whether a value must not be in the runtime's copy. If that copy has no list of CPUs for a
-// container, the agent limits the container's CPUs only in the kernel. No update of the runtime undoes that. The
-// runtime's copy keeps the original request, and the agent finds it there after a restart.
+// container without a class, the agent limits the container's CPUs only in the kernel. No update of the runtime undoes
+// that. The runtime's copy keeps the original request, and the agent finds it there after a restart.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && !lifecycle.IsExternal(v.Why.Hook) && ctr.Assignment.Pool == placement.Unclassified &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// SkipUnbuilt skips a test in CI if a tool that only this test uses is not built yet, because the build takes minutes. A
-// run outside of CI, make soak and a run with TRIMTAB_TURNS=all build the tool. The script is build.sh or kernel.sh of
-// test/tools.
+// SkipUnbuilt skips a test in CI if a tool that only this test uses is not built yet, because the build takes minutes.
+// A run outside of CI, make soak and a run with TRIMTAB_TURNS=all build the tool. The script is build.sh or kernel.sh
+// of test/tools.
 func SkipUnbuilt(tb testing.TB, script, tool string) {
 	tb.Helper()
 	if os.Getenv("CI") == "" || os.Getenv("TRIMTAB_SOAK") != "" || os.Getenv("TRIMTAB_TURNS") == "all" {

@@ -31,8 +31,8 @@ const (
 	NoAnswer                 // the program did not answer
 )
 
-// Begin reports whether a call is allowed now. If it is not, wait is the rest of the pause. The caller of an allowed
-// call must call End after it.
+// Begin reports whether a call is allowed now. If it is not, wait is the rest of the pause; 0 while another call tests
+// whether the program answers again. The caller of an allowed call must call End after it.
 func (b *Breaker) Begin(now time.Time) (wait time.Duration, ok bool) {
 	if b.failures < MaxFailures {
 		return 0, true
@@ -59,10 +59,10 @@ func (b *Breaker) End(r Result, now time.Time) {
 	}
 }
 
-// Open reports whether the circuit breaker blocks calls now.
+// Open reports whether the circuit breaker is in a pause, in which it blocks calls.
 func (b *Breaker) Open(now time.Time) bool {
 	return b.failures >= MaxFailures && now.Before(b.openUntil)
 }
 
-// Failing reports whether the last call had no answer.
+// Failing reports whether the last counted call had no answer.
 func (b *Breaker) Failing() bool { return b.failures > 0 }

@@ -351,7 +351,7 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 	return live, err
 }
 
-// withVersion returns an object that the server writes only if nobody has changed it since we read it.
+// withVersion returns an object that the server writes only if no program has changed it since we read it.
 func (p *Publisher) withVersion(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if p.lastWrite == nil || p.lastWrite.live == nil {
 		return object

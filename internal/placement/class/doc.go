@@ -1,3 +1,3 @@
-// Package class has classes that several placement policies configure. So far these are scheduling classes,
-// which say how the kernel schedules the processes of containers.
+// Package class has the scheduling classes that several placement policies configure. A scheduling class says how
+// the kernel schedules the processes of containers.
 package class

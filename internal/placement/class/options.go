@@ -5,7 +5,7 @@ package class
 type SchedulingOptions struct {
 	// Name is the name of the class.
 	Name string `json:"name" check:"class"`
-	// Policy is the scheduling policy: SCHED_BATCH is batch. Empty is other if nice is set, or else
+	// Policy is the scheduling policy: SCHED_BATCH is batch. Empty is other if nice or flags are set, or else
 	// none, which leaves the policy as it is.
 	Policy string `json:"policy" check:"|none|other|fifo|rr|batch|idle|deadline"`
 	// Priority is the real-time priority, for fifo and rr.

@@ -29,7 +29,7 @@ func CheckNames(n int, list string, name func(i int) string) (known map[string]b
 	return known, wrong
 }
 
-// Quote quotes a string of the configuration, and shortens it to at most 60 bytes.
+// Quote quotes a string of the configuration. It shortens a string of more than 60 bytes to its first 60 bytes.
 func Quote(s string) string {
 	const most = 60
 	if len(s) > most {

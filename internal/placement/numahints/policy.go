@@ -49,7 +49,8 @@ type Result struct {
 	Preferred bool
 	// Admitted means that the policy admits the container.
 	Admitted bool
-	// Exact is false if the limit of work ended the search, so that a better set may exist.
+	// Exact is false if the search did not try all sets, so that a better set may exist. The reason is the limit
+	// of work, or a large number of nodes or hints.
 	Exact bool
 	// Each has the chosen hint of each resource, in the order of the resources. Only the policy numeric sets
 	// it.

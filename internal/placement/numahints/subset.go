@@ -35,7 +35,7 @@ func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 	if size > len(nodes) || size < 1 {
 		return 0
 	}
-	last := uint64(1)<<len(nodes) - 1 // 0 shifted out for 64 nodes gives all ones
+	last := uint64(1)<<len(nodes) - 1 // with 64 nodes the shift gives 0, so last has all ones
 	for set := uint64(1)<<size - 1; set <= last; set = nextSet(set) {
 		if !s.spendWork(1 + len(counts)) {
 			return best

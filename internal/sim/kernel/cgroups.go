@@ -31,7 +31,7 @@ type Cgroups struct {
 	release       [2]int          // the major and minor version of the kernel
 	devices       map[string]bool // the block devices, as "major:minor"
 	offered       map[string]bool // the files that Offer added
-	hasPartitions bool            // a write has requested a partition; until then no CPUs of remote partitions are searched
+	hasPartitions bool            // a write has requested a partition; before that, there are no remote partitions
 	procs         map[int]*task
 	tiers         tiers
 	observe       func(path, value string)

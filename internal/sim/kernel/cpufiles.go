@@ -21,7 +21,7 @@ type CPUHardware struct {
 	MinFreq     int      `json:"minFreq,omitempty"`     // in kHz; 800000 if left out
 	BaseFreq    int      `json:"baseFreq,omitempty"`    // in kHz; 2000000 if left out
 	MaxFreq     int      `json:"maxFreq,omitempty"`     // in kHz; 3500000 if left out
-	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last one is the default
+	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last is the default
 	Preferences []string `json:"preferences,omitempty"` // energy preferences; the first one is the default
 	CStates     []string `json:"cStates,omitempty"`     // POLL, C1 and C6 if left out
 	PerPolicy   int      `json:"perPolicy,omitempty"`   // CPUs of a cpufreq policy; 1 if left out

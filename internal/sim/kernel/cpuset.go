@@ -110,7 +110,7 @@ func (f *Cgroups) validate(g *group, trial cpusetState) error {
 			return err
 		}
 	}
-	// A set must not become empty while the cgroup has tasks.
+	// A set must not become empty while the cgroup, or a cgroup below it, has tasks.
 	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.populated(g, "cpuset") {
 		return syscall.ENOSPC
 	}

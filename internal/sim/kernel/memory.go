@@ -18,8 +18,8 @@ type memoryState struct {
 	onNodes                   map[int]NodeMemory // the memory of its tasks by memory node, from SetNodeMemory
 }
 
-// cgroupOverhead is the memory of the kernel's data structures for a cgroup. The kernel charges it to the parent. It was
-// measured with Linux 6.1 and 6.12 on four CPUs.
+// cgroupOverhead is the memory of the kernel's data structures for a cgroup, in bytes. The kernel charges it to the
+// parent. It was measured with Linux 6.1 and 6.12 on four CPUs.
 const cgroupOverhead = 16384
 
 // usedMemory returns the memory that a cgroup and its descendants use.
@@ -60,7 +60,8 @@ func byteFileV2(at func(*group) *int64) fileModel {
 	}
 }
 
-// shrink kills tasks of a cgroup of version 2 until its memory in use is at most the limit.
+// shrink kills tasks of a cgroup of version 2 until its memory in use is at most the limit. If no task is left, it
+// reduces the memory from SetUsage.
 func (f *Cgroups) shrink(g *group) {
 	for f.usedMemory(g) > g.limit {
 		victim := f.largest(g)
@@ -74,8 +75,8 @@ func (f *Cgroups) shrink(g *group) {
 	}
 }
 
-// kill ends a task because of g's memory limit. If memory.oom.group is set in a cgroup between the task's cgroup and
-// g, it ends all tasks of the highest such cgroup.
+// kill ends a task because of g's memory limit. If memory.oom.group is set in g, in the task's cgroup or in a cgroup
+// between them, it ends all tasks in and below the highest such cgroup.
 func (f *Cgroups) kill(p *task, g *group) {
 	var whole *group
 	for at := p.in[""]; at != nil; at = at.parent {
@@ -103,7 +104,7 @@ func (g *group) below(above *group) bool {
 	return false
 }
 
-// largest returns the task that uses the most memory in g and the cgroups below it.
+// largest returns the task in g or below it that uses the most memory.
 func (f *Cgroups) largest(g *group) *task {
 	var found *task
 	var most int64

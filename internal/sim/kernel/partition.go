@@ -236,7 +236,8 @@ func setExclusive(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// endPartitionsBelow makes the remote partitions below g invalid that no longer have their CPUs through g.
+// endPartitionsBelow makes each remote partition below g invalid if a cgroup from g down to its parent cannot use its
+// CPUs exclusively.
 func (f *Cgroups) endPartitionsBelow(g *group) {
 	for _, c := range g.children {
 		if c.partition.kind != "" && !f.isPartitionRoot(c.parent) && !f.exclusiveCPUs(g).Contains(c.exclusiveCPUs()) {

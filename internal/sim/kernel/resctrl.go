@@ -12,11 +12,12 @@ import (
 
 // ResctrlHardware has the resources of a machine that resctrl can divide.
 type ResctrlHardware struct {
-	CacheMask     string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
-	Caches        []int  `json:"caches"`            // ids of the L3 caches
-	Bandwidth     int    `json:"bandwidth"`         // the value of a group without a limit, 100 or 2048; 0 if bandwidth cannot be limited
-	Groups        int    `json:"groups"`            // number of control groups that the machine supports, including the root
-	HasMonitoring bool   `json:"measure,omitempty"` // supports monitoring groups
+	CacheMask string `json:"cacheMask"` // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
+	Caches    []int  `json:"caches"`    // ids of the L3 caches
+	// Bandwidth is the value of a group without a limit, 100 or 2048; 0 if the bandwidth cannot be limited.
+	Bandwidth     int  `json:"bandwidth"`
+	Groups        int  `json:"groups"`            // number of supported control groups, including the root
+	HasMonitoring bool `json:"measure,omitempty"` // supports monitoring groups
 }
 
 // Resctrl is a resctrl tree in memory. It refuses the same writes as the kernel according to the kernel's

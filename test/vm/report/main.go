@@ -223,8 +223,7 @@ func (all skips) print(to io.Writer) {
 	}
 }
 
-// reason returns the last output of a skipped test, without file and line. Without one, another program has
-// printed it before.
+// reason returns the last message of a skipped test, without file and line, or says that there is none.
 func reason(output []string) string {
 	for _, text := range slices.Backward(output) {
 		if _, after, ok := strings.Cut(text, ".go:"); ok {

@@ -1,5 +1,6 @@
-// Command deviceplugin is a device plugin of the kubelet for the tests: RESOURCE=NODE has four devices of that resource
-// on that NUMA node. It registers until the kubelet takes it, and serves until it is killed.
+// Command deviceplugin is a device plugin of the kubelet for the tests. For each argument RESOURCE=NODE it has four
+// devices of that resource on that NUMA node. It tries to register until the kubelet accepts it, and serves until it is
+// killed.
 package main
 
 import (
