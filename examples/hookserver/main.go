@@ -1,5 +1,5 @@
-// Command hookserver is an example of a hook server. It gives burstable pods of a team no CFS quota, a
-// lower weight, and an environment variable that says so.
+// Command hookserver is an example of a hook server. For containers of pods with the label
+// example.com/bursts: "yes" it removes the CFS quota, halves the CPU shares, and sets an environment variable.
 //
 // hookserver SOCKET [REGISTRATION.json]
 //
@@ -22,7 +22,7 @@ import (
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 )
 
-// label is the label by which pods request this policy.
+// label is the label by which pods request this policy. Its value must be "yes".
 const label = "example.com/bursts"
 
 // policy is the server. It answers Unimplemented to the calls that it does not have. It does not register for them,

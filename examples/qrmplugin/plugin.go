@@ -77,7 +77,7 @@ func (p *plugin) GetResourcePluginOptions(context.Context, *api.Empty) (*api.Res
 	return p.options(), nil
 }
 
-// wanted returns how many interfaces a request is for. Its key is the plugin's resource.
+// wanted returns how many interfaces a request asks for. The amount is that of the plugin's resource.
 func (p *plugin) wanted(r *api.ResourceRequest) (int, error) {
 	n := math.Ceil(r.GetResourceRequests()[p.s.resource])
 	if !(n >= 1) || n > float64(len(p.s.nics)) { // NaN is not a valid amount either
@@ -99,8 +99,8 @@ func (p *plugin) free() []nic {
 	return slices.DeleteFunc(slices.Clone(p.s.nics), func(n nic) bool { return used[n.name] })
 }
 
-// GetTopologyHints returns the NUMA nodes that have enough free interfaces, and the set of all nodes.
-// Single nodes with enough interfaces are preferred.
+// GetTopologyHints returns the NUMA nodes that have enough free interfaces, and the set of all nodes with free
+// interfaces. Single nodes are preferred. If no single node has enough, the set of all nodes is preferred.
 func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*api.ResourceHintsResponse, error) {
 	n, err := p.wanted(r)
 	if err != nil {
@@ -186,7 +186,7 @@ func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.Resou
 	}, nil
 }
 
-// distance is 1 for an interface on none of the nodes, and 0 otherwise.
+// distance is 0 for an interface on one of the nodes, and 1 otherwise.
 func distance(nodes []uint64, n nic) int {
 	if slices.Contains(nodes, n.node) {
 		return 0
