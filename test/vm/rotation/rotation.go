@@ -1,9 +1,10 @@
 // Package rotation chooses the parts that a run of the suites plays if all parts would take hours: the
 // parts that were played longest ago, until they take a tenth of the total time. So each part is played
-// within ten runs.
+// within ten runs that play all their parts.
 //
 // A text file has the last run of each part. Commit it with a run that passes. A run without a commit, such
-// as one in CI, plays the next parts and changes nothing.
+// as one in CI, plays the next parts and changes nothing. CI plays only the first of them, because the new
+// scenarios of a change must not make it exceed its time.
 package rotation
 
 import (
@@ -19,6 +20,10 @@ import (
 
 // Within is the number of runs in which each part is played at least once.
 const Within = 10
+
+// CITime is the most time of guests that the parts of a run in CI take, as far as their durations are known. At least
+// one part is played.
+const CITime = 4 * time.Minute
 
 // guess is the assumed duration of a part that was never played.
 const guess = 60 * time.Second
@@ -84,8 +89,8 @@ func (b *Book) Of(name string) Part {
 
 // Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
 // the time of all parts. Parts of the same run are ordered by a hash of their names, since parts with similar
-// names take similarly long.
-func (b *Book) Due(all []string) []Part {
+// names take similarly long. They take at most the given time, or as long as the first of them.
+func (b *Book) Due(all []string, most time.Duration) []Part {
 	var parts []Part
 	var whole time.Duration
 	for _, name := range all {
@@ -97,7 +102,7 @@ func (b *Book) Due(all []string) []Part {
 	})
 	var took time.Duration
 	for i, p := range parts {
-		if took*Within >= whole && b.Run+1-p.Run < Within {
+		if took*Within >= whole && b.Run+1-p.Run < Within || i > 0 && took+p.Took > most {
 			return parts[:i]
 		}
 		took += p.Took
@@ -109,6 +114,17 @@ func hash(name string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return h.Sum32()
+}
+
+// Next is the number of a run that played some parts: the next number if they include all that were due, and otherwise
+// the last number again, because such a run does not count for Within.
+func (b *Book) Next(due map[string]bool, ran map[string]time.Duration) int {
+	for name := range due {
+		if _, has := ran[name]; !has {
+			return max(b.Run, 1)
+		}
+	}
+	return b.Run + 1
 }
 
 // Played notes that a run played a part.

@@ -3,10 +3,13 @@ package rotation
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 )
+
+const unlimited = time.Duration(math.MaxInt64)
 
 // TestWithin plays runs one after another: each part is played within ten, whatever the durations are, and
 // no run takes much more than a tenth of the total.
@@ -27,7 +30,7 @@ func TestWithin(t *testing.T) {
 	last := map[string]int{}
 	for run := 1; run <= 60; run++ {
 		var took time.Duration
-		for _, p := range b.Due(all) {
+		for _, p := range b.Due(all, unlimited) {
 			took += takes[p.Name]
 			b.Played(p.Name, run, time.Unix(int64(run)*86400, 0), takes[p.Name])
 			last[p.Name] = run
@@ -71,7 +74,7 @@ func TestFailedStays(t *testing.T) {
 	}
 	all := []string{"a", "b"}
 	for range 2 {
-		if due := b.Due(all); len(due) != 1 || due[0].Name != "a" || due[0].Last() != "last played in run 3, on 2026-11-20" {
+		if due := b.Due(all, unlimited); len(due) != 1 || due[0].Name != "a" || due[0].Last() != "last played in run 3, on 2026-11-20" {
 			t.Fatalf("due is %+v, want a alone", due)
 		}
 	}
@@ -81,6 +84,37 @@ func TestFailedStays(t *testing.T) {
 	var text bytes.Buffer
 	if err := b.Write(&text, all); err != nil || strings.Contains(text.String(), "gone") {
 		t.Errorf("%v: %s", err, &text)
+	}
+}
+
+// TestMost: a run with a limit plays the first of the due parts, at least one.
+func TestMost(t *testing.T) {
+	t.Parallel()
+	b, err := Read(strings.NewReader("1 2026-11-20 100 a\n2 2026-11-20 50 b\n3 2026-11-20 50 c\n12 2026-11-20 1 d\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[time.Duration]int{time.Second: 1, 149 * time.Second: 1, 150 * time.Second: 2, unlimited: 3} {
+		if due := b.Due([]string{"a", "b", "c", "d"}, most); len(due) != want || due[0].Name != "a" {
+			t.Errorf("at most %s: %+v, want the first %d", most, due, want)
+		}
+	}
+}
+
+// TestNext: a run counts if it played all parts that were due, and perhaps more.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	b := &Book{Run: 4}
+	due, ran := map[string]bool{"a": true, "b": true}, map[string]time.Duration{"a": 1, "c": 1}
+	if next := b.Next(due, ran); next != 4 {
+		t.Errorf("a run without b is run %d, want 4", next)
+	}
+	ran["b"] = 1
+	if next := b.Next(due, ran); next != 5 {
+		t.Errorf("a whole run is run %d, want 5", next)
+	}
+	if next := new(Book).Next(due, nil); next != 1 {
+		t.Errorf("the first run is run %d", next)
 	}
 }
 
