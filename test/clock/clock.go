@@ -62,6 +62,15 @@ func watch(tb testing.TB, bytes, who int) (end func()) {
 	}
 }
 
+// Took returns the processor time that a function takes on its goroutine.
+func Took(run func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := processor(unix.RUSAGE_THREAD)
+	run()
+	return processor(unix.RUSAGE_THREAD) - start
+}
+
 // Limit is how long parsing that many bytes may take. With the race detector it is far longer.
 func Limit(bytes int) time.Duration { return slowdown * (base + time.Duration(bytes)*perByte) }
 

@@ -139,7 +139,10 @@ func (e *end) second() *http2.Framer {
 }
 
 // answers makes a backend acknowledge settings until its connection ends, and answer each call at its end.
-func (e *end) answers() {
+func (e *end) answers() { e.answersIf(func(uint32) bool { return true }) }
+
+// answersIf is answers for the picked streams only. The backend leaves the other calls open.
+func (e *end) answersIf(picked func(stream uint32) bool) {
 	e.block.Reset()
 	_ = e.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
 	block := bytes.Clone(e.block.Bytes())
@@ -153,7 +156,7 @@ func (e *end) answers() {
 			switch h := f.Header(); {
 			case h.Type == http2.FrameSettings && !h.Flags.Has(http2.FlagSettingsAck):
 				_ = w.WriteSettingsAck()
-			case (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) && h.Flags.Has(http2.FlagDataEndStream):
+			case (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) && h.Flags.Has(http2.FlagDataEndStream) && picked(h.StreamID):
 				_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: block, EndHeaders: true, EndStream: true})
 			}
 		}
