@@ -152,7 +152,7 @@ var arrows = map[string][]string{
 	"test/scenarios":             {},
 
 	"internal/placement/numahints": {},
-	"internal/report/podresources": {"internal/extend/qrm", "internal/nodeview", "internal/report/logkey", "internal/socket"},
+	"internal/report/podresources": {"internal/lifecycle", "internal/nodeview", "internal/report/logkey", "internal/socket"},
 }
 
 type listed struct {

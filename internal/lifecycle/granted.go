@@ -82,3 +82,24 @@ type StaticGrant struct {
 	// it bound the container to none.
 	Mems []int
 }
+
+// PluginQuantity is the part of a PluginAmount that is on one NUMA node or socket. If it belongs to a device, Name and
+// Type are the name and type of the device.
+type PluginQuantity struct {
+	Value       float64
+	Node        uint64
+	Name, Type  string
+	Socket      bool // Node is the number of a socket
+	Annotations map[string]string
+}
+
+// PluginAmount is the amount of one resource that a resource plugin has allocated for a container, or can allocate on the
+// node.
+type PluginAmount struct {
+	Resource         string
+	OfNode, IsScalar bool
+	// Total is the whole amount, and ByNode has its parts. For an allocated amount, OtherTotal and OtherByNode are
+	// the amounts at the container's creation. For an allocatable amount, they are the node's capacity.
+	Total, OtherTotal   float64
+	ByNode, OtherByNode []PluginQuantity
+}

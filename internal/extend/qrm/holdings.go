@@ -9,41 +9,21 @@ import (
 	"sync"
 
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 )
-
-// Quantity is the part of an amount that is on one NUMA node or socket. If it belongs to a device, Name and
-// Type are the name and type of the device.
-type Quantity struct {
-	Value       float64
-	Node        uint64
-	Name, Type  string
-	Socket      bool // Node is the number of a socket
-	Annotations map[string]string
-}
-
-// Amount is the amount of one resource that a plugin has allocated for a container, or can allocate on the
-// node.
-type Amount struct {
-	Resource         string
-	OfNode, IsScalar bool
-	// Total is the whole amount, and ByNode has its parts. For an allocated amount, OtherTotal and OtherByNode are
-	// the amounts at the container's creation. For an allocatable amount, they are the node's capacity.
-	Total, OtherTotal   float64
-	ByNode, OtherByNode []Quantity
-}
 
 // Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name.
 // The last report of a plugin has priority over its stored allocation. Amounts calls no plugin.
-func (m *Manager) Amounts(uid string) map[string][]Amount {
+func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[uid]
 	if p == nil {
 		return nil
 	}
-	out := map[string][]Amount{}
+	out := map[string][]lifecycle.PluginAmount{}
 	for ctr, of := range p.answers {
-		var all []Amount
+		var all []lifecycle.PluginAmount
 		for _, resource := range sortedKeys(of) {
 			if r := p.reports[ctr][resource]; r.amounts != nil {
 				all = mergeAmounts(all, r.amounts)
@@ -58,18 +38,18 @@ func (m *Manager) Amounts(uid string) map[string][]Amount {
 
 // allocatedAmounts returns the amounts in an allocation. An allocation lacks the amounts at the container's
 // creation, so allocatedAmounts uses the current amounts for them.
-func allocatedAmounts(answer *api.ResourceAllocation) (out []Amount) {
+func allocatedAmounts(answer *api.ResourceAllocation) (out []lifecycle.PluginAmount) {
 	all := answer.GetResourceAllocation()
 	for _, name := range sortedKeys(all) {
 		info := all[name]
 		if q := info.GetAllocatedQuantity(); info == nil || !isResourceName(name) || finiteOrZero(q) != q { // not valid
 			continue
 		}
-		one := Amount{Resource: name, OfNode: info.GetIsNodeResource(), IsScalar: info.GetIsScalarResource(), Total: info.GetAllocatedQuantity()}
+		one := lifecycle.PluginAmount{Resource: name, OfNode: info.GetIsNodeResource(), IsScalar: info.GetIsScalarResource(), Total: info.GetAllocatedQuantity()}
 		if at := info.GetTopologyAssignments(); len(at) <= maxNodes {
 			for _, node := range slices.Sorted(maps.Keys(at)) {
 				if node < maxNodes {
-					one.ByNode = append(one.ByNode, Quantity{Value: float64(at[node]), Node: node})
+					one.ByNode = append(one.ByNode, lifecycle.PluginQuantity{Value: float64(at[node]), Node: node})
 				}
 			}
 		}
@@ -81,9 +61,9 @@ func allocatedAmounts(answer *api.ResourceAllocation) (out []Amount) {
 
 // mergeAmounts adds more amounts to a list. It sums the amounts of one resource that several plugins report,
 // like Katalyst's server.
-func mergeAmounts(to, more []Amount) []Amount {
+func mergeAmounts(to, more []lifecycle.PluginAmount) []lifecycle.PluginAmount {
 	for _, one := range more {
-		i := slices.IndexFunc(to, func(o Amount) bool { return o.Resource == one.Resource })
+		i := slices.IndexFunc(to, func(o lifecycle.PluginAmount) bool { return o.Resource == one.Resource })
 		if i < 0 {
 			to = append(to, one)
 			continue
@@ -97,10 +77,10 @@ func mergeAmounts(to, more []Amount) []Amount {
 
 // Allocatable asks all plugins in parallel for the amounts that they can allocate. If a plugin does not answer,
 // Allocatable uses its last answer.
-func (m *Manager) Allocatable(ctx context.Context) (out []Amount) {
+func (m *Manager) Allocatable(ctx context.Context) (out []lifecycle.PluginAmount) {
 	const method = "GetTopologyAwareAllocatableResources"
 	plugins := m.sortedPlugins()
-	answers := make([][]Amount, len(plugins))
+	answers := make([][]lifecycle.PluginAmount, len(plugins))
 	var all sync.WaitGroup
 	for i, p := range plugins {
 		if p.lacksMethod(method) {
@@ -127,19 +107,19 @@ func (m *Manager) Allocatable(ctx context.Context) (out []Amount) {
 	return out
 }
 
-func (m *Manager) lastAllocatable(resource string) []Amount {
+func (m *Manager) lastAllocatable(resource string) []lifecycle.PluginAmount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.allocatable[resource]
 }
 
-func (m *Manager) noteAllocatable(resource string, amounts []Amount) {
+func (m *Manager) noteAllocatable(resource string, amounts []lifecycle.PluginAmount) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.allocatable[resource] = amounts
 }
 
-func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (out []Amount) {
+func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (out []lifecycle.PluginAmount) {
 	if len(of) > maxPlugins {
 		return nil
 	}
@@ -148,7 +128,7 @@ func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (ou
 		if r == nil || !isResourceName(name) {
 			continue
 		}
-		out = append(out, Amount{
+		out = append(out, lifecycle.PluginAmount{
 			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
 			Total: finiteOrZero(r.GetAggregatedAllocatableQuantity()), ByNode: quantities(r.GetTopologyAwareAllocatableQuantityList()),
 			OtherTotal: finiteOrZero(r.GetAggregatedCapacityQuantity()), OtherByNode: quantities(r.GetTopologyAwareCapacityQuantityList()),
@@ -159,7 +139,7 @@ func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (ou
 
 // quantities converts the parts of an amount, sorted by node. It leaves out nodes that cannot exist, and
 // texts that are too long.
-func quantities(all []*api.TopologyAwareQuantity) (out []Quantity) {
+func quantities(all []*api.TopologyAwareQuantity) (out []lifecycle.PluginQuantity) {
 	if len(all) > maxHints {
 		return nil
 	}
@@ -168,7 +148,7 @@ func quantities(all []*api.TopologyAwareQuantity) (out []Quantity) {
 		if q.GetNode() >= maxNodes {
 			continue
 		}
-		one := Quantity{Value: finiteOrZero(q.GetResourceValue()), Node: q.GetNode(), Socket: q.GetTopologyLevel() == api.TopologyLevel_SOCKET}
+		one := lifecycle.PluginQuantity{Value: finiteOrZero(q.GetResourceValue()), Node: q.GetNode(), Socket: q.GetTopologyLevel() == api.TopologyLevel_SOCKET}
 		bytes := len(q.GetName()) + len(q.GetType())
 		for k, v := range q.GetAnnotations() {
 			bytes += len(k) + len(v)
@@ -178,7 +158,7 @@ func quantities(all []*api.TopologyAwareQuantity) (out []Quantity) {
 		}
 		out = append(out, one)
 	}
-	slices.SortStableFunc(out, func(a, b Quantity) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortStableFunc(out, func(a, b lifecycle.PluginQuantity) int { return cmp.Compare(a.Node, b.Node) })
 	return out
 }
 

@@ -85,14 +85,14 @@ type Manager struct {
 
 	mu          sync.Mutex // guards all below; never held during a call
 	plugins     map[string]*plugin
-	pods        map[string]*pod            // the allocations of plugins, by pod UID
-	removals    map[string]map[string]bool // pods that must be released, by resource and UID
-	removing    map[removal]chan struct{}  // releases that are in progress
-	synced      bool                       // Synchronized was called
-	unclaimed   map[removal]bool           // pods that a plugin listed once, and that the node does not have
-	allocatable map[string][]Amount        // the last answers of plugins to Allocatable, by resource
-	err         string                     // the reason why the manager cannot serve its socket
-	refusals    []RefusedRegistration      // the last refused registrations
+	pods        map[string]*pod                     // the allocations of plugins, by pod UID
+	removals    map[string]map[string]bool          // pods that must be released, by resource and UID
+	removing    map[removal]chan struct{}           // releases that are in progress
+	synced      bool                                // Synchronized was called
+	unclaimed   map[removal]bool                    // pods that a plugin listed once, and that the node does not have
+	allocatable map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
+	err         string                              // the reason why the manager cannot serve its socket
+	refusals    []RefusedRegistration               // the last refused registrations
 }
 
 // RefusedRegistration is a registration that the manager refused.
@@ -118,7 +118,7 @@ func New(o Options) *Manager {
 	m := &Manager{
 		o: o, changed: make(chan struct{}, 1), reportsDue: make(chan struct{}, 1), plugins: map[string]*plugin{}, pods: map[string]*pod{},
 		removals: map[string]map[string]bool{}, removing: map[removal]chan struct{}{}, unclaimed: map[removal]bool{},
-		allocatable: map[string][]Amount{},
+		allocatable: map[string][]lifecycle.PluginAmount{},
 	}
 	m.restore(o.Saved)
 	return m

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // containerReport is a plugin's last answer to GetTopologyAwareResources for a container. It has amounts by NUMA node
 // with the names of devices, and the amounts at the container's creation. No other call returns these.
 type containerReport struct {
-	amounts []Amount // nil if the plugin has not answered
+	amounts []lifecycle.PluginAmount // nil if the plugin has not answered
 	// allocation is the stored allocation at the last request for a report. requestedAt is the time of that request.
 	allocation  *api.ResourceAllocation
 	requestedAt time.Time
@@ -116,7 +117,7 @@ func (m *Manager) readReportsOf(ctx context.Context, p *plugin, due []containerA
 }
 
 // noteReport stores a report. If amounts is nil, the stored amounts do not change.
-func (m *Manager) noteReport(resource string, at containerAllocation, amounts []Amount) {
+func (m *Manager) noteReport(resource string, at containerAllocation, amounts []lifecycle.PluginAmount) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[at.uid]
@@ -136,19 +137,19 @@ func (m *Manager) noteReport(resource string, at containerAllocation, amounts []
 }
 
 // reportedAmounts converts an answer. It returns nil if the answer is about another container.
-func reportedAmounts(at containerAllocation, resp *api.GetTopologyAwareResourcesResponse) []Amount {
+func reportedAmounts(at containerAllocation, resp *api.GetTopologyAwareResourcesResponse) []lifecycle.PluginAmount {
 	of := resp.GetContainerTopologyAwareResources()
 	all := of.GetAllocatedResources()
 	if uid := resp.GetPodUid(); uid != "" && uid != at.uid || of.GetContainerName() != "" && of.GetContainerName() != at.container || len(all) > maxPlugins {
 		return nil
 	}
-	out := []Amount{}
+	out := []lifecycle.PluginAmount{}
 	for _, name := range sortedKeys(all) {
 		r := all[name]
 		if r == nil || !isResourceName(name) {
 			continue
 		}
-		out = append(out, Amount{
+		out = append(out, lifecycle.PluginAmount{
 			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
 			Total: finiteOrZero(r.GetAggregatedQuantity()), ByNode: quantities(r.GetTopologyAwareQuantityList()),
 			OtherTotal: finiteOrZero(r.GetOriginalAggregatedQuantity()), OtherByNode: quantities(r.GetOriginalTopologyAwareQuantityList()),

@@ -59,25 +59,25 @@ var onEth1 = []*api.TopologyAwareQuantity{{ResourceValue: 1, Node: 1, Name: "eth
 // TestReports: what a plugin reports of a container takes the place of its allocation's amounts. A report that is an
 // error, or about another container, does not, and neither does a plugin that is away.
 func TestReports(t *testing.T) {
-	quantity := []qrm.Quantity{{Value: 1, Node: 1, Name: "eth1", Type: "NIC", Annotations: map[string]string{"ns": "a"}}}
-	allocated := []qrm.Amount{{Resource: "nic", Total: 1, OtherTotal: 1}}
+	quantity := []lifecycle.PluginQuantity{{Value: 1, Node: 1, Name: "eth1", Type: "NIC", Annotations: map[string]string{"ns": "a"}}}
+	allocated := []lifecycle.PluginAmount{{Resource: "nic", Total: 1, OtherTotal: 1}}
 	long := []*api.TopologyAwareQuantity{{ResourceValue: 2, Name: strings.Repeat("x", 64<<10)}, {ResourceValue: 1, Node: 1 << 40}}
 	for name, c := range map[string]struct {
 		answer *api.GetTopologyAwareResourcesResponse
 		err    error
-		want   []qrm.Amount
+		want   []lifecycle.PluginAmount
 	}{
 		"all": {said("u1", "app", &api.TopologyAwareResource{
 			IsNodeResource: true, IsScalarResource: true, AggregatedQuantity: 1, OriginalAggregatedQuantity: 2,
 			TopologyAwareQuantityList: onEth1, OriginalTopologyAwareQuantityList: []*api.TopologyAwareQuantity{{ResourceValue: 2, TopologyLevel: api.TopologyLevel_SOCKET}},
-		}), nil, []qrm.Amount{{
-			Resource: "nic", OfNode: true, IsScalar: true, Total: 1, OtherTotal: 2, ByNode: quantity, OtherByNode: []qrm.Quantity{{Value: 2, Socket: true}},
+		}), nil, []lifecycle.PluginAmount{{
+			Resource: "nic", OfNode: true, IsScalar: true, Total: 1, OtherTotal: 2, ByNode: quantity, OtherByNode: []lifecycle.PluginQuantity{{Value: 2, Socket: true}},
 		}}},
 		"an error":          {nil, status.Error(codes.NotFound, "unknown"), allocated},
 		"another container": {said("u1", "log", &api.TopologyAwareResource{AggregatedQuantity: 9}), nil, allocated},
 		"another pod":       {said("u2", "app", &api.TopologyAwareResource{AggregatedQuantity: 9}), nil, allocated},
-		"no amounts":        {said("", "", &api.TopologyAwareResource{AggregatedQuantity: math.Inf(1), OriginalAggregatedQuantity: -1}), nil, []qrm.Amount{{Resource: "nic"}}},
-		"long":              {said("u1", "app", &api.TopologyAwareResource{TopologyAwareQuantityList: long}), nil, []qrm.Amount{{Resource: "nic", ByNode: []qrm.Quantity{{Value: 2}}}}},
+		"no amounts":        {said("", "", &api.TopologyAwareResource{AggregatedQuantity: math.Inf(1), OriginalAggregatedQuantity: -1}), nil, []lifecycle.PluginAmount{{Resource: "nic"}}},
+		"long":              {said("u1", "app", &api.TopologyAwareResource{TopologyAwareQuantityList: long}), nil, []lifecycle.PluginAmount{{Resource: "nic", ByNode: []lifecycle.PluginQuantity{{Value: 2}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &reporter{fake: &fake{options: &api.ResourcePluginOptions{}, allocate: gives("nic", "1")}}
@@ -118,7 +118,7 @@ func TestReportsOfAway(t *testing.T) {
 	if _, err := r.Question(pod, app("app"), spec(lifecycle.Amounts{"nic": 1, "plain": 1})).Allocate(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	want := []qrm.Amount{{Resource: "nic", Total: 7}, {Resource: "plain", Total: 1, OtherTotal: 1}}
+	want := []lifecycle.PluginAmount{{Resource: "nic", Total: 7}, {Resource: "plain", Total: 1, OtherTotal: 1}}
 	until(t, "it is reported", func() bool { return cmp.Equal(r.Amounts("u1")["app"], want) })
 	before := r.Allocatable(t.Context())
 	const calls = 4 // options, Allocate, and once each method that it does not have

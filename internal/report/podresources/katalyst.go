@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/trimtab/trimtab/internal/extend/qrm"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
@@ -32,9 +32,9 @@ const (
 // Plugins has the allocations of the node's resource plugins.
 type Plugins interface {
 	// Amounts returns what plugins have allocated to the containers of a pod, by container name.
-	Amounts(podUID string) map[string][]qrm.Amount
+	Amounts(podUID string) map[string][]lifecycle.PluginAmount
 	// Allocatable returns what plugins can allocate.
-	Allocatable(ctx context.Context) []qrm.Amount
+	Allocatable(ctx context.Context) []lifecycle.PluginAmount
 }
 
 // extendPod adds Katalyst's fields to a pod.
@@ -45,7 +45,7 @@ func extendPod(out *v1.PodResources, own *nodeview.PodHoldings, plugins Plugins)
 	b = appendMap(b, podLabels, own.Labels)
 	b = appendMap(b, podAnnotations, own.Annotations)
 	out.ProtoReflect().SetUnknown(b)
-	var given map[string][]qrm.Amount
+	var given map[string][]lifecycle.PluginAmount
 	if plugins != nil {
 		given = plugins.Amounts(own.UID)
 	}
@@ -62,15 +62,15 @@ func extendPod(out *v1.PodResources, own *nodeview.PodHoldings, plugins Plugins)
 }
 
 // addAssigned adds the CPUs and memory that the agent assigned to a container, unless a plugin has allocated them.
-func addAssigned(all []qrm.Amount, c *nodeview.ContainerHoldings) []qrm.Amount {
+func addAssigned(all []lifecycle.PluginAmount, c *nodeview.ContainerHoldings) []lifecycle.PluginAmount {
 	add := func(name string, byNode map[int]float64) {
-		if len(byNode) == 0 || slices.ContainsFunc(all, func(r qrm.Amount) bool { return r.Resource == name }) {
+		if len(byNode) == 0 || slices.ContainsFunc(all, func(r lifecycle.PluginAmount) bool { return r.Resource == name }) {
 			return
 		}
-		one := qrm.Amount{Resource: name, OfNode: true, IsScalar: true}
+		one := lifecycle.PluginAmount{Resource: name, OfNode: true, IsScalar: true}
 		for _, node := range slices.Sorted(maps.Keys(byNode)) {
 			one.Total += byNode[node]
-			one.ByNode = append(one.ByNode, qrm.Quantity{Value: byNode[node], Node: uint64(max(node, 0))}) //nolint:gosec // an id is not negative
+			one.ByNode = append(one.ByNode, lifecycle.PluginQuantity{Value: byNode[node], Node: uint64(max(node, 0))}) //nolint:gosec // an id is not negative
 		}
 		one.OtherTotal, one.OtherByNode = one.Total, one.ByNode
 		all = append(slices.Clip(all), one)
@@ -103,7 +103,7 @@ var (
 )
 
 // encode encodes the resources of a container or of the node.
-func (at fieldNumbers) encode(all []qrm.Amount) (b []byte) {
+func (at fieldNumbers) encode(all []lifecycle.PluginAmount) (b []byte) {
 	const name, perNode, scalar protowire.Number = 1, 2, 3
 	for i := range all {
 		r := &all[i]
@@ -124,7 +124,7 @@ func (at fieldNumbers) encode(all []qrm.Amount) (b []byte) {
 	return b
 }
 
-func encodeQuantity(q *qrm.Quantity) []byte {
+func encodeQuantity(q *lifecycle.PluginQuantity) []byte {
 	const (
 		value, node, name, kind, level, annotations protowire.Number = 1, 2, 3, 4, 5, 6
 	)

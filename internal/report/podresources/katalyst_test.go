@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/trimtab/trimtab/internal/extend/qrm"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/podresources"
 )
@@ -83,16 +83,16 @@ func asKatalyst(t *testing.T, m proto.Message, name protoreflect.Name) string {
 // nics is a resource plugin with interfaces.
 type nics struct{}
 
-func (nics) Amounts(podUID string) map[string][]qrm.Amount {
+func (nics) Amounts(podUID string) map[string][]lifecycle.PluginAmount {
 	if podUID != "u" {
 		return nil
 	}
-	at := []qrm.Quantity{{Value: 2, Node: 1, Name: "eth1", Type: "NIC"}}
-	return map[string][]qrm.Amount{"c": {{Resource: "net", IsScalar: true, Total: 2, OtherTotal: 2, ByNode: at, OtherByNode: at}}}
+	at := []lifecycle.PluginQuantity{{Value: 2, Node: 1, Name: "eth1", Type: "NIC"}}
+	return map[string][]lifecycle.PluginAmount{"c": {{Resource: "net", IsScalar: true, Total: 2, OtherTotal: 2, ByNode: at, OtherByNode: at}}}
 }
 
-func (nics) Allocatable(context.Context) []qrm.Amount {
-	return []qrm.Amount{{Resource: "net", Total: 8, OtherTotal: 10, ByNode: []qrm.Quantity{{Value: 8, Node: 1}}, OtherByNode: []qrm.Quantity{{Value: 10, Node: 1, Socket: true}}}}
+func (nics) Allocatable(context.Context) []lifecycle.PluginAmount {
+	return []lifecycle.PluginAmount{{Resource: "net", Total: 8, OtherTotal: 10, ByNode: []lifecycle.PluginQuantity{{Value: 8, Node: 1}}, OtherByNode: []lifecycle.PluginQuantity{{Value: 10, Node: 1, Socket: true}}}}
 }
 
 // TestKatalystFields: a client of Katalyst's API finds its fields, and one of the kubelet's API the usual ones.
