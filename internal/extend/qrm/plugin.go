@@ -189,8 +189,8 @@ func (p *plugin) begin(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait, ok := p.breaker.Begin(now); !ok {
-		return &callError{result: Skipped, text: fmt.Sprintf("not called: the agent calls it again in %v, because %d calls in a row failed; the last error: %s",
-			wait.Round(time.Millisecond), breaker.MaxFailures, p.lastErr)}
+		return &callError{result: Skipped, text: fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %s",
+			breaker.MaxFailures, wait.Round(time.Millisecond), p.lastErr)}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package qrm
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -72,6 +73,7 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unknown []string
 	m.mu.Lock()
+	maps.DeleteFunc(m.unclaimed, func(at removal, _ bool) bool { return at.resource == resource && pods[at.uid] == nil })
 	for _, uid := range sortedKeys(pods) {
 		if !m.pods[uid].hasAnswersFor(resource, pods[uid]) {
 			unknown = append(unknown, uid)
