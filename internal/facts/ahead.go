@@ -15,9 +15,11 @@ func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got Gathere
 		return got, false
 	}
 	if g.o.Plugins != nil {
-		g.allocate(ctx, &route.Capabilities{}, ev, &got)
+		if err := g.requestAllocation(ctx, &route.Capabilities{}, ev, &got); err != nil {
+			return got, false
+		}
 	}
-	return got, got.refused == nil && !got.notAllocated
+	return got, !got.notAllocated
 }
 
 // grantsUnknown reports whether the decision about a pod depends on grants of the kubelet that are not known.

@@ -77,26 +77,10 @@ func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 	return len(others) > 0
 }
 
-// allocate asks plugins about one new container. It first asks on which NUMA nodes the requested resources are
-// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate there.
-// If the engine would refuse the container, it does not ask them to allocate.
+// allocate asks plugins to allocate the resources of one new container. If a plugin refuses the container, and the
+// attachment cannot refuse it any more, the refusal becomes a problem.
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
-	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
-	if q == nil {
-		return
-	}
-	hints, problems := q.Hints(ctx)
-	got.HookServers.Hints = hints
-	at, refused := g.chosenAffinity(can, ev, got)
-	if refused {
-		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
-		got.notAllocated = true
-		return // the decision refuses it again, and nothing is allocated
-	}
-	answer, err := q.Allocate(ctx, at)
-	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)
-	got.HookServers.Values = withPlugins(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
-	got.HookServers.Hints = limitHints(hints, at)
+	err := g.requestAllocation(ctx, can, ev, got)
 	if err == nil || can.CarriesRecords() {
 		got.refused = err
 		return
@@ -105,6 +89,30 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 		Hook: lifecycle.ResourcePluginName, Value: ev.Container.Name, Refused: true,
 		Reason: err.Error(), Then: can.Name + " is notified only afterwards and cannot stop it",
 	})
+}
+
+// requestAllocation asks plugins about one new container. It first asks on which NUMA nodes the requested resources are
+// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate there.
+// If the engine would refuse the container, it does not ask them to allocate. The error is a plugin's refusal of the
+// container.
+func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) error {
+	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
+	if q == nil {
+		return nil
+	}
+	hints, problems := q.Hints(ctx)
+	got.HookServers.Hints = hints
+	at, refused := g.chosenAffinity(can, ev, got)
+	if refused {
+		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
+		got.notAllocated = true
+		return nil // the decision refuses it again, and nothing is allocated
+	}
+	answer, err := q.Allocate(ctx, at)
+	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)
+	got.HookServers.Values = withPlugins(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
+	got.HookServers.Hints = limitHints(hints, at)
+	return err
 }
 
 // chosenAffinity returns the NUMA nodes that the engine would choose now, or nil if plugins gave no hints. refused
