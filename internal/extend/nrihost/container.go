@@ -2,10 +2,13 @@ package nrihost
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -110,7 +113,13 @@ func resourcesNotRequested(rest, asked *api.LinuxResources) (names []string) {
 	if asked != nil && n.Memory != nil && asked.Memory.GetSwap().GetValue() == n.Memory.GetSwap().GetValue() {
 		n.Memory.Swap = nil
 	}
-	n.HugepageLimits, n.Unified = nil, nil // the request has these values
+	n.HugepageLimits = slices.DeleteFunc(n.HugepageLimits, func(l *api.HugepageLimit) bool {
+		return slices.ContainsFunc(asked.GetHugepageLimits(), func(o *api.HugepageLimit) bool { return proto.Equal(o, l) })
+	})
+	maps.DeleteFunc(n.Unified, func(key, value string) bool {
+		v, has := asked.GetUnified()[key]
+		return has && v == value
+	})
 	return namesOf(n)
 }
 

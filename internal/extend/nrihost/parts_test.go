@@ -51,6 +51,31 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestResourcesNotRequested: a value that the CRI cannot carry is reported, unless the runtime's request has the same.
+func TestResourcesNotRequested(t *testing.T) {
+	requested := &api.LinuxResources{
+		Memory:         &api.LinuxMemory{Swap: api.Int64(6)},
+		HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 1}}, Unified: map[string]string{"memory.high": "1"},
+	}
+	for name, c := range map[string]struct {
+		of   *api.LinuxResources
+		want []string
+	}{
+		"nothing":  {nil, nil},
+		"the same": {requested, nil},
+		"changed": {&api.LinuxResources{
+			HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 2}}, Unified: map[string]string{"memory.high": "2"},
+		}, []string{"linux.hugepage_limits", "linux.unified"}},
+		"added": {&api.LinuxResources{
+			HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 1}, {PageSize: "1GB"}}, Unified: map[string]string{"memory.high": "1", "memory.low": "1"},
+		}, []string{"linux.hugepage_limits", "linux.unified"}},
+	} {
+		if got := resourcesNotRequested(c.of, requested); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // TestChangesNothing: empty parts count as no change, and a value of 0 counts as a change.
 func TestChangesNothing(t *testing.T) {
 	linux := func(l *api.LinuxContainerAdjustment) *api.ContainerAdjustment {
