@@ -135,7 +135,7 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns {
 		return v.Text // dropExternalCPUs reports the value when the container gets its own CPUs
 	}
-	given, _ := s.n.kubeletOwned(s.p, cpus)
+	given, _ := s.n.externallyOwned(s.p, cpus)
 	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
 	for _, taken := range []struct {
 		cpus topology.Set
@@ -143,7 +143,7 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	}{
 		{cpus.Minus(s.n.usableCPUs(s.p)), "are not allowed in the pod's cgroup"},
 		{cpus.And(s.n.ledger.Exclusive()), "are owned by " + cmp.Or(owner.Pod, "nobody")},
-		{given, "were given to others by the kubelet's static CPU manager"},
+		{given, "were given to others by " + s.n.policy.externalGiver()},
 	} {
 		if taken.cpus.Empty() {
 			continue

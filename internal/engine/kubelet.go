@@ -78,9 +78,9 @@ func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placeme
 	}
 }
 
-// kubeletOwned returns which of these CPUs the kubelet, or resource claims under authority: dra, gave to
+// externallyOwned returns which of these CPUs the kubelet, or resource claims under authority: dra, gave to
 // containers of other pods, and the first such pod by name. CPUs with an owner in the ledger do not count.
-func (n *view) kubeletOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
+func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
 	for _, c := range n.changedContainers(n.base.withCPUList > 0) {
 		if c.Pristine.CPU.CPUs == "" && c.Claims == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Exclusive {
 			continue

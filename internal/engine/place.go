@@ -39,8 +39,8 @@ func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Reso
 	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.payingResources(p.Pod.Resources, requested)); err != nil {
 		return topology.Set{}, err
 	}
-	if both, owner := n.kubeletOwned(p, cpus); !both.Empty() {
-		return cpus, fmt.Errorf("CPUs %s were given to %s by the kubelet's static CPU manager", intent.Printable(n.machine.Format(both)), owner)
+	if both, owner := n.externallyOwned(p, cpus); !both.Empty() {
+		return cpus, fmt.Errorf("CPUs %s were given to %s by %s", intent.Printable(n.machine.Format(both)), owner, n.policy.externalGiver())
 	}
 	return cpus, n.checkGrantable(p, key, cpus)
 }
@@ -285,7 +285,7 @@ func (n *view) allowedPoolCPUs(p *Pod, c *Container) topology.Set {
 	if c.Assignment.Pool != placement.Unclassified {
 		// If the kubelet grants CPUs, its list for other containers has the remaining CPUs. Pools are limited
 		// to that list, too.
-		if others, _ := n.kubeletOwned(p, n.machine.Online()); others.Empty() {
+		if others, _ := n.externallyOwned(p, n.machine.Online()); others.Empty() {
 			return p.AllowedCPUs
 		}
 	}

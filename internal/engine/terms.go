@@ -41,6 +41,14 @@ func (p *Policy) ClaimsDecideCPUs() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).ByClaims
 }
 
+// externalGiver names what gives CPUs that the agent does not grant, for problems.
+func (p *Policy) externalGiver() string {
+	if p.ClaimsDecideCPUs() {
+		return "resource claims"
+	}
+	return "the kubelet's static CPU manager"
+}
+
 // othersDecideCPUs reports whether another program decides who owns CPUs.
 func (p *Policy) othersDecideCPUs() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).NoGrantReason != nil
@@ -225,6 +233,6 @@ func (n *view) ownable(p *Pod) topology.Set {
 		free = free.Minus(g.CPUs)
 	}
 	free = p.allowedOf(free)
-	taken, _ := n.kubeletOwned(p, free)
+	taken, _ := n.externallyOwned(p, free)
 	return free.Minus(taken)
 }

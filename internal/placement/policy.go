@@ -168,7 +168,7 @@ type Terms struct {
 // CPUs there, for the given reason. Containers own only CPUs that the other program gives them.
 func (t Terms) WithoutGrants(reason error) Terms {
 	t.SharesFraction = false
-	if t.NoGrantReason = reason; t.CountBasis == CountWholeRequest {
+	if t.NoGrantReason = reason; t.CountBasis == CountWholeRequest || t.CountBasis == CountWholePart {
 		t.CountBasis, t.Key = CountNone, ""
 	}
 	return t

@@ -9,8 +9,10 @@ import (
 // no CPUs of a pool.
 func TestElsewhere(t *testing.T) {
 	reason := errors.New("another program decides")
-	got := Terms{CountBasis: CountWholeRequest, Key: "k", SharesFraction: true, Chooses: true}.WithoutGrants(reason)
-	if got.CountBasis != CountNone || got.Key != "" || got.SharesFraction || !got.Chooses || !errors.Is(got.NoGrantReason, reason) {
-		t.Errorf("terms are %+v", got)
+	for basis, want := range map[CountBasis]CountBasis{CountWholeRequest: CountNone, CountWholePart: CountNone, CountByResources: CountByResources} {
+		got := Terms{CountBasis: basis, Key: "k", SharesFraction: true, Chooses: true}.WithoutGrants(reason)
+		if got.CountBasis != want || (got.Key == "") != (want == CountNone) || got.SharesFraction || !got.Chooses || !errors.Is(got.NoGrantReason, reason) {
+			t.Errorf("terms for basis %d are %+v", basis, got)
+		}
 	}
 }
