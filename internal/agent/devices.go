@@ -38,8 +38,7 @@ func (d *deviceList) Run(ctx context.Context) {
 	}
 }
 
-// ask asks the kubelet once for its devices. If the request fails, the known devices stay. Without a connection to the
-// kubelet the list becomes empty.
+// ask asks the kubelet once for its devices. If there is no answer, the known devices stay.
 func (d *deviceList) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deviceListInterval)
 	defer cancel()

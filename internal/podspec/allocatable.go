@@ -2,12 +2,15 @@ package podspec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
+
+var errNotConnected = errors.New("the agent is not connected to the PodResources socket of the kubelet")
 
 // Devices lists the devices that the kubelet can assign, including those that it has assigned. It returns nil without
 // an error if the API is not used, or if there is no connection to the kubelet.
@@ -19,8 +22,8 @@ func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error)
 		return nil, err
 	}
 	defer g.turn.Release(1)
-	if g.conn == nil { // not connected yet
-		return nil, nil
+	if g.conn == nil { // not connected yet, or not again after a failure
+		return nil, errNotConnected
 	}
 	answer, err := podresources.NewPodResourcesListerClient(g.conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {

@@ -125,7 +125,7 @@ func check(s *lifecycle.PodSpec) error {
 	seen := map[string]bool{}
 	for _, c := range s.Containers {
 		if c.Name == "" || len(c.Name) > maxName || seen[c.Name] {
-			return errors.New("a container has no name, or the name of another one")
+			return fmt.Errorf("a container has no name, the name of another one, or a name of more than %d bytes", maxName)
 		}
 		seen[c.Name] = true
 	}
