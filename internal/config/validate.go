@@ -219,9 +219,14 @@ func (r rule) text(s string) string {
 	case r.choices != nil:
 		return r.choice(s)
 	case r.check != nil:
-		return r.check(s)
+		if wrong := r.check(s); wrong != "" {
+			return wrong
+		}
 	case r.matches != nil && !r.matches(s):
 		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.description)
+	}
+	if r.maxBytes != 0 && len(s) > r.maxBytes {
+		return fmt.Sprintf("is %d bytes long, want at most %d", len(s), r.maxBytes)
 	}
 	return ""
 }
