@@ -115,20 +115,25 @@ func (v *View) decisions() map[settingOwner]api.Change {
 func changes(before, after map[settingOwner]api.Change) []api.Change {
 	var all []api.Change
 	for of, b := range before {
-		if a := after[of]; a.Before != b.Before {
+		if a, is := after[of]; a.Before != b.Before && (is || hasContainer(after, of, b)) {
 			b.After = a.Before
 			all = append(all, b)
 		}
 	}
 	for of, a := range after {
-		_, was := before[of]
-		if _, ran := before[settingOwner{of.owner, "class"}]; !was && (ran || a.Container == "" && hasPod(before, a.Pod)) {
+		if _, was := before[of]; !was && hasContainer(before, of, a) {
 			a.Before, a.After = "", a.Before
 			all = append(all, a)
 		}
 	}
 	slices.SortFunc(all, api.Change.Compare)
 	return all
+}
+
+// hasContainer reports whether decisions include the container of a change, or for a change of a pod, a container of it.
+func hasContainer(all map[settingOwner]api.Change, of settingOwner, c api.Change) bool {
+	_, has := all[settingOwner{of.owner, "class"}]
+	return has || c.Container == "" && hasPod(all, c.Pod)
 }
 
 // hasPod reports whether these containers include one of the pod.

@@ -19,7 +19,9 @@ const (
 	markBalloon   = "b"
 	markReserved  = "#"
 	markNone      = "-"
-	markTooMany   = "*"
+
+	// TooManyOwners is the mark of CPUs of pods that get no letter, because all letters are taken.
+	TooManyOwners = "*"
 )
 
 // balloonClass is the class of pools that are balloons. Only the containers of a balloon may use its CPUs.
@@ -95,7 +97,7 @@ func New(c api.NodeCPUs) Map {
 		if slices.Sort(away[pod]); len(away[pod]) > 0 {
 			text += ", missing " + topology.FormatList(slices.Compact(away[pod]))
 		}
-		p.setMark(ids, entry{cmp.Or(mark[pod], markTooMany), term.Clean(pod), text})
+		p.setMark(ids, entry{cmp.Or(mark[pod], TooManyOwners), term.Clean(pod), text})
 	}
 	return p
 }

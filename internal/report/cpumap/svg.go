@@ -33,7 +33,7 @@ var svgOwners = []string{
 // svgFills are the colours of CPUs that no pod owns.
 var svgFills = map[string]string{
 	markShared: "#d6e6f5", markReclaimed: "#dcefd2", markBoth: "#e4ebe8", markBalloon: "#e3dcf2", markReserved: "#8d949c", markNone: "#ffffff",
-	markTooMany: "#bbbbbb",
+	TooManyOwners: "#bbbbbb",
 }
 
 // Line is a line of text at the top of a drawing. Style has SVG attributes: Title, Warning, or "" for plain text.

@@ -15,7 +15,7 @@ const markConflict = "!"
 // tileColors are the colours of CPUs that no pod owns, as SGR codes.
 var tileColors = map[string]string{
 	markShared: "38;5;255;48;5;24", markReclaimed: "38;5;255;48;5;58", markBoth: "38;5;255;48;5;238", markBalloon: "38;5;255;48;5;60",
-	markReserved: "38;5;250;48;5;234", markConflict: "1;38;5;231;48;5;160", markTooMany: "38;5;255;48;5;240",
+	markReserved: "38;5;250;48;5;234", markConflict: "1;38;5;231;48;5;160", TooManyOwners: "38;5;255;48;5;240",
 }
 
 // ownerColors are the colours of CPUs that a pod owns, by letter.
@@ -105,7 +105,7 @@ func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
 func (t Tiles) containerCount(id int, mark string) string {
 	n := t.load[id]
 	switch {
-	case n == 0 || strings.Contains(letters+markTooMany+markConflict, mark):
+	case n == 0 || strings.Contains(letters+TooManyOwners+markConflict, mark):
 		return ""
 	case n > 9:
 		return "+"

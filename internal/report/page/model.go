@@ -127,7 +127,7 @@ func numaOf(n api.NUMA) numa {
 }
 
 // users returns who may use the CPUs: first the pods that own CPUs, sorted by name, then the pools. The marks are those
-// of package cpumap, except that the owners after the first 26 get two letters.
+// of package cpumap, except that owners for which no letter is left get two letters.
 func users(c api.NodeCPUs) []user {
 	var owners, others []user
 	for _, m := range cpumap.Marks(c) {
@@ -142,9 +142,12 @@ func users(c api.NodeCPUs) []user {
 	}
 	slices.SortFunc(owners, func(a, b user) int { return cmp.Compare(a.Pod, b.Pod) })
 	const letters = 26
-	for i := letters; i < len(owners); i++ {
-		at := i - letters
-		owners[i].Mark = string(rune('A'+at/letters%letters)) + string(rune('a'+at%letters))
+	next := 0
+	for i := range owners {
+		if owners[i].Mark == cpumap.TooManyOwners {
+			owners[i].Mark = string(rune('A'+next/letters%letters)) + string(rune('a'+next%letters))
+			next++
+		}
 	}
 	return append(owners, others...)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -222,6 +223,28 @@ func TestContainerCPUClasses(t *testing.T) {
 	}
 }
 
+// TestKeptMarks: an owner keeps its letter whatever its name is, and owners for which no letter is left get two.
+func TestKeptMarks(t *testing.T) {
+	c := api.NodeCPUs{Online: "0-39"}
+	for i := range 28 {
+		g := api.Grant{Pod: fmt.Sprintf("shop/p%02d", i), CPUs: strconv.Itoa(i)}
+		if i == 27 {
+			g.Mark = "A"
+		}
+		c.Grants = append(c.Grants, g)
+	}
+	marks := map[string]bool{}
+	long := 0
+	all := filter(users(c), func(u user) bool { return u.Pod != "" })
+	for _, u := range all {
+		marks[u.Mark] = true
+		long += len(u.Mark) - 1
+	}
+	if last := all[len(all)-1]; last.Mark != "A" || len(marks) != 28 || long != 2 || marks["*"] {
+		t.Errorf("the last owner has mark %q, of %d marks %d have two letters: %v", last.Mark, len(marks), long, marks)
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*api.Node)
@@ -244,6 +267,10 @@ func TestVerdicts(t *testing.T) {
 			n.Problems = 1
 			n.Containers[0].Problems = []lifecycle.Problem{{Reason: "too much"}}
 		}, []string{"shop/db/main: too much"}},
+		"two problems of a container": {func(n *api.Node) {
+			n.Problems = 2
+			n.Containers[0].Problems = []lifecycle.Problem{{Reason: "too much"}, {Reason: "too late"}}
+		}, []string{"shop/db/main: too much", "2 problems are reported in total"}},
 		"a hook": {func(n *api.Node) {
 			n.Hooks = []api.Hook{{Name: "rdt", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "no resctrl"}}}
 		}, []string{"Hook rdt: not effective: no resctrl"}},

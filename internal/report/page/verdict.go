@@ -38,7 +38,7 @@ func nodeVerdict(n api.Node) verdict {
 	named := 0
 	for _, c := range n.Containers {
 		if len(c.Problems) > 0 && named < maxNamedProblems {
-			named += len(c.Problems)
+			named++
 			add("%s: %s", strings.TrimSuffix(c.Pod+"/"+c.Name, "/"), c.Problems[0].Sentence())
 		}
 	}
