@@ -56,8 +56,9 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- range $hook := list "ulimits" "scheduler" "ioPriority" -}}
 {{- if (index $hooks $hook | default dict).enabled }}{{ $_ := set $on (ternary "limits" "scheduling" (eq $hook "ulimits")) true }}{{ end -}}
 {{- end -}}
-{{- $balloons := (.Values.config.placement | default dict).balloons | default dict -}}
-{{- if $balloons.schedulingClasses }}{{ $_ := set $on "scheduling" true }}{{ end -}}
+{{- $placement := .Values.config.placement | default dict -}}
+{{- $balloons := $placement.balloons | default dict -}}
+{{- if or $balloons.schedulingClasses ($placement.topologyAware | default dict).schedulingClasses }}{{ $_ := set $on "scheduling" true }}{{ end -}}
 {{- $_ := set $on "cpuClasses" (not (empty $balloons.cpuClasses)) -}}
 {{- $ruled := dict "rlimit" "limits" "scheduler" "scheduling" "io.priority" "scheduling" "device" "devices" -}}
 {{- range $rule := .Values.config.rules }}{{ range $set := $rule.set }}{{ with index $ruled ($set.field | default "") }}{{ $_ := set $on . true }}{{ end }}{{ end }}{{ end -}}
