@@ -36,7 +36,7 @@ func (a *Agent) attach() error {
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, FailClosed: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Disabled: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
+			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
@@ -62,7 +62,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	a.attached.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
 		Handler: h, Log: a.log, OnConfigure: a.settings.applyDropIn, OnState: onState,
-		FailRequest: c.FailurePolicy.Agent == "fail", Disabled: callsOf(c.NRI.DisabledStages), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
+		FailRequest: c.FailurePolicy.Agent == "fail", UnchangedCalls: callsOf(c.NRI.DisabledStages), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
 	})
 }
 

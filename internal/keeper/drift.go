@@ -30,7 +30,8 @@ const (
 )
 
 // The keeper tries again to repair a value after growing pauses: at most maxTries times, or
-// without limit for a value that keeps containers apart.
+// without limit for a value that keeps containers apart. Apart from that, it tries again to
+// write each refused value every two minutes.
 const (
 	firstRetry = time.Second
 	maxTries   = 8

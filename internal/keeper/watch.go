@@ -172,7 +172,7 @@ func (w *watch) contested(r *row) error {
 type ContestedFile struct {
 	Owner, File string
 	Writes      uint64 // the number of repairs
-	Ceded       error  // the reason why the file is left to that program; nil if it is not
+	GaveUp      error  // the reason why the file is left to that program; nil if it is not
 	// Throttled is the reason why the file is still written, but less often; nil if the other program
 	// has stopped, or the file is left to it.
 	Throttled error
@@ -183,7 +183,7 @@ func (c ContestedFile) rank() int {
 	switch {
 	case c.Throttled != nil:
 		return 0
-	case c.Ceded != nil:
+	case c.GaveUp != nil:
 		return 1
 	}
 	return 2
@@ -204,12 +204,12 @@ func (k *Keeper) Contests(most int) (list []ContestedFile, left, kept map[string
 	}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
-		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, Ceded: r.ceded, Throttled: k.watch.contested(r)}
+		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, GaveUp: r.ceded, Throttled: k.watch.contested(r)}
 		if errors.Is(r.ceded, ErrConflict) {
 			count(&left, r, r.ceded)
 		}
 		count(&kept, r, c.Throttled)
-		if c.Writes > 0 || c.Ceded != nil {
+		if c.Writes > 0 || c.GaveUp != nil {
 			list = append(list, c)
 		}
 	}

@@ -44,7 +44,7 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 	}
 	if ev.Kind == lifecycle.Synchronize || ev.Kind == lifecycle.Configure {
 		e.Problems = append(e.Problems, v.requestProblems(p)...)
-		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided again", len(p.ChangedPods), len(p.Changed)))
+		e.Changed = append(e.Changed, fmt.Sprintf("the agent decided again about %d pods and %d containers", len(p.ChangedPods), len(p.Changed)))
 	}
 	most := maxNodeProblems + 1
 	if ev.Pod != nil {

@@ -46,8 +46,8 @@ type Options struct {
 	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. The attachment then does not serve
 	// Socket.
 	Hooks *HookService
-	// Disabled are the calls whose answers the attachment does not change.
-	Disabled []runtimes.Call
+	// UnchangedCalls are the calls whose answers the attachment does not change.
+	UnchangedCalls []runtimes.Call
 	// ListInterval is how often the attachment compares the runtime's lists with what the calls reported.
 	// Containers also end by themselves, and the agent must know that within a second. containerd's event stream
 	// would report it sooner. But containerd 1.7 sends each event to one listener only, and the kubelet would then
@@ -111,7 +111,7 @@ func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 // Capabilities are what calls to the connected runtime can change. The CRI carries no values of pods.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.link.runtimeSeen.Load().capabilities
-	can.Disabled = a.o.Disabled
+	can.UnchangedCalls = a.o.UnchangedCalls
 	return can
 }
 

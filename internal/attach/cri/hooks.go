@@ -27,7 +27,7 @@ type HookService struct {
 
 // runHooks serves hook calls until ctx ends.
 func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) error {
-	l, err := openSocketsWhenAdmitted(ctx, a, func() (net.Listener, error) { return listenAt(a.o.Hooks.Socket) })
+	l, err := openSocketsWhenAdmitted(ctx, a, func() (net.Listener, error) { return listenAt("hookServers.socket", a.o.Hooks.Socket) })
 	if err != nil {
 		return fmt.Errorf("hook service: %w", err)
 	}

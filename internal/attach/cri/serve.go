@@ -53,7 +53,7 @@ func (a *Attachment) listen() ([]relayedListener, error) {
 			targets[i].listener = a.o.Listeners[i]
 			continue
 		}
-		if targets[i].listener, err = listenAt(paths[i]); err != nil {
+		if targets[i].listener, err = listenAt("cri.socket", paths[i]); err != nil {
 			for _, t := range targets[:i] {
 				_ = t.listener.Close()
 			}
@@ -80,17 +80,17 @@ func SystemdListeners() ([]net.Listener, error) {
 }
 
 // listenAt opens a socket of our own. It removes a socket file that no process serves
-// any more, and refuses one that another process serves.
-func listenAt(path string) (net.Listener, error) {
+// any more, and refuses one that another process serves. key is the configuration key of the path, for errors.
+func listenAt(key, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // users of crictl may list the directory; the socket has mode 0660
-		return nil, fmt.Errorf("create the directory of cri.socket: %w", err)
+		return nil, fmt.Errorf("create the directory of %s: %w", key, err)
 	}
-	if err := (socket.Place{Path: path, Key: "cri.socket", Program: "process"}).Sweep(context.Background()); err != nil {
+	if err := (socket.Place{Path: path, Key: key, Program: "process"}).Sweep(context.Background()); err != nil {
 		return nil, err
 	}
 	l, err := socket.Listen(context.Background(), path, 0o660) // as runtimes do: root and its group
 	if err != nil {
-		return nil, fmt.Errorf("listen on cri.socket: %w", err)
+		return nil, fmt.Errorf("listen on %s: %w", key, err)
 	}
 	return l, nil
 }

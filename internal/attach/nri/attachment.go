@@ -50,8 +50,8 @@ type Options struct {
 	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead
 	// of continuing without the agent. Runtimes before NRI 0.12.4 ignore it.
 	FailRequest bool
-	// Disabled are the calls whose answers the attachment does not change.
-	Disabled []runtimes.Call
+	// UnchangedCalls are the calls whose answers the attachment does not change.
+	UnchangedCalls []runtimes.Call
 	// OnConfigure receives the configuration that a runtime stores for a plugin it launched, if there is one. An
 	// error refuses the connection.
 	OnConfigure func(yaml string) error
@@ -127,7 +127,7 @@ func (a *Attachment) Name() string { return "nri" }
 // changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.runtimeSeen.Load().capabilities
-	can.Disabled = a.o.Disabled
+	can.UnchangedCalls = a.o.UnchangedCalls
 	return can
 }
 

@@ -38,7 +38,7 @@ func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool,
 	case c.streams.goingAway && f.stream > c.streams.lastStream: // the backend ignores it, and the caller repeats it on another connection
 		return nil, false, nil
 	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.unackedSettings)-c.usage.callerUnacked >= 2*maxStreams:
-		return nil, false, fmt.Errorf("%w: %d open calls, besides refused ones", errConnectionLimit, maxStreams)
+		return nil, false, fmt.Errorf("%w: %d unfinished calls, or %d unacknowledged SETTINGS frames", errConnectionLimit, 2*maxStreams+maxRefused, 2*maxStreams)
 	case len(c.streams.open) >= maxStreams || c.usage.runningHooks >= maxStreams:
 		k := c.newCall(f.stream, h)
 		k.refusal, k.callerDone = tooManyCalls, f.hasFlag(http2.FlagDataEndStream)

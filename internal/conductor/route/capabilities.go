@@ -17,9 +17,9 @@ type Capabilities struct {
 	Create, Update lifecycle.FieldSet
 	// Copy are the fields that Runtime.Update can write into the runtime's stored copy.
 	Copy lifecycle.FieldSet
-	// Disabled are the calls whose stages the configuration has disabled. Their answers change
+	// UnchangedCalls are the calls whose stages the configuration has disabled. Their answers change
 	// only the record of their container.
-	Disabled []runtimes.Call
+	UnchangedCalls []runtimes.Call
 	// WhyNotAccepted returns the reason why the runtime does not accept a value of a carried field: the
 	// call would fail, or the runtime would ignore the value. It returns "" if the runtime
 	// accepts the value. If WhyNotAccepted is nil, the runtime accepts all values.

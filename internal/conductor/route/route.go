@@ -153,7 +153,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 	case Copying, Piggyback:
 		fields = can.Copy
 	}
-	if slices.Contains(can.Disabled, calls[p]) {
+	if slices.Contains(can.UnchangedCalls, calls[p]) {
 		fields = 0
 	}
 	for _, c := range [...]struct {
@@ -182,7 +182,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 
 // inCreation reports whether the creation of a container can hold a value.
 func inCreation(can *Capabilities, v lifecycle.Value) bool {
-	return can.Create.Has(v.Field) && !slices.Contains(can.Disabled, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
+	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
 }
 
 // reasonFor returns the reason of a route, as text for users.
@@ -214,7 +214,7 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
 		return refusal
-	case slices.Contains(can.Disabled, runtimes.Create):
+	case slices.Contains(can.UnchangedCalls, runtimes.Create):
 		return "the stage PreCreateContainer is disabled for " + can.Name
 	}
 	why := fmt.Sprintf("%s cannot carry %s when a container is created", can.Name, v.Field)

@@ -38,7 +38,9 @@ func refuses(can *Capabilities) {
 
 func nothing(can *Capabilities) { can.Create, can.Update, can.Copy = 0, 0, 0 }
 
-func disabled(can *Capabilities) { can.Disabled = []runtimes.Call{runtimes.Create, runtimes.Request} }
+func disabled(can *Capabilities) {
+	can.UnchangedCalls = []runtimes.Call{runtimes.Create, runtimes.Request}
+}
 
 func old(can *Capabilities) { nothing(can); can.About = "old 1.0" }
 
