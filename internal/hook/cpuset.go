@@ -17,7 +17,8 @@ type CPUSetOptions struct {
 	// annotation trimtab.io/unset-cpu-quota of a pod has priority.
 	UnsetQuota bool `json:"unsetQuota" default:"true"`
 	// Unlabelled is the treatment of pods without a class: "leave" changes them only
-	// to keep them off exclusive CPUs, "shared" puts them into the shared pool.
+	// to keep them off exclusive CPUs, "shared" puts them into the shared pool, unless
+	// they are BestEffort.
 	Unlabelled string `json:"unlabelled" default:"leave" check:"leave|shared"`
 	// ReclaimedByNUMA puts a reclaimed pod for which the scheduler chose NUMA
 	// nodes into the reclaimed pool of those nodes.
@@ -38,9 +39,9 @@ func (CPUSetOptions) Info() Info {
 		Differs: []string{
 			"the answer to UpdateContainerResources changes the container that the request names, so a request cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
 			"CPUs that another pod owns, and reserved or offline CPUs, are refused and reported; the container runs in the shared pool",
-			"pods without a class keep all CPUs that have no owner; hooks.cpuset.unlabelled: shared puts them into the shared pool as Koordinator does",
+			"pods without a class keep all CPUs that have no owner; hooks.cpuset.unlabelled: shared puts those that are not BestEffort into the shared pool as Koordinator does",
 			"each pod decides whether its quota is removed (trimtab.io/unset-cpu-quota); the node only sets the default",
-			"CPUs of LSR pods are not lent to batch pods",
+			"CPUs of LSR pods are not lent to batch pods by default (placement.lendLSR)",
 			"if the NUMA nodes are unknown or empty, the container gets the whole pool instead of an empty list, and the agent reports that",
 		},
 	}

@@ -42,7 +42,7 @@ type Pools struct {
 	System topology.Set
 	// HardReserved means that only containers of class system may use reserved CPUs.
 	HardReserved bool
-	// UnlabelledShared means that pods without a class use the shared pool.
+	// UnlabelledShared means that pods without a class use the shared pool, unless they are BestEffort.
 	UnlabelledShared bool
 	// ReclaimedByNUMA means that reclaimed pods use CPUs of the NUMA nodes that a scheduler chose for them.
 	ReclaimedByNUMA bool

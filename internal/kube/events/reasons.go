@@ -54,6 +54,6 @@ func Rows() []Row {
 		{ValueContested, "Pod", "Another program keeps writing a value, and the agent left the value to that program.", "Find the other program (`trimtab status`), or cede the field to it."},
 		{CgroupMissing, "Pod", "A container runs, but its cgroup is not in the tree at `cgroup.root`, so none of its values is in force.", "Mount the host's cgroup tree (docs/install.md)."},
 		{WouldDiffer, "Pod", "The agent runs with `mode: observe` and would have set another value than the node has.", "Compare the two with `trimtab observe`; nothing was changed."},
-		{ConfigurationRefused, "the ConfigMap, or the object with the configuration", "A configuration is invalid; the last valid one stays in force.", "Correct what the message names."},
+		{ConfigurationRefused, "the ConfigMap", "A configuration is invalid; the last valid one stays in force.", "Correct what the message names."},
 	}
 }

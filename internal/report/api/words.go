@@ -140,7 +140,7 @@ type HookServer struct {
 	Policy    string   `json:"failurePolicy,omitempty"`
 	Stages    []string `json:"stages,omitempty"`
 	InForce   bool     `json:"inForce"`
-	Suspended bool     `json:"resting,omitempty"` // not called for some time, after several failures in a row
+	Suspended bool     `json:"resting,omitempty"` // not called for some time, because several calls in a row had no answer
 	Calls     uint64   `json:"calls"`
 	Failed    uint64   `json:"failed"`
 	Error     string   `json:"error,omitempty"`

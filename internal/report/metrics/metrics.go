@@ -101,7 +101,7 @@ func (m *Metrics) addCounters(l Labels) {
 	m.updates = m.counter(Family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.UpdateResults)
 	m.servers.total = m.counter(Family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
-		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called after several failures in a row), `ended` (the caller cancelled the event, or its deadline passed)"}, nil)
+		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ended` (the caller cancelled the event, or its deadline passed)"}, nil)
 	m.servers.duration = m.histogram(Family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
 		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
 	m.plugins.total = m.counter(Family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
@@ -109,7 +109,7 @@ func (m *Metrics) addCounters(l Labels) {
 	m.plugins.duration = m.histogram(Family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
 		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
 	m.resources.total = m.counter(Family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
-		"Calls of resource plugins (`resourcePlugins`).", "resource: the plugin's resource; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called after several failures in a row), `ahead` (not called: it had answered before the container was created)"}, nil)
+		"Calls of resource plugins (`resourcePlugins`).", "resource: the plugin's resource; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ahead` (not called: it had answered before the container was created)"}, nil)
 	m.resources.duration = m.histogram(Family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
 		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
 	m.decisions = m.histogram(Family{"trimtab_decision_duration_seconds", histogram, nil,

@@ -92,7 +92,7 @@ var stateMetrics = []struct {
 		}
 	}},
 	{Family{"trimtab_hookserver_up", gauge, []string{"server"},
-		"1 if a hook server's file is in force and the agent calls the server; 0 if the file is refused, or if the agent does not call the server after several failures in a row.", "server: the name of its file"}, perKeyBool(func(n pageState) map[string]bool { return n.HookServers })},
+		"1 if a hook server's file is in force and the agent calls the server; 0 if the file is refused, or if the agent does not call the server, because several calls in a row had no answer.", "server: the name of its file"}, perKeyBool(func(n pageState) map[string]bool { return n.HookServers })},
 	{Family{"trimtab_resourceplugin_up", gauge, []string{"resource"},
 		"1 if a resource plugin answers; 0 if its socket is gone, or if it did not answer the last calls.", "resource: the plugin's resource"}, perKeyBool(func(n pageState) map[string]bool { return n.ResourcePlugins })},
 	{Family{"trimtab_resourceplugin_pending_removals", gauge, []string{"resource"},

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -18,13 +19,14 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// The sources with the comments of a scenario's fields, and the scenario that the page shows.
-const (
-	scenarioSource = "../../sim/scenario/scenario.go"
-	balloonSource  = "../../sim/scenario/balloons.go"
-	resctrlSource  = "../../sim/kernel/resctrl.go"
-	shownScenario  = "../../../test/scenarios/manifest.yaml"
-)
+// scenarioSources are the sources with the comments of a scenario's fields.
+var scenarioSources = []string{
+	"../../sim/scenario/scenario.go", "../../sim/scenario/balloons.go", "../../sim/scenario/claims.go",
+	"../../sim/kernel/resctrl.go", "../../sim/kernel/cpufiles.go", "../../sim/kernel/tiers.go",
+}
+
+// shownScenario is the scenario that the page shows.
+const shownScenario = "../../../test/scenarios/manifest.yaml"
 
 // scenarioPart is an object in the file of a scenario: the title of its section, its path, and its type.
 type scenarioPart struct {
@@ -144,12 +146,34 @@ func scenarioSchema() (string, error) {
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
 	root.Title = "Trimtab scenario"
 	describe(root, reflect.TypeFor[scenario.Scenario](), comments)
+	if key := undescribed(root); key != "" {
+		return "", fmt.Errorf("schema of scenarios: %s has no description: is the source of its type in scenarioSources?", key)
+	}
 	root.Properties["steps"].Items.Properties["restart"].Enum = []any{"agent", "runtime"}
 	root.Properties["steps"].Items.Properties["kubelet"].Enum = []any{"away", "back"}
 	root.Properties["node"].Properties["cgroup"].Enum = []any{"v1", "v2"}
 	root.Properties["node"].Properties["driver"].Enum = []any{"cgroupfs", "systemd"}
 	out, err := json.MarshalIndent(root, "", "  ")
 	return string(out) + "\n", err
+}
+
+// undescribed returns the first key of an object without a description; "" if there is none.
+func undescribed(s *jsonschema.Schema) string {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		p := s.Properties[name]
+		if p.Description == "" {
+			return name
+		}
+		for _, inner := range []*jsonschema.Schema{p, p.Items, p.AdditionalProperties} {
+			if inner == nil {
+				continue
+			}
+			if key := undescribed(inner); key != "" {
+				return name + "." + key
+			}
+		}
+	}
+	return ""
 }
 
 // describe writes the comments of a type's fields into its schema. The schema does not require keys that the loader
@@ -190,7 +214,7 @@ func requiredKeys() []string { return []string{"name", "node", "steps"} }
 // replace the names of Go fields. A field without a comment gets the comment of an earlier field that names it.
 func scenarioComments() (map[string]string, error) {
 	all := map[string]string{}
-	for _, file := range []string{scenarioSource, balloonSource, resctrlSource} {
+	for _, file := range scenarioSources {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, fmt.Errorf("describe scenarios: %w", err)
