@@ -2,5 +2,8 @@
 
 package clock
 
+// RaceDetector reports whether the race detector is on.
+const RaceDetector = true
+
 // slowdown is the factor by which the race detector slows code down.
 const slowdown = 20

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 	if n := flag.Lookup("test.parallel"); n.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // nobody chose it
 		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // plays wait most of their time
 	}
+	debug.SetGCPercent(400) // the tests need much CPU time and little memory
 	goleak.VerifyTestMain(m)
 }
 
