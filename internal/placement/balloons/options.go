@@ -107,7 +107,7 @@ type TypeOptions struct {
 	// Loads are the names of load classes (loadClasses).
 	Loads []string `json:"loads" check:"class"`
 	// SchedulingClass is the name of the scheduling class (schedulingClasses) in which processes of
-	// containers start; empty for none. An annotation for a container has priority.
+	// containers start; empty means no class. An annotation for a container has priority.
 	SchedulingClass string `json:"schedulingClass" check:"class"`
 	// CPUClass is the name of the CPU class (cpuClasses) of the CPUs of balloons. Empty means the class
 	// with the name "default", if there is one.
