@@ -127,21 +127,19 @@ type FailurePolicy struct {
 
 // Rule says what pods of some namespaces may request.
 type Rule struct {
-	// Kinds are the kinds of intent the rule is about; "class" is every class,
-	// "*" everything.
+	// Kinds are the kinds of requests that the rule is about (docs/kinds.md). "class" means every class, and "*"
+	// means every kind.
 	Kinds []string `json:"kinds" check:"kinds"`
 	// Namespaces are names or patterns of namespaces: "*" matches any characters, "?" one
 	// character, and "[a-c]" one character of a range.
 	Namespaces []string `json:"namespaces" check:"namespaces"`
-	// NamespaceSelector narrows the rule to those of these namespaces whose labels
-	// match, as kubectl takes label selectors: "team=db,tier!=test". Labels are read
-	// through the API server (cluster.enabled), and the last answer is kept. A
-	// namespace whose labels were never read does not match.
+	// NamespaceSelector limits the rule to namespaces whose labels match. It has kubectl's syntax for label
+	// selectors: "team=db,tier!=test". The agent reads labels through the API server (cluster.enabled), and keeps
+	// the last answer. A namespace whose labels the agent has never read does not match.
 	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
-	// Decision is "allow", "cap" or "refuse". With "cap" a pod gets at most as many
-	// assigned CPUs as its CPU limit and request; batch resources only if it is
-	// BestEffort to Kubernetes; and a container gets at most the huge pages that
-	// Kubernetes gave it. Other kinds cannot be capped.
+	// Decision is "allow", "cap" or "refuse". With "cap" a pod may own at most as many CPUs as its CPU limit and
+	// its CPU request. It gets batch resources only if its QoS class is BestEffort. A container gets at most the
+	// huge pages that Kubernetes gave it. Other kinds cannot be capped.
 	Decision string `json:"decision" check:"decision"`
 	// MostCPUs is an additional limit of "cap": the highest number of CPUs assigned to a pod; 0 means no such limit. It
 	// needs "assigned-cpus" in kinds, and decision "cap".
@@ -158,8 +156,8 @@ type Pools struct {
 	// Reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty means all online CPUs except the
 	// reserved ones.
 	Reclaimed string `json:"reclaimed" check:"CPU list"`
-	// System is the CPU list of containers of class system; empty treats
-	// them like pods without a class.
+	// System is the CPU list of containers of class system. If it is empty, they get the same CPUs as pods without
+	// a class.
 	System string `json:"system" check:"CPU list"`
 	// HardReserved keeps all containers but those of class system off reserved
 	// CPUs. Without it, containers of pods without a class may run there.
@@ -185,7 +183,7 @@ type Placement struct {
 	Balloons balloons.PolicyOptions `json:"balloons" only:"balloons"`
 	// TopologyAware configures the policy topology-aware.
 	TopologyAware TopologyAware `json:"topologyAware" only:"topology-aware"`
-	// Demotion has the kernel move cold memory of containers that have fast and slow memory (PMEM, CXL).
+	// Demotion makes the kernel move cold memory of containers that have fast and slow memory (PMEM, CXL).
 	Demotion Demotion `json:"demotion" only:"topology-aware"`
 	// Reclaim says which CPUs the reclaimed pool has. With "together" it has every CPU that no
 	// shared pool needs, and shared pools also use these CPUs. With "leftover" only the reclaimed
@@ -195,8 +193,8 @@ type Placement struct {
 	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer are left, the pool overlaps with
 	// the default pool.
 	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" only:"pools" check:"CPUs"`
-	// WholeCPUs says which containers without a class own CPUs. They must request whole CPUs, with equal request
-	// and limit: in "guaranteed" pods, in pods of "any" QoS class, or in none ("never").
+	// WholeCPUs says in which pods a container without a class owns CPUs, if it requests whole CPUs with equal
+	// request and limit: "guaranteed" means Guaranteed pods, "any" pods of any QoS class, and "never" none.
 	WholeCPUs string `json:"wholeCPUs" default:"never" only:"pools" check:"never|guaranteed|any"`
 	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
 	// meant for nodes where hooks.groupIdentity gives reclaimed pods a lower priority
@@ -211,8 +209,9 @@ type Placement struct {
 	// PreferCoreType is the kind of cores that owners get first, on hybrid processors: "performance", "efficient",
 	// or "any". A pod can override it with trimtab.io/prefer-core-type.
 	PreferCoreType string `json:"preferCoreType" default:"any" only:"pools" check:"any|performance|efficient"`
-	// IsolatedCPUs says which owners get CPUs first that the kernel's scheduler does not use (isolcpus): owners of
-	// a "single" CPU, all ("prefer") or none ("avoid"). A pod can override it with trimtab.io/prefer-isolated-cpus.
+	// IsolatedCPUs says which owners get isolated CPUs first (isolcpus: the kernel does not balance threads over
+	// them): owners of a "single" CPU, all ("prefer") or none ("avoid"). A pod can override it with
+	// trimtab.io/prefer-isolated-cpus.
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" only:"pools" check:"single|prefer|avoid"`
 }
 
@@ -239,13 +238,14 @@ type TopologyAware struct {
 	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
 	// NamespaceSchedulingClasses give containers scheduling classes by namespace. The first entry that matches applies.
 	NamespaceSchedulingClasses []class.NamespaceOptions `json:"namespaceSchedulingClasses"`
-	// PodQoSSchedulingClasses give scheduling classes by QoS class to containers of other namespaces.
+	// PodQoSSchedulingClasses give scheduling classes by QoS class to containers of namespaces that no entry of
+	// namespaceSchedulingClasses matches.
 	PodQoSSchedulingClasses []class.QoSOptions `json:"podQoSSchedulingClasses"`
 }
 
-// Demotion has the kernel move cold memory of containers from fast to slow memory nodes.
+// Demotion makes the kernel move cold memory of containers from fast to slow memory nodes.
 type Demotion struct {
-	// Enabled switches it on. It needs cgroup v2, Linux 6.16 and /sys/kernel/mm/numa/demotion_enabled.
+	// Enabled switches demotion on. It needs cgroup v2, Linux 6.16 and /sys/kernel/mm/numa/demotion_enabled.
 	Enabled bool `json:"enabled"`
 	// SlowPercent is the part of a container's anonymous memory that should be in slow memory: the coldest pages.
 	SlowPercent int `json:"slowPercent" default:"50" check:"1..95"`
@@ -258,10 +258,10 @@ type Demotion struct {
 type TopologyManager struct {
 	// Policy is one of the kubelet's policies, or Katalyst's "numeric". "none" only
 	// prefers CPUs near memory and devices. "best-effort" chooses NUMA nodes as the
-	// kubelet does. "restricted" admits a container only if each resource is on as few
+	// kubelet does, and admits every container. "restricted" admits a container only if each resource is on as few
 	// NUMA nodes as possible, and all on the same. "single-numa-node" admits it only on
-	// one. With "numeric" the resources of align are on the same NUMA nodes, and the NUMA
-	// nodes of every other resource are a part of these, or include them.
+	// one. With "numeric" the resources in align get the same set of NUMA nodes. The set of every other resource
+	// is a part of it, or includes it.
 	Policy string `json:"policy" default:"none" check:"none|best-effort|restricted|single-numa-node|numeric"`
 	// Scope is what must be on the same NUMA nodes: each "container", or all containers of a "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`
@@ -289,15 +289,16 @@ type NRI struct {
 	Enabled bool `json:"enabled" default:"true" restart:"yes"`
 	// Socket is the runtime's NRI socket.
 	Socket string `json:"socket" default:"/var/run/nri/nri.sock" check:"socket" restart:"yes"`
-	// Name is the name that the plugin registers with at the runtime.
+	// Name is the name with which the agent registers as a plugin at the runtime.
 	Name string `json:"name" default:"trimtab" check:"plugin name" restart:"yes"`
-	// Index orders plugins in the runtime: two digits, in quotes.
+	// Index is the place of the agent in the order in which the runtime calls its plugins: two digits, in quotes.
 	Index string `json:"index" default:"90" check:"plugin index" restart:"yes"`
-	// UpdateInterval is the pause between updates of the runtime's stored copies of two live containers, in
-	// milliseconds.
+	// UpdateInterval is the pause between two updates of stored copies in the runtime, in milliseconds. One update
+	// is for one running container.
 	UpdateInterval Milliseconds `json:"updateIntervalMilliseconds" default:"50" check:"0..60000"`
 	// Cede lists fields that other NRI plugins set, such as cpu.shares. The agent does not set them at a creation,
-	// because that would fail the creation, but writes them when the container starts.
+	// because that would fail the creation. It writes those with a kernel file when the container starts, and reports
+	// the others as not applied.
 	Cede []string `json:"cede" check:"fields"`
 	// DisabledStages are moments at which the agent changes nothing in the runtime's
 	// call: PreCreateContainer, PreUpdateContainerResources. The agent writes values
@@ -339,20 +340,20 @@ type KubeletClient struct {
 	// TokenFile has a bearer token for the kubelet. The agent reads it again for each request, and sends it only
 	// by https.
 	TokenFile string `json:"tokenFile" check:"path or empty"`
-	// CAFile has the certificates against which the agent checks the kubelet's certificate; empty uses the
-	// system's.
+	// CAFile has the certificates against which the agent checks the kubelet's certificate. If it is empty, the
+	// agent uses the system's certificates.
 	CAFile string `json:"caFile" check:"path or empty"`
-	// ServerName is the name that the kubelet's certificate must have; empty uses the host of url.
+	// ServerName is the name that the kubelet's certificate must have. If it is empty, this is the host in url.
 	ServerName string `json:"serverName" check:"host name"`
 	// CertFile is a client certificate for the kubelet.
 	CertFile string `json:"certFile" check:"path or empty"`
 	// KeyFile is the key of certFile.
 	KeyFile string `json:"keyFile" check:"path or empty"`
 	// SkipVerify accepts any certificate. The agent then sends the token to any
-	// server that answers at url, and believes its answer.
+	// server that answers at url, and uses its answer.
 	SkipVerify bool `json:"insecureSkipVerify"`
-	// NodeName is the name that the node of pods must have, so that the agent does not believe the kubelet of
-	// another node; empty uses the one name that all pods have.
+	// NodeName is the spec.nodeName that the kubelet's pods must have, so that the agent does not use the answer of
+	// another node's kubelet. If it is empty, all pods must have the same name.
 	NodeName string `json:"nodeName" check:"node name"`
 }
 
@@ -383,15 +384,15 @@ type OCIWrapper struct {
 	// only if every runtime handler starts trimtab-oci: a container that another OCI runtime creates does not get
 	// the values, and the agent logs that.
 	Enabled bool `json:"enabled"`
-	// Directory is the directory of the decision files. Set decisions in the wrapper's own settings to the same
-	// directory.
+	// Directory is the directory of the decision files. Set the key "decisions" in the wrapper's own settings to the
+	// same directory.
 	Directory string `json:"directory" default:"/run/trimtab/oci" check:"path"`
 }
 
 // Bypass configures the bypass attachment.
 type Bypass struct {
 	// CgroupRoot is the kubelet's --cgroup-root, below which it creates its kubepods cgroups; empty means the root
-	// of the hierarchy. The agent finds pods that the runtime lists in any cgroup.
+	// of the hierarchy. The agent also finds pods in other cgroups, if the runtime lists them.
 	CgroupRoot string `json:"cgroupRoot" check:"path or empty"`
 	// Resync is how often, in seconds, the agent lists all pods and containers and compares them with those that it
 	// knows.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -15,6 +16,7 @@ type Key struct {
 	Default string   // as JSON; "" for a section
 	Values  []string // all valid values, if they are few
 	Allowed string   // further conditions for a value, for users
+	Restart string   // "yes" if the agent reads the key only at its start; what a change does without a restart; or ""
 	About   string
 }
 
@@ -24,9 +26,11 @@ func (k Key) IsSection() bool { return k.Type == "section" }
 // Keys returns all keys in the order of the struct's fields.
 func Keys() []Key {
 	var keys []Key
-	byPath := keyRules()
+	byPath, restart := keyRules(), map[string]string{}
 	visitFields(keySample(), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
 		k := Key{Path: withoutIndexes(path), Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
+		k.Restart = cmp.Or(f.Tag.Get("restart"), restart[strings.TrimSuffix(parentOf(k.Path), "[]")])
+		restart[k.Path] = k.Restart
 		if isSections(f.Type) {
 			v = reflect.ValueOf([]Rule{})
 		}

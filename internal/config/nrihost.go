@@ -3,7 +3,7 @@ package config
 // NRIHost lets NRI plugins connect to the agent if the runtime has no NRI. It needs
 // attach: cri. Its keys are those of containerd's NRI.
 type NRIHost struct {
-	// Enabled switches it on. The agent then receives the kubelet's calls itself and makes each
+	// Enabled switches the NRI host on. The agent then receives the kubelet's calls itself and makes each
 	// call to the runtime, instead of relaying the bytes of the connection.
 	Enabled bool `json:"enabled"`
 	// Socket is where plugins connect. The agent never takes a socket that another process
@@ -52,7 +52,7 @@ type DefaultValidator struct {
 	// the plugins' own pods need the annotation of tolerateMissingPluginsAnnotation, or
 	// they do not start either.
 	RequiredPlugins []string `json:"requiredPlugins" check:"plugin names"`
-	// TolerateMissingPluginsAnnotation is the key of a pod's annotation that waives
-	// requiredPlugins where it is true.
+	// TolerateMissingPluginsAnnotation is the key of an annotation. A pod with the value "true"
+	// for it does not need requiredPlugins.
 	TolerateMissingPluginsAnnotation string `json:"tolerateMissingPluginsAnnotation" check:"annotation or empty"`
 }

@@ -81,11 +81,18 @@ func ruleOf(tag string, named map[string]rule) rule {
 // maxRuleText is the longest text in a rule that is no expression, in bytes.
 const maxRuleText = 1024
 
+// Patterns that several rules have.
+const (
+	listPattern = `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$` // a kernel list of CPUs or NUMA nodes
+	typePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`                     // the name of a balloon type or of a memory policy class
+)
+
 // checks are the rules that tags name.
 func checks() map[string]rule {
 	_, hooks := fieldsOf(reflect.TypeFor[hook.Options]()) // their keys are their names
 	all := map[string]rule{
-		"CPU list":            {pattern: `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`, description: `CPU list, e.g. "0-3,8"`, check: parsedBy(topology.ParseList)},
+		"CPU list":            {pattern: listPattern, description: `CPU list, e.g. "0-3,8"`, check: parsedBy(topology.ParseList)},
+		"node list":           {pattern: listPattern, description: `a list of NUMA nodes, e.g. "0-1"`, check: parsedBy(topology.ParseList)},
 		"CPUs":                {min: 1, max: topology.MaxCPUs},
 		"CPUs or 0":           {min: 0, max: topology.MaxCPUs},
 		"path":                {pattern: "^/", description: "absolute path", check: absolute},
@@ -132,6 +139,7 @@ func checks() map[string]rule {
 		"device paths":             {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, description: `the path of a device of the host, e.g. "/dev/fuse"`, check: absolute},
 		"RDT classes":              {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, description: "names of resctrl groups, or prefixes of names followed by *"},
 		"memory nodes of a policy": {pattern: `^([0-9,-]*|all|allowed-mems|cpu-packages|cpu-nodes|max-dist:[0-9]{1,3})$`, description: "a list of memory nodes, all, allowed-mems, cpu-packages, cpu-nodes, or max-dist:N"},
+		"memory policy class":      {pattern: typePattern, description: `the name of a class: at most 63 letters, digits, "-", "_" and ".", the first a letter or digit`},
 		"memory classes":           {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=([0-9]|[1-9][0-9])$`, description: `a class and the part of the memory limit that may be swapped, 0 to 99 percent, e.g. "bronze=20"`},
 		"directories":              {pattern: "^/", description: "absolute paths of directories", check: absolute},
 		"CDI devices":              {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, description: `a CDI device, e.g. "vendor.com/net=nic0", or a prefix of names of one kind followed by *`},
@@ -155,7 +163,7 @@ func placementChecks() map[string]rule {
 			pattern:     `^(/sys/devices/[^\x00]+|podresourceapi:[^/\\\x00]+/[^/\\\x00]+)$`,
 			description: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0", or podresourceapi: and a resource or a pattern, e.g. "podresourceapi:example.com/*"`,
 		},
-		"balloon type":       {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`, description: `the name of a balloon type: at most 63 letters, digits, "-", "_" and ".", the first a letter or digit`},
+		"balloon type":       {pattern: typePattern, description: `the name of a balloon type: at most 63 letters, digits, "-", "_" and ".", the first a letter or digit`},
 		"balloon namespaces": {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces},
 	}
 }

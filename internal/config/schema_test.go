@@ -72,6 +72,38 @@ func TestNeedRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOfKeys: a key of a section that the agent reads only at its start is itself read only at the start.
+func TestRestartOfKeys(t *testing.T) {
+	restart := map[string]string{}
+	for _, k := range Keys() {
+		restart[k.Path] = k.Restart
+	}
+	for path, want := range map[string]string{
+		"mode": "yes", "podspec.kubelet.url": "yes", "nri.index": "yes", "nri.cede": "", "log.level": "", "authorization[].kinds": "",
+		"failurePolicy.agent": "the agent already uses it; the runtime gets it at its next connection",
+	} {
+		if got, known := restart[path]; !known || got != want {
+			t.Errorf("%s: restart %q, want %q", path, got, want)
+		}
+	}
+}
+
+// TestAllowedNames: a rule that has the pattern of another rule describes its own values.
+func TestAllowedNames(t *testing.T) {
+	allowed := map[string]string{}
+	for _, k := range Keys() {
+		allowed[k.Path] = k.Allowed
+	}
+	for path, want := range map[string]string{
+		"hooks.memoryPolicy.classes[].name": "the name of a class", "rules[].numa.nodes": "NUMA nodes",
+		"placement.balloons.balloonTypes[].name": "the name of a balloon type", "pools.reserved": "CPU list",
+	} {
+		if !strings.Contains(allowed[path], want) {
+			t.Errorf("%s: allowed is %q, want it to contain %q", path, allowed[path], want)
+		}
+	}
+}
+
 func resolved(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
 	text, err := Schema()

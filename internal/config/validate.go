@@ -86,7 +86,7 @@ func Validate(c Config) []Problem {
 		found.add("nriHost.enabled", "needs the CRI proxy, because the agent serves NRI plugins in front of it: set attach: cri")
 	}
 	if socket := c.PodResources.Socket; socket != "" && filepath.Clean(socket) == filepath.Clean(c.PodSpec.Kubelet.PodResourcesSocket) {
-		found.add("podResources.socket", "is the kubelet's own socket (podspec.kubelet.podResourcesSocket): the agent serves beside it, on another path")
+		found.add("podResources.socket", "is the kubelet's own socket (podspec.kubelet.podResourcesSocket): set another path, because the kubelet serves this one")
 	}
 	if c.Authority == "dra" && c.Attach == "hooks" {
 		found.add("authority", "dra needs an attachment that has the containers' CDI devices: set attach: nri, cri or bypass")

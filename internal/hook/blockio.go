@@ -55,12 +55,12 @@ type BlockIOOptions struct {
 	// BEWeight is the io.weight of BE pods; 0 does not change it.
 	BEWeight int `json:"beWeight" check:"0..10000"`
 	// LSRClass is the class of the runtime's block I/O configuration for containers of LSE and
-	// LSR pods; empty for none. The runtime refuses a container whose class its configuration
+	// LSR pods; empty means no class. The runtime refuses a container whose class its configuration
 	// does not have.
 	LSRClass string `json:"lsrClass" check:"class"`
-	// LSClass is the block I/O class for containers of LS pods; empty for none.
+	// LSClass is the block I/O class for containers of LS pods; empty means no class.
 	LSClass string `json:"lsClass" check:"class"`
-	// BEClass is the block I/O class for containers of BE pods; empty for none.
+	// BEClass is the block I/O class for containers of BE pods; empty means no class.
 	BEClass string `json:"beClass" check:"class"`
 }
 

@@ -17,7 +17,7 @@ type CoreSched struct {
 // CoreSchedOptions tunes the core scheduling hook.
 type CoreSchedOptions struct {
 	// Enabled switches the hook on. It cannot be on together with
-	// groupIdentity on a kernel that has group identities.
+	// hooks.groupIdentity on a kernel that has group identities.
 	Enabled bool `json:"enabled"`
 }
 

@@ -28,8 +28,8 @@ type CPUEnvOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`
 	// Variables are the variables for pods with trimtab.io/cpu-env: "true". NAME=list
-	// is the list of the CPUs that a container owns; a container that owns none does
-	// not get it. NAME=count, or NAME, is the number of CPUs that it can use.
+	// is the list of the CPUs that a container owns; a container that owns no CPUs does
+	// not get this variable. NAME=count, or NAME, is the number of CPUs that it can use.
 	Variables []string `json:"variables" default:"TRIMTAB_CPUS=list,TRIMTAB_CPU_COUNT=count" check:"variables"`
 }
 
@@ -56,7 +56,7 @@ func (CPUEnv) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.Env},
 		Compose: "runs after all other hooks; a variable that the container or another hook sets is not changed",
 		Differs: []string{
-			"the number is the number of the container's CPUs. If the quota of the container or its pod allows fewer CPUs, it is that number, rounded up",
+			"the number is the number of the container's CPUs. If the quota of the container or its pod allows fewer CPUs, the number is the quota in CPUs, rounded up",
 			"lists are given only to containers that own CPUs, because the CPUs of a pool change while its containers run",
 			"variables cannot change after the creation of a container: a later resize of the container or its pool does not change them",
 			"variables that an image sets are known over NRI. Requests of the CRI and of hook servers have only the variables of the pod's spec, so there the hook overrides an image's variable",

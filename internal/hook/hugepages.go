@@ -43,7 +43,7 @@ func (Hugepages) Info() Info {
 		Differs: []string{
 			"capped by default: a pod can only lower the limits that Kubernetes set; the agent refuses and reports higher ones",
 			"the runtime derives reservations (hugetlb.SIZE.rsvd) from the limit when it creates the container; for a running container only the limit changes",
-			"containerd ignores the limits of Kubernetes unless its disable_hugetlb_controller is false, and the default is true; limits that a pod requests here are written in any case",
+			"containerd ignores the limits of Kubernetes unless its disable_hugetlb_controller is false, and the default is true; the agent writes limits that a pod requests by the annotation, whichever value the key has",
 			"a size that the node does not have is reported and not sent to the runtime, which would fail the container",
 		},
 	}

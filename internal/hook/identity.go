@@ -32,13 +32,13 @@ type GroupIdentityOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 	// LSR is the identity of LSE and LSR pods, and of Guaranteed pods without a
-	// class; 0 is none.
+	// class; 0 means no identity.
 	LSR int `json:"lsr" default:"2" check:"-1..2"`
 	// LS is the identity of LS pods, and of Burstable pods without a class; 0
-	// is none.
+	// means no identity.
 	LS int `json:"ls" default:"2" check:"-1..2"`
 	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
-	// is none.
+	// means no identity.
 	BE int `json:"be" default:"-1" check:"-1..2"`
 	// Fallback replaces identities below 0 if the kernel has no group identities:
 	// "idle" sets cpu.idle of the pod's cgroup, "weight" gives it the lowest weight.
@@ -79,7 +79,7 @@ func (h GroupIdentity) Info() Info {
 			"a class with identity 0 counts as disabled, so pods without a class get the identity of the next class",
 			"the directories of QoS classes and of host applications are not written",
 			"the agent does not enable sched_group_identity_enabled; the administrator does that",
-			"koordinator.sh/cpuQOS on pods of classes other than LS is ignored as in Koordinator, and the agent reports it",
+			"koordinator.sh/cpuQOS on pods of classes other than LS is ignored and reported; Koordinator ignores it without a report",
 		},
 	}
 }

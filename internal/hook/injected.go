@@ -78,8 +78,8 @@ type CDIDevicesOptions struct {
 	// Allowed are the CDI devices that pods may have, as vendor.com/class=name; an entry that ends with * stands for
 	// all names that begin with the text before it. If the list is empty, pods get none.
 	Allowed []string `json:"allowed" check:"CDI devices"`
-	// Classes are the kinds of devices, as vendor.com/class, of which pods may have some exclusively: a number
-	// of them, or by name (trimtab.io/cdi-devices). If the list is empty, pods get none.
+	// Classes are the kinds of devices, as vendor.com/class, that pods may have exclusively. Pods request a number
+	// of devices of a kind, or devices by name (trimtab.io/cdi-devices). If the list is empty, pods get none.
 	Classes []string `json:"classes" check:"CDI kinds"`
 }
 

@@ -18,7 +18,7 @@ type IntelRDT struct {
 	KernelSupport lifecycle.Finding
 }
 
-// IntelRDTOptions tunes the hook of intelRdt.
+// IntelRDTOptions tunes the hook that sets intelRdt in the OCI spec.
 type IntelRDTOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`

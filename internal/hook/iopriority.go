@@ -28,7 +28,7 @@ func (IOPriorityOptions) Info() Info {
 			"IOPRIO_CLASS_RT is refused unless hooks.ioPriority.realtime allows it",
 			"for an unknown class the agent reports an error and sets nothing; the plugin also sets nothing, but logs that it set BE",
 			"the kernel applies it only if the disk's scheduler supports it (BFQ, mq-deadline); the agent does not check that",
-			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
+			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
 			"a running container keeps the priority that it was created with",
 		},
 	}

@@ -31,12 +31,13 @@ type MemoryPolicyOptions struct {
 // MemoryPolicyClassOptions is a NUMA memory policy with a name.
 type MemoryPolicyClassOptions struct {
 	// Name is the name of the class.
-	Name string `json:"name" check:"balloon type"`
+	Name string `json:"name" check:"memory policy class"`
 	// Mode is a mode of set_mempolicy(2).
 	Mode string `json:"mode" check:"MPOL_DEFAULT|MPOL_LOCAL|MPOL_PREFERRED|MPOL_PREFERRED_MANY|MPOL_BIND|MPOL_INTERLEAVE|MPOL_WEIGHTED_INTERLEAVE"`
 	// Nodes is a list of memory nodes, or the name of a set that depends on the container:
-	// all, allowed-mems (nodes that it may use), cpu-packages, cpu-nodes, or max-dist:N (nodes
-	// with at most this distance from its CPUs in the firmware's table).
+	// all, allowed-mems (nodes that it may use), cpu-packages (nodes in the packages of its CPUs),
+	// cpu-nodes (nodes of its CPUs), or max-dist:N (nodes with at most this distance from its CPUs
+	// in the firmware's table).
 	Nodes string `json:"nodes" check:"memory nodes of a policy"`
 	// Flags are flags of set_mempolicy(2).
 	Flags []string `json:"flags" check:"MPOL_F_STATIC_NODES|MPOL_F_RELATIVE_NODES|MPOL_F_NUMA_BALANCING"`

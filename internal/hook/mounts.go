@@ -13,10 +13,11 @@ type MountsOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 	// Allowed are the files and directories of the host that pods may mount and read. A path does not allow
-	// paths below it, because a link there could lead elsewhere. If the list is empty, pods get none.
+	// paths below it, because a link there could lead elsewhere. If this list and writable are
+	// empty, pods may mount nothing.
 	Allowed []string `json:"allowed" check:"path"`
-	// Writable are the files and directories that pods may mount and write to. No other path of the two
-	// lists may be below a writable one, because a pod could replace it by a link.
+	// Writable are the files and directories that pods may mount and write to. No path of the two lists may be
+	// below a path of this list, because a pod could replace it by a link.
 	Writable []string `json:"writable" check:"path"`
 }
 
@@ -32,7 +33,7 @@ func (MountsOptions) Info() Info {
 		Differs: []string{
 			"pods may mount only the paths in hooks.mounts.allowed and hooks.mounts.writable, and no paths below them; the agent reports other mounts, and the container starts without them",
 			"only bind mounts, always without devices and set-user-ID. They are read-only unless the options contain rw, and then noexec. Mounts below the path are not included",
-			"a link below an allowed path is not mounted, whatever it leads to; in a container it leads to the container's own files",
+			"the target of a link below an allowed path is not mounted; in a container the link leads to the container's own files",
 			"nothing is mounted on /, /dev, /proc or /sys, or below these",
 			"a malformed text is reported, and the container starts without its mounts; the plugin fails the creation",
 		},

@@ -34,7 +34,7 @@ func (NetworkDevicesOptions) Info() Info {
 			"an interface that the host does not have is reported, and the container is created without it; an OCI runtime would fail the container",
 			"netdevice.noderesource.dev, netdevices.nri.containerd.io (plugin network-device-injector): the interface moves with the pod's first container, and not with its sandbox",
 			"netdevice.noderesource.dev, netdevices.nri.containerd.io: address, prefix and mtu are read and not applied, as in the plugin",
-			"when the pod ends, the kernel gives a physical interface back to the host under its name in the pod, and deletes a virtual one",
+			"when the pod ends, the kernel moves a physical interface back to the host, with the name that it had in the pod, and deletes a virtual one",
 		},
 	}
 }

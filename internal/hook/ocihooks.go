@@ -57,7 +57,7 @@ func (OCIHooks) Info() Info {
 		Differs: []string{
 			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; a hook without such a condition needs no rule",
 			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; failurePolicy.hooks decides whether containers start without them",
-			"a file that is a link out of its directory is ignored",
+			"a file that is a symbolic link to a file outside of its directory is ignored",
 			"hasBindMounts counts only bind mounts, while the plugin counts every mount",
 			"annotation values above 16384 bytes, and annotations beyond the first 65536 bytes of a pod, are not matched",
 			"the path of a hook is on the host, and the agent does not check that it exists: an OCI runtime fails a container whose hook is missing",

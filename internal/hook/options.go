@@ -58,7 +58,7 @@ type Options struct {
 	OCIHooks OCIHooksOptions `json:"ociHooks"`
 	// WritableCgroups tunes the hook of writable cgroups.
 	WritableCgroups WritableCgroupsOptions `json:"writableCgroups"`
-	// IntelRDT tunes the hook of intelRdt.
+	// IntelRDT tunes the hook that sets intelRdt in the OCI spec.
 	IntelRDT IntelRDTOptions `json:"intelRDT"`
 	// Preemption tunes the preemption hook.
 	Preemption PreemptionOptions `json:"preemption"`

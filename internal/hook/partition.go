@@ -15,7 +15,7 @@ const (
 	PartitionFile = "cpuset.cpus.partition"
 )
 
-// PartitionOptions tunes the hook that makes pods which own CPUs cpuset partitions.
+// PartitionOptions tunes the hook that makes a cpuset partition for each pod that owns CPUs.
 type PartitionOptions struct {
 	// Enabled switches the hook on. It needs cgroup v2 and Linux 6.7, and has no effect without them. It is off by
 	// default, because services of the host cannot use the exclusive CPUs of a partition.

@@ -53,20 +53,20 @@ type PreemptionOptions struct {
 	// Enabled switches the hook on. It is off by default, because schedulers use the
 	// same annotation for another purpose.
 	Enabled bool `json:"enabled"`
-	// Yield is the way in which preemptable pods yield the CPU: "idle" sets cpu.idle
+	// Yield is the way in which preemptable pods leave the CPU to other pods: "idle" sets cpu.idle
 	// of the pod's cgroup, or the lowest weight if the kernel has no such file;
 	// "weight" sets the lowest weight; "none" sets nothing.
 	Yield string `json:"yield" default:"idle" check:"none|idle|weight"`
 	// MemoryHigh is the memory.high of preemptable pods in percent of their memory
-	// limit; 0 sets none.
+	// limit; 0 does not set the file.
 	MemoryHigh int `json:"memoryHigh" check:"0..100"`
 	// MemoryLow is the memory.low of pods that are not preemptable, and of their
-	// containers, in percent of the memory limit; 0 sets none. Namespaces need
-	// a rule that allows memory-protection.
+	// containers, in percent of the memory limit; 0 does not set the file. Namespaces
+	// need a rule that allows memory-protection.
 	MemoryLow int `json:"memoryLow" check:"0..100"`
 	// MemoryMin is the memory.min of pods that are not preemptable, and of their
-	// containers, in percent of the memory limit; 0 sets none. Namespaces need
-	// a rule that allows memory-protection.
+	// containers, in percent of the memory limit; 0 does not set the file. Namespaces
+	// need a rule that allows memory-protection.
 	MemoryMin int `json:"memoryMin" check:"0..100"`
 	// KillTogether makes the kernel kill all processes of a preemptable pod when it
 	// kills one of them because memory runs out.
@@ -106,7 +106,7 @@ func (h Preemption) Info() Info {
 			"memory is a percentage of the limit that the runtime reports, so a pod without a limit gets none; the agent does not measure usage and changes nothing later",
 			"memory is protected only as far as the directories of the QoS classes above protect it, which belong to the kubelet (its feature MemoryQoS) or the administrator",
 			"a pod with neither setting is not changed, while rubik treats it as online",
-			"reversible: a pod that is not preemptable any more gets its weight and files back, if the agent knows its current labels and annotations (podspec)",
+			"reversible: if a pod is not preemptable any more, the agent restores its weight and files, provided that it knows the pod's current labels and annotations (podspec)",
 			"the network class is not set, because Linux cannot limit bandwidth by class without an additional program",
 		},
 	}

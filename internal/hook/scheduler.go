@@ -31,7 +31,7 @@ func (SchedulerOptions) Info() Info {
 			"for an unknown policy the agent reports an error and sets nothing; the plugin sets SCHED_NONE",
 			"numbers that the kernel refuses are reported, and the creation does not fail",
 			"the flags SCHED_FLAG_UTIL_CLAMP_MIN and _MAX are refused: NRI has no field for the clamps",
-			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
+			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
 			"a running container keeps the policy that it was created with",
 		},
 	}

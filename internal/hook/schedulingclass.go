@@ -27,7 +27,7 @@ func (SchedulingClassOptions) Info() Info {
 		Compose: "runs after the hooks scheduler and ioPriority, and does not change their values",
 		Differs: []string{
 			"hooks.scheduler.realtime and hooks.ioPriority.realtime do not apply to classes, because the administrator defines them",
-			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
+			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
 			"a running container keeps the class that it was created with",
 		},
 	}

@@ -53,9 +53,9 @@ func (Ulimits) Info() Info {
 		Compose: "the only hook that sets them",
 		Differs: []string{
 			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
-			"a malformed text is reported, and the container starts with the limits it would have without it; the plugin fails the creation",
+			"a malformed text is reported, and the container starts with the limits that it would have without this text; the plugin fails the creation",
 			"a limit is no higher than hooks.ulimits.maximum",
-			"if a mode's requests have no field for it, the agent sets it on the processes themselves: see docs/parity.md",
+			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
 			"a running container keeps the limits that it was created with",
 		},
 	}

@@ -68,11 +68,11 @@ var (
 	// RefusedUpdates means that the attachment cannot change a request.
 	RefusedUpdates = Limit{"updates the kernel refuses", "if a kubelet's update contradicts a value that Trimtab has written to the kernel, the kernel refuses the update, and the earlier values stay in force: for instance a quota above the pod's quota (cgroup v1), or a quota below the burst while Trimtab does not know the pod's new spec yet"}
 	// RefusedByProxy means that the proxy's failure policy decides whether a refused container is created.
-	RefusedByProxy = Limit{"refusal", "needs `failurePolicy.agent: fail`, which the agent registers with the proxy: a proxy whose policy is Ignore creates a container that a policy refuses, as if the container had requested nothing"}
+	RefusedByProxy = Limit{"refusal", "a refusal works only with `failurePolicy.agent: fail`, which the agent registers with the proxy. If the proxy's failure policy is Ignore, the proxy creates a refused container as if it had requested nothing"}
 	// LateOnV1 means that unified values of containers are late on cgroup v1, where the request cannot have them.
 	LateOnV1 = Limit{"cgroup v1", "`unified` values of containers (burst) are in force only after the start: on cgroup v1, OCI runtimes fail the creation of a container that requests `unified`"}
 	// NoRecords means that containers carry no record of the decisions about them.
-	NoRecords = Limit{"restarts", "containers carry no record: a restarted agent needs its files in paths.state; without them, containers that own CPUs keep them, and the agent takes scaled values for requested values"}
+	NoRecords = Limit{"restarts", "containers carry no record, so a restarted agent needs its files in `paths.state`. Without them, containers that own CPUs keep them, but the agent treats values that it scaled itself as requested values"}
 	// NoClaims means that the proxy's protocol has no CDI devices.
 	NoClaims = Limit{"authority: dra", "not available: resource claims assign CPUs by CDI devices, and the proxy does not send CDI devices"}
 )

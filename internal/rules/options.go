@@ -53,7 +53,7 @@ type NUMAOptions struct {
 	// Count is the exact number of nodes; 0 means as few as possible.
 	Count int `json:"count" check:"0..1024"`
 	// Nodes are the exact nodes, as a list such as "0-1"; empty means any.
-	Nodes string `json:"nodes" check:"CPU list"`
+	Nodes string `json:"nodes" check:"node list"`
 	// Exclusive gives the pod whole nodes, with all their free CPUs and memory.
 	Exclusive bool `json:"exclusive"`
 	// Even takes the same number of CPUs from each node.

@@ -26,10 +26,10 @@ type PolicyOptions struct {
 	// LoadClasses say what containers use heavily: cores, or L2 caches. Types refer to these classes by name.
 	LoadClasses []LoadOptions `json:"loadClasses"`
 	// CPUClasses say how the kernel runs CPUs. Types refer to these classes by name. Types that name no class
-	// use the class with the name default.
+	// use the class with the name "default", if there is one.
 	CPUClasses []CPUClassOptions `json:"cpuClasses"`
 	// IdleCPUClass is the name of the CPU class of CPUs that no balloon and no owner has. Empty means the
-	// class default, if there is one.
+	// class with the name "default", if there is one.
 	IdleCPUClass string `json:"idleCPUClass" check:"class"`
 	// BalloonTypes are the types, in the order in which containers are matched. The types reserved (first)
 	// and default (last) always exist.
@@ -92,7 +92,8 @@ type TypeOptions struct {
 	// resource that the kubelet granted to the balloon's containers. RESOURCE may be a pattern such as
 	// example.com/*.
 	PreferCloseToDevices []string `json:"preferCloseToDevices" check:"near devices"`
-	// PreferIsolCPUs gives balloons isolated CPUs (isolcpus). Balloons of other types get no isolated CPUs.
+	// PreferIsolCPUs gives balloons isolated CPUs (isolcpus). Balloons of other types get
+	// isolated CPUs only if no other CPUs are idle.
 	PreferIsolCPUs bool `json:"preferIsolCpus"`
 	// PreferCoreType is the kind of cores that balloons get: efficient, performance, or empty
 	// for any.
@@ -106,10 +107,10 @@ type TypeOptions struct {
 	// Loads are the names of load classes (loadClasses).
 	Loads []string `json:"loads" check:"class"`
 	// SchedulingClass is the name of the scheduling class (schedulingClasses) in which processes of
-	// containers start; empty for none. An annotation for a container has priority.
+	// containers start; empty means no class. An annotation for a container has priority.
 	SchedulingClass string `json:"schedulingClass" check:"class"`
 	// CPUClass is the name of the CPU class (cpuClasses) of the CPUs of balloons. Empty means the class
-	// default, if there is one.
+	// with the name "default", if there is one.
 	CPUClass string `json:"cpuClass" check:"class"`
 }
 
@@ -118,9 +119,10 @@ type LoadOptions struct {
 	// Name is the name of the class.
 	Name string `json:"name" check:"class"`
 	// Level is what the containers use heavily. Two balloons with loads of the same level get CPUs that do not share a
-	// core, or an L2 cache.
+	// core, or an L2 cache, if there are enough.
 	Level string `json:"level" default:"core" check:"core|l2cache"`
-	// OverloadsLevelInBalloon also gives one balloon CPUs that do not share a core, or an L2 cache.
+	// OverloadsLevelInBalloon means that CPUs within one balloon also do not share a core, or an L2 cache, if there
+	// are enough.
 	OverloadsLevelInBalloon bool `json:"overloadsLevelInBalloon"`
 }
 
@@ -155,9 +157,9 @@ type ExpressionOptions struct {
 	// labels/KEY. A key that begins with a colon is a list of keys, such as ":pod/namespace:name". Its value
 	// is the values of these keys, joined by colons.
 	Key string `json:"key" check:"text"`
-	// Operator compares the key with the values.
+	// Operator compares the value of the key with values.
 	Operator string `json:"operator" check:"Equals|NotEqual|In|NotIn|Exists|NotExists|AlwaysTrue|Matches|MatchesNot|MatchesAny|MatchesNone"`
-	// Values are the values with which the key is compared. For Matches, MatchesNot, MatchesAny and
+	// Values are the values with which the operator compares the value of the key. For Matches, MatchesNot, MatchesAny and
 	// MatchesNone they are patterns.
 	Values []string `json:"values" check:"texts"`
 }

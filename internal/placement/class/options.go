@@ -5,12 +5,13 @@ package class
 type SchedulingOptions struct {
 	// Name is the name of the class.
 	Name string `json:"name" check:"class"`
-	// Policy is the scheduling policy: SCHED_BATCH is batch. Empty is other if nice or flags are set, or else
-	// none, which leaves the policy as it is.
+	// Policy is the scheduling policy, for example batch for SCHED_BATCH. If it is empty, it means other if nice or
+	// flags are set, and none if not. none leaves the policy unchanged.
 	Policy string `json:"policy" check:"|none|other|fifo|rr|batch|idle|deadline"`
 	// Priority is the real-time priority, for fifo and rr.
 	Priority int `json:"priority" check:"0..99"`
-	// Flags are the flags of the scheduling policy: SCHED_FLAG_RESET_ON_FORK is reset-on-fork.
+	// Flags are the flags of the scheduling policy, for example reset-on-fork for
+	// SCHED_FLAG_RESET_ON_FORK.
 	Flags []string `json:"flags" check:"scheduling flags"`
 	// Nice is the nice value, for other, batch and idle.
 	Nice int `json:"nice" check:"-20..19"`
@@ -20,8 +21,8 @@ type SchedulingOptions struct {
 	Deadline int `json:"deadline" check:"0..1000000000"`
 	// Period is the period in µs, for the policy deadline; 0 means the same as the deadline.
 	Period int `json:"period" check:"0..1000000000"`
-	// IOClass is the class of the I/O priority: IOPRIO_CLASS_BE is be. Empty leaves the I/O priority as it
-	// is.
+	// IOClass is the class of the I/O priority, for example be for IOPRIO_CLASS_BE. If it is empty, the I/O
+	// priority does not change.
 	IOClass string `json:"ioClass" check:"|none|rt|be|idle"`
 	// IOPriority is the level of the I/O priority, for rt and be; 0 is the highest.
 	IOPriority int `json:"ioPriority" check:"0..7"`

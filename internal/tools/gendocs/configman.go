@@ -19,7 +19,8 @@ trimtab\-config \- configuration of the Trimtab node agent
 .SH DESCRIPTION
 One YAML file. A key that is missing has its default, and without a file all defaults apply. The agent refuses unknown,
 repeated and wrongly cased keys, and reports all problems with file and line. It watches the file, applies a valid change
-at once, and keeps the configuration that is in force if a change is invalid.
+at once, and keeps the configuration that is in force if a change is invalid. The agent reads some keys only when it
+starts. The list marks them with "Read at the agent's start".
 .PP
 .B trimtab config init
 writes a file with comments for this node,
@@ -46,6 +47,7 @@ kind: ` + roff(config.Kind) + `
 		if k.Allowed != "" {
 			text += " Allowed: " + k.Allowed + "."
 		}
+		text += restartNote(k)
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(k.Path), roff(text))
 	}
 	b.WriteString(".SH SEE ALSO\n.BR trimtab (1),\n.BR trimtab\\-config (1),\n.BR trimtab\\-hooks (1)\n")

@@ -27,7 +27,8 @@ impossible values. It reports all errors at once, each with file and line. Edito
 ` + "`config.schema.json`" + `.
 
 The agent watches the file. It applies a valid change at once, to running pods and to new pods. If a change is invalid, the agent
-reports the errors and keeps the configuration in force. Some keys are read only when the agent starts.
+reports the errors and keeps the configuration in force. The agent reads some keys only when it starts. The list marks them with
+"Read at the agent's start".
 
 In the list, ` + "`a.b`" + ` is the key ` + "`b`" + ` in the section ` + "`a`" + `, and ` + "`a[].b`" + ` is the key ` + "`b`" + ` of an entry of the list ` + "`a`" + `.
 "Dialects" are the systems whose labels and annotations the agent reads. "Hooks" are the parts of the agent that set values
@@ -85,7 +86,19 @@ func meaning(k config.Key) string {
 	if k.Allowed != "" {
 		s += " Allowed: " + k.Allowed + "."
 	}
-	return s
+	return s + restartNote(k)
+}
+
+// restartNote says when the agent reads a key, if a change needs a restart.
+func restartNote(k config.Key) string {
+	switch k.Restart {
+	case "":
+		return ""
+	case "yes":
+		return " Read at the agent's start."
+	default:
+		return " After a change, " + k.Restart + "."
+	}
 }
 
 // oneOf lists the values of a key, each in the given form. A key that may be empty has an empty value.

@@ -60,7 +60,7 @@ These words say when a value is in force:
 	}
 	b.WriteString(`
 The table has only fields that hooks of this release set. Older runtimes do not support all of them. If the runtime of a node
-does not support a field, the agent reports this in the same way ([fields.md](fields.md)).
+does not support a field, the agent reports the value as not in force, with the reason ([fields.md](fields.md)).
 
 ## Exceptions
 `)
@@ -108,7 +108,7 @@ func runtimeRules() string {
 
 Some runtimes refuse a value. Then the whole request fails, and the pod would not start. Others drop a value and report nothing.
 Trimtab does not send such values. If the kernel has a file for the field, Trimtab writes the value only to this file, and
-` + "`trimtab explain`" + ` says "in the kernel alone" with the reason. Otherwise Trimtab reports the value as not in force. It reads the
+` + "`trimtab explain`" + ` says "only in the kernel" with the reason. Otherwise Trimtab reports the value as not in force. It reads the
 name and the release of the runtime from the runtime itself. The conformance tests play every scenario with simulated runtimes that
 refuse the same values.
 

@@ -79,7 +79,7 @@ exit code is 1. ` + "`trimtab sim serve --agent FILE`" + ` keeps the agent runni
 and the web page. [test/scenarios](../test/scenarios) has many scenarios.
 
 The following scenario runs two pods that are written as Kubernetes manifests. ` + "`requests` and `limits`" + ` become CPU shares, CPU quota and
-memory limit in the same way as with the kubelet. With the first line, an editor can complete keys and mark errors
+memory limit, as with the kubelet. With the first line, an editor can complete keys and mark errors
 ([scenario.schema.json](scenario.schema.json)). If a key is unknown, the command ends with an error that names the most similar key.
 
 ` + "```yaml\n# yaml-language-server: $schema=../../docs/scenario.schema.json\n" +
