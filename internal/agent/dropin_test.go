@@ -28,9 +28,13 @@ func TestDropIn(t *testing.T) {
 		{"paths", "strict: true\npaths: {state: /third}", "paths"},
 		{"cgroup", "strict: true\ncgroup: {version: v1}", "cgroup"},
 		{"http", "strict: true\nhttp: {address: '127.0.0.1:1'}", "http"},
-		{"nri", "strict: true\nnri: {socket: /other, updateIntervalMilliseconds: 7}", "nri (except cede and updateIntervalMilliseconds)"},
+		{"nri", "strict: true\nnri: {socket: /other, updateIntervalMilliseconds: 7}", "nri.socket"},
+		{"more of nri", "strict: true\nnri: {disabledStages: [PreCreateContainer]}", "nri.disabledStages"},
+		{"sections", "strict: true\nmode: observe\nattach: cri\ncluster: {enabled: true}", "attach, cluster"},
+		{"mode", "strict: true\nmode: observe", "mode"},
 		{"failure policy", "strict: true\nfailurePolicy: {agent: fail}", "failurePolicy.agent"},
-		{"two", "strict: true\nnri: {name: x}\ncgroup: {root: /x}", "cgroup, nri ("},
+		{"two", "strict: true\nnri: {name: x}\ncgroup: {root: /x}", "cgroup"},
+		{"two, the other", "strict: true\nnri: {name: x}\ncgroup: {root: /x}", "nri.name"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := quietAgent(t)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -134,7 +133,7 @@ func (s *settings) applyDropIn(yaml string) error {
 	s.dropIn = true
 	inForce := s.config
 	s.mu.Unlock()
-	ignored := keepStartKeys(&c, inForce)
+	ignored := config.KeepStartKeys(&c, inForce)
 	if err := s.apply(c); err != nil {
 		return err
 	}
@@ -186,38 +185,6 @@ func (s *settings) apply(c config.Config) error {
 	s.conductor.Configure(policy, tuning(c))
 	s.log.Info("the configuration is in force", logkey.Generation, gen)
 	return nil
-}
-
-// keepStartKeys replaces the keys that need a restart, in a configuration from the runtime, by their values in force.
-// It returns the replaced keys that the configuration had set to another value than the default. It also returns
-// failurePolicy.agent if that has a new value: the agent applies it, but the runtime keeps the old one.
-func keepStartKeys(c *config.Config, inForce config.Config) []string {
-	def := config.Default()
-	mine, theirs, plain := startKeysOf(inForce.NRI), startKeysOf(c.NRI), startKeysOf(def.NRI)
-	var keys []string
-	for _, k := range []struct {
-		key  string
-		said bool
-	}{
-		{"cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup},
-		{"paths", !reflect.DeepEqual(c.Paths, inForce.Paths) && !reflect.DeepEqual(c.Paths, def.Paths)},
-		{"http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP},
-		{"nri (except cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
-		{"failurePolicy.agent (the agent applies it; the runtime uses the value that it got at the connection)",
-			c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent},
-	} {
-		if k.said {
-			keys = append(keys, k.key)
-		}
-	}
-	c.Cgroup, c.Paths, c.HTTP = inForce.Cgroup, inForce.Paths, inForce.HTTP
-	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
-	return keys
-}
-
-// startKeysOf returns the keys of nri whose change needs a restart, without the others.
-func startKeysOf(n config.NRI) config.NRI {
-	return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
 }
 
 // applyMachine applies a change of the machine. The caller holds applying.

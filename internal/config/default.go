@@ -56,6 +56,33 @@ func NeedRestart(old, c Config) []string {
 	return keys
 }
 
+// KeepStartKeys replaces the keys of c that the agent reads only at its start by their values in force, because c came
+// after the start. It returns the replaced keys that c sets to another value than the default, and those whose tag says
+// what happens to them if they have a new value.
+func KeepStartKeys(c *Config, inForce Config) (ignored []string) {
+	def := reflect.ValueOf(Default())
+	visitFields(reflect.ValueOf(c).Elem(), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+		note, only := f.Tag.Lookup("restart")
+		if !only {
+			return
+		}
+		kept := valueAt(reflect.ValueOf(inForce), path)
+		if reflect.DeepEqual(v.Interface(), kept) {
+			return
+		}
+		isSet := !reflect.DeepEqual(v.Interface(), valueAt(def, path))
+		if note != "yes" {
+			path += " (" + note + ")"
+		} else {
+			v.Set(reflect.ValueOf(kept))
+		}
+		if isSet {
+			ignored = append(ignored, path)
+		}
+	})
+	return ignored
+}
+
 // valueAt returns the value of a key that is not in a list.
 func valueAt(v reflect.Value, path string) any {
 	for name := range strings.SplitSeq(path, ".") {

@@ -43,7 +43,7 @@ func (s *placer) placeExternal() bool {
 	}
 	if taken := s.n.otherOwner(s.c.Key, t.External); taken != nil {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "it owns none of them",
+			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "the container owns none of them",
 			Reason: fmt.Sprintf("%s CPUs %s, which %s owns", t.External.SentenceStart, s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
 		})
 		return false
