@@ -101,7 +101,7 @@ type Subject struct {
 	// Memory is the memory that should be near its CPUs, if the container is bound to NUMA nodes.
 	Memory Memory
 	// PoolNode is the NUMA node of its pool. PodPoolNode is the NUMA node of the pools of its pod's other
-	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty allows all.
+	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty means all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	AllowedNodes          []int
 	// Pod is the container's pod, and Name the container's name. Balloon is the name of its balloon or part

@@ -299,6 +299,6 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 // InheritUndescribed marks a container as undescribed if the runtime cannot describe its pod.
 func InheritUndescribed(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Undescribed != "" && c.Undescribed == "" {
-		c.Undescribed = "its pod's status: " + p.Undescribed
+		c.Undescribed = "the status of its pod: " + p.Undescribed
 	}
 }

@@ -134,7 +134,7 @@ var table = [...]row{
 func Choose(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	refusal := can.Refuses(calls[p], v)
 	if refusal == "" && p == Updating && k.LowersLimit {
-		refusal = "not sent with the kubelet's update, because the update fails if more memory is in use"
+		refusal = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
 	}
 	has := conditions(p, can, v, k, refusal == "")
 	for i := range table {
@@ -226,7 +226,7 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 
 // AtStart returns the note for a value that the keeper writes when its container starts.
 func AtStart(contest string) string {
-	return strings.TrimPrefix(contest+"; written when it starts", "; ")
+	return strings.TrimPrefix(contest+"; the agent writes the value when the container starts", "; ")
 }
 
 // resources are the fields that the runtime stores and that cgroup files show.

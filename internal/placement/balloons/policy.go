@@ -106,7 +106,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	} // a container that its type had no room for at its creation stays in the type default, also after a restart
 	if name == "" {
 		a.Problems = append(a.Problems, lifecycle.Problem{
-			Key: "placement.balloons", Value: t.Name, Reason: errNoRoom.Error(), Refused: true, Then: "it runs in the balloon of type default",
+			Key: "placement.balloons", Value: t.Name, Reason: errNoRoom.Error(), Refused: true, Then: "the container runs in the balloon of type default",
 		})
 		f.t, f.group = p.typeNamed(defaultType), ""
 		if name, why = f.choose(); name == "" {

@@ -109,7 +109,7 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at []int) {
 }
 
 // usableNodes returns the indices of the allowed nodes with memory of one of the kinds. within has the ids of
-// the allowed nodes; nil allows all.
+// the allowed nodes; nil means all nodes.
 func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind) []int {
 	var out []int
 	for i, n := range m.Nodes {

@@ -143,7 +143,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		if at = r.best(-1); !(candidate{r, at}).enough() {
 			a.Problems = append(a.Problems, lifecycle.Problem{
 				Key: Key, Value: fmt.Sprintf("%dm", r.milli), Refused: true,
-				Reason: "no part of the node has that much free CPU time", Then: "it shares the CPUs of " + p.tree[at].name,
+				Reason: "no part of the node has that much free CPU time", Then: "the container shares the CPUs of " + p.tree[at].name,
 			})
 		}
 		a.Why = r.why(at)
