@@ -266,7 +266,7 @@ func (n *node) noteRecord(note func(string, lifecycle.Record), ctr *engine.Conta
 	}
 }
 
-// noteUnplaced stores the record of a container in the checkpoint if its pod asks for CPUs, and
+// noteUnplaced stores the record of a container in the checkpoint if its pod requests CPUs, and
 // this event is the first one that decided whether it gets them. The record that the container
 // carries does not have this result, because it was written at the container's creation.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {

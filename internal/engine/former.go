@@ -90,7 +90,7 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 	return b.n.checkGrantable(b.p, b.c.Key, cpus)
 }
 
-// wholeNodes reports whether the pod asks for whole NUMA nodes, and the CPUs are all CPUs of some nodes.
+// wholeNodes reports whether the pod requests whole NUMA nodes, and the CPUs are all CPUs of some nodes.
 func (b *recovery) wholeNodes(cpus topology.Set) bool {
 	all := b.n.machine.Spread(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 	return b.p.Intent.NUMA.V.Exclusive && cpus.Contains(all)

@@ -103,7 +103,7 @@ func (s *placer) reportNotGranted(key, value string, err error) {
 }
 
 // RecreateHint ends the reason of a problem for a container that runs without the CPUs or devices that its
-// pod asks for.
+// pod requests.
 const RecreateHint = "the container can get them when it is created again"
 
 // place decides which CPUs a container uses: CPUs of its own, or the CPUs of a pool. rec is its record; nil
@@ -172,7 +172,7 @@ func (s *placer) placeRecorded(rec *Record) bool {
 	return true
 }
 
-// reportRefused adds a problem if an existing container asks for CPUs of its own and has none. A refusal at
+// reportRefused adds a problem if an existing container requests CPUs of its own and has none. A refusal at
 // its creation is final.
 func (s *placer) reportRefused() {
 	switch a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine); {
@@ -300,7 +300,7 @@ func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 	return cpus.And(p.AllowedCPUs)
 }
 
-// giveCPUs makes a container own CPUs. from is the key that asked for them, and why the reason.
+// giveCPUs makes a container own CPUs. from is the key that requested them, and why the reason.
 func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
 	s.dropExternalCPUs(cpus)
 	t := s.termsNow()

@@ -133,7 +133,7 @@ type Pod struct {
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes that a scheduler chose for the pod's CPUs.
 	Nodes Sourced[[]int]
-	// Pool is the name of the shared or system pool that the pod asks for; "" for
+	// Pool is the name of the shared or system pool that the pod requests; "" for
 	// none.
 	Pool Sourced[string]
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.

@@ -36,7 +36,7 @@ type Options struct {
 	// the runtime serves images, too.
 	Images string
 	// Listeners are sockets that are already open: the runtime's first, then the image
-	// service's. The attachment does not open Socket if there is one.
+	// service's. If there are any, the attachment does not open Socket.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger

@@ -22,7 +22,7 @@ import (
 const (
 	// maxConcurrent is how many verbose statuses All reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many calls may time out in All. After that, All asks for no further status, and describes
+	// maxTimeouts is how many calls may time out in All. After that, All requests no other status, and describes
 	// the other pods and containers by their list entries.
 	maxTimeouts = 8
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BindRequest asks for NUMA nodes that have some number of CPUs.
+// BindRequest is a request for NUMA nodes that have some number of CPUs.
 type BindRequest struct {
 	// N is the number of CPUs that must fit; From are the CPUs that may be taken.
 	N    int

@@ -10,7 +10,7 @@ import (
 
 // Memory is a request for memory nodes.
 type Memory struct {
-	// Bytes is how much free memory the nodes must have together; 0 asks for the nearest nodes with any free
+	// Bytes is how much free memory the nodes must have together; 0 means the nearest nodes with any free
 	// memory.
 	Bytes uint64
 	// CPUs are the CPUs that will use the memory. The nodes of these CPUs come first.
