@@ -41,7 +41,7 @@ type Options struct {
 	// qualified name, and the faults of the files.
 	Devices func() (variables map[string][]string, faults []string)
 	// Checkpoint is the file of the kubelet's DRA manager; "" for none. Read reads it; nil
-	// means os.ReadFile.
+	// means a read of the node's file.
 	Checkpoint string
 	Read       func(path string) ([]byte, error)
 	Log        *slog.Logger // nil for none
