@@ -83,7 +83,7 @@ const (
 	stale                              // the runtime's stored copy should have the value, and lacks it
 	kernelOnly                         // the runtime must not get the value
 	noAttachment                       // the event has no attachment
-	onProcess                          // no creation can hold the value, and the keeper can set it on the container's processes
+	onProcess                          // no creation can hold the value, and the keeper can set it on processes
 )
 
 // row gives the sink, in one phase, of values that meet all conditions in requires and no condition in unless.
