@@ -31,7 +31,7 @@ func addFullEvents(cmd *cobra.Command) *fullEvents {
 	return f
 }
 
-// wantsFull reports whether the flags ask for whole messages. It returns an error for flags that exclude each other.
+// wantsFull reports whether the flags request whole messages. It returns an error for flags that exclude each other.
 func (f *fullEvents) wantsFull(cmd *cobra.Command) (bool, error) {
 	is := f.full || f.record != ""
 	for _, other := range []string{"since", "follow", "output"} {

@@ -153,7 +153,7 @@ the place of the policy in the configuration in force.`,
 	}, "FILE", (*status.Client).PlanConfig)
 }
 
-// planCommand completes a command that asks for a plan.
+// planCommand completes a command that requests a plan.
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Plan, error)) *cobra.Command {
 	file := cmd.Flags().StringP("filename", "f", "", "the same `file` as the argument, as kubectl has it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -163,7 +163,7 @@ func Match(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecy
 		}
 		gave, err := s.ofPod(p)
 		if err != nil {
-			continue // it is reported as a problem of the pod
+			continue // the error is reported as a problem of the pod
 		}
 		for _, row := range gave {
 			rows[key(row)] = row

@@ -52,7 +52,7 @@ type Options struct {
 	// Reload makes the agent read ConfigFile at once when the channel has a signal, such as SIGHUP; nil for none.
 	Reload <-chan os.Signal
 	// Override changes each configuration that is read from the file. It sets the values of flags, which have
-	// priority over the file. nil changes nothing.
+	// priority over the file. It may be nil.
 	Override func(*config.Config)
 	// Level receives log.level of the configuration; nil if the caller sets the level itself.
 	Level *slog.LevelVar
@@ -72,12 +72,12 @@ type Options struct {
 	MemoryTiers demotion.Files
 	Cookies     coresched.Kernel
 	Processes   process.Kernel
-	// HasInterface reports whether the host has a network interface. nil uses the files in Config.Paths.Sys, or
-	// means that the interfaces are unknown if Host is set.
+	// HasInterface reports whether the host has a network interface. If it is nil, the agent reads the files in
+	// Config.Paths.Sys; if Host is set too, the interfaces are unknown.
 	HasInterface func(name string) (has, known bool)
 	// Listeners are sockets that the CRI proxy serves in place of its own.
 	Listeners []net.Listener
-	// Watch returns a watcher of changes in Tree; nil uses inotify on the node's tree.
+	// Watch returns a watcher of changes in Tree; nil means inotify on the node's tree.
 	Watch func() (cgroup.Watcher, error)
 	// Proc is the directory from which the agent reads processes, GPUs, and the usage of CPUs and memory; "" for
 	// /proc.
@@ -90,11 +90,11 @@ type Options struct {
 	// CgroupDir is the directory that the agent locks to exclude a second agent if Tree is set, in place of the
 	// kubelet's cgroup root; "" for none.
 	CgroupDir string
-	// Files makes the file system calls for a directory of state files; nil uses the disk.
+	// Files makes the file system calls for a directory of state files; nil means the calls of the operating system.
 	Files func(dir string) statefile.FS
-	// Dial connects to the runtime; nil uses package net.
+	// Dial connects to the runtime; nil means package net.
 	Dial socket.Dialer
-	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil uses package net.
+	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil means package net.
 	DialKubelet socket.Dialer
 	// FreeMemory returns free memory to the system after the agent has read all containers of a runtime; nil
 	// for debug.FreeOSMemory. A process with many agents sets a function that does nothing.
@@ -103,7 +103,7 @@ type Options struct {
 	Spread time.Duration
 	// Polls makes the NRI attachment poll for the runtime's socket. Otherwise it uses inotify.
 	Polls bool
-	// Accept wraps the listener of the status socket; nil does not wrap it.
+	// Accept wraps the listener of the status socket. It may be nil.
 	Accept func(net.Listener) net.Listener
 }
 

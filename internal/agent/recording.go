@@ -47,7 +47,7 @@ func (s *settings) recordedNode() recording.Node {
 	}
 }
 
-// recordingNode wraps a node. It stores the answers of probes and the devices that hooks ask for, and makes no
+// recordingNode wraps a node. It stores the answers of probes and the devices that hooks request, and makes no
 // directories.
 type recordingNode struct {
 	hook.Node

@@ -20,8 +20,8 @@ import (
 // settings has the configuration in force and the machine, and applies changes of both.
 type settings struct {
 	log       *slog.Logger
-	level     *slog.LevelVar // as in Options
-	format    func(string)   // as in Options
+	level     *slog.LevelVar // receives log.level; nil if the caller sets the level itself
+	format    func(string)   // is called with log.format; nil if the caller sets the format itself
 	override  func(*config.Config)
 	node      node
 	conductor *conductor.Conductor

@@ -54,8 +54,8 @@ const (
 // settings is the table of all settings that we write. Rows of Unified are the version 2 files
 // whose text needs conversion; other files are plain text.
 //
-// A child's bandwidth, list, and amounts of memory stay within the parent's. What grows is written
-// parent first, what shrinks child first.
+// A child's bandwidth, list, and amounts of memory stay within the parent's. A value that
+// grows is written to the parent first, and a value that shrinks to the child first.
 //
 // Other programs write these files, too:
 //   - The runtime writes those of a container at each UpdateContainer, with the values of its

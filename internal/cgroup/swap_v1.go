@@ -11,9 +11,10 @@ import (
 // swapped.
 const swapV1 = "memory.memsw.limit_in_bytes"
 
-// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap equals the old
-// memory limit, it gets the new limit, too. If it is below the new limit, it is raised first.
-// Otherwise it does not change. It does not exist if the kernel does not account for swap.
+// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap (swapV1)
+// equals the old memory limit, writeLimitV1 also sets it to the new limit. If it is below the new
+// limit, writeLimitV1 raises it first. Otherwise it stays unchanged. The file swapV1 does not exist if
+// the kernel does not account for swap.
 func (t *Tree) writeLimitV1(dir, file, text string) error {
 	both := t.path("memory", dir, swapV1)
 	wanted, known := limitV1(text)

@@ -120,7 +120,7 @@ func (t *Tree) ReadBandwidth(dir string) (quota, period string, err error) {
 	return quota, period, err
 }
 
-// WriteBandwidth sets quota and period together; "" leaves one unchanged. In version 2 it is
+// WriteBandwidth sets quota and period together. If one is "", it stays unchanged. In version 2 it is
 // one transaction. In version 1 it is two writes. If the parent, the children or the burst
 // forbid the ratio between them, the other order is tried.
 func (t *Tree) WriteBandwidth(dir, quota, period string) error {

@@ -44,7 +44,7 @@ type aheadPod struct {
 	// so that the result must be freed.
 	working, ended bool
 	// inherited means that the pod was expected before this Ahead first saw it: by an earlier agent, or before the
-	// runtime connected again. No source has named its spec since.
+	// runtime connected again. No source has reported the pod's spec since.
 	inherited bool
 	// reported means that a runtime has reported it.
 	reported bool
@@ -124,7 +124,7 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		case p.reported && !is:
 			delete(a.pods, uid)
 		case p.reported || arrived[uid]:
-			// A source may report it as not started for a while after its end.
+			// For a while, a source may still report a pod that has ended as not started.
 			p.reported = true
 		case p.inherited && is:
 			p.plan, p.inherited = plan, false
@@ -139,10 +139,10 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 			a.free(p)
 			a.o.Log.Debug("the agent decided a pod before its creation, but no runtime reported the pod in time; the agent decides it again at its creation", logkey.Pod, plan.Pod.Name)
 		case kept[uid]:
-		case p.reserved && p.forgotten == forgotten: // it was created, and has ended already
+		case p.reserved && p.forgotten == forgotten: // the pod was created, and has ended already
 			p.reported = true
 		case !now.Before(p.retry):
-			// A new configuration, or the kubelet has assigned its devices since.
+			// The configuration is new, or the kubelet has assigned the pod's devices since.
 			a.start(ctx, p, forgotten)
 		}
 	}

@@ -163,7 +163,7 @@ func fromOutcome(o keeper.Outcome, before delivery) delivery {
 			d.Note = o.Err.Error()
 			break
 		}
-		d.Applied, d.Note, d.Missing = false, "its cgroup does not exist yet; written when it starts", api.NotYet
+		d.Applied, d.Note, d.Missing = false, "the cgroup does not exist yet; the agent writes the value as soon as it exists", api.NotYet
 	case keeper.Refused:
 		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.KernelRefused
 	case keeper.Ceded:

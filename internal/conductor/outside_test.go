@@ -166,13 +166,13 @@ func TestOwnedCPUsStayOwned(t *testing.T) {
 	}
 	part := mo.create(mo.runPod("", "", ""), "a")
 	mo.start(part)
-	if _, problems := whatIsSaid(t, mo, part); mo.effective(part) != "4" || len(problems) != 1 || !strings.Contains(problems[0], "CPUs 2-3 are owned by default/p1; it gets only CPUs 4") {
+	if _, problems := whatIsSaid(t, mo, part); mo.effective(part) != "4" || len(problems) != 1 || !strings.Contains(problems[0], "CPUs 2-3 are owned by default/p1; the container gets only CPUs 4") {
 		t.Errorf("it has %s: %q", mo.effective(part), problems)
 	}
 	cpus = "2"
 	none := mo.create(mo.runPod("LS", "", ""), "a")
 	mo.start(none)
-	if _, problems := whatIsSaid(t, mo, none); mo.effective(none) != "0-1,4-7" || len(problems) != 1 || !strings.Contains(problems[0], "it gets the CPUs that it would get without this value") {
+	if _, problems := whatIsSaid(t, mo, none); mo.effective(none) != "0-1,4-7" || len(problems) != 1 || !strings.Contains(problems[0], "the container gets the CPUs that it would get without this value") {
 		t.Errorf("it has %s: %q", mo.effective(none), problems)
 	}
 	cpus = "4-5"

@@ -81,8 +81,8 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if w.report.Event.Former == "" {
 			return
 		}
-		// The container's cgroup has a name now. If its pool changed while the runtime was
-		// creating it, update its stored copy before it starts.
+		// The container's cgroup has a name now. If its pool changed while the runtime created the
+		// container, update the stored copy before the container starts.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
@@ -266,7 +266,7 @@ func (n *node) noteRecord(note func(string, lifecycle.Record), ctr *engine.Conta
 	}
 }
 
-// noteUnplaced stores the record of a container in the checkpoint if its pod asks for CPUs, and
+// noteUnplaced stores the record of a container in the checkpoint if its pod requests CPUs, and
 // this event is the first one that decided whether it gets them. The record that the container
 // carries does not have this result, because it was written at the container's creation.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
@@ -372,7 +372,7 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 		}
 		if change.Starved {
 			w.report.Problems = append(w.report.Problems, lifecycle.Problem{
-				Key: "cpuset.cpus", Value: ctr.Name, Reason: "other containers own every CPU that it may use", Then: "it gets other CPUs",
+				Key: "cpuset.cpus", Value: ctr.Name, Reason: "other containers own every CPU that this container may use", Then: "the container gets other CPUs",
 			})
 		}
 		target, err := n.target(ctr)

@@ -48,7 +48,8 @@ func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Pha
 }
 
 // routeValues sends a container's values to the sinks of this phase of its life, and returns
-// them. reported is the container as the runtime describes it; nil if it is known already.
+// them. reported is the container as the runtime describes it; nil if the agent knows the container
+// already.
 func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries

@@ -319,7 +319,7 @@ func (c *Conductor) confirm(w *work) {
 		}
 	}
 	switch {
-	case w.report.Event.Kind == lifecycle.Expect: // its creation is reported
+	case w.report.Event.Kind == lifecycle.Expect: // the creation of the container is reported later
 		c.reports.Count.Event(w.report.Event.Kind, w.report.Duration, w.report.DecideTime)
 	case w.decides():
 		c.recoverPanic(w, func() { c.reports.Report(&w.report) })

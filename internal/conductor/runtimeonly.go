@@ -34,8 +34,8 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 }
 
 // sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the runtime
-// writes them before the next event. Then the CPUs that it gives up are free before their new
-// owner starts. Another update follows, since no runtime reports that it applied this one.
+// writes them before the next event. Then the CPUs that the agent gives up are free before
+// their new owner starts. Another update follows, since no runtime reports that it applied this one.
 func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
 	of := w.report.Event.Container

@@ -101,7 +101,7 @@ func TestKernelOnlyValues(t *testing.T) {
 		t.Errorf("the creation would fail: %v", ans.Values)
 	}
 	const why = "only in the kernel: cri-o 1.36.3 refuses memory.limit -1 in the creation of a container: it accepts 12582912 and more"
-	if v := b.memory(); v.Applied || v.Channel != "kernel" || v.Note != why+"; written when it starts" {
+	if v := b.memory(); v.Applied || v.Channel != "kernel" || v.Note != why+"; the agent writes the value when the container starts" {
 		t.Errorf("explained as %+v", v)
 	}
 	for _, dir := range []string{"kubepods", "kubepods/podub", "kubepods/podub/c"} {

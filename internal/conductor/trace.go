@@ -11,8 +11,8 @@ import (
 // ARCHITECTURE.md describes them.
 const (
 	stepWait    = "wait"    // the event waits for slow facts; other events continue meanwhile
-	stepTurn    = "turn"    // it has its turn: one event at a time is decided
-	stepGather  = "gather"  // it reads facts that must be current
+	stepTurn    = "turn"    // the event has its turn: the agent decides one event at a time
+	stepGather  = "gather"  // the agent reads facts that must be current
 	stepDecide  = "decide"  // the engine makes the plan, which becomes the state
 	stepRoute   = "route"   // each value goes to the answer, the kernel or the runtime
 	stepApply   = "apply"   // the kernel has what cannot wait for the answer

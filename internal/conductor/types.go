@@ -79,7 +79,7 @@ type Runtime interface {
 // ResourcePoller is a Runtime that does not report updates, so that changed resources must be
 // polled.
 type ResourcePoller interface {
-	// Poll asks for a container's resources soon, without waiting. It ignores ids that
+	// Poll requests a container's resources soon, without waiting. It ignores ids that
 	// are not a container's.
 	Poll(id string)
 }

@@ -19,7 +19,7 @@ type Options struct {
 	// this boot of the machine. The writer ignores values of another boot, because a boot resets the files.
 	Saved []byte
 	Boot  string
-	// Save stores the original values; nil keeps them in memory.
+	// Save stores the original values. If it is nil, they are only in memory.
 	Save func([]byte) error
 	Now  func() time.Time
 }

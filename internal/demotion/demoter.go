@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// SlowPercent is the part of a container's anonymous memory that should be in slow memory.
 	SlowPercent int
-	// BytesPerSecond limits the memory that is moved from or to one memory node; 0 moves nothing.
+	// BytesPerSecond limits the memory that is moved from or to one memory node; 0 means that none is moved.
 	BytesPerSecond int64
 }
 

@@ -40,8 +40,8 @@ type Options struct {
 	// Devices reads the node's CDI specifications. It returns the variables of each device by its
 	// qualified name, and the faults of the files.
 	Devices func() (variables map[string][]string, faults []string)
-	// Checkpoint is the file of the kubelet's DRA manager; "" for none. Read reads it; nil reads a
-	// file of the node.
+	// Checkpoint is the file of the kubelet's DRA manager; "" for none. Read reads it; nil
+	// means a read of the node's file.
 	Checkpoint string
 	Read       func(path string) ([]byte, error)
 	Log        *slog.Logger // nil for none
@@ -151,7 +151,7 @@ func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycl
 		}
 		if err != nil {
 			g.Problems = append(g.Problems, lifecycle.Problem{
-				Key: problemKey, Value: printable(name), Reason: err.Error(), Refused: true, Then: "its claims give it no CPUs, and it runs in a shared pool",
+				Key: problemKey, Value: printable(name), Reason: err.Error(), Refused: true, Then: "the container gets no CPUs from its claims and runs in a shared pool",
 			})
 		}
 		g.Claims = append(g.Claims, c)
@@ -165,7 +165,7 @@ func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycl
 	for _, name := range forgedVariables(ctr.Env, uids) {
 		g.Problems = append(g.Problems, lifecycle.Problem{
 			Key: problemKey, Value: printable(name), Warning: true,
-			Reason: "the container has this variable without the CDI device of the claim", Then: "the variable gives it no CPUs",
+			Reason: "the container has this variable without the CDI device of the claim", Then: "the variable gives the container no CPUs",
 		})
 	}
 	if len(g.Claims)+len(g.Problems) == 0 {

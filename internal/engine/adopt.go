@@ -105,7 +105,7 @@ func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim str
 }
 
 // adopt restores a container without a record from the CPUs that the kernel gives it now. If ownsRunningCPUs,
-// the container owns them. If it runs on fewer CPUs than others for another reason, it owns none.
+// the container owns these CPUs. If it runs on fewer CPUs than others for another reason, it owns no CPUs.
 //
 // If its record is not trusted, for example because the key was lost, then an agent wrote the CPUs in the
 // runtime's copy.

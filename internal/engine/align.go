@@ -243,7 +243,7 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		if s.n.policy.Topology.Refuse {
 			return cpus, "", s.rejectUnaligned(a.refused)
 		}
-		s.reportMisaligned(a.refused, "its CPUs are chosen as by the policy best-effort")
+		s.reportMisaligned(a.refused, "the agent chooses the container's CPUs as with the policy best-effort")
 	}
 	ask := func(free, passed topology.Set) (placement.Assignment, error) {
 		w := placement.CPURequest{N: n, TakenOver: passed, Memory: memory}
@@ -271,7 +271,7 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		}
 		if got, err = ask(free, passed); err == nil {
 			a.reason = ""
-			s.reportMisaligned(reason, "its CPUs are chosen on all NUMA nodes")
+			s.reportMisaligned(reason, "the agent chooses the container's CPUs on all NUMA nodes")
 		}
 	}
 	if err == nil {

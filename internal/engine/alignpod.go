@@ -18,7 +18,7 @@ func (s *placer) alignedDevices() []lifecycle.DeviceGrant {
 	for _, name := range slices.Sorted(maps.Keys(s.p.Granted.Containers)) {
 		g := s.p.Granted.Containers[name]
 		all.CDI, all.Nodes = append(all.CDI, g.CDI...), append(all.Nodes, g.Nodes...)
-		for resource, ids := range g.IDs { // containers may have the same devices, because init containers pass theirs on
+		for resource, ids := range g.IDs { // init containers pass their devices on, so containers may have the same devices
 			all.IDs[resource] = union(all.IDs[resource], ids)
 			all.NUMA[resource] = union(all.NUMA[resource], g.NUMA[resource])
 		}

@@ -28,7 +28,7 @@ func (s *placer) startCold() {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: from, Value: strconv.Itoa(cold) + " s", Warning: true,
 			Reason: "a cold start needs memory of kind PMEM and of another kind, and the container has " + has,
-			Then:   "it has all its memory nodes from its start",
+			Then:   "the container has all its memory nodes from its start",
 		})
 		return
 	}

@@ -43,7 +43,7 @@ type PlannedPod struct {
 	Pod        lifecycle.Pod
 	Spec       *lifecycle.PodSpec
 	Containers []lifecycle.Container
-	// Devices are the CDI devices of the node, if the pod asks for CDI devices.
+	// Devices are the CDI devices of the node, if the pod requests CDI devices.
 	Devices []lifecycle.NodeDevice
 }
 

@@ -31,13 +31,13 @@ type nodeDevices struct {
 	keys  map[string][]string
 }
 
-// ContainerAsksDevices reports whether a container asks for CDI devices of its own, so that a decision needs
+// ContainerAsksDevices reports whether a container requests CDI devices of its own, so that a decision needs
 // the node's CDI devices.
 func (p *Policy) ContainerAsksDevices(of *intent.Pod, container string) bool {
 	return of != nil && of.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
 }
 
-// PodAsksDevices reports whether a container of a pod asks for CDI devices of its own.
+// PodAsksDevices reports whether a container of a pod requests CDI devices of its own.
 func (p *Policy) PodAsksDevices(of *intent.Pod) bool {
 	return of != nil && of.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
 }

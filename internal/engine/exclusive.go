@@ -13,7 +13,7 @@ import (
 // own. It is empty if the pod lends CPUs, or if a container of the pod runs on other CPUs.
 func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
-		return topology.Set{} // no hook needs it
+		return topology.Set{} // no hook needs these CPUs
 	}
 	cpus := n.ledger.CPUsOfPod(p.Pod.UID)
 	if cpus.Empty() || p.Stopped || !cpus.And(n.ledger.Lent()).Empty() {

@@ -14,7 +14,7 @@ import (
 // CPUs for it.
 type expected struct {
 	pod *Pod
-	// container is the result of the decision before the runtime reports the container.
+	// container is the result of the decision that was made before the runtime reported the container.
 	container *Container
 	request   cpuRequest // the request for which CPUs were chosen
 }
@@ -111,7 +111,7 @@ func (d *draft) claimUnlisted(g placement.Grant) {
 	d.n.ledger.write(func(l *placement.Ledger) { l.Put(kept) })
 }
 
-// setExpected sets the new entry of a key in State.expected; nil removes it.
+// setExpected sets the new entry of a key in State.expected, or removes the entry if the new one is nil.
 func (d *draft) setExpected(key placement.Key, one *expected) {
 	if d.expects == nil {
 		d.expects = map[placement.Key]*expected{}

@@ -14,8 +14,8 @@ import (
 const FormerKey = "adopt"
 
 // restoreFormer restores a container without a record from what another agent gave it. The container keeps
-// its own CPUs if it runs on them and the policy allows it. Otherwise it is decided like a new container, and
-// a problem says why.
+// its own CPUs if it runs on them and the policy allows it. Otherwise the agent treats it as a new container,
+// and a problem says why.
 func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
 	m, c := b.n.machine, b.c
 	if f.CPUs == "" {
@@ -90,7 +90,7 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 	return b.n.checkGrantable(b.p, b.c.Key, cpus)
 }
 
-// wholeNodes reports whether the pod asks for whole NUMA nodes, and the CPUs are all CPUs of some nodes.
+// wholeNodes reports whether the pod requests whole NUMA nodes, and the CPUs are all CPUs of some nodes.
 func (b *recovery) wholeNodes(cpus topology.Set) bool {
 	all := b.n.machine.Spread(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 	return b.p.Intent.NUMA.V.Exclusive && cpus.Contains(all)
@@ -99,7 +99,7 @@ func (b *recovery) wholeNodes(cpus topology.Set) bool {
 // reportNotKept adds a problem: the container does not keep what another agent gave it.
 func (b *recovery) reportNotKept(f lifecycle.FormerContainer, reason error) {
 	b.c.decided.untrusted = append(slices.Clip(b.c.decided.untrusted), lifecycle.Problem{
-		Key: FormerKey, Value: intent.Printable(f.CPUs), Warning: true, Reason: reason.Error(), Then: "it is decided like a new container (" + intent.Printable(f.Where) + ")",
+		Key: FormerKey, Value: intent.Printable(f.CPUs), Warning: true, Reason: reason.Error(), Then: "the agent treats the container as a new one (" + intent.Printable(f.Where) + ")",
 	})
 }
 

@@ -28,8 +28,8 @@ func (p *Pod) comesAfter(name, other string) bool {
 //
 // Init containers end before the next container in the spec is created, so it does not matter whether the
 // runtime still reports them as running. A container that does not come after an init container in the spec
-// takes over no CPUs of it while it lives. An init container runs before all app containers. So it may take
-// over the CPUs of every container that does not live, except sidecars.
+// takes over no CPUs of that init container while that one lives. An init container runs before all app containers.
+// So it may take over the CPUs of every container that does not live, except sidecars.
 func (s *placer) takeOverFrom() topology.Set {
 	out := s.n.ledger.UnclaimedCPUs(s.p.Pod.UID)
 	if s.p.Spec == nil {

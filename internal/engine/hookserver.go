@@ -56,7 +56,7 @@ func (s *placer) refusedByRule(v lifecycle.Value) bool {
 	if rule == "" || v.Why.Hook != lifecycle.ResourcePluginName || !slices.Contains(pluginFields, v.Field) {
 		return false
 	}
-	s.c.denyByRule(rule, v, fmt.Sprintf("%s: pods of namespace %s may not have it (authorization: %s)", intent.PluginKind, intent.Printable(s.p.Pod.Namespace), rule), "it is left out")
+	s.c.denyByRule(rule, v, fmt.Sprintf("%s: pods of namespace %s may not have this value (authorization: %s)", intent.PluginKind, intent.Printable(s.p.Pod.Namespace), rule), "the agent leaves the value out")
 	return true
 }
 
@@ -129,7 +129,7 @@ func (c *Container) denyByRule(rule string, v lifecycle.Value, why, then string)
 func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
-		s.c.deny(v, err.Error(), "it gets the CPUs that it would get without this value")
+		s.c.deny(v, err.Error(), "the container gets the CPUs that it would get without this value")
 		return ""
 	}
 	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns {
@@ -149,9 +149,9 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 			continue
 		}
 		cpus = cpus.Minus(taken.cpus)
-		then := "it gets only CPUs " + s.n.machine.Format(cpus)
+		then := "the container gets only CPUs " + s.n.machine.Format(cpus)
 		if cpus.Empty() {
-			then = "it gets the CPUs that it would get without this value"
+			then = "the container gets the CPUs that it would get without this value"
 		}
 		s.c.deny(v, fmt.Sprintf("CPUs %s %s", s.n.machine.Format(taken.cpus), taken.why), then)
 	}
@@ -163,17 +163,17 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 // nodes.
 func (s *placer) grantExternalMemory(v lifecycle.Value) string {
 	if bound := s.termsNow().External.Mems; len(bound) > 0 {
-		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "it keeps these memory nodes")
+		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound the container to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "the container keeps these memory nodes")
 		return ""
 	}
 	ids, err := topology.ParseList(v.Text)
 	if err != nil {
-		s.c.deny(v, err.Error(), "it keeps the memory nodes it has")
+		s.c.deny(v, err.Error(), "the container keeps its memory nodes")
 		return ""
 	}
 	nodes := memoryNodes(s.n.machine)
 	if i := slices.IndexFunc(ids, func(id int) bool { return !slices.Contains(nodes, id) }); i >= 0 {
-		s.c.deny(v, fmt.Sprintf("node %d has no memory", ids[i]), "it keeps the memory nodes it has")
+		s.c.deny(v, fmt.Sprintf("node %d has no memory", ids[i]), "the container keeps its memory nodes")
 		return ""
 	}
 	return topology.FormatList(ids)
@@ -230,7 +230,7 @@ func (s *placer) dropExternalCPUs(owned topology.Set) {
 	}
 	s.c.HookServerValues = slices.DeleteFunc(slices.Clone(s.c.HookServerValues), func(o lifecycle.Value) bool { return o.Field == lifecycle.CPUSetCPUs })
 	if cpus != owned {
-		s.c.deny(v, fmt.Sprintf("the container owns CPUs %s", s.n.machine.Format(owned)), "it keeps them")
+		s.c.deny(v, fmt.Sprintf("the container owns CPUs %s", s.n.machine.Format(owned)), "the container keeps these CPUs")
 	}
 }
 

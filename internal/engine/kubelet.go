@@ -12,7 +12,7 @@ import (
 )
 
 // grantedCPUs returns the exclusive CPUs that the kubelet's static CPU manager gave to a container, or that
-// its resource claims give it under authority: dra. The kubelet's CPUs come from its PodResources API if the
+// resource claims give to the container under authority: dra. The kubelet's CPUs come from its PodResources API if the
 // agent uses it, otherwise from the runtime's request.
 func (n *view) grantedCPUs(p *Pod, container string, requested *lifecycle.Resources, claims *lifecycle.ClaimGrant) topology.Set {
 	if p == nil {
@@ -43,7 +43,7 @@ func (s *placer) placeExternal() bool {
 	}
 	if taken := s.n.otherOwner(s.c.Key, t.External); taken != nil {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "the container owns none of them",
+			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "the container owns none of these CPUs",
 			Reason: fmt.Sprintf("%s CPUs %s, which %s owns", t.External.SentenceStart, s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
 		})
 		return false
@@ -51,7 +51,7 @@ func (s *placer) placeExternal() bool {
 	s.giveCPUs(cpus, t.External.From, t.External.Why)
 	s.c.OwnsClaimedCPUs = t.External.From == placement.ByClaims
 	s.c.Stamp.CPUs = topology.Set{}
-	s.reportUnusable("authority", t.External.Offline, "it runs on the remaining CPUs of its grant")
+	s.reportUnusable("authority", t.External.Offline, "the container runs on the remaining CPUs of its grant")
 	return true
 }
 

@@ -55,7 +55,7 @@ func (s *placer) bindMemory() {
 		ids = usable
 		if q.Bytes > 0 {
 			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-				Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "it may use all of these nodes, the nearest first",
+				Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "the container may use all of these nodes, the nearest first",
 			})
 		}
 	}
@@ -75,7 +75,7 @@ func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
 		if err != nil {
 			more = every
 			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-				Key: "cpuset.mems", Value: topology.FormatList(more), Reason: r.Name + ": " + err.Error(), Warning: true, Then: "it may use all of these nodes, the nearest first",
+				Key: "cpuset.mems", Value: topology.FormatList(more), Reason: r.Name + ": " + err.Error(), Warning: true, Then: "the container may use all of these nodes, the nearest first",
 			})
 		}
 		ids = append(ids, more...)
@@ -101,7 +101,7 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 		one := choose.Memory{CPUs: q.CPUs, AllowedNodes: q.AllowedNodes, Free: q.Free, Kinds: []topology.MemoryKind{k}}
 		near, err := choose.MemoryNodes(s.n.machine, one)
 		if err != nil {
-			warn("this node has no free memory of kind "+k.String(), "it gets memory of the other kinds that it asks for, or else of kind DRAM")
+			warn("this node has no free memory of kind "+k.String(), "the container gets memory of the other kinds that it requests, or else of kind DRAM")
 			continue
 		}
 		ids = append(ids, near...)
@@ -117,7 +117,7 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 	case len(ids) == 0:
 		ids = more
 	case err != nil:
-		warn(err.Error(), "it gets the nearest nodes of these kinds")
+		warn(err.Error(), "the container gets the nearest nodes of these kinds")
 	default:
 		ids = append(ids, more...)
 	}

@@ -72,7 +72,7 @@ func (s *placer) waitFor(from string) {
 		return
 	}
 	s.n.reserveCPUs(s.p, s.c.Key, s.c.Stamp.CPUs, from)
-	s.reportUnusable(from, s.c.Stamp.CPUs, "it runs in a shared pool")
+	s.reportUnusable(from, s.c.Stamp.CPUs, "the container runs in a shared pool")
 }
 
 // reportUnusable adds problems for CPUs that their owner cannot use now.
@@ -81,10 +81,10 @@ func (s *placer) reportUnusable(key string, cpus topology.Set, then string) {
 		cpus       topology.Set
 		why, until string
 	}{
-		{cpus.Minus(s.n.machine.Online()), "these CPUs, which it owns, are offline", "it gets them again when they are online"},
+		{cpus.Minus(s.n.machine.Online()), "the container owns these CPUs, but they are offline", "gets these CPUs again when they are online"},
 		{
-			cpus.And(s.n.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 removes a CPU that goes offline from all cgroups permanently",
-			"it gets them again when they are written into cpuset.cpus of the cgroups above its container and the agent restarts",
+			cpus.And(s.n.machine.Online()), "the container owns these CPUs, but they are not in the cgroup of its pod: cgroup version 1 removes a CPU that goes offline from all cgroups permanently",
+			"gets these CPUs again when they are written into cpuset.cpus of the cgroups above its container and the agent restarts",
 		},
 	} {
 		if !q.cpus.Empty() {

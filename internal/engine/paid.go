@@ -222,7 +222,7 @@ func (d *draft) previousLarger(p *Pod, c *Container) *Container {
 	case was != nil && lowersCPU(&was.Pristine, &c.Pristine):
 		return was
 	case !p.paidCPUs(p.Pod.Resources).Known():
-		return c // its own request alone determines how many CPUs it owns
+		return c // the container's own request alone determines how many CPUs it owns
 	}
 	return nil
 }

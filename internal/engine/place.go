@@ -22,7 +22,7 @@ func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Reso
 	if all := n.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && n.ownedOrReserved(p).Contains(all) {
 		// The CPUs were granted before. Some of them may be offline now.
 		if cpus, err = all.And(n.usableCPUs(p)), nil; cpus.Empty() {
-			err = errors.New("these CPUs, which it owns, are offline")
+			err = errors.New("the CPUs that were granted before are offline")
 		}
 	}
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *placer) reportNotGranted(key, value string, err error) {
 }
 
 // RecreateHint ends the reason of a problem for a container that runs without the CPUs or devices that its
-// pod asks for.
-const RecreateHint = "it can get them when it is created again"
+// pod requests.
+const RecreateHint = "the container can get them when it is created again"
 
 // place decides which CPUs a container uses: CPUs of its own, or the CPUs of a pool. rec is its record; nil
 // for none.
@@ -122,7 +122,7 @@ func (s *placer) place(rec *Record) {
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
 		// The CPUs were refused when the container was created, and its record does not have them. If the
 		// container got the CPUs now, it would lose them at the next restart of the agent.
-		err = errors.New("they could not be granted when the container was created; " + RecreateHint)
+		err = errors.New("the assigned CPUs could not be granted when the container was created; " + RecreateHint)
 	}
 	switch {
 	case err != nil && isNew && s.waitOnCreate():
@@ -172,7 +172,7 @@ func (s *placer) placeRecorded(rec *Record) bool {
 	return true
 }
 
-// reportRefused adds a problem if an existing container asks for CPUs of its own and has none. A refusal at
+// reportRefused adds a problem if an existing container requests CPUs of its own and has none. A refusal at
 // its creation is final.
 func (s *placer) reportRefused() {
 	switch a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine); {
@@ -252,7 +252,7 @@ func (s *placer) placeInPool(isNew bool) {
 	if _, ok := s.n.layout(nil).CPUs(s.c.Assignment.CPUGroup); !ok {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Assignment.AllowedCPUs),
-			Reason: "other containers own every CPU that this container may use", Then: "it gets other CPUs",
+			Reason: "other containers own every CPU that this container may use", Then: "the container gets other CPUs",
 		})
 	}
 }
@@ -300,7 +300,7 @@ func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 	return cpus.And(p.AllowedCPUs)
 }
 
-// giveCPUs makes a container own CPUs. from is the key that asked for them, and why the reason.
+// giveCPUs makes a container own CPUs. from is the key that requested them, and why the reason.
 func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
 	s.dropExternalCPUs(cpus)
 	t := s.termsNow()
@@ -316,7 +316,7 @@ func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
 	g.RefusedCPUs = s.c.RefusedCPUs
 	s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 	s.n.reserveCPUs(s.p, s.c.Key, gone, from)
-	s.reportUnusable(from, gone, "it runs on the CPUs that it can use")
+	s.reportUnusable(from, gone, "the container runs on the CPUs that it can use")
 	if !t.SharesFraction {
 		s.c.Balloon = ""
 		return

@@ -60,9 +60,9 @@ type Facts struct {
 	// container name.
 	Allocated map[string]map[string][]lifecycle.Value
 	// HostInterfaces reports whether the host has a network interface, by name, for the interfaces that a new
-	// container asks for. It is nil if that is unknown.
+	// container requests. It is nil if that is unknown.
 	HostInterfaces map[string]bool
-	// NodeDevices are the node's CDI devices, if a new container asks for CDI devices.
+	// NodeDevices are the node's CDI devices, if a new container requests CDI devices.
 	NodeDevices []lifecycle.NodeDevice
 	// HeldDevices has the CDI devices that containers are known to have exclusively at a Synchronize, by pod
 	// UID and container name.
@@ -283,7 +283,7 @@ func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
 	var open *placement.Layout // the layout of the pools if no CPU had an owner
 	for _, b := range append(changed, s.newGroups...) {
 		if len(b.members) == 0 {
-			continue // its last container ended
+			continue // the last container of the group ended
 		}
 		if cpus, _ := s.layout.CPUs(b.group); anew || cpus != b.cpus || b.cpuList == "" {
 			b.cpus, b.cpuList = cpus, s.Machine.Format(cpus)

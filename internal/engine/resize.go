@@ -53,7 +53,7 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 		s.c.RefusedCPUs = n
 		r.failed = fmt.Errorf("the container requests %d CPUs now and owns %d: %w", n, owned, err)
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps the CPUs that it owns and gets no more",
+			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "the container keeps the CPUs that it owns and gets no more",
 		})
 		return have
 	}
@@ -114,7 +114,7 @@ func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: cmp.Or(s.c.Assignment.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
 			Reason: fmt.Sprintf("the container requests %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
-			Then:   fmt.Sprintf("it still keeps %d of them", w.N),
+			Then:   fmt.Sprintf("the container still keeps %d of these CPUs", w.N),
 		})
 		w.AnyCPUs = true
 		if kept, err = s.n.policy.Placement.Choose(s.n.placementView(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w); err != nil {
@@ -386,10 +386,10 @@ func (s *placer) reportResized() {
 	if !known {
 		reason := "the container requests no whole number of CPUs now and owns %d"
 		if WholeCPUs(&s.c.Pristine) > 0 { // the configuration has changed since the container was created
-			reason = "under the current configuration such a container shares CPUs, and it still owns %d"
+			reason = "under the current configuration the container would share CPUs, and it still owns %d"
 		}
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: s.c.Assignment.From, Warning: true, Reason: fmt.Sprintf(reason, owns), Then: "it keeps them",
+			Key: s.c.Assignment.From, Warning: true, Reason: fmt.Sprintf(reason, owns), Then: "the container keeps these CPUs",
 		})
 	}
 }
@@ -399,6 +399,6 @@ func (s *placer) reportResized() {
 func ownsOtherNumber(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,
-		Reason: fmt.Sprintf("the container requests %d CPUs now and owns %d", asks, owns), Then: "its next resize may succeed",
+		Reason: fmt.Sprintf("the container requests %d CPUs now and owns %d", asks, owns), Then: "the next resize of the container may succeed",
 	}
 }

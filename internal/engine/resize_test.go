@@ -29,7 +29,7 @@ func TestResize(t *testing.T) {
 		}},
 		{name: "to less than a CPU: what was taken is not given back", pod: asking{level: "dedicated", milli: 6000, cpus: "4-6,12-14"}, asks: []ask{
 			{milli: 10, problem: "the container owned 6 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
-			{milli: 6000, problem: "it can get them when it is created again"},
+			{milli: 6000, problem: "the container can get them when it is created again"},
 		}},
 		{name: "to no request that the kubelet can tell", pod: asking{level: "dedicated", milli: 2000, cpus: "1,9"}, asks: []ask{
 			{milli: 1, problem: "the container owned 2 CPUs and was resized: a CPU request of 0 pays for no whole CPU"},

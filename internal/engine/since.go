@@ -173,7 +173,7 @@ type ownershipSources struct {
 	recorded, copied, kernel, online, held topology.Set
 	// quotaRemoved means that the runtime's copy lacks the requested quota, as it does for owners.
 	quotaRemoved bool
-	// wholeNodes means that the pod asks for whole NUMA nodes.
+	// wholeNodes means that the pod requests whole NUMA nodes.
 	wholeNodes bool
 	// candidates are the numbers of CPUs that the container may have requested. requestedCount is the most
 	// likely one.

@@ -94,7 +94,7 @@ type Container struct {
 	decided decision
 }
 
-// Assignment is the pool or the owned CPUs of a container, with From, the key that asked for them, and Why,
+// Assignment is the pool or the owned CPUs of a container, with From, the key that requested them, and Why,
 // the reason.
 type Assignment struct {
 	placement.CPUGroup
@@ -346,7 +346,7 @@ func (s *State) CPUs(c *Container) topology.Set {
 	return cpus
 }
 
-// Values returns the values that are decided for a container now. A container that asks for nothing has a
+// Values returns the values that are decided for a container now. A container that requests nothing has a
 // cpuset value only if it must avoid owned CPUs, or had to avoid them before.
 func (s *State) Values(c *Container) []lifecycle.Value {
 	out := make([]lifecycle.Value, 0, len(c.decided.proposed))

@@ -30,7 +30,7 @@ func (s *placer) termsNow() placement.Terms {
 	return s.n.termsOf(s.p, s.c.Name, &s.c.Pristine, s.c.Claims)
 }
 
-// noRequest is a pod that asks for nothing, for terms that do not depend on a pod.
+// noRequest is a pod that requests nothing, for terms that do not depend on a pod.
 var noRequest = Pod{Intent: &intent.Pod{}}
 
 // KubeletDecidesCPUs reports whether the kubelet's static managers decide who owns CPUs.
@@ -77,7 +77,7 @@ func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 // cpuRequest is a request for CPUs that the policy should choose.
 type cpuRequest struct {
 	n   int
-	key string // the annotation or configuration key that asked for the CPUs
+	key string // the annotation or configuration key that requested the CPUs
 	// pod means that all containers of the pod own the same CPUs.
 	pod bool
 }
@@ -118,8 +118,8 @@ func WholeCPUs(r *lifecycle.Resources) int {
 	return int(shares / sharesOfCPU)
 }
 
-// choose chooses the CPUs that a container should own. key is the key that asked for them; "" if the
-// container asks for none. why says how they were chosen. The error is a sentence for users.
+// choose chooses the CPUs that a container should own. key is the key that requested them; "" if the
+// container requests none. why says how they were chosen. The error is a sentence for users.
 func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources

@@ -11,8 +11,8 @@ import (
 // runtime's error.
 func undescribedProblem(why string) lifecycle.Problem {
 	return lifecycle.Problem{
-		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it but cannot report what was requested for it",
-		Then: "it keeps its CPUs, the agent decides nothing else for it, and asks the runtime again",
+		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists this pod or container but cannot report what was requested for it",
+		Then: "its CPUs do not change; the agent decides nothing else for it and asks the runtime again",
 	}
 }
 
@@ -45,9 +45,10 @@ func (b *recovery) undescribedSince(rec *Record) string {
 }
 
 // undescribedOwns reports whether a container that the runtime cannot describe should own the CPUs on which
-// it runs. If CPUs are known that its pod owns, these must contain them. If CPUs were assigned to the pod, they
-// must be these CPUs. Otherwise it should if the agent chooses CPUs for the pod, no other container runs on
-// them, they are not all CPUs of the node or of the pod's cgroup, and its spec, if known, requests as many CPUs.
+// it runs (has). If the pod is known to own CPUs, these must contain has. If CPUs were assigned to the pod, they
+// must equal has. Otherwise the container should own them if the agent chooses CPUs for the pod, no other container
+// runs on has, has is not all CPUs of the node or of the pod's cgroup, and the pod's spec, if known, requests as many
+// CPUs.
 func (b *recovery) undescribedOwns(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)

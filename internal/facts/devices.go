@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readDevices adds two facts. For a new container of a pod that asks for CDI devices, it adds the node's CDI devices.
+// readDevices adds two facts. For a new container of a pod that requests CDI devices, it adds the node's CDI devices.
 // For a Synchronize, it adds which containers have CDI devices exclusively.
 func (g *Gatherer) readDevices(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Kind == lifecycle.Synchronize {
@@ -21,7 +21,7 @@ func (g *Gatherer) readDevices(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	f.NodeDevices = g.o.NodeDevices()
 }
 
-// asksDevices reports whether a new container, or a later container of its pod, may ask for CDI devices. A later
+// asksDevices reports whether a new container, or a later container of its pod, may request CDI devices. A later
 // container counts, because the agent refuses the first container if a later one cannot get its devices. The state
 // does not have an expected pod, so the pod's annotation counts.
 func (g *Gatherer) asksDevices(ev *lifecycle.Event) bool {

@@ -129,7 +129,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 		if s.await != nil && s.await(ctx, can, ev, &got) && ctx.Err() != nil {
 			late = append(late, lifecycle.Problem{
 				Key: s.key, Warning: true, Reason: s.description + " came too late: the runtime's time limit for the event was over",
-				Then: "the event is decided without it, and again when it is known",
+				Then: "the agent decides the event without this information, and again when it gets the information",
 			})
 		}
 	}

@@ -78,7 +78,7 @@ func (g *Gatherer) reportMissingDevices(podUID, container string, requested []st
 		q := lifecycle.Problem{
 			Key: "authority", Value: name, Warning: true,
 			Reason: "the kubelet's PodResources API reports this device for the container, and the runtime's request does not have it",
-			Then:   "the claim gives it no CPUs",
+			Then:   "the claim gives the container no CPUs",
 		}
 		if of != nil && slices.Contains(of.Problems, q) {
 			continue

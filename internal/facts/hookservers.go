@@ -115,7 +115,7 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	}
 	o.Problems = append(o.Problems, lifecycle.Problem{
 		Hook: lifecycle.HookServerName, Value: ev.Kind.String(), Refused: true,
-		Reason: err.Error(), Then: can.Name + " is notified only afterwards and cannot stop it",
+		Reason: err.Error(), Then: "the refusal has no effect: with the attachment " + can.Name + " the agent learns of the event only afterwards",
 	})
 	return o, nil
 }

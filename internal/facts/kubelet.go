@@ -23,12 +23,12 @@ type Specs interface {
 
 // Grants is a source of the devices, CPUs and memory nodes that the kubelet gave to pods.
 type Grants interface {
-	// Await returns when the grants are known, or cannot become known in time, as for Specs.
+	// Await returns when the grants of the pods are known, or cannot become known in time.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
 	// Invalidate requests a pod's grants again, because the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
-	// Granted returns the known grants. If they are unknown, it returns nil at once and requests them. Inform is
-	// called when they are known.
+	// Granted returns the known grants. If they are unknown, it returns nil at once and requests them. The
+	// source calls Inform when they are known.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
 	// Known returns the known grants, or nil. It sends no request.
 	Known(podUID string) *lifecycle.KubeletGrants

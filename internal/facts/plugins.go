@@ -87,7 +87,7 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	}
 	got.HookServers.Problems = append(got.HookServers.Problems, lifecycle.Problem{
 		Hook: lifecycle.ResourcePluginName, Value: ev.Container.Name, Refused: true,
-		Reason: err.Error(), Then: can.Name + " is notified only afterwards and cannot stop it",
+		Reason: err.Error(), Then: "the refusal has no effect: with the attachment " + can.Name + " the agent learns of the event only afterwards",
 	})
 }
 
@@ -164,7 +164,7 @@ func withPlugins(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []
 		case !first.SameSetting(v):
 			*problems = append(*problems, lifecycle.Problem{
 				Hook: lifecycle.ResourcePluginName, Key: v.Why.Source + ": " + v.Setting(), Value: v.String(), Refused: true,
-				Reason: first.Why.Source + " sets it, too", Then: "the value of " + first.Why.Source + " stays",
+				Reason: first.Why.Source + " sets another value", Then: "the value of " + first.Why.Source + " stays",
 			})
 		}
 	}

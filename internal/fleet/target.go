@@ -16,7 +16,7 @@ import (
 // empty.
 type Target struct {
 	Group, Node string
-	// Selector selects a group's nodes; "" keeps the group's present selector.
+	// Selector selects a group's nodes; "" means the group's present selector.
 	Selector string
 }
 

@@ -103,7 +103,7 @@ func (h Preemption) Info() Info {
 			"uses cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux instead of openEuler's qos_level files and memory.high_async_ratio",
 			"cpu.idle is set on pods, never on the directory of a QoS class, because a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
 			"if the kernel has no cpu.idle, the lowest weight is set instead",
-			"memory is a percentage of the limit that the runtime reports, so a pod without a limit gets none; the agent does not measure usage and changes nothing later",
+			"memory.high, memory.low and memory.min are percentages of the memory limit that the runtime reports, so they are not set for a pod without a limit; they do not depend on how much memory is used",
 			"memory is protected only as far as the directories of the QoS classes above protect it, which belong to the kubelet (its feature MemoryQoS) or the administrator",
 			"a pod with neither setting is not changed, while rubik treats it as online",
 			"reversible: if a pod is not preemptable any more, the agent restores its weight and files, provided that it knows the pod's current labels and annotations (podspec)",

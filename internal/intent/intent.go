@@ -133,7 +133,7 @@ type Pod struct {
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes that a scheduler chose for the pod's CPUs.
 	Nodes Sourced[[]int]
-	// Pool is the name of the shared or system pool that the pod asks for; "" for
+	// Pool is the name of the shared or system pool that the pod requests; "" for
 	// none.
 	Pool Sourced[string]
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
@@ -164,7 +164,7 @@ type Pod struct {
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
 	CoreSched Sourced[CoreSchedRequest]
-	// Preemptable reports whether the pod yields CPU and memory to others; false requests memory
+	// Preemptable is true if the pod yields CPU and memory to others, and false if it requests memory
 	// protection.
 	Preemptable Sourced[bool]
 	// ProtectionRefusedBy names the rule that refuses memory protection to the pod; "" if no rule does.
@@ -241,8 +241,8 @@ type Pod struct {
 	// OnlyGrantedRule names the authorization rule by which containers get the GPUs (as device nodes or CDI
 	// devices) and RDMA devices of the pod only if Kubernetes granted them; "" if no such rule applies.
 	OnlyGrantedRule string
-	// LibraryGrantedRule names the authorization rule by which containers get HAMi-core only if Kubernetes
-	// granted them their GPU, or if they get its device; "" if no such rule applies.
+	// LibraryGrantedRule names the authorization rule by which a container gets HAMi-core only if Kubernetes
+	// granted the GPU to it, or if it gets the device of the GPU; "" if no such rule applies.
 	LibraryGrantedRule string
 	Problems           []lifecycle.Problem
 	// problems collects the problems while Read reads the pod.

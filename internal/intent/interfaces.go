@@ -10,7 +10,7 @@ import (
 // NetDevice is a network interface of the host, and its name in the container.
 type NetDevice struct{ Host, Name string }
 
-// AsksForInterfaces reports whether the pod asks for network interfaces of the host.
+// AsksForInterfaces reports whether the pod requests network interfaces of the host.
 func (p *Pod) AsksForInterfaces() bool { return p.NetDevices.IsSet() || p.PodInterfaces.IsSet() }
 
 // InterfacesOf returns the requests for network interfaces that apply to a container: first its own

@@ -214,7 +214,7 @@ var kinds = []declaration{
 		"nothing",
 	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, describeValue)}},
 	{Default{
-		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "a file of the host, and a directory that other containers write to; containers to which Kubernetes granted the GPU get it in any case",
+		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "it is a file of the host, and a directory that other containers write to; without a rule, only containers that get the GPU from Kubernetes or from the agent get them",
 		"no CPU or memory: it can hold the lock of containers that share a GPU, so that they wait",
 	}, []string{"gpu"}, []request{{
 		key:    libraryKey,

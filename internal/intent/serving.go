@@ -213,7 +213,7 @@ func indexOf(keys []Key) keyIndex {
 }
 
 // maxScanned is the number of annotations up to which the agent searches a pod for scoped keys of
-// containers. It finds all other keys in any case.
+// containers. It finds all other keys even if the pod has more annotations.
 const maxScanned = 512
 
 // reportUnread reports the keys of the pod that the agent does not read: unsupported keys, and keys of

@@ -69,7 +69,7 @@ func (j *job) aliveLocked() bool {
 }
 
 // read returns the kernel's text. If the verified text is not the desired one, it returns that
-// without a read, since the file is overwritten in any case.
+// without a read, since the keeper overwrites the file anyway.
 func (j *job) read() (string, error) {
 	if j.kernelTextKnown && !j.holds(j.lastVerified) {
 		return j.lastVerified, nil

@@ -29,7 +29,7 @@ type partition struct {
 	// value in the file.
 	cpus, root        *job
 	desired, previous cgroup.IDs
-	wanted            bool   // it should be a partition; if false, it becomes an ordinary cgroup again
+	wanted            bool   // the cgroup should be a partition; if false, it becomes an ordinary cgroup again
 	kernelText        string // the kernel's text
 	wrote             bool
 }

@@ -15,7 +15,7 @@ import (
 type Selection struct {
 	Resource  schema.GroupVersionResource
 	Namespace string // "" for all
-	// Fields and Labels are selectors as kubectl takes them; "" selects all.
+	// Fields and Labels are selectors as kubectl takes them; "" means all objects.
 	Fields, Labels string
 	// Note is called with the error of each request of this watch, or nil after a success. It may be nil.
 	Note func(error)

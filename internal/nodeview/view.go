@@ -111,7 +111,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 				s.Missing = b.Missing
 			}
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
-				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
+				s.Note = "the container runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
 			}
 		}
 		out = append(out, s)

@@ -22,7 +22,7 @@ func TestMissing(t *testing.T) {
 		{"in force", &ApplyResult{Value: "2", Applied: true, Note: "n"}, false, "", "n"},
 		{"in force, without a cgroup", &ApplyResult{Value: "2", Applied: true, Note: "n"}, true, "", "n"},
 		{"pending", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, false, api.NotYet, "n"},
-		{"pending, without a cgroup", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, true, api.NoCgroup, "it runs, and its cgroup kube/c is not in the tree at cgroup.root"},
+		{"pending, without a cgroup", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, true, api.NoCgroup, "the container runs, and its cgroup kube/c is not in the tree at cgroup.root"},
 		{"refused", &ApplyResult{Value: "2", Missing: api.KernelRefused, Note: "n"}, false, api.KernelRefused, "n"},
 		{"refused, without a cgroup", &ApplyResult{Value: "2", Missing: api.KernelRefused, Note: "n"}, true, api.KernelRefused, "n"},
 		{"another text of it", &ApplyResult{Value: "3", Applied: true, Note: "n"}, false, "", "not delivered yet"},

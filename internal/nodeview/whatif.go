@@ -38,7 +38,8 @@ func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
 	}
 }
 
-// createAgain lists live containers that ask for CPUs of their own, and can get them only when they are created again.
+// createAgain lists live containers that request CPUs of their own, and can get these only when they are created
+// again.
 func (v *View) createAgain() (names []string) {
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)

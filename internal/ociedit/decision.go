@@ -103,7 +103,7 @@ type Hook struct {
 	Timeout int64    `json:"timeout,omitempty"`
 }
 
-// Namespace is a Linux namespace; an empty path asks for a new one.
+// Namespace is a Linux namespace; an empty path means a new one.
 type Namespace struct {
 	Type string `json:"type"`
 	Path string `json:"path,omitempty"`

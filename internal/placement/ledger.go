@@ -19,7 +19,7 @@ type Grant struct {
 	Key  Key
 	Pod  string // namespace/name, for users
 	CPUs topology.Set
-	From string // the annotation or configuration key that asked for the CPUs
+	From string // the annotation or configuration key that requested the CPUs
 	// Lent reports whether reclaimed containers may use the CPUs while their owner does not.
 	Lent bool
 	// ExclusiveNodes reports whether no other pod may get memory of the CPUs' NUMA nodes.
@@ -31,8 +31,8 @@ type Grant struct {
 	RefusedCPUs int
 }
 
-// Ledger records who owns which CPUs. Containers of one pod may own the same CPUs; two pods do
-// only if they share a resource claim. The zero Ledger is not usable; see NewLedger.
+// Ledger records who owns which CPUs. Containers of one pod may own the same CPUs. Two pods own the
+// same CPUs only if they share a resource claim. The zero Ledger is not usable; see NewLedger.
 type Ledger struct {
 	pods  map[string][]Grant // by pod UID; code replaces a list and never changes it
 	owned topology.Set

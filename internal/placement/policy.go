@@ -101,7 +101,7 @@ type Subject struct {
 	// Memory is the memory that should be near its CPUs, if the container is bound to NUMA nodes.
 	Memory Memory
 	// PoolNode is the NUMA node of its pool. PodPoolNode is the NUMA node of the pools of its pod's other
-	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty allows all.
+	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty means all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	AllowedNodes          []int
 	// Pod is the container's pod, and Name the container's name. Balloon is the name of its balloon or part
@@ -144,7 +144,7 @@ type Terms struct {
 	// Threads says on which threads of its CPUs an owner runs.
 	Threads    Threads
 	CountBasis CountBasis
-	Key        string // the annotation or configuration key that asks for owned CPUs
+	Key        string // the annotation or configuration key that requests owned CPUs
 	// Lent and ExclusiveNodes are copied to the grant.
 	Lent, ExclusiveNodes bool
 	// SharesFraction means that an owner also shares CPUs of a pool, for the fraction of a CPU in its
@@ -244,7 +244,7 @@ type Assignment struct {
 	Memory MemoryChoice
 	// Scheduling is the scheduling class of its processes; without a name if the policy chooses none.
 	Scheduling lifecycle.SchedulingClass
-	// From is the annotation or configuration key that asked for the choice. Why is a clause that explains
+	// From is the annotation or configuration key that requested the choice. Why is a clause that explains
 	// the choice.
 	From, Why string
 	Problems  []lifecycle.Problem
@@ -257,11 +257,11 @@ type MemoryChoice struct {
 	// request stay.
 	KeepRequested bool `json:"Keep"`
 	// Kinds are kinds of memory: the container gets the nearest node of each kind, and further nodes of these
-	// kinds if its memory does not fit. From is the key that asked for them.
+	// kinds if its memory does not fit. From is the key that requested them.
 	Kinds []topology.MemoryKind
 	From  string
 	// ColdStartSeconds is for how many seconds a starting container has only PMEM. ColdStartKey is the key
-	// that asked for it.
+	// that requested it.
 	ColdStartSeconds int    `json:"Cold"`
 	ColdStartKey     string `json:"ColdFrom"`
 }

@@ -11,7 +11,7 @@ import (
 // Pool is a kind of pool. The containers of a pool share its CPUs.
 type Pool int
 
-// The kinds of pools. Unclassified is for containers that ask for nothing; it has all CPUs without an owner,
+// The kinds of pools. Unclassified is for containers that request nothing; it has all CPUs without an owner,
 // except reserved CPUs with Pools.HardReserved.
 // Exclusive means that the container is in no pool and owns its CPUs. A Balloon is a set of CPUs that only
 // the containers of the balloon use. A TreePool has the CPUs of a part of the node, such as a NUMA node, that

@@ -28,7 +28,7 @@ type APIServerOptions struct {
 	Node string
 	// OnResult is called with the result of each request: an error, or nil for a success. It may be nil.
 	OnResult func(error)
-	// Begin blocks until the first request may be sent. nil means at once.
+	// Begin blocks until the first request may be sent. If it is nil, the request may be sent at once.
 	Begin func(context.Context)
 }
 

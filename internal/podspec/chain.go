@@ -22,7 +22,7 @@ import (
 // Errors of a source that has no spec and did not fail.
 var (
 	ErrUnknown = errors.New("no such pod")
-	ErrTooSoon = errors.New("the source was polled too recently; it polls again soon")
+	ErrTooSoon = errors.New("the source has not reported this pod in time; the agent waits for its next answer")
 )
 
 // SpecSource is one source of pod specs.
@@ -79,7 +79,7 @@ type Options struct {
 	Changed func(podUIDs []string)
 	// PendingChanged is called when the set of pods that have not started may have changed. It may be nil.
 	PendingChanged func()
-	// Saved is what an earlier agent last passed to Save. Save stores the specs; nil stores nothing.
+	// Saved is what an earlier agent last passed to Save. Save stores the specs; it may be nil.
 	Saved []byte
 	Save  func([]byte) error
 	Log   *slog.Logger

@@ -340,7 +340,7 @@ func (g *Grants) State() State {
 	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
 }
 
-// Run asks for pods that no request waited for, and reports answers, until ctx ends.
+// Run requests the grants of pods that no caller waited for, and reports answers, until ctx ends.
 func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()

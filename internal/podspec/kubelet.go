@@ -37,7 +37,7 @@ type KubeletOptions struct {
 	CertFile, KeyFile string
 	// SkipVerify accepts any certificate.
 	SkipVerify bool
-	// Node is the node's name; "" accepts any name that all pods have in common.
+	// Node is the node's name; "" means any name that all pods have in common.
 	Node string
 	// Interval is the pause between two polls.
 	Interval time.Duration

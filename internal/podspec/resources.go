@@ -16,7 +16,7 @@ func NewResourceLister(path string, dial func(ctx context.Context, socket string
 	return &ResourceLister{newKubeletSocket(path, dial)}
 }
 
-// List asks for the resources of all pods.
+// List requests the resources of all pods.
 func (r *ResourceLister) List(ctx context.Context) (*podresources.ListPodResourcesResponse, error) {
 	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.ListPodResourcesResponse, error) {
 		return c.List(ctx, &podresources.ListPodResourcesRequest{})

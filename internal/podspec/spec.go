@@ -133,7 +133,7 @@ func check(s *lifecycle.PodSpec) error {
 }
 
 // indexByUID checks an answer that lists all pods of a node, and returns them by UID. node is the name that the
-// pods' node must have; "" accepts any name that they have in common. Of two pods with the same UID it uses
+// pods' node must have; "" means any name that they have in common. Of two pods with the same UID it uses
 // neither.
 func indexByUID(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []UnreadPod, err error) {
 	out = make(map[string]*lifecycle.PodSpec, len(all))

@@ -199,7 +199,7 @@ func (cp *Checkpoint) drop(id string) {
 
 // maxMissingLists is the number of consecutive lists of the runtime that may lack a container before Prune
 // drops it. After containerd 2.4 was killed, its list lacks containers whose shim does not answer in time.
-// It lists them again after its next restart, with the agent's values in place of their requests.
+// After its next restart, containerd lists these containers again, with the agent's values in place of their requests.
 const maxMissingLists = 3
 
 // Prune drops containers and pods that more than maxMissingLists consecutive lists of the runtime lacked. Such

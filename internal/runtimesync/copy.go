@@ -32,7 +32,7 @@ type Copy struct {
 }
 
 // unknownText is the text of a value that the runtime may have ignored. It equals no value, so the next value is
-// sent in any case.
+// sent, whatever it is.
 const unknownText = "?"
 
 // Has reports whether the runtime's copy has a value.

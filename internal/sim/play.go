@@ -45,9 +45,10 @@ type RunOptions struct {
 	// AfterLastStep is called after the last step, while agent and runtime still run. dir is the directory of their
 	// files. It may be nil.
 	AfterLastStep func(ctx context.Context, dir string, c config.Config, node api.Node) error
-	// Connector connects the agent and the kubelet to the runtime. nil runs the agent as an NRI plugin.
+	// Connector connects the agent and the kubelet to the runtime. nil means that the agent runs as an NRI plugin.
 	Connector Connector
-	// Kind and Sent are as in Options.
+	// Kind is the runtime whose behaviour the embedded runtime imitates. Sent is called with all resources that
+	// plugins send over NRI and clients send over the CRI. It may be nil.
 	Kind Kind
 	Sent func(SentUpdate)
 	// Observe is called with every NRI event after its answer; it may be nil.

@@ -42,7 +42,7 @@ type Options struct {
 	Driver    Driver
 	Socket    string // the path of the socket to which plugins connect
 	// KnowsCDI reports whether the runtime can inject a CDI device. The runtime refuses containers with other CDI
-	// devices. nil accepts all.
+	// devices. If it is nil, the runtime accepts all devices.
 	KnowsCDI func(name string) bool
 	// ManyContainers makes the runtime leave out First.Others, because reading the CPUs of a thousand containers at
 	// each start takes long.

@@ -124,7 +124,8 @@ func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value
 		case v.Note == "":
 			c.note("%s: %s is not in force, and no reason is reported", ref, v.Field)
 		case !want.Running, way == parity.AtCreation && !initial && !route.InKernel(f):
-			// It is written when the container starts; or only a creation can set it, and the creation is past.
+			// No error in two cases: the container does not run yet, and the value is written at its start; or only a
+			// creation can set the value, and it was decided after the creation.
 		case way != parity.NotApplied && !strings.Contains(v.Note, "no such file"):
 			c.note("%s: %s is not in force (%s), although the attachment declares that it can set it", ref, v.Field, v.Note)
 		}

@@ -37,7 +37,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 	d.Initial = e.decided(e.ctrs[ref].initial).Values
 	d.Running = c.Life == lifecycle.StateRunning
 	s := e.empty()
-	// Without a cpuset of its own it has its pod's.
+	// A container without a cpuset of its own has the cpuset of its pod.
 	s.CPUs = e.within(ref.Pod())
 	s = e.idle(e.apply(e.apply(s, c.Pristine), resources(values)), values)
 	monitor := ""

@@ -18,5 +18,6 @@
 //	by=.ci/run           not run here: CI itself calls it
 //	manual               no test runs it. A table in this package's test says why, page by page
 //
-// Commands that a page has in common stand in a comment at its top: <!-- commands: by=test/vm/install.TestCluster -->.
+// Words that all blocks of a page have in common are in a comment at its top:
+// <!-- commands: by=test/vm/install.TestCluster -->.
 package pages

@@ -25,7 +25,7 @@ type kernel struct {
 // that are built into a kernel are not among its files.
 var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "overlay", "bfq"}
 
-// kernels are the kernels that this process has fetched, because asking the archive takes a second.
+// kernels caches fetched kernels by series, since each request to the archive takes a second.
 var kernels sync.Map
 
 // kernelOf fetches the kernel of a series and makes the initrd that mounts its root disk.

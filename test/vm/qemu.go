@@ -33,7 +33,7 @@ type process struct {
 type launch struct {
 	disk    string // drive options of the root disk
 	payload string // image of the second disk
-	state   string // the file from which memory and devices are loaded; empty boots
+	state   string // the file from which memory and devices are loaded; empty for a boot
 }
 
 // hardware returns QEMU's arguments that define the guest. They are part of a snapshot's key, with the

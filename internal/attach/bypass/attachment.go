@@ -51,7 +51,7 @@ type Options struct {
 	PollInterval time.Duration
 	Backoff      connect.Backoff // default: 0.2 s to 10 s
 	// Admit is called before each connection. While it returns an error, the attachment
-	// stays unconnected, in connect.Standby. nil always admits.
+	// stays unconnected, in connect.Standby. If it is nil, the attachment always connects.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 }

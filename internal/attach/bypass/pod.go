@@ -17,10 +17,10 @@ import (
 type reasons uint8
 
 const (
-	askStatus     reasons = 1 << iota // its status may have changed
-	cgroupCreated                     // its cgroup was created
-	cgroupRemoved                     // its cgroup was removed
-	started                           // the runtime has reported its start
+	askStatus     reasons = 1 << iota // the container's status may have changed
+	cgroupCreated                     // the container's cgroup was created
+	cgroupRemoved                     // the container's cgroup was removed
+	started                           // the runtime has reported the container's start
 )
 
 // pendingChecks are the checks that a pod's worker must do.
@@ -75,8 +75,8 @@ type ctr struct {
 
 	// Guarded by session.copies:
 	copySeen, copyWritten storedCopy
-	inStatus              bool // its plain status contains its resources
-	neverReported         bool // the runtime has never reported its resources
+	inStatus              bool // the container's plain status contains its resources
+	neverReported         bool // the runtime has never reported the container's resources
 }
 
 // indexEntry is a container in the index.

@@ -86,8 +86,8 @@ type Attempts struct {
 	// nil, Run does not wait for the socket.
 	WhyAbsent func() error
 	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is Standby, and
-	// Run calls Admit again after AdmitInterval (the constant of that name if the field is 0). A nil function
-	// always admits.
+	// Run calls Admit again after AdmitInterval (the constant of that name if the field is 0). If it is nil,
+	// the agent may always decide.
 	Admit         func() error
 	AdmitInterval time.Duration
 	// Attempt serves one connection until it is lost. worked reports whether it

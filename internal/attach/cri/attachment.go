@@ -36,7 +36,7 @@ type Options struct {
 	// the runtime serves images, too.
 	Images string
 	// Listeners are sockets that are already open: the runtime's first, then the image
-	// service's. The attachment does not open Socket if there is one.
+	// service's. If there are any, the attachment does not open Socket.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
@@ -56,10 +56,10 @@ type Options struct {
 	// RuntimeTimeout is how long to wait for the runtime before the socket opens. Default: 5 s.
 	RuntimeTimeout time.Duration
 	// Run calls Admit before it decides anything. While Admit returns an error, every call is forwarded unchanged,
-	// even if FailClosed is set. nil always admits.
+	// even if FailClosed is set. If it is nil, the agent may always decide.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
-	// FreeMemory returns memory to the system after the runtime's whole list was read; nil keeps it.
+	// FreeMemory returns memory to the system after the runtime's whole list was read. It may be nil.
 	FreeMemory func()
 	// Decisions is the directory in which the OCI runtime wrapper finds what to change in new containers. Empty
 	// means that the OCI runtime is not our wrapper.

@@ -246,7 +246,7 @@ func (c *calls) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycl
 			c.store.change(made.ID, func(k *ctr) { k.decisionErr = err })
 			left.Pending, left.Err = false, err.Error()
 		}
-		// Other containers may get its CPUs before it starts, so the agent must know its cgroup by then.
+		// Other containers may get CPUs of the new container before it starts, so the agent must know its cgroup first.
 		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID, Delegated: left})
 	})
 }

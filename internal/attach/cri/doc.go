@@ -5,5 +5,5 @@
 //
 // The package decides nothing. It stores the pods and containers that the runtime reported, because most calls do
 // not describe them. It drops them only after the runtime has confirmed their end. Until the agent knows the
-// running containers, it forwards every call unchanged, or refuses CreateContainer if failurePolicy.agent is Fail.
+// running containers, it forwards every call unchanged, or refuses CreateContainer if failurePolicy.agent is fail.
 package cri

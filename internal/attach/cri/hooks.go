@@ -19,7 +19,7 @@ import (
 type HookService struct {
 	// Socket is the path on which the hook service listens.
 	Socket string
-	// Register is the path of the file by which proxies find the hook service; "" writes none.
+	// Register is the path of the file by which proxies find the hook service; "" for no file.
 	Register string
 	// OmittedStages are the stages that the file does not list.
 	OmittedStages []string

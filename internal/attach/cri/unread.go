@@ -38,8 +38,8 @@ func (s *lists) retryNow(pod string) {
 	s.retries.drop(s.store.containersOf(pod)...)
 }
 
-// adoptPod stores one pod if it still exists. known is its list entry if the runtime could not describe it. It
-// returns an error only if the runtime does not answer.
+// adoptPod stores one pod if the pod still exists. known is the pod's list entry if the runtime could not describe the
+// pod. adoptPod returns an error only if the runtime does not answer.
 func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
 	p, err := s.client.DescribePod(ctx, id)
 	if p == nil {

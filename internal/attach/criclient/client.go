@@ -119,7 +119,7 @@ type Runtime struct {
 	Streams bool
 }
 
-// About asks for the runtime's name and version.
+// About requests the runtime's name and version.
 func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, error) {
 	v, err := ask(ctx, callTimeout, c.calls.Version, "ask for the runtime's version", &cri.VersionRequest{}, o...)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 const (
 	// maxConcurrent is how many verbose statuses All reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many calls may time out in All. After that, All asks for no further status, and describes
+	// maxTimeouts is how many calls may time out in All. After that, All requests no other status, and describes
 	// the other pods and containers by their list entries.
 	maxTimeouts = 8
 )
@@ -299,6 +299,6 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 // InheritUndescribed marks a container as undescribed if the runtime cannot describe its pod.
 func InheritUndescribed(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Undescribed != "" && c.Undescribed == "" {
-		c.Undescribed = "its pod's status: " + p.Undescribed
+		c.Undescribed = "the status of its pod: " + p.Undescribed
 	}
 }

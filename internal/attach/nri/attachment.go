@@ -56,7 +56,7 @@ type Options struct {
 	// error refuses the connection.
 	OnConfigure func(yaml string) error
 	// Admit is called before each registration. While it returns an error, the attachment
-	// stays unconnected, in connect.Standby. nil always admits.
+	// stays unconnected, in connect.Standby. If it is nil, the attachment always connects.
 	Admit func() error
 	// OnState is called with each state that the attachment enters, in order, and with the error that Status would
 	// return. It must not call the attachment.

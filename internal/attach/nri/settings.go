@@ -59,16 +59,16 @@ var resourceSettings = []setting{
 	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: func(r *api.LinuxResources, v lifecycle.Value) bool { return carry.Pair(&r.Unified, v) }, note: "cannot be removed once set"},
 	{
 		field: lifecycle.Env, proto: "env[]", create: addEnv,
-		note: "Trimtab first marks a variable that the container already has for removal: " +
+		note: "if the container already has the variable, Trimtab first marks it for removal: " +
 			"otherwise a runtime may keep its old value, and would refuse a variable that an earlier plugin set",
 	},
 	{
 		field: lifecycle.MountPoint, proto: "mounts[]", create: addMount,
-		note: "Trimtab first marks a mount that the container already has for removal",
+		note: "if the container already has the mount, Trimtab first marks it for removal",
 	},
 	{
 		field: lifecycle.DeviceNode, proto: "linux.devices[]", create: addDevice,
-		note: "Trimtab first marks a device that the container already has for removal; runtimes add an rw device cgroup rule",
+		note: "if the container already has the device, Trimtab first marks it for removal; runtimes add an rw device cgroup rule",
 	},
 	{
 		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI,

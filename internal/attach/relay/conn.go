@@ -19,7 +19,7 @@ import (
 
 // Options configure a relayed connection.
 type Options struct {
-	// HandlingFor says which calls are held; nil holds none.
+	// HandlingFor says which calls are held; nil means none.
 	HandlingFor HandlingFunc
 	// MaxMessage is the longest message of a held call, in bytes. The relay forwards a longer message unchanged.
 	// Default: 16 MiB, as in the kubelet.

@@ -1,5 +1,5 @@
 // Package relay forwards an HTTP/2 connection that carries gRPC to a backend frame by frame. It holds calls by
-// their path: it can change or answer their request, and it reads their answer.
+// their path. It can change the request of a held call, or answer the call itself, and it reads the backend's answer.
 //
 // Each connection of a caller has its own connection to the backend. The relay does not decode calls that it does
 // not hold. It forwards the bytes of every frame unchanged, with settings, windows, pings and the peers' own limits

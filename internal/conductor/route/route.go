@@ -18,12 +18,12 @@ type Phase uint8
 
 // The phases.
 const (
-	Creating   Phase = iota // its creation is being answered
+	Creating   Phase = iota // the agent answers the container's creation
 	Created                 // the runtime has created it and assigned its id
-	Starting                // its start is held until the runtime has the values of the answer
-	Updating                // an update by the kubelet is being answered
-	Running                 // it exists, and the event is about something else
-	LosingCPUs              // it has not started, and others get CPUs of its pool
+	Starting                // the start waits until the runtime has stored the values of the answer
+	Updating                // the agent answers an update by the kubelet
+	Running                 // the container exists, and the event is about something else
+	LosingCPUs              // the container has not started, and others get CPUs of its pool
 	Copying                 // an update by the agent refreshes the runtime's stored copy
 	Piggyback               // as Copying, but with the answer to another container's event
 )
@@ -39,23 +39,23 @@ type Sink uint8
 
 // The sinks.
 const (
-	NoSink      Sink = iota // it is applied already, or nothing can carry it in this phase
+	NoSink      Sink = iota // the value is applied already, or nothing can carry it in this phase
 	Answer                  // the answer to the container's own event
 	Runtime                 // the runtime's stored copy
-	Kernel                  // the kernel only, now or when its cgroup exists
-	CreatedWith             // the container was created with it earlier
-	Unapplied               // nothing can carry it
+	Kernel                  // the kernel only, now or when the container's cgroup exists
+	CreatedWith             // the container was created with the value earlier
+	Unapplied               // nothing can carry the value
 )
 
 // Inputs has the inputs of a route besides the attachment's capabilities.
 type Inputs struct {
 	NoCgroup     error  // why the container's cgroup has no name
-	ContestedBy  string // why other plugins set its field
-	InForce      bool   // it was applied before
-	CreatedWith  bool   // the container was created with it
-	Stored       bool   // the runtime's stored copy has it
-	KeptFromCopy bool   // the runtime's stored copy must not have it
-	LowersLimit  bool   // it lowers a limit, which the kernel may refuse
+	ContestedBy  string // why other plugins set the value's field
+	InForce      bool   // the value was applied before
+	CreatedWith  bool   // the container was created with the value
+	Stored       bool   // the runtime's stored copy has the value
+	KeptFromCopy bool   // the runtime's stored copy must not have the value
+	LowersLimit  bool   // a memory limit that is not in force; the kernel refuses it if more memory is in use
 	NoAttachment bool   // the event has no attachment
 }
 
@@ -72,18 +72,18 @@ type Route struct {
 type condition uint16
 
 const (
-	carried      condition = 1 << iota // the call can hold it, and the runtime accepts it
-	inKernel                           // the keeper can write it
-	copied                             // the runtime's stored copy of it is kept up to date
+	carried      condition = 1 << iota // the call can hold the value, and the runtime accepts it
+	inKernel                           // the keeper can write the value
+	copied                             // the agent keeps the runtime's stored copy of the value up to date
 	cannotRemove                       // the value removes an entry, and the attachment cannot remove entries
-	noCgroup                           // its cgroup has no name
-	contested                          // other plugins set its field
-	inForce                            // it was applied before
-	createdWith                        // the container was created with it
-	stale                              // the runtime's stored copy should have it, and lacks it
-	kernelOnly                         // the runtime must not get it
+	noCgroup                           // the container's cgroup has no name
+	contested                          // other plugins set the value's field
+	inForce                            // the value was applied before
+	createdWith                        // the container was created with the value
+	stale                              // the runtime's stored copy should have the value, and lacks it
+	kernelOnly                         // the runtime must not get the value
 	noAttachment                       // the event has no attachment
-	onProcess                          // no creation can hold it, and the keeper can set it on the container's processes
+	onProcess                          // no creation can hold the value, and the keeper can set it on processes
 )
 
 // row gives the sink, in one phase, of values that meet all conditions in requires and no condition in unless.
@@ -134,7 +134,7 @@ var table = [...]row{
 func Choose(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	refusal := can.Refuses(calls[p], v)
 	if refusal == "" && p == Updating && k.LowersLimit {
-		refusal = "not sent with the kubelet's update, because the update fails if more memory is in use"
+		refusal = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
 	}
 	has := conditions(p, can, v, k, refusal == "")
 	for i := range table {
@@ -226,7 +226,7 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 
 // AtStart returns the note for a value that the keeper writes when its container starts.
 func AtStart(contest string) string {
-	return strings.TrimPrefix(contest+"; written when it starts", "; ")
+	return strings.TrimPrefix(contest+"; the agent writes the value when the container starts", "; ")
 }
 
 // resources are the fields that the runtime stores and that cgroup files show.

@@ -50,7 +50,7 @@ const (
 	refusedCreate = "refused by the creation of a container"
 	refusedUpdate = "refused by a kubelet's update"
 	refusedPush   = "refused by an update of our own"
-	lowering      = "not sent with the kubelet's update, because the update fails if more memory is in use"
+	lowering      = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
 	createOnly    = "only the creation of a container can carry it; it applies when the container is created again"
 )
 

@@ -1,5 +1,5 @@
 // Package breaker has the circuit breaker for calls to other programs. After several calls in a row without an answer,
-// the agent does not call the program for a pause. So a program that hangs does not delay every event.
+// the agent does not call the program for some time. So a program that hangs does not delay every event.
 package breaker
 
 import "time"

@@ -122,7 +122,8 @@ func (q *question) callForPod(ctx context.Context, first *hooks.PodSandboxHookRe
 	return out, nil
 }
 
-// changedEntries returns the entries of is that was lacks, or has with another value; nil if there are none.
+// changedEntries returns the entries of the map is that the map was lacks or has with another value; nil if there are
+// none.
 func changedEntries(was, is map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range is {

@@ -85,7 +85,7 @@ type call struct {
 	h        *Host
 	method   string
 	stream   grpc.ServerStream
-	filter   func(*Host, []byte) []byte // applied to answers; nil passes them unchanged
+	filter   func(*Host, []byte) []byte // applied to answers; nil if they are passed unchanged
 	objectID func([]byte) string        // returns the id in a request; nil for calls that are not in objectIDs
 }
 

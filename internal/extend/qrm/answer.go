@@ -67,7 +67,7 @@ func valuesOf(dev, resource string, from *api.ResourceAllocation) ([]lifecycle.V
 // addProblem reports an invalid part of the answer.
 func (a *answer) addProblem(field, value, reason string) {
 	a.problems.Add(lifecycle.Problem{
-		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + shorten(field), Value: shorten(value), Reason: reason, Then: "the agent ignores it",
+		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + shorten(field), Value: shorten(value), Reason: reason, Then: "the agent ignores this part of the answer",
 	})
 }
 

@@ -23,9 +23,9 @@ const (
 	maxAssociated, maxKnownDevices = 1024, 16384
 )
 
-// association is the part of a question about associated devices: devices that a plugin chooses together
-// with its own resource, such as GPUs with their memory. But the kubelet assigns the devices before a
-// container is created. So the plugin gets exactly the assigned devices to choose from.
+// association asks one plugin about devices of one resource. The plugin chooses these devices together with its own
+// resource, for example GPUs together with their memory. A question may have several associations. The kubelet assigns
+// the devices before a container is created, so the plugin may choose only the assigned devices.
 type association struct {
 	p        *plugin
 	device   string // the name of the devices' resource

@@ -46,8 +46,8 @@ type Options struct {
 	Assigned func(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string
 	// ReadReports makes the manager read reports about each container's resources from plugins, for Amounts.
 	ReadReports bool
-	// Saved is the state that an earlier manager saved; nil for none. Save replaces the saved state; nil
-	// saves nothing.
+	// Saved is the state that an earlier manager saved; nil for none. Save replaces the saved state; it
+	// may be nil.
 	Saved []byte
 	Save  func([]byte) error
 	// Recorder counts calls; nil for none.

@@ -75,7 +75,7 @@ type plugin struct {
 	lastErr       string
 	socketRemoved bool // the plugin's socket was removed
 	breaker       breaker.Breaker
-	listed        bool            // the manager has asked for the plugin's allocations
+	listed        bool            // the manager has requested the plugin's allocations
 	unimplemented map[string]bool // optional methods that the plugin does not implement
 }
 

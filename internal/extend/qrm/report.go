@@ -58,7 +58,8 @@ func (m *Manager) readReports(ctx context.Context) {
 }
 
 // dueReports returns the containers for which a plugin must be asked for a report. These are the containers whose
-// allocation changed since the last request, and at most again of the other containers, the oldest requests first.
+// allocation changed since the last request, and some of the other containers, those with the oldest requests first.
+// again limits the number of these other containers.
 func (m *Manager) dueReports(p *plugin, again int) (due []containerAllocation) {
 	if p.lacksMethod(reportMethod) {
 		return nil

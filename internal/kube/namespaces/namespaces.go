@@ -97,7 +97,7 @@ type Service struct {
 	Wanted func() bool
 	// Apply applies the configuration again, with changed labels.
 	Apply func() error
-	// Save stores the labels for the next start; nil stores nothing.
+	// Save stores the labels for the next start. It may be nil.
 	Save func([]byte) error
 
 	mu     sync.Mutex // guards the fields below

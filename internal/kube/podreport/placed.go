@@ -161,7 +161,7 @@ func (p *Placements) Row() api.ClusterPart {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	row := api.ClusterPart{
-		Name: "PodAnnotation", State: fmt.Sprintf("%d pods, %d writes refused by the API server", len(p.written), p.refused),
+		Name: "PodAnnotation", State: fmt.Sprintf("%d pods handled, %d writes refused by the API server", len(p.written), p.refused),
 		Written: p.writeCount, Failed: p.refused + p.failures,
 	}
 	if p.failed != nil {

@@ -55,7 +55,7 @@ func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
 	return t.balloonName(nth)
 }
 
-// threadsOf returns which threads of its balloon's CPUs a container asks for.
+// threadsOf returns which threads of its balloon's CPUs a container requests.
 func threadsOf(s placement.Subject) placement.Threads {
 	switch asked := s.Intent.HideThreads.V.Of(s.Name); {
 	case !asked.IsSet():

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BindRequest asks for NUMA nodes that have some number of CPUs.
+// BindRequest is a request for NUMA nodes that have some number of CPUs.
 type BindRequest struct {
 	// N is the number of CPUs that must fit; From are the CPUs that may be taken.
 	N    int
@@ -21,13 +21,13 @@ type BindRequest struct {
 	Even bool
 	// Whole means that the caller takes all CPUs of the chosen nodes. Together they must have at least N CPUs.
 	Whole bool
-	// Cores says how the threads of a core may be divided, as in Request.
+	// Cores says how the threads of a core may be divided.
 	Cores Cores
 	// FewestPackages uses no more packages than N CPUs need.
 	FewestPackages bool
 	// PreferEmptiest prefers the nodes with the most CPUs left over.
 	PreferEmptiest bool
-	// Efficient, Preferences, Shared and Reserve mean the same as in Request.
+	// Efficient, Preferences, Shared and Reserve have the meaning of the fields of Request with these names.
 	Efficient   bool
 	Preferences []Preference
 	Shared      topology.Set
@@ -37,7 +37,7 @@ type BindRequest struct {
 	Memory     uint64
 	FreeMemory []uint64
 	// Near are CPUs whose nodes are preferred to all other nodes, without increasing the number of nodes.
-	// NearName tells users what these CPUs are near, such as "its devices".
+	// NearName is the text in messages for what these CPUs are near, such as "its devices".
 	Near     topology.Set
 	NearName string
 }

@@ -10,7 +10,7 @@ import (
 
 // Memory is a request for memory nodes.
 type Memory struct {
-	// Bytes is how much free memory the nodes must have together; 0 asks for the nearest nodes with any free
+	// Bytes is how much free memory the nodes must have together; 0 means the nearest nodes with any free
 	// memory.
 	Bytes uint64
 	// CPUs are the CPUs that will use the memory. The nodes of these CPUs come first.
@@ -109,7 +109,7 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at []int) {
 }
 
 // usableNodes returns the indices of the allowed nodes with memory of one of the kinds. within has the ids of
-// the allowed nodes; nil allows all.
+// the allowed nodes; nil means all nodes.
 func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind) []int {
 	var out []int
 	for i, n := range m.Nodes {

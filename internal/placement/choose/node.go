@@ -12,7 +12,7 @@ import (
 type NodeRequest struct {
 	// Nodes are the nodes with enough free CPU time.
 	Nodes []NodeRoom
-	// Memory, FreeMemory, Near and NearName mean the same as in BindRequest.
+	// Memory, FreeMemory, Near and NearName have the meaning of the fields of BindRequest with these names.
 	Memory     uint64
 	FreeMemory []uint64
 	Near       topology.Set

@@ -45,7 +45,7 @@ type NodeReserve struct {
 
 // Request is a request for CPUs. The zero value of each optional field is a good default.
 type Request struct {
-	// N is the number of CPUs; 0 or less chooses none.
+	// N is the number of CPUs; 0 or less means none.
 	N int
 	// From are the CPUs that may be taken.
 	From topology.Set

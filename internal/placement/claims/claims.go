@@ -52,7 +52,7 @@ func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.Ext
 		known := m.PlacesOf(topology.FormatList(c.CPUs))
 		if known.Len() != len(c.CPUs) {
 			return refusedGrant(g, lifecycle.Problem{
-				Key: "authority", Value: topology.FormatList(c.CPUs), Refused: true, Then: "the container owns none of them",
+				Key: "authority", Value: topology.FormatList(c.CPUs), Refused: true, Then: "the container owns none of these CPUs",
 				Reason: fmt.Sprintf("%s gives it CPUs that this node does not have", claimName(c)),
 			})
 		}

@@ -34,8 +34,8 @@ func CheckSchedulingClass(known map[string]bool, path, name string) []Problem {
 
 // ClassOf returns the class that the pod names for a container. If the pod names none, it returns the class
 // with the given name, which the configuration key chose. The result has no name if there is no such class.
-// section is the policy's configuration section. otherwise tells users what the container gets if the pod
-// names a class that does not exist.
+// section is the policy's configuration section. otherwise is the text for users about what the container gets
+// if the pod names a class that does not exist.
 func (all Scheduling) ClassOf(s placement.Subject, section, otherwise, name, key string) (c lifecycle.SchedulingClass, wrong []lifecycle.Problem) {
 	if asked := s.Intent.SchedulingClass.V.Of(s.Name); asked.IsSet() {
 		if o := all.byName(asked.V); o != nil {

@@ -316,8 +316,8 @@ func (c *chains) preferringItems() (items uint64) {
 	return items
 }
 
-// assignChain gives each item the first set of the best chain that it prefers. If it prefers none of them, it
-// gets the first set that is possible.
+// assignChain gives each item the first set of the best chain that the item prefers. An item that prefers none of
+// them gets the first set that is possible for it.
 func (c *chains) assignChain(steps []chainStep, sets []set, best int) {
 	for k := best; steps[k].from >= 0; k = steps[k].from {
 		here, before := sets[steps[k].set], steps[steps[k].from]

@@ -76,7 +76,7 @@ func (p *Policy) schedulingClass(s placement.Subject) (name, key string) {
 	return "", ""
 }
 
-// threadsOf returns which threads of its CPUs a container asks for.
+// threadsOf returns which threads of its CPUs a container requests.
 func threadsOf(s placement.Subject) placement.Threads {
 	if s.Intent.HideThreads.V.Of(s.Name).V {
 		return placement.OneThread
@@ -84,7 +84,7 @@ func threadsOf(s placement.Subject) placement.Threads {
 	return placement.DefaultThreads
 }
 
-// memoryOf returns what a container asks for about its memory: kinds of memory, the memory nodes of the runtime's
+// memoryOf returns what a container requests for its memory: kinds of memory, the memory nodes of the runtime's
 // request, or a cold start.
 func memoryOf(s placement.Subject) placement.MemoryChoice {
 	asked, cold := s.Intent.MemoryKinds.V.Of(s.Name), s.Intent.ColdStart.V.Of(s.Name)

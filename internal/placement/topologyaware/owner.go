@@ -64,7 +64,7 @@ func (o *ownerChoice) nearness(i int) float64 {
 }
 
 // best returns the index of the best part with enough CPUs, or -1 if no part has enough. It skips the part
-// without; -1 skips none.
+// with the index without; -1 means that it skips none.
 func (o *ownerChoice) best(without int) int {
 	best := -1
 	for i := range o.p.tree {

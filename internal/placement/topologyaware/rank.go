@@ -180,7 +180,8 @@ func (r *request) compare(a, b int) (better int, by string) {
 	return compareBy(r.rank, candidate{r, a}, candidate{r, b})
 }
 
-// best returns the index of the best part. It skips the part without; -1 skips none.
+// best returns the index of the best part. It skips the part with the index without; -1 means that
+// it skips none.
 func (r *request) best(without int) int {
 	best := -1
 	for i := range r.p.tree {

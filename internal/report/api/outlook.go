@@ -15,7 +15,7 @@ type Plan struct {
 	// Changes has the other decisions about running containers and pods that would change.
 	Changes []Change `json:"changes,omitempty"`
 	// NeedRecreation has running containers, as NAMESPACE/POD/CONTAINER, that request CPUs of their own and would own
-	// none. They can get CPUs only when they are created again.
+	// none. They can own CPUs only after they are created again, and only if enough CPUs are free then.
 	NeedRecreation []string `json:"createAgain,omitempty"`
 	// Hints are sentences that say which changes would give the pods what they request.
 	Hints []string `json:"hints,omitempty"`

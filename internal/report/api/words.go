@@ -317,12 +317,12 @@ type MissingReason string
 
 // The kinds of reasons. The field Note of a Value explains the reason in a sentence.
 const (
-	NotYet        MissingReason = "not yet"        // its cgroup does not exist yet, or the value is being written
+	NotYet        MissingReason = "not yet"        // the cgroup does not exist yet, or the agent is writing the value
 	NoCgroup      MissingReason = "no cgroup"      // the container runs, and its cgroup does not exist
-	NotCarried    MissingReason = "not carried"    // the attachment cannot set it
+	NotCarried    MissingReason = "not carried"    // the attachment cannot set the value
 	Ceded         MissingReason = "ceded"          // nri.cede leaves the field to another plugin
-	CreateOnly    MissingReason = "create only"    // the container was created without it
-	BadCgroup     MissingReason = "bad cgroup"     // the agent does not know its cgroup's path
+	CreateOnly    MissingReason = "create only"    // the container was created without the value
+	BadCgroup     MissingReason = "bad cgroup"     // the agent does not know the path of the cgroup
 	KernelRefused MissingReason = "kernel refused" // refused by the kernel, or by the agent's check before the write
 	LeftAlone     MissingReason = "left alone"     // another program keeps writing it, and the agent gave up
 	Differs       MissingReason = "differs"        // mode observe: the node has another value

@@ -73,7 +73,7 @@ var agentFaults = []struct{ label, found, do string }{
 		"set cgroup.root to the path where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
 	},
 	{
-		"contested", "runs, but another program keeps changing values that separate containers",
+		"contested", "runs, but another program keeps changing lists of CPUs, memory nodes or partitions, which keep containers apart",
 		"find the program that writes the values and stop it; until then containers may use CPUs that other pods own, see docs/operate.md",
 	},
 	{

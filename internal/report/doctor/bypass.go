@@ -26,10 +26,10 @@ func checkAuto(c Check, agent *api.Node) Check {
 		case a.Name == "nri":
 			return c.ok("nri is %s", a.WhyActive)
 		default:
-			return c.problem("see the check of nri", "%s is %s", a.Name, a.WhyActive)
+			return c.problem(`see the result of the check "nri"`, "%s is %s", a.Name, a.WhyActive)
 		}
 	}
-	return c.problem("see the checks of nri and of the runtime", "neither nri nor bypass is connected")
+	return c.problem(`see the results of the checks "nri" and "runtime"`, "neither nri nor bypass is connected")
 }
 
 // minWatches is how many inotify watches a node with some thousand pods needs: one for each pod, and three more while

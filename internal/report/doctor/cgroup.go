@@ -113,7 +113,7 @@ func checkHooks(g cgroups, config config.Config) []Check {
 		case len(controllers(h)) == 0:
 			c = c.ok("effective: it needs nothing from the kernel")
 		case versionErr != nil:
-			c = c.unknown("see the check cgroup", "it needs the controllers %s; no cgroup file system was found", join(controllers(h)))
+			c = c.unknown(`see the result of the check "cgroup"`, "it needs the controllers %s; no cgroup file system was found", join(controllers(h)))
 		default:
 			if c = g.probe(c, v, dir, needs); c.Result == OK {
 				c = g.probeFeatures(c, v, dir, h)

@@ -60,7 +60,8 @@ func (k kubelet) manager(key, flag, state string) manager {
 // errNoPolicy is the error for a file that sets no policy.
 var errNoPolicy = errors.New("it has no policy")
 
-// read reads a policy from a file in the kubelet's directory, if no policy is known yet.
+// read reads a file in the kubelet's directory. It stores the file's policy if no file before had one, and the first
+// error.
 func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
 	file := filepath.Join(k.root, name)
 	data, err := k.read(file)

@@ -254,7 +254,7 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	info, err := n.host.stat(path)
 	switch {
 	case missing(err) && n.running:
-		return c.problem("see the check nri; a runtime with NRI enabled creates it when it starts", "%s does not exist", path)
+		return c.problem(`see the result of the check "nri"; a runtime with NRI enabled creates the socket when it starts`, "%s does not exist", path)
 	case missing(err):
 		return c.unknown("start the runtime", "%s does not exist; no runtime is running", path)
 	case err != nil:

@@ -84,13 +84,13 @@ func isSocket(path string) bool {
 	return err == nil && info.Mode().Type() == os.ModeSocket
 }
 
-// Status asks for the state of the whole node.
+// Status requests the state of the whole node.
 func (c *Client) Status(ctx context.Context) (api.Node, error) {
 	return ask[api.Node](ctx, c, http.MethodGet, "status", nil, nil)
 }
 
-// Explain asks for all containers of a pod, or for one container if container is not "". The error is *RefusedError if
-// the agent does not know the pod or container.
+// Explain requests the state of all containers of a pod, or of one container if container is not "". The error is
+// *RefusedError if the agent does not know the pod or container.
 func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]api.Container, error) {
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
 	return ask[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)

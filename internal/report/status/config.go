@@ -20,7 +20,7 @@ func configuration(w http.ResponseWriter, _ *http.Request, can ConfigSource) {
 	writeJSON(w, http.StatusOK, can.Config())
 }
 
-// Config asks for the configuration in force, with the source of each key.
+// Config requests the configuration in force, with the source of each key.
 func (c *Client) Config(ctx context.Context) (api.Configuration, error) {
 	return ask[api.Configuration](ctx, c, http.MethodGet, "config", nil, nil)
 }

@@ -37,12 +37,12 @@ func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Plan, er
 	reply(w, out, err, http.StatusBadRequest)
 }
 
-// PlanPods asks for the effect of the pods in manifests.
+// PlanPods requests the effect of the pods in manifests.
 func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Plan, error) {
 	return ask[api.Plan](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
 }
 
-// PlanConfig asks for the effect of another configuration on running containers.
+// PlanConfig requests the effect of another configuration on running containers.
 func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Plan, error) {
 	return ask[api.Plan](ctx, c, http.MethodPost, "plan/config", nil, file)
 }

@@ -9,7 +9,7 @@ type Device struct {
 }
 
 // AddDevices adds devices to their zones. A device in Granted is not available. A device with several zones counts in
-// each of them, because the kubelet gives it to pods in any of them. A device without a zone counts in none: the
+// each of these, because the kubelet gives it to pods in any of them. A device without a zone counts in no zone: the
 // scheduler counts it for the whole node.
 func (n *Node) AddDevices(all []Device) {
 	for _, d := range all {

@@ -36,7 +36,7 @@ type descriptor struct {
 type Registry struct {
 	server    *http.Server
 	address   string
-	blobs     map[string][]byte // by digest, manifests too
+	blobs     map[string][]byte // layers, image configurations and manifests, by digest
 	manifests map[string]string // name -> digest
 }
 

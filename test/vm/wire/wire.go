@@ -1,4 +1,4 @@
-// Package wire is what the driver on the host and the agent in the guest say to each other, over HTTP:
+// Package wire is the protocol between the driver on the host and the agent in the guest, over HTTP:
 //
 //	GET  /ready                           the guest is up
 //	POST /exec                            a Command; the answer is a Result
