@@ -70,7 +70,7 @@ it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 // addNode adds the flags for where the node's files are. It also sets how doctor asks the agent and the kubelet.
 func addNode(cmd *cobra.Command, o *doctor.Options) {
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
-	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default cri.endpoint of the configuration, or with attach: nri containerd's and CRI-O's)")
+	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default cri.endpoint, or with NRI the usual ones)")
 	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
 	o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 }
