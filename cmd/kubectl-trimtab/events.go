@@ -70,7 +70,7 @@ func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
 	return ignoreInterrupt(cmd.Context(), err)
 }
 
-// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedExit if the agent's program
+// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedError if the agent's program
 // has already printed the error.
 func ignoreInterrupt(ctx context.Context, err error) error {
 	var exit *fleet.ExitError
@@ -78,7 +78,7 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the user has interrupted the command
 	case errors.As(err, &exit):
-		return &printedExit{exit.Code}
+		return &printedError{exit.Code}
 	}
 	return err
 }

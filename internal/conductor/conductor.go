@@ -209,9 +209,10 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	_, _ = c.run(w)
 }
 
-// unplacedContainers returns the containers for which placement was disabled all the time, before this Synchronize or
-// Configure is decided (lifecycle.RecordFields.Unplaced). A container without a record counts as one of them.
-func (n *node) unplacedContainers(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
+// withPlacementDisabled returns the containers for which placement was disabled all the time, before this
+// Synchronize or Configure is decided (lifecycle.RecordFields.Unplaced). A container without a record counts as one
+// of them.
+func (n *node) withPlacementDisabled(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
 		if ctr != nil {

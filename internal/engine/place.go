@@ -220,7 +220,7 @@ func (s *placer) placeChosen() bool {
 		s.reportNotGranted(key, "", err)
 		return false
 	}
-	again := s.copyRefusedResize()
+	again := s.setRefusedCPUs()
 	s.giveCPUs(cpus, key, why)
 	if again {
 		s.reportResized()

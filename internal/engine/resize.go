@@ -204,15 +204,15 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
-// listedParts returns the requests of a pod's live containers in a Synchronize, without the container with
-// the id but.
-func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
+// listedRequests returns the requests of the pod's live containers that a Synchronize lists, except those of the
+// container exceptID.
+func (n *view) listedRequests(podID, exceptID string) (requests []*lifecycle.Resources) {
 	for _, c := range n.listed[podID] {
-		if c.ID != but && c.State != lifecycle.StateStopped {
-			parts = append(parts, &c.Resources)
+		if c.ID != exceptID && c.State != lifecycle.StateStopped {
+			requests = append(requests, &c.Resources)
 		}
 	}
-	return parts
+	return requests
 }
 
 // sumOf returns the sum of the CPU requests of containers, and of their CPU limits if all have one.
@@ -333,7 +333,7 @@ func (s *placer) refusedResize(owns int) int {
 	}
 	sum := s.n.podSum(s.p, s.c)
 	if s.n.listed != nil {
-		sum = sumOf(append(s.n.listedParts(s.c.PodID, s.c.ID), &s.c.Pristine))
+		sum = sumOf(append(s.n.listedRequests(s.c.PodID, s.c.ID), &s.c.Pristine))
 	}
 	if n := s.p.paidCPUs(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
 		return n
@@ -341,10 +341,10 @@ func (s *placer) refusedResize(owns int) int {
 	return 0
 }
 
-// copyRefusedResize sets RefusedCPUs of a container that is created again, if its request pays for another
+// setRefusedCPUs sets RefusedCPUs of a container that is created again, if its request pays for another
 // number of CPUs than it owned before, because the resize to that number was refused. It reports whether the
 // container owned CPUs before, or shares owned CPUs of its pod whose resize was refused.
-func (s *placer) copyRefusedResize() bool {
+func (s *placer) setRefusedCPUs() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {
 		return false

@@ -118,8 +118,8 @@ func propertiesOf(c *lifecycle.Container) hook.About {
 	return a
 }
 
-// specMatters reports whether a change of a pod's spec changes the input of a hook.
-func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
+// specChangeMatters reports whether a change of a pod's spec changes the input of a hook.
+func (n *view) specChangeMatters(old, now *lifecycle.PodSpec) bool {
 	reads := func(h hook.Hook) bool {
 		r, ok := h.(hook.SpecReader)
 		return ok && r.ReadsSpec()

@@ -274,7 +274,7 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	case !a.pod:
 		return []int{a.n}
 	}
-	sum := sumOf(b.n.listedParts(b.p.Pod.ID, ""))
+	sum := sumOf(b.n.listedRequests(b.p.Pod.ID, ""))
 	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
 }
 

@@ -78,13 +78,13 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 }
 
 // noAgents returns an error for a cluster without a running agent, with advice.
-func (c *Cluster) noAgents(pending int) error {
+func (c *Cluster) noAgents(labelled int) error {
 	where := "in any namespace"
 	if c.agents != "" {
 		where = "in namespace " + c.agents
 	}
-	if pending > 0 {
-		return &NotFoundError{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", pending, Selector, where, Selector)}
+	if labelled > 0 {
+		return &NotFoundError{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", labelled, Selector, where, Selector)}
 	}
 	return &NotFoundError{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
 }

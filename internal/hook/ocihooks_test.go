@@ -20,7 +20,7 @@ func hookText(when string) string {
 func TestHookConditions(t *testing.T) {
 	t.Parallel()
 	in := Input{
-		Pod:       &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a.example/k": "pod", "long": strings.Repeat("x", lifecycle.MaxText+1)}},
+		Pod:       &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a.example/k": "pod", "long": strings.Repeat("x", lifecycle.MaxValueBytes+1)}},
 		Intent:    &intent.Pod{},
 		Container: "main",
 		About:     About{Command: "/bin/busybox", BindMounts: true, Annotations: map[string]string{"a.example/k": "container", "own": "yes"}},

@@ -181,11 +181,11 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 			now = append(now, j)
 			continue
 		}
-		// Errors are ignored, because both lists are valid: the kernel had lastVerified, and text will be written.
+		// Errors are ignored, because both lists are valid: the kernel had verifiedText, and text will be written.
 		want, _ := lists.parse(j.text)
 		has := new(cgroup.IDs)
 		if j.kernelTextKnown {
-			has, _ = lists.parse(j.lastVerified)
+			has, _ = lists.parse(j.verifiedText)
 		}
 		if !want.Minus(*has).And(parted).Empty() {
 			return jobs, nil

@@ -243,7 +243,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 		}
 		j.desired = r.desired
 		// The original must be read before the first write.
-		j.lastVerified, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
+		j.verifiedText, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
 		of[i] = j
 	}
 	return jobs, out, of

@@ -107,17 +107,17 @@ func poolName(pool placement.Pool, which placement.PoolID) string {
 // grants lists which containers own which CPUs, and which of these CPUs cannot be used now.
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
-	away := map[placement.Key]placement.Grant{}
+	reserved := map[placement.Key]placement.Grant{}
 	for _, g := range v.State.ReservedGrants() {
-		away[g.Key] = g
+		reserved[g.Key] = g
 	}
 	var out []api.Grant
 	for _, g := range v.State.Grants() {
-		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Unusable: m.Format(away[g.Key].CPUs)})
-		delete(away, g.Key)
+		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Unusable: m.Format(reserved[g.Key].CPUs)})
+		delete(reserved, g.Key)
 	}
 	for _, g := range v.State.ReservedGrants() {
-		if _, alone := away[g.Key]; alone {
+		if _, isReserved := reserved[g.Key]; isReserved {
 			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Unusable: m.Format(g.CPUs)})
 		}
 	}

@@ -218,9 +218,9 @@ func (l *Ledger) UnclaimedCPUs(uid string) topology.Set {
 	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
-// ExclusiveNodesOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
+// ExclusiveNodeCPUsOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
 // have. No other pod may use memory of the NUMA nodes of these CPUs.
-func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
+func (l *Ledger) ExclusiveNodeCPUsOfOthers(uid string) topology.Set {
 	var s topology.Set
 	if l.exclusiveNodes == 0 {
 		return s

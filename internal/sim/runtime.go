@@ -56,7 +56,7 @@ type Options struct {
 	// Sent is called with all resources that plugins send over NRI and clients send over the CRI. It may be nil.
 	Sent func(SentUpdate)
 
-	memory *pipeNetwork // the network in which plugins connect to Socket; nil for a real socket
+	pipes *pipeNetwork // the network in which plugins connect to Socket; nil for a real socket
 }
 
 // Event is one NRI event with the answer of the plugins.

@@ -144,13 +144,13 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 		server.GracefulStop()
 		close(done)
 	}()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		select {
 		case <-done:
 			return
-		case <-look.C:
+		case <-poll.C:
 			if waited := time.Since(begun); waited > most || waited > grace && h.heldCalls.Load() == 0 {
 				server.Stop()
 			}

@@ -328,20 +328,20 @@ func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle
 			return of.answer, nil
 		}
 	}
-	answer, ofPod, err := q.m.requestAllocation(ctx, it.p, it.request, it.podAmount)
+	answer, podAmount, err := q.m.requestAllocation(ctx, it.p, it.request, it.podAmount)
 	if err != nil {
 		return nil, err
 	}
-	q.m.storeAnswer(it.request, answer, ofPod, q.ahead)
+	q.m.storeAnswer(it.request, answer, podAmount, q.ahead)
 	return answer, nil
 }
 
-// requestAllocation asks a plugin to allocate a resource. If ofPod is not 0, and the plugin supports it, it asks
-// for the whole pod. It then returns ofPod, and otherwise 0.
-func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, ofPod float64) (*api.ResourceAllocation, float64, error) {
-	if ofPod > 0 {
-		if answer, known, err := m.allocateForPod(ctx, p, request, ofPod); known {
-			return answer, ofPod, err
+// requestAllocation asks a plugin to allocate a resource. If podAmount is not 0, and the plugin supports it, it asks
+// for the whole pod. It then returns podAmount, and otherwise 0.
+func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, podAmount float64) (*api.ResourceAllocation, float64, error) {
+	if podAmount > 0 {
+		if answer, known, err := m.allocateForPod(ctx, p, request, podAmount); known {
+			return answer, podAmount, err
 		}
 	}
 	var resp api.ResourceAllocationResponse

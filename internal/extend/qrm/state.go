@@ -67,7 +67,7 @@ func (m *Manager) noteAsked(req *api.ResourceRequest, ahead bool) {
 }
 
 // storeAnswer stores the answer to a request.
-func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, ofPod float64, ahead bool) {
+func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, podAmount float64, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -79,7 +79,7 @@ func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllo
 		of = map[string]storedAllocation{}
 		p.answers[req.GetContainerName()] = of
 	}
-	of[req.GetResourceName()] = storedAllocation{request: req, answer: answer, ahead: ahead, podAmount: ofPod}
+	of[req.GetResourceName()] = storedAllocation{request: req, answer: answer, ahead: ahead, podAmount: podAmount}
 	m.wake()
 }
 

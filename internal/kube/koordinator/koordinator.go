@@ -143,12 +143,12 @@ func (s *sloReader) strategy(strategy map[string]any) {
 		if !ok {
 			continue
 		}
-		if q, said := class["cpuQOS"].(map[string]any); said {
+		if q, isSet := class["cpuQOS"].(map[string]any); isSet {
 			on := q["enable"] == true
 			cpu = cpu || on
 			s.keys.set(onlyIf(on, number(q, "groupIdentity", c.identity), 0), "hooks", "groupIdentity", c.ours)
 		}
-		if q, said := class["resctrlQOS"].(map[string]any); said {
+		if q, isSet := class["resctrlQOS"].(map[string]any); isSet {
 			on := q["enable"] == true
 			cache = cache || on
 			from, to := onlyIf(on, number(q, "catRangeStartPercent", 0), 0), onlyIf(on, number(q, "catRangeEndPercent", c.cacheEnd), 100)
@@ -176,7 +176,7 @@ func (s *sloReader) strategy(strategy map[string]any) {
 // unknownIn notes enabled parts of a class that have no key in Trimtab.
 func (s *sloReader) unknownIn(name string, class map[string]any) {
 	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
-		if q, said := class[other].(map[string]any); said && q["enable"] == true {
+		if q, isSet := class[other].(map[string]any); isSet && q["enable"] == true {
 			s.noteUnread("spec.resourceQOSStrategy." + name + "." + other)
 		}
 	}
@@ -219,12 +219,12 @@ func number(o map[string]any, key string, missing int64) int64 {
 func Node(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := keys{}, "Node "+name
 	var unknown []string
-	missing := func(key, why string) { unknown = append(unknown, source+": "+prefix+key+why) }
+	noteUnknown := func(key, why string) { unknown = append(unknown, source+": "+prefix+key+why) }
 	if text, ok := annotations[prefix+"cpu-normalization-ratio"]; ok {
 		if r, err := strconv.ParseFloat(text, 64); err == nil && r <= 1 || labels[prefix+"cpu-normalization-enabled"] == "false" {
 			k.set(false, "hooks", "normalization", "enabled")
 		} else if _, err := hook.ParseRatio(text); err != nil {
-			missing("cpu-normalization-ratio", fmt.Sprintf(": %v", err))
+			noteUnknown("cpu-normalization-ratio", fmt.Sprintf(": %v", err))
 		} else {
 			k.set(true, "hooks", "normalization", "enabled")
 			k.set(text, "hooks", "normalization", "ratio")
@@ -232,17 +232,17 @@ func Node(name string, labels, annotations map[string]string) (config.Layer, boo
 	}
 	reserved, err := cpusOf(annotations[prefix+"reservation"], "reservedCPUs")
 	if err != nil {
-		missing("reservation", fmt.Sprintf(": %v", err))
-	} else if _, said := annotations[prefix+"reservation"]; said && reserved == "" {
-		missing("reservation", " without reservedCPUs")
+		noteUnknown("reservation", fmt.Sprintf(": %v", err))
+	} else if _, isSet := annotations[prefix+"reservation"]; isSet && reserved == "" {
+		noteUnknown("reservation", " without reservedCPUs")
 	}
 	system, err := cpusOf(annotations[prefix+"system-qos-resource"], "cpuset")
 	if err != nil {
-		missing("system-qos-resource", fmt.Sprintf(": %v", err))
+		noteUnknown("system-qos-resource", fmt.Sprintf(": %v", err))
 	}
 	k.pools(reserved, system, isExclusive(annotations[prefix+"system-qos-resource"]))
 	if _, ok := annotations[prefix+"network-bandwidth"]; ok {
-		missing("network-bandwidth", "")
+		noteUnknown("network-bandwidth", "")
 	}
 	l, ok := k.layer(source, "")
 	return l, ok, unknown

@@ -58,7 +58,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 	}
 	var runtime string
 	var found, tried []string
-	var unseen error
+	var statErr error
 	for _, s := range sockets {
 		info, err := h.stat(s.path)
 		switch {
@@ -68,7 +68,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 		case err == nil:
 			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is not a socket", s.path), runtime
 		case !missing(err):
-			unseen = err
+			statErr = err
 		}
 		tried = append(tried, s.path)
 	}
@@ -77,8 +77,8 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 		return c.ok("%s; the socket in use is %s", strings.Join(found, " and "), inUse()), inUse()
 	case len(found) > 0:
 		return c.ok("%s", strings.Join(found, " and ")), runtime
-	case unseen != nil:
-		return c.unreadable(join(tried), unseen), ""
+	case statErr != nil:
+		return c.unreadable(join(tried), statErr), ""
 	}
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }

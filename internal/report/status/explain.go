@@ -62,14 +62,14 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, orDash(c.QoS))
 	flush(t)
-	seat := orDash(c.CPUs)
+	cpus := orDash(c.CPUs)
 	if c.CPUGroup != "" {
-		seat += " (" + term.Clean(c.CPUGroup) + ")"
+		cpus += " (" + term.Clean(c.CPUGroup) + ")"
 	}
 	if c.CPUGroupWhy != "" {
-		seat += ": " + term.Clean(c.CPUGroupWhy)
+		cpus += ": " + term.Clean(c.CPUGroupWhy)
 	}
-	o.printWrapped(w, "  CPUs   ", seat, false)
+	o.printWrapped(w, "  CPUs   ", cpus, false)
 	o.explainCPUClasses(w, c.CPUClasses)
 	if c.Demotion != nil {
 		o.printWrapped(w, "  memory   ", term.Clean(c.Demotion.Text()), false)
