@@ -151,7 +151,7 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	if err != nil {
 		return err
 	}
-	all := fleet.ForEachNode(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
+	all := fleet.ForEachNode(cmd.Context(), found.NodesWithAgent(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, text, "plan", "-")

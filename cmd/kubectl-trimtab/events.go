@@ -43,7 +43,7 @@ interrupted.`,
 		if err != nil {
 			return err
 		}
-		nodes := found.Agents()
+		nodes := found.NodesWithAgent()
 		if len(args) == 1 {
 			n, err := found.Node(args[0])
 			if err != nil {

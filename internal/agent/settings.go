@@ -193,25 +193,25 @@ func (s *settings) apply(c config.Config) error {
 // failurePolicy.agent if that has a new value: the agent applies it, but the runtime keeps the old one.
 func keepStartKeys(c *config.Config, inForce config.Config) []string {
 	def := config.Default()
-	mine, theirs, plain := startKeysOf(inForce.NRI), startKeysOf(c.NRI), startKeysOf(def.NRI)
+	inForceKeys, newKeys, defaultKeys := startKeysOf(inForce.NRI), startKeysOf(c.NRI), startKeysOf(def.NRI)
 	var keys []string
 	for _, k := range []struct {
-		key  string
-		said bool
+		key     string
+		changed bool
 	}{
 		{"cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup},
 		{"paths", !reflect.DeepEqual(c.Paths, inForce.Paths) && !reflect.DeepEqual(c.Paths, def.Paths)},
 		{"http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP},
-		{"nri (except cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
+		{"nri (except cede and updateIntervalMilliseconds)", !reflect.DeepEqual(newKeys, inForceKeys) && !reflect.DeepEqual(newKeys, defaultKeys)},
 		{"failurePolicy.agent (the agent applies it; the runtime uses the value that it got at the connection)",
 			c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent},
 	} {
-		if k.said {
+		if k.changed {
 			keys = append(keys, k.key)
 		}
 	}
 	c.Cgroup, c.Paths, c.HTTP = inForce.Cgroup, inForce.Paths, inForce.HTTP
-	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
+	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = inForceKeys.Enabled, inForceKeys.Socket, inForceKeys.Name, inForceKeys.Index
 	return keys
 }
 

@@ -110,7 +110,7 @@ func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	if !m.history.Enough() || !m.reportTime.IsZero() && r.At.Sub(m.reportTime) < m.policy.Interval-m.interval/2 {
 		return
 	}
-	m.status, m.reportTime = m.history.Status(m.policy, kube.Stamp(r.At)), r.At
+	m.status, m.reportTime = m.history.Status(m.policy, kube.FormatTime(r.At)), r.At
 	close(m.changed)
 	m.changed = make(chan struct{})
 }

@@ -42,13 +42,13 @@ func (n *node) route(w *work) {
 	}
 	n.refreshCreated(w)
 	n.piggyback(w)
-	if w.report.Plan.Moved() {
+	if w.report.Plan.GrantsChanged() {
 		n.checkpoint.SetGrants(cpuLists(n.state.CPUsByPod(), n.state.Machine), n.state.LendingPods())
 	}
-	if w.report.Plan.DevicesMoved() {
+	if w.report.Plan.DevicesChanged() {
 		n.checkpoint.SetDevices(n.state.HeldDevices())
 	}
-	if n.state.Resized() {
+	if n.state.PoolsResized() {
 		n.checkpoint.SetBalloons(cpuLists(n.state.Balloons(), n.state.Machine))
 	}
 }
@@ -415,7 +415,7 @@ func (w *work) canUpdateOthers() bool {
 // refreshCreated is sendCreated for containers that lose no CPUs now but have an outdated copy,
 // which may list CPUs that other containers get.
 func (n *node) refreshCreated(w *work) {
-	if !w.canUpdateOthers() || !w.report.Plan.Moved() {
+	if !w.canUpdateOthers() || !w.report.Plan.GrantsChanged() {
 		return
 	}
 	for _, c := range n.queue.Waiting {

@@ -113,7 +113,7 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 func (w *work) sendToKeeper(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
-	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.Moved():
+	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.GrantsChanged():
 		it.Carried = it.Carried || carried
 		w.kernel.items = append(w.kernel.items, it)
 	default:

@@ -96,7 +96,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.err != nil:
 		defer c.endTurn(w)
 		if w.report.Plan != nil && w.report.Plan.Reject != "" {
-			c.reports.Refused(&w.report, w.err)
+			c.reports.ReportRejection(&w.report, w.err)
 		}
 		c.reports.Count.Event(w.report.Event.Kind, c.now().Sub(w.start), w.report.DecideTime)
 		return Answer{Op: w.report.Op}, w.err
@@ -133,7 +133,7 @@ func (w *work) changesNothing() bool {
 	case lifecycle.Inform:
 		return p != nil && len(p.Changed)+len(p.ChangedPods) == 0
 	case lifecycle.Expect:
-		return p != nil && !p.Moved()
+		return p != nil && !p.GrantsChanged()
 	}
 	return false
 }

@@ -146,16 +146,16 @@ func (s *placer) podDemand() (cpus int, bytes uint64) {
 	const milli = 1000
 	var together, before [2]int64 // CPUs and bytes
 	for _, c := range s.p.Spec.Containers {
-		of := [2]int64{0, c.Limits[lifecycle.ResourceMemory]}
+		demand := [2]int64{0, c.Limits[lifecycle.ResourceMemory]}
 		if all := c.Requests[lifecycle.ResourceCPU]; all%milli == 0 && all == c.Limits[lifecycle.ResourceCPU] {
-			of[0] = all / milli
+			demand[0] = all / milli
 		}
-		for i := range of {
+		for i := range demand {
 			switch c.Kind {
 			case lifecycle.App, lifecycle.Sidecar:
-				together[i] += of[i]
+				together[i] += demand[i]
 			case lifecycle.Init:
-				before[i] = max(before[i], of[i])
+				before[i] = max(before[i], demand[i])
 			case lifecycle.Ephemeral:
 			}
 		}

@@ -33,13 +33,13 @@ type nodeDevices struct {
 
 // ContainerAsksDevices reports whether a container asks for CDI devices of its own, so that a decision needs
 // the node's CDI devices.
-func (p *Policy) ContainerAsksDevices(of *intent.Pod, container string) bool {
-	return of != nil && of.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
+func (p *Policy) ContainerAsksDevices(requests *intent.Pod, container string) bool {
+	return requests != nil && requests.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
 }
 
 // PodAsksDevices reports whether a container of a pod asks for CDI devices of its own.
-func (p *Policy) PodAsksDevices(of *intent.Pod) bool {
-	return of != nil && of.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
+func (p *Policy) PodAsksDevices(requests *intent.Pod) bool {
+	return requests != nil && requests.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
 }
 
 // deviceGiver returns the hook that gives containers CDI devices of their own; nil if it is off.
@@ -70,8 +70,8 @@ func (s *State) HeldDevices() (out map[string]map[string][]string) {
 	return out
 }
 
-// DevicesMoved reports whether a container got or lost CDI devices.
-func (p *Plan) DevicesMoved() bool { return p.draft != nil && p.draft.n.ledger.devicesMoved }
+// DevicesChanged reports whether a container got or lost CDI devices.
+func (p *Plan) DevicesChanged() bool { return p.draft != nil && p.draft.n.ledger.devicesMoved }
 
 // holdDevices replaces the list of devices that a key has.
 func (b *draftLedger) holdDevices(key placement.Key, names []string) {
@@ -168,11 +168,11 @@ func (n *view) deviceOwners(except func(placement.Key) bool) map[string]placemen
 		}
 	}
 	for _, other := range n.changedContainers(true) {
-		of := n.pod(other.PodID)
-		if !other.Alive() || of == nil || except(other.Key) {
+		owner := n.pod(other.PodID)
+		if !other.Alive() || owner == nil || except(other.Key) {
 			continue
 		}
-		for _, name := range sharedDevices(of, other) {
+		for _, name := range sharedDevices(owner, other) {
 			owners[name] = other.Key
 		}
 	}
@@ -360,8 +360,8 @@ func (s *placer) deviceNeed(r intent.DeviceRequest) int {
 		return r.Number
 	}
 	need := 0
-	for _, of := range s.p.Intent.ExclusiveDevices.V.ByContainer {
-		for _, other := range of.V {
+	for _, requested := range s.p.Intent.ExclusiveDevices.V.ByContainer {
+		for _, other := range requested.V {
 			if other.Kind == r.Kind {
 				need += other.Number
 			}

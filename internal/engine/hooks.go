@@ -44,7 +44,7 @@ func (o *output) input() *hook.Input {
 	if o.c.decided.creation != nil { // a hook needs values that are known only while the container is created
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Exclusive {
-			now.Owned = o.n.machine.Format(o.c.Assignment.Owned)
+			now.OwnedCPUs = o.n.machine.Format(o.c.Assignment.Owned)
 		}
 		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // the layout must count this container, because pools are as large as their containers' requests
 		now.CPUs, in.Creation = cpus.Len(), &now
@@ -123,7 +123,7 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 // noteCondition notes whether the condition of a hook matched, and whether the hook failed or refuses the
 // container.
 func (o *output) noteCondition(h hook.Hook) {
-	if !o.Matched && o.Failed == "" {
+	if !o.Matched && o.Failure == "" {
 		return
 	}
 	id, isNew := o.p.Pod.ID, o.n.base.pods[o.p.Pod.ID] == nil
@@ -131,10 +131,10 @@ func (o *output) noteCondition(h hook.Hook) {
 		id, isNew = o.c.ID, o.n.base.containers[o.c.ID] == nil
 	}
 	o.n.noteHookResult(h, &o.Output, id, isNew)
-	if o.Refuse != "" && o.refused == "" {
-		o.refused, o.refusedBy = o.Refuse, h.Info().Name
+	if o.Refusal != "" && o.refused == "" {
+		o.refused, o.refusedBy = o.Refusal, h.Info().Name
 	}
-	o.Matched, o.Refuse, o.Failed = false, "", ""
+	o.Matched, o.Refusal, o.Failure = false, "", ""
 }
 
 // add adds a value. If an earlier hook set the same field, the earlier value stays, or the smaller one for

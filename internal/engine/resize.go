@@ -126,7 +126,7 @@ func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 
 // growTo chooses more CPUs for an owner, so that it has n CPUs.
 func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
+	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return have, err
 	}
 	w := placement.CPURequest{N: n, UsableCPUs: have, OwnedCPUs: s.withOffline(have)}

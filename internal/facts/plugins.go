@@ -25,8 +25,8 @@ type ResourcePlugins interface { //nolint:interfacebloat // what the conductor n
 	Remove(podUID string)
 	// Values returns what plugins allocated for the containers of a pod, by container name.
 	Values(podUID string) map[string][]lifecycle.Value
-	// Synchronized releases what plugins allocated for pods that a Synchronize does not have.
-	Synchronized(podUIDs map[string]bool)
+	// ReleaseEnded releases what plugins allocated for pods that a Synchronize does not have.
+	ReleaseEnded(podUIDs map[string]bool)
 }
 
 // Question has the requests to resource plugins for one new container.
@@ -55,7 +55,7 @@ func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *
 	case ev.Kind == lifecycle.Synchronize:
 		live := map[string]bool{}
 		eachPod(ev, func(p **lifecycle.Pod) { live[(*p).UID] = true })
-		g.o.Plugins.Synchronized(live)
+		g.o.Plugins.ReleaseEnded(live)
 	case ev.Pod == nil || ev.Pod.UID == "":
 	case ev.Kind == lifecycle.StopPodSandbox || ev.Kind == lifecycle.RemovePodSandbox:
 		if !g.hasOtherSandbox(ev.Pod) {

@@ -102,8 +102,8 @@ func (f FindResult) Node(name string) (Node, error) {
 	return Node{}, &NotFoundError{fmt.Sprintf("there is no node %q: kubectl get nodes lists them", name)}
 }
 
-// Agents returns the nodes with an agent whose program can be run.
-func (f FindResult) Agents() []Node {
+// NodesWithAgent returns the nodes with an agent whose program can be run.
+func (f FindResult) NodesWithAgent() []Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.WhyUnreachable() != "" })
 }
 

@@ -110,8 +110,8 @@ func TestHooksRefused(t *testing.T) {
 	if len(out.Values) > 0 || len(out.Problems) != 2 || !out.Problems[0].Unserved || !out.Problems[1].Refused || out.Problems[1].Key != "a" {
 		t.Errorf("%+v", out)
 	}
-	if want := "ociHooks: /d/1: x; /d/2: x; /d/3: x, and 1 more"; out.Failed != want {
-		t.Errorf("%q, want %q", out.Failed, want)
+	if want := "ociHooks: /d/1: x; /d/2: x; /d/3: x, and 1 more"; out.Failure != want {
+		t.Errorf("%q, want %q", out.Failure, want)
 	}
 }
 

@@ -219,7 +219,7 @@ func (j *job) fail(err error) {
 
 // mismatchError returns the error for a write that the kernel accepted but whose text it did not keep.
 func (j *job) mismatchError(kernel string) error {
-	return j.row.handle.Refuse("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
+	return j.row.handle.RefusalError("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -254,17 +254,17 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	return append(slices.Clip(jobs), failed...)
 }
 
-// Failed returns the owners of values that failed with a temporary error. Their cgroups may
+// FailedOwners returns the owners of values that failed with a temporary error. Their cgroups may
 // still have CPUs that they should lose.
-func (k *Keeper) Failed() []string {
+func (k *Keeper) FailedOwners() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
-// Refused returns the owners of values that the kernel refused at the last write. The reason may
+// RefusedOwners returns the owners of values that the kernel refused at the last write. The reason may
 // have ended; the kernel sends no notice of that.
-func (k *Keeper) Refused() []string {
+func (k *Keeper) RefusedOwners() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.ceded == nil })

@@ -46,8 +46,8 @@ type EventReport struct {
 	Repeated   bool          // a creation that carries a record, so it was decided before
 }
 
-// Refused reports a rejection.
-func (r *Reporter) Refused(d *EventReport, err error) {
+// ReportRejection reports a rejection.
+func (r *Reporter) ReportRejection(d *EventReport, err error) {
 	r.remember(d, err.Error())
 	r.Count.Refused(refusedRequest)
 	r.Log.Warn("refused", append(d.About(), logkey.Err, err)...)
@@ -194,8 +194,8 @@ func (r *Reporter) ReportDifferences(owner string, texts []string) {
 	})
 }
 
-// Repaired logs the result of repairing a value that others had changed.
-func (r *Reporter) Repaired(o keeper.Outcome) {
+// ReportRepair logs the result of repairing a value that others had changed.
+func (r *Reporter) ReportRepair(o keeper.Outcome) {
 	about := append(r.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:

@@ -122,13 +122,13 @@ func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patie
 
 // connected waits until the agent reports that it is registered and synchronised.
 func (l *runningAgent) connected(ctx context.Context, patience time.Duration) error {
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for !l.agent.Connected() {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-l.ended:
 			return fmt.Errorf("the agent ended before it was connected: %w", l.err)
 		case <-late.C:

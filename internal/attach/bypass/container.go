@@ -166,7 +166,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 // resources reads a container's state and the resources that the runtime has stored for it. The resources are nil
 // if the runtime does not report them.
 func (s *session) resources(c *ctr) (lifecycle.State, *storedCopy, error) {
-	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
+	state, has, err := s.c.StoredResources(s.ctx, c.id, c.inStatus)
 	if has == nil {
 		return state, nil, err
 	}

@@ -138,7 +138,7 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
 	if len(want.Labels)+len(want.Annotations) > 0 {
-		req.Config.Labels, req.Config.Annotations = carry.Pairs(req.Config.Labels, want.Labels), carry.Pairs(req.Config.Annotations, want.Annotations)
+		req.Config.Labels, req.Config.Annotations = carry.MergePairs(req.Config.Labels, want.Labels), carry.MergePairs(req.Config.Annotations, want.Annotations)
 		v.Message = c.events.encode(req)
 	}
 	return v

@@ -103,7 +103,7 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	resp.Labels, resp.Annotations = carry.Pairs(resp.Labels, want.Labels), carry.Pairs(resp.Annotations, want.Annotations)
+	resp.Labels, resp.Annotations = carry.MergePairs(resp.Labels, want.Labels), carry.MergePairs(resp.Annotations, want.Annotations)
 	return resp, nil
 }
 

@@ -94,12 +94,12 @@ func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Val
 	for _, v := range values {
 		switch {
 		case v.Scope != lifecycle.OfContainer:
-		case v.Field == lifecycle.Annotation && carry.Pair(&resp.ContainerAnnotations, v):
+		case v.Field == lifecycle.Annotation && carry.SetPair(&resp.ContainerAnnotations, v):
 			continue
 		case v.Field == lifecycle.Env && v.Remove:
 			delete(resp.ContainerEnvs, v.Key)
 			continue
-		case v.Field == lifecycle.Env && carry.Pair(&resp.ContainerEnvs, v):
+		case v.Field == lifecycle.Env && carry.SetPair(&resp.ContainerEnvs, v):
 			continue
 		case resp.ContainerResources != nil && putInHookAnswer(r, v):
 			continue

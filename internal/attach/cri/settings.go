@@ -51,7 +51,7 @@ var settings = []setting{
 	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 if enable_cdi is false: Trimtab does not send it to these versions, and reports it as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"only at creation: in an update, containerd would add a second limit of the same size", hasHugepages},
-	{lifecycle.Annotation, "ContainerConfig.annotations", func(c *criContainer, v lifecycle.Value) bool { return carry.Pair(&c.Annotations, v) },
+	{lifecycle.Annotation, "ContainerConfig.annotations", func(c *criContainer, v lifecycle.Value) bool { return carry.SetPair(&c.Annotations, v) },
 		"annotations of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
 }
 

@@ -38,25 +38,25 @@ var settings = append(resourceSettings, processSettings...)
 // OOM score.
 var resourceSettings = []setting{
 	{
-		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.NumberSetter(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: carry.Number(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
+		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: carry.NumberSetter(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
 		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: carry.NumberSetter(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
-	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: carry.Text(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
-	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: carry.Text(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: carry.TextSetter(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: carry.TextSetter(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
 	{
-		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: carry.Number(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
+		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: carry.NumberSetter(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
 		note: "-1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so Trimtab never sends 0; " +
 			"runtimes force swap to the same value: always at creation, and in containerd's updates if the kernel accounts swap",
 	},
-	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: func(r *api.LinuxResources, v lifecycle.Value) bool { return carry.Pair(&r.Unified, v) }, note: "cannot be removed once set"},
+	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: func(r *api.LinuxResources, v lifecycle.Value) bool { return carry.SetPair(&r.Unified, v) }, note: "cannot be removed once set"},
 	{
 		field: lifecycle.Env, proto: "env[]", create: addEnv,
 		note: "Trimtab first marks a variable that the container already has for removal: " +
@@ -172,7 +172,7 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 
 // createOnlyText returns a function that sets a string which NRI accepts only in the answer to CreateContainer.
 func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
-	put := carry.Text(set)
+	put := carry.TextSetter(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 

@@ -135,7 +135,7 @@ func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdj
 		h.reportNarrowed(ctx, c.GetId(), carried)
 	}
 	spec, err := h.specs.change(ctx, c.GetId(), func(s *specs.Spec) error {
-		if left = append(left, nriadjust.Adjust(s, a)...); len(left) > 0 && !h.o.Report {
+		if left = append(left, nriadjust.Adjust(s, a)...); len(left) > 0 && !h.o.ReportUnsupported {
 			return fmt.Errorf("the agent cannot apply %s with this runtime", strings.Join(left, ", "))
 		}
 		return nil
@@ -227,7 +227,7 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 	}
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
 	if left := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(left) > 0 {
-		if !h.o.Report {
+		if !h.o.ReportUnsupported {
 			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: the CRI has no field for %s", c.GetName(), strings.Join(left, ", "))
 		}
 		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(left, ", "))

@@ -179,7 +179,7 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 }
 
 func (k *Keeper) put(ctx context.Context, s State) error {
-	now := kube.Stamp(time.Now())
+	now := kube.FormatTime(time.Now())
 	if err := k.read(ctx); err != nil {
 		return err
 	}

@@ -59,9 +59,9 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	return fields.Metadata.Annotations
 }
 
-// Topology returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of Trimtab.
-// It also lists the annotations that have no effect.
-func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
+// TopologyLayer returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of
+// Trimtab. It also lists the annotations that have no effect.
+func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	k, source := keys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()
 	var unknown []string

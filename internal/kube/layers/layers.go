@@ -118,7 +118,7 @@ func (w *Watch) current() (NodeLayers, bool) {
 	for _, o := range w.maps {
 		objects = append(objects, o)
 	}
-	layers, err := configmaps.For(objects, w.client.Node, w.node.GetLabels())
+	layers, err := configmaps.LayersFor(objects, w.client.Node, w.node.GetLabels())
 	if err != nil {
 		return NodeLayers{Err: err}, true
 	}

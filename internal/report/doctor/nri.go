@@ -294,8 +294,8 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; the value in force is %s",
 			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
 	}
-	told := withTimeouts(agent).RequestTimeout
-	if told == "" {
+	inForce := withTimeouts(agent).RequestTimeout
+	if inForce == "" {
 		switch {
 		case n.err != nil:
 			return c.unreadable(n.errFile, n.err)
@@ -304,11 +304,11 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		}
 	}
 	want := n.configured(n.requestKey, defaultRequestTimeout)
-	if told != "" && !n.anyRead { // in a container the runtime's files may be missing: only the value in force is known
-		want = told
+	if inForce != "" && !n.anyRead { // in a container the runtime's files may be missing: only the value in force is known
+		want = inForce
 	}
-	if told != "" && !sameDuration(told, want) {
-		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", told, want)
+	if inForce != "" && !sameDuration(inForce, want) {
+		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", inForce, want)
 	}
 	if d, err := time.ParseDuration(want); err == nil && d < minRequestTimeout {
 		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requestKey, want)
