@@ -405,8 +405,8 @@ func (s *placer) chooseDevices() {
 		s.n.ledger.holdDevices(s.c.Key, nil) // an earlier attempt may have had devices
 		return
 	}
-	names, refused := s.pickDevices(asked)
-	s.c.CDIDevices, s.c.DevicesRefused = names, refused
+	names, refusal := s.pickDevices(asked)
+	s.c.CDIDevices, s.c.DevicesRefused = names, refusal
 	s.n.ledger.holdDevices(s.c.Key, names)
 	for key, held := range maps.Clone(s.n.ledger.Devices()) { // an init container loses the devices that this container takes over
 		if key.PodUID == s.c.Key.PodUID && key != s.c.Key {
@@ -416,9 +416,9 @@ func (s *placer) chooseDevices() {
 	}
 }
 
-// pickDevices chooses devices for all requests of a container. If it cannot, refused is the reason, as a
+// pickDevices chooses devices for all requests of a container. If it cannot, refusal is the reason, as a
 // sentence.
-func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refused string) {
+func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refusal string) {
 	giver, u, kept := s.n.policy.deviceGiver(), s.devices(), s.n.ledger.Devices()[s.c.Key]
 	for _, r := range asked {
 		if !giver.Gives(r.Kind) {
@@ -426,12 +426,12 @@ func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refu
 		}
 		var chosen []string
 		if len(r.Names) > 0 {
-			chosen, refused = s.chooseByName(u, r.Names)
+			chosen, refusal = s.chooseByName(u, r.Names)
 		} else {
-			chosen, refused = s.chooseNearest(u, r, kept)
+			chosen, refusal = s.chooseNearest(u, r, kept)
 		}
-		if refused != "" {
-			return nil, refused
+		if refusal != "" {
+			return nil, refusal
 		}
 		for _, name := range chosen {
 			u.owners[name] = s.c.Key
@@ -442,8 +442,8 @@ func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refu
 	return names, ""
 }
 
-// chooseByName returns the devices with the given names, if all are free. Otherwise refused is the reason.
-func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refused string) {
+// chooseByName returns the devices with the given names, if all are free. Otherwise refusal is the reason.
+func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refusal string) {
 	for i, name := range names {
 		d := u.named[name]
 		if d == nil {
@@ -463,7 +463,7 @@ func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, 
 
 // chooseNearest returns free devices of a kind. Devices that an earlier attempt of the container had (kept)
 // come first, and then those nearest to the container's CPUs, on as few NUMA nodes as possible.
-func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []string) (chosen []string, refused string) {
+func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []string) (chosen []string, refusal string) {
 	var free []*lifecycle.NodeDevice
 	all := u.singleDevices(r.Kind)
 	for _, d := range all {

@@ -86,13 +86,13 @@ func (n *view) cpuList(group placement.CPUGroup) string {
 type output struct {
 	hook.Output
 
-	n      *view
-	p      *Pod
-	c      *Container
-	failed string
-	// refused is the reason why a hook refuses the container; "" if none does. refusedBy is the name of that
+	n           *view
+	p           *Pod
+	c           *Container
+	hookFailure string
+	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusedBy is the name of that
 	// hook.
-	refused, refusedBy string
+	hookRefusal, refusedBy string
 }
 
 // runHook runs one hook. If the hook panics, it proposes nothing, and a problem reports the panic.
@@ -104,7 +104,7 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 			p := lifecycle.Problem{Hook: name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", name, r)}
 			o.Values, o.Scales, o.Problems = o.Values[:had], o.Scales[:scales], append(o.Problems[:trouble], p)
 			if o.n.policy.Fatal[name] {
-				o.failed = p.Reason
+				o.hookFailure = p.Reason
 			}
 		}
 	}()
@@ -131,8 +131,8 @@ func (o *output) noteCondition(h hook.Hook) {
 		id, isNew = o.c.ID, o.n.base.containers[o.c.ID] == nil
 	}
 	o.n.noteHookResult(h, &o.Output, id, isNew)
-	if o.Refusal != "" && o.refused == "" {
-		o.refused, o.refusedBy = o.Refusal, h.Info().Name
+	if o.Refusal != "" && o.hookRefusal == "" {
+		o.hookRefusal, o.refusedBy = o.Refusal, h.Info().Name
 	}
 	o.Matched, o.Refusal, o.Failure = false, "", ""
 }

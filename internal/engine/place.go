@@ -202,7 +202,7 @@ func (s *placer) placeChosen() bool {
 			}
 		}
 		s.giveCPUs(cpus, old.Assignment.From, old.Assignment.Why)
-		if s.resize == nil || s.resize.failed == nil {
+		if s.resize == nil || s.resize.failure == nil {
 			s.reportResized()
 		}
 		return true

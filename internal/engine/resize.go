@@ -22,8 +22,8 @@ type resize struct {
 	requestsLess, requestsMore bool
 	// adapted reports that the engine adapted an owner's CPUs to the change.
 	adapted bool
-	// failed is the reason why the owner did not get as many CPUs as it requests now; nil if it did.
-	failed error
+	// failure is the reason why the owner did not get as many CPUs as it requests now; nil if it did.
+	failure error
 	// podResized means that the pod's sum of resources changed, and not the request of one container.
 	podResized bool
 	// ownedAsOne means that all containers of the pod own the same CPUs.
@@ -51,9 +51,9 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	cpus, err := s.resizeTo(have, n, sum)
 	if s.c.RefusedCPUs = 0; err != nil {
 		s.c.RefusedCPUs = n
-		r.failed = fmt.Errorf("the container requests %d CPUs now and owns %d: %w", n, owned, err)
+		r.failure = fmt.Errorf("the container requests %d CPUs now and owns %d: %w", n, owned, err)
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps the CPUs that it owns and gets no more",
+			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failure.Error(), Then: "it keeps the CPUs that it owns and gets no more",
 		})
 		return have
 	}
@@ -237,7 +237,7 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 // propagateResize decides the other containers again that own the same CPUs as a resized container:
 // containers of its pod, or other attempts of it.
 func (d *draft) propagateResize(c *Container, r *resize) {
-	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedAsOne && r.failed == nil
+	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedAsOne && r.failure == nil
 	if !moved && !met {
 		return
 	}
@@ -279,7 +279,7 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if d.propagateResize(&o, beside); beside.revoked {
 		d.placeRevoked(c.PodID, nil)
 	}
-	r.failed = beside.failed
+	r.failure = beside.failure
 }
 
 // resizeEndedOwner does the work of resizeFromOther for a pod without a live owner. Containers that are

@@ -36,8 +36,8 @@ func (d *draft) adjustIntent(np *Pod) {
 // noteHookResult notes whether a hook's condition matched a new pod or container. It also notes the failure
 // of a hook, if failurePolicy.hooks refuses containers because of it.
 func (n *view) noteHookResult(h hook.Hook, out *hook.Output, id string, isNew bool) {
-	if out.Failure != "" && n.policy.Fatal[h.Info().Name] && n.failed == "" {
-		n.failed = out.Failure
+	if out.Failure != "" && n.policy.Fatal[h.Info().Name] && n.hookFailure == "" {
+		n.hookFailure = out.Failure
 	}
 	if !out.Matched || !isNew {
 		return

@@ -95,7 +95,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 
 // adjust puts values into a container that is to be created, and returns those that the
 // CRI cannot carry.
-func adjust(c *criContainer, values []lifecycle.Value) (left []lifecycle.Value) {
+func adjust(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		s := settingOf(v.Field)
 		switch {
@@ -105,19 +105,19 @@ func adjust(c *criContainer, values []lifecycle.Value) (left []lifecycle.Value) 
 		case s.create == nil && criclient.Put(resourcesOf(c), v):
 			continue
 		}
-		left = append(left, v)
+		unsupported = append(unsupported, v)
 	}
-	return left
+	return unsupported
 }
 
 // update puts values into resources, and returns those that the CRI cannot carry.
-func update(r *criResources, values []lifecycle.Value) (left []lifecycle.Value) {
+func update(r *criResources, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if !criclient.Put(r, v) {
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		}
 	}
-	return left
+	return unsupported
 }
 
 // resourcesOf returns the container's resources, and creates them if there are none.

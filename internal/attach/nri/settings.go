@@ -116,22 +116,22 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
-	var left []lifecycle.Value
+	var unsupported []lifecycle.Value
 	for _, v := range values {
 		s := settingOf[v.Field]
 		switch {
 		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.WhyNotAccepted(runtimes.NRI, runtimes.Create, v) != "":
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		case s.resource != nil && s.resource(r, v):
 			resources = true
 		case s.create != nil && s.create(a, had, v):
 			other = true
 		default:
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		}
 	}
 	if !other && !resources {
-		return nil, left
+		return nil, unsupported
 	}
 	if proto.Size(r) == 0 {
 		a.Linux.Resources = nil
@@ -139,7 +139,7 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	if proto.Size(a.Linux) == 0 {
 		a.Linux = nil
 	}
-	return a, left
+	return a, unsupported
 }
 
 // update translates values for an existing container, which can only be resources. It returns nil if it sets
@@ -147,20 +147,20 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
-	var left []lifecycle.Value
+	var unsupported []lifecycle.Value
 	for _, v := range values {
 		s := settingOf[v.Field]
 		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil ||
 			p.kind.WhyNotAccepted(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 			continue
 		}
 		any = true
 	}
 	if !any {
-		return nil, left
+		return nil, unsupported
 	}
-	return &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{Resources: r}}, left
+	return &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{Resources: r}}, unsupported
 }
 
 func cpuOf(r *api.LinuxResources) *api.LinuxCPU {

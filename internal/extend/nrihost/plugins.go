@@ -78,9 +78,9 @@ func (p *plugins) getLocked(name string) *Plugin {
 	return one
 }
 
-// connect marks a plugin as connected, and left marks it as disconnected. ok is false if a plugin with that name is
-// already connected.
-func (p *plugins) connect(name string) (left func(), ok bool) {
+// connect marks a plugin as connected, and disconnect marks it as disconnected. ok is false if a plugin with that name
+// is already connected.
+func (p *plugins) connect(name string) (disconnect func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.getLocked(name)
