@@ -42,7 +42,7 @@ type Question interface {
 // start of a container, it notifies them. At the end of a pod, and for pods that a Synchronize does not have, it
 // releases what they allocated.
 func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
-	if g.o.Plugins == nil || got.refused != nil {
+	if g.o.Plugins == nil || got.refusal != nil {
 		return false
 	}
 	defer func() {
@@ -82,7 +82,7 @@ func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
 	err := g.requestAllocation(ctx, can, ev, got)
 	if err == nil || can.CarriesRecords() {
-		got.refused = err
+		got.refusal = err
 		return
 	}
 	got.HookServers.Problems = append(got.HookServers.Problems, lifecycle.Problem{

@@ -37,8 +37,8 @@ func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 
 // splitForCRI splits the resources of a plugin's answer. carried has the resources that UpdateContainerResources of the
 // CRI can set, and rest has the others. A value of 0 is in rest, because 0 means unset in the CRI. CPUs and memory nodes
-// in unified become fields of the CRI, because the agent reads only these fields. unsupported has the names of other cpuset
-// files in unified, which are in neither part.
+// in unified become fields of the CRI, because the agent reads only these fields. unsupported has the names of other
+// cpuset files in unified, which are in neither part.
 func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, unsupported []string) {
 	if from == nil {
 		return nil, nil, nil

@@ -92,7 +92,7 @@ func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	r.client.Note(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed = err
+	r.lastErr = err
 	switch {
 	case err == nil:
 		r.finish(p, Written)
