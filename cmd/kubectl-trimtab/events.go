@@ -70,8 +70,8 @@ func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
 	return ignoreInterrupt(cmd.Context(), err)
 }
 
-// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedError if the agent's program
-// has already printed the error.
+// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedError if the agent's
+// program has already printed the error.
 func ignoreInterrupt(ctx context.Context, err error) error {
 	var exit *fleet.ExitError
 	switch {

@@ -54,8 +54,8 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
 }
 
-// NodeSLOLayer returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts that
-// have no effect, with the keys of Trimtab that have a similar effect, if there are any.
+// NodeSLOLayer returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts
+// that have no effect, with the keys of Trimtab that have a similar effect, if there are any.
 func NodeSLOLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a file may have none
 	if o.GetAPIVersion() != Version {
@@ -214,8 +214,8 @@ func number(o map[string]any, key string, missing int64) int64 {
 	return -1 << 31
 }
 
-// NodeLayer returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It also
-// lists the annotations that have no effect.
+// NodeLayer returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It
+// also lists the annotations that have no effect.
 func NodeLayer(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := keys{}, "Node "+name
 	var unknown []string
