@@ -151,7 +151,7 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	if err != nil {
 		return err
 	}
-	all := fleet.ForEachNode(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
+	all := fleet.ForEachNode(cmd.Context(), found.NodesWithAgent(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, text, "plan", "-")
@@ -163,7 +163,7 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 	}, progress(cmd, len(found.Nodes)))
 	w := cmd.OutOrStdout()
 	if err := out.Print(w, all, func() error {
-		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", podPlans(all))
+		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", podPlanRows(all))
 	}); err != nil {
 		return err
 	}
@@ -194,7 +194,8 @@ func refusalOf(all []podPlan) error {
 	return &fleet.UnreachableError{Reason: "no agent answered"}
 }
 
-func podPlans(all []podPlan) [][]string {
+// podPlanRows returns the rows of the table of plans: one for each node.
+func podPlanRows(all []podPlan) [][]string {
 	var rows [][]string
 	for _, x := range all {
 		if x.Plan == nil {

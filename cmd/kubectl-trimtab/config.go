@@ -85,7 +85,7 @@ The exit code is 1 if they differ.`,
 				return err
 			}
 		}
-		return &printedExit{exitFailure}
+		return &printedError{exitFailure}
 	}
 	return cmd
 }

@@ -43,7 +43,7 @@ interrupted.`,
 		if err != nil {
 			return err
 		}
-		nodes := found.Agents()
+		nodes := found.NodesWithAgent()
 		if len(args) == 1 {
 			n, err := found.Node(args[0])
 			if err != nil {
@@ -70,15 +70,15 @@ func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
 	return ignoreInterrupt(cmd.Context(), err)
 }
 
-// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedExit if the agent's program
-// has already printed the error.
+// ignoreInterrupt returns nil if the user has interrupted the command. It returns a *printedError if the agent's
+// program has already printed the error.
 func ignoreInterrupt(ctx context.Context, err error) error {
 	var exit *fleet.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the user has interrupted the command
 	case errors.As(err, &exit):
-		return &printedExit{exit.Code}
+		return &printedError{exit.Code}
 	}
 	return err
 }

@@ -47,10 +47,10 @@ type usageError struct{ err error }
 func (m *usageError) Error() string { return m.err.Error() }
 func (m *usageError) Unwrap() error { return m.err }
 
-// printedExit is an exit code. Its reason is already printed.
-type printedExit struct{ code int }
+// printedError is the exit code of a command whose error is already printed.
+type printedError struct{ code int }
 
-func (q *printedExit) Error() string { return fmt.Sprintf("exit code %d", q.code) }
+func (q *printedError) Error() string { return fmt.Sprintf("exit code %d", q.code) }
 
 // refusalError is the error of a plan if every node that has a plan would refuse at least one of the pods.
 type refusalError struct{}
@@ -65,9 +65,9 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	cmd, err := root.ExecuteContextC(ctx)
-	var said *printedExit
-	if errors.As(err, &said) {
-		return said.code
+	var printed *printedError
+	if errors.As(err, &printed) {
+		return printed.code
 	}
 	code := exitCode(err, *begun)
 	if err != nil {

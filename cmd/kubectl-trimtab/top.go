@@ -61,7 +61,7 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 	err = f(&sizes{ctx: ctx, out: out, resized: changed})
 	var exit *fleet.ExitError
 	if errors.As(err, &exit) {
-		return &printedExit{exit.Code} // the agent's program has printed the reason
+		return &printedError{exit.Code} // the agent's program has printed the reason
 	}
 	return err
 }

@@ -137,8 +137,8 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 		return fmt.Errorf("start the agent: %w", err)
 	}
 	err = a.RunAlone(ctx)
-	told := ctx.Err() != nil && errors.Is(err, context.Canceled)
-	if err != nil && !told {
+	stopped := ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if err != nil && !stopped {
 		return fmt.Errorf("run the agent: %w", err)
 	}
 	log.Info("stopped; containers keep their values")

@@ -73,13 +73,13 @@ func checkConfig(file string, onNode func(config.Config) (then string, wrong []e
 		return err
 	}
 	if then, wrong := onNode(c); len(wrong) > 0 {
-		lacks := &config.Error{}
+		missing := &config.Error{}
 		for _, err := range wrong {
 			p := config.ProblemOf(file, text, err)
 			p.What += "; " + then
-			lacks.Problems = append(lacks.Problems, p)
+			missing.Problems = append(missing.Problems, p)
 		}
-		return lacks
+		return missing
 	}
 	for _, p := range config.Remarks(file, text) {
 		fmt.Fprintf(remarks, "warning: %s\n", p)

@@ -60,7 +60,7 @@ func convertNodeSLO(cmd *cobra.Command, file string, o *unstructured.Unstructure
 	if v := o.GetAPIVersion(); v != koordinator.Version {
 		return &usageError{fmt.Errorf("%s: apiVersion is %q, want %q", file, v, koordinator.Version)}
 	}
-	layer, some, unserved := koordinator.NodeSLO(o)
+	layer, some, unserved := koordinator.NodeSLOLayer(o)
 	for _, what := range unserved {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: not converted: %s\n", file, what)
 	}

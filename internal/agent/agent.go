@@ -214,9 +214,9 @@ func (a *Agent) build() error {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), Ahead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
-		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, Observe: isObserveMode(o.Config),
-		HasInterface: interfacesOf(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: claimsOf(o, a.node.cdi), CPUClasses: a.cpuClasses(), Demoter: a.demoter(machine),
+		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
+		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, ObserveOnly: isObserveMode(o.Config),
+		HasInterface: hasInterface(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: claimsOf(o, a.node.cdi), CPUClasses: a.cpuClasses(), Demoter: a.demoter(machine),
 	})
 	warnOfMissingDirs(o)
 	a.settings.conductor = a.conductor

@@ -19,8 +19,8 @@ type cluster struct {
 	client   *kube.Client // nil without cluster.enabled, or if failed is set
 	services []kube.Service
 	// events sends events about objects of the API server; nil without a client.
-	events *events.Recorder
-	failed error // the error if the client could not be made
+	events    *events.Recorder
+	clientErr error // the error if the client could not be made
 }
 
 // maxStartDelay is the maximum random delay after the start before the agent lists objects at the API server.
@@ -37,7 +37,7 @@ func connectCluster(c config.Cluster, o kube.Options) cluster {
 	if err != nil {
 		o.Log.Error("the agent cannot connect to the API server; it works without it", logkey.Err, err)
 	}
-	return cluster{client: client, failed: err}
+	return cluster{client: client, clientErr: err}
 }
 
 // clusterServices lists the services that use the API server; nil without a client.
@@ -88,8 +88,8 @@ func (a *Agent) condition() condition.State {
 // status returns the state of the services that use the API server; nil without cluster.enabled.
 func (c cluster) status() *api.Cluster {
 	switch {
-	case c.failed != nil:
-		return &api.Cluster{Error: c.failed.Error()}
+	case c.clientErr != nil:
+		return &api.Cluster{Error: c.clientErr.Error()}
 	case c.client == nil:
 		return nil
 	}

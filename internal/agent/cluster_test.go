@@ -15,7 +15,7 @@ func TestClusterOff(t *testing.T) {
 	c.Cluster.Kubeconfig, c.Cluster.NodeName = "/etc/kubernetes/kubelet.conf", "n1"
 	c.Cluster.PodAnnotation, c.PodSpec.APIServer = true, true
 	off := connectCluster(c.Cluster, kube.Options{})
-	if off.client != nil || off.failed != nil || off.status() != nil {
+	if off.client != nil || off.clientErr != nil || off.status() != nil {
 		t.Errorf("there is a client: %+v", off)
 	}
 	a := &Agent{opt: Options{Config: c}}

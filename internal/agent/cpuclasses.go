@@ -92,9 +92,9 @@ func CheckCPUs(c config.Config, m *topology.Machine) (wrong []error) {
 		return []error{err}
 	}
 	classes := balloons.Classes(c.Placement.Balloons)
-	lacks := cpuclass.Check(files, classes, ids)
+	unsupported := cpuclass.Check(files, classes, ids)
 	for i := range classes {
-		if why := lacks[classes[i].Name]; why != "" {
+		if why := unsupported[classes[i].Name]; why != "" {
 			wrong = append(wrong, fmt.Errorf("placement.balloons.cpuClasses[%d]: class %s: %s", i, classes[i].Name, why))
 		}
 	}

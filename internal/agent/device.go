@@ -48,8 +48,8 @@ func (r *deviceReport) report() publish.Report {
 		Note: func() string {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if lacks := r.inventory.MissingText(r.labels); lacks != "" {
-				return "left out: " + lacks
+			if missing := r.inventory.MissingText(r.labels); missing != "" {
+				return "left out: " + missing
 			}
 			return ""
 		},

@@ -15,7 +15,7 @@ func TestInterfaces(t *testing.T) {
 	t.Parallel()
 	sys := t.TempDir()
 	o := Options{Config: config.Config{Paths: config.Paths{Sys: sys}}}
-	has := interfacesOf(o)
+	has := hasInterface(o)
 	if _, known := has("eth1"); known {
 		t.Error("known without class/net")
 	}
@@ -31,7 +31,7 @@ func TestInterfaces(t *testing.T) {
 			t.Errorf("%s: %v, known %v", name, got, known)
 		}
 	}
-	if o.Host = (&lifecycle.Host{}); interfacesOf(o) != nil {
+	if o.Host = (&lifecycle.Host{}); hasInterface(o) != nil {
 		t.Error("a described node has the interfaces of this host")
 	}
 }

@@ -76,7 +76,7 @@ func (m *layeredConfig) merge(above []config.Layer) (config.Config, config.Sourc
 	if problems := config.Validate(c); problems != nil {
 		return c, nil, fmt.Errorf("with the flags: %w", &config.Error{Problems: problems})
 	}
-	from.Changed(plain, c, config.SourceFlag)
+	from.MarkChanged(plain, c, config.SourceFlag)
 	return c, from, nil
 }
 
@@ -322,7 +322,7 @@ func (s source) Config() api.Configuration {
 	from := s.a.merged.origins()
 	if dropIn {
 		from = config.Sources{}
-		from.Changed(config.Default(), c, "the runtime's drop-in")
+		from.MarkChanged(config.Default(), c, "the runtime's drop-in")
 	}
 	out := api.Configuration{Generation: generation}
 	from.Visit(c, func(key, value, source string) {

@@ -21,15 +21,15 @@ func makeSharedDir(path string) error {
 		path string
 		mode fs.FileMode
 	}{{above, 0o700}, {path, 0o777}} {
-		if err := makePrivateDirectory(d.path, d.mode); err != nil {
+		if err := makeOwnedDir(d.path, d.mode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makePrivateDirectory makes a directory that the agent's user owns, with exactly the given mode.
-func makePrivateDirectory(path string, mode fs.FileMode) error {
+// makeOwnedDir makes a directory that the agent's user owns, with exactly the given mode.
+func makeOwnedDir(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make directory %s: %w", path, err)
 	}

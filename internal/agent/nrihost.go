@@ -33,7 +33,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 			RejectNamespaceAdjustment:             v.RejectNamespaceAdjustment, RejectSysctlAdjustment: v.RejectSysctlAdjustment,
 			RequiredPlugins: v.RequiredPlugins, TolerateMissingAnnotation: v.TolerateMissingPluginsAnnotation,
 		},
-		Report: n.Unsupported == "report", Fail: c.FailurePolicy.Agent == "fail",
+		ReportUnsupported: n.Unsupported == "report", FailClosed: c.FailurePolicy.Agent == "fail",
 		State: journal, Runtime: socketOf(c.CRI.Endpoint), Dial: a.opt.Dial, Log: a.log,
 		Recorder: pluginRecorder{a.metrics},
 	})

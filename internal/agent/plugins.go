@@ -23,8 +23,8 @@ func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 		return nil
 	}
 	a.plugins = qrm.New(qrm.Options{
-		Directory: c.Directory, WatchDirectories: c.Watch, Dev: a.opt.Config.Paths.Dev, Timeout: c.Timeout.Duration(), ResourceNames: c.Mapped(),
-		Fail: c.FailurePolicy == "fail", Reconcile: c.Reconcile.Duration(),
+		Directory: c.Directory, WatchDirectories: c.Watch, Dev: a.opt.Config.Paths.Dev, Timeout: c.Timeout.Duration(), ResourceNames: c.NameMap(),
+		FailClosed: c.FailurePolicy == "fail", Reconcile: c.Reconcile.Duration(),
 		PodScope: func() bool { return a.settings.current().TopologyManager.Scope == "pod" },
 		LivePods: a.livePods, Changed: func(uids []string) { a.conductor.Inform(uids) },
 		Devices: a.kubeletDevices, Assigned: a.assignedDevices,

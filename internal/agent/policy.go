@@ -190,7 +190,7 @@ func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 
 // tuning returns the settings of the conductor in a valid configuration.
 func tuning(c config.Config) conductor.Tuning {
-	t := conductor.Tuning{Pace: c.NRI.UpdateInterval.Duration(), Fail: c.FailurePolicy.Agent == "fail"}
+	t := conductor.Tuning{Pace: c.NRI.UpdateInterval.Duration(), FailClosed: c.FailurePolicy.Agent == "fail"}
 	t.Demotion = demotionOptions(c)
 	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}
 	for _, name := range c.NRI.Cede {

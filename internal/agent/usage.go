@@ -38,7 +38,7 @@ type usageMeter struct {
 	policy     nodemetric.Policy
 	status     map[string]any // the last report
 	reportTime time.Time      // when the report was made; zero if there is none
-	failed     error          // the error of the last call of read
+	readErr    error          // the error of the last call of read
 	blockedErr error          // the result of the last call of blocked
 	changed    chan struct{}  // closed when the next report is made
 }
@@ -99,18 +99,18 @@ func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		if m.failed == nil {
+		if m.readErr == nil {
 			m.note(err)
 		}
-		m.failed = err
+		m.readErr = err
 		return
 	}
-	m.failed = nil
+	m.readErr = nil
 	m.history.Add(r, m.policy.Average)
 	if !m.history.Enough() || !m.reportTime.IsZero() && r.At.Sub(m.reportTime) < m.policy.Interval-m.interval/2 {
 		return
 	}
-	m.status, m.reportTime = m.history.Status(m.policy, kube.Stamp(r.At)), r.At
+	m.status, m.reportTime = m.history.Status(m.policy, kube.FormatTime(r.At)), r.At
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -122,8 +122,8 @@ func (m *usageMeter) ready() error {
 	switch {
 	case m.blockedErr != nil:
 		return m.blockedErr
-	case m.failed != nil:
-		return m.failed
+	case m.readErr != nil:
+		return m.readErr
 	case m.reportTime.IsZero():
 		return errors.New("the agent has not measured the usage for long enough yet")
 	}

@@ -239,10 +239,10 @@ func findUnified(key string) (*Setting, error) {
 		return nil, fmt.Errorf("%s is set by the field %v", key, lifecycle.IOLimit)
 	}
 	controller, rest, dotted := strings.Cut(key, ".")
-	odd := func(r rune) bool {
+	invalid := func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_.", r) && (r < 'A' || r > 'Z')
 	}
-	if !dotted || controller == "" || rest == "" || len(key) > maxComponent || strings.ContainsFunc(key, odd) {
+	if !dotted || controller == "" || rest == "" || len(key) > maxComponent || strings.ContainsFunc(key, invalid) {
 		return nil, fmt.Errorf("%q is not the name of a cgroup file", shorten(key))
 	}
 	if controller == "cgroup" {

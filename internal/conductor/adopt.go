@@ -20,7 +20,7 @@ type Takeover struct {
 // nor the kernel.
 func (c *Conductor) TakeOver(gave func(*lifecycle.Event) (map[string]lifecycle.FormerContainer, error)) (Takeover, error) {
 	s := c.CopyState()
-	ev := s.Listed()
+	ev := s.SynchronizeEvent()
 	former, err := gave(ev)
 	if err != nil {
 		return Takeover{}, err

@@ -50,7 +50,7 @@ func (k *keepingPlugins) RemoveExpected(uid string) {
 }
 func (*keepingPlugins) Values(string) map[string][]lifecycle.Value { return nil }
 
-func (k *keepingPlugins) Synchronized(live map[string]bool) {
+func (k *keepingPlugins) ReleaseEnded(live map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.has, func(uid string, _ bool) bool { return !live[uid] })

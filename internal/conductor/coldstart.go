@@ -9,9 +9,9 @@ import (
 // endColdStarts gives containers whose cold start has lasted long enough all their memory nodes. The time begins when
 // this agent first sees the cold start, so it begins again when the agent is restarted.
 func (c *Conductor) endColdStarts() {
-	for _, over := range c.node.coldStartsOver(c.now()) {
-		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: over.pod})
-		w.facts.ColdStartsOver = over.containers
+	for _, ended := range c.node.coldStartsOver(c.now()) {
+		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: ended.pod})
+		w.facts.ColdStartsOver = ended.containers
 		_, _ = c.run(w)
 	}
 }

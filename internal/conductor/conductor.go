@@ -62,15 +62,15 @@ type Options struct {
 	Demoter *demotion.Demoter
 	// Claims is the source of what resource claims give to containers; nil for none.
 	Claims facts.Claims
-	// Ahead means that an Ahead decides pods before a runtime reports them.
-	Ahead bool
+	// DecidesAhead means that an Ahead decides pods before a runtime reports them.
+	DecidesAhead bool
 	// Sweep is the interval between checks for pods that ended without an event of the runtime;
 	// default: 5 s.
 	Sweep time.Duration
 	// NodeNow describes the node and its configuration for a recording.
 	NodeNow func() recording.Node
-	// Observe means that the conductor decides and changes nothing. The keeper must observe, too.
-	Observe bool
+	// ObserveOnly means that the conductor decides and changes nothing. The keeper must observe, too.
+	ObserveOnly bool
 	// FreeMemory returns unused memory to the operating system. The conductor calls it after a Synchronize, which
 	// reads the runtime's whole list and keeps little of it. It may be nil.
 	FreeMemory func()
@@ -83,9 +83,9 @@ type Tuning struct {
 	// Ceded are fields that other NRI plugins own. The agent does not set them at a container's
 	// creation. It writes them when the container starts, and reports that.
 	Ceded []lifecycle.Field
-	// Fail refuses a container if an error of the agent prevents the decision. Otherwise the
+	// FailClosed refuses a container if an error of the agent prevents the decision. Otherwise the
 	// container is created without our values.
-	Fail bool
+	FailClosed bool
 	// ConflictLimit says when the keeper leaves a file to another program that writes it.
 	ConflictLimit keeper.ConflictLimit
 	// Demotion limits what is moved to slow memory.
@@ -154,7 +154,7 @@ func New(o Options) *Conductor {
 		former: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(neverDue), listeners: listeners{nodeNow: o.NodeNow},
 	}
-	if o.Observe {
+	if o.ObserveOnly {
 		c.observe = &observer{}
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
@@ -162,10 +162,10 @@ func New(o Options) *Conductor {
 	c.uptimes.start(o.Now())
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
-	c.failClosed.Store(o.Fail)
+	c.failClosed.Store(o.FailClosed)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), stateHolder{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Claims: o.Claims, DecidesAhead: o.Ahead, Allowed: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, NodeDevices: o.NodeDevices, FormerAgent: o.FormerAgent, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Claims: o.Claims, DecidesAhead: o.DecidesAhead, Allowed: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, NodeDevices: o.NodeDevices, FormerAgent: o.FormerAgent, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
 		Signer: n.signer, Checkpoint: n.checkpoint, Log: o.Log,
 		Renew: func(pod *lifecycle.Pod) {
 			_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
@@ -184,7 +184,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	defer done()
 	if err != nil { // a hook server refused it before the event got its turn
 		err = &Rejection{Reason: err.Error()}
-		c.reports.Refused(&w.report, err)
+		c.reports.ReportRejection(&w.report, err)
 		return c.observe.answerFor(Answer{Op: w.report.Op}, err)
 	}
 	compact(&ev)
@@ -209,9 +209,10 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	_, _ = c.run(w)
 }
 
-// unplacedContainers returns the containers for which placement was disabled all the time, before this Synchronize or
-// Configure is decided (lifecycle.RecordFields.Unplaced). A container without a record counts as one of them.
-func (n *node) unplacedContainers(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
+// withPlacementDisabled returns the containers for which placement was disabled all the time, before this
+// Synchronize or Configure is decided (lifecycle.RecordFields.Unplaced). A container without a record counts as one
+// of them.
+func (n *node) withPlacementDisabled(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
 		if ctr != nil {

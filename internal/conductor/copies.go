@@ -67,7 +67,7 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	c.node.checkpoint.AwaitSaved(limited, out.ID) // a later agent must know that these values were not requested
 	failed, err := to.runtime.Update(limited, []Settings{{Container: out.ID, Values: values}})
 	cancel()
-	result := updateResult(failed, err)
+	result := resultOfUpdate(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
 	// The keeper writes after the runtime. The runtime may have written outdated values to the
 	// kernel, or values that the agent restored meanwhile.
@@ -82,8 +82,8 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	return true
 }
 
-// updateResult returns the result of an update, for the recorder.
-func updateResult(failed []string, err error) string {
+// resultOfUpdate returns the result of an update, for the recorder.
+func resultOfUpdate(failed []string, err error) string {
 	switch {
 	case err != nil:
 		return nodeview.UpdateFailed
@@ -192,7 +192,7 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 			continue
 		}
 		if _, late := n.checkpoint.Record(ctr.ID); !late && !t.Recorded {
-			n.noteLate(ctr)
+			n.storeRecord(ctr)
 		}
 		n.queue.Add(&t.Copy)
 	}

@@ -62,7 +62,7 @@ func (c *Conductor) wantedClasses() (want []cpuclass.Wanted, known bool) {
 // update schedules a run after a decision that may have changed the CPU classes. It does not wait.
 func (k *cpuClasses) update(ev lifecycle.Kind, s *engine.State) {
 	all := ev == lifecycle.Configure || ev == lifecycle.Synchronize
-	if all || s.Resized() {
+	if all || s.PoolsResized() {
 		k.checkAll.CompareAndSwap(false, all)
 		k.retryTimer.Reset(answerDelay)
 	}

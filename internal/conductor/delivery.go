@@ -65,9 +65,9 @@ func (n *node) noteDelegated(ev *lifecycle.Event) {
 	}
 }
 
-// isUnreported reports whether some runtime does not report the field for an existing container. No runtime reports
+// mayBeUnreported reports whether some runtime does not report the field for an existing container. No runtime reports
 // the first three fields, and CRI-O reports no CDI devices over the CRI.
-func isUnreported(f lifecycle.Field) bool {
+func mayBeUnreported(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass || f == lifecycle.MemPolicy || f == lifecycle.CDIDevice
 }
 

@@ -11,31 +11,31 @@ import (
 
 // keeperItem makes a keeper item from a container's value and its original value.
 func (n *node) keeperItem(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
-	it := keeper.Item{Target: t, Value: v, Asked: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
-	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && it.Asked != nil && copied != it.Asked.String() {
-		it.Carried = true // the runtime writes it to the kernel
+	item := keeper.Item{Target: t, Value: v, Asked: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
+	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && item.Asked != nil && copied != item.Asked.String() {
+		item.Carried = true // the runtime writes it to the kernel
 	}
-	return it
+	return item
 }
 
 // podItem makes a keeper item from a value of a pod's own cgroup. The original is the runtime's
 // request for the pod, or else the kernel's present value.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
-	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
+	item := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
 	requested := engine.PodRequest(p.Pod)
 	_, known := requested.Value(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
-		it.RequestUnknown = !known
+		item.RequestUnknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
-		it.RequestUnknown = !p.Limits()
+		item.RequestUnknown = !p.LimitsKnown()
 	default: // the runtime does not set the two files of a partition, so their original is the value in a new cgroup
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}
 	if known {
-		it.Asked = originalOf(requested, v)
+		item.Asked = originalOf(requested, v)
 	}
-	return it
+	return item
 }
 
 // requestedWeight returns the requested weight of a pod that is no longer idle, if no hook

@@ -68,7 +68,7 @@ func (u *unitPlugin) RemoveExpected(uid string) {
 }
 func (*unitPlugin) Values(string) map[string][]lifecycle.Value { return nil }
 
-func (u *unitPlugin) Synchronized(live map[string]bool) {
+func (u *unitPlugin) ReleaseEnded(live map[string]bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.has, func(uid string, _ map[string]int) bool { return !live[uid] })
@@ -343,7 +343,7 @@ func (h *holdingNode) recovered(after string) {
 	mo := h.mo
 	k := keeper.New(&cgroup.Tree{FS: readOnlyFS{mo.kernel}, Version: mo.version})
 	other := conductor.New(conductor.Options{
-		Checkpoint: mo.con.Checkpoint().Text(), Ahead: true, Machine: mo.machine, Policy: mo.policy, Keeper: k,
+		Checkpoint: mo.con.Checkpoint().Text(), DecidesAhead: true, Machine: mo.machine, Policy: mo.policy, Keeper: k,
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler), Now: mo.now,
 		NodeDevices: func() []lifecycle.NodeDevice { return mo.devices },
 	})

@@ -214,7 +214,7 @@ func (mo *model) bootWith(saved []byte) {
 		must(k.Originals.Load(mo.journal, earlier))
 	}
 	mo.con = conductor.New(conductor.Options{
-		Checkpoint: saved, HookServers: mo.liar, Plugins: mo.plugins, Ahead: mo.plugins != nil,
+		Checkpoint: saved, HookServers: mo.liar, Plugins: mo.plugins, DecidesAhead: mo.plugins != nil,
 		Machine: mo.machine, Policy: mo.policy,
 		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),

@@ -144,10 +144,10 @@ func (c *Conductor) reportDifferences() {
 	slices.Sort(changed)
 	for _, owner := range changed {
 		c.log.Info("the node differs from what Trimtab would do", append(c.reports.OwnerAttrs(owner), logkey.Changed, now[owner])...)
-		c.reports.Differs(owner, now[owner])
+		c.reports.ReportDifferences(owner, now[owner])
 	}
 	for _, owner := range ended {
-		c.reports.Differs(owner, nil)
+		c.reports.ReportDifferences(owner, nil)
 	}
 }
 

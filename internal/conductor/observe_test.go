@@ -199,7 +199,7 @@ func TestRuntimeUpdateResults(t *testing.T) {
 	}{
 		{nil, nil, nodeview.UpdateDone}, {[]string{"c"}, nil, nodeview.UpdateRefused}, {nil, errors.New("gone"), nodeview.UpdateFailed},
 	} {
-		if got := updateResult(tc.failed, tc.err); got != tc.want {
+		if got := resultOfUpdate(tc.failed, tc.err); got != tc.want {
 			t.Errorf("%v, %v: %s, want %s", tc.failed, tc.err, got, tc.want)
 		}
 	}

@@ -42,13 +42,13 @@ func (n *node) route(w *work) {
 	}
 	n.refreshCreated(w)
 	n.piggyback(w)
-	if w.report.Plan.Moved() {
+	if w.report.Plan.GrantsChanged() {
 		n.checkpoint.SetGrants(cpuLists(n.state.CPUsByPod(), n.state.Machine), n.state.LendingPods())
 	}
-	if w.report.Plan.DevicesMoved() {
+	if w.report.Plan.DevicesChanged() {
 		n.checkpoint.SetDevices(n.state.HeldDevices())
 	}
-	if n.state.Resized() {
+	if n.state.PoolsResized() {
 		n.checkpoint.SetBalloons(cpuLists(n.state.Balloons(), n.state.Machine))
 	}
 }
@@ -74,7 +74,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 	case lifecycle.StartContainer:
 		n.prepareStart(w, ctr)
 	case lifecycle.Synchronize, lifecycle.Configure:
-		n.noteUnplaced(w, ctr)
+		n.storeFirstPlacement(w, ctr)
 		n.prepareLive(w, ctr, reported)
 	case lifecycle.PostCreateContainer:
 		n.createDone(ctr)
@@ -202,7 +202,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	case !w.capabilities.CarriesRecords():
 		// The container was created before the runtime reported it, so it carries no record. The
 		// checkpoint stores one, and the runtime's copy has the reported values.
-		n.noteLate(ctr)
+		n.storeRecord(ctr)
 		t.SetReported(&w.report.Event.Container.Resources)
 		n.enqueue(ctr, values...)
 	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || len(ctr.CDIDevices) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty():
@@ -251,28 +251,30 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return r
 }
 
-// noteLate stores the current record of a container in the checkpoint, if the container's request
+// storeRecord stores the current record of a container in the checkpoint, if the container's request
 // is known.
-func (n *node) noteLate(ctr *engine.Container) {
-	n.noteRecord(n.checkpoint.SetRecord, ctr)
+func (n *node) storeRecord(ctr *engine.Container) {
+	n.storeRecordWith(n.checkpoint.SetRecord, ctr)
 }
 
-// noteResized is noteLate for a container whose request changed.
-func (n *node) noteResized(ctr *engine.Container) { n.noteRecord(n.checkpoint.SetResizedRecord, ctr) }
+// storeResizedRecord is storeRecord for a container whose request changed.
+func (n *node) storeResizedRecord(ctr *engine.Container) {
+	n.storeRecordWith(n.checkpoint.SetResizedRecord, ctr)
+}
 
-func (n *node) noteRecord(note func(string, lifecycle.Record), ctr *engine.Container) {
+func (n *node) storeRecordWith(set func(string, lifecycle.Record), ctr *engine.Container) {
 	if !ctr.Undescribed.NoRequest {
-		note(ctr.ID, n.recordOf(ctr))
+		set(ctr.ID, n.recordOf(ctr))
 	}
 }
 
-// noteUnplaced stores the record of a container in the checkpoint if its pod requests CPUs, and
+// storeFirstPlacement stores the record of a container in the checkpoint if its pod requests CPUs, and
 // this event is the first one that decided whether it gets them. The record that the container
 // carries does not have this result, because it was written at the container's creation.
-func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
+func (n *node) storeFirstPlacement(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
-	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.IsSet() {
-		n.noteLate(ctr)
+	if w.placementDisabled[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.IsSet() {
+		n.storeRecord(ctr)
 	}
 }
 
@@ -304,7 +306,7 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 // prepareUpdate adds the values that we own to the kubelet's update.
 func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
-	n.noteResized(ctr)
+	n.storeResizedRecord(ctr)
 	t.Recorded = t.Recorded || w.capabilities.CarriesRecords()
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
@@ -318,7 +320,7 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 // prepareResizedTogether updates a container that was resized with its pod and whose record is
 // older than the resize.
 func (n *node) prepareResizedTogether(w *work, ctr *engine.Container) {
-	n.noteResized(ctr)
+	n.storeResizedRecord(ctr)
 	n.prepareLive(w, ctr, nil)
 }
 
@@ -351,7 +353,7 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 		t.SetReported(&reported.Resources)
 	}
 	if reported != nil && !w.capabilities.CarriesRecords() || ctr.Stamp.Stale {
-		n.noteLate(ctr)
+		n.storeRecord(ctr)
 	}
 	n.routeValues(w, ctr, route.Running, reported)
 }
@@ -413,7 +415,7 @@ func (w *work) canUpdateOthers() bool {
 // refreshCreated is sendCreated for containers that lose no CPUs now but have an outdated copy,
 // which may list CPUs that other containers get.
 func (n *node) refreshCreated(w *work) {
-	if !w.canUpdateOthers() || !w.report.Plan.Moved() {
+	if !w.canUpdateOthers() || !w.report.Plan.GrantsChanged() {
 		return
 	}
 	for _, c := range n.queue.Waiting {

@@ -42,7 +42,7 @@ func (c *Conductor) applyTuning(t Tuning) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	c.node.queue.Pace, c.node.ceded = t.Pace, setOf(t.Ceded)
-	c.failClosed.Store(t.Fail)
+	c.failClosed.Store(t.FailClosed)
 	c.keeper.SetConflictLimit(t.ConflictLimit)
 	c.demotion.configure(t.Demotion)
 }

@@ -43,7 +43,7 @@ func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Pha
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
 	k.KeptFromCopy = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
 	k.CreatedWith = reported != nil && isPresent(reported, v) || t.createdWith(v)
-	k.LowersLimit = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
+	k.SetsMemoryLimit = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
 }
 
@@ -114,7 +114,7 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 func (w *work) sendToKeeper(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
-	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.Moved():
+	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.GrantsChanged():
 		it.Carried = it.Carried || carried
 		w.kernel.items = append(w.kernel.items, it)
 	default:
@@ -132,7 +132,7 @@ func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p
 	}
 	t.NoteSent(v)
 	if p != route.Starting {
-		n.noteLate(ctr)
+		n.storeRecord(ctr)
 	}
 	if p != route.LosingCPUs {
 		t.noteAnswered(v, w.capabilities.Name+" update")

@@ -29,14 +29,14 @@ type work struct {
 	read  func()
 	write func() []keeper.Outcome
 
-	capabilities     Capabilities // those of carrier, or of a connected attachment if carrier is nil
-	answer           Answer
-	kernel           writes
-	wasUnplaced      map[string]bool  // see unplacedContainers
-	err              error            // a *Rejection
-	failed           bool             // a panic in the agent made a part of the event fail
-	firstDescription bool             // the event describes a pod or container that the runtime could not describe before
-	entry            *recording.Entry // for recordings; nil if there is none
+	capabilities      Capabilities // those of carrier, or of a connected attachment if carrier is nil
+	answer            Answer
+	kernel            writes
+	placementDisabled map[string]bool  // see withPlacementDisabled
+	err               error            // a *Rejection
+	failed            bool             // a panic in the agent made a part of the event fail
+	firstDescription  bool             // the event describes a pod or container that the runtime could not describe before
+	entry             *recording.Entry // for recordings; nil if there is none
 }
 
 // writes are values for the kernel.
@@ -96,7 +96,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.err != nil:
 		defer c.endTurn(w)
 		if w.report.Plan != nil && w.report.Plan.Reject != "" {
-			c.reports.Refused(&w.report, w.err)
+			c.reports.ReportRejection(&w.report, w.err)
 		}
 		c.reports.Count.Event(w.report.Event.Kind, c.now().Sub(w.start), w.report.DecideTime)
 		return Answer{Op: w.report.Op}, w.err
@@ -133,7 +133,7 @@ func (w *work) changesNothing() bool {
 	case lifecycle.Inform:
 		return p != nil && len(p.Changed)+len(p.ChangedPods) == 0
 	case lifecycle.Expect:
-		return p != nil && !p.Moved()
+		return p != nil && !p.GrantsChanged()
 	}
 	return false
 }
@@ -200,7 +200,7 @@ func (c *Conductor) gather(w *work) {
 	if w.report.Event.Kind == lifecycle.CreateContainer && w.report.Event.Container != nil {
 		_, w.report.Repeated = w.facts.Records[w.report.Event.Container.ID]
 		if q, found := w.facts.UntrustedRecords[w.report.Event.Container.ID]; found {
-			c.reports.Foreign(&w.report, q.Reason)
+			c.reports.ReportForeignRecord(&w.report, q.Reason)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (c *Conductor) decide(w *work) {
 	w.capabilities = c.node.capabilities(w.carrier)
 	w.firstDescription = firstDescription(c.node.state, w.report.Event)
 	records := w.facts.Records
-	w.wasUnplaced = c.node.unplacedContainers(w.report.Event, records)
+	w.placementDisabled = c.node.withPlacementDisabled(w.report.Event, records)
 	c.node.state.Commit(w.report.Plan)
 	c.classes.update(w.report.Event.Kind, c.node.state)
 	w.record(entry, c.node.state)

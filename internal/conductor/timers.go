@@ -78,7 +78,7 @@ func (n *node) retryCopies() {
 // restart, and do not report their end. It also finds containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.Find()
-	c.reports.Absent()
+	c.reports.ReportMissingCgroups()
 	for _, pod := range c.presence.Ended() {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
 		w.facts.CgroupGone = true

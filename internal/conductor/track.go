@@ -71,7 +71,7 @@ func (t *track) find(v lifecycle.Value) (d delivery, ok bool) {
 // noteCreatedWith remembers a value that a container is created with and that some runtime does not report
 // later. The container's record stores the value, too. For a field with keys, it stores all keys, separated by commas.
 func (t *track) noteCreatedWith(v lifecycle.Value) {
-	if !isUnreported(v.Field) || t.createdWith(v) {
+	if !mayBeUnreported(v.Field) || t.createdWith(v) {
 		return
 	}
 	if t.creationValues == nil {
@@ -91,7 +91,7 @@ func (t *track) noteCreatedWith(v lifecycle.Value) {
 func (t *track) createdWith(v lifecycle.Value) bool {
 	given := t.creationValues[v.Field]
 	switch {
-	case given == "" || !isUnreported(v.Field):
+	case given == "" || !mayBeUnreported(v.Field):
 		return false
 	case v.Key != "":
 		return slices.Contains(strings.Split(given, ","), v.Key)

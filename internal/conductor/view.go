@@ -16,7 +16,7 @@ import (
 func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
+	v := nodeview.View{State: c.node.state, Synced: c.synced, MissingCgroups: c.presence.MissingCgroups(), Keeper: c.keeper}
 	v.ApplyResult, v.Demotion = c.applyResult, c.demotion.report()
 	if c.classes.writer != nil {
 		v.CPUClasses = c.classes.writer.Report()

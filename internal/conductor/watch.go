@@ -29,7 +29,7 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 // RepairAll checks every value in force, without a pause. It writes again what others have changed and
 // what the kernel refused. Watch does the same in small steps, within a second.
 func (c *Conductor) RepairAll() {
-	if owners := c.keeper.Differing(); len(owners) > 0 {
+	if owners := c.keeper.DifferingOwners(); len(owners) > 0 {
 		c.repair(owners)
 	}
 	c.retryRefused()
@@ -50,7 +50,7 @@ func (c *Conductor) askForResources(owner string) {
 // retryRefused writes again what the kernel refused. The reason may have been another value
 // that is gone by now, such as a container's quota above its pod's.
 func (c *Conductor) retryRefused() {
-	if owners := c.keeper.Refused(); len(owners) > 0 {
+	if owners := c.keeper.RefusedOwners(); len(owners) > 0 {
 		c.rewrite(lifecycle.Repair, func() (out []keeper.Outcome) {
 			for _, owner := range owners {
 				out = append(out, c.keeper.Reconcile(owner)...)
@@ -66,7 +66,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Unchanged && !c.node.isMissing(o) })
 	})
 	for _, o := range wrote {
-		c.reports.Repaired(o)
+		c.reports.ReportRepair(o)
 	}
 	return wrote
 }

@@ -19,13 +19,13 @@ import (
 
 // worstPods are n of the pods that cost most to read, evenly from their list.
 func worstPods(n int) []hostile.Pod {
-	all := hostile.Pods(lifecycle.MaxText)
+	all := hostile.Pods(lifecycle.MaxValueBytes)
 	var out []hostile.Pod
 	for i := range n - 2 - 10 {
 		out = append(out, all[i*len(all)/n])
 	}
 	for _, p := range all { // those that once held the lock for ten seconds
-		if len(p.Annotations[intent.KatalystBindResult]) > lifecycle.MaxText {
+		if len(p.Annotations[intent.KatalystBindResult]) > lifecycle.MaxValueBytes {
 			for range 10 {
 				out = append(out, p)
 			}

@@ -237,16 +237,16 @@ func (m *merging) policyFile() {
 		c.Placement.TopologyAware = read.Config.Placement.TopologyAware
 	}
 	for _, l := range []struct {
-		key   string
-		into  *string
-		given string
+		key        string
+		into       *string
+		fromPolicy string
 	}{{"pools.reserved", &c.Pools.Reserved, p.Reserved}, {"pools.shared", &c.Pools.Shared, p.Shared}} {
 		switch {
-		case l.given == "" || sameList(*l.into, l.given):
+		case l.fromPolicy == "" || sameList(*l.into, l.fromPolicy):
 		case *l.into == "":
-			*l.into = l.given
+			*l.into = l.fromPolicy
 		default:
-			refuse("%s lists CPUs %s, but %s is %s: remove %s", c.Placement.PolicyFile, l.given, l.key, *l.into, l.key)
+			refuse("%s lists CPUs %s, but %s is %s: remove %s", c.Placement.PolicyFile, l.fromPolicy, l.key, *l.into, l.key)
 		}
 	}
 }

@@ -59,11 +59,11 @@ func (f Follower) Run(ctx context.Context) error {
 type following struct {
 	Follower
 
-	content  []byte // the last content of the file
-	last     Config // the last valid configuration of the file
-	policy   []byte // the last content of its placement.policyFile
-	read     bool
-	reported string // the reason last reported, "" for none
+	content      []byte // the last content of the file
+	last         Config // the last valid configuration of the file
+	policy       []byte // the last content of its placement.policyFile
+	read         bool
+	lastReported string // the reason last reported, "" for none
 }
 
 // reload reads the file, and applies its content if it is new.
@@ -110,10 +110,10 @@ func (r *following) report(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text == r.reported {
+	if text == r.lastReported {
 		return
 	}
-	r.reported = text
+	r.lastReported = text
 	r.Report(err)
 }
 

@@ -177,8 +177,8 @@ func (m *merging) sources() Sources {
 	return s
 }
 
-// Changed marks the keys in which two configurations differ as set by a source.
-func (s Sources) Changed(before, after Config, source string) {
+// MarkChanged marks the keys in which two configurations differ as set by a source.
+func (s Sources) MarkChanged(before, after Config, source string) {
 	visitKeys(before, func(path string, v reflect.Value) {
 		if !reflect.DeepEqual(v.Interface(), valueAt(reflect.ValueOf(after), path)) {
 			s[path] = source

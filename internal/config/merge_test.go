@@ -38,7 +38,7 @@ func TestMerge(t *testing.T) {
 	}
 	over := c
 	over.Log.Level = "debug"
-	from.Changed(c, over, config.SourceFlag)
+	from.MarkChanged(c, over, config.SourceFlag)
 	if from.Of("log.level") != config.SourceFlag || from.Of("log.format") != config.SourceDefault {
 		t.Errorf("flags: %v", from)
 	}

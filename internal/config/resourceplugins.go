@@ -28,8 +28,8 @@ type ResourcePlugins struct {
 	Reconcile Seconds `json:"reconcileSeconds" default:"5" check:"1..3600"`
 }
 
-// Mapped returns Names as a map.
-func (r ResourcePlugins) Mapped() map[string]string {
+// NameMap returns Names as a map.
+func (r ResourcePlugins) NameMap() map[string]string {
 	out := make(map[string]string, len(r.Names))
 	for _, n := range r.Names {
 		from, to, _ := strings.Cut(n, "=")

@@ -164,15 +164,15 @@ func idleStates(files FS, cpu int, disabled []string) (out []setting, err error)
 
 // Check returns, by name of the class, what the hardware of these CPUs lacks for classes. A class that
 // every CPU supports is not in the map. Check reads files and writes none.
-func Check(files FS, classes []lifecycle.CPUClass, cpus []int) (lacks map[string]string) {
-	lacks = map[string]string{}
+func Check(files FS, classes []lifecycle.CPUClass, cpus []int) (unsupported map[string]string) {
+	unsupported = map[string]string{}
 	for i := range classes {
 		for _, u := range unitsOf(policiesOf(files), []Wanted{{Class: classes[i], CPUs: cpus}}, nil) {
 			if _, err := settingsOf(files, &u); err != nil {
-				lacks[classes[i].Name] = fmt.Sprintf("CPU %d: %v", u.cpus[0], err)
+				unsupported[classes[i].Name] = fmt.Sprintf("CPU %d: %v", u.cpus[0], err)
 				break
 			}
 		}
 	}
-	return lacks
+	return unsupported
 }

@@ -62,7 +62,7 @@ type Demoter struct {
 	running     sync.Mutex // held while files are read and written; guards the fields below
 	lastRead    string     // the container that was read last
 	pausedUntil map[string]time.Time
-	refused     string // the reason why the kernel accepts no request; "" for none
+	refusal     string // the reason why the kernel accepts no request; "" for none
 
 	mu     sync.Mutex // guards the report
 	report Report
@@ -102,7 +102,7 @@ func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 		report.Moved += r.Moved
 		r.Moved += report.Containers[id].Moved
 		report.Containers[id] = r
-		if report.Off = d.refused; d.refused != "" {
+		if report.Off = d.refusal; d.refusal != "" {
 			break
 		}
 	}
@@ -115,8 +115,8 @@ func (d *Demoter) available() (h host, off string) {
 	if d.deps.Tree.Version != cgroup.V2 {
 		return h, "cgroup v1 has no memory.reclaim"
 	}
-	if d.refused != "" {
-		return h, d.refused
+	if d.refusal != "" {
+		return h, d.refusal
 	}
 	h, err := readHost(d.deps.Files, d.deps.Distance)
 	if err != nil {
@@ -167,7 +167,7 @@ func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int
 	case errors.Is(err, syscall.EAGAIN): // the kernel reclaimed less
 		d.pausedUntil[id] = d.deps.Now().Add(pauseAfterPartial)
 	case errors.Is(err, syscall.EINVAL):
-		d.refused = "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16, and would drop page cache: " + err.Error()
+		d.refusal = "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16, and would drop page cache: " + err.Error()
 		return r
 	case err != nil:
 		r.Why = err.Error()
@@ -246,7 +246,7 @@ func (d *Demoter) publish(r Report) Report {
 func (d *Demoter) Stop() {
 	d.running.Lock()
 	defer d.running.Unlock()
-	d.refused = ""
+	d.refusal = ""
 	d.publish(Report{Moved: d.Report().Moved})
 }
 

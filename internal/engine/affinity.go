@@ -55,8 +55,8 @@ func (s *State) indexContainer(id string, c *Container) {
 // indexPods updates the index for the containers of pods that changed.
 func (s *State) indexPods(pods map[string]*Pod) {
 	for id := range pods {
-		for _, of := range s.byPod[id] {
-			s.indexContainer(of, s.containers[of])
+		for _, container := range s.byPod[id] {
+			s.indexContainer(container, s.containers[container])
 		}
 	}
 }

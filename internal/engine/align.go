@@ -45,8 +45,8 @@ type alignment struct {
 	// preferred means that every resource prefers these nodes.
 	preferred bool
 	reason    string // a clause for users; "" if the topology manager is off
-	// refused is the reason why the policy does not admit the container, as a sentence; "" if it admits it.
-	refused string
+	// refusal is the reason why the policy does not admit the container, as a sentence; "" if it admits it.
+	refusal string
 }
 
 // align merges the hints for a new owner of n CPUs out of the free CPUs. The result has no limits if the pod
@@ -58,8 +58,8 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	}
 	hints := s.hints(n, free, memory)
 	var a alignment
-	got, used, refused := s.mergeHints(hints)
-	a.refused = refused
+	got, used, refusal := s.mergeHints(hints)
+	a.refusal = refusal
 	if got.Any {
 		a.reason = fmt.Sprintf("topology manager (%s): any NUMA node", used)
 		return a
@@ -146,16 +146,16 @@ func (s *placer) podDemand() (cpus int, bytes uint64) {
 	const milli = 1000
 	var together, before [2]int64 // CPUs and bytes
 	for _, c := range s.p.Spec.Containers {
-		of := [2]int64{0, c.Limits[lifecycle.ResourceMemory]}
+		demand := [2]int64{0, c.Limits[lifecycle.ResourceMemory]}
 		if all := c.Requests[lifecycle.ResourceCPU]; all%milli == 0 && all == c.Limits[lifecycle.ResourceCPU] {
-			of[0] = all / milli
+			demand[0] = all / milli
 		}
-		for i := range of {
+		for i := range demand {
 			switch c.Kind {
 			case lifecycle.App, lifecycle.Sidecar:
-				together[i] += of[i]
+				together[i] += demand[i]
 			case lifecycle.Init:
-				before[i] = max(before[i], of[i])
+				before[i] = max(before[i], demand[i])
 			case lifecycle.Ephemeral:
 			}
 		}
@@ -239,11 +239,11 @@ func describeFit(m *topology.Machine, hints []numahints.Resource) string {
 func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 	free, memory, passed := s.n.ownable(s.p), s.memory(), s.takeOverFrom()
 	a := s.align(n, free.Union(passed), memory)
-	if a.refused != "" {
+	if a.refusal != "" {
 		if s.n.policy.Topology.Refuse {
-			return cpus, "", s.rejectUnaligned(a.refused)
+			return cpus, "", s.rejectUnaligned(a.refusal)
 		}
-		s.reportMisaligned(a.refused, "the agent chooses the container's CPUs as with the policy best-effort")
+		s.reportMisaligned(a.refusal, "the agent chooses the container's CPUs as with the policy best-effort")
 	}
 	ask := func(free, passed topology.Set) (placement.Assignment, error) {
 		w := placement.CPURequest{N: n, TakenOver: passed, Memory: memory}
@@ -293,7 +293,7 @@ func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes 
 // rejectUnaligned makes the plan refuse the container, and returns the reason as an error. reason is a
 // sentence.
 func (s *placer) rejectUnaligned(reason string) error {
-	s.c.decided.unaligned = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
+	s.c.decided.unalignedReason = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
 	return errors.New(reason)
 }
 

@@ -20,18 +20,18 @@ func (p *Plan) Affinity() *lifecycle.Affinity {
 }
 
 // mergeHints merges the hints of a container, and notes the choice. If the policy does not admit the
-// container, refused is the reason, and the policy best-effort makes the choice. used is the policy that made
+// container, refusal is the reason, and the policy best-effort makes the choice. used is the policy that made
 // the choice.
-func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, used numahints.Policy, refused string) {
+func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, used numahints.Policy, refusal string) {
 	t, m := &s.n.policy.Topology, s.n.machine
 	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, Align: t.Align}
 	got = numahints.Merge(len(m.Nodes), hints, o)
 	if !got.Admitted {
-		refused = "no NUMA nodes meet the policy: " + describeFit(m, hints)
+		refusal = "no NUMA nodes meet the policy: " + describeFit(m, hints)
 		o.Policy = numahints.BestEffort
 		got = numahints.Merge(len(m.Nodes), hints, o)
 	}
-	a := &lifecycle.Affinity{NUMAHint: numaHint(m, got.Hint()), Refused: refused}
+	a := &lifecycle.Affinity{NUMAHint: numaHint(m, got.Hint()), Refused: refusal}
 	for i, h := range got.Each {
 		if a.Each == nil {
 			a.Each = map[string]lifecycle.NUMAHint{}
@@ -39,7 +39,7 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 		a.Each[hints[i].Name] = numaHint(m, h)
 	}
 	s.c.decided.affinity = a
-	return got, o.Policy, refused
+	return got, o.Policy, refusal
 }
 
 // alignShared merges the hints of resource plugins and of CDI devices for a new container that owns no CPUs.
@@ -53,14 +53,14 @@ func alignShared(s *placer) {
 		hints = append(hints, deviceHints(s.n.machine, g)...)
 	}
 	hints = append(hints, s.exclusiveHints()...)
-	_, _, refused := s.mergeHints(hints)
+	_, _, refusal := s.mergeHints(hints)
 	switch {
-	case refused == "":
+	case refusal == "":
 	case s.n.policy.Topology.Refuse:
-		_ = s.rejectUnaligned(refused)
-		s.reportMisaligned(refused, "the container exists already and keeps running")
+		_ = s.rejectUnaligned(refusal)
+		s.reportMisaligned(refusal, "the container exists already and keeps running")
 	default:
-		s.reportMisaligned(refused, "resource plugins and CDI devices follow what the policy best-effort chooses")
+		s.reportMisaligned(refusal, "resource plugins and CDI devices follow what the policy best-effort chooses")
 	}
 }
 

@@ -136,8 +136,8 @@ func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
 	return cpus
 }
 
-// Resized reports whether the last plan changed the CPUs of pools or balloons.
-func (s *State) Resized() bool { return s.resized }
+// PoolsResized reports whether the last plan changed the CPUs of pools or balloons.
+func (s *State) PoolsResized() bool { return s.resized }
 
 // Balloons returns the own CPUs of each balloon and of each component of a composite balloon, by name; nil if
 // the policy makes no balloons.

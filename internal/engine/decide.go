@@ -374,18 +374,18 @@ func (d *draft) replace(p *Pod) {
 // refuses the container, if the pod requires CPUs that it cannot get, or, in strict mode, if a request is
 // malformed.
 func (d *draft) refuse() {
-	if d.n.failed != "" {
-		d.plan.Reject = d.n.failed + ": failurePolicy.hooks refuses containers when this hook fails"
+	if d.n.hookFailure != "" {
+		d.plan.Reject = d.n.hookFailure + ": failurePolicy.hooks refuses containers when this hook fails"
 		return
 	}
 	if d.facts.CannotRefuse { // the container keeps running in the shared pool, and a problem says so
-		d.plan.Container.decided.unaligned, d.plan.Container.decided.missingRequirement = "", ""
-	} else if d.plan.Container.decided.unaligned == "" {
+		d.plan.Container.decided.unalignedReason, d.plan.Container.decided.missingRequirement = "", ""
+	} else if d.plan.Container.decided.unalignedReason == "" {
 		d.lookAhead()
 	}
-	refused, unaligned := cmp.Or(d.plan.Container.decided.refused, d.plan.Container.decided.missingRequirement), d.plan.Container.decided.unaligned
-	if d.plan.Reject = cmp.Or(refused, unaligned); d.plan.Reject != "" || !d.n.policy.Strict {
-		d.plan.Unaligned = d.plan.Reject != "" && refused == ""
+	refusal, unalignedReason := cmp.Or(d.plan.Container.decided.hookRefusal, d.plan.Container.decided.missingRequirement), d.plan.Container.decided.unalignedReason
+	if d.plan.Reject = cmp.Or(refusal, unalignedReason); d.plan.Reject != "" || !d.n.policy.Strict {
+		d.plan.Unaligned = d.plan.Reject != "" && refusal == ""
 		return
 	}
 	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformed, d.plan.Container.ProblemSummary.malformed)
@@ -408,15 +408,15 @@ func (d *draft) update(c *Container, r *lifecycle.Resources) {
 	n.HookServerValues = NotOverridden(n.HookServerValues, r)
 	s := d.placer(&n, nil)
 	s.mergeExternal(d.facts.HookServers, false)
-	if failed := d.resize(c, &n); failed != nil && d.n.policy.Strict {
-		d.plan.Reject = failed.Error()
+	if err := d.resize(c, &n); err != nil && d.n.policy.Strict {
+		d.plan.Reject = err.Error()
 	}
 	d.plan.Container = &n
 }
 
 // resize decides a container whose request changed, and the containers of its pod that own the same CPUs. The
 // error says why the owner did not get as many CPUs as requested.
-func (d *draft) resize(was, c *Container) (failed error) {
+func (d *draft) resize(was, c *Container) (err error) {
 	r := &resize{previous: was, requestsLess: lowersCPU(&was.Pristine, &c.Pristine), requestsMore: lowersCPU(&c.Pristine, &was.Pristine)}
 	d.accountResize(was, c)
 	if r.requestsLess || was == c {
@@ -431,7 +431,7 @@ func (d *draft) resize(was, c *Container) (failed error) {
 	if r.revoked {
 		d.placeRevoked(c.PodID, c)
 	}
-	return r.failed
+	return r.failure
 }
 
 // MergeUpdate returns the earlier request merged with an update.

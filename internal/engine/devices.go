@@ -33,13 +33,13 @@ type nodeDevices struct {
 
 // ContainerAsksDevices reports whether a container requests CDI devices of its own, so that a decision needs
 // the node's CDI devices.
-func (p *Policy) ContainerAsksDevices(of *intent.Pod, container string) bool {
-	return of != nil && of.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
+func (p *Policy) ContainerAsksDevices(requests *intent.Pod, container string) bool {
+	return requests != nil && requests.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
 }
 
 // PodAsksDevices reports whether a container of a pod requests CDI devices of its own.
-func (p *Policy) PodAsksDevices(of *intent.Pod) bool {
-	return of != nil && of.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
+func (p *Policy) PodAsksDevices(requests *intent.Pod) bool {
+	return requests != nil && requests.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
 }
 
 // deviceGiver returns the hook that gives containers CDI devices of their own; nil if it is off.
@@ -70,8 +70,8 @@ func (s *State) HeldDevices() (out map[string]map[string][]string) {
 	return out
 }
 
-// DevicesMoved reports whether a container got or lost CDI devices.
-func (p *Plan) DevicesMoved() bool { return p.draft != nil && p.draft.n.ledger.devicesMoved }
+// DevicesChanged reports whether a container got or lost CDI devices.
+func (p *Plan) DevicesChanged() bool { return p.draft != nil && p.draft.n.ledger.devicesMoved }
 
 // holdDevices replaces the list of devices that a key has.
 func (b *draftLedger) holdDevices(key placement.Key, names []string) {
@@ -168,11 +168,11 @@ func (n *view) deviceOwners(except func(placement.Key) bool) map[string]placemen
 		}
 	}
 	for _, other := range n.changedContainers(true) {
-		of := n.pod(other.PodID)
-		if !other.Alive() || of == nil || except(other.Key) {
+		owner := n.pod(other.PodID)
+		if !other.Alive() || owner == nil || except(other.Key) {
 			continue
 		}
-		for _, name := range sharedDevices(of, other) {
+		for _, name := range sharedDevices(owner, other) {
 			owners[name] = other.Key
 		}
 	}
@@ -360,8 +360,8 @@ func (s *placer) deviceNeed(r intent.DeviceRequest) int {
 		return r.Number
 	}
 	need := 0
-	for _, of := range s.p.Intent.ExclusiveDevices.V.ByContainer {
-		for _, other := range of.V {
+	for _, requested := range s.p.Intent.ExclusiveDevices.V.ByContainer {
+		for _, other := range requested.V {
 			if other.Kind == r.Kind {
 				need += other.Number
 			}
@@ -405,8 +405,8 @@ func (s *placer) chooseDevices() {
 		s.n.ledger.holdDevices(s.c.Key, nil) // an earlier attempt may have had devices
 		return
 	}
-	names, refused := s.pickDevices(asked)
-	s.c.CDIDevices, s.c.DevicesRefused = names, refused
+	names, refusal := s.pickDevices(asked)
+	s.c.CDIDevices, s.c.DevicesRefused = names, refusal
 	s.n.ledger.holdDevices(s.c.Key, names)
 	for key, held := range maps.Clone(s.n.ledger.Devices()) { // an init container loses the devices that this container takes over
 		if key.PodUID == s.c.Key.PodUID && key != s.c.Key {
@@ -416,9 +416,9 @@ func (s *placer) chooseDevices() {
 	}
 }
 
-// pickDevices chooses devices for all requests of a container. If it cannot, refused is the reason, as a
+// pickDevices chooses devices for all requests of a container. If it cannot, refusal is the reason, as a
 // sentence.
-func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refused string) {
+func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refusal string) {
 	giver, u, kept := s.n.policy.deviceGiver(), s.devices(), s.n.ledger.Devices()[s.c.Key]
 	for _, r := range asked {
 		if !giver.Gives(r.Kind) {
@@ -426,12 +426,12 @@ func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refu
 		}
 		var chosen []string
 		if len(r.Names) > 0 {
-			chosen, refused = s.chooseByName(u, r.Names)
+			chosen, refusal = s.chooseByName(u, r.Names)
 		} else {
-			chosen, refused = s.chooseNearest(u, r, kept)
+			chosen, refusal = s.chooseNearest(u, r, kept)
 		}
-		if refused != "" {
-			return nil, refused
+		if refusal != "" {
+			return nil, refusal
 		}
 		for _, name := range chosen {
 			u.owners[name] = s.c.Key
@@ -442,8 +442,8 @@ func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refu
 	return names, ""
 }
 
-// chooseByName returns the devices with the given names, if all are free. Otherwise refused is the reason.
-func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refused string) {
+// chooseByName returns the devices with the given names, if all are free. Otherwise refusal is the reason.
+func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refusal string) {
 	for i, name := range names {
 		d := u.named[name]
 		if d == nil {
@@ -463,7 +463,7 @@ func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, 
 
 // chooseNearest returns free devices of a kind. Devices that an earlier attempt of the container had (kept)
 // come first, and then those nearest to the container's CPUs, on as few NUMA nodes as possible.
-func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []string) (chosen []string, refused string) {
+func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []string) (chosen []string, refusal string) {
 	var free []*lifecycle.NodeDevice
 	all := u.singleDevices(r.Kind)
 	for _, d := range all {

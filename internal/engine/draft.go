@@ -53,9 +53,9 @@ type view struct {
 	// scopes has the counts of affinities that the draft needed so far, by the id of the affinity. They
 	// include the changes of the draft.
 	scopes map[string]*scopeCount
-	// failed is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it;
+	// hookFailure is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it;
 	// otherwise "".
-	failed string
+	hookFailure string
 	// matched has the new pods and containers that meet the condition of a hook, by hook and id; nil for
 	// none.
 	matched map[string]map[string]bool
@@ -221,15 +221,15 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	}
 	run(true)
 	if c != nil {
-		if c.decided.refused = out.refused; out.refused != "" {
-			out.Problems = append(out.Problems, refusal(out.refusedBy, out.refused))
+		if c.decided.hookRefusal = out.hookRefusal; out.hookRefusal != "" {
+			out.Problems = append(out.Problems, refusal(out.refusedBy, out.hookRefusal))
 		}
 	}
 	if c != nil && c.Undescribed.NoRequest {
 		// The request of the container is not known, so only its CPUs can be decided.
 		out.Values = slices.DeleteFunc(out.Values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 	}
-	n.failed = cmp.Or(n.failed, out.failed)
+	n.hookFailure = cmp.Or(n.hookFailure, out.hookFailure)
 	if c != nil && in.Creation != nil {
 		c.CPUEnv, c.SkippedInterfaces = out.CPUEnv, out.SkippedInterfaces
 	}

@@ -103,8 +103,8 @@ func (b *recovery) reportNotKept(f lifecycle.FormerContainer, reason error) {
 	})
 }
 
-// Listed returns a Synchronize event that lists the live pods and containers of the state.
-func (s *State) Listed() *lifecycle.Event {
+// SynchronizeEvent returns a Synchronize event that lists the live pods and containers of the state.
+func (s *State) SynchronizeEvent() *lifecycle.Event {
 	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
 	for _, id := range s.Pods() {
 		if p := s.pods[id]; !p.Stopped {

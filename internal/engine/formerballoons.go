@@ -37,9 +37,9 @@ func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBall
 	}
 	var found []formerBalloon
 	for _, c := range adoptionOrder(all, func(*lifecycle.Container) bool { return false }) {
-		cpus, alone := d.formerlyShared(c)
+		cpus, shared := d.formerlyShared(c)
 		p := d.n.pod(c.PodID)
-		if !alone || p == nil {
+		if !shared || p == nil {
 			continue
 		}
 		asked := pristine(&c.Resources)

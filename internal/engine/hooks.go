@@ -44,7 +44,7 @@ func (o *output) input() *hook.Input {
 	if o.c.decided.creation != nil { // a hook needs values that are known only while the container is created
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Exclusive {
-			now.Owned = o.n.machine.Format(o.c.Assignment.Owned)
+			now.OwnedCPUs = o.n.machine.Format(o.c.Assignment.Owned)
 		}
 		cpus, _ := o.n.layout(o.c).CPUs(o.c.Assignment.CPUGroup) // the layout must count this container, because pools are as large as their containers' requests
 		now.CPUs, in.Creation = cpus.Len(), &now
@@ -86,13 +86,13 @@ func (n *view) cpuList(group placement.CPUGroup) string {
 type output struct {
 	hook.Output
 
-	n      *view
-	p      *Pod
-	c      *Container
-	failed string
-	// refused is the reason why a hook refuses the container; "" if none does. refusedBy is the name of that
+	n           *view
+	p           *Pod
+	c           *Container
+	hookFailure string
+	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusedBy is the name of that
 	// hook.
-	refused, refusedBy string
+	hookRefusal, refusedBy string
 }
 
 // runHook runs one hook. If the hook panics, it proposes nothing, and a problem reports the panic.
@@ -104,7 +104,7 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 			p := lifecycle.Problem{Hook: name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", name, r)}
 			o.Values, o.Scales, o.Problems = o.Values[:had], o.Scales[:scales], append(o.Problems[:trouble], p)
 			if o.n.policy.Fatal[name] {
-				o.failed = p.Reason
+				o.hookFailure = p.Reason
 			}
 		}
 	}()
@@ -123,7 +123,7 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 // noteCondition notes whether the condition of a hook matched, and whether the hook failed or refuses the
 // container.
 func (o *output) noteCondition(h hook.Hook) {
-	if !o.Matched && o.Failed == "" {
+	if !o.Matched && o.Failure == "" {
 		return
 	}
 	id, isNew := o.p.Pod.ID, o.n.base.pods[o.p.Pod.ID] == nil
@@ -131,10 +131,10 @@ func (o *output) noteCondition(h hook.Hook) {
 		id, isNew = o.c.ID, o.n.base.containers[o.c.ID] == nil
 	}
 	o.n.noteHookResult(h, &o.Output, id, isNew)
-	if o.Refuse != "" && o.refused == "" {
-		o.refused, o.refusedBy = o.Refuse, h.Info().Name
+	if o.Refusal != "" && o.hookRefusal == "" {
+		o.hookRefusal, o.refusedBy = o.Refusal, h.Info().Name
 	}
-	o.Matched, o.Refuse, o.Failed = false, "", ""
+	o.Matched, o.Refusal, o.Failure = false, "", ""
 }
 
 // add adds a value. If an earlier hook set the same field, the earlier value stays, or the smaller one for

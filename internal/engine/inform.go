@@ -62,7 +62,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	// The containers are decided again only if one of these inputs of their decisions changed.
 	terms := d.n.terms(n)
 	granted := (intent.RequestsDevices(pod) || terms.PoolsNearDevices || terms.NoGrantReason != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
-	again := !reflect.DeepEqual(n.Intent, old.Intent) || d.n.specMatters(old.Spec, n.Spec) || granted || limitsChanged(old, n)
+	again := !reflect.DeepEqual(n.Intent, old.Intent) || d.n.specChangeMatters(old.Spec, n.Spec) || granted || limitsChanged(old, n)
 	for _, id := range d.n.base.byPod[pod.ID] {
 		c := d.n.container(id)
 		if c == nil || !c.Alive() {

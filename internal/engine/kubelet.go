@@ -98,7 +98,7 @@ func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, ow
 // updatePools decides containers in pools again if the kubelet granted or took back CPUs in this event and they
 // may use other CPUs now.
 func (d *draft) updatePools() {
-	if d.n.policy.Place && d.kubeletCPUsChanged() {
+	if d.n.policy.Place && d.grantedCPUsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
 			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reassigned, c.ID) && d.n.allowedPoolCPUs(p, c) != c.Assignment.AllowedCPUs
 		})
@@ -148,9 +148,9 @@ func (d *draft) freesCPUs() bool {
 	})
 }
 
-// kubeletCPUsChanged reports whether, in this event, the kubelet or resource claims granted CPUs to a container
+// grantedCPUsChanged reports whether, in this event, the kubelet or resource claims granted CPUs to a container
 // that does not own them in the ledger, or whether such a grant ended.
-func (d *draft) kubeletCPUsChanged() bool {
+func (d *draft) grantedCPUsChanged() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
 		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Exclusive {
 			return topology.Set{}

@@ -47,9 +47,9 @@ func (d *draft) lookAhead() {
 			continue
 		}
 		cpus, key, why, err := s.choose()
-		if later.decided.unaligned != "" {
+		if later.decided.unalignedReason != "" {
 			d.plan.refusedForContainer = spec.Name
-			c.decided.unaligned = fmt.Sprintf("%s: %s: container %s, which is created later: %v", topologyKey, t.Policy, intent.Printable(spec.Name), err)
+			c.decided.unalignedReason = fmt.Sprintf("%s: %s: container %s, which is created later: %v", topologyKey, t.Policy, intent.Printable(spec.Name), err)
 			return
 		}
 		if err == nil && !cpus.Empty() {

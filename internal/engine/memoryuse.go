@@ -84,8 +84,8 @@ func (s *State) charge(id string, c *Container) {
 // chargePods updates memory and pages for the containers of pods that changed.
 func (s *State) chargePods(pods map[string]*Pod) {
 	for id := range pods {
-		for _, of := range s.byPod[id] {
-			s.charge(of, s.containers[of])
+		for _, container := range s.byPod[id] {
+			s.charge(container, s.containers[container])
 		}
 	}
 }

@@ -153,13 +153,13 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 // nodes.
 func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
-	alone, ordinary := s.n.ledger.ExclusiveNodesOfOthers(s.p.Pod.UID), false
+	othersCPUs, ordinary := s.n.ledger.ExclusiveNodeCPUsOfOthers(s.p.Pod.UID), false
 	for _, n := range s.n.machine.Nodes {
 		if n.Kind == topology.NoMemory {
 			continue
 		}
 		all = append(all, n.ID)
-		if n.CPUs.And(alone).Empty() {
+		if n.CPUs.And(othersCPUs).Empty() {
 			usable = append(usable, n.ID)
 			ordinary = ordinary || n.Kind == topology.DRAM
 		}

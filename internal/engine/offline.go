@@ -38,11 +38,11 @@ func (s *placer) unusableCPUs() topology.Set {
 // waits in a pool, and gets its CPUs when they are usable again. waitOnCreate reports whether the container
 // waits.
 func (s *placer) waitOnCreate() bool {
-	away := s.unusableCPUs()
-	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
+	unusable := s.unusableCPUs()
+	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || unusable.Empty() || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
 		return false
 	}
-	s.c.Stamp.CPUs = away
+	s.c.Stamp.CPUs = unusable
 	s.waitFor(cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, intent.KoordResourceStatus))
 	return true
 }

@@ -153,7 +153,7 @@ func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 	if p.paidCPUs(sum).Known() {
 		_, sum = p.paidAtResize(live)
 	}
-	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
+	return n.policy.Rules.CheckCPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
 }
 
 // revoke ends the grant of a key because the request no longer pays for its CPUs. placeRevoked then decides

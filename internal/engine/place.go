@@ -36,7 +36,7 @@ func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Reso
 	if err := n.terms(p).NoGrantReason; err != nil {
 		return topology.Set{}, err
 	}
-	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.payingResources(p.Pod.Resources, requested)); err != nil {
+	if err := n.policy.Rules.CheckCPUs(p.Pod.Namespace, cpus.Len(), p.payingResources(p.Pod.Resources, requested)); err != nil {
 		return topology.Set{}, err
 	}
 	if both, owner := n.externallyOwned(p, cpus); !both.Empty() {
@@ -202,7 +202,7 @@ func (s *placer) placeChosen() bool {
 			}
 		}
 		s.giveCPUs(cpus, old.Assignment.From, old.Assignment.Why)
-		if s.resize == nil || s.resize.failed == nil {
+		if s.resize == nil || s.resize.failure == nil {
 			s.reportResized()
 		}
 		return true
@@ -220,7 +220,7 @@ func (s *placer) placeChosen() bool {
 		s.reportNotGranted(key, "", err)
 		return false
 	}
-	again := s.copyRefusedResize()
+	again := s.setRefusedCPUs()
 	s.giveCPUs(cpus, key, why)
 	if again {
 		s.reportResized()
@@ -262,9 +262,9 @@ func (s *placer) placeInPool(isNew bool) {
 func (s *placer) schedule(isNew bool) {
 	class := s.scheduling
 	if s.n.policy.Place {
-		of, problems := placement.SchedulingOf(s.n.policy.Placement, placement.Subject{Intent: s.p.Intent, Pod: s.p.Pod, Name: s.c.Name})
-		if of.Name != "" {
-			class = of
+		scheduling, problems := placement.SchedulingOf(s.n.policy.Placement, placement.Subject{Intent: s.p.Intent, Pod: s.p.Pod, Name: s.c.Name})
+		if scheduling.Name != "" {
+			class = scheduling
 		}
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, problems...)
 	}

@@ -131,8 +131,8 @@ type Plan struct {
 	draft *draft
 }
 
-// Moved reports whether the owned, lent or reserved CPUs changed.
-func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
+// GrantsChanged reports whether the owned, lent or reserved CPUs changed.
+func (p *Plan) GrantsChanged() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
 // Commit applies a plan to the state. It panics if the plan was made for another state, which
 // only a programming error can cause.

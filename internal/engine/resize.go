@@ -22,8 +22,8 @@ type resize struct {
 	requestsLess, requestsMore bool
 	// adapted reports that the engine adapted an owner's CPUs to the change.
 	adapted bool
-	// failed is the reason why the owner did not get as many CPUs as it requests now; nil if it did.
-	failed error
+	// failure is the reason why the owner did not get as many CPUs as it requests now; nil if it did.
+	failure error
 	// podResized means that the pod's sum of resources changed, and not the request of one container.
 	podResized bool
 	// ownedAsOne means that all containers of the pod own the same CPUs.
@@ -51,9 +51,9 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	cpus, err := s.resizeTo(have, n, sum)
 	if s.c.RefusedCPUs = 0; err != nil {
 		s.c.RefusedCPUs = n
-		r.failed = fmt.Errorf("the container requests %d CPUs now and owns %d: %w", n, owned, err)
+		r.failure = fmt.Errorf("the container requests %d CPUs now and owns %d: %w", n, owned, err)
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
-			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "the container keeps the CPUs that it owns and gets no more",
+			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failure.Error(), Then: "the container keeps the CPUs that it owns and gets no more",
 		})
 		return have
 	}
@@ -126,7 +126,7 @@ func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 
 // growTo chooses more CPUs for an owner, so that it has n CPUs.
 func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
+	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return have, err
 	}
 	w := placement.CPURequest{N: n, UsableCPUs: have, OwnedCPUs: s.withOffline(have)}
@@ -204,15 +204,15 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
-// listedParts returns the requests of a pod's live containers in a Synchronize, without the container with
-// the id but.
-func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
+// listedRequests returns the requests of the pod's live containers that a Synchronize lists, except those of the
+// container exceptID.
+func (n *view) listedRequests(podID, exceptID string) (requests []*lifecycle.Resources) {
 	for _, c := range n.listed[podID] {
-		if c.ID != but && c.State != lifecycle.StateStopped {
-			parts = append(parts, &c.Resources)
+		if c.ID != exceptID && c.State != lifecycle.StateStopped {
+			requests = append(requests, &c.Resources)
 		}
 	}
-	return parts
+	return requests
 }
 
 // sumOf returns the sum of the CPU requests of containers, and of their CPU limits if all have one.
@@ -237,7 +237,7 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 // propagateResize decides the other containers again that own the same CPUs as a resized container:
 // containers of its pod, or other attempts of it.
 func (d *draft) propagateResize(c *Container, r *resize) {
-	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedAsOne && r.failed == nil
+	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedAsOne && r.failure == nil
 	if !moved && !met {
 		return
 	}
@@ -279,7 +279,7 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if d.propagateResize(&o, beside); beside.revoked {
 		d.placeRevoked(c.PodID, nil)
 	}
-	r.failed = beside.failed
+	r.failure = beside.failure
 }
 
 // resizeEndedOwner does the work of resizeFromOther for a pod without a live owner. Containers that are
@@ -333,7 +333,7 @@ func (s *placer) refusedResize(owns int) int {
 	}
 	sum := s.n.podSum(s.p, s.c)
 	if s.n.listed != nil {
-		sum = sumOf(append(s.n.listedParts(s.c.PodID, s.c.ID), &s.c.Pristine))
+		sum = sumOf(append(s.n.listedRequests(s.c.PodID, s.c.ID), &s.c.Pristine))
 	}
 	if n := s.p.paidCPUs(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
 		return n
@@ -341,10 +341,10 @@ func (s *placer) refusedResize(owns int) int {
 	return 0
 }
 
-// copyRefusedResize sets RefusedCPUs of a container that is created again, if its request pays for another
+// setRefusedCPUs sets RefusedCPUs of a container that is created again, if its request pays for another
 // number of CPUs than it owned before, because the resize to that number was refused. It reports whether the
 // container owned CPUs before, or shares owned CPUs of its pod whose resize was refused.
-func (s *placer) copyRefusedResize() bool {
+func (s *placer) setRefusedCPUs() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {
 		return false

@@ -36,8 +36,8 @@ func (d *draft) adjustIntent(np *Pod) {
 // noteHookResult notes whether a hook's condition matched a new pod or container. It also notes the failure
 // of a hook, if failurePolicy.hooks refuses containers because of it.
 func (n *view) noteHookResult(h hook.Hook, out *hook.Output, id string, isNew bool) {
-	if out.Failed != "" && n.policy.Fatal[h.Info().Name] && n.failed == "" {
-		n.failed = out.Failed
+	if out.Failure != "" && n.policy.Fatal[h.Info().Name] && n.hookFailure == "" {
+		n.hookFailure = out.Failure
 	}
 	if !out.Matched || !isNew {
 		return
@@ -118,8 +118,8 @@ func propertiesOf(c *lifecycle.Container) hook.About {
 	return a
 }
 
-// specMatters reports whether a change of a pod's spec changes the input of a hook.
-func (n *view) specMatters(old, now *lifecycle.PodSpec) bool {
+// specChangeMatters reports whether a change of a pod's spec changes the input of a hook.
+func (n *view) specChangeMatters(old, now *lifecycle.PodSpec) bool {
 	reads := func(h hook.Hook) bool {
 		r, ok := h.(hook.SpecReader)
 		return ok && r.ReadsSpec()

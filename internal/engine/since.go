@@ -46,8 +46,8 @@ func (b *recovery) accountSince() {
 	for id, p := range b.n.pods {
 		n := *p
 		n.sumOutdated, n.ended = true, b.endedParts(id)
-		of := &recovery{n: b.n, facts: b.facts, p: p}
-		if was, now := of.requestsSinceRecord(); lowersCPU(&was, &now) {
+		podRecovery := &recovery{n: b.n, facts: b.facts, p: p}
+		if was, now := podRecovery.requestsSinceRecord(); lowersCPU(&was, &now) {
 			n = *n.withRecountedSum(&was, &now, &now, b.n.endedSum(&n))
 			n.sumOutdated = true
 		}
@@ -225,8 +225,8 @@ func (t *ownershipSources) ownedCPUs(record, copied string) string {
 // requests fewer CPUs, the result has as many offline CPUs as it requests. Otherwise the result has the CPUs
 // of its record. An owner of whole NUMA nodes keeps all of its CPUs when it requests fewer.
 func (t *ownershipSources) ownedInPool(record string) string {
-	if away := t.recorded.Minus(t.online); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recorded.Len() && t.requestedCount <= away.Len() {
-		return t.machine.Format(lowestCPUs(away, t.requestedCount))
+	if offline := t.recorded.Minus(t.online); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recorded.Len() && t.requestedCount <= offline.Len() {
+		return t.machine.Format(lowestCPUs(offline, t.requestedCount))
 	}
 	return record
 }
@@ -234,15 +234,15 @@ func (t *ownershipSources) ownedInPool(record string) string {
 // fillToCount adds offline CPUs of the container to a set, so that the set has a number of CPUs that the
 // container may have requested. If that is impossible, it returns an empty set.
 func (t *ownershipSources) fillToCount(has topology.Set) topology.Set {
-	away := t.recorded.Union(t.copied).Minus(t.online)
-	switch both := has.Union(away); {
+	offline := t.recorded.Union(t.copied).Minus(t.online)
+	switch both := has.Union(offline); {
 	case has.Empty():
 	case slices.Contains(t.candidates, has.Len()):
 		return has
 	case slices.Contains(t.candidates, both.Len()):
 		return both
 	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recorded.Contains(has): // an owner gives up offline CPUs first
-		return has.Union(lowestCPUs(away, t.requestedCount-has.Len()))
+		return has.Union(lowestCPUs(offline, t.requestedCount-has.Len()))
 	}
 	return topology.Set{}
 }
@@ -274,7 +274,7 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	case !a.pod:
 		return []int{a.n}
 	}
-	sum := sumOf(b.n.listedParts(b.p.Pod.ID, ""))
+	sum := sumOf(b.n.listedRequests(b.p.Pod.ID, ""))
 	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
 }
 

@@ -16,9 +16,9 @@ func RequestedBySpec(spec *lifecycle.PodSpec) *lifecycle.Resources {
 	return r
 }
 
-// Limits reports whether the runtime reported the resources of the pod's own cgroup, so that its limits are
+// LimitsKnown reports whether the runtime reported the resources of the pod's own cgroup, so that its limits are
 // known.
-func (p *Pod) Limits() bool { return p.Pod.Resources != nil && !p.bySpec }
+func (p *Pod) LimitsKnown() bool { return p.Pod.Resources != nil && !p.bySpec }
 
 // maxMilli is a number of milli-CPUs that no machine has.
 const maxMilli = 1 << 30

@@ -141,13 +141,13 @@ type decision struct {
 	narrowed bool
 	// untrusted are problems that were found before the decision, such as a record that is not trusted.
 	untrusted []lifecycle.Problem
-	// refused is the reason why a hook refuses the container; "" if no hook does.
-	refused string
+	// hookRefusal is the reason why a hook refuses the container; "" if no hook does.
+	hookRefusal string
 	// missingRequirement is the reason why the container's creation is refused: the pod requires CPUs that it
 	// cannot get; "" if there is none.
 	missingRequirement string
-	// unaligned is the reason why the topology manager refuses it; "" if it does not.
-	unaligned string
+	// unalignedReason is the reason why the topology manager refuses it; "" if it does not.
+	unalignedReason string
 	// hints are the hints of resource plugins, while a new container is decided.
 	hints []lifecycle.ResourceHints
 	// affinity is the topology manager's choice for a new container; nil if it made none.

@@ -147,7 +147,7 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 			a.n, sum = s.p.paidCPUs(&now).CPUs, &now
 		}
 	}
-	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, max(a.n, 1), s.p.payingResources(sum, &s.c.Pristine)); err != nil {
+	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, max(a.n, 1), s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return cpus, a.key, "", err
 	}
 	if a.n == 0 {

@@ -34,7 +34,7 @@ type Subject struct {
 const labelsPrefix = "pod/labels/"
 
 // isReadable reports whether the value of a label is short enough for comparisons.
-func isReadable(value string) bool { return len(value) <= lifecycle.MaxText }
+func isReadable(value string) bool { return len(value) <= lifecycle.MaxValueBytes }
 
 // resolve returns the value of a key; ok is false if the container has no value for it.
 func (s Subject) resolve(key string) (value string, ok bool) {

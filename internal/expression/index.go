@@ -98,8 +98,8 @@ func (x *Index) Count(sums map[string]int, all ...*Expression) {
 	for _, e := range all {
 		found = found.and(x.holdingFor(e))
 	}
-	for group, of := range x.groups {
-		if n := found.countCommon(of); n > 0 {
+	for group, subjects := range x.groups {
+		if n := found.countCommon(subjects); n > 0 {
 			sums[group] += n
 		}
 	}
@@ -110,18 +110,18 @@ func (x *Index) holdingFor(e *Expression) (found members) {
 	if e.Operator == "AlwaysTrue" {
 		return x.all
 	}
-	of := x.valuesOf(e.Key)
+	values := x.valuesOf(e.Key)
 	switch e.Operator {
 	case "NotEqual":
-		return x.all.minus(of.withOneOf(e.Values))
+		return x.all.minus(values.withOneOf(e.Values))
 	case "Equals", "In", "NotIn":
-		if found = of.all; !slices.Contains(e.Values, "*") {
-			found = of.withOneOf(e.Values)
+		if found = values.all; !slices.Contains(e.Values, "*") {
+			found = values.withOneOf(e.Values)
 		}
 	case "Exists", "NotExists":
-		found = of.all
+		found = values.all
 	case "Matches", "MatchesAny", "MatchesNot", "MatchesNone":
-		found = of.matching(e.Values)
+		found = values.matching(e.Values)
 	default:
 		return nil
 	}
@@ -136,14 +136,14 @@ func (x *Index) valuesOf(key string) *valueIndex {
 	if strings.HasPrefix(key, ":") && !slices.Contains(x.joint, key) {
 		x.addJoint(key)
 	}
-	of := x.keys[canonicalKey(key)]
+	values := x.keys[canonicalKey(key)]
 	if label, is := strings.CutPrefix(key, labelsPrefix); is {
-		of = x.labels[label]
+		values = x.labels[label]
 	}
-	if of == nil {
+	if values == nil {
 		return &valueIndex{}
 	}
-	return of
+	return values
 }
 
 // addJoint adds the values of a joint key, in place of the oldest one if there are too many.
@@ -178,9 +178,9 @@ func (v *valueIndex) matching(patterns []string) (found members) {
 	for i, pattern := range patterns {
 		all[i] = newGlob(pattern)
 	}
-	for value, of := range v.values {
+	for value, subjects := range v.values {
 		if slices.ContainsFunc(all, func(g glob) bool { return g.matches(value) }) {
-			found.addAll(of)
+			found.addAll(subjects)
 		}
 	}
 	return found

@@ -21,7 +21,7 @@ func aSubject(t *rapid.T) Subject {
 	s.Pod = &lifecycle.Pod{Name: text("pod", "web-1", "web-2", "db-1"), UID: text("uid", "u1", "u2"), ID: text("id", "s1", "s2"), Namespace: text("namespace", "", "shop", "web-1")}
 	s.Pod.Labels = map[string]string{}
 	for _, label := range []string{"app", "tier"} {
-		if value := text(label, "none", "", "web", "main", string(make([]byte, lifecycle.MaxText+1))); value != "none" {
+		if value := text(label, "none", "", "web", "main", string(make([]byte, lifecycle.MaxValueBytes+1))); value != "none" {
 			s.Pod.Labels[label] = value
 		}
 	}

@@ -97,8 +97,8 @@ func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *l
 func (g *Gatherer) readClaims(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	g.readNamed(ev)
 	g.eachClaimant(ev, func(p *lifecycle.Pod, ctr *lifecycle.Container) {
-		if of := g.reportMissingDevices(p.UID, ctr.Name, ctr.CDIDevices, g.o.Claims.ForContainer(p.UID, ctr)); of != nil {
-			put(&f.Claims, ctr.ID, of)
+		if grant := g.reportMissingDevices(p.UID, ctr.Name, ctr.CDIDevices, g.o.Claims.ForContainer(p.UID, ctr)); grant != nil {
+			put(&f.Claims, ctr.ID, grant)
 		}
 	})
 	if ev.Kind == lifecycle.Inform && ev.Pod != nil && g.o.Claims != nil {

@@ -67,7 +67,7 @@ type Gathered struct {
 	// Limit is how long the runtime waits for the answer; 0 if it does not say.
 	Limit time.Duration
 
-	refused      error            // the refusal of a hook server or resource plugin
+	refusal      error            // the refusal of a hook server or resource plugin
 	notAllocated bool             // the engine would refuse the container, so plugins were not asked to allocate
 	notifyAtEnd  *lifecycle.Event // hook servers are notified of it at the end of the event
 }
@@ -144,7 +144,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 		if got.notifyAtEnd != nil {
 			g.o.HookServers.Notify(got.notifyAtEnd)
 		}
-	}, got.refused
+	}, got.refusal
 }
 
 // Read adds to the facts of an event what is known already or can be read at once.

@@ -425,8 +425,8 @@ func TestPresence(t *testing.T) {
 		if step.exists {
 			n.make("kubepods/podu/c", true)
 		}
-		if p.Find(); len(p.Absent()) != step.faults {
-			t.Errorf("%v: %v", step, p.Absent())
+		if p.Find(); len(p.MissingCgroups()) != step.faults {
+			t.Errorf("%v: %v", step, p.MissingCgroups())
 		}
 	}
 	n.decide(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})

@@ -67,9 +67,9 @@ func (g *Gatherer) readGrantedClaims(p *lifecycle.Pod, f *engine.Facts) {
 // reportMissingDevices adds a problem to a container's claims if the kubelet reports claimed devices for the
 // container that the runtime's request lacks, although the request has other devices. The container gets the CPUs
 // of the devices in the request.
-func (g *Gatherer) reportMissingDevices(podUID, container string, requested []string, of *lifecycle.ClaimGrant) *lifecycle.ClaimGrant {
+func (g *Gatherer) reportMissingDevices(podUID, container string, requested []string, grant *lifecycle.ClaimGrant) *lifecycle.ClaimGrant {
 	if len(requested) == 0 {
-		return of
+		return grant
 	}
 	for _, name := range g.granted(podUID).DevicesOf(container).CDI {
 		if slices.Contains(requested, name) || !g.o.Claims.MayGiveCPUs(&lifecycle.Container{CDIDevices: []string{name}}) {
@@ -80,15 +80,15 @@ func (g *Gatherer) reportMissingDevices(podUID, container string, requested []st
 			Reason: "the kubelet's PodResources API reports this device for the container, and the runtime's request does not have it",
 			Then:   "the claim gives the container no CPUs",
 		}
-		if of != nil && slices.Contains(of.Problems, q) {
+		if grant != nil && slices.Contains(grant.Problems, q) {
 			continue
 		}
 		with := lifecycle.ClaimGrant{}
-		if of != nil {
-			with = *of
+		if grant != nil {
+			with = *grant
 		}
 		with.Problems = append(slices.Clip(with.Problems), q)
-		of = &with
+		grant = &with
 	}
-	return of
+	return grant
 }

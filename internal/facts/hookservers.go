@@ -74,7 +74,7 @@ func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, 
 	case ev.Kind == lifecycle.RunPodSandbox && can.AsksBeforePod:
 		return false
 	}
-	got.HookServers, got.refused = g.ask(ctx, can, ev)
+	got.HookServers, got.refusal = g.ask(ctx, can, ev)
 	if o := got.HookServers; ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
 		g.o.Checkpoint.SetOverlay(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
 		g.addAnswers(ev)

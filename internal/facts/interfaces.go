@@ -12,15 +12,15 @@ func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f 
 	if g.o.HasInterface == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || ev.Container == nil {
 		return
 	}
-	for _, name := range g.interfacesOf(ev.Pod.ID, ev.Container.Name) {
+	for _, name := range g.requestedInterfaces(ev.Pod.ID, ev.Container.Name) {
 		if has, known := g.o.HasInterface(name); known {
 			put(&f.HostInterfaces, name, has)
 		}
 	}
 }
 
-// interfacesOf returns the interfaces that a pod requests for a container and that its namespace may request.
-func (g *Gatherer) interfacesOf(podID, container string) (names []string) {
+// requestedInterfaces returns the interfaces that a pod requests for a container and that its namespace may request.
+func (g *Gatherer) requestedInterfaces(podID, container string) (names []string) {
 	defer g.o.State.Free()
 	p := g.o.State.Hold().Pod(podID)
 	if p == nil {

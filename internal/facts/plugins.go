@@ -25,8 +25,8 @@ type ResourcePlugins interface { //nolint:interfacebloat // what the conductor n
 	Remove(podUID string)
 	// Values returns what plugins allocated for the containers of a pod, by container name.
 	Values(podUID string) map[string][]lifecycle.Value
-	// Synchronized releases what plugins allocated for pods that a Synchronize does not have.
-	Synchronized(podUIDs map[string]bool)
+	// ReleaseEnded releases what plugins allocated for pods that a Synchronize does not have.
+	ReleaseEnded(podUIDs map[string]bool)
 }
 
 // Question has the requests to resource plugins for one new container.
@@ -42,7 +42,7 @@ type Question interface {
 // start of a container, it notifies them. At the end of a pod, and for pods that a Synchronize does not have, it
 // releases what they allocated.
 func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
-	if g.o.Plugins == nil || got.refused != nil {
+	if g.o.Plugins == nil || got.refusal != nil {
 		return false
 	}
 	defer func() {
@@ -55,7 +55,7 @@ func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *
 	case ev.Kind == lifecycle.Synchronize:
 		live := map[string]bool{}
 		eachPod(ev, func(p **lifecycle.Pod) { live[(*p).UID] = true })
-		g.o.Plugins.Synchronized(live)
+		g.o.Plugins.ReleaseEnded(live)
 	case ev.Pod == nil || ev.Pod.UID == "":
 	case ev.Kind == lifecycle.StopPodSandbox || ev.Kind == lifecycle.RemovePodSandbox:
 		if !g.hasOtherSandbox(ev.Pod) {
@@ -82,7 +82,7 @@ func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
 	err := g.requestAllocation(ctx, can, ev, got)
 	if err == nil || can.CarriesRecords() {
-		got.refused = err
+		got.refusal = err
 		return
 	}
 	got.HookServers.Problems = append(got.HookServers.Problems, lifecycle.Problem{

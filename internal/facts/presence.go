@@ -78,9 +78,9 @@ func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 	return gone
 }
 
-// Absent returns the missing cgroup directories of running containers, of their pods, and of pods that own CPUs or CDI
-// devices, by id.
-func (p *Presence) Absent() map[string]string {
+// MissingCgroups returns the missing cgroup directories of running containers, of their pods, and of pods that own CPUs
+// or CDI devices, by id.
+func (p *Presence) MissingCgroups() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.missing

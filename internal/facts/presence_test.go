@@ -67,7 +67,7 @@ func TestPresence(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 		p.Find()
-		if diff := cmp.Diff(step.absent, p.Absent()); diff != "" {
+		if diff := cmp.Diff(step.absent, p.MissingCgroups()); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 		if got := len(p.Ended()); got != step.ended {

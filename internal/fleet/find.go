@@ -78,13 +78,13 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 }
 
 // noAgents returns an error for a cluster without a running agent, with advice.
-func (c *Cluster) noAgents(pending int) error {
+func (c *Cluster) noAgents(labelled int) error {
 	where := "in any namespace"
 	if c.agents != "" {
 		where = "in namespace " + c.agents
 	}
-	if pending > 0 {
-		return &NotFoundError{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", pending, Selector, where, Selector)}
+	if labelled > 0 {
+		return &NotFoundError{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", labelled, Selector, where, Selector)}
 	}
 	return &NotFoundError{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
 }
@@ -102,8 +102,8 @@ func (f FindResult) Node(name string) (Node, error) {
 	return Node{}, &NotFoundError{fmt.Sprintf("there is no node %q: kubectl get nodes lists them", name)}
 }
 
-// Agents returns the nodes with an agent whose program can be run.
-func (f FindResult) Agents() []Node {
+// NodesWithAgent returns the nodes with an agent whose program can be run.
+func (f FindResult) NodesWithAgent() []Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.WhyUnreachable() != "" })
 }
 

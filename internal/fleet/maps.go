@@ -55,7 +55,7 @@ func (m *ConfigMaps) annotation(name, key string) string {
 
 // Selector returns the node selector of a group; "" for an unknown group.
 func (m *ConfigMaps) Selector(group string) string {
-	return m.annotation(configmaps.Group(group), configmaps.Selector)
+	return m.annotation(configmaps.GroupMapName(group), configmaps.Selector)
 }
 
 // Layers returns the layers of a node, and the name of its group's ConfigMap; "" for none.
@@ -68,13 +68,13 @@ func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 		}
 	})
 	// An agent refuses two groups that both select the node, and unknown names. This call does the same.
-	if _, err := configmaps.For(own, n.Name, n.Labels); err != nil {
+	if _, err := configmaps.LayersFor(own, n.Name, n.Labels); err != nil {
 		return Layers{}, "", err
 	}
-	l = Layers{Cluster: m.Text(configmaps.Cluster), Node: m.Text(configmaps.Node(n.Name))}
+	l = Layers{Cluster: m.Text(configmaps.Cluster), Node: m.Text(configmaps.NodeMapName(n.Name))}
 	for name, o := range m.objects {
 		text := o.GetAnnotations()[configmaps.Selector]
-		if text == "" || name == configmaps.Cluster || name == configmaps.Node(n.Name) {
+		if text == "" || name == configmaps.Cluster || name == configmaps.NodeMapName(n.Name) {
 			continue
 		}
 		if s, err := labels.Parse(text); err == nil && s.Matches(labels.Set(n.Labels)) {

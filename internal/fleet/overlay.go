@@ -111,21 +111,21 @@ func mergeLayer(below, above map[string]any) {
 // restoreRemovedKeys adds to overlay the keys that only old sets, with their values in file.
 func restoreRemovedKeys(overlay, old, file map[string]any) {
 	for key, value := range old {
-		section, is := value.(map[string]any)
+		oldSection, is := value.(map[string]any)
 		if !is {
 			if _, has := overlay[key]; !has && file[key] != nil {
 				overlay[key] = file[key]
 			}
 			continue
 		}
-		over, has := overlay[key].(map[string]any)
+		section, has := overlay[key].(map[string]any)
 		if !has {
-			over = map[string]any{}
+			section = map[string]any{}
 		}
 		below, _ := file[key].(map[string]any)
-		restoreRemovedKeys(over, section, below)
-		if len(over) > 0 {
-			overlay[key] = over
+		restoreRemovedKeys(section, oldSection, below)
+		if len(section) > 0 {
+			overlay[key] = section
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (s *IncompleteError) Unwrap() error { return s.Err }
 func (r *Rollout) CountChanged() (int, error) {
 	n := 0
 	for name := range r.Change.Maps.objects {
-		node, is := strings.CutPrefix(name, configmaps.Node(""))
+		node, is := strings.CutPrefix(name, configmaps.NodeMapName(""))
 		if !is {
 			continue
 		}
@@ -149,7 +149,7 @@ func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 
 // applyNode applies the new configuration on one node, and watches the node.
 func (r *Rollout) applyNode(ctx context.Context, n Node, text string, last bool) error {
-	m, name := r.Change.Maps, configmaps.Node(n.Name)
+	m, name := r.Change.Maps, configmaps.NodeMapName(n.Name)
 	before, begun := m.rolloutOf(n.Name)
 	if !begun && r.Change.IsEmpty() {
 		return nil // an interrupted run has finished this node

@@ -32,7 +32,7 @@ type rolloutState struct {
 // rolloutOf returns the rollout state of a node; false for a node that no rollout has changed.
 func (m *ConfigMaps) rolloutOf(node string) (rolloutState, bool) {
 	var s rolloutState
-	text := m.annotation(configmaps.Node(node), rolloutAnnotation)
+	text := m.annotation(configmaps.NodeMapName(node), rolloutAnnotation)
 	if text == "" {
 		return s, false
 	}
@@ -47,7 +47,7 @@ func (m *ConfigMaps) original(n Node) string {
 	s, has := m.rolloutOf(n.Name)
 	switch {
 	case !has:
-		return m.Text(configmaps.Node(n.Name))
+		return m.Text(configmaps.NodeMapName(n.Name))
 	case s.Before != nil:
 		return *s.Before
 	}
@@ -73,13 +73,13 @@ func (m *ConfigMaps) restore(ctx context.Context, node string) error {
 	switch {
 	case !has:
 		return nil
-	case s.Sum != checksum(m.Text(configmaps.Node(node))):
+	case s.Sum != checksum(m.Text(configmaps.NodeMapName(node))):
 		return fmt.Errorf("ConfigMap %s/%s was changed after the rollout wrote it, by another user or program. To keep that change, remove the annotation %s from it; "+
-			"then run this again", m.Namespace, configmaps.Node(node), rolloutAnnotation)
+			"then run this again", m.Namespace, configmaps.NodeMapName(node), rolloutAnnotation)
 	case s.Before == nil:
-		return m.remove(ctx, configmaps.Node(node))
+		return m.remove(ctx, configmaps.NodeMapName(node))
 	}
-	return m.put(ctx, configmaps.Node(node), *s.Before, func(o *unstructured.Unstructured) {
+	return m.put(ctx, configmaps.NodeMapName(node), *s.Before, func(o *unstructured.Unstructured) {
 		notes := o.GetAnnotations()
 		delete(notes, rolloutAnnotation)
 		o.SetAnnotations(notes)
@@ -95,7 +95,7 @@ func (m *ConfigMaps) Abort(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		node, is := strings.CutPrefix(name, configmaps.Node(""))
+		node, is := strings.CutPrefix(name, configmaps.NodeMapName(""))
 		if _, has := m.rolloutOf(node); !is || !has {
 			continue
 		}

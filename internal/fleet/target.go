@@ -24,9 +24,9 @@ type Target struct {
 func (t Target) Name() string {
 	switch {
 	case t.Group != "":
-		return configmaps.Group(t.Group)
+		return configmaps.GroupMapName(t.Group)
 	case t.Node != "":
-		return configmaps.Node(t.Node)
+		return configmaps.NodeMapName(t.Node)
 	}
 	return configmaps.Cluster
 }

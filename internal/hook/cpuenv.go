@@ -82,7 +82,7 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 	}
 	count, by := in.usableCPUs(out.Values)
 	for _, v := range wanted {
-		value, text := in.Creation.Owned, "the CPUs that it owns"
+		value, text := in.Creation.OwnedCPUs, "the CPUs that it owns"
 		if !v.List {
 			value, text = strconv.Itoa(count), by
 		}
@@ -100,7 +100,7 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 // usableCPUs returns the number of CPUs that a container can use at a time, and the reason for the number.
 func (in *Input) usableCPUs(decided []lifecycle.Value) (count int, by string) {
 	count, by = in.Creation.CPUs, "the number of CPUs that it may run on"
-	if in.Creation.Owned != "" {
+	if in.Creation.OwnedCPUs != "" {
 		by = "the number of CPUs that it owns"
 	}
 	for _, limit := range []struct {

@@ -20,7 +20,7 @@ func TestCPUEnv(t *testing.T) {
 		return r
 	}
 	decided := func(us int64) []lifecycle.Value { return []lifecycle.Value{{Field: lifecycle.CPUQuota, Int: us}} }
-	owner := Creation{Owned: "2-5", CPUs: 4}
+	owner := Creation{OwnedCPUs: "2-5", CPUs: 4}
 	for _, c := range []struct {
 		name    string
 		made    Creation
@@ -39,9 +39,9 @@ func TestCPUEnv(t *testing.T) {
 		{"what is decided counts", Creation{CPUs: 6}, quota(900000, 0), nil, decided(50000), map[string]string{"COUNT": "1"}},
 		{"its pod is limited", Creation{CPUs: 6}, &lifecycle.Resources{}, quota(200000, 0), nil, map[string]string{"COUNT": "2"}},
 		{"its pod's limit is lifted", Creation{CPUs: 6, PodValues: decided(-1)}, &lifecycle.Resources{}, quota(200000, 0), nil, map[string]string{"COUNT": "6"}},
-		{"it sets one itself", Creation{CPUs: 6, Env: []string{"COUNT=", "LISTS=0"}, Owned: "1"}, &lifecycle.Resources{}, nil, nil, map[string]string{"LIST": "1"}},
+		{"it sets one itself", Creation{CPUs: 6, Env: []string{"COUNT=", "LISTS=0"}, OwnedCPUs: "1"}, &lifecycle.Resources{}, nil, nil, map[string]string{"LIST": "1"}},
 		{
-			"a hook set one", Creation{CPUs: 6, Owned: "1"}, &lifecycle.Resources{}, nil,
+			"a hook set one", Creation{CPUs: 6, OwnedCPUs: "1"}, &lifecycle.Resources{}, nil,
 			[]lifecycle.Value{{Field: lifecycle.Env, Key: "LIST", Text: "x"}}, map[string]string{"COUNT": "6"},
 		},
 	} {

@@ -92,8 +92,8 @@ type About struct {
 type Creation struct {
 	// Env is the environment in the runtime's request, NAME=value.
 	Env []string
-	// Owned are the CPUs that the container owns, as a kernel list; "" for none.
-	Owned string
+	// OwnedCPUs are the CPUs that the container owns, as a kernel list; "" for none.
+	OwnedCPUs string
 	// CPUs is the number of CPUs that the container may run on.
 	CPUs int
 	// PodValues are the values decided for the container's pod.
@@ -118,10 +118,10 @@ type Output struct {
 	SkippedInterfaces []string
 	// Matched reports that the hook's condition holds. Only hooks with a condition set it.
 	Matched bool
-	// Refuse is the reason why the container must not be created; "" if it may be created.
-	Refuse string
-	// Failed is the reason why the hook could not propose all of its values; "" if it could.
-	Failed string
+	// Refusal is the reason why the container must not be created; "" if it may be created.
+	Refusal string
+	// Failure is the reason why the hook could not propose all of its values; "" if it could.
+	Failure string
 }
 
 // Scale requests to divide a field by Factor. The engine divides the value of another hook, or else the

@@ -253,7 +253,7 @@ func TestNoConflict(t *testing.T) {
 		in.Intent.Burst = intent.Sourced[int64]{V: 5, Key: "k"}
 		in.Intent.CPUEnv = intent.Sourced[intent.CPUVariables]{V: intent.CPUVariables{Defaults: true}, Key: "k"}
 		if rapid.Bool().Draw(t, "created") {
-			in.Creation = &Creation{Owned: in.CPUs, CPUs: 4}
+			in.Creation = &Creation{OwnedCPUs: in.CPUs, CPUs: 4}
 		}
 		in.Pristine.Memory.Limit = lifecycle.Some(rapid.Int64().Draw(t, "limit"))
 		if rapid.Bool().Draw(t, "memory class") {

@@ -134,7 +134,7 @@ func (CDIDevicesOptions) addExclusive(in *Input, out *Output) {
 	}
 	if in.DevicesRefused != "" {
 		out.decline(asked.Key, "", string(intent.ExclusiveDevicesKind)+": "+in.DevicesRefused)
-		out.Failed = "hook cdiDevices: " + in.DevicesRefused
+		out.Failure = "hook cdiDevices: " + in.DevicesRefused
 		return
 	}
 	why.Text = "exclusive"

@@ -72,8 +72,8 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 		return
 	}
 	if len(h.Invalid) > 0 {
-		out.Failed = "ociHooks: " + shortList(h.Invalid)
-		out.report(lifecycle.Problem{Reason: out.Failed, Then: "the container starts without these hooks", Unserved: true})
+		out.Failure = "ociHooks: " + shortList(h.Invalid)
+		out.report(lifecycle.Problem{Reason: out.Failure, Then: "the container starts without these hooks", Unserved: true})
 	}
 	m := matcher{in: in}
 	for i := range h.Files {

@@ -20,7 +20,7 @@ func hookText(when string) string {
 func TestHookConditions(t *testing.T) {
 	t.Parallel()
 	in := Input{
-		Pod:       &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a.example/k": "pod", "long": strings.Repeat("x", lifecycle.MaxText+1)}},
+		Pod:       &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a.example/k": "pod", "long": strings.Repeat("x", lifecycle.MaxValueBytes+1)}},
 		Intent:    &intent.Pod{},
 		Container: "main",
 		About:     About{Command: "/bin/busybox", BindMounts: true, Annotations: map[string]string{"a.example/k": "container", "own": "yes"}},
@@ -110,8 +110,8 @@ func TestHooksRefused(t *testing.T) {
 	if len(out.Values) > 0 || len(out.Problems) != 2 || !out.Problems[0].Unserved || !out.Problems[1].Refused || out.Problems[1].Key != "a" {
 		t.Errorf("%+v", out)
 	}
-	if want := "ociHooks: /d/1: x; /d/2: x; /d/3: x, and 1 more"; out.Failed != want {
-		t.Errorf("%q, want %q", out.Failed, want)
+	if want := "ociHooks: /d/1: x; /d/2: x; /d/3: x, and 1 more"; out.Failure != want {
+		t.Errorf("%q, want %q", out.Failure, want)
 	}
 }
 

@@ -140,11 +140,11 @@ func (h Preemption) kernelNeeds() []string {
 
 // Propose makes a preemptable pod yield, or protects the memory of a pod that is not preemptable.
 func (h Preemption) Propose(in *Input, out *Output) {
-	said := in.Intent.Preemptable
-	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "the pod may be preempted"}
+	preemptable := in.Intent.Preemptable
+	why := lifecycle.Reason{Hook: "preemption", Source: preemptable.Key, Text: "the pod may be preempted"}
 	switch {
-	case !said.IsSet():
-	case !said.V:
+	case !preemptable.IsSet():
+	case !preemptable.V:
 		why.Text = "memory is protected for the pod"
 		h.protectMemory(in, out, why)
 	case in.Container == "":

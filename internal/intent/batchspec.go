@@ -18,8 +18,8 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	}
 	byName := map[string]Batch{}
 	for _, c := range spec.Containers {
-		b, said := batchOf(c)
-		if !said {
+		b, isSet := batchOf(c)
+		if !isSet {
 			continue
 		}
 		b.From = spec.From
@@ -43,8 +43,8 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	out.Batch = Sourced[map[string]Batch]{all, key}
 }
 
-// batchOf returns the batch resources of a container; said is false if its spec has none.
-func batchOf(c lifecycle.ContainerSpec) (b Batch, said bool) {
+// batchOf returns the batch resources of a container; isSet is false if its spec has none.
+func batchOf(c lifecycle.ContainerSpec) (b Batch, isSet bool) {
 	for _, f := range []struct {
 		into *int64
 		from lifecycle.Amounts
@@ -56,10 +56,10 @@ func batchOf(c lifecycle.ContainerSpec) (b Batch, said bool) {
 		{new(int64), c.Requests, batchMemory},
 	} {
 		if v, ok := f.from[f.name]; ok {
-			*f.into, said = v, true
+			*f.into, isSet = v, true
 		}
 	}
-	return b, said
+	return b, isSet
 }
 
 // sameBatch reports whether all amounts above 0 are equal.

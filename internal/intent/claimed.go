@@ -21,21 +21,21 @@ func claimedClasses() map[string]Class {
 // readClaimed reads the CDI devices of a pod's claims. If claims name different values of one kind, the
 // pod requests nothing of this kind.
 func readClaimed(pod *lifecycle.Pod, out *Pod) {
-	said := map[string]lifecycle.ClaimedDevice{}
+	named := map[string]lifecycle.ClaimedDevice{}
 	var differ []string
 	for _, c := range pod.Claimed {
 		kind, _, _ := strings.Cut(c.Device, "=")
-		other, twice := said[kind]
+		other, twice := named[kind]
 		if twice && other.Device != c.Device {
 			out.reportMalformed(claimSource(c), c.Device, "%s names %s: the claims of the pod name different values, so the agent ignores all of them", claimSource(other), printable(other.Device))
 			differ = append(differ, kind)
 		}
 		if !twice {
-			said[kind] = c
+			named[kind] = c
 		}
 	}
 	for _, kind := range []string{lifecycle.ClassCDI, lifecycle.PoolCDI, lifecycle.BalloonCDI} {
-		c, is := said[kind]
+		c, is := named[kind]
 		if !is || slices.Contains(differ, kind) {
 			continue
 		}
@@ -80,14 +80,14 @@ func claimSource(c lifecycle.ClaimedDevice) string {
 
 // reportOverruled reports the pool and the balloon type of a dialect if the pod's claims have priority over them. The
 // method merge reports classes.
-func (p *Pod) reportOverruled(pod *lifecycle.Pod, said *Pod) {
+func (p *Pod) reportOverruled(pod *lifecycle.Pod, other *Pod) {
 	if len(pod.Claimed) == 0 {
 		return
 	}
-	if p.Pool.IsSet() && said.Pool.IsSet() && said.Pool.V != p.Pool.V {
-		p.reportMalformed(said.Pool.Key, said.Pool.V, "disagrees with %s, which names the pool %s and has priority", p.Pool.Key, p.Pool.V)
+	if p.Pool.IsSet() && other.Pool.IsSet() && other.Pool.V != p.Pool.V {
+		p.reportMalformed(other.Pool.Key, other.Pool.V, "disagrees with %s, which names the pool %s and has priority", p.Pool.Key, p.Pool.V)
 	}
-	if p.Balloon.IsSet() && said.Balloon.IsSet() {
-		p.reportMalformed(said.Balloon.Key, perContainer(said.Balloon.V), "%s names the balloon type %s and has priority", p.Balloon.Key, p.Balloon.V.Pod.V)
+	if p.Balloon.IsSet() && other.Balloon.IsSet() {
+		p.reportMalformed(other.Balloon.Key, perContainer(other.Balloon.V), "%s names the balloon type %s and has priority", p.Balloon.Key, p.Balloon.V.Pod.V)
 	}
 }

@@ -29,12 +29,12 @@ const (
 
 // ParseCPUVariable parses NAME=count, NAME=list, or NAME, which means NAME=count.
 func ParseCPUVariable(text string) (CPUVariable, error) {
-	name, what, said := strings.Cut(text, "=")
+	name, what, hasKind := strings.Cut(text, "=")
 	v := CPUVariable{Name: name, List: what == "list"}
 	switch {
 	case name == "" || len(name) > maxVariableName || strings.Trim(name, asciiLetters+"_") != "" || name[0] >= '0' && name[0] <= '9':
 		return v, fmt.Errorf("%q is not the name of a variable: want at most %d letters, digits and underscores, without a digit first", printable(name), maxVariableName)
-	case said && what != "count" && what != "list":
+	case hasKind && what != "count" && what != "list":
 		return v, fmt.Errorf("%q is not a variable with CPUs: want %s=count or %s=list", printable(text), name, name)
 	}
 	return v, nil

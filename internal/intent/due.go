@@ -18,8 +18,8 @@ type PayingResources struct {
 	QoS QoS
 }
 
-// CPUs returns a *Refusal if a container may not own n CPUs.
-func (r Rules) CPUs(namespace string, n int, m PayingResources) error {
+// CheckCPUs returns a *Refusal if a container may not own n CPUs.
+func (r Rules) CheckCPUs(namespace string, n int, m PayingResources) error {
 	rule := r.For(AssignedCPUs, namespace)
 	if why := rule.whyTooMany(namespace, n, m); why != "" {
 		return &Refusal{Reason: why, Rule: rule.Name}

@@ -113,7 +113,7 @@ func TestCPUs(t *testing.T) {
 		{name: "the bound is not a grant", rules: rule(Cap, 8), n: 5, pod: four, want: "limit of 4"},
 	} {
 		got := ""
-		if err := c.rules.CPUs("shop", c.n, PayingResources{Pod: c.pod, Container: c.told, QoS: Burstable}); err != nil {
+		if err := c.rules.CheckCPUs("shop", c.n, PayingResources{Pod: c.pod, Container: c.told, QoS: Burstable}); err != nil {
 			got = err.Error()
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

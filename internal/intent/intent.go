@@ -103,12 +103,12 @@ type NUMABinding struct {
 
 // String describes the request, for users.
 func (b NUMABinding) String() string {
-	said := []string{"as few NUMA nodes as possible"}
+	parts := []string{"as few NUMA nodes as possible"}
 	switch {
 	case len(b.IDs) > 0:
-		said[0] = "NUMA nodes " + topology.FormatList(b.IDs)
+		parts[0] = "NUMA nodes " + topology.FormatList(b.IDs)
 	case b.Count > 0:
-		said[0] = fmt.Sprintf("%d NUMA nodes", b.Count)
+		parts[0] = fmt.Sprintf("%d NUMA nodes", b.Count)
 	}
 	for _, o := range []struct {
 		set  bool
@@ -118,10 +118,10 @@ func (b NUMABinding) String() string {
 		{b.BySocket, "no more sockets than needed"}, {b.ExcludeOthers, "without pods of other classes"},
 	} {
 		if o.set {
-			said = append(said, o.text)
+			parts = append(parts, o.text)
 		}
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // Pod is the intent of a pod: all requests of its labels, annotations and resource claims.
@@ -311,21 +311,21 @@ func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	out, t := &Pod{}, textsOf(pod, spec)
 	if len(pod.Claimed) > 0 {
-		var said Pod
-		readClaimed(pod, &said)
-		s.apply(&said)
-		out.merge(&said)
+		var claimed Pod
+		readClaimed(pod, &claimed)
+		s.apply(&claimed)
+		out.merge(&claimed)
 	}
-	var said Pod // reused for all dialects, because it is large
+	var requests Pod // reused for all dialects, because it is large
 	all := dialects()
 	for _, name := range order {
 		for _, d := range all {
 			if d.name == name && d.read != nil {
-				said = Pod{}
-				d.read(t, spec, &said)
-				s.apply(&said)
-				out.reportOverruled(pod, &said)
-				out.merge(&said)
+				requests = Pod{}
+				d.read(t, spec, &requests)
+				s.apply(&requests)
+				out.reportOverruled(pod, &requests)
+				out.merge(&requests)
 			}
 		}
 	}

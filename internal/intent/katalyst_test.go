@@ -208,7 +208,7 @@ func FuzzKatalyst(f *testing.F) {
 	long := strings.Repeat("0-4095,", 40_000) + "1"
 	f.Add("dedicated_cores", `{"numa_binding":"true"}`, long)
 	f.Add(long, `{"`+long+`":"`+long+`"}`, "0")
-	for _, p := range hostile.Pods(lifecycle.MaxText) {
+	for _, p := range hostile.Pods(lifecycle.MaxValueBytes) {
 		if text := p.Annotations[KatalystCPU]; len(text) > 100 {
 			f.Add("dedicated_cores", text, p.Annotations[KatalystNUMAIDs])
 		}

@@ -87,8 +87,8 @@ func readResourceStatus(t *texts, out *Pod) {
 	var nodes []int
 	for _, n := range status.Nodes {
 		for _, r := range []string{"cpu", batchCPU} {
-			amount, said := n.Resources[r]
-			if !said {
+			amount, isSet := n.Resources[r]
+			if !isSet {
 				continue
 			}
 			v, err := amount.integer()
@@ -130,8 +130,8 @@ func readExtended(t *texts, out *Pod) {
 			{&b.LimitCPU, c.Limits, batchCPU},
 			{&b.LimitMemory, c.Limits, batchMemory},
 		} {
-			text, said := f.from[f.key]
-			if !said {
+			text, isSet := f.from[f.key]
+			if !isSet {
 				continue
 			}
 			v, err := text.integer()
@@ -152,23 +152,23 @@ func readExtended(t *texts, out *Pod) {
 
 // readShare reads a part of a GPU; nil if the whole GPU was allocated.
 func readShare(r map[string]quantity) (*GPUShare, error) {
-	ratio, said := r[gpuMemoryRatio]
-	if !said {
+	ratio, isSet := r[gpuMemoryRatio]
+	if !isSet {
 		return nil, fmt.Errorf("%s is missing", gpuMemoryRatio)
 	}
 	percent, err := ratio.integer()
 	if err != nil || percent >= 100 {
 		return nil, err
 	}
-	memory, said := r[gpuMemory]
-	if !said {
+	memory, isSet := r[gpuMemory]
+	if !isSet {
 		return nil, fmt.Errorf("%s is missing", gpuMemory)
 	}
 	s := &GPUShare{}
 	if s.Memory, err = memory.integer(); err != nil {
 		return nil, err
 	}
-	if core, said := r[gpuCore]; said {
+	if core, isSet := r[gpuCore]; isSet {
 		s.Core, err = core.integer()
 	}
 	return s, err

@@ -152,7 +152,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("BE", `{"numaNodeResources":[{"node":0,"resources":{"cpu":{}}}]}`, `{"containers":null}`, `[]`)
 	f.Add("slow", `{}`, ``, `{"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readBPS":1048576}}]}`)
 	f.Add("LS", `{}`, `{"a":{"hugepages-2Mi":"64Mi"}}`, `{"a":{"hugepages-1Gi":"1"}}`)
-	for _, p := range hostile.Pods(lifecycle.MaxText) {
+	for _, p := range hostile.Pods(lifecycle.MaxValueBytes) {
 		a := p.Annotations
 		if len(a[KoordResourceStatus])+len(a[KoordExtended])+len(a[KoordDevices]) > 100 {
 			f.Add("LS", a[KoordResourceStatus], a[KoordExtended], a[KoordDevices])

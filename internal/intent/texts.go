@@ -16,7 +16,7 @@ import (
 // Limits for the labels and annotations that the agent reads from one pod. The API server accepts 256 KiB
 // of annotations. The agent decides one event at a time, so a large pod must not delay other pods.
 // Schedulers write far less: 3 KiB for a list of 1,024 CPUs, 200 bytes for each container with batch
-// resources, 250 bytes for each device. lifecycle.MaxText limits a single text.
+// resources, 250 bytes for each device. lifecycle.MaxValueBytes limits a single text.
 const (
 	// maxTexts limits the labels and annotations that are read from a pod, in bytes.
 	maxTexts = 32 << 10
@@ -80,7 +80,7 @@ func RequestsDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevi
 // long.
 func LabelOf(pod *lifecycle.Pod, key string) (value string, ok bool) {
 	value, ok = pod.Labels[key]
-	return value, ok && len(value) <= lifecycle.MaxText
+	return value, ok && len(value) <= lifecycle.MaxValueBytes
 }
 
 // forgesRecord returns the value of the record key on a pod, which only containers may have.
@@ -107,7 +107,7 @@ const maxHookTexts = 64 << 10
 
 // AnnotationsForHooks returns the annotations that are matched against conditions of OCI hooks: the annotations of
 // the pod and of the container. The pod's have priority, as in NRI 0.12, plugin hook-injector. AnnotationsForHooks
-// leaves out values longer than lifecycle.MaxText. In the order of keys, it also leaves out annotations
+// leaves out values longer than lifecycle.MaxValueBytes. In the order of keys, it also leaves out annotations
 // that exceed maxHookTexts.
 func AnnotationsForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]string {
 	all := make(map[string]string, len(ofContainer))
@@ -118,7 +118,7 @@ func AnnotationsForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[
 	room := maxHookTexts
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		size := len(key) + len(all[key])
-		if len(all[key]) > lifecycle.MaxText || size > room {
+		if len(all[key]) > lifecycle.MaxValueBytes || size > room {
 			delete(all, key)
 			continue
 		}
@@ -157,8 +157,8 @@ func (t *texts) text(kind, key string, from editedTexts) string {
 	}
 	t.read[kind+key] = ""
 	switch {
-	case len(text) > lifecycle.MaxText:
-		t.reportTooLong(key, text, "longer than %d bytes", lifecycle.MaxText)
+	case len(text) > lifecycle.MaxValueBytes:
+		t.reportTooLong(key, text, "longer than %d bytes", lifecycle.MaxValueBytes)
 	case len(text) > t.bytes:
 		t.reportTooLong(key, text, "too long: the agent reads at most %d bytes of one pod", maxTexts)
 	default:

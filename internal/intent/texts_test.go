@@ -76,14 +76,14 @@ func TestEveryTextIsBounded(t *testing.T) {
 		if got := read(nil, map[string]string{key: text}); got.Silent() && len(got.Problems) == 0 {
 			t.Errorf("%s: %s is not read", key, text)
 		}
-		long := text + strings.Repeat(" ", lifecycle.MaxText)
+		long := text + strings.Repeat(" ", lifecycle.MaxValueBytes)
 		got := read(nil, map[string]string{key: long})
 		if !got.Silent() || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].Reason, "longer than 16384 bytes") || got.Problems[0].Key != key {
 			t.Errorf("%s of %d bytes: silent %v, %v", key, len(long), got.Silent(), got.Problems)
 		}
 	}
 	for _, label := range []string{KoordQoSClass, KoordCoreSchedGroup, KoordCoreSchedPolicy, RubikPreemptable} {
-		got := read(map[string]string{label: strings.Repeat("a", lifecycle.MaxText+1)}, nil)
+		got := read(map[string]string{label: strings.Repeat("a", lifecycle.MaxValueBytes+1)}, nil)
 		if !got.Silent() || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].Reason, "longer than") {
 			t.Errorf("label %s: %v", label, got.Problems)
 		}
@@ -134,7 +134,7 @@ const (
 // allocating.
 func TestWorstPod(t *testing.T) {
 	keys := hostile.Keys()
-	for _, p := range hostile.Pods(lifecycle.MaxText) {
+	for _, p := range hostile.Pods(lifecycle.MaxValueBytes) {
 		size := 0
 		for k, v := range p.Annotations {
 			size += len(k) + len(v)

@@ -44,11 +44,11 @@ func Text(s string) string {
 	}
 	s = mismatch.ReplaceAllStringFunc(s, func(m string) string {
 		f := mismatch.FindStringSubmatch(m)
-		said := "want " + describeType(f[4]) + ", got " + strings.TrimSpace(kind(f[1])+f[2])
+		words := "want " + describeType(f[4]) + ", got " + strings.TrimSpace(kind(f[1])+f[2])
 		if _, path, found := strings.Cut(f[3], "."); found { // the first part is a Go type
-			return path + ": " + said
+			return path + ": " + words
 		}
-		return said
+		return words
 	})
 	s = beginning.ReplaceAllString(s, "not JSON: unexpected $1")
 	s = after.ReplaceAllString(s, "not JSON: unexpected $1 $2 ")

@@ -36,17 +36,17 @@ type actors struct {
 
 // note stores those values of a batch that actors apply. The caller holds the lock.
 func (a *actors) note(batch []Item) {
-	for _, it := range batch {
-		if a.byField[it.Value.Field] == nil {
+	for _, item := range batch {
+		if a.byField[item.Value.Field] == nil {
 			continue
 		}
-		owner := it.Target.Owner
-		a.wanted[owner] = append(slices.DeleteFunc(a.wanted[owner], func(o Item) bool { return o.settingKey() == it.settingKey() }), it)
+		owner := item.Target.Owner
+		a.wanted[owner] = append(slices.DeleteFunc(a.wanted[owner], func(o Item) bool { return o.settingKey() == item.settingKey() }), item)
 	}
 }
 
 // settingKey returns the key of an item's setting, without the cgroup's directory.
-func (it Item) settingKey() fileKey { return fileKey{field: it.Value.Field, key: it.Value.Key} }
+func (i Item) settingKey() fileKey { return fileKey{field: i.Value.Field, key: i.Value.Key} }
 
 // RegisterActor registers an actor for fields. It is called before the keeper is used.
 func (k *Keeper) RegisterActor(a Actor, fields ...lifecycle.Field) {
@@ -57,14 +57,14 @@ func (k *Keeper) RegisterActor(a Actor, fields ...lifecycle.Field) {
 }
 
 // act makes an actor apply one value.
-func (a *actors) act(it Item) Outcome {
-	o := Outcome{Target: it.Target, Value: it.Value}
-	o.State, o.Err = a.byField[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
-		return a.tree.Threads(it.Target.Dir)
+func (a *actors) act(item Item) Outcome {
+	o := Outcome{Target: item.Target, Value: item.Value}
+	o.State, o.Err = a.byField[item.Value.Field].Act(item.Target, item.Value, func() ([]int, error) {
+		return a.tree.Threads(item.Target.Dir)
 	})
 	if o.Err != nil {
 		o.State = Refused
-		if cgroup.IsNotExist(o.Err) && it.Target.Dir != "" && !a.tree.Exists(it.Target.Dir, "cpu") {
+		if cgroup.IsNotExist(o.Err) && item.Target.Dir != "" && !a.tree.Exists(item.Target.Dir, "cpu") {
 			o.State, o.Err = Pending, nil
 		}
 	}
@@ -84,8 +84,8 @@ func (a *actors) applyOwner(owner string) (out []Outcome) {
 	a.mu.Lock()
 	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.settingKey().compare(b.settingKey()) })
 	a.mu.Unlock()
-	for _, it := range items {
-		out = append(out, a.act(it))
+	for _, item := range items {
+		out = append(out, a.act(item))
 	}
 	return out
 }

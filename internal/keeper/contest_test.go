@@ -52,19 +52,19 @@ func TestContestedList(t *testing.T) {
 				if shares, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); has() != "0-3" || shares == "700" {
 					t.Errorf("%v: before it is due it has CPUs %s and shares %s", v, has(), shares)
 				}
-				if owners := r.Differing(); len(owners) != 0 {
+				if owners := r.DifferingOwners(); len(owners) != 0 {
 					t.Errorf("%v: before it is due %q are to be put right", v, owners)
 				}
 				clk.Advance(1)
 			}
 		}
 		want(t, pauses, "0s", "0s", "1s", "2s", "4s", "8s", "10s", "10s", "10s", "10s")
-		list, left, kept := r.Contests(10)
+		list, left, kept := r.ContestedFiles(10)
 		if len(list) == 0 || !errors.Is(list[0].Throttled, ErrContested) || list[0].GaveUp != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
 			t.Errorf("%v: told: %+v, %v, %v", v, list, left, kept)
 		}
 		clk.Advance(time.Minute)
-		if _, _, kept := r.Contests(0); len(kept) != 0 {
+		if _, _, kept := r.ContestedFiles(0); len(kept) != 0 {
 			t.Errorf("%v: in peace, and it is said to be contested: %v", v, kept)
 		}
 		r.Repair("p/a")

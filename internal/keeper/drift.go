@@ -93,7 +93,7 @@ func (d *Drift) Run(ctx context.Context) error {
 			case cgroup.Written:
 				owners = k.watch.sweep([]string{n.Path})
 			case cgroup.Overflow:
-				owners = k.Differing()
+				owners = k.DifferingOwners()
 			}
 		case <-poll.C:
 			owners = append(d.sweep(), d.failed()...)
@@ -188,7 +188,7 @@ func (d *Drift) updateWatches() (owners []string) {
 // failed returns the owners of values that the kernel refused for a reason that may have
 // passed, and that have no other try scheduled.
 func (d *Drift) failed() []string {
-	return slices.DeleteFunc(d.Keeper.Failed(), func(owner string) bool { _, waits := d.waiting[owner]; return waits })
+	return slices.DeleteFunc(d.Keeper.FailedOwners(), func(owner string) bool { _, waits := d.waiting[owner]; return waits })
 }
 
 // note schedules a repair of owners for when writes to their cgroups have stopped.
@@ -228,7 +228,7 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.KeepsApart()
 		}
 	}
-	failed := d.Keeper.Failed()
+	failed := d.Keeper.FailedOwners()
 	for _, owner := range due {
 		w := driftingOwner{first: now}
 		apart, refused := refusals[owner]

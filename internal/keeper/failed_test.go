@@ -26,7 +26,7 @@ func TestFailed(t *testing.T) {
 				t.Fatalf("%v: %+v", why, o)
 			}
 			f.plan = nil
-			if got := slices.Contains(r.Failed(), "p/a"); got != again {
+			if got := slices.Contains(r.FailedOwners(), "p/a"); got != again {
 				t.Errorf("%v %v: to be written again: %t, want %t", v, why, got, again)
 			}
 			for _, o := range r.RetryFailed() {
@@ -34,7 +34,7 @@ func TestFailed(t *testing.T) {
 					t.Errorf("%v %v: %+v", v, why, o)
 				}
 			}
-			if left := r.Failed(); len(left) > 0 {
+			if left := r.FailedOwners(); len(left) > 0 {
 				t.Errorf("%v %v: still to be written: %q", v, why, left)
 			}
 			if again {
@@ -64,11 +64,11 @@ func TestFailedForgotten(t *testing.T) {
 	f := &faulty{Cgroups: r.fake, plan: slices.Repeat([]error{syscall.EIO}, 50)}
 	r.tree.FS = f
 	r.Apply([]Item{cpus("p/a", "0-1")})
-	if got := r.Failed(); len(got) != 1 {
+	if got := r.FailedOwners(); len(got) != 1 {
 		t.Fatalf("failed: %q", got)
 	}
 	r.Forget("p/a")
-	if got := r.Failed(); len(got) > 0 {
+	if got := r.FailedOwners(); len(got) > 0 {
 		t.Errorf("forgotten, and to be written again: %q", got)
 	}
 }

@@ -21,9 +21,9 @@ type job struct {
 	k   *Keeper
 	row *row
 
-	// lastVerified is the last verified text of the file. kernelTextKnown means that the file still has it, as far as
+	// verifiedText is the last verified text of the file. kernelTextKnown means that the file still has it, as far as
 	// the keeper knows, so that read need not read the file. It is never set for a new row.
-	lastVerified    string
+	verifiedText    string
 	kernelTextKnown bool
 	found           string // the text in the kernel
 	// drifted reports that another program has changed the verified text. watched reports that
@@ -71,8 +71,8 @@ func (j *job) aliveLocked() bool {
 // read returns the kernel's text. If the verified text is not the desired one, it returns that
 // without a read, since the keeper overwrites the file anyway.
 func (j *job) read() (string, error) {
-	if j.kernelTextKnown && !j.holds(j.lastVerified) {
-		return j.lastVerified, nil
+	if j.kernelTextKnown && !j.holds(j.verifiedText) {
+		return j.verifiedText, nil
 	}
 	return j.row.handle.Read()
 }
@@ -125,7 +125,7 @@ func (j *job) noteSeen(text string) {
 func (j *job) keepOriginal(current string) {
 	o := j.k.Originals
 	j.k.mu.Lock()
-	first := j.row.history.Original == nil && !j.row.history.Carried && !o.maybeOurs(j.row)
+	first := j.row.history.Original == nil && !j.row.history.Carried && !o.mayHaveUnjournaledWrite(j.row)
 	if first {
 		o.keep(j.row, current)
 	}
@@ -141,7 +141,7 @@ func (j *job) keepOriginal(current string) {
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	if r, o := j.row, j.k.Originals; r.history.Asked == nil && !r.releasing && !o.maybeOurs(r) {
+	if r, o := j.row, j.k.Originals; r.history.Asked == nil && !r.releasing && !o.mayHaveUnjournaledWrite(r) {
 		o.keepIfMissing(r, current)
 	}
 }
@@ -219,7 +219,7 @@ func (j *job) fail(err error) {
 
 // mismatchError returns the error for a write that the kernel accepted but whose text it did not keep.
 func (j *job) mismatchError(kernel string) error {
-	return j.row.handle.Refuse("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
+	return j.row.handle.RefusalError("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -254,17 +254,17 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	return append(slices.Clip(jobs), failed...)
 }
 
-// Failed returns the owners of values that failed with a temporary error. Their cgroups may
+// FailedOwners returns the owners of values that failed with a temporary error. Their cgroups may
 // still have CPUs that they should lose.
-func (k *Keeper) Failed() []string {
+func (k *Keeper) FailedOwners() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
-// Refused returns the owners of values that the kernel refused at the last write. The reason may
+// RefusedOwners returns the owners of values that the kernel refused at the last write. The reason may
 // have ended; the kernel sends no notice of that.
-func (k *Keeper) Refused() []string {
+func (k *Keeper) RefusedOwners() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.ceded == nil })

@@ -66,15 +66,15 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 }
 
 func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
-	sets := k.hasOrphans() || slices.ContainsFunc(batch, func(it Item) bool { return it.key().keepsApart() })
-	var jobs, of, later []*job
+	sets := k.hasOrphans() || slices.ContainsFunc(batch, func(item Item) bool { return item.key().keepsApart() })
+	var jobs, itemJobs, later []*job
 	var out []Outcome
 	func() {
 		if sets {
 			k.lists.Lock()
 			defer k.lists.Unlock()
 		}
-		jobs, out, of = k.record(batch)
+		jobs, out, itemJobs = k.record(batch)
 		k.Originals.flush()
 		if k.observing {
 			observe(jobs)
@@ -89,11 +89,11 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 		left[j] = true
 	}
 	done := out[:0]
-	for i, it := range batch {
+	for i, item := range batch {
 		o := out[i]
-		switch j := of[i]; {
-		case k.actors.byField[it.Value.Field] != nil:
-			o = k.actors.act(it)
+		switch j := itemJobs[i]; {
+		case k.actors.byField[item.Value.Field] != nil:
+			o = k.actors.act(item)
 		case left[j]:
 			continue
 		case j != nil:
@@ -136,14 +136,14 @@ func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Deferred) { return k.app
 func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
-	for _, it := range batch {
-		if k.actors.byField[it.Value.Field] != nil {
+	for _, item := range batch {
+		if k.actors.byField[item.Value.Field] != nil {
 			continue
 		}
-		at := k.resolve(it.key())
-		want, err := k.encode(at, it.Target, it.Value)
-		it.Carried = !it.Restore
-		r := k.recordLocked(it, at, want)
+		at := k.resolve(item.key())
+		want, err := k.encode(at, item.Target, item.Value)
+		item.Carried = !item.Restore
+		r := k.recordLocked(item, at, want)
 		if err != nil {
 			r.state, r.err = Refused, err
 			continue
@@ -167,7 +167,7 @@ func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, own
 
 // RetryFailed writes the values of the owners in Failed again, all together in an order that the kernel accepts.
 func (k *Keeper) RetryFailed() []Outcome {
-	owners := k.Failed()
+	owners := k.FailedOwners()
 	if len(owners) == 0 {
 		return nil
 	}

@@ -184,9 +184,9 @@ func (s *Originals) NoteEarlierKeeper(there []string) (lost bool) {
 	return true
 }
 
-// maybeOurs reports whether an earlier keeper may have written the text in a cgroup without
+// mayHaveUnjournaledWrite reports whether an earlier keeper may have written the text in a cgroup without
 // leaving a journal line.
-func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.existedAtLoss[r.dir] }
+func (s *Originals) mayHaveUnjournaledWrite(r *row) bool { return s.lost && s.existedAtLoss[r.dir] }
 
 // CopiedSetting is a setting of a container that an earlier agent also sent to the runtime, so that
 // the runtime's stored copy has it.

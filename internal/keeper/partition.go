@@ -181,11 +181,11 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 			now = append(now, j)
 			continue
 		}
-		// Errors are ignored, because both lists are valid: the kernel had lastVerified, and text will be written.
+		// Errors are ignored, because both lists are valid: the kernel had verifiedText, and text will be written.
 		want, _ := lists.parse(j.text)
 		has := new(cgroup.IDs)
 		if j.kernelTextKnown {
-			has, _ = lists.parse(j.lastVerified)
+			has, _ = lists.parse(j.verifiedText)
 		}
 		if !want.Minus(*has).And(parted).Empty() {
 			return jobs, nil
@@ -358,7 +358,7 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 		return err
 	}
 	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desired {
-		return s.cpus.row.handle.Refuse("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
+		return s.cpus.row.handle.RefusalError("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
 	}
 	return nil
 }

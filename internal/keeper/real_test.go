@@ -113,7 +113,7 @@ func BenchmarkRealLook(b *testing.B) {
 	}
 	files := len(k.watch.all())
 	for b.Loop() {
-		if owners := k.Differing(); len(owners) > 0 {
+		if owners := k.DifferingOwners(); len(owners) > 0 {
 			b.Fatalf("%q differ", owners)
 		}
 	}

@@ -19,7 +19,7 @@ type fileKey struct {
 	key   string
 }
 
-func (it Item) key() fileKey { return fileKey{it.Target.Dir, it.Value.Field, it.Value.Key} }
+func (i Item) key() fileKey { return fileKey{i.Target.Dir, i.Value.Field, i.Value.Key} }
 
 func (p fileKey) compare(o fileKey) int {
 	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
@@ -206,34 +206,34 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 
 // record adds a batch to the table. If a batch has two items for one setting, the later item
 // counts, and both get its job. The returned outcomes are for items without a job.
-func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
+func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.actors.note(batch)
-	jobs, out, of = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
+	jobs, out, itemJobs = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
 	byRow := make(map[*row]*job, len(batch))
 	var last lifecycle.Value // caches the last list and its text, since the containers of a pool have the same list
 	var text string
-	for i, it := range batch {
-		out[i] = Outcome{Target: it.Target, Value: it.Value}
-		if k.actors.byField[it.Value.Field] != nil {
+	for i, item := range batch {
+		out[i] = Outcome{Target: item.Target, Value: item.Value}
+		if k.actors.byField[item.Value.Field] != nil {
 			continue
 		}
-		at, want := k.resolve(it.key()), text
-		if text == "" || it.Value.Field != last.Field || it.Value.Text != last.Text || at.Path == "" {
+		at, want := k.resolve(item.key()), text
+		if text == "" || item.Value.Field != last.Field || item.Value.Text != last.Text || at.Path == "" {
 			var err error
-			if want, err = k.encode(at, it.Target, it.Value); err != nil {
+			if want, err = k.encode(at, item.Target, item.Value); err != nil {
 				out[i].State, out[i].Err = Refused, err
 				continue
 			}
-			if it.key().isList() {
-				last, text = it.Value, want
+			if item.key().isList() {
+				last, text = item.Value, want
 			}
 		}
-		if out[i].State, out[i].Err = k.leaveLocked(it, at, want); out[i].State != Pending {
+		if out[i].State, out[i].Err = k.leaveLocked(item, at, want); out[i].State != Pending {
 			continue
 		}
-		r := k.recordLocked(it, at, want)
+		r := k.recordLocked(item, at, want)
 		k.Originals.note(r)
 		j := byRow[r]
 		if j == nil {
@@ -243,14 +243,14 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 		}
 		j.desired = r.desired
 		// The original must be read before the first write.
-		j.lastVerified, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
-		of[i] = j
+		j.verifiedText, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
+		itemJobs[i] = j
 	}
-	return jobs, out, of
+	return jobs, out, itemJobs
 }
 
-func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
-	t, p, owner := k.table, it.key(), it.Target.Owner
+func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
+	t, p, owner := k.table, item.key(), item.Target.Owner
 	r := t.rows[p]
 	switch {
 	case r == nil:
@@ -260,14 +260,14 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 		t.byOwner.add(owner, r)
 	}
 	t.generation++
-	r.generation, r.target, r.value, r.releasing, r.waitsForCgroup = t.generation, it.Target, it.Value, it.Restore, it.Restore
-	r.history.Carried = r.history.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.history.Original == nil
-	k.noteAskedLocked(r, it)
+	r.generation, r.target, r.value, r.releasing, r.waitsForCgroup = t.generation, item.Target, item.Value, item.Restore, item.Restore
+	r.history.Carried = r.history.Carried || (item.Carried || k.Originals.lost && p.isPartition()) && r.history.Original == nil
+	k.noteAskedLocked(r, item)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
 		// Weight is the weight before the cgroup was idle, which the kernel has forgotten.
 		k.Originals.keepIfMissing(r, idle.history.Weight)
 	}
-	if it.Restore {
+	if item.Restore {
 		if text, known := r.history.originalText(); known {
 			want = text
 		}
@@ -292,18 +292,18 @@ func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
 
 // noteAskedLocked stores the reported request. A new request replaces the text that was found
 // earlier as the original.
-func (k *Keeper) noteAskedLocked(r *row, it Item) {
-	if it.Asked == nil {
+func (k *Keeper) noteAskedLocked(r *row, item Item) {
+	if item.Asked == nil {
 		return
 	}
-	value := it.Asked.String()
+	value := item.Asked.String()
 	if r.history.Asked != nil && r.history.AskedFor != value {
 		r.history.Original, r.history.Carried = nil, true
 	}
 	var text string
 	var err error
-	if !r.isList() || it.Asked.Text != "" {
-		text, err = k.encode(r.handle, it.Target, *it.Asked)
+	if !r.isList() || item.Asked.Text != "" {
+		text, err = k.encode(r.handle, item.Target, *item.Asked)
 	}
 	if r.history.Asked, r.history.AskedFor = &text, value; err != nil {
 		r.history.Asked, r.history.AskedFor = nil, ""
@@ -312,11 +312,11 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 
 // leaveLocked leaves a value in place if it should be restored but its original is not known. It
 // returns Pending if the original is known.
-func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
-	if !it.Restore || !it.RequestUnknown || it.Asked != nil {
+func (k *Keeper) leaveLocked(item Item, at cgroup.Handle, want string) (State, error) {
+	if !item.Restore || !item.RequestUnknown || item.Asked != nil {
 		return Pending, nil
 	}
-	r, known := k.table.rows[it.key()], k.Originals.remembered[it.key()].history
+	r, known := k.table.rows[item.key()], k.Originals.remembered[item.key()].history
 	if r != nil {
 		known = r.history
 	}
@@ -327,7 +327,7 @@ func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, err
 		k.dropLocked(r)
 		return Forgotten, nil
 	}
-	err := at.Refuse("release", want, ErrUnknown)
+	err := at.RefusalError("release", want, ErrUnknown)
 	if r != nil {
 		r.cede(err)
 	}

@@ -144,7 +144,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.ceded = r.handle.Refuse("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.windowStart).Round(time.Second)))
+		r.ceded = r.handle.RefusalError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.windowStart).Round(time.Second)))
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *watch) contested(r *row) error {
 	if f.pause == 0 || w.now().Sub(f.lastRepair) >= w.limit.Per {
 		return nil
 	}
-	return r.handle.Refuse("keep", r.text, fmt.Errorf(
+	return r.handle.RefusalError("keep", r.text, fmt.Errorf(
 		"%w: the agent repaired it %d times and now writes it every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
@@ -189,10 +189,10 @@ func (c ContestedFile) rank() int {
 	return 2
 }
 
-// Contests lists the files that other programs have written, the most contested first. It also
+// ContestedFiles lists the files that other programs have written, the most contested first. It also
 // returns, by setting, the numbers of files that are left to other programs and of files that
 // are still repaired.
-func (k *Keeper) Contests(most int) (list []ContestedFile, left, kept map[string]int) {
+func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {
 			return
@@ -206,9 +206,9 @@ func (k *Keeper) Contests(most int) (list []ContestedFile, left, kept map[string
 	for _, r := range k.table.rows {
 		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, GaveUp: r.ceded, Throttled: k.watch.contested(r)}
 		if errors.Is(r.ceded, ErrConflict) {
-			count(&left, r, r.ceded)
+			count(&ceded, r, r.ceded)
 		}
-		count(&kept, r, c.Throttled)
+		count(&repaired, r, c.Throttled)
 		if c.Writes > 0 || c.GaveUp != nil {
 			list = append(list, c)
 		}
@@ -217,7 +217,7 @@ func (k *Keeper) Contests(most int) (list []ContestedFile, left, kept map[string
 	slices.SortFunc(list, func(a, b ContestedFile) int {
 		return cmp.Or(a.rank()-b.rank(), cmp.Compare(b.Writes, a.Writes), cmp.Compare(a.File, b.File))
 	})
-	return list[:min(most, len(list))], left, kept
+	return list[:min(most, len(list))], ceded, repaired
 }
 
 // differing reads the files of rows, and returns the owners whose values differ.
@@ -237,8 +237,8 @@ func (w *watch) differing(rows []*row) (owners []string) {
 	return owners
 }
 
-// Differing reads all files with values in force, and returns the owners whose values differ.
-func (k *Keeper) Differing() []string { return k.watch.sweep(k.watch.all()) }
+// DifferingOwners reads all files with values in force, and returns the owners whose values differ.
+func (k *Keeper) DifferingOwners() []string { return k.watch.sweep(k.watch.all()) }
 
 // all returns the files that hold values in force, sorted.
 func (w *watch) all() []string {

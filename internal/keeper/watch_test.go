@@ -21,7 +21,7 @@ func TestLook(t *testing.T) {
 		if len(fresh) != dirs[v] {
 			t.Errorf("%v: to be watched: %q", v, fresh)
 		}
-		if owners := r.Differing(); len(owners) != 0 {
+		if owners := r.DifferingOwners(); len(owners) != 0 {
 			t.Errorf("%v: nobody wrote, and %q differ", v, owners)
 		}
 		file, _ := r.tree.File("p/a", lifecycle.CPUQuota, "")
@@ -29,13 +29,13 @@ func TestLook(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, r.watch.sweep([]string{file}), "p/a")
-		want(t, r.Differing(), "p/a")
+		want(t, r.DifferingOwners(), "p/a")
 		r.log()
 		r.Repair("p/a", "p/b")
 		if n := len(r.log()); n != 1 {
 			t.Errorf("%v: %d writes put one file right", v, n)
 		}
-		if owners := append(r.watch.sweep([]string{file}), r.Differing()...); len(owners) != 0 {
+		if owners := append(r.watch.sweep([]string{file}), r.DifferingOwners()...); len(owners) != 0 {
 			t.Errorf("%v: put right, and %q differ", v, owners)
 		}
 		r.Forget("p/a")
@@ -131,10 +131,10 @@ func TestWriteConflict(t *testing.T) {
 	if got, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); got != "700" {
 		t.Errorf("left alone, and it is %s", got)
 	}
-	if owners := r.Differing(); len(owners) != 0 {
+	if owners := r.DifferingOwners(); len(owners) != 0 {
 		t.Errorf("left alone, and %q are to be put right", owners)
 	}
-	list, left, kept := r.Contests(10)
+	list, left, kept := r.ContestedFiles(10)
 	if len(list) != 1 || list[0].GaveUp == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
 		t.Errorf("told: %+v, %v", list, left)
 	}

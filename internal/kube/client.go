@@ -75,7 +75,7 @@ type Client struct {
 
 	mu      sync.Mutex // guards the fields below
 	reached time.Time
-	failed  error
+	lastErr error
 	refused bool // the server refused the token in its last answer
 }
 
@@ -117,7 +117,7 @@ func Connect(o Options) (*Client, error) {
 	}
 	return &Client{
 		begins: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
-		failed: errors.New("the agent has sent no request yet"),
+		lastErr: errors.New("the agent has sent no request yet"),
 	}, nil
 }
 
@@ -172,7 +172,7 @@ func (c *Client) Note(err error) {
 	}
 	c.mu.Lock()
 	first := refused && !c.refused
-	if c.failed = err; err == nil {
+	if c.lastErr = err; err == nil {
 		c.reached = time.Now()
 	}
 	c.refused = refused
@@ -195,8 +195,8 @@ func isServerRefusal(err error) bool {
 
 // State returns when the server was last reached, and the error of the last request. The error is nil if the request
 // succeeded, or if the server refused only that request (isServerRefusal).
-func (c *Client) State() (reached time.Time, failed error) {
+func (c *Client) State() (reached time.Time, lastErr error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reached, c.failed
+	return c.reached, c.lastErr
 }

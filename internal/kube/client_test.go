@@ -29,7 +29,7 @@ func TestNote(t *testing.T) {
 		"unavailable":  {apierrors.NewServiceUnavailable("starting"), false},
 		"nobody there": {errors.New("connection refused"), false},
 	} {
-		c := &Client{failed: errors.New("not asked yet"), Log: slog.New(slog.DiscardHandler)}
+		c := &Client{lastErr: errors.New("not asked yet"), Log: slog.New(slog.DiscardHandler)}
 		c.Note(tt.err)
 		if at, err := c.State(); (err == nil) != tt.reached || at.IsZero() == tt.reached {
 			t.Errorf("%s: reached %v, %v", name, at, err)

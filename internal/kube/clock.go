@@ -2,5 +2,5 @@ package kube
 
 import "time"
 
-// Stamp formats a time as the API server's objects do.
-func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// FormatTime formats a time as the API server's objects do.
+func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

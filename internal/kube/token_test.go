@@ -69,22 +69,22 @@ func TestExplained(t *testing.T) {
 		}
 		answer.Body.Close()
 		k.Note(apierrors.NewUnauthorized("Unauthorized"))
-		got := fmt.Sprint(k.failed)
-		if !strings.Contains(got, "refuses the agent's token, which expired") || !strings.Contains(strings.ReplaceAll(got, "1h0m0s ahead", "59m59s ahead"), tc.want) || !apierrors.IsUnauthorized(k.failed) {
+		got := fmt.Sprint(k.lastErr)
+		if !strings.Contains(got, "refuses the agent's token, which expired") || !strings.Contains(strings.ReplaceAll(got, "1h0m0s ahead", "59m59s ahead"), tc.want) || !apierrors.IsUnauthorized(k.lastErr) {
 			t.Errorf("%v ahead: %v", tc.ahead, got)
 		}
 		if tc.ahead == 0 && strings.Contains(got, "clock") {
 			t.Errorf("clocks that agree are said: %s", got)
 		}
 		other := errors.New("no route")
-		if k.Note(other); !errors.Is(k.failed, other) || k.failed.Error() != other.Error() {
-			t.Errorf("another error became %v", k.failed)
+		if k.Note(other); !errors.Is(k.lastErr, other) || k.lastErr.Error() != other.Error() {
+			t.Errorf("another error became %v", k.lastErr)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		if k.Note(apierrors.NewUnauthorized("Unauthorized")); !errors.Is(k.failed, os.ErrNotExist) {
-			t.Errorf("without a file: %v", k.failed)
+		if k.Note(apierrors.NewUnauthorized("Unauthorized")); !errors.Is(k.lastErr, os.ErrNotExist) {
+			t.Errorf("without a file: %v", k.lastErr)
 		}
 	}
 }

@@ -100,9 +100,9 @@ var editable = map[string]bool{
 	"trimtab.io/blockio-class": false, "trimtab.io/rdt-class": false,
 }
 
-// MaxText is the maximum length, in bytes, of a label or annotation that the agent reads. The API server
+// MaxValueBytes is the maximum length of the value of a label or annotation that the agent reads. The API server
 // accepts 256 KiB. Schedulers write about 3 KiB for a node with 1,024 CPUs.
-const MaxText = 16 << 10
+const MaxValueBytes = 16 << 10
 
 // Editable reports whether an edit of the key takes effect while its pod runs.
 func Editable(key string) bool {

@@ -84,18 +84,18 @@ func (v *View) containerClasses(ctr *engine.Container) (out []api.ContainerCPUCl
 
 // classResults reports whether CPUs have the class that they should have. CPUs with the same result share one entry.
 func (v *View) classResults(c placement.ClassCPUs, cpus []int) (out []api.ContainerCPUClass) {
-	var of [][]int
+	var cpusOf [][]int
 	for _, cpu := range cpus {
 		r := v.classResult(c.Class.Name, cpu)
 		r.Class, r.BalloonType = c.Class.Name, c.Type
 		i := slices.Index(out, r)
 		if i < 0 {
-			i, out, of = len(out), append(out, r), append(of, nil)
+			i, out, cpusOf = len(out), append(out, r), append(cpusOf, nil)
 		}
-		of[i] = append(of[i], cpu)
+		cpusOf[i] = append(cpusOf[i], cpu)
 	}
 	for i := range out {
-		out[i].CPUs = topology.FormatList(of[i])
+		out[i].CPUs = topology.FormatList(cpusOf[i])
 	}
 	return out
 }

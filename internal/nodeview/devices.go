@@ -9,8 +9,8 @@ import (
 
 // DeviceKinds returns the kinds of CDI devices that a container can have exclusively, and which containers have devices
 // of each kind. all are the node's CDI devices.
-func DeviceKinds(of Source, all []lifecycle.NodeDevice) (out []api.DeviceKind) {
-	of.View(func(v *View) {
+func DeviceKinds(source Source, all []lifecycle.NodeDevice) (out []api.DeviceKind) {
+	source.View(func(v *View) {
 		for _, kind := range v.State.Policy.DeviceKinds() {
 			out = append(out, api.DeviceKind{Kind: kind})
 		}

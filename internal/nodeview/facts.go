@@ -64,8 +64,8 @@ func qosFact(p *engine.Pod) api.Fact {
 		return api.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
 	}
 	f := api.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}
-	if told := p.Intent.QoS.String(); told != p.Spec.QoS {
-		f.Note = "its cgroup is that of a " + told + " pod, and the cgroup decides"
+	if cgroupQoS := p.Intent.QoS.String(); cgroupQoS != p.Spec.QoS {
+		f.Note = "its cgroup is that of a " + cgroupQoS + " pod, and the cgroup decides"
 	}
 	return f
 }

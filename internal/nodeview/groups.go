@@ -12,8 +12,8 @@ type ContainerGroup struct {
 }
 
 // ContainerGroups lists the cgroups of running containers.
-func ContainerGroups(of Source) (out []ContainerGroup) {
-	of.View(func(v *View) {
+func ContainerGroups(source Source) (out []ContainerGroup) {
+	source.View(func(v *View) {
 		for _, id := range v.State.Containers() {
 			ctr := v.State.Container(id)
 			pod := v.State.Pod(ctr.PodID)

@@ -64,8 +64,8 @@ type MemoryHolding struct {
 
 // HoldingsOf reads what the node's containers own. It changes nothing. devices are the node's CDI devices; nil if
 // containers have none exclusively.
-func HoldingsOf(of Source, devices []lifecycle.NodeDevice) Holdings {
-	h, _ := read(of, func(v *View) Holdings { return v.holdings(devices) })
+func HoldingsOf(source Source, devices []lifecycle.NodeDevice) Holdings {
+	h, _ := read(source, func(v *View) Holdings { return v.holdings(devices) })
 	return h
 }
 

@@ -26,18 +26,18 @@ func (l *loggedProblems) isNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
 		container = ev.Container.Name
 	}
 	text := strings.Join([]string{container, p.Key, p.Value, p.Reason}, "\x00")
-	of := (*l)[ev.Pod.UID]
-	if of[text] {
+	logged := (*l)[ev.Pod.UID]
+	if logged[text] {
 		return false
 	}
 	if *l == nil {
 		*l = loggedProblems{}
 	}
-	if of == nil || len(of) >= maxLogged {
-		of = map[string]bool{}
-		(*l)[ev.Pod.UID] = of
+	if logged == nil || len(logged) >= maxLogged {
+		logged = map[string]bool{}
+		(*l)[ev.Pod.UID] = logged
 	}
-	of[text] = true
+	logged[text] = true
 	return true
 }
 

@@ -15,8 +15,8 @@ type PodGroup struct {
 }
 
 // PodGroups lists the pods that have not ended.
-func PodGroups(of Source) (out []PodGroup) {
-	of.View(func(v *View) {
+func PodGroups(source Source) (out []PodGroup) {
+	source.View(func(v *View) {
 		for _, id := range v.State.Pods() {
 			if p := v.State.Pod(id); !p.Stopped {
 				out = append(out, groupOf(p))

@@ -34,8 +34,8 @@ type MissingValue struct {
 }
 
 // Sandboxes lists the sandboxes of pods that have not ended.
-func Sandboxes(of Source) (out []string) {
-	of.View(func(v *View) {
+func Sandboxes(source Source) (out []string) {
+	source.View(func(v *View) {
 		for _, id := range v.State.Pods() {
 			if !v.State.Pod(id).Stopped {
 				out = append(out, id)
@@ -46,8 +46,8 @@ func Sandboxes(of Source) (out []string) {
 }
 
 // StateOf returns a pod by its sandbox; false if there is none.
-func StateOf(of Source, sandbox string) (s PodState, known bool) {
-	of.View(func(v *View) {
+func StateOf(source Source, sandbox string) (s PodState, known bool) {
+	source.View(func(v *View) {
 		if p := v.State.Pod(sandbox); p != nil {
 			s, known = v.podState(p), true
 		}

@@ -46,8 +46,8 @@ type EventReport struct {
 	Repeated   bool          // a creation that carries a record, so it was decided before
 }
 
-// Refused reports a rejection.
-func (r *Reporter) Refused(d *EventReport, err error) {
+// ReportRejection reports a rejection.
+func (r *Reporter) ReportRejection(d *EventReport, err error) {
 	r.remember(d, err.Error())
 	r.Count.Refused(refusedRequest)
 	r.Log.Warn("refused", append(d.About(), logkey.Err, err)...)
@@ -146,10 +146,10 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 // reminderInterval is how often the log repeats an ongoing fault of the node.
 const reminderInterval = 5 * time.Minute
 
-// Foreign logs a creation that carries a record of another agent. Either that agent answers
+// ReportForeignRecord logs a creation that carries a record of another agent. Either that agent answers
 // before this one, or the pod's author forged the record. The runtime refuses a container that
 // both agents adjust. It is called by one event at a time.
-func (r *Reporter) Foreign(d *EventReport, why string) {
+func (r *Reporter) ReportForeignRecord(d *EventReport, why string) {
 	now := r.Now()
 	if !r.foreignLogged.IsZero() && now.Sub(r.foreignLogged) < reminderInterval {
 		return
@@ -159,9 +159,9 @@ func (r *Reporter) Foreign(d *EventReport, why string) {
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
 }
 
-// Absent logs when containers run without a cgroup, and when that ends. Only one goroutine
+// ReportMissingCgroups logs when containers run without a cgroup, and when that ends. Only one goroutine
 // calls it.
-func (r *Reporter) Absent() {
+func (r *Reporter) ReportMissingCgroups() {
 	var names []string
 	r.View(func(v *View) { names = v.withoutCgroup(maxAbsent) })
 	now := r.Now()
@@ -175,9 +175,9 @@ func (r *Reporter) Absent() {
 	}
 }
 
-// Differs reports, in mode observe, how a container or pod differs from the decisions. Without texts it reports that
-// the container or pod no longer differs.
-func (r *Reporter) Differs(owner string, texts []string) {
+// ReportDifferences reports, in mode observe, how a container or pod differs from the decisions. Without texts it
+// reports that the container or pod no longer differs.
+func (r *Reporter) ReportDifferences(owner string, texts []string) {
 	if texts == nil {
 		texts = []string{"the node no longer differs"}
 	}
@@ -194,8 +194,8 @@ func (r *Reporter) Differs(owner string, texts []string) {
 	})
 }
 
-// Repaired logs the result of repairing a value that others had changed.
-func (r *Reporter) Repaired(o keeper.Outcome) {
+// ReportRepair logs the result of repairing a value that others had changed.
+func (r *Reporter) ReportRepair(o keeper.Outcome) {
 	about := append(r.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:

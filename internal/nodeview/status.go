@@ -21,8 +21,8 @@ const (
 )
 
 // Status returns what is decided on the node. The agent adds its own parts.
-func Status(of Source) api.Node {
-	n, k := read(of, (*View).status)
+func Status(source Source) api.Node {
+	n, k := read(source, (*View).status)
 	n.Contested = contested(k)
 	return n
 }
@@ -37,7 +37,7 @@ func (v *View) status() api.Node {
 		s := v.container(ctr)
 		n.Unapplied += countUnapplied(s.Values)
 		n.Problems += len(v.State.Problems(ctr))
-		if _, absent := v.Absent[id]; absent {
+		if _, absent := v.MissingCgroups[id]; absent {
 			n.Problems++
 		}
 		if v.conflict(ctr) != nil {
@@ -55,7 +55,7 @@ func (v *View) status() api.Node {
 
 // contested lists our files that other programs write.
 func contested(k *keeper.Keeper) (out []api.Contested) {
-	list, _, _ := k.Contests(maxContested)
+	list, _, _ := k.ContestedFiles(maxContested)
 	for _, f := range list {
 		s := api.Contested{Owner: f.Owner, File: f.File, Repairs: f.Writes}
 		if f.GaveUp != nil {
@@ -107,17 +107,17 @@ func poolName(pool placement.Pool, which placement.PoolID) string {
 // grants lists which containers own which CPUs, and which of these CPUs cannot be used now.
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
-	away := map[placement.Key]placement.Grant{}
+	reserved := map[placement.Key]placement.Grant{}
 	for _, g := range v.State.ReservedGrants() {
-		away[g.Key] = g
+		reserved[g.Key] = g
 	}
 	var out []api.Grant
 	for _, g := range v.State.Grants() {
-		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Unusable: m.Format(away[g.Key].CPUs)})
-		delete(away, g.Key)
+		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Unusable: m.Format(reserved[g.Key].CPUs)})
+		delete(reserved, g.Key)
 	}
 	for _, g := range v.State.ReservedGrants() {
-		if _, alone := away[g.Key]; alone {
+		if _, isReserved := reserved[g.Key]; isReserved {
 			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Unusable: m.Format(g.CPUs)})
 		}
 	}
@@ -126,8 +126,8 @@ func (v *View) grants() []api.Grant {
 
 // Explain returns, for one or all containers of a pod, what was decided, why, and the results.
 // A pod without containers has an entry of its own.
-func Explain(of Source, namespace, pod, container string) (out []api.Container, known bool) {
-	of.View(func(v *View) {
+func Explain(source Source, namespace, pod, container string) (out []api.Container, known bool) {
+	source.View(func(v *View) {
 		for _, id := range v.State.Pods() {
 			p := v.State.Pod(id)
 			if p.Pod.Namespace != namespace || p.Pod.Name != pod {
@@ -185,7 +185,7 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
 	s := v.podEntry(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
-	if dir, absent := v.Absent[ctr.ID]; absent { // the first problem, which no limit cuts off
+	if dir, absent := v.MissingCgroups[ctr.ID]; absent { // the first problem, which no limit cuts off
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
 			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: none of its values is in force",
 		})

@@ -13,21 +13,21 @@ import (
 )
 
 // Summary is the node in numbers.
-func Summary(of Source) api.Summary {
-	n, k := read(of, (*View).summary)
+func Summary(source Source) api.Summary {
+	n, k := read(source, (*View).summary)
 	tally := k.Tally()
 	n.Drift, n.Kernel = tally.Drift, map[string]uint64{}
 	for s, count := range tally.Results {
 		n.Kernel[s.String()] = count
 	}
-	_, n.Ceded, n.Contested = k.Contests(0)
+	_, n.Ceded, n.Contested = k.ContestedFiles(0)
 	return n
 }
 
 // summary formats nothing, since events wait for the view.
 func (v *View) summary() api.Summary {
 	n := api.Summary{
-		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.Absent))),
+		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.MissingCgroups))),
 		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.MissingReason]int{}, Specs: specCounts(v.State),
 	}
 	n.Observed, n.CPUClasses, n.Demotion = v.Observed, classCounts(v.CPUClasses), demotionOf(v.Demotion)

@@ -23,8 +23,8 @@ type Source interface {
 }
 
 // read calls f with the view. It also returns the keeper, which must be called after the view.
-func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
-	of.View(func(v *View) { out, k = f(v), v.Keeper })
+func read[T any](source Source, f func(*View) T) (out T, k *keeper.Keeper) {
+	source.View(func(v *View) { out, k = f(v), v.Keeper })
 	return out, k
 }
 
@@ -33,9 +33,9 @@ type View struct {
 	State    *engine.State
 	Attached func() []api.Attachment // the runtimes that are connected
 	Synced   time.Time               // when a runtime's list was last decided and applied; zero for never
-	// Absent are the cgroup directories of containers that run without one, by
+	// MissingCgroups are the cgroup directories of containers that run without one, by
 	// container or sandbox id.
-	Absent map[string]string
+	MissingCgroups map[string]string
 	// ApplyResult returns the result for a value of a container or pod; nil if nothing is
 	// applied.
 	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
@@ -88,7 +88,7 @@ func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, mi
 	if v.ApplyResult != nil {
 		b, ok = v.ApplyResult(owner, val)
 	}
-	switch _, absent := v.Absent[owner]; {
+	switch _, absent := v.MissingCgroups[owner]; {
 	case b.Applied:
 	case b.Missing != "" && b.Missing != api.NotYet:
 		missing = b.Missing
@@ -111,7 +111,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 				s.Missing = b.Missing
 			}
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
-				s.Note = "the container runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
+				s.Note = "the container runs, and its cgroup " + v.MissingCgroups[owner] + " is not in the tree at cgroup.root"
 			}
 		}
 		out = append(out, s)
@@ -122,7 +122,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 // withoutCgroup names containers that run without a cgroup.
 func (v *View) withoutCgroup(most int) []string {
 	var out []string
-	for id, dir := range v.Absent {
+	for id, dir := range v.MissingCgroups {
 		ctr := v.State.Container(id)
 		if ctr == nil || !ctr.Runs() {
 			continue
@@ -146,9 +146,9 @@ func (e *noCgroups) Error() string {
 
 // Ready returns why the agent is not ready; nil if a runtime is attached and its list was
 // decided and applied.
-func Ready(of Source) (err error) {
-	of.View(func(v *View) {
-		all := v.withoutCgroup(len(v.Absent))
+func Ready(source Source) (err error) {
+	source.View(func(v *View) {
+		all := v.withoutCgroup(len(v.MissingCgroups))
 		switch {
 		case len(v.Attached()) == 0:
 			err = errors.New("no runtime is attached")

@@ -36,7 +36,7 @@ func TestMissing(t *testing.T) {
 				return *tc.became, true
 			}}
 			if tc.absent {
-				v.Absent = map[string]string{"c": "kube/c"}
+				v.MissingCgroups = map[string]string{"c": "kube/c"}
 			}
 			if _, missing, _ := v.applyResult("c", val); missing != tc.want {
 				t.Errorf("missing as %q, want %q", missing, tc.want)

@@ -11,14 +11,14 @@ import (
 
 // WhatIf returns what would be decided for pods if they were created now, one after another,
 // and how all others would change. It decides and writes nothing.
-func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Plan {
-	then := View{State: of.CopyState()}
+func WhatIf(copier StateCopier, planned []engine.PlannedPod) api.Plan {
+	then := View{State: copier.CopyState()}
 	was, decided := then.assignments(), then.decisions()
 	var out api.Plan
-	for _, r := range then.State.WhatIf(wishes) {
+	for _, r := range then.State.WhatIf(planned) {
 		out.Rejected = append(out.Rejected, api.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
 	}
-	for _, w := range wishes {
+	for _, w := range planned {
 		for _, id := range then.State.ContainersOf(w.Pod.ID) {
 			out.Containers = append(out.Containers, then.container(then.State.Container(id)))
 		}
@@ -29,8 +29,8 @@ func WhatIf(of StateCopier, wishes []engine.PlannedPod) api.Plan {
 }
 
 // WhatIfConfigured returns which containers would get other CPUs, classes and values with another policy.
-func WhatIfConfigured(of StateCopier, p engine.Policy) api.Plan {
-	then := View{State: of.CopyState()}
+func WhatIfConfigured(copier StateCopier, p engine.Policy) api.Plan {
+	then := View{State: copier.CopyState()}
 	was, decided := then.assignments(), then.decisions()
 	then.State.Reconfigure(p)
 	return api.Plan{
@@ -115,14 +115,14 @@ func (v *View) decisions() map[settingOwner]api.Change {
 // its container.
 func changes(before, after map[settingOwner]api.Change) []api.Change {
 	var all []api.Change
-	for of, b := range before {
-		if a, is := after[of]; a.Before != b.Before && (is || hasContainer(after, of, b)) {
+	for setting, b := range before {
+		if a, is := after[setting]; a.Before != b.Before && (is || hasContainer(after, setting, b)) {
 			b.After = a.Before
 			all = append(all, b)
 		}
 	}
-	for of, a := range after {
-		if _, was := before[of]; !was && hasContainer(before, of, a) {
+	for setting, a := range after {
+		if _, was := before[setting]; !was && hasContainer(before, setting, a) {
 			a.Before, a.After = "", a.Before
 			all = append(all, a)
 		}
@@ -132,8 +132,8 @@ func changes(before, after map[settingOwner]api.Change) []api.Change {
 }
 
 // hasContainer reports whether decisions include the container of a change, or for a change of a pod, a container of it.
-func hasContainer(all map[settingOwner]api.Change, of settingOwner, c api.Change) bool {
-	_, has := all[settingOwner{of.owner, "class"}]
+func hasContainer(all map[settingOwner]api.Change, setting settingOwner, c api.Change) bool {
+	_, has := all[settingOwner{setting.owner, "class"}]
 	return has || c.Container == "" && hasPod(all, c.Pod)
 }
 

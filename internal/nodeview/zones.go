@@ -16,14 +16,14 @@ import (
 )
 
 // Zones returns the resources of the node, and the free ones, for each NUMA node.
-func Zones(of Source) zones.Node {
-	n, _ := read(of, (*View).zones)
+func Zones(source Source) zones.Node {
+	n, _ := read(source, (*View).zones)
 	return n
 }
 
 func (v *View) zones() zones.Node {
 	m, s := v.State.Machine, v.State
-	n := zones.Node{Reserved: m.Format(s.Policy.Pools.Reserved), Owners: v.zoneOwners(), Granted: map[string]map[string]zones.Pod{}}
+	n := zones.Node{ReservedCPUs: m.Format(s.Policy.Pools.Reserved), Owners: v.zoneOwners(), Granted: map[string]map[string]zones.Pod{}}
 	for i := range m.Online().All() {
 		c := m.CPUs[i]
 		n.CPUs = append(n.CPUs, zones.CPU{ID: c.ID, Core: m.GroupOf(topology.CoreLevel, i), Socket: c.Package, Node: c.Node})
@@ -91,9 +91,9 @@ func (v *View) zone(i int) zones.Zone {
 	}
 	pods := node.CPUs.Minus(s.Policy.Pools.Reserved)
 	z := zones.Zone{
-		ID: node.ID, Socket: socketOf(m, i), CPUs: m.Format(node.CPUs), Owned: m.Format(node.CPUs.And(held)),
-		Shared: m.Format(node.CPUs.And(s.PoolCPUs(placement.Shared))), Reclaimed: m.Format(node.CPUs.And(s.PoolCPUs(placement.Reclaimed))),
-		Reserved: m.Format(node.CPUs.And(s.Policy.Pools.Reserved)),
+		ID: node.ID, Socket: socketOf(m, i), CPUs: m.Format(node.CPUs), OwnedCPUs: m.Format(node.CPUs.And(held)),
+		SharedCPUs: m.Format(node.CPUs.And(s.PoolCPUs(placement.Shared))), ReclaimedCPUs: m.Format(node.CPUs.And(s.PoolCPUs(placement.Reclaimed))),
+		ReservedCPUs: m.Format(node.CPUs.And(s.Policy.Pools.Reserved)),
 	}
 	if node.Kind != topology.DRAM {
 		z.Memory = node.Kind.String()

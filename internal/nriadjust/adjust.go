@@ -13,7 +13,7 @@ import (
 
 // Adjust applies an adjustment to a spec. It returns the fields that it does not apply, by their names in the NRI
 // messages. A nil adjustment changes nothing.
-func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
+func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	if a == nil {
 		return nil
 	}
@@ -28,7 +28,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	}
 	adjustHooks(s, a.GetHooks())
 	if len(a.GetCDIDevices()) > 0 {
-		left = append(left, "CDI_devices")
+		unapplied = append(unapplied, "CDI_devices")
 	}
 	adjustMounts(s, a.GetMounts())
 	for _, r := range a.GetRlimits() {
@@ -38,18 +38,18 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (left []string) {
 	adjustLinux(s, a.GetLinux())
 	r := a.GetLinux().GetResources()
 	if r.GetBlockioClass() != nil {
-		left = append(left, "linux.resources.blockio_class")
+		unapplied = append(unapplied, "linux.resources.blockio_class")
 	}
 	if r.GetRdtClass() != nil {
-		left = append(left, "linux.resources.rdt_class")
+		unapplied = append(unapplied, "linux.resources.rdt_class")
 	}
 	if r.GetMemory().GetKernel() != nil { // the kernel has not had this limit since 5.16, and runc ignores both
-		left = append(left, "linux.resources.memory.kernel")
+		unapplied = append(unapplied, "linux.resources.memory.kernel")
 	}
 	if r.GetMemory().GetKernelTcp() != nil {
-		left = append(left, "linux.resources.memory.kernel_tcp")
+		unapplied = append(unapplied, "linux.resources.memory.kernel_tcp")
 	}
-	return left
+	return unapplied
 }
 
 // complete adds the sections of a spec to which adjustments write.

@@ -75,13 +75,13 @@ func (l *Ledger) Check(key Key, cpus topology.Set) error {
 
 // CheckClaims returns an *OwnedError if another container owns some of the grant's CPUs, or has them reserved,
 // unless both have them from the same resource claim.
-func (l *Ledger) CheckClaims(of Grant) error {
+func (l *Ledger) CheckClaims(grant Grant) error {
 	for _, g := range append(l.Grants(), l.Reservations()...) {
-		both := g.CPUs.And(of.CPUs)
-		for uid, cpus := range of.Claims {
+		both := g.CPUs.And(grant.CPUs)
+		for uid, cpus := range grant.Claims {
 			both = both.Minus(cpus.And(g.Claims[uid]))
 		}
-		if g.Key != of.Key && !both.Empty() {
+		if g.Key != grant.Key && !both.Empty() {
 			return &OwnedError{CPUs: both, Owner: g}
 		}
 	}
@@ -218,9 +218,9 @@ func (l *Ledger) UnclaimedCPUs(uid string) topology.Set {
 	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
-// ExclusiveNodesOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
+// ExclusiveNodeCPUsOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
 // have. No other pod may use memory of the NUMA nodes of these CPUs.
-func (l *Ledger) ExclusiveNodesOfOthers(uid string) topology.Set {
+func (l *Ledger) ExclusiveNodeCPUsOfOthers(uid string) topology.Set {
 	var s topology.Set
 	if l.exclusiveNodes == 0 {
 		return s

@@ -71,8 +71,8 @@ type Needs []*Need
 
 // NeedsOf makes needs from the milli-CPUs of pools, with one container in each pool.
 func NeedsOf(milli map[PoolID]int64) (n Needs) {
-	for w, of := range milli {
-		n = n.With(w, of, 1)
+	for w, amount := range milli {
+		n = n.With(w, amount, 1)
 	}
 	return n
 }
@@ -112,8 +112,8 @@ func (n Needs) With(w PoolID, milli int64, members int, devices ...DeviceCPUs) N
 // All iterates over the pools and their milli-CPUs.
 func (n Needs) All() iter.Seq2[PoolID, int64] {
 	return func(yield func(PoolID, int64) bool) {
-		for _, of := range n {
-			if !yield(of.PoolID, of.Milli) {
+		for _, need := range n {
+			if !yield(need.PoolID, need.Milli) {
 				return
 			}
 		}

@@ -255,7 +255,7 @@ func (a *APIServer) applyEvent(e watchEvent, version string, report func(Update)
 	}
 	switch uid := p.uid(); {
 	case e.Type == "DELETED":
-		report(Update{Gone: uid})
+		report(Update{EndedUID: uid})
 	case err != nil:
 		report(Update{Unread: []UnreadPod{{uid, err}}})
 	default:

@@ -34,8 +34,8 @@ func told(t testing.TB, bodies ...string) ([]string, error) {
 		switch {
 		case u.Full:
 			all = append(all, "all")
-		case u.Gone != "":
-			all = append(all, "gone "+u.Gone)
+		case u.EndedUID != "":
+			all = append(all, "gone "+u.EndedUID)
 		}
 		for _, bad := range u.Unread {
 			all = append(all, "unread "+bad.UID)

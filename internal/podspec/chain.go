@@ -47,9 +47,9 @@ type DelayedSource interface {
 // Update is an answer of a source.
 type Update struct {
 	// All has pods by UID. If Full is set, these are all pods of the node.
-	All  map[string]*lifecycle.PodSpec
-	Full bool
-	Gone string // UID of a pod that ended
+	All      map[string]*lifecycle.PodSpec
+	Full     bool
+	EndedUID string // UID of a pod that ended
 	// Pending has the pods of All that have not started. A nil entry means that the pod has started. If Full is
 	// set, a pod without an entry has started, too. Otherwise it is unknown whether it has.
 	Pending map[string]*Pending
@@ -349,9 +349,9 @@ func (l *Chain) apply(r *sourceState, u Update) {
 	if news {
 		l.o.Log.Warn("a pod spec cannot be read; the one known before stays in use", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
-	if u.Gone != "" {
-		l.forgetLocked(u.Gone)
-		l.gone.add(u.Gone)
+	if u.EndedUID != "" {
+		l.forgetLocked(u.EndedUID)
+		l.gone.add(u.EndedUID)
 	}
 	for uid, s := range u.All {
 		if !u.Full && l.gone.has(uid) {
@@ -387,7 +387,7 @@ func (r *sourceState) noteUnread(u Update) (news bool, unread error) {
 	if u.Full {
 		r.unread = nil
 	}
-	r.unread = slices.DeleteFunc(r.unread, func(x UnreadPod) bool { return u.All[x.UID] != nil || u.Gone != "" && x.UID == u.Gone })
+	r.unread = slices.DeleteFunc(r.unread, func(x UnreadPod) bool { return u.All[x.UID] != nil || u.EndedUID != "" && x.UID == u.EndedUID })
 	for _, x := range u.Unread {
 		r.unread = append(slices.DeleteFunc(r.unread, func(y UnreadPod) bool { return y.UID == x.UID }), x)
 	}

@@ -22,8 +22,8 @@ func (p *v1Pod) pending() *Pending {
 }
 
 // singleUpdate returns an update with one pod.
-func singleUpdate(s *lifecycle.PodSpec, of *Pending) Update {
-	return Update{All: map[string]*lifecycle.PodSpec{s.UID: s}, Pending: map[string]*Pending{s.UID: of}}
+func singleUpdate(s *lifecycle.PodSpec, pending *Pending) Update {
+	return Update{All: map[string]*lifecycle.PodSpec{s.UID: s}, Pending: map[string]*Pending{s.UID: pending}}
 }
 
 // notePendingLocked stores which pods of an answer have not started.
@@ -32,14 +32,14 @@ func (l *Chain) notePendingLocked(u *Update) {
 		return
 	}
 	for uid := range u.All {
-		of, said := u.Pending[uid]
+		pending, listed := u.Pending[uid]
 		switch {
-		case of != nil && l.specLocked(uid) != nil:
+		case pending != nil && l.specLocked(uid) != nil:
 			if l.pending[uid] == nil {
 				sleep.Wake(l.wake)
 			}
-			l.pending[uid] = of
-		case said || u.Full:
+			l.pending[uid] = pending
+		case listed || u.Full:
 			delete(l.pending, uid)
 		}
 	}
@@ -49,9 +49,9 @@ func (l *Chain) notePendingLocked(u *Update) {
 func (l *Chain) Pending() (out []Pending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for uid, of := range l.pending {
+	for uid, pending := range l.pending {
 		if s := l.specLocked(uid); s != nil {
-			out = append(out, Pending{s, of.Labels, of.Annotations})
+			out = append(out, Pending{s, pending.Labels, pending.Annotations})
 		}
 	}
 	return out

@@ -168,7 +168,7 @@ func (p *PodsAPI) Watch(ctx context.Context, report func(Update)) error {
 func eventUpdate(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, err error) Update {
 	switch {
 	case gone && uid != "":
-		return Update{Gone: uid}
+		return Update{EndedUID: uid}
 	case err != nil:
 		return Update{Unread: []UnreadPod{{uid, err}}}
 	}

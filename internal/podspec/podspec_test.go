@@ -511,7 +511,7 @@ func TestLateAnswer(t *testing.T) {
 		uid := fmt.Sprint("u-", n)
 		told := map[string]*lifecycle.PodSpec{uid: {UID: uid}}
 		l.apply(r, Update{All: told})
-		l.apply(r, Update{Gone: uid})
+		l.apply(r, Update{EndedUID: uid})
 		l.apply(r, Update{All: told})
 	}
 	if len(r.pods) != 0 || len(l.changed) != 0 || len(l.gone.uids) != maxGone {

@@ -96,7 +96,7 @@ func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 
 // maxAnnotation bounds the text of one annotation. It is longer than any annotation dialect accepts, so that the
 // dialect still reports a text that is too long.
-const maxAnnotation = lifecycle.MaxText + 1
+const maxAnnotation = lifecycle.MaxValueBytes + 1
 
 // editable returns the labels or annotations that take effect when they are edited.
 func editable(all map[string]string) map[string]string {

@@ -119,7 +119,7 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 		out.Matched = true
 	}
 	if h.rule.refuse != "" {
-		out.Refuse = h.rule.name + ": " + h.rule.refuse
+		out.Refusal = h.rule.name + ": " + h.rule.refuse
 		return
 	}
 	for i := range h.rule.settings {
@@ -153,8 +153,8 @@ func (h *Hook) matches(s *subject, out *hook.Output) bool {
 
 // reportFailure reports that a part of the rule, such as match, cannot be evaluated. then is the consequence.
 func (h *Hook) reportFailure(part string, err error, then string, out *hook.Output) {
-	out.Failed = h.rule.name + ": its " + part + " cannot be evaluated: " + err.Error()
-	out.Problems = append(out.Problems, h.problem(out.Failed, then))
+	out.Failure = h.rule.name + ": its " + part + " cannot be evaluated: " + err.Error()
+	out.Problems = append(out.Problems, h.problem(out.Failure, then))
 }
 
 // problem describes an error in the rule. It is not the pod's fault.

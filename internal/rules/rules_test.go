@@ -182,8 +182,8 @@ func TestFailures(t *testing.T) {
 		in, out := subjectOf(), &hook.Output{}
 		in.Pod.Annotations["long"] = long
 		one(t, test.rule).Propose(in, out)
-		if len(out.Values) != 0 || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, test.reason) || (out.Failed != "") != test.failed {
-			t.Errorf("%s: values %v, problems %v, failed %q; want %q", name, out.Values, out.Problems, out.Failed, test.reason)
+		if len(out.Values) != 0 || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, test.reason) || (out.Failure != "") != test.failed {
+			t.Errorf("%s: values %v, problems %v, failed %q; want %q", name, out.Values, out.Problems, out.Failure, test.reason)
 			continue
 		}
 		if p := out.Problems[0]; p.Hook != "rules.r" || !p.Warning || p.Then == "" {
@@ -195,12 +195,12 @@ func TestFailures(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	h := one(t, RuleOptions{Match: `container.image.endsWith(":1.27")`, Refuse: "pin the image by digest"})
 	out := &hook.Output{}
-	if h.Propose(subjectOf(), out); out.Refuse != "rules.r: pin the image by digest" || !out.Matched {
-		t.Errorf("refuses with %q", out.Refuse)
+	if h.Propose(subjectOf(), out); out.Refusal != "rules.r: pin the image by digest" || !out.Matched {
+		t.Errorf("refuses with %q", out.Refusal)
 	}
 	of := subjectOf()
 	of.Container, out = "", &hook.Output{}
-	if h.Propose(of, out); out.Refuse != "" || out.Matched {
+	if h.Propose(of, out); out.Refusal != "" || out.Matched {
 		t.Error("refuses a pod's own values")
 	}
 }

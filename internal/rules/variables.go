@@ -180,7 +180,7 @@ const (
 // requestedCPU returns the CPU request in milli-CPUs. Without a spec, it computes the request from the CPU shares. The
 // kubelet's shares are the request times 1024/1000, rounded down.
 func (v *view) requestedCPU() int64 {
-	if milli, said := v.requests()[lifecycle.ResourceCPU]; said {
+	if milli, isSet := v.requests()[lifecycle.ResourceCPU]; isSet {
 		return milli
 	}
 	shares := int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt32))

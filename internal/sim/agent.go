@@ -84,7 +84,7 @@ func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Confi
 // configOf parses a configuration document and sets the keys that the simulated node and the connector need.
 func (p *player) configOf(document []byte) (config.Config, error) {
 	c, err := ConfigOf(document, p.dir, p.version)
-	if p.memory != nil {
+	if p.pipes != nil {
 		c.Paths.StatusSocket = ""
 	}
 	p.connector.Configure(&c, p.dir)
@@ -122,13 +122,13 @@ func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patie
 
 // connected waits until the agent reports that it is registered and synchronised.
 func (l *runningAgent) connected(ctx context.Context, patience time.Duration) error {
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for !l.agent.Connected() {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-l.ended:
 			return fmt.Errorf("the agent ended before it was connected: %w", l.err)
 		case <-late.C:
@@ -167,8 +167,8 @@ func (p *player) restartAgent(ctx context.Context) error {
 func (p *player) startAgent(ctx context.Context) error {
 	o := p.options()
 	o.Config, o.Log = p.config, p.o.Log
-	if p.memory != nil {
-		o.Dial = p.memory.Dial
+	if p.pipes != nil {
+		o.Dial = p.pipes.Dial
 	}
 	var err error
 	p.agent, err = startAgent(ctx, p.o.Agent, o, p.o.Patience)

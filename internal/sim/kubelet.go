@@ -18,7 +18,7 @@ import (
 type kubelet struct {
 	server *http.Server
 	url    string
-	memory *pipeNetwork // nil for sockets
+	pipes  *pipeNetwork // nil for sockets
 	podResourcesServer
 
 	mu           sync.Mutex // guards the fields below
@@ -48,7 +48,7 @@ func newKubelet(dir string, cpus []int, m *pipeNetwork) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kubelet{memory: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, staticGrants: map[scenario.Ref]map[string]scenario.Static{}, cdi: map[scenario.Ref]map[string][]string{}}
+	k := &kubelet{pipes: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, staticGrants: map[scenario.Ref]map[string]scenario.Static{}, cdi: map[scenario.Ref]map[string][]string{}}
 	if err := k.listen(dir, cpus, k.grants, k.claimed, m); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -78,7 +78,7 @@ func (k *kubelet) close() error {
 }
 
 func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
-	k.memory.ping()
+	k.pipes.ping()
 	k.mu.Lock()
 	away := k.unreachable
 	list := map[string]any{"kind": "PodList", "apiVersion": "v1", "metadata": map[string]any{}}

@@ -48,7 +48,7 @@ func (m *pipeNetwork) Dial(ctx context.Context, address string) (net.Conn, error
 
 // Listen listens at an address.
 func (m *pipeNetwork) Listen(address string) (net.Listener, error) {
-	l := &pipeListener{memory: m, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
+	l := &pipeListener{pipes: m, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.listeners[address] != nil {
@@ -97,7 +97,7 @@ func (m *pipeNetwork) stopServing(address string) {
 
 // pipeListener is a listener of pipes.
 type pipeListener struct {
-	memory   *pipeNetwork
+	pipes    *pipeNetwork
 	address  string
 	incoming chan net.Conn
 	once     sync.Once
@@ -130,9 +130,9 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error {
 	l.once.Do(func() {
 		close(l.closed)
-		l.memory.mu.Lock()
-		defer l.memory.mu.Unlock()
-		delete(l.memory.listeners, l.address)
+		l.pipes.mu.Lock()
+		defer l.pipes.mu.Unlock()
+		delete(l.pipes.listeners, l.address)
 	})
 	return nil
 }
@@ -316,6 +316,6 @@ func (r *Runtime) startInMemory() error {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	r.nri = nri
-	r.o.memory.serve(r.o.Socket, g)
+	r.o.pipes.serve(r.o.Socket, g)
 	return nil
 }

@@ -90,7 +90,7 @@ type player struct {
 	parts
 	dir       string // directory of sockets and files
 	config    config.Config
-	memory    *pipeNetwork // nil with real sockets
+	pipes     *pipeNetwork // nil with real sockets
 	runtime   *Runtime
 	connector Connector
 	kubelet   *kubelet
@@ -165,16 +165,16 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 		return nil, err
 	}
 	if o.Memory {
-		p.memory = newPipeNetwork()
+		p.pipes = newPipeNetwork()
 	}
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
 			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Processes: p.processes, Links: p.links, Host: p.host, Driver: Driver(s.Node.Driver),
-			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, pipes: p.pipes,
 		})
 	}
 	if err == nil {
-		p.kubelet, err = newKubelet(p.dir, idsOf(p.machine), p.memory)
+		p.kubelet, err = newKubelet(p.dir, idsOf(p.machine), p.pipes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
@@ -381,7 +381,7 @@ func (p *player) step(ctx context.Context, i int) error {
 
 // act performs a step's actions.
 func (p *player) act(ctx context.Context, s *scenario.Step) error {
-	p.memory.ping()
+	p.pipes.ping()
 	if s.Claims != nil {
 		if err := p.prepare(*s.Claims); err != nil {
 			return err

@@ -56,7 +56,7 @@ type Options struct {
 	// Sent is called with all resources that plugins send over NRI and clients send over the CRI. It may be nil.
 	Sent func(SentUpdate)
 
-	memory *pipeNetwork // the network in which plugins connect to Socket; nil for a real socket
+	pipes *pipeNetwork // the network in which plugins connect to Socket; nil for a real socket
 }
 
 // Event is one NRI event with the answer of the plugins.
@@ -135,7 +135,7 @@ func (r *Runtime) Start(_ context.Context) error {
 }
 
 func (r *Runtime) startLocked() error {
-	if r.o.memory != nil {
+	if r.o.pipes != nil {
 		return r.startInMemory()
 	}
 	inner, err := os.MkdirTemp("", "trimtab-sim-")
@@ -176,8 +176,8 @@ func (r *Runtime) stopLocked() {
 	if r.nri == nil {
 		return
 	}
-	if r.o.memory != nil {
-		r.o.memory.stopServing(r.o.Socket)
+	if r.o.pipes != nil {
+		r.o.pipes.stopServing(r.o.Socket)
 		r.nri.Stop()
 		r.nri = nil
 		return
@@ -263,10 +263,10 @@ func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Cont
 
 // unsolicited applies unsolicited updates of a plugin and returns the failed updates.
 func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
-	for r.o.memory != nil && !r.mu.TryLock() {
+	for r.o.pipes != nil && !r.mu.TryLock() {
 		waitDelay() // in a bubble, time does not advance while a goroutine waits for a mutex
 	}
-	if r.o.memory == nil {
+	if r.o.pipes == nil {
 		r.mu.Lock()
 	}
 	defer r.mu.Unlock()

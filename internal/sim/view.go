@@ -135,15 +135,15 @@ func (p *player) rows(before snapshot) []tableRow {
 		if err != nil {
 			continue
 		}
-		told := p.explain(c.Ref)
+		explained := p.explain(c.Ref)
 		was, old := before[c.Ref]
 		r := tableRow{cells: fields(c, now, was, old)}
-		r.cells[1].text = told.Class
+		r.cells[1].text = explained.Class
 		moved := !old || slices.ContainsFunc(r.cells, func(f cell) bool { return f.changed })
 		if moved && c.State != "stopped" {
-			r.remarks = reasonLines(told)
+			r.remarks = reasonLines(explained)
 		}
-		for _, q := range told.Problems {
+		for _, q := range explained.Problems {
 			r.remarks = append(r.remarks, problemMark+q.String())
 		}
 		rows = append(rows, r)

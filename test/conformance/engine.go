@@ -47,30 +47,30 @@ type Outcome struct {
 // Engine plays a scenario through the engine alone: it calls Decide for each event and computes the effective state
 // from requests and decisions. It has no conductor, keeper, kernel, attachment or runtime.
 type Engine struct {
-	s       *scenario.Scenario
-	node    sim.AgentOptions
-	names   *sim.Runtime // only for UIDs and directories
-	state   *engine.State
-	v2      bool
-	pods    map[scenario.Ref]*pod
-	ctrs    map[scenario.Ref]*ctr
-	links   *kernel.Links // nil if the scenario does not name the host's network interfaces
-	moves   bool          // containers get the network interfaces that the engine decides
-	made    int
-	away    bool // the kubelet is stopped
-	refused map[scenario.Ref]bool
-	claims  []scenario.Claim
-	granter *dra.Source
+	s              *scenario.Scenario
+	node           sim.AgentOptions
+	names          *sim.Runtime // only for UIDs and directories
+	state          *engine.State
+	v2             bool
+	pods           map[scenario.Ref]*pod
+	ctrs           map[scenario.Ref]*ctr
+	links          *kernel.Links // nil if the scenario does not name the host's network interfaces
+	moves          bool          // containers get the network interfaces that the engine decides
+	made           int
+	kubeletStopped bool
+	refused        map[scenario.Ref]bool
+	claims         []scenario.Claim
+	granter        *dra.Source
 }
 
 type pod struct {
-	reported *lifecycle.Pod
-	asked    scenario.Resources
-	said     scenario.Pod
-	spec     *lifecycle.PodSpec // what the kubelet would report
-	known    bool               // the kubelet has reported spec
-	given    *lifecycle.KubeletGrants
-	heard    bool // the kubelet has reported given
+	reported       *lifecycle.Pod
+	asked          scenario.Resources
+	scenarioPod    scenario.Pod
+	spec           *lifecycle.PodSpec // what the kubelet would report
+	specReported   bool               // the kubelet has reported spec
+	given          *lifecycle.KubeletGrants
+	grantsReported bool // the kubelet has reported given
 }
 
 type ctr struct {
@@ -146,11 +146,11 @@ func (e *Engine) Play() ([]Outcome, error) {
 // decide passes one event to the engine. It returns the reason if a policy rejects the event.
 func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 	if ev.Pod != nil {
-		if p := e.podOf(ev.Pod.UID); p != nil && (p.known || !e.away) && p.spec != nil {
-			f.Specs, p.known = map[string]*lifecycle.PodSpec{ev.Pod.UID: p.spec}, true
+		if p := e.podOf(ev.Pod.UID); p != nil && (p.specReported || !e.kubeletStopped) && p.spec != nil {
+			f.Specs, p.specReported = map[string]*lifecycle.PodSpec{ev.Pod.UID: p.spec}, true
 		}
-		if p := e.podOf(ev.Pod.UID); p != nil && (p.heard || !e.away) && p.given != nil {
-			f.Granted, p.heard = map[string]*lifecycle.KubeletGrants{ev.Pod.UID: p.given}, true
+		if p := e.podOf(ev.Pod.UID); p != nil && (p.grantsReported || !e.kubeletStopped) && p.given != nil {
+			f.Granted, p.grantsReported = map[string]*lifecycle.KubeletGrants{ev.Pod.UID: p.given}, true
 		}
 	}
 	if ev.Pod != nil {
@@ -202,7 +202,7 @@ func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
 		}
 		e.decide(lifecycle.Event{Kind: lifecycle.Configure}, engine.Facts{Policy: &policy})
 	case s.Kubelet != "":
-		e.kubelet(s.Kubelet == "away")
+		e.setKubeletStopped(s.Kubelet == "away")
 	case s.Annotate != nil:
 		return "", e.annotate(s.Annotate)
 	}
@@ -228,7 +228,7 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		ID: "sandbox-" + strconv.Itoa(e.made), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
 		RuntimeHandler: r.Pod.Handler, CgroupParent: "/" + e.names.PodDir(r.Pod.QoS, uid), Resources: &resources,
 	}}
-	if p.said = r.Pod; len(r.Pod.Spec) > 0 {
+	if p.scenarioPod = r.Pod; len(r.Pod.Spec) > 0 {
 		if p.spec, err = p.specOf(); err != nil {
 			return "", err
 		}
@@ -272,9 +272,9 @@ func devicesOf(s scenario.Static) lifecycle.DeviceGrant {
 func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	text, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
-			"uid": p.reported.UID, "name": p.reported.Name, "namespace": p.reported.Namespace, "labels": p.said.Labels, "annotations": p.said.Annotations,
+			"uid": p.reported.UID, "name": p.reported.Name, "namespace": p.reported.Namespace, "labels": p.scenarioPod.Labels, "annotations": p.scenarioPod.Annotations,
 		},
-		"spec": p.said.Spec, "status": map[string]string{"qosClass": p.said.QoS},
+		"spec": p.scenarioPod.Spec, "status": map[string]string{"qosClass": p.scenarioPod.QoS},
 	})
 	if err != nil {
 		return nil, err
@@ -285,9 +285,9 @@ func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 // annotate changes the labels and annotations that the kubelet reports.
 func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 	p := e.pods[a.Pod]
-	p.said.Labels, p.said.Annotations = a.Labels, a.Annotations
+	p.scenarioPod.Labels, p.scenarioPod.Annotations = a.Labels, a.Annotations
 	if len(a.Spec) > 0 {
-		p.said.Spec = a.Spec
+		p.scenarioPod.Spec = a.Spec
 	}
 	if p.spec, err = p.specOf(); err == nil {
 		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
@@ -305,7 +305,7 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
 		c.reported.Env = append(c.reported.Env, name+"="+asked.Env[name])
 	}
-	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported}, e.interfaces(c.reported))
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported}, e.hostFacts(c.reported))
 	if rejected != "" {
 		e.refused[ref] = true
 		return rejected
@@ -315,9 +315,9 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 	return ""
 }
 
-// interfaces returns the facts about the node's CDI devices, and about the network interfaces that a container
+// hostFacts returns the facts about the node's CDI devices, and about the network interfaces that a container
 // requests.
-func (e *Engine) interfaces(c *lifecycle.Container) (f engine.Facts) {
+func (e *Engine) hostFacts(c *lifecycle.Container) (f engine.Facts) {
 	f.NodeDevices = e.node.Host.CDI
 	p := e.state.Pod(c.PodID)
 	if e.links == nil || p == nil {
@@ -347,7 +347,7 @@ func (e *Engine) update(u *scenario.Update) {
 	p, c := e.pods[u.Container.Pod()], e.ctrs[u.Container]
 	for _, of := range []*scenario.Resources{u.Pod, u.PodAfter} {
 		if of != nil {
-			p.asked = over(p.asked, *of)
+			p.asked = withChanges(p.asked, *of)
 		}
 	}
 	if u.PodResources != nil && p.given != nil {
@@ -361,11 +361,11 @@ func (e *Engine) update(u *scenario.Update) {
 	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: &asked}, engine.Facts{})
 }
 
-// kubelet stops or starts the kubelet. After a start it reports what it could not report before.
-func (e *Engine) kubelet(away bool) {
-	e.away = away
+// setKubeletStopped stops or starts the kubelet. After a start it reports what it could not report before.
+func (e *Engine) setKubeletStopped(stopped bool) {
+	e.kubeletStopped = stopped
 	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {
-		if p := e.pods[ref]; !away && (!p.known && p.spec != nil || !p.heard && p.given != nil) {
+		if p := e.pods[ref]; !stopped && (!p.specReported && p.spec != nil || !p.grantsReported && p.given != nil) {
 			e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 		}
 	}
@@ -373,7 +373,7 @@ func (e *Engine) kubelet(away bool) {
 
 func (e *Engine) end(ref scenario.Ref, remove bool) {
 	p := e.pods[ref.Pod()]
-	tell := func(kind lifecycle.Kind, c *ctr) {
+	decide := func(kind lifecycle.Kind, c *ctr) {
 		ev := lifecycle.Event{Kind: kind, Pod: p.reported}
 		if c != nil {
 			ev.Container = c.reported
@@ -384,26 +384,26 @@ func (e *Engine) end(ref scenario.Ref, remove bool) {
 		if at != ref && at.Pod() != ref {
 			continue
 		}
-		tell(lifecycle.StopContainer, e.ctrs[at])
+		decide(lifecycle.StopContainer, e.ctrs[at])
 		if remove {
-			tell(lifecycle.RemoveContainer, e.ctrs[at])
+			decide(lifecycle.RemoveContainer, e.ctrs[at])
 			delete(e.ctrs, at)
 		}
 	}
 	if ref.Container() != "" {
 		return
 	}
-	if tell(lifecycle.StopPodSandbox, nil); e.links != nil {
+	if decide(lifecycle.StopPodSandbox, nil); e.links != nil {
 		e.links.End(p.reported.ID)
 	}
 	if remove {
-		tell(lifecycle.RemovePodSandbox, nil)
+		decide(lifecycle.RemovePodSandbox, nil)
 		delete(e.pods, ref)
 	}
 }
 
-// over returns r with each field that more sets replaced.
-func over(r, more scenario.Resources) scenario.Resources {
+// withChanges returns r with each field that more sets replaced.
+func withChanges(r, more scenario.Resources) scenario.Resources {
 	if more.Shares != nil {
 		r.Shares = more.Shares
 	}

@@ -89,31 +89,31 @@ type criConnector struct {
 	kubelet   *Kubelet
 }
 
-func (s *criConnector) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
-func (s *criConnector) proxy() string   { return filepath.Join(s.dir, "proxy.sock") }
-func (s *criConnector) hooks() string   { return filepath.Join(s.dir, "hooks.sock") }
+func (s *criConnector) runtimeSocket() string { return filepath.Join(s.dir, "runtime.sock") }
+func (s *criConnector) proxySocket() string   { return filepath.Join(s.dir, "proxy.sock") }
+func (s *criConnector) hooksSocket() string   { return filepath.Join(s.dir, "hooks.sock") }
 
 // Configure sets the sockets to which the agent attaches.
 func (s *criConnector) Configure(c *config.Config, dir string) {
 	s.dir = dir
 	c.Attach = s.attach
-	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
+	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtimeSocket(), "", s.proxySocket()
 	c.Bypass.CgroupRoot = "/"
 	if s.attach == "hooks" {
 		c.FailurePolicy.Agent = "fail" // like the proxy's
-		c.HookServers.Socket, c.HookServers.Register = s.hooks(), filepath.Join(dir, "hookserver.d", "trimtab.json")
+		c.HookServers.Socket, c.HookServers.Register = s.hooksSocket(), filepath.Join(dir, "hookserver.d", "trimtab.json")
 	}
 	c.PodSpec.Wait = 1000 // results must not depend on the load of the machine
 }
 
 // Open serves the runtime's CRI and connects the kubelet to the socket that kubelets use.
 func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
-	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtime(), Received: s.wire.received}); err != nil {
+	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtimeSocket(), Received: s.wire.received}); err != nil {
 		return err
 	}
-	socket := s.runtime()
+	socket := s.runtimeSocket()
 	if s.attach == "cri" {
-		socket = s.proxy()
+		socket = s.proxySocket()
 	}
 	if s.kubelet, err = NewKubelet(r, socket, grpc.WithUnaryInterceptor(s.wire.send)); err != nil || s.attach != "hooks" {
 		return err
@@ -121,7 +121,7 @@ func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.known == nil {
 		s.known = newKept()
 	}
-	return s.kubelet.throughProxy(s.hooks(), s.known)
+	return s.kubelet.throughProxy(s.hooksSocket(), s.known)
 }
 
 // Close stops the server and the kubelet.

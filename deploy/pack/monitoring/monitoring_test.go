@@ -146,12 +146,12 @@ func checkQuery(t *testing.T, expr string, rows map[string]metrics.Family) {
 		if !known {
 			t.Fatalf("%s: there is no metric %s", expr, m[1])
 		}
-		labels = append(labels, row.Names...)
+		labels = append(labels, row.LabelNames...)
 		for _, want := range matcher.FindAllStringSubmatch(m[2], -1) {
 			if slices.Contains(added, want[1]) {
 				continue
 			}
-			if !slices.Contains(row.Names, want[1]) {
+			if !slices.Contains(row.LabelNames, want[1]) {
 				t.Errorf("%s: %s has no label %s", expr, m[1], want[1])
 			}
 			for value := range strings.SplitSeq(want[3], "|") {
@@ -173,10 +173,10 @@ func checkQuery(t *testing.T, expr string, rows map[string]metrics.Family) {
 // valuesOf has the possible values of a metric's labels.
 func valuesOf(r metrics.Family) []string {
 	var values []string
-	for _, m := range quoted.FindAllStringSubmatch(r.Labels, -1) {
+	for _, m := range quoted.FindAllStringSubmatch(r.LabelValues, -1) {
 		values = append(values, m[1])
 	}
-	if slices.Contains(r.Names, "kind") { // events
+	if slices.Contains(r.LabelNames, "kind") { // events
 		for k := range lifecycle.Inform + 1 {
 			values = append(values, k.String())
 		}

@@ -166,7 +166,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 // resources reads a container's state and the resources that the runtime has stored for it. The resources are nil
 // if the runtime does not report them.
 func (s *session) resources(c *ctr) (lifecycle.State, *storedCopy, error) {
-	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
+	state, has, err := s.c.StoredResources(s.ctx, c.id, c.inStatus)
 	if has == nil {
 		return state, nil, err
 	}
@@ -235,8 +235,8 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 		return nil
 	}
 	next := c.copySeen
-	if left := next.put(w.Values); len(left) > 0 {
-		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, left[0].Field)
+	if unsupported := next.put(w.Values); len(unsupported) > 0 {
+		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, unsupported[0].Field)
 	}
 	if err := checkCPUs(s.a.o.Tree, c, next[copyFieldIndex(lifecycle.CPUSetCPUs)].Text); err != nil {
 		return fmt.Errorf("update container %s: %w", w.Container, err)

@@ -156,13 +156,13 @@ const maxAttempts = 5
 // check processes hints. It repeats a failed request at most maxAttempts times. After that it reports the object
 // from its list entry, and the next comparison of lists asks again.
 func (s *session) check(p *pod, h pendingChecks) {
-	left, err := s.checkPod(p, h)
+	unfinished, err := s.checkPod(p, h)
 	switch {
 	case err == nil || s.ctx.Err() != nil:
 	case criclient.ConnectionFailed(s.ctx, err):
 		s.tasks.fail(err)
 	default:
-		again, over, tries := p.splitRetries(left)
+		again, givenUp, tries := p.splitRetries(unfinished)
 		if tries > 0 {
 			s.tasks.runAfter(time.Duration(tries*tries)*20*time.Millisecond, func() {
 				if again.sandbox {
@@ -173,18 +173,18 @@ func (s *session) check(p *pod, h pendingChecks) {
 				}
 			})
 		}
-		if !over.empty() {
-			s.reportFromLists(p, over, err)
+		if !givenUp.empty() {
+			s.reportFromLists(p, givenUp, err)
 		}
 	}
 }
 
 // checkPod returns the hints that failed, and why. A container that the runtime cannot describe does not delay the
 // other ones.
-func (s *session) checkPod(p *pod, h pendingChecks) (left pendingChecks, err error) {
+func (s *session) checkPod(p *pod, h pendingChecks) (unfinished pendingChecks, err error) {
 	switch {
 	case p.dropped:
-		return left, nil // these hints are older than the report of the pod's end
+		return unfinished, nil // these hints are older than the report of the pod's end
 	case p.reported == nil:
 		if ok, err := s.addPod(p); !ok || err != nil {
 			return h, err
@@ -194,9 +194,9 @@ func (s *session) checkPod(p *pod, h pendingChecks) (left pendingChecks, err err
 		if done || criclient.ConnectionFailed(s.ctx, failed) {
 			return h, failed
 		}
-		left.sandbox, err = failed != nil, failed
+		unfinished.sandbox, err = failed != nil, failed
 	}
-	if !left.sandbox {
+	if !unfinished.sandbox {
 		delete(p.failedAttempts, "")
 	}
 	for _, id := range h.order {
@@ -205,12 +205,12 @@ func (s *session) checkPod(p *pod, h pendingChecks) (left pendingChecks, err err
 			delete(p.failedAttempts, id)
 			continue
 		}
-		left.add(id, h.ctrs[id])
+		unfinished.add(id, h.ctrs[id])
 		if err = failed; criclient.ConnectionFailed(s.ctx, failed) {
 			break
 		}
 	}
-	return left, err
+	return unfinished, err
 }
 
 // addPod reads a pod that this session did not report yet, and reports it.

@@ -56,15 +56,15 @@ func foreignChanges(now, seen, ours storedCopy) *lifecycle.Resources {
 }
 
 // put merges values into a copy, and returns those that the CRI has no field for.
-func (s *storedCopy) put(values []lifecycle.Value) (left []lifecycle.Value) {
+func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if i := copyFieldIndex(v.Field); i >= 0 {
 			s[i] = bareValue(v)
 		} else {
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		}
 	}
-	return left
+	return unsupported
 }
 
 // drop forgets what we wrote to the fields that another client has changed since. If that client later sets the

@@ -9,8 +9,8 @@ import (
 )
 
 // splitRetries splits the hints that failed. again are the hints to try again, and tries is the highest number of
-// tries among them. over are the hints that have had all their tries.
-func (p *pod) splitRetries(left pendingChecks) (again, over pendingChecks, tries int) {
+// tries among them. givenUp are the hints that have had all their tries.
+func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChecks, tries int) {
 	count := func(id string) bool {
 		if p.failedAttempts == nil {
 			p.failedAttempts = map[string]int{}
@@ -22,27 +22,27 @@ func (p *pod) splitRetries(left pendingChecks) (again, over pendingChecks, tries
 		tries = max(tries, p.failedAttempts[id])
 		return true
 	}
-	if left.sandbox || p.reported == nil {
+	if unfinished.sandbox || p.reported == nil {
 		if count("") {
 			again.sandbox = true
 		} else {
-			over.sandbox = true
+			givenUp.sandbox = true
 		}
 	}
-	for _, id := range left.order {
-		into := &over
+	for _, id := range unfinished.order {
+		into := &givenUp
 		if p.reported == nil && again.sandbox || p.reported != nil && count(id) {
 			into = &again
 		}
-		into.add(id, left.ctrs[id])
+		into.add(id, unfinished.ctrs[id])
 	}
-	return again, over, tries
+	return again, givenUp, tries
 }
 
 // reportFromLists reports a pod and containers from their list entries after the runtime repeatedly could not
 // describe them. They run, and the agent must keep them off CPUs that other containers own. The session goes on
 // polling the containers that it had reported before.
-func (s *session) reportFromLists(p *pod, left pendingChecks, why error) {
+func (s *session) reportFromLists(p *pod, givenUp pendingChecks, why error) {
 	if p.reported == nil {
 		now, err := s.c.PodFromList(s.ctx, p.id, why)
 		if now == nil || err != nil {
@@ -51,7 +51,7 @@ func (s *session) reportFromLists(p *pod, left pendingChecks, why error) {
 		criclient.LogReadability(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, now.Undescribed, false)
 		s.reportPod(p, now)
 	}
-	for _, id := range left.order {
+	for _, id := range givenUp.order {
 		if p.ctrs[id] != nil || p.stopped {
 			continue
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Number returns a function that sets a number. The function returns false for a number below least, and for 0, which
-// means unset.
-func Number[M any](least int64, set func(m *M, n int64)) func(*M, lifecycle.Value) bool {
+// NumberSetter returns a function that sets a number. The function returns false for a number below least, and for 0,
+// which means unset.
+func NumberSetter[M any](least int64, set func(m *M, n int64)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
 		if v.Int == 0 || v.Int < least {
 			return false
@@ -20,9 +20,9 @@ func Number[M any](least int64, set func(m *M, n int64)) func(*M, lifecycle.Valu
 	}
 }
 
-// Text returns a function that sets a string. The function returns false for an empty string, because that means unset,
-// or would clear the field.
-func Text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
+// TextSetter returns a function that sets a string. The function returns false for an empty string, because that means
+// unset, or would clear the field.
+func TextSetter[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
 		if v.Text != "" {
 			set(m, v.Text)
@@ -31,16 +31,16 @@ func Text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	}
 }
 
-// Pair puts a value into m under its key. It returns false for a value without a key.
-func Pair(m *map[string]string, v lifecycle.Value) bool {
+// SetPair puts a value into m under its key. It returns false for a value without a key.
+func SetPair(m *map[string]string, v lifecycle.Value) bool {
 	if v.Key != "" {
-		*m = Pairs(*m, map[string]string{v.Key: v.Text})
+		*m = MergePairs(*m, map[string]string{v.Key: v.Text})
 	}
 	return v.Key != ""
 }
 
-// Pairs merges pairs into m, which may be nil.
-func Pairs(m, more map[string]string) map[string]string {
+// MergePairs merges pairs into m, which may be nil.
+func MergePairs(m, more map[string]string) map[string]string {
 	if m == nil && len(more) > 0 {
 		m = make(map[string]string, len(more))
 	}

@@ -176,7 +176,7 @@ func (a *Attachment) Run(ctx context.Context) error {
 	for i, s := range sockets {
 		a.log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.backend)
 		if i == 0 && a.o.Host != nil {
-			accepting.Go(func() { a.host(served, s) })
+			accepting.Go(func() { a.serveHost(served, s) })
 			continue
 		}
 		accepting.Go(func() { a.front.accept(s) })

@@ -138,7 +138,7 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
 	if len(want.Labels)+len(want.Annotations) > 0 {
-		req.Config.Labels, req.Config.Annotations = carry.Pairs(req.Config.Labels, want.Labels), carry.Pairs(req.Config.Annotations, want.Annotations)
+		req.Config.Labels, req.Config.Annotations = carry.MergePairs(req.Config.Labels, want.Labels), carry.MergePairs(req.Config.Annotations, want.Annotations)
 		v.Message = c.events.encode(req)
 	}
 	return v
@@ -218,9 +218,9 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	values, rest := c.wrapper.split(c.link.runtimeSeen.Load().kind, ans.Values)
 	v := relay.Verdict{OnOutcome: func(o relay.Outcome) { c.noteCreated(o, p, asked, values) }}
 	if len(rest) > 0 {
-		var left []lifecycle.Value
-		v.Message, v.Appended, left = c.withValues(req, rest)
-		c.events.logUnsupported(asked.Name, left)
+		var unsupported []lifecycle.Value
+		v.Message, v.Appended, unsupported = c.withValues(req, rest)
+		c.events.logUnsupported(asked.Name, unsupported)
 	}
 	return v
 }
@@ -238,16 +238,16 @@ func (c *calls) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycl
 	made.ID = resp.ContainerId
 	c.store.noteContainer(made, false)
 	c.queues.queue(p.ID, func(ctx context.Context) {
-		var left *lifecycle.Delegation
+		var delegation *lifecycle.Delegation
 		if len(values) > 0 {
-			left = c.wrapper.delegation(c.link.runtimeSeen.Load().kind)
+			delegation = c.wrapper.delegation(c.link.runtimeSeen.Load().kind)
 		}
 		if err := c.wrapper.writeDecision(made.ID, values); err != nil {
 			c.store.change(made.ID, func(k *ctr) { k.decisionErr = err })
-			left.Pending, left.Err = false, err.Error()
+			delegation.Pending, delegation.Err = false, err.Error()
 		}
 		// Other containers may get CPUs of the new container before it starts, so the agent must know its cgroup first.
-		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID, Delegated: left})
+		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID, Delegated: delegation})
 	})
 }
 
@@ -306,8 +306,8 @@ func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerRes
 		if req.Linux == nil {
 			req.Linux = &cri.LinuxContainerResources{}
 		}
-		values, left := c.link.splitSupported(runtimes.Request, ans.Values)
-		c.events.logUnsupported(k.Name, append(left, update(req.Linux, values)...))
+		values, unsupported := c.link.splitSupported(runtimes.Request, ans.Values)
+		c.events.logUnsupported(k.Name, append(unsupported, update(req.Linux, values)...))
 		c.store.updatePending(k.ID, ans.Values)
 		v.Message = c.events.encode(req)
 	}

@@ -66,23 +66,23 @@ func (c creation) describedPod() *lifecycle.Pod {
 
 // withValues puts values into a request. Most values only add to the request. withValues then appends them to the
 // original message, because protobuf merges a later occurrence into an earlier one. Otherwise it encodes the whole
-// message again. left are the values that the CRI cannot carry.
-func (c *calls) withValues(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
+// message again. unsupported are the values that the CRI cannot carry.
+func (c *calls) withValues(req creation, values []lifecycle.Value) (message, more []byte, unsupported []lifecycle.Value) {
 	values, refused := c.link.splitSupported(runtimes.Create, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.requested, v) }) {
 		added := &criContainer{}
-		left = adjust(added, values)
+		unsupported = adjust(added, values)
 		if b := c.events.encode(added); len(b) > 0 {
 			more = protowire.AppendBytes(protowire.AppendTag(nil, configField, protowire.BytesType), b)
 		}
-		return nil, more, append(left, refused...)
+		return nil, more, append(unsupported, refused...)
 	}
 	whole := &cri.CreateContainerRequest{}
 	if proto.Unmarshal(req.msg, whole) != nil {
 		return nil, nil, nil // the runtime refuses the malformed request
 	}
-	left = adjust(whole.Config, values)
-	return c.events.encode(whole), nil, append(left, refused...)
+	unsupported = adjust(whole.Config, values)
+	return c.events.encode(whole), nil, append(unsupported, refused...)
 }
 
 // replaces reports whether a value changes an entry of a list, or sets a number to its zero value. Bytes that are

@@ -171,9 +171,9 @@ func (e *events) sendPending(ctx context.Context, id string) error {
 // send makes one UpdateContainerResources call of our own.
 func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
 	r := &cri.LinuxContainerResources{}
-	values, left := e.link.splitSupported(runtimes.Push, values)
-	e.logUnsupported(id, left)
-	if left := update(r, values); len(left) == len(values) {
+	values, unsupported := e.link.splitSupported(runtimes.Push, values)
+	e.logUnsupported(id, unsupported)
+	if unsupported := update(r, values); len(unsupported) == len(values) {
 		return nil
 	}
 	return e.client.Update(ctx, id, r)
@@ -190,8 +190,8 @@ func (e *events) encode(m proto.Message) []byte {
 }
 
 // logUnsupported logs values that the handler returned although Capabilities excludes them.
-func (e *events) logUnsupported(id string, left []lifecycle.Value) {
-	for _, v := range left {
+func (e *events) logUnsupported(id string, unsupported []lifecycle.Value) {
+	for _, v := range unsupported {
 		e.log.Warn("the CRI cannot carry a decided value", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
 	}
 }

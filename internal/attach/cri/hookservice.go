@@ -103,7 +103,7 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	resp.Labels, resp.Annotations = carry.Pairs(resp.Labels, want.Labels), carry.Pairs(resp.Annotations, want.Annotations)
+	resp.Labels, resp.Annotations = carry.MergePairs(resp.Labels, want.Labels), carry.MergePairs(resp.Annotations, want.Annotations)
 	return resp, nil
 }
 
@@ -171,8 +171,8 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 	f.creating[attemptKey{p.ID, asked.Name}] = asked
 	f.mu.Unlock()
 	resp := unchangedAnswer(r)
-	values, left := f.link.splitSupported(runtimes.Create, ans.Values)
-	f.events.logUnsupported(asked.Name, append(left, putAnswer(resp, values)...))
+	values, unsupported := f.link.splitSupported(runtimes.Create, ans.Values)
+	f.events.logUnsupported(asked.Name, append(unsupported, putAnswer(resp, values)...))
 	return resp, nil
 }
 
@@ -240,8 +240,8 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	resp := unchangedAnswer(r)
-	values, left := f.link.splitSupported(runtimes.Request, ans.Values)
-	f.events.logUnsupported(c.Name, append(left, putAnswer(resp, values)...))
+	values, unsupported := f.link.splitSupported(runtimes.Request, ans.Values)
+	f.events.logUnsupported(c.Name, append(unsupported, putAnswer(resp, values)...))
 	f.store.updatePending(c.ID, ans.Values)
 	written := resourcesFromHook(resp.ContainerResources)
 	f.queues.work.Go(func() {
@@ -269,7 +269,7 @@ func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p
 			return // the comparison of lists reports its end
 		}
 		if err == nil {
-			if left := withoutStored(want, full.Resources); left.CPU == (lifecycle.CPU{}) && !left.Memory.Limit.Set {
+			if unstored := withoutStored(want, full.Resources); unstored.CPU == (lifecycle.CPU{}) && !unstored.Memory.Limit.Set {
 				break
 			}
 		}

@@ -89,27 +89,27 @@ func HookAnswerCarries(kind lifecycle.Kind, f lifecycle.Field) bool {
 
 // putAnswer puts values into an answer to a proxy, which already has the requested resources. If the request had no
 // resources, the answer has none either: proxies would apply its missing fields as zero.
-func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (left []lifecycle.Value) {
+func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	r := convertProto(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {
 		switch {
 		case v.Scope != lifecycle.OfContainer:
-		case v.Field == lifecycle.Annotation && carry.Pair(&resp.ContainerAnnotations, v):
+		case v.Field == lifecycle.Annotation && carry.SetPair(&resp.ContainerAnnotations, v):
 			continue
 		case v.Field == lifecycle.Env && v.Remove:
 			delete(resp.ContainerEnvs, v.Key)
 			continue
-		case v.Field == lifecycle.Env && carry.Pair(&resp.ContainerEnvs, v):
+		case v.Field == lifecycle.Env && carry.SetPair(&resp.ContainerEnvs, v):
 			continue
 		case resp.ContainerResources != nil && putInHookAnswer(r, v):
 			continue
 		}
-		left = append(left, v)
+		unsupported = append(unsupported, v)
 	}
 	if resp.ContainerResources != nil {
 		convertProto(r, resp.ContainerResources)
 	}
-	return left
+	return unsupported
 }
 
 // Register writes the file by which proxies find the hook service. It replaces the file

@@ -18,8 +18,8 @@ type Host interface {
 	Stop(grace, most time.Duration)
 }
 
-// host lets the host in front of the relay serve a socket.
-func (a *Attachment) host(ctx context.Context, s relayedListener) {
+// serveHost lets the host in front of the relay serve a socket.
+func (a *Attachment) serveHost(ctx context.Context, s relayedListener) {
 	dial := func(context.Context) (net.Conn, error) { return a.front.connect(s.backend), nil }
 	if err := a.o.Host.Serve(ctx, s.listener, dial); err != nil {
 		a.log.Error("the host of NRI plugins cannot serve the CRI; the agent relays the CRI without it", logkey.Err, err)

@@ -109,14 +109,14 @@ func (l *link) isNew(err error) bool {
 
 // splitSupported splits values into those that the runtime supports in a call, and all others. The others would
 // fail the call, or the runtime would drop them.
-func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
+func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, unsupported []lifecycle.Value) {
 	kind := l.runtimeSeen.Load().kind
 	for _, v := range values {
 		if kind.WhyNotAccepted(runtimes.CRI, c, v) == "" {
 			send = append(send, v)
 		} else {
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		}
 	}
-	return send, left
+	return send, unsupported
 }

@@ -51,7 +51,7 @@ var settings = []setting{
 	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 if enable_cdi is false: Trimtab does not send it to these versions, and reports it as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"only at creation: in an update, containerd would add a second limit of the same size", hasHugepages},
-	{lifecycle.Annotation, "ContainerConfig.annotations", func(c *criContainer, v lifecycle.Value) bool { return carry.Pair(&c.Annotations, v) },
+	{lifecycle.Annotation, "ContainerConfig.annotations", func(c *criContainer, v lifecycle.Value) bool { return carry.SetPair(&c.Annotations, v) },
 		"annotations of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
 }
 
@@ -95,7 +95,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 
 // adjust puts values into a container that is to be created, and returns those that the
 // CRI cannot carry.
-func adjust(c *criContainer, values []lifecycle.Value) (left []lifecycle.Value) {
+func adjust(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		s := settingOf(v.Field)
 		switch {
@@ -105,19 +105,19 @@ func adjust(c *criContainer, values []lifecycle.Value) (left []lifecycle.Value) 
 		case s.create == nil && criclient.Put(resourcesOf(c), v):
 			continue
 		}
-		left = append(left, v)
+		unsupported = append(unsupported, v)
 	}
-	return left
+	return unsupported
 }
 
 // update puts values into resources, and returns those that the CRI cannot carry.
-func update(r *criResources, values []lifecycle.Value) (left []lifecycle.Value) {
+func update(r *criResources, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if !criclient.Put(r, v) {
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		}
 	}
-	return left
+	return unsupported
 }
 
 // resourcesOf returns the container's resources, and creates them if there are none.

@@ -128,9 +128,9 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	return out, nil
 }
 
-// Stored reads a container's state and the resources that the runtime stores for it. The resources are nil if the
-// runtime does not report them. inStatus means that the plain status contains them.
-func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
+// StoredResources reads a container's state and the resources that the runtime stores for it. The resources are nil if
+// the runtime does not report them. inStatus means that the plain status contains them.
+func (c *Client) StoredResources(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
 	s, err := c.status(ctx, callTimeout, id, !inStatus)
 	if err != nil {
 		return 0, nil, err

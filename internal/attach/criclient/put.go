@@ -8,13 +8,13 @@ import (
 // resourceSetters are the fields of resources that values can set, at creation and in updates. In the CRI, 0 and ""
 // mean unset. A function returns false for a value that the CRI cannot express.
 var resourceSetters = map[lifecycle.Field]func(*criResources, lifecycle.Value) bool{
-	lifecycle.CPUShares:   carry.Number(1, func(r *criResources, n int64) { r.CpuShares = n }),
-	lifecycle.CPUQuota:    carry.Number(-1, func(r *criResources, n int64) { r.CpuQuota = n }),
-	lifecycle.CPUPeriod:   carry.Number(1, func(r *criResources, n int64) { r.CpuPeriod = n }),
-	lifecycle.CPUSetCPUs:  carry.Text(func(r *criResources, list string) { r.CpusetCpus = list }),
-	lifecycle.CPUSetMems:  carry.Text(func(r *criResources, list string) { r.CpusetMems = list }),
-	lifecycle.MemoryLimit: carry.Number(-1, func(r *criResources, n int64) { r.MemoryLimitInBytes = n }),
-	lifecycle.Unified:     func(r *criResources, v lifecycle.Value) bool { return carry.Pair(&r.Unified, v) },
+	lifecycle.CPUShares:   carry.NumberSetter(1, func(r *criResources, n int64) { r.CpuShares = n }),
+	lifecycle.CPUQuota:    carry.NumberSetter(-1, func(r *criResources, n int64) { r.CpuQuota = n }),
+	lifecycle.CPUPeriod:   carry.NumberSetter(1, func(r *criResources, n int64) { r.CpuPeriod = n }),
+	lifecycle.CPUSetCPUs:  carry.TextSetter(func(r *criResources, list string) { r.CpusetCpus = list }),
+	lifecycle.CPUSetMems:  carry.TextSetter(func(r *criResources, list string) { r.CpusetMems = list }),
+	lifecycle.MemoryLimit: carry.NumberSetter(-1, func(r *criResources, n int64) { r.MemoryLimitInBytes = n }),
+	lifecycle.Unified:     func(r *criResources, v lifecycle.Value) bool { return carry.SetPair(&r.Unified, v) },
 }
 
 // CanPut reports whether the resources of the CRI have a field for values of f.

@@ -145,8 +145,8 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	if err != nil {
 		return nil, nil, err
 	}
-	adjust, left := s.a.peer().adjustment(ans.Values, c)
-	s.logUnsupported(ans.Op, c.GetId(), left)
+	adjust, unsupported := s.a.peer().adjustment(ans.Values, c)
+	s.logUnsupported(ans.Op, c.GetId(), unsupported)
 	// Runtimes fail a creation if the answer also updates the container that they create.
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
@@ -189,8 +189,8 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 		return nil, err
 	}
 	ups := s.updates(ans.Op, ans.Others, c.GetId(), true)
-	own, left := s.a.peer().update(c.GetId(), runtimes.Request, ans.Values)
-	s.logUnsupported(ans.Op, c.GetId(), left)
+	own, unsupported := s.a.peer().update(c.GetId(), runtimes.Request, ans.Values)
+	s.logUnsupported(ans.Op, c.GetId(), unsupported)
 	if own != nil {
 		own.IgnoreFailure = !s.a.o.FailRequest
 		ups = append(ups, own)
@@ -290,8 +290,8 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	}
 	peer := s.a.peer()
 	for _, id := range order {
-		u, left := peer.update(id, runtimes.Push, merged[id])
-		s.logUnsupported(op, id, left)
+		u, unsupported := peer.update(id, runtimes.Push, merged[id])
+		s.logUnsupported(op, id, unsupported)
 		if u != nil {
 			u.IgnoreFailure = ignoreFailure
 			out = append(out, u)
@@ -301,8 +301,8 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 }
 
 // logUnsupported logs values that the handler returned although Capabilities excludes them.
-func (s *session) logUnsupported(op logkey.ID, id string, left []lifecycle.Value) {
-	for _, v := range left {
+func (s *session) logUnsupported(op logkey.ID, id string, unsupported []lifecycle.Value) {
+	for _, v := range unsupported {
 		s.a.o.Log.Warn("NRI cannot carry a decided value", logkey.Op, op, logkey.Container, id,
 			logkey.Field, v.Field.String(), logkey.Value, v.String())
 	}

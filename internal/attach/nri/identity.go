@@ -33,9 +33,9 @@ func newIdentities() *identities {
 }
 
 // setPodName sets a pod's name to its Kubernetes name if the runtime reports another name, as iSulad does.
-func (p peer) setPodName(setPodName *lifecycle.Pod) {
-	if setPodName != nil && p.name != "containerd" && p.name != "cri-o" {
-		setPodName.Name = cmp.Or(setPodName.Labels[podNameKey], setPodName.Name)
+func (p peer) setPodName(pod *lifecycle.Pod) {
+	if pod != nil && p.name != "containerd" && p.name != "cri-o" {
+		pod.Name = cmp.Or(pod.Labels[podNameKey], pod.Name)
 	}
 }
 

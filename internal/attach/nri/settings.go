@@ -38,25 +38,25 @@ var settings = append(resourceSettings, processSettings...)
 // OOM score.
 var resourceSettings = []setting{
 	{
-		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.NumberSetter(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: carry.Number(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
+		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: carry.NumberSetter(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
 		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
-		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: carry.Number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
+		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: carry.NumberSetter(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
-	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: carry.Text(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
-	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: carry.Text(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: carry.TextSetter(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: carry.TextSetter(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
 	{
-		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: carry.Number(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
+		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: carry.NumberSetter(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
 		note: "-1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so Trimtab never sends 0; " +
 			"runtimes force swap to the same value: always at creation, and in containerd's updates if the kernel accounts swap",
 	},
-	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: func(r *api.LinuxResources, v lifecycle.Value) bool { return carry.Pair(&r.Unified, v) }, note: "cannot be removed once set"},
+	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: func(r *api.LinuxResources, v lifecycle.Value) bool { return carry.SetPair(&r.Unified, v) }, note: "cannot be removed once set"},
 	{
 		field: lifecycle.Env, proto: "env[]", create: addEnv,
 		note: "if the container already has the variable, Trimtab first marks it for removal: " +
@@ -116,22 +116,22 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
-	var left []lifecycle.Value
+	var unsupported []lifecycle.Value
 	for _, v := range values {
 		s := settingOf[v.Field]
 		switch {
 		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.WhyNotAccepted(runtimes.NRI, runtimes.Create, v) != "":
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		case s.resource != nil && s.resource(r, v):
 			resources = true
 		case s.create != nil && s.create(a, had, v):
 			other = true
 		default:
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 		}
 	}
 	if !other && !resources {
-		return nil, left
+		return nil, unsupported
 	}
 	if proto.Size(r) == 0 {
 		a.Linux.Resources = nil
@@ -139,7 +139,7 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	if proto.Size(a.Linux) == 0 {
 		a.Linux = nil
 	}
-	return a, left
+	return a, unsupported
 }
 
 // update translates values for an existing container, which can only be resources. It returns nil if it sets
@@ -147,20 +147,20 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
-	var left []lifecycle.Value
+	var unsupported []lifecycle.Value
 	for _, v := range values {
 		s := settingOf[v.Field]
 		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil ||
 			p.kind.WhyNotAccepted(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
-			left = append(left, v)
+			unsupported = append(unsupported, v)
 			continue
 		}
 		any = true
 	}
 	if !any {
-		return nil, left
+		return nil, unsupported
 	}
-	return &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{Resources: r}}, left
+	return &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{Resources: r}}, unsupported
 }
 
 func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
@@ -172,7 +172,7 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 
 // createOnlyText returns a function that sets a string which NRI accepts only in the answer to CreateContainer.
 func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
-	put := carry.Text(set)
+	put := carry.TextSetter(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 

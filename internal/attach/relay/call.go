@@ -67,12 +67,12 @@ const (
 
 // call is one held call. The connection's mutex guards it.
 type call struct {
-	id       uint32
-	hook     Hook
-	fast     bool
-	encoding string
-	cancel   context.CancelFunc
-	flow     flow
+	id           uint32
+	hook         Hook
+	mayRunInline bool // the hook returns at once, and the goroutine that reads the connection has not run it yet
+	encoding     string
+	cancel       context.CancelFunc
+	flow         flow
 
 	stage int
 	// held are bytes of DATA frames that the backend has not received. buf is the buffer that first stored them.

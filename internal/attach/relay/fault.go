@@ -28,7 +28,7 @@ var (
 // sendGoAway sends GOAWAY frames with the reason, if err is a protocol error of the end that d reads from. The caller
 // always gets one. The backend gets one only if it is at fault. sendGoAway returns err.
 func (c *Conn) sendGoAway(d *direction, err error) error {
-	f, atFault := errors.AsType[*protocolError](err)
+	fault, atFault := errors.AsType[*protocolError](err)
 	if !atFault {
 		return err
 	}
@@ -36,9 +36,9 @@ func (c *Conn) sendGoAway(d *direction, err error) error {
 	c.backend.shortenTimeout()
 	// If a write fails, that end has closed the connection or does not read.
 	if d.in == c.caller.reader {
-		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), f.code, err.Error()))
+		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), fault.code, err.Error()))
 	} else {
-		_ = c.backend.write(appendGoAway(nil, 0, f.code, err.Error()))
+		_ = c.backend.write(appendGoAway(nil, 0, fault.code, err.Error()))
 		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), http2.ErrCodeInternal, "the server's connection ends: "+err.Error()))
 	}
 	return err

@@ -50,7 +50,7 @@ func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool,
 	c.streams.open[f.stream] = 0
 	if held := c.o.HandlingFor(h.path); held.Hook != nil {
 		k := c.newCall(f.stream, h)
-		k.hook, k.fast = held.Hook, held.IsFast
+		k.hook, k.mayRunInline = held.Hook, held.IsFast
 	}
 	return nil, false, nil
 }
@@ -127,9 +127,9 @@ func (c *Conn) hookInline(k *call, f *frame) bool {
 	return going
 }
 
-// hold stores the bytes of a held call's frame. whole reports whether the relay waits for no more bytes: the message is
+// hold stores the bytes of a held call's frame. ready reports whether the relay waits for no more bytes: the message is
 // complete or too long, or the caller has ended its side. refusal says how to refuse the call. The mutex is held.
-func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) {
+func (c *Conn) hold(k *call, f *frame) (ready bool, refusal *Status, err error) {
 	body, err := f.body()
 	if err != nil {
 		return false, nil, err
@@ -152,8 +152,8 @@ func (c *Conn) hold(k *call, f *frame) (whole bool, refusal *Status, err error) 
 	if k.stage != collecting {
 		return false, nil, nil
 	}
-	n, whole := messageSize(k.held)
-	if whole || f.hasFlag(http2.FlagDataEndStream) || n > c.o.MaxMessage+prefixSize {
+	n, complete := messageSize(k.held)
+	if complete || f.hasFlag(http2.FlagDataEndStream) || n > c.o.MaxMessage+prefixSize {
 		k.stage = deciding
 		return true, nil, nil
 	}

@@ -23,7 +23,7 @@ func (c *Conn) relayUp(first []byte) error {
 
 // take handles one frame.
 func (u *toBackend) take(f *frame) error {
-	if u.afterGoAway(f) {
+	if u.dropsAfterGoAway(f) {
 		return u.flush()
 	}
 	switch f.kind {
@@ -42,10 +42,10 @@ func (u *toBackend) take(f *frame) error {
 	return nil
 }
 
-// afterGoAway reports whether the relay drops a frame, because its stream is above the limit of the relay's GOAWAY. The
-// caller repeats that call on another connection. afterGoAway returns false for header blocks, because the relay must
-// decode all of them.
-func (u *toBackend) afterGoAway(f *frame) bool {
+// dropsAfterGoAway reports whether the relay drops a frame, because its stream is above the limit of the relay's
+// GOAWAY. The caller repeats that call on another connection. dropsAfterGoAway returns false for header blocks, because
+// the relay must decode all of them.
+func (u *toBackend) dropsAfterGoAway(f *frame) bool {
 	if f.stream == 0 || f.beginsBlock() || f.kind == http2.FrameContinuation {
 		return false
 	}
@@ -129,8 +129,8 @@ func (u *toBackend) data(f *frame) error {
 		u.c.mu.Unlock()
 		return u.forward(f, k)
 	}
-	if k.fast && k.stage == collecting && len(k.held) == 0 {
-		k.fast = false
+	if k.mayRunInline && k.stage == collecting && len(k.held) == 0 {
+		k.mayRunInline = false
 		u.c.mu.Unlock()
 		if u.c.hookInline(k, f) {
 			return u.forward(f, k)
@@ -139,7 +139,7 @@ func (u *toBackend) data(f *frame) error {
 	}
 	u.c.flow.hold(f.size())
 	k.flow.hold(f.size())
-	whole, refusal, err := u.c.hold(k, f)
+	ready, refusal, err := u.c.hold(k, f)
 	grants := u.c.windowUpdates(k)
 	u.c.mu.Unlock()
 	// The call's headers must precede its message.
@@ -147,7 +147,7 @@ func (u *toBackend) data(f *frame) error {
 	switch {
 	case refusal != nil:
 		u.c.refuse(k, Verdict{Refuse: refusal})
-	case whole:
+	case ready:
 		u.c.runHook(k)
 	}
 	return err

@@ -55,8 +55,9 @@ type Inputs struct {
 	CreatedWith  bool   // the container was created with the value
 	Stored       bool   // the runtime's stored copy has the value
 	KeptFromCopy bool   // the runtime's stored copy must not have the value
-	LowersLimit  bool   // a memory limit that is not in force; the kernel refuses it if more memory is in use
-	NoAttachment bool   // the event has no attachment
+	// SetsMemoryLimit means a memory limit that is not in force. The kernel refuses it if more memory is in use.
+	SetsMemoryLimit bool
+	NoAttachment    bool // the event has no attachment
 }
 
 // Route is where a value goes, and why.
@@ -133,7 +134,7 @@ var table = [...]row{
 // Choose returns where a value goes.
 func Choose(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	refusal := can.Refuses(calls[p], v)
-	if refusal == "" && p == Updating && k.LowersLimit {
+	if refusal == "" && p == Updating && k.SetsMemoryLimit {
 		refusal = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
 	}
 	has := conditions(p, can, v, k, refusal == "")
@@ -145,7 +146,7 @@ func Choose(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	return Route{}
 }
 
-func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken bool) (has condition) {
+func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepted bool) (has condition) {
 	fields := can.Update
 	switch p {
 	case Creating, Running:
@@ -160,7 +161,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, taken b
 		holds bool
 		cond  condition
 	}{
-		{taken && fields.Has(v.Field), carried},
+		{accepted && fields.Has(v.Field), carried},
 		{InKernel(v.Field), inKernel},
 		{OnProcess(v.Field) && !inCreation(can, v), onProcess},
 		{IsCopied(v.Field), copied},

@@ -107,7 +107,7 @@ func TestRoute(t *testing.T) {
 		{"refused", Updating, refuses, cpus, Inputs{}, Route{Sink: Kernel, Reason: refusedUpdate}},
 		{"not carried", Updating, nothing, cpus, Inputs{}, Route{Sink: Kernel}},
 		{"disabled", Updating, disabled, cpus, Inputs{}, Route{Sink: Kernel}},
-		{"lowers a limit", Updating, nil, memory, Inputs{LowersLimit: true}, Route{Sink: Kernel, Reason: lowering}},
+		{"lowers a limit", Updating, nil, memory, Inputs{SetsMemoryLimit: true}, Route{Sink: Kernel, Reason: lowering}},
 		{"of the creation alone", Updating, nil, env, Inputs{}, Route{}},
 
 		{"in the kernel", Running, nil, cpus, Inputs{}, Route{Sink: Kernel}},

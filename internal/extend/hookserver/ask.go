@@ -76,14 +76,14 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 	if sooner, bounded := ctx.Deadline(); bounded && sooner.Before(end) {
 		end = sooner
 	}
-	q := question{s, stage, servers, end}
+	c := stageCall{s, stage, servers, end}
 	if stage.isForPods() {
-		return q.callForPod(ctx, podRequest(ev.Pod))
+		return c.callForPod(ctx, podRequest(ev.Pod))
 	}
 	if ev.Container == nil {
 		return lifecycle.HookServerAnswer{}, nil
 	}
-	return q.callForContainer(ctx, containerRequest(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
+	return c.callForContainer(ctx, containerRequest(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
 }
 
 // isForPods reports whether the stage is about pods.
@@ -91,8 +91,8 @@ func (i StageInfo) isForPods() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
 
-// question is the call of all servers of a stage for one event. end is its deadline.
-type question struct {
+// stageCall calls all servers of a stage for one event. end is its deadline.
+type stageCall struct {
 	*Servers
 
 	stage   StageInfo
@@ -101,18 +101,18 @@ type question struct {
 }
 
 // callForPod calls the servers for an event of a pod.
-func (q *question) callForPod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.HookServerAnswer, error) {
+func (c *stageCall) callForPod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
 	req := first
-	for _, srv := range q.servers {
+	for _, srv := range c.servers {
 		resp := &hooks.PodSandboxHookResponse{}
-		if err := srv.call(ctx, q.end, q.stage, req, resp); err != nil {
-			if err := q.handleFailure(srv, q.stage, err, &out); err != nil {
+		if err := srv.call(ctx, c.end, c.stage, req, resp); err != nil {
+			if err := c.handleFailure(srv, c.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
-		if q.stage.Answered {
+		if c.stage.Answered {
 			var problems []lifecycle.Problem
 			req, problems = mergePod(srv.name, req, resp)
 			out.Problems = lifecycle.LimitProblems(append(out.Problems, problems...), lifecycle.MaxProblems)
@@ -139,36 +139,36 @@ func changedEntries(was, is map[string]string) map[string]string {
 }
 
 // callForContainer calls the servers for an event of a container.
-func (q *question) callForContainer(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
+func (c *stageCall) callForContainer(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
-	said := map[setting]string{} // the server that set each setting last
+	setBy := map[setting]string{} // the server that set each setting last
 	req := first
-	for _, srv := range q.servers {
+	for _, srv := range c.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
-		if err := srv.call(ctx, q.end, q.stage, req, resp); err != nil {
-			if err := q.handleFailure(srv, q.stage, err, &out); err != nil {
+		if err := srv.call(ctx, c.end, c.stage, req, resp); err != nil {
+			if err := c.handleFailure(srv, c.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
-		if !q.stage.Answered {
+		if !c.stage.Answered {
 			continue
 		}
 		next, problems := mergeContainer(srv.name, req, resp)
-		if len(q.servers) > 1 {
+		if len(c.servers) > 1 {
 			for _, v := range changedValues(req, next) {
-				said[setting{v.Field, v.Key}] = srv.name
+				setBy[setting{v.Field, v.Key}] = srv.name
 			}
 		}
 		out.Problems = lifecycle.LimitProblems(append(out.Problems, problems...), lifecycle.MaxProblems)
 		req = next
 	}
 	for _, v := range changedValues(first, req) {
-		source := q.servers[0].name
-		if len(q.servers) > 1 {
-			source = said[setting{v.Field, v.Key}]
+		source := c.servers[0].name
+		if len(c.servers) > 1 {
+			source = setBy[setting{v.Field, v.Key}]
 		}
-		v.Why = lifecycle.Reason{Hook: lifecycle.HookServerName, Source: source, Text: "answered at " + string(q.stage.Stage)}
+		v.Why = lifecycle.Reason{Hook: lifecycle.HookServerName, Source: source, Text: "answered at " + string(c.stage.Stage)}
 		out.Values = append(out.Values, v)
 	}
 	return out, nil

@@ -231,7 +231,7 @@ func TestGivenUp(t *testing.T) {
 	if cancel(); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	q := question{s, stageAt(t, PreCreateContainer), s.serversOf(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
+	q := stageCall{s, stageAt(t, PreCreateContainer), s.serversOf(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
 	if out, err := q.callForContainer(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}

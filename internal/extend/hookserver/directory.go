@@ -221,7 +221,7 @@ func (s *Servers) read(name string, old *file) *file {
 
 // apply parses the content of a file, and registers its server if the content is valid.
 func (s *Servers) apply(f *file) {
-	r, odd, err := parse([]byte(f.content))
+	r, unknownStages, err := parse([]byte(f.content))
 	if err != nil {
 		f.err = err
 		return
@@ -230,7 +230,7 @@ func (s *Servers) apply(f *file) {
 		f.server, f.unknownStages, f.err = nil, nil, errOwnSocket
 		return
 	}
-	f.unknownStages, f.err = odd, nil
+	f.unknownStages, f.err = unknownStages, nil
 	if f.server != nil && f.server.registration.Endpoint == r.Endpoint {
 		f.server = f.server.withRegistration(r) // keeps the connection and its recent results
 	} else {

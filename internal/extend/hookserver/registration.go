@@ -36,8 +36,8 @@ const (
 	maxSocket = 107
 )
 
-// parse parses the content of a file. odd are its unknown stages, which have no effect.
-func parse(data []byte) (r Registration, odd []string, err error) {
+// parse parses the content of a file. unknownStages have no effect.
+func parse(data []byte) (r Registration, unknownStages []string, err error) {
 	if len(data) == 0 {
 		return r, nil, errors.New("the file is empty")
 	}
@@ -61,9 +61,9 @@ func parse(data []byte) (r Registration, odd []string, err error) {
 	}
 	for _, s := range r.Stages {
 		if !isKnown(s) {
-			odd = append(odd, string(s))
+			unknownStages = append(unknownStages, string(s))
 		}
 	}
 	r.Stages = slices.DeleteFunc(r.Stages, func(s Stage) bool { return !isKnown(s) })
-	return r, odd, nil
+	return r, unknownStages, nil
 }

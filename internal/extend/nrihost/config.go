@@ -40,7 +40,7 @@ func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 }
 
 // adjustConfig applies an adjustment to a request. It returns the parts for which the CRI has no field.
-func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (left []string) {
+func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (unsupported []string) {
 	if a == nil {
 		return nil
 	}
@@ -54,19 +54,19 @@ func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (left []st
 	}
 	for _, m := range a.GetMounts() {
 		if !adjustMount(c, m) {
-			left = append(left, "mounts["+m.GetDestination()+"]")
+			unsupported = append(unsupported, "mounts["+m.GetDestination()+"]")
 		}
 	}
 	for _, d := range a.GetCDIDevices() {
 		c.CDIDevices = append(c.CDIDevices, &cri.CDIDevice{Name: d.GetName()})
 	}
 	if h := a.GetHooks(); h != nil && !proto.Equal(h, &api.Hooks{}) {
-		left = append(left, "hooks")
+		unsupported = append(unsupported, "hooks")
 	}
 	if len(a.GetRlimits()) > 0 {
-		left = append(left, "rlimits")
+		unsupported = append(unsupported, "rlimits")
 	}
-	return append(left, adjustLinux(c, a.GetLinux())...)
+	return append(unsupported, adjustLinux(c, a.GetLinux())...)
 }
 
 func adjustAnnotations(c *cri.ContainerConfig, change map[string]string) {
@@ -115,7 +115,7 @@ func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
 	return true
 }
 
-func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left []string) {
+func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsupported []string) {
 	if l == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 			c.Devices = append(c.Devices, &cri.Device{ContainerPath: at, HostPath: at, Permissions: "rw"})
 		}
 	}
-	carried, rest, left := splitForCRI(l.GetResources())
+	carried, rest, unsupported := splitForCRI(l.GetResources())
 	if rest != nil {
 		if carried == nil {
 			carried = &cri.LinuxContainerResources{}
@@ -139,7 +139,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 			carried.HugepageLimits = append(carried.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 		}
 		carried.Unified, rest.HugepageLimits, rest.Unified = rest.GetUnified(), nil, nil
-		left = append(left, namesOf(rest)...)
+		unsupported = append(unsupported, namesOf(rest)...)
 	}
 	c.Linux.Resources = mergeResources(carried, c.Linux.Resources)
 	if o := l.GetOomScoreAdj(); o != nil {
@@ -152,7 +152,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (left 
 	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
 		l.Rdt = nil // the library's answer always has an empty one
 	}
-	return append(left, namesOf(l)...)
+	return append(unsupported, namesOf(l)...)
 }
 
 // namesOf returns the names of the fields that are set in a message, with the prefix "linux.".

@@ -94,13 +94,13 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 
 // takeUpdate merges the resources of plugins' answers into a request.
 func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
-	carried, rest, left := splitForCRI(u.GetLinux().GetResources())
+	carried, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
 	if carried != nil {
 		req.Linux = mergeResources(carried, req.GetLinux())
 	}
 	_, same, _ := splitForCRI(asked)
-	if left = append(left, resourcesNotRequested(rest, same)...); len(left) > 0 {
-		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, u.GetContainerId(), logkey.Values, left)
+	if unsupported = append(unsupported, resourcesNotRequested(rest, same)...); len(unsupported) > 0 {
+		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, u.GetContainerId(), logkey.Values, unsupported)
 	}
 }
 

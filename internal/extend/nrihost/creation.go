@@ -120,12 +120,12 @@ func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdj
 		return c, nil // nothing in the stored spec changes
 	}
 	a = clone(a)
-	var left []string
+	var unsupported []string
 	var carried *cri.LinuxContainerResources
 	if l := a.GetLinux(); l != nil {
-		carried, l.Resources, left = splitForCRI(l.Resources)
+		carried, l.Resources, unsupported = splitForCRI(l.Resources)
 		if l.CgroupsPath != "" { // the kubelet and the agent need the cgroup path that the runtime chose
-			l.CgroupsPath, left = "", append(left, "linux.cgroups_path")
+			l.CgroupsPath, unsupported = "", append(unsupported, "linux.cgroups_path")
 		}
 	}
 	if carried != nil {
@@ -135,16 +135,16 @@ func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdj
 		h.reportNarrowed(ctx, c.GetId(), carried)
 	}
 	spec, err := h.specs.change(ctx, c.GetId(), func(s *specs.Spec) error {
-		if left = append(left, nriadjust.Adjust(s, a)...); len(left) > 0 && !h.o.Report {
-			return fmt.Errorf("the agent cannot apply %s with this runtime", strings.Join(left, ", "))
+		if unsupported = append(unsupported, nriadjust.Adjust(s, a)...); len(unsupported) > 0 && !h.o.ReportUnsupported {
+			return fmt.Errorf("the agent cannot apply %s with this runtime", strings.Join(unsupported, ", "))
 		}
 		return nil
 	})
 	if err != nil {
 		return c, err
 	}
-	if len(left) > 0 {
-		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(left, ", "))
+	if len(unsupported) > 0 {
+		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(unsupported, ", "))
 	}
 	n := clone(c)
 	n.Annotations = nil
@@ -226,11 +226,11 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 		return nil, err
 	}
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
-	if left := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(left) > 0 {
-		if !h.o.Report {
-			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: the CRI has no field for %s", c.GetName(), strings.Join(left, ", "))
+	if unsupported := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(unsupported) > 0 {
+		if !h.o.ReportUnsupported {
+			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: the CRI has no field for %s", c.GetName(), strings.Join(unsupported, ", "))
 		}
-		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(left, ", "))
+		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(unsupported, ", "))
 	}
 	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	if err != nil {

@@ -35,7 +35,7 @@ func waitsForOpen(to *handler) *handler {
 		switch {
 		case h.serving.Load():
 			return to.serve(h, ctx, method, req)
-		case h.o.Fail:
+		case h.o.FailClosed:
 			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now, and failurePolicy.agent: fail forbids to create a container or pod without them")
 		}
 		return h.forward(ctx, method, req)

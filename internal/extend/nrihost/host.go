@@ -36,15 +36,15 @@ type Options struct {
 	Registration, Request time.Duration
 	DisableConnections    bool // only pre-installed plugins run
 	Validator             *Validator
-	// Report means that the host logs the parts of an adjustment that it cannot apply, and continues the creation
-	// without them. Without Report, the creation fails.
-	Report bool
-	// Fail refuses creations while the host does not run (failurePolicy.agent).
-	Fail    bool
-	State   string // the directory of the journal; "" means no journal
-	Runtime string // the runtime's socket
-	Dial    socket.Dialer
-	Log     *slog.Logger
+	// ReportUnsupported means that the host logs the parts of an adjustment that it cannot apply, and continues the
+	// creation without them. Otherwise the creation fails.
+	ReportUnsupported bool
+	// FailClosed refuses creations while the host does not run (failurePolicy.agent).
+	FailClosed bool
+	State      string // the directory of the journal; "" means no journal
+	Runtime    string // the runtime's socket
+	Dial       socket.Dialer
+	Log        *slog.Logger
 	// Recorder counts events for metrics; nil for no metrics.
 	Recorder Recorder
 	// Poll is the interval at which the host lists the runtime's containers to find containers that ended by
@@ -144,13 +144,13 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 		server.GracefulStop()
 		close(done)
 	}()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		select {
 		case <-done:
 			return
-		case <-look.C:
+		case <-poll.C:
 			if waited := time.Since(begun); waited > most || waited > grace && h.heldCalls.Load() == 0 {
 				server.Stop()
 			}

@@ -201,7 +201,7 @@ func TestHang(t *testing.T) {
 // TestFails: with the failure policy fail, nothing is created while plugins are not served.
 func TestFails(t *testing.T) {
 	g := newRig(t, func(o *Options) {
-		o.Fail = true
+		o.FailClosed = true
 		o.Socket = filepath.Join(filepath.Dir(o.Socket), "is", "a", "file")
 		if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
 			t.Fatal(err)

@@ -171,12 +171,12 @@ func (d *pluginListener) connectPlugin(c net.Conn) {
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	left, ok := d.plugins.connect(name)
+	disconnect, ok := d.plugins.connect(name)
 	if !ok {
 		d.o.Log.Warn("the agent rejects an NRI plugin because another plugin with its name and index is connected", logkey.Hook, name)
 		return
 	}
-	defer left()
+	defer disconnect()
 	to := net.Dialer{Timeout: firstMessageTimeout}
 	in, err := to.DialContext(context.Background(), "unix", d.innerPath())
 	if err != nil {

@@ -200,9 +200,9 @@ func (b *objectStore) markReported(id string, flag func(c *containerEntry, p *po
 	if c == nil && p == nil {
 		return false
 	}
-	told := flag(c, p)
-	first := !*told
-	*told = true
+	reported := flag(c, p)
+	first := !*reported
+	*reported = true
 	return first
 }
 

@@ -47,11 +47,11 @@ type Plugin struct {
 type plugins struct {
 	recorder Recorder
 
-	mu         sync.Mutex // guards all below
-	byName     map[string]*Plugin
-	failed     string // the plugin whose request failed last since reset was called
-	rejected   uint64 // the number of clients that the listener rejected
-	notPlugins string // the error of the last client that was not a plugin
+	mu           sync.Mutex // guards all below
+	byName       map[string]*Plugin
+	failedPlugin string // the plugin whose request failed last since reset was called
+	rejected     uint64 // the number of clients that the listener rejected
+	notPlugins   string // the error of the last client that was not a plugin
 }
 
 var _ adaptation.Metrics = (*plugins)(nil)
@@ -78,9 +78,9 @@ func (p *plugins) getLocked(name string) *Plugin {
 	return one
 }
 
-// connect marks a plugin as connected, and left marks it as disconnected. ok is false if a plugin with that name is
-// already connected.
-func (p *plugins) connect(name string) (left func(), ok bool) {
+// connect marks a plugin as connected, and disconnect marks it as disconnected. ok is false if a plugin with that name
+// is already connected.
+func (p *plugins) connect(name string) (disconnect func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.getLocked(name)
@@ -112,7 +112,7 @@ func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
 	if err != nil {
 		one.Failed++
 		one.Err = err.Error()
-		p.failed = name
+		p.failedPlugin = name
 	}
 	shown, took := one.Name, one.lastTime
 	p.mu.Unlock()
@@ -167,13 +167,13 @@ func (p *plugins) UpdatePluginCount(int) {}
 func (p *plugins) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed = ""
+	p.failedPlugin = ""
 }
 
 func (p *plugins) lastFailed() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.failed
+	return p.failedPlugin
 }
 
 // states returns the plugins that are or were connected, sorted by name, and the number of rejected clients.

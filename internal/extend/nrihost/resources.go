@@ -37,9 +37,9 @@ func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 
 // splitForCRI splits the resources of a plugin's answer. carried has the resources that UpdateContainerResources of the
 // CRI can set, and rest has the others. A value of 0 is in rest, because 0 means unset in the CRI. CPUs and memory nodes
-// in unified become fields of the CRI, because the agent reads only these fields. left has the names of other cpuset
-// files in unified, which are in neither part.
-func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, left []string) {
+// in unified become fields of the CRI, because the agent reads only these fields. unsupported has the names of other
+// cpuset files in unified, which are in neither part.
+func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, unsupported []string) {
 	if from == nil {
 		return nil, nil, nil
 	}
@@ -73,7 +73,7 @@ func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources
 		case "cpuset.mems":
 			carried.CpusetMems = v
 		default:
-			left = append(left, "linux.resources.unified["+key+"]")
+			unsupported = append(unsupported, "linux.resources.unified["+key+"]")
 		}
 	}
 	if proto.Equal(carried, &cri.LinuxContainerResources{}) {
@@ -82,7 +82,7 @@ func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources
 	if hasNoValue(rest) {
 		rest = nil
 	}
-	return carried, rest, left
+	return carried, rest, unsupported
 }
 
 // hasNoValue reports whether resources have no value. The library also sends empty sections.

@@ -183,14 +183,14 @@ func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
 	if c, _ := h.objects.container(u.GetContainerId()); c == nil {
 		return status.Errorf(codes.NotFound, "there is no container %q", u.GetContainerId())
 	}
-	carried, rest, left := splitForCRI(u.GetLinux().GetResources())
+	carried, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
 	if carried != nil {
 		if err := h.updateResources(ctx, u.GetContainerId(), carried); err != nil {
 			return err
 		}
 	}
-	if left = append(left, namesOf(rest)...); len(left) > 0 {
-		return fmt.Errorf("the CRI has no field for %v", left)
+	if unsupported = append(unsupported, namesOf(rest)...); len(unsupported) > 0 {
+		return fmt.Errorf("the CRI has no field for %v", unsupported)
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func (m *Manager) updateDevices(ctx context.Context) {
 	if err != nil || len(known) > maxKnownDevices {
 		return // the next call tries again
 	}
-	of := map[string][]*api.AssociatedDevice{}
+	byResource := map[string][]*api.AssociatedDevice{}
 	for _, d := range known {
 		one := &api.AssociatedDevice{ID: d.ID, Health: healthy}
 		for _, id := range d.Nodes {
@@ -205,20 +205,20 @@ func (m *Manager) updateDevices(ctx context.Context) {
 			}
 			one.Topology.Nodes = append(one.Topology.Nodes, &api.NUMANode{ID: int64(id)})
 		}
-		of[d.Resource] = append(of[d.Resource], one)
+		byResource[d.Resource] = append(byResource[d.Resource], one)
 	}
 	var all sync.WaitGroup
 	for _, p := range want {
-		all.Go(func() { p.updateDevices(ctx, of) })
+		all.Go(func() { p.updateDevices(ctx, byResource) })
 	}
 	all.Wait()
 }
 
 // updateDevices sends one plugin the devices of its associated resources, if these have changed. Calls must not
 // overlap.
-func (p *plugin) updateDevices(ctx context.Context, of map[string][]*api.AssociatedDevice) {
+func (p *plugin) updateDevices(ctx context.Context, byResource map[string][]*api.AssociatedDevice) {
 	for _, name := range p.options.associated {
-		req := &api.UpdateAllocatableAssociatedDevicesRequest{DeviceName: name, Devices: of[name]}
+		req := &api.UpdateAllocatableAssociatedDevicesRequest{DeviceName: name, Devices: byResource[name]}
 		slices.SortFunc(req.Devices, func(a, b *api.AssociatedDevice) int { return strings.Compare(a.GetID(), b.GetID()) })
 		last := p.sent[name]
 		if last == nil && len(req.GetDevices()) == 0 || last != nil && proto.Equal(last, req) {

@@ -158,7 +158,7 @@ func TestBadAssociated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &gpus{hintsOf: c.hints, choice: c.choice}
-			r := startGPUs(t, g, func(o *qrm.Options) { o.Fail = true })
+			r := startGPUs(t, g, func(o *qrm.Options) { o.FailClosed = true })
 			q := r.Question(pod, app("app"), spec(lifecycle.Amounts{gpu: 2}))
 			hints, problems := q.Hints(t.Context())
 			a, err := q.Allocate(t.Context(), nil)

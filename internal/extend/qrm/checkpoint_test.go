@@ -61,7 +61,7 @@ func TestMigration(t *testing.T) {
 	if got := values(); got != "annotation k old, cpuset.cpus 1-2, env A b" {
 		t.Errorf("taken over %q", got)
 	}
-	r.Synchronized(live)
+	r.ReleaseEnded(live)
 	f := &fake{options: &api.ResourcePluginOptions{WithTopologyAlignment: true, NeedReconcile: true}, allocate: gives("cpu", "x"), forgets: true}
 	f.have = map[string]*api.ContainerResources{"u1": {ContainerResources: map[string]*api.ResourceAllocation{"app": {ResourceAllocation: map[string]*api.ResourceAllocationInfo{
 		"cpu": {OciPropertyName: "CpusetCpus", AllocationResult: "3-4", AllocatedQuantity: 2}, "beside": {Annotations: map[string]string{"k": "new"}},

@@ -22,14 +22,14 @@ func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 		return nil
 	}
 	out := map[string][]lifecycle.PluginAmount{}
-	for ctr, of := range p.answers {
+	for ctr, answers := range p.answers {
 		var all []lifecycle.PluginAmount
-		for _, resource := range sortedKeys(of) {
+		for _, resource := range sortedKeys(answers) {
 			if r := p.reports[ctr][resource]; r.amounts != nil {
 				all = mergeAmounts(all, r.amounts)
 				continue
 			}
-			all = mergeAmounts(all, allocatedAmounts(of[resource].answer))
+			all = mergeAmounts(all, allocatedAmounts(answers[resource].answer))
 		}
 		out[ctr] = all
 	}

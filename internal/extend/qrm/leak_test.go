@@ -44,7 +44,7 @@ func (n *node) start(saved []byte) {
 		}
 		o.LivePods = n.pods
 	})
-	n.r.Synchronized(n.pods())
+	n.r.ReleaseEnded(n.pods())
 }
 
 func (n *node) pods() map[string]bool {

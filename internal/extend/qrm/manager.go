@@ -30,8 +30,8 @@ type Options struct {
 	Timeout time.Duration
 	// ResourceNames maps a resource that pods request to the resource under which a plugin registered.
 	ResourceNames map[string]string
-	// Fail refuses a container if a plugin cannot allocate a resource that the container requests.
-	Fail bool
+	// FailClosed refuses a container if a plugin cannot allocate a resource that the container requests.
+	FailClosed bool
 	// PodScope reports whether the topology manager has the scope pod; nil means that it does not.
 	PodScope func() bool
 	// Reconcile is the interval at which the manager asks plugins for their allocations; 0 for never.
@@ -88,7 +88,7 @@ type Manager struct {
 	pods        map[string]*pod                     // the allocations of plugins, by pod UID
 	removals    map[string]map[string]bool          // pods that must be released, by resource and UID
 	removing    map[removal]chan struct{}           // releases that are in progress
-	synced      bool                                // Synchronized was called
+	synced      bool                                // ReleaseEnded was called
 	unclaimed   map[removal]bool                    // pods that a plugin listed once, and that the node does not have
 	allocatable map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
 	err         string                              // the reason why the manager cannot serve its socket

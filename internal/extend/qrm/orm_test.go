@@ -99,7 +99,7 @@ func unknownPod(t *testing.T) {
 
 func unknownSpec(t *testing.T) {
 	t.Helper()
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Fail = true })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.FailClosed = true })
 	f := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("nic", "1")}
 	f.serve(t, filepath.Join(r.dir, "nic.sock"))
 	r.mustRegister("nic", "nic.sock")

@@ -392,7 +392,7 @@ func TestHung(t *testing.T) {
 		return gives("slow", "slow")(ctx, r)
 	}
 	quick := &fake{options: &api.ResourcePluginOptions{}, allocate: gives("quick", "quick")}
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Timeout, o.Fail = limit, true })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Timeout, o.FailClosed = limit, true })
 	stop := slow.serve(t, filepath.Join(r.dir, "slow.sock"))
 	quick.serve(t, filepath.Join(r.dir, "quick.sock"))
 	r.mustRegister("slow", "slow.sock")

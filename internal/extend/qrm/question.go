@@ -48,7 +48,7 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 	if len(plugins) == 0 {
 		return nil
 	}
-	of, known := spec.Container(ctr.Name)
+	container, known := spec.Container(ctr.Name)
 	if !known {
 		return &Question{m: m, problems: []lifecycle.Problem{{
 			Hook: lifecycle.ResourcePluginName, Value: ctr.Name, Warning: true,
@@ -56,7 +56,7 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 		}}}
 	}
 	q := &Question{m: m, pod: pod, container: ctr.Name}
-	amounts, all := q.amounts(of.Requests), map[string]float64{}
+	amounts, all := q.amounts(container.Requests), map[string]float64{}
 	if m.o.PodScope != nil && m.o.PodScope() {
 		all = (&Question{m: m}).amounts(requestsOfPod(spec))
 	}
@@ -65,11 +65,11 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 		if !requested && len(p.options.associated) == 0 {
 			continue
 		}
-		request := requestOf(pod, spec, of, p.resource, amount)
+		request := requestOf(pod, spec, container, p.resource, amount)
 		if requested {
 			q.items = append(q.items, pluginRequest{p, request, all[p.resource]})
 		}
-		q.associate(p, request, of.Requests)
+		q.associate(p, request, container.Requests)
 	}
 	if len(q.items)+len(q.problems)+len(q.devices) == 0 {
 		return nil
@@ -291,7 +291,7 @@ func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out li
 				answers[i], then = last, "the agent uses the plugin's last answer for the container"
 			}
 			out.Problems = append(out.Problems, callProblem(it.p, "Allocate", failed[i], then))
-			if answers[i] == nil && q.m.o.Fail && err == nil {
+			if answers[i] == nil && q.m.o.FailClosed && err == nil {
 				err = &Refusal{it.p.resource, failed[i]}
 			}
 		}
@@ -323,25 +323,25 @@ func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle
 	}
 	q.m.noteAsked(it.request, q.ahead)
 	if it.podAmount > 0 {
-		if of := q.m.podAnswer(it.request); of != nil { // the plugin answered for an earlier container of the pod
-			q.m.storeAnswer(it.request, of.answer, of.podAmount, q.ahead)
-			return of.answer, nil
+		if answered := q.m.podAnswer(it.request); answered != nil { // the plugin answered for an earlier container of the pod
+			q.m.storeAnswer(it.request, answered.answer, answered.podAmount, q.ahead)
+			return answered.answer, nil
 		}
 	}
-	answer, ofPod, err := q.m.requestAllocation(ctx, it.p, it.request, it.podAmount)
+	answer, podAmount, err := q.m.requestAllocation(ctx, it.p, it.request, it.podAmount)
 	if err != nil {
 		return nil, err
 	}
-	q.m.storeAnswer(it.request, answer, ofPod, q.ahead)
+	q.m.storeAnswer(it.request, answer, podAmount, q.ahead)
 	return answer, nil
 }
 
-// requestAllocation asks a plugin to allocate a resource. If ofPod is not 0, and the plugin supports it, it asks
-// for the whole pod. It then returns ofPod, and otherwise 0.
-func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, ofPod float64) (*api.ResourceAllocation, float64, error) {
-	if ofPod > 0 {
-		if answer, known, err := m.allocateForPod(ctx, p, request, ofPod); known {
-			return answer, ofPod, err
+// requestAllocation asks a plugin to allocate a resource. If podAmount is not 0, and the plugin supports it, it asks
+// for the whole pod. It then returns podAmount, and otherwise 0.
+func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, podAmount float64) (*api.ResourceAllocation, float64, error) {
+	if podAmount > 0 {
+		if answer, known, err := m.allocateForPod(ctx, p, request, podAmount); known {
+			return answer, podAmount, err
 		}
 	}
 	var resp api.ResourceAllocationResponse

@@ -47,10 +47,10 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	}
 	pods := m.adopt(p.resource, resp.GetPodResources())
 	for _, at := range before {
-		of := resp.GetPodResources()[at.uid].GetContainerResources()
-		now := of[at.container]
+		allocations := resp.GetPodResources()[at.uid].GetContainerResources()
+		now := allocations[at.container]
 		if now == nil && at.podAmount > 0 {
-			now = of[""] // some plugins list the allocation of a whole pod without a container name
+			now = allocations[""] // some plugins list the allocation of a whole pod without a container name
 		}
 		if now == nil {
 			now = m.repeatAllocation(ctx, p, at)
@@ -214,18 +214,18 @@ func (m *Manager) Values(uid string) map[string][]lifecycle.Value {
 	m.mu.Lock()
 	answers := map[string]map[string]*api.ResourceAllocation{}
 	if p := m.pods[uid]; p != nil {
-		for ctr, of := range p.answers {
+		for ctr, allocations := range p.answers {
 			answers[ctr] = map[string]*api.ResourceAllocation{}
-			for resource, s := range of {
+			for resource, s := range allocations {
 				answers[ctr][resource] = s.answer
 			}
 		}
 	}
 	m.mu.Unlock()
 	out := map[string][]lifecycle.Value{}
-	for ctr, of := range answers {
-		for _, resource := range sortedKeys(of) {
-			values, _ := valuesOf(m.o.Dev, resource, of[resource])
+	for ctr, allocations := range answers {
+		for _, resource := range sortedKeys(allocations) {
+			values, _ := valuesOf(m.o.Dev, resource, allocations[resource])
 			out[ctr] = append(out[ctr], values...)
 		}
 	}

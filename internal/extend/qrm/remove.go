@@ -66,8 +66,8 @@ func (m *Manager) releaseLater(resource, uid string) {
 	m.wake()
 }
 
-// Synchronized gives the manager the UIDs of the runtime's pods. It releases the allocations for all other pods.
-func (m *Manager) Synchronized(live map[string]bool) {
+// ReleaseEnded gives the manager the UIDs of the runtime's pods. It releases the allocations for all other pods.
+func (m *Manager) ReleaseEnded(live map[string]bool) {
 	for _, uid := range m.podUIDs() {
 		if !live[uid] {
 			m.Remove(uid)

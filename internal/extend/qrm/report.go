@@ -139,9 +139,9 @@ func (m *Manager) noteReport(resource string, at containerAllocation, amounts []
 
 // reportedAmounts converts an answer. It returns nil if the answer is about another container.
 func reportedAmounts(at containerAllocation, resp *api.GetTopologyAwareResourcesResponse) []lifecycle.PluginAmount {
-	of := resp.GetContainerTopologyAwareResources()
-	all := of.GetAllocatedResources()
-	if uid := resp.GetPodUid(); uid != "" && uid != at.uid || of.GetContainerName() != "" && of.GetContainerName() != at.container || len(all) > maxPlugins {
+	reported := resp.GetContainerTopologyAwareResources()
+	all := reported.GetAllocatedResources()
+	if uid := resp.GetPodUid(); uid != "" && uid != at.uid || reported.GetContainerName() != "" && reported.GetContainerName() != at.container || len(all) > maxPlugins {
 		return nil
 	}
 	out := []lifecycle.PluginAmount{}

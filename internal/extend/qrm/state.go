@@ -67,19 +67,19 @@ func (m *Manager) noteAsked(req *api.ResourceRequest, ahead bool) {
 }
 
 // storeAnswer stores the answer to a request.
-func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, ofPod float64, ahead bool) {
+func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, podAmount float64, ahead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
 	if p == nil || answer == nil {
 		return // the pod has ended, or the answer is empty
 	}
-	of := p.answers[req.GetContainerName()]
-	if of == nil {
-		of = map[string]storedAllocation{}
-		p.answers[req.GetContainerName()] = of
+	allocations := p.answers[req.GetContainerName()]
+	if allocations == nil {
+		allocations = map[string]storedAllocation{}
+		p.answers[req.GetContainerName()] = allocations
 	}
-	of[req.GetResourceName()] = storedAllocation{request: req, answer: answer, ahead: ahead, podAmount: ofPod}
+	allocations[req.GetResourceName()] = storedAllocation{request: req, answer: answer, ahead: ahead, podAmount: podAmount}
 	m.wake()
 }
 
@@ -107,8 +107,8 @@ func (m *Manager) allocatedHints(it pluginRequest) (lifecycle.ResourceHints, boo
 	req, name := it.request, it.request.GetResourceName()
 	answer, needed := m.lastAnswer(req), req.GetResourceRequests()[name]
 	if it.podAmount > 0 {
-		if of := m.podAnswer(req); of != nil {
-			answer, needed = of.answer, it.podAmount
+		if answered := m.podAnswer(req); answered != nil {
+			answer, needed = answered.answer, it.podAmount
 		}
 	}
 	info := answer.GetResourceAllocation()[name]
@@ -181,9 +181,9 @@ func (m *Manager) snapshot() savedState {
 	}
 	for uid, p := range m.pods {
 		s := savedPod{Asked: sortedKeys(p.askedResources), Migrated: p.migrated, Answers: map[string]map[string]savedAnswer{}}
-		for ctr, of := range p.answers {
+		for ctr, allocations := range p.answers {
 			s.Answers[ctr] = map[string]savedAnswer{}
-			for resource, a := range of {
+			for resource, a := range allocations {
 				if a.encoded == nil {
 					req, err := encode.Marshal(a.request)
 					text, err2 := encode.Marshal(a.answer)
@@ -191,7 +191,7 @@ func (m *Manager) snapshot() savedState {
 						continue // a message of proto3 that was decoded can be encoded
 					}
 					a.encoded = &encodedAllocation{req, text}
-					of[resource] = a
+					allocations[resource] = a
 				}
 				s.Answers[ctr][resource] = savedAnswer{a.encoded.request, a.encoded.answer, a.adopted, a.ahead, a.podAmount}
 			}
@@ -261,9 +261,9 @@ func restorePod(p savedPod, err error) (*pod, error) {
 	for _, name := range p.Asked {
 		out.askedResources[name] = true
 	}
-	for ctr, of := range p.Answers {
+	for ctr, allocations := range p.Answers {
 		out.answers[ctr] = map[string]storedAllocation{}
-		for resource, a := range of {
+		for resource, a := range allocations {
 			one := storedAllocation{request: &api.ResourceRequest{}, answer: &api.ResourceAllocation{}, adopted: a.Adopted, ahead: a.Ahead, podAmount: a.Pod}
 			if err == nil {
 				err = proto.Unmarshal(a.Request, one.request)
@@ -301,8 +301,8 @@ func (m *Manager) States() (plugins []State, refused []RefusedRegistration, err 
 			Resource: p.resource, Socket: p.socket, Aligned: p.options.aligned, Reconciled: p.options.reconcile, PreStart: p.options.preStart,
 			Replaced: p.replaced, Removals: len(m.pendingReleases(name)),
 		}
-		for _, of := range m.pods {
-			if of.askedResources[name] {
+		for _, pod := range m.pods {
+			if pod.askedResources[name] {
 				s.Pods++
 			}
 		}

@@ -41,7 +41,7 @@ func TestState(t *testing.T) {
 	if err != nil || len(a.Values) != 1 {
 		t.Errorf("the last answer of a plugin that is away: %+v, %v", a, err)
 	}
-	r.Synchronized(map[string]bool{"u1": true})
+	r.ReleaseEnded(map[string]bool{"u1": true})
 	f.serve(t, filepath.Join(dir, "nic.sock"))
 	r.mustRegister("nic", "nic.sock")
 	until(t, "it releases", func() bool { return r.state("nic").Removals == 0 })
@@ -83,7 +83,7 @@ func TestReconcile(t *testing.T) {
 	if _, err := r.Question(pod, app("app"), spec(lifecycle.Amounts{"nic": 1})).Allocate(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	r.Synchronized(map[string]bool{"u1": true, "u3": true})
+	r.ReleaseEnded(map[string]bool{"u1": true, "u3": true})
 	until(t, "a pod that the node does not have is released", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -68,7 +68,7 @@ type Keeper struct {
 	writtenAt      time.Time // of the last write; zero for none
 	transitionTime string    // lastTransitionTime from the API server
 	writes         uint64
-	failed         error // the error of the last write
+	lastErr        error // the error of the last write
 	// failures counts the writes that failed.
 	failures uint64
 }
@@ -171,15 +171,15 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 	if err != nil {
 		k.failures++
 	}
-	if err != nil && k.failed == nil {
+	if err != nil && k.lastErr == nil {
 		k.client.Log.Warn("the agent cannot write the node's condition", logkey.Err, err)
 	}
-	k.failed = err
+	k.lastErr = err
 	return err
 }
 
 func (k *Keeper) put(ctx context.Context, s State) error {
-	now := kube.Stamp(time.Now())
+	now := kube.FormatTime(time.Now())
 	if err := k.read(ctx); err != nil {
 		return err
 	}
@@ -237,8 +237,8 @@ func (k *Keeper) Row() api.ClusterPart {
 	default:
 		row.State = Type + " is " + k.written.Status + " (" + k.written.Reason + ")"
 	}
-	if k.failed != nil {
-		row.Error = k.failed.Error()
+	if k.lastErr != nil {
+		row.Error = k.lastErr.Error()
 	}
 	return row
 }

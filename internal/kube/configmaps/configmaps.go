@@ -28,11 +28,11 @@ const (
 	nodePrefix  = "trimtab-node-"
 )
 
-// Group returns the name of the ConfigMap of a group of nodes.
-func Group(name string) string { return groupPrefix + name }
+// GroupMapName returns the name of the ConfigMap of a group of nodes.
+func GroupMapName(name string) string { return groupPrefix + name }
 
-// Node returns the name of the ConfigMap of one node.
-func Node(name string) string { return nodePrefix + name }
+// NodeMapName returns the name of the ConfigMap of one node.
+func NodeMapName(name string) string { return nodePrefix + name }
 
 // Refusal is an invalid ConfigMap, and why it is invalid.
 type Refusal struct {
@@ -49,11 +49,11 @@ func source(namespace, name string) string { return "ConfigMap " + namespace + "
 // Source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
 func Source(o *unstructured.Unstructured) string { return source(o.GetNamespace(), o.GetName()) }
 
-// For returns a node's layers from ConfigMaps with the label, lowest first: the cluster's, its group's, its own.
+// LayersFor returns a node's layers from ConfigMaps with the label, lowest first: the cluster's, its group's, its own.
 // The error is a *Refusal for a ConfigMap that selects no nodes, that has no configuration, or that belongs to a
 // second group with this node. In these cases the node uses no ConfigMap, because its intended configuration is
 // unknown.
-func For(objects []*unstructured.Unstructured, node string, nodeLabels map[string]string) ([]config.Layer, error) {
+func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map[string]string) ([]config.Layer, error) {
 	var byRank [3][]*unstructured.Unstructured
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *unstructured.Unstructured) int {
 		return strings.Compare(a.GetName(), b.GetName())
@@ -90,7 +90,7 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 	switch name := o.GetName(); {
 	case name == Cluster:
 		return 0, nil
-	case name == Node(node):
+	case name == NodeMapName(node):
 		return 2, nil
 	case strings.HasPrefix(name, nodePrefix) && len(name) > len(nodePrefix):
 		return -1, nil

@@ -44,7 +44,7 @@ func TestFor(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			layers, err := configmaps.For(c.objects, "n1", labels)
+			layers, err := configmaps.LayersFor(c.objects, "n1", labels)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestRefusals(t *testing.T) {
 		{"no data", []*unstructured.Unstructured{empty}, "no key config.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := configmaps.For(c.objects, "n1", map[string]string{"pool": "latency", "zone": "a"})
+			_, err := configmaps.LayersFor(c.objects, "n1", map[string]string{"pool": "latency", "zone": "a"})
 			var refused *configmaps.Refusal
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want a refusal with %q", err, c.want)
@@ -94,12 +94,12 @@ func TestRefusals(t *testing.T) {
 func TestNames(t *testing.T) {
 	text := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\nstrict: true\n"
 	var all []*unstructured.Unstructured
-	for name, selector := range map[string]string{configmaps.Cluster: "", configmaps.Group("g"): "a=b", configmaps.Node("n1"): ""} {
+	for name, selector := range map[string]string{configmaps.Cluster: "", configmaps.GroupMapName("g"): "a=b", configmaps.NodeMapName("n1"): ""} {
 		o := configMap(name, selector)
 		_ = unstructured.SetNestedField(o.Object, text, "data", configmaps.Key)
 		all = append(all, o)
 	}
-	layers, err := configmaps.For(all, "n1", map[string]string{"a": "b"})
+	layers, err := configmaps.LayersFor(all, "n1", map[string]string{"a": "b"})
 	if err != nil || len(layers) != 3 {
 		t.Fatalf("layers %v, %v", layers, err)
 	}

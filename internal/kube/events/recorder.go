@@ -77,7 +77,7 @@ type Recorder struct {
 	objects map[About]*bucket
 	written map[string]int64 // counts of the event objects that were written, by name
 	tally   map[string]uint64
-	failed  error // the error of the last write
+	lastErr error // the error of the last write
 }
 
 // NewRecorder makes a recorder for a client's node.
@@ -147,8 +147,8 @@ func (r *Recorder) Row() api.ClusterPart {
 		Name: "Events", State: fmt.Sprintf("%d wait", len(r.queue)),
 		Written: r.tally[Written], Skipped: r.tally[Limited], Failed: r.tally[Full] + r.tally[Refused],
 	}
-	if r.failed != nil {
-		row.Error = r.failed.Error()
+	if r.lastErr != nil {
+		row.Error = r.lastErr.Error()
 	}
 	return row
 }

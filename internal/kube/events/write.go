@@ -92,7 +92,7 @@ func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	r.client.Note(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed = err
+	r.lastErr = err
 	switch {
 	case err == nil:
 		r.finish(p, Written)
@@ -151,7 +151,7 @@ func (r *Recorder) put(ctx context.Context, name string, p *pendingEvent) error 
 		}
 	}
 	// If there is false, an earlier agent wrote the object. Its count is unknown and stays.
-	change := map[string]any{"message": p.message, "lastTimestamp": kube.Stamp(p.last)}
+	change := map[string]any{"message": p.message, "lastTimestamp": kube.FormatTime(p.last)}
 	if there {
 		change["count"] = before + p.count
 	}
@@ -187,8 +187,8 @@ func (r *Recorder) object(name string, p *pendingEvent) *unstructured.Unstructur
 		"reason":             string(p.reason),
 		"message":            p.message,
 		"count":              p.count,
-		"firstTimestamp":     kube.Stamp(p.first),
-		"lastTimestamp":      kube.Stamp(p.last),
+		"firstTimestamp":     kube.FormatTime(p.first),
+		"lastTimestamp":      kube.FormatTime(p.last),
 		"source":             map[string]any{"component": reportingComponent, "host": r.client.Node},
 		"reportingComponent": reportingComponent,
 		"reportingInstance":  r.client.Node,

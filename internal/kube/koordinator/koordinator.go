@@ -54,9 +54,9 @@ func (k keys) layer(name, version string) (config.Layer, bool) {
 	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
 }
 
-// NodeSLO returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts that
-// have no effect, with the keys of Trimtab that have a similar effect, if there are any.
-func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
+// NodeSLOLayer returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts
+// that have no effect, with the keys of Trimtab that have a similar effect, if there are any.
+func NodeSLOLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a file may have none
 	if o.GetAPIVersion() != Version {
 		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s is unknown; Trimtab reads %s", name, o.GetAPIVersion(), Version)}
@@ -143,12 +143,12 @@ func (s *sloReader) strategy(strategy map[string]any) {
 		if !ok {
 			continue
 		}
-		if q, said := class["cpuQOS"].(map[string]any); said {
+		if q, isSet := class["cpuQOS"].(map[string]any); isSet {
 			on := q["enable"] == true
 			cpu = cpu || on
 			s.keys.set(onlyIf(on, number(q, "groupIdentity", c.identity), 0), "hooks", "groupIdentity", c.ours)
 		}
-		if q, said := class["resctrlQOS"].(map[string]any); said {
+		if q, isSet := class["resctrlQOS"].(map[string]any); isSet {
 			on := q["enable"] == true
 			cache = cache || on
 			from, to := onlyIf(on, number(q, "catRangeStartPercent", 0), 0), onlyIf(on, number(q, "catRangeEndPercent", c.cacheEnd), 100)
@@ -176,7 +176,7 @@ func (s *sloReader) strategy(strategy map[string]any) {
 // unknownIn notes enabled parts of a class that have no key in Trimtab.
 func (s *sloReader) unknownIn(name string, class map[string]any) {
 	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
-		if q, said := class[other].(map[string]any); said && q["enable"] == true {
+		if q, isSet := class[other].(map[string]any); isSet && q["enable"] == true {
 			s.noteUnread("spec.resourceQOSStrategy." + name + "." + other)
 		}
 	}
@@ -214,17 +214,17 @@ func number(o map[string]any, key string, missing int64) int64 {
 	return -1 << 31
 }
 
-// Node returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It also
-// lists the annotations that have no effect.
-func Node(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
+// NodeLayer returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It
+// also lists the annotations that have no effect.
+func NodeLayer(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := keys{}, "Node "+name
 	var unknown []string
-	missing := func(key, why string) { unknown = append(unknown, source+": "+prefix+key+why) }
+	noteUnknown := func(key, why string) { unknown = append(unknown, source+": "+prefix+key+why) }
 	if text, ok := annotations[prefix+"cpu-normalization-ratio"]; ok {
 		if r, err := strconv.ParseFloat(text, 64); err == nil && r <= 1 || labels[prefix+"cpu-normalization-enabled"] == "false" {
 			k.set(false, "hooks", "normalization", "enabled")
 		} else if _, err := hook.ParseRatio(text); err != nil {
-			missing("cpu-normalization-ratio", fmt.Sprintf(": %v", err))
+			noteUnknown("cpu-normalization-ratio", fmt.Sprintf(": %v", err))
 		} else {
 			k.set(true, "hooks", "normalization", "enabled")
 			k.set(text, "hooks", "normalization", "ratio")
@@ -232,17 +232,17 @@ func Node(name string, labels, annotations map[string]string) (config.Layer, boo
 	}
 	reserved, err := cpusOf(annotations[prefix+"reservation"], "reservedCPUs")
 	if err != nil {
-		missing("reservation", fmt.Sprintf(": %v", err))
-	} else if _, said := annotations[prefix+"reservation"]; said && reserved == "" {
-		missing("reservation", " without reservedCPUs")
+		noteUnknown("reservation", fmt.Sprintf(": %v", err))
+	} else if _, isSet := annotations[prefix+"reservation"]; isSet && reserved == "" {
+		noteUnknown("reservation", " without reservedCPUs")
 	}
 	system, err := cpusOf(annotations[prefix+"system-qos-resource"], "cpuset")
 	if err != nil {
-		missing("system-qos-resource", fmt.Sprintf(": %v", err))
+		noteUnknown("system-qos-resource", fmt.Sprintf(": %v", err))
 	}
 	k.pools(reserved, system, isExclusive(annotations[prefix+"system-qos-resource"]))
 	if _, ok := annotations[prefix+"network-bandwidth"]; ok {
-		missing("network-bandwidth", "")
+		noteUnknown("network-bandwidth", "")
 	}
 	l, ok := k.layer(source, "")
 	return l, ok, unknown

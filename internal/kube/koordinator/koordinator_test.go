@@ -22,7 +22,7 @@ func nodeSLO(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 func TestNodeSLO(t *testing.T) {
-	l, ok, unknown := koordinator.NodeSLO(nodeSLO(t, `
+	l, ok, unknown := koordinator.NodeSLOLayer(nodeSLO(t, `
 apiVersion: slo.koordinator.sh/v1alpha1
 kind: NodeSLO
 metadata: {name: n1, resourceVersion: "7"}
@@ -65,14 +65,14 @@ spec:
 }
 
 func TestNodeSLOOfAnotherVersion(t *testing.T) {
-	_, ok, unknown := koordinator.NodeSLO(nodeSLO(t, "apiVersion: slo.koordinator.sh/v1beta1\nkind: NodeSLO\nmetadata: {name: n1}\n"))
+	_, ok, unknown := koordinator.NodeSLOLayer(nodeSLO(t, "apiVersion: slo.koordinator.sh/v1beta1\nkind: NodeSLO\nmetadata: {name: n1}\n"))
 	if ok || len(unknown) != 1 || !strings.Contains(unknown[0], "v1beta1") {
 		t.Errorf("%t, %q", ok, unknown)
 	}
 }
 
 func TestNodeSLOWithoutName(t *testing.T) {
-	_, _, unknown := koordinator.NodeSLO(nodeSLO(t, `
+	_, _, unknown := koordinator.NodeSLOLayer(nodeSLO(t, `
 apiVersion: slo.koordinator.sh/v1alpha1
 kind: NodeSLO
 spec:
@@ -86,7 +86,7 @@ spec:
 }
 
 func TestNodeSLOWithoutNumbers(t *testing.T) {
-	l, ok, _ := koordinator.NodeSLO(nodeSLO(t, "apiVersion: slo.koordinator.sh/v1alpha1\nmetadata: {name: n1}\nspec: {resourceQOSStrategy: {beClass: {cpuQOS: {enable: true, groupIdentity: x}}}}\n"))
+	l, ok, _ := koordinator.NodeSLOLayer(nodeSLO(t, "apiVersion: slo.koordinator.sh/v1alpha1\nmetadata: {name: n1}\nspec: {resourceQOSStrategy: {beClass: {cpuQOS: {enable: true, groupIdentity: x}}}}\n"))
 	if _, _, err := config.Merge(l); !ok || err == nil || !strings.Contains(err.Error(), "hooks.groupIdentity.be") {
 		t.Errorf("%t, %v", ok, err)
 	}
@@ -114,7 +114,7 @@ func TestNode(t *testing.T) {
 		{"what has no key", nil, map[string]string{p + "network-bandwidth": "1G"}, "", "", "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, ok, unknown := koordinator.Node("n1", c.labels, c.annotations)
+			l, ok, unknown := koordinator.NodeLayer("n1", c.labels, c.annotations)
 			got := config.Default()
 			if ok {
 				var err error

@@ -59,27 +59,27 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	return fields.Metadata.Annotations
 }
 
-// Topology returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of Trimtab.
-// It also lists the annotations that have no effect.
-func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
+// TopologyLayer returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of
+// Trimtab. It also lists the annotations that have no effect.
+func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	k, source := keys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()
 	var unknown []string
-	missing := func(key string, why error) { unknown = append(unknown, fmt.Sprintf("%s: %s: %v", source, key, why)) }
+	noteUnknown := func(key string, why error) { unknown = append(unknown, fmt.Sprintf("%s: %s: %v", source, key, why)) }
 	reserved, err := cpusOf(annotations[managerPolicy], "reservedCPUs")
 	if err != nil {
-		missing(managerPolicy, err)
+		noteUnknown(managerPolicy, err)
 	}
 	system, err := cpusOf(annotations[systemQoS], "cpuset")
 	if err != nil {
-		missing(systemQoS, err)
+		noteUnknown(systemQoS, err)
 	}
 	k.pools(reserved, system, isExclusive(annotations[systemQoS]))
 	for key, pool := range map[string]string{sharedPools: "shared", batchPools: "reclaimed"} {
 		cpus, err := poolOf(annotations[key])
 		switch {
 		case err != nil:
-			missing(key, err)
+			noteUnknown(key, err)
 		case cpus != "":
 			k.set(cpus, "pools", pool)
 		}
@@ -87,7 +87,7 @@ func Topology(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	known := append([]string{managerPolicy, systemQoS, sharedPools, batchPools}, reportAnnotations...)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if host, _, _ := strings.Cut(key, "/"); strings.HasSuffix(host, "koordinator.sh") && !slices.Contains(known, key) {
-			missing(key, errors.New("Trimtab does not read this annotation"))
+			noteUnknown(key, errors.New("Trimtab does not read this annotation"))
 		}
 	}
 	slices.Sort(unknown)

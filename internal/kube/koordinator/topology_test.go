@@ -37,7 +37,7 @@ func TestTopology(t *testing.T) {
 			o := &unstructured.Unstructured{Object: map[string]any{}}
 			o.SetName("n1")
 			o.SetAnnotations(c.annotations)
-			l, ok, unknown := koordinator.Topology(o)
+			l, ok, unknown := koordinator.TopologyLayer(o)
 			got := config.Default()
 			if ok {
 				var err error

@@ -35,9 +35,9 @@ type NodeLayers struct {
 
 // Watch is a kube.Service that watches the objects that configure a node.
 type Watch struct {
-	client *kube.Client
-	take   func(NodeLayers)
-	dirty  chan struct{} // of capacity 1: an object has changed
+	client   *kube.Client
+	onChange func(NodeLayers)
+	dirty    chan struct{} // of capacity 1: an object has changed
 
 	otherResources []otherResource // other watched resources
 
@@ -50,10 +50,10 @@ type Watch struct {
 }
 
 // New makes a watch of a node's objects. alsoRead is the value of the configuration key with that name. The watch
-// calls take with their content, one call at a time: when it knows all objects, and after each change.
-func New(c *kube.Client, alsoRead []string, take func(NodeLayers)) *Watch {
+// calls onChange with their content, one call at a time: when it knows all objects, and after each change.
+func New(c *kube.Client, alsoRead []string, onChange func(NodeLayers)) *Watch {
 	return &Watch{
-		client: c, take: take, dirty: make(chan struct{}, 1), otherResources: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
+		client: c, onChange: onChange, dirty: make(chan struct{}, 1), otherResources: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
 		maps: map[string]*unstructured.Unstructured{}, failed: map[string]error{}, listed: map[string]bool{},
 	}
 }
@@ -118,7 +118,7 @@ func (w *Watch) current() (NodeLayers, bool) {
 	for _, o := range w.maps {
 		objects = append(objects, o)
 	}
-	layers, err := configmaps.For(objects, w.client.Node, w.node.GetLabels())
+	layers, err := configmaps.LayersFor(objects, w.client.Node, w.node.GetLabels())
 	if err != nil {
 		return NodeLayers{Err: err}, true
 	}
@@ -164,7 +164,7 @@ func (h forwarder) Run(ctx context.Context) {
 			still.Reset(debounce)
 		case <-still.C:
 			if s, ok := h.current(); ok {
-				h.take(s)
+				h.onChange(s)
 			}
 		}
 	}

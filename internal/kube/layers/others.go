@@ -63,9 +63,9 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 		for _, object := range w.others[o.resource.Resource] {
 			switch {
 			case o.resource.Resource == topologies:
-				add(koordinator.Topology(object))
+				add(koordinator.TopologyLayer(object))
 			case o.agent == ofKoordinator:
-				add(koordinator.NodeSLO(object))
+				add(koordinator.NodeSLOLayer(object))
 			case w.selects(object):
 				unknown = append(unknown, fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName()))
 			}
@@ -75,7 +75,7 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 		}
 	}
 	if w.readsAgent(ofKoordinator) {
-		add(koordinator.Node(w.client.Node, w.node.GetLabels(), w.node.GetAnnotations()))
+		add(koordinator.NodeLayer(w.client.Node, w.node.GetLabels(), w.node.GetAnnotations()))
 	}
 	return layers, unknown
 }

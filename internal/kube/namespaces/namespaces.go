@@ -100,8 +100,8 @@ type Service struct {
 	// Save stores the labels for the next start. It may be nil.
 	Save func([]byte) error
 
-	mu     sync.Mutex // guards the fields below
-	failed error
+	mu      sync.Mutex // guards the fields below
+	lastErr error
 }
 
 const (
@@ -156,7 +156,7 @@ func (s *Service) put() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = err
+	s.lastErr = err
 }
 
 // Row returns the row for status.
@@ -177,8 +177,8 @@ func (s *Service) Row() api.ClusterPart {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed != nil {
-		row.Error = s.failed.Error()
+	if s.lastErr != nil {
+		row.Error = s.lastErr.Error()
 	}
 	return row
 }

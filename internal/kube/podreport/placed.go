@@ -48,7 +48,7 @@ type Placements struct {
 	written    map[types.UID]string
 	writeCount uint64
 	refused    uint64 // the number of writes that the API server refused permanently
-	failed     error  // the error of the last write
+	lastErr    error  // the error of the last write
 	// failures counts the failed writes that the service repeats later.
 	failures uint64
 }
@@ -139,7 +139,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	p.client.Note(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed = err
+	p.lastErr = err
 	switch {
 	case err == nil:
 		p.writeCount++
@@ -164,8 +164,8 @@ func (p *Placements) Row() api.ClusterPart {
 		Name: "PodAnnotation", State: fmt.Sprintf("%d pods handled, %d writes refused by the API server", len(p.written), p.refused),
 		Written: p.writeCount, Failed: p.refused + p.failures,
 	}
-	if p.failed != nil {
-		row.Error = p.failed.Error()
+	if p.lastErr != nil {
+		row.Error = p.lastErr.Error()
 	}
 	return row
 }

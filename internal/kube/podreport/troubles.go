@@ -54,7 +54,7 @@ func (t *ProblemEvents) read(journal []api.Event, lost uint64) {
 		t.recorder.AddLost(lost)
 	}
 	all := map[events.About]podTexts{}
-	of := func(about events.About) podTexts {
+	textsAbout := func(about events.About) podTexts {
 		if all[about] == nil {
 			all[about] = podTexts{}
 		}
@@ -62,12 +62,12 @@ func (t *ProblemEvents) read(journal []api.Event, lost uint64) {
 	}
 	for i := range journal {
 		if about, ok := aboutEvent(&journal[i]); ok {
-			addEventProblems(of(about), &journal[i])
+			addEventProblems(textsAbout(about), &journal[i])
 		}
 	}
 	for _, id := range nodeview.Sandboxes(t.node) {
 		if s, ok := nodeview.StateOf(t.node, id); ok && s.UID != "" {
-			addStateProblems(of(events.About{Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: s.UID}), &s)
+			addStateProblems(textsAbout(events.About{Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: s.UID}), &s)
 		}
 	}
 	for about, f := range all {
@@ -82,20 +82,20 @@ func (t *ProblemEvents) record(about events.About, f podTexts) {
 	if t.recorded[about] == nil {
 		t.recorded[about] = map[events.Reason][]string{}
 	}
-	said := t.recorded[about]
+	recorded := t.recorded[about]
 	for _, reason := range slices.Sorted(maps.Keys(f)) {
 		var fresh []string
 		for _, text := range f[reason] {
-			if !slices.Contains(said[reason], text) {
+			if !slices.Contains(recorded[reason], text) {
 				fresh = append(fresh, text)
 			}
 		}
 		if len(fresh) == 0 {
 			continue
 		}
-		said[reason] = append(said[reason], fresh...)
-		if over := len(said[reason]) - maxRemembered; over > 0 {
-			said[reason] = said[reason][over:]
+		recorded[reason] = append(recorded[reason], fresh...)
+		if excess := len(recorded[reason]) - maxRemembered; excess > 0 {
+			recorded[reason] = recorded[reason][excess:]
 		}
 		t.recorder.Warn(about, reason, sentence(about, f[reason]))
 	}

@@ -171,20 +171,20 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	if err != nil {
 		return p.noteFailure("encode the object", err)
 	}
-	wish := string(text)
-	if s := p.lastWrite; s != nil && s.desired == wish && !due {
+	desired := string(text)
+	if s := p.lastWrite; s != nil && s.desired == desired && !due {
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		return min(time.Until(s.writtenAt.Add(p.pace.CheckInterval)), recompute), true
 	}
 	object := p.object(annotations, fields)
 	if p.lastWrite != nil && !due && p.lastWrite.live != nil {
-		next, wakes, stale := p.apply(ctx, object, wish)
+		next, wakes, stale := p.apply(ctx, object, desired)
 		if !stale {
 			return next, wakes
 		}
 		p.lastWrite.live = nil
 	}
-	if next, done := p.readObject(ctx, object, wish); done {
+	if next, done := p.readObject(ctx, object, desired); done {
 		return next, p.failures == 0 && p.lastWrite != nil
 	}
 	if p.uid == "" { // the object is gone, because its Node is or was gone
@@ -193,7 +193,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	if p.lastWrite != nil {
 		p.lastWrite.live = nil // the code above has just read it, and forgetVersions may have changed it
 	}
-	next, wakes, _ = p.apply(ctx, object, wish)
+	next, wakes, _ = p.apply(ctx, object, desired)
 	return next, wakes
 }
 
@@ -231,7 +231,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 }
 
 // readObject reads the object. done means that there is nothing to write.
-func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, done bool) {
+func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
 	if p.found = live; err != nil {
@@ -259,8 +259,8 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	}
 	want := p.objectForUpdate(object)
 	ours := selectFields(live, want)
-	if equalFields(ours, want.Object) || p.lastWrite != nil && p.lastWrite.desired == wish && equalFields(ours, p.lastWrite.lastWritten) {
-		p.storeLast(wish, ours, live)
+	if equalFields(ours, want.Object) || p.lastWrite != nil && p.lastWrite.desired == desired && equalFields(ours, p.lastWrite.lastWritten) {
+		p.storeLast(desired, ours, live)
 		p.count(func(r *api.ClusterPart) { r.Skipped++ })
 		p.setUpToDate("up to date" + p.lostField)
 		return p.pace.CheckInterval, true
@@ -296,7 +296,7 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 
 // apply writes the object. If another program has written a field, that is a conflict, and its value stays. stale
 // means that the object has changed since we last read or wrote it, so the caller must read it.
-func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, wish string) (next time.Duration, wakes, stale bool) {
+func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
 	other := conflictOwner(err)
@@ -310,20 +310,20 @@ func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured
 	case err != nil:
 		next, wakes = p.noteFailure("write the object", err)
 	default:
-		next, wakes = p.storeApplied(object, live, wish), true
+		next, wakes = p.storeApplied(object, live, desired), true
 	}
 	return next, wakes, false
 }
 
 // storeApplied stores the object that the server returned.
-func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, wish string) (next time.Duration) {
+func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, desired string) (next time.Duration) {
 	want := p.objectForUpdate(object)
 	ours := selectFields(live, want)
-	p.storeLast(wish, ours, live)
+	p.storeLast(desired, ours, live)
 	p.count(func(r *api.ClusterPart) { r.Written++ })
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lostField
-	if lacks := missingFields(ours, want.Object); lacks != "" {
-		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", lacks))
+	if missing := missingFields(ours, want.Object); missing != "" {
+		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", missing))
 		return p.pace.CheckInterval
 	}
 	p.setUpToDate(state)
@@ -376,7 +376,7 @@ func (p *Publisher) objectForUpdate(object *unstructured.Unstructured) *unstruct
 }
 
 // storeLast stores the object as it was last read or written.
-func (p *Publisher) storeLast(wish string, ours map[string]any, live *unstructured.Unstructured) {
+func (p *Publisher) storeLast(desired string, ours map[string]any, live *unstructured.Unstructured) {
 	p.found = live
-	p.failures, p.lastWrite = 0, &lastObject{desired: wish, lastWritten: ours, writtenAt: time.Now(), live: live}
+	p.failures, p.lastWrite = 0, &lastObject{desired: desired, lastWritten: ours, writtenAt: time.Now(), live: live}
 }

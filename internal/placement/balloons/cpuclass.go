@@ -45,13 +45,13 @@ func (p *Policy) classOf(name string) *lifecycle.CPUClass {
 // cpuClasses returns the CPUs of a layout by CPU class. The CPUs of balloons come first, in the order of the
 // configuration and then by balloon type. The idle CPUs come last. CPUs that containers own have no class.
 func (p *Policy) cpuClasses(l *placement.Layout) (all []placement.ClassCPUs) {
-	of := map[string]map[string]topology.Set{} // by class and type
+	cpusOf := map[string]map[string]topology.Set{} // by class and type
 	put := func(t *TypeOptions, cpus topology.Set) {
 		if c := p.classOf(t.CPUClass); c != nil && !cpus.Empty() {
-			if of[c.Name] == nil {
-				of[c.Name] = map[string]topology.Set{}
+			if cpusOf[c.Name] == nil {
+				cpusOf[c.Name] = map[string]topology.Set{}
 			}
-			of[c.Name][t.Name] = of[c.Name][t.Name].Union(cpus)
+			cpusOf[c.Name][t.Name] = cpusOf[c.Name][t.Name].Union(cpus)
 		}
 	}
 	for _, b := range l.Balloons {
@@ -66,7 +66,7 @@ func (p *Policy) cpuClasses(l *placement.Layout) (all []placement.ClassCPUs) {
 		}
 	}
 	for i := range p.classes {
-		types := of[p.classes[i].Name]
+		types := cpusOf[p.classes[i].Name]
 		for _, name := range slices.Sorted(maps.Keys(types)) {
 			all = append(all, placement.ClassCPUs{Class: p.classes[i], Type: name, CPUs: types[name]})
 		}

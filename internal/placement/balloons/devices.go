@@ -55,10 +55,10 @@ type hints struct {
 }
 
 // preferred are CPUs that the balloons of a type should have. If they depend on the devices that the kubelet
-// grants to containers, wish is the entry of preferCloseToDevices; otherwise it is "".
+// grants to containers, pattern is the entry of preferCloseToDevices; otherwise it is "".
 type preferred struct {
-	cpus topology.Set
-	wish string
+	cpus    topology.Set
+	pattern string
 }
 
 // hintsOf returns the hints of each type, by the type's name. A type prefers CPUs near its devices, isolated
@@ -93,7 +93,7 @@ func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 // have the device, or if the entry is a pattern of devices that the kubelet grants.
 func preferredFor(m *topology.Machine, device string) preferred {
 	if _, granted := resourcePattern(device); granted {
-		return preferred{wish: device}
+		return preferred{pattern: device}
 	}
 	cpus, _ := cpusNearDevice(m, device)
 	return preferred{cpus: cpus}

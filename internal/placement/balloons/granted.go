@@ -62,20 +62,20 @@ func GrantedDeviceKeys(o PolicyOptions) (paths []string) {
 // grantedDevices returns the CPUs near the devices of a container that match patterns of type t. why
 // continues the reason for the container's balloon; "" if the type has no patterns.
 func (p *Policy) grantedDevices(t *TypeOptions, s placement.Subject) (all []placement.DeviceCPUs, why string) {
-	for _, wish := range devicePatterns(p.parts[t.Name]) {
+	for _, pattern := range devicePatterns(p.parts[t.Name]) {
 		var cpus topology.Set
 		var names []string
-		for _, d := range p.matchingDevices(wish, s) {
+		for _, d := range p.matchingDevices(pattern, s) {
 			cpus = cpus.Union(d.Near)
 			if name := intent.Printable(d.Name); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
 		if cpus.Empty() {
-			why += "; it has no device of " + intent.Printable(wish) + " whose place is known"
+			why += "; it has no device of " + intent.Printable(pattern) + " whose place is known"
 			continue
 		}
-		all = append(all, placement.DeviceCPUs{Pattern: wish, CPUs: cpus})
+		all = append(all, placement.DeviceCPUs{Pattern: pattern, CPUs: cpus})
 		why += "; it prefers CPUs " + p.Machine.Format(cpus) + ", near " + strings.Join(names, ", ")
 	}
 	return all, why
@@ -85,8 +85,8 @@ func (p *Policy) grantedDevices(t *TypeOptions, s placement.Subject) (all []plac
 // Normally the kubelet reports the NUMA nodes or PCI addresses of the matching resources. If it reports
 // neither, the result has the container's other CDI devices and device nodes, if the container has a matching
 // resource.
-func (p *Policy) matchingDevices(wish string, s placement.Subject) (all []placement.LocatedDevice) {
-	pattern, _ := resourcePattern(wish)
+func (p *Policy) matchingDevices(entry string, s placement.Subject) (all []placement.LocatedDevice) {
+	pattern, _ := resourcePattern(entry)
 	matches := func(resource string) bool { is, err := path.Match(pattern, resource); return is && err == nil }
 	granted := slices.ContainsFunc(s.Devices, func(g lifecycle.DeviceGrant) bool {
 		for resource := range g.IDs {
@@ -115,9 +115,9 @@ func (p *Policy) matchingDevices(wish string, s placement.Subject) (all []placem
 // devicesOf returns the device needs of one part of a balloon with the given number of parts, the most
 // important first. need is the need of the balloon, and t the type of the part.
 func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement.DeviceNeed) {
-	for _, wish := range devicePatterns([]*TypeOptions{t}) {
+	for _, pattern := range devicePatterns([]*TypeOptions{t}) {
 		for _, d := range need.Devices {
-			if d.Pattern == wish {
+			if d.Pattern == pattern {
 				d.Milli = (d.Milli + int64(parts) - 1) / int64(parts)
 				all = append(all, d)
 			}
@@ -155,7 +155,7 @@ func (h hints) withDevices(all []placement.DeviceNeed, one *placement.DeviceNeed
 	h.preferred = slices.Clone(h.preferred)
 	for i := range h.preferred {
 		for k := range all {
-			if d := &all[k]; d.Pattern == h.preferred[i].wish && (one == nil || one.Pattern != d.Pattern || one == d) {
+			if d := &all[k]; d.Pattern == h.preferred[i].pattern && (one == nil || one.Pattern != d.Pattern || one == d) {
 				h.preferred[i].cpus = h.preferred[i].cpus.Union(d.CPUs)
 			}
 		}

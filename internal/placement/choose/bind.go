@@ -58,10 +58,10 @@ func (e *BindError) Error() string {
 		how = "exactly " + formatCount(w.Count, "node")
 	}
 	for _, more := range []struct {
-		said bool
-		text string
+		requested bool
+		text      string
 	}{{w.Even, ", evenly"}, {w.FewestPackages, ", no more sockets than needed"}, {w.Cores == WholeCores, ", whole cores"}} {
-		if more.said {
+		if more.requested {
 			how += more.text
 		}
 	}

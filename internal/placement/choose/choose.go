@@ -167,13 +167,13 @@ func (p *picker) chooseWithReserve(free topology.Set) bool {
 	p.reset(free)
 	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: PreferenceApplied, Avoid: true, Candidates: free.Len(), Remaining: int(p.have[0])}
 	r.Kept = r.Remaining >= p.want.N
-	said := len(p.reasons)
+	reasonIndex := len(p.reasons)
 	p.reasons = append(p.reasons, r)
 	if r.Kept && p.take(0, p.want.N) {
 		return true
 	}
-	p.reasons[said].Kept = false
-	p.reasons, p.chosen, p.leaveFree = p.reasons[:said+1], topology.Set{}, nil
+	p.reasons[reasonIndex].Kept = false
+	p.reasons, p.chosen, p.leaveFree = p.reasons[:reasonIndex+1], topology.Set{}, nil
 	return false
 }
 

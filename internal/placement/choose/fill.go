@@ -216,10 +216,10 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 		var next int
 		if i < len(first) {
 			next = first[i]
-		} else if last, _, of := p.best(parts, n, f.portions); of > 0 {
+		} else if last, _, of := p.bestGroup(parts, n, f.portions); of > 0 {
 			f.add(p, portion{last.group, n}, last.cost)
 			return f, true
-		} else if next = p.largest(parts, f.portions); next < 0 {
+		} else if next = p.largestGroup(parts, f.portions); next < 0 {
 			return f, false
 		}
 		take := min(int(p.have[next]), n)
@@ -237,9 +237,9 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 	return f, true
 }
 
-// largest returns the unused group with the most free CPUs; -1 if no unused group has free CPUs. Of equal
+// largestGroup returns the unused group with the most free CPUs; -1 if no unused group has free CPUs. Of equal
 // groups it returns the group nearest to the used groups, and then the group with the fewest Shared CPUs.
-func (p *picker) largest(parts []int, used []portion) int {
+func (p *picker) largestGroup(parts []int, used []portion) int {
 	best, near := -1, 0
 	for _, part := range parts {
 		have := p.have[part]

@@ -94,7 +94,7 @@ func (s *nodeSearch) explain(best *nodeSet) Reason {
 			s.noteElimination(&why, best, &s.sets[i])
 		}
 	}
-	for by, n := range s.lost {
+	for by, n := range s.lostByCriterion {
 		if why.Candidates += n; n > 0 && s.setSize > 1 {
 			why.addElimination(by, s.rule(nodeCriterion(by)), n, -1)
 		}

@@ -26,10 +26,10 @@ type nodeSearch struct {
 	setSize     int
 	usableNodes []int                      // the indices of the nodes that can belong to a set
 	maxHolds    [topology.MaxNodes + 1]int // for each index of usableNodes: the largest number of CPUs on a node at or after it
-	// sets are the best sets so far. losers are the single nodes that lost. lost counts the sets that lost,
-	// by criterion.
-	sets, losers []nodeSet
-	lost         [lowestNodes + 1]int
+	// sets are the best sets so far. losers are the single nodes that lost. lostByCriterion counts the sets that
+	// lost.
+	sets, losers    []nodeSet
+	lostByCriterion [lowestNodes + 1]int
 }
 
 // maxSets is the largest number of sets for which the search tries all sets. With more sets, offerGrown grows
@@ -49,7 +49,7 @@ type partialSet struct {
 
 // search finds the best sets of k nodes that have enough CPUs.
 func (s *nodeSearch) search(k int) {
-	s.setSize, s.sets, s.losers, s.lost = k, s.sets[:0], s.losers[:0], [lowestNodes + 1]int{}
+	s.setSize, s.sets, s.losers, s.lostByCriterion = k, s.sets[:0], s.losers[:0], [lowestNodes + 1]int{}
 	if !s.listUsable() {
 		return
 	}
@@ -208,7 +208,7 @@ func (s *nodeSearch) noteLoss(c *nodeSet, by nodeCriterion, n int) {
 	if s.setSize == 1 {
 		s.losers = append(s.losers, *c)
 	}
-	s.lost[by] += n
+	s.lostByCriterion[by] += n
 }
 
 // replace makes c the only best set, because it beats all earlier sets by a criterion. Sets that lost by a
@@ -218,7 +218,7 @@ func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 		s.noteLoss(&s.sets[i], by, 1)
 	}
 	for later := by + 1; later <= lowestNodes; later++ {
-		s.lost[by], s.lost[later] = s.lost[by]+s.lost[later], 0
+		s.lostByCriterion[by], s.lostByCriterion[later] = s.lostByCriterion[by]+s.lostByCriterion[later], 0
 	}
 	s.sets = append(s.sets[:0], *c)
 }

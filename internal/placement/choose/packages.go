@@ -127,7 +127,7 @@ func (p *picker) divideOverFewest(parts []innerGroup, n int, sets []packageSet) 
 		}
 	}
 	slices.Sort(others) // the lowest CPUs first
-	last, _, of := p.best(others, n, portions)
+	last, _, of := p.bestGroup(others, n, portions)
 	if of == 0 {
 		return nil, c, false
 	}

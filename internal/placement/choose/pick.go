@@ -153,7 +153,7 @@ func (p *picker) noteEliminated(r *Reason, parts []int, n int, best *candidate) 
 // all with UsedWith CPUs except at most one, need and split no more cores. On hybrid processors it also happens
 // if several parts of a NUMA node split fewer cores.
 func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f groupSet, ok bool) {
-	best, by, of = p.best(g.parts, n, nil)
+	best, by, of = p.bestGroup(g.parts, n, nil)
 	if of > 0 && (p.usedWithCount == nil || best.usedWith > 0) {
 		if f, ok = p.preferWholeCores(g, n, &best); ok {
 			return best, by, 0, f, true
@@ -247,9 +247,9 @@ func (p *picker) isUniform(at int) bool {
 		(p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
 }
 
-// best returns the best unused part with at least n free CPUs, and the criterion by which it beat the next
+// bestGroup returns the best unused part with at least n free CPUs, and the criterion by which it beat the next
 // best part. of is the number of such parts. It prefers parts near the used ones.
-func (p *picker) best(parts []int, n int, used []portion) (best candidate, by criterion, of int) {
+func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, by criterion, of int) {
 	var next rank
 	for _, part := range parts {
 		if int(p.have[part]) < n || isUsed(used, part) {

@@ -57,7 +57,7 @@ func NewTree(m *topology.Machine) *Tree {
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
 		t.cores = append(t.cores, c.Members())
 	}
-	t.hybrid = !t.uniform && len(t.kinds(m.Online())) > 1
+	t.hybrid = !t.uniform && len(t.splitByCoreKind(m.Online())) > 1
 	shapes := map[string]int{}
 	t.add(m.Online(), topology.PackageLevel, -1, false, shapes)
 	t.shapes = len(shapes)
@@ -141,11 +141,11 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 }
 
 // divideOrKinds splits CPUs into the groups of a level. Before the level of L3 caches it splits them by kinds
-// of cores, if there are several. kinds reports whether it did so.
-func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, isCoreKind bool) (sets []topology.Set, kinds bool) {
+// of cores, if there are several. byCoreKind reports whether it did so.
+func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, isCoreKind bool) (sets []topology.Set, byCoreKind bool) {
 	if level == topology.L3Level && !isCoreKind {
-		if byKind := t.kinds(cpus); len(byKind) > 1 {
-			return byKind, true
+		if parts := t.splitByCoreKind(cpus); len(parts) > 1 {
+			return parts, true
 		}
 	}
 	return t.divide(cpus, level), false
@@ -162,10 +162,10 @@ func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 	return parts
 }
 
-// kinds splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid processor an
-// owner gets cores of one kind if possible, because its threads would run at different speeds on different
-// kinds.
-func (t *Tree) kinds(cpus topology.Set) []topology.Set {
+// splitByCoreKind splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid
+// processor an owner gets cores of one kind if possible, because its threads would run at different speeds on
+// different kinds.
+func (t *Tree) splitByCoreKind(cpus topology.Set) []topology.Set {
 	var parts []topology.Set
 	for !cpus.Empty() {
 		kind, part := t.machine.CPUs[cpus.First()].Kind, topology.Set{}

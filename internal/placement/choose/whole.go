@@ -62,7 +62,7 @@ func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []porti
 			return used, true
 		}
 	}
-	last, _, of := p.best(parts, n, used)
+	last, _, of := p.bestGroup(parts, n, used)
 	if of == 0 || last.cost.split > least || len(used) == cap(used) {
 		return used, false
 	}
@@ -77,7 +77,7 @@ func (p *picker) addThreads(parts []int, used []portion, n int) (portions []port
 		used[i].n, n = s.n+more, n-more
 	}
 	for n > 0 {
-		next := p.largest(parts, used)
+		next := p.largestGroup(parts, used)
 		if next < 0 || len(used) == cap(used) {
 			return used, false
 		}

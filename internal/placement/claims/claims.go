@@ -18,13 +18,13 @@ import (
 // Policy is the policy for authority: dra. It uses another policy for containers that own no CPUs.
 type Policy struct{ placement.Policy }
 
-// errOwns is the reason why the agent grants no CPUs.
-var errOwns = errors.New("under authority: dra, resource claims decide who owns CPUs: give the pod a resource claim for CPUs")
+// errClaimsDecide is the reason why the agent grants no CPUs.
+var errClaimsDecide = errors.New("under authority: dra, resource claims decide who owns CPUs: give the pod a resource claim for CPUs")
 
 // Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns
 // the CPUs of its resource claims.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
-	t := p.Policy.Terms(m, s).WithoutGrants(errOwns)
+	t := p.Policy.Terms(m, s).WithoutGrants(errClaimsDecide)
 	t.ByClaims = true
 	if s.Claims != nil {
 		t.External = externalGrant(m, s.Claims)

@@ -15,14 +15,14 @@ import (
 // Policy is the policy for authority: kubelet. It uses another policy for containers that own no CPUs.
 type Policy struct{ placement.Policy }
 
-// errOwns is the reason why the agent grants no CPUs.
-var errOwns = errors.New("under authority: kubelet, the kubelet's static CPU manager decides who owns CPUs: it gives CPUs to containers of Guaranteed pods that request whole CPUs")
+// errKubeletDecides is the reason why the agent grants no CPUs.
+var errKubeletDecides = errors.New("under authority: kubelet, the kubelet's static CPU manager decides who owns CPUs: it gives CPUs to containers of Guaranteed pods that request whole CPUs")
 
 // Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns
 // the CPUs that the kubelet reports for it in its PodResources API. If the API reports nothing, the container
 // owns the CPUs that the kubelet requests from the runtime, if they look like a grant (see placement.Pinned).
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
-	t := p.Policy.Terms(m, s).WithoutGrants(errOwns)
+	t := p.Policy.Terms(m, s).WithoutGrants(errKubeletDecides)
 	if s.Requested != nil {
 		t.External = externalGrant(m, s)
 	}

@@ -137,11 +137,11 @@ func insert(sorted []uint64, a uint64) []uint64 {
 	return slices.Insert(sorted, at, a)
 }
 
-// expand lists the hints of counts on n nodes by size, then by value. n is less than MaxNodes.
-func (c *Counts) expand(n int) []Hint { return c.expandTo(n, n) }
+// hintsOn returns the hints of counts on n nodes by size, then by value. n is less than MaxNodes.
+func (c *Counts) hintsOn(n int) []Hint { return c.hintsUpTo(n, n) }
 
-// expandTo is like expand, for sets of at most the given number of nodes.
-func (c *Counts) expandTo(n, most int) []Hint {
+// hintsUpTo is like hintsOn, for sets of at most the given number of nodes.
+func (c *Counts) hintsUpTo(n, most int) []Hint {
 	best, out := c.minNodes(n), []Hint{}
 	for size := 1; size <= most; size++ {
 		for m := AllNodes(size); m <= AllNodes(n); m = Mask(nextSet(uint64(m))) {
@@ -153,7 +153,7 @@ func (c *Counts) expandTo(n, most int) []Hint {
 	return out
 }
 
-// preferred lists only the preferred hints of expand.
+// preferred returns only the preferred hints of hintsOn.
 func (c *Counts) preferred(n int) (out []Hint) {
 	best := c.minNodes(n)
 	if best == 0 {

@@ -11,7 +11,7 @@ func (s *search) merge(resources []Resource) Hint {
 	if h, ok := s.preferred(s.split(resources, (*Counts).preferred)); ok {
 		return h
 	}
-	lists, counts := s.split(resources, (*Counts).expand)
+	lists, counts := s.split(resources, (*Counts).hintsOn)
 	target := s.targetSize(resources)
 	var best *Hint
 	for _, m := range s.intersections(target, lists) {
@@ -37,7 +37,7 @@ func (s *search) merge(resources []Resource) Hint {
 // split returns the hints of the resources that have a preference. On machines with few nodes all hints are
 // lists. On other machines, Counts are returned as they are. A resource that is not available gets a list
 // with one hint that is not preferred.
-func (s *search) split(resources []Resource, expand func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
+func (s *search) split(resources []Resource, list func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
 	for _, r := range resources {
 		switch c := r.Counts; {
 		case c == nil && r.Hints == nil:
@@ -46,7 +46,7 @@ func (s *search) split(resources []Resource, expand func(*Counts, int) []Hint) (
 		case c == nil:
 			lists = append(lists, r.Hints)
 		case s.n <= s.o.enumerate:
-			lists = append(lists, expand(c, s.n))
+			lists = append(lists, list(c, s.n))
 		default:
 			counts = append(counts, c)
 		}

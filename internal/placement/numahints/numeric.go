@@ -99,7 +99,7 @@ func (c *chains) possibleHintsOf(resources []Resource, most int) [][]Hint {
 	for i, r := range resources {
 		switch {
 		case r.Counts != nil && c.n <= c.o.enumerate:
-			out[i] = r.Counts.expandTo(c.n, most) // already sorted
+			out[i] = r.Counts.hintsUpTo(c.n, most) // already sorted
 		case r.Counts == nil && r.Hints != nil && !slices.Contains(r.Hints, Hint{Any: true, Preferred: true}):
 			out[i] = sortHints(r.Hints)
 		}

@@ -15,10 +15,10 @@ func oracle(n int, resources []Resource, o Options) (best Hint) {
 	var lists [][]Hint
 	for _, r := range resources {
 		switch {
-		case r.Counts != nil && len(r.Counts.expand(n)) == 0, r.Counts == nil && r.Hints != nil && len(r.Hints) == 0:
+		case r.Counts != nil && len(r.Counts.hintsOn(n)) == 0, r.Counts == nil && r.Hints != nil && len(r.Hints) == 0:
 			lists = append(lists, []Hint{nilF})
 		case r.Counts != nil:
-			lists = append(lists, r.Counts.expand(n))
+			lists = append(lists, r.Counts.hintsOn(n))
 		case r.Hints == nil:
 			lists = append(lists, []Hint{nilT})
 		default:
@@ -188,7 +188,7 @@ func numericOracle(n int, resources []Resource, align map[string]bool) (valid bo
 		}
 		r, hints := resources[i], resources[i].Hints
 		if r.Counts != nil {
-			hints = r.Counts.expand(n)
+			hints = r.Counts.hintsOn(n)
 		} else if r.Hints == nil || anyPreferred(r.Hints) {
 			hints = []Hint{nilT} // a resource without a preference is ignored
 		}

@@ -215,7 +215,7 @@ func TestCPUHints(t *testing.T) {
 	} {
 		c := &Counts{Need: tc.need, Free: tc.free, Capacity: tc.capacity}
 		var got []Hint
-		for _, h := range c.expand(tc.n) {
+		for _, h := range c.hintsOn(tc.n) {
 			if h.Preferred {
 				got = append(got, h)
 			}

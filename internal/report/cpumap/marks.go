@@ -74,12 +74,12 @@ func New(c api.NodeCPUs) Map {
 		p.setMark(ids, entry{mark: markReserved, text: "reserved"})
 	}
 	var pods []string
-	own, away, mark := map[string][]int{}, map[string][]int{}, map[string]string{}
+	own, unusable, mark := map[string][]int{}, map[string][]int{}, map[string]string{}
 	for _, g := range c.Grants {
 		if len(g.Mark) == 1 && strings.Contains(letters, g.Mark) {
 			mark[g.Pod] = g.Mark
 		}
-		away[g.Pod] = append(away[g.Pod], CPUs(g.Unusable)...)
+		unusable[g.Pod] = append(unusable[g.Pod], CPUs(g.Unusable)...)
 		if own[g.Pod] == nil {
 			pods = append(pods, g.Pod)
 		}
@@ -94,8 +94,8 @@ func New(c api.NodeCPUs) Map {
 			p.pods[id] = term.Clean(pod)
 		}
 		text := term.Clean(pod) + " alone: " + cmp.Or(topology.FormatList(ids), "none")
-		if slices.Sort(away[pod]); len(away[pod]) > 0 {
-			text += ", missing " + topology.FormatList(slices.Compact(away[pod]))
+		if slices.Sort(unusable[pod]); len(unusable[pod]) > 0 {
+			text += ", missing " + topology.FormatList(slices.Compact(unusable[pod]))
 		}
 		p.setMark(ids, entry{cmp.Or(mark[pod], TooManyOwners), term.Clean(pod), text})
 	}

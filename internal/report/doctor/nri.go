@@ -58,7 +58,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 	}
 	var runtime string
 	var found, tried []string
-	var unseen error
+	var statErr error
 	for _, s := range sockets {
 		info, err := h.stat(s.path)
 		switch {
@@ -68,7 +68,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 		case err == nil:
 			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is not a socket", s.path), runtime
 		case !missing(err):
-			unseen = err
+			statErr = err
 		}
 		tried = append(tried, s.path)
 	}
@@ -77,8 +77,8 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 		return c.ok("%s; the socket in use is %s", strings.Join(found, " and "), inUse()), inUse()
 	case len(found) > 0:
 		return c.ok("%s", strings.Join(found, " and ")), runtime
-	case unseen != nil:
-		return c.unreadable(join(tried), unseen), ""
+	case statErr != nil:
+		return c.unreadable(join(tried), statErr), ""
 	}
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }
@@ -294,8 +294,8 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; the value in force is %s",
 			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
 	}
-	told := withTimeouts(agent).RequestTimeout
-	if told == "" {
+	inForce := withTimeouts(agent).RequestTimeout
+	if inForce == "" {
 		switch {
 		case n.err != nil:
 			return c.unreadable(n.errFile, n.err)
@@ -304,11 +304,11 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		}
 	}
 	want := n.configured(n.requestKey, defaultRequestTimeout)
-	if told != "" && !n.anyRead { // in a container the runtime's files may be missing: only the value in force is known
-		want = told
+	if inForce != "" && !n.anyRead { // in a container the runtime's files may be missing: only the value in force is known
+		want = inForce
 	}
-	if told != "" && !sameDuration(told, want) {
-		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", told, want)
+	if inForce != "" && !sameDuration(inForce, want) {
+		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", inForce, want)
 	}
 	if d, err := time.ParseDuration(want); err == nil && d < minRequestTimeout {
 		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requestKey, want)

@@ -2,12 +2,12 @@ package metrics
 
 // Family describes one metric. The metrics page, the docs and the tests are generated from it.
 type Family struct {
-	Name  string
-	Kind  string   // counter, gauge or histogram
-	Names []string // the names of the labels
-	Help  string
-	// Labels describes the possible values of each label, for users.
-	Labels string
+	Name       string
+	Kind       string   // counter, gauge or histogram
+	LabelNames []string // the names of the labels
+	Help       string
+	// LabelValues describes the possible values of each label, for users.
+	LabelValues string
 }
 
 const (

@@ -78,7 +78,7 @@ func New(b Build, l Labels) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), kernelResults: l.KernelResults}
 	info := Family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
 		"Always 1; the labels name the build of this program.", ""}
-	built := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.Name, Help: info.Help}, info.Names)
+	built := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.Name, Help: info.Help}, info.LabelNames)
 	built.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
 	m.add(info, built)
 	m.addCounters(l)
@@ -126,7 +126,7 @@ func (m *Metrics) addCounters(l Labels) {
 
 // counter adds a counter. The series of the known label values exist from the start.
 func (m *Metrics) counter(f Family, known []string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Names)
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.LabelNames)
 	for _, k := range known {
 		v.WithLabelValues(k)
 	}
@@ -135,7 +135,7 @@ func (m *Metrics) counter(f Family, known []string) *prometheus.CounterVec {
 }
 
 func (m *Metrics) histogram(f Family, buckets []float64) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: buckets}, f.Names)
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: buckets}, f.LabelNames)
 	m.add(f, v)
 	return v
 }

@@ -251,4 +251,4 @@ func (s *stateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func (f Family) desc() *prometheus.Desc { return prometheus.NewDesc(f.Name, f.Help, f.Names, nil) }
+func (f Family) desc() *prometheus.Desc { return prometheus.NewDesc(f.Name, f.Help, f.LabelNames, nil) }

@@ -62,14 +62,14 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, orDash(c.QoS))
 	flush(t)
-	seat := orDash(c.CPUs)
+	cpus := orDash(c.CPUs)
 	if c.CPUGroup != "" {
-		seat += " (" + term.Clean(c.CPUGroup) + ")"
+		cpus += " (" + term.Clean(c.CPUGroup) + ")"
 	}
 	if c.CPUGroupWhy != "" {
-		seat += ": " + term.Clean(c.CPUGroupWhy)
+		cpus += ": " + term.Clean(c.CPUGroupWhy)
 	}
-	o.printWrapped(w, "  CPUs   ", seat, false)
+	o.printWrapped(w, "  CPUs   ", cpus, false)
 	o.explainCPUClasses(w, c.CPUClasses)
 	if c.Demotion != nil {
 		o.printWrapped(w, "  memory   ", term.Clean(c.Demotion.Text()), false)
@@ -123,11 +123,11 @@ func (o Options) verdict(c *api.Container, values []api.Value) string {
 		parts = append(parts, term.Count(errs, "request")+" not served")
 	}
 	if !c.ReleasedAt.IsZero() {
-		said := api.ReleasedText(c.ReleasedAt) + ": no decision about it is in force, until the agent is restarted"
+		text := api.ReleasedText(c.ReleasedAt) + ": no decision about it is in force, until the agent is restarted"
 		if missing > 0 {
-			said += fmt.Sprintf("; %d of %s could not be restored", missing, term.Count(len(values), "value"))
+			text += fmt.Sprintf("; %d of %s could not be restored", missing, term.Count(len(values), "value"))
 		}
-		return o.markFault(said)
+		return o.markFault(text)
 	}
 	switch {
 	case len(parts) > 0:
@@ -165,26 +165,26 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 	})
 	for _, v := range values {
 		o.printUncut(w, term.Clean(v.Field), orDash(o.valueText(v, values)))
-		said := remarks(v, known)
-		if len(said) > 0 {
-			o.printWrapped(w, "    ", term.Clean(v.Field)+": "+strings.Join(said, "; "), !v.Applied)
+		list := remarks(v, known)
+		if len(list) > 0 {
+			o.printWrapped(w, "    ", term.Clean(v.Field)+": "+strings.Join(list, "; "), !v.Applied)
 		}
 	}
 }
 
 // remarks returns the remarks on a value that its row in the table does not show. It leaves out the remark known.
-func remarks(v api.Value, known string) (said []string) {
+func remarks(v api.Value, known string) (list []string) {
 	if v.Why.Text != "" && v.Why.Text != known {
-		said = append(said, term.Clean(v.Why.Text))
+		list = append(list, term.Clean(v.Why.Text))
 	}
 	switch note := term.Clean(v.Note); {
 	case note == "":
 	case v.Applied:
-		said = append(said, note)
+		list = append(list, note)
 	default:
-		said = append(said, "NOT in force: "+note)
+		list = append(list, "NOT in force: "+note)
 	}
-	return said
+	return list
 }
 
 // factValue formats the value of a fact with its unit. Wide output has the value as it is.

@@ -65,8 +65,8 @@ func (z Zone) cnr() map[string]any {
 		distances = append(distances, strconv.Itoa(c.Value))
 	}
 	attributes := []any{attribute("numa_distance", strings.Join(distances, ","))}
-	if z.Reserved != "" {
-		attributes = append(attributes, attribute("reserved_cpu_list", z.Reserved))
+	if z.ReservedCPUs != "" {
+		attributes = append(attributes, attribute("reserved_cpu_list", z.ReservedCPUs))
 	}
 	out := map[string]any{"type": "Numa", "name": strconv.Itoa(z.ID), "resources": z.amounts(), "attributes": attributes}
 	var taken []any

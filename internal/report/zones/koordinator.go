@@ -20,11 +20,11 @@ func (n Node) Koordinator() map[string]string {
 	}
 	shared, reclaimed, allocs := []share{}, []share{}, []alloc{}
 	for _, z := range n.Zones {
-		if z.Shared != "" {
-			shared = append(shared, share{z.Socket, z.ID, z.Shared})
+		if z.SharedCPUs != "" {
+			shared = append(shared, share{z.Socket, z.ID, z.SharedCPUs})
 		}
-		if z.Reclaimed != "" {
-			reclaimed = append(reclaimed, share{z.Socket, z.ID, z.Reclaimed})
+		if z.ReclaimedCPUs != "" {
+			reclaimed = append(reclaimed, share{z.Socket, z.ID, z.ReclaimedCPUs})
 		}
 	}
 	for _, o := range n.Owners {
@@ -34,8 +34,8 @@ func (n Node) Koordinator() map[string]string {
 	if n.ByKubelet {
 		policy["policy"] = "static"
 	}
-	if n.Reserved != "" {
-		policy["reservedCPUs"] = n.Reserved
+	if n.ReservedCPUs != "" {
+		policy["reservedCPUs"] = n.ReservedCPUs
 	}
 	return map[string]string{
 		"node.koordinator.sh/cpu-topology":          encode(map[string][]CPU{"detail": n.CPUs}),

@@ -71,7 +71,7 @@ func (z Zone) nrt() map[string]any {
 			"allocatable": quantity(r.Name, r.Allocatable), "available": quantity(r.Name, r.Available),
 		})
 	}
-	for _, a := range [][2]string{{"cpuset", z.CPUs}, {"exclusive cpuset", z.Owned}, {"shared cpuset", z.Shared}, {"memory kind", z.Memory}} {
+	for _, a := range [][2]string{{"cpuset", z.CPUs}, {"exclusive cpuset", z.OwnedCPUs}, {"shared cpuset", z.SharedCPUs}, {"memory kind", z.Memory}} {
 		if a[1] != "" {
 			attributes = append(attributes, attribute(a[0], a[1]))
 		}

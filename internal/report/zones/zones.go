@@ -11,8 +11,8 @@ type Node struct {
 	Zones []Zone
 	// CPUs are the online CPUs in ascending order of id.
 	CPUs []CPU
-	// Reserved are CPUs that no pod gets, as a kernel list.
-	Reserved string
+	// ReservedCPUs are CPUs that no pod gets, as a kernel list.
+	ReservedCPUs string
 	// Owners are the pods that own CPUs.
 	Owners []Owner
 	// Pods are the names of the pods that have a sandbox.
@@ -31,13 +31,13 @@ type Zone struct {
 	ID     int
 	Socket int    // socket of its first CPU; without CPUs, the socket of the nearest NUMA node with CPUs
 	CPUs   string // its CPUs, as a kernel list
-	// Owned are its CPUs that containers own. Shared and Reclaimed are its CPUs in the default pools. All are kernel
-	// lists.
-	Owned, Shared, Reclaimed string
+	// OwnedCPUs are its CPUs that containers own. SharedCPUs and ReclaimedCPUs are its CPUs in the default pools. All
+	// are kernel lists.
+	OwnedCPUs, SharedCPUs, ReclaimedCPUs string
 	// Memory is the kind of its memory if that is not DRAM, such as "HBM"; otherwise "".
 	Memory string
-	// Reserved are its CPUs that no pod gets, as a kernel list.
-	Reserved string
+	// ReservedCPUs are its CPUs that no pod gets, as a kernel list.
+	ReservedCPUs string
 	// Resources are sorted by name.
 	Resources []Resource
 	// Allocations are the amounts that pods have of the zone's resources, sorted by UID. Their sum is Allocatable minus

@@ -23,7 +23,7 @@ type outcome struct {
 	matched           []string
 	set, setPod       map[string]string
 	class, pool, numa string
-	refused           string
+	refusal           string // the reason why the container is refused; "" if it is not
 	problems          []string
 }
 
@@ -125,7 +125,7 @@ func simulate(state *engine.State, s subject) outcome {
 		ID: "tested-container", PodID: s.pod.ID, Name: s.container.Name, State: lifecycle.StateCreated,
 		Image: &lifecycle.Image{Name: s.image}, Resources: s.container.Resources(),
 	}})
-	o.refused = created.Reject
+	o.refusal = created.Reject
 	for _, h := range state.Policy.Hooks {
 		if name := h.Info().Name; matched[name] {
 			o.matched = append(o.matched, strings.TrimPrefix(name, rules.Prefix))
@@ -135,7 +135,7 @@ func simulate(state *engine.State, s subject) outcome {
 	addValues(o.setPod, pod.Values)
 	o.addProblems(pod.Intent.Problems, pod.ProblemSummary.Problems)
 	if c := created.Container; c != nil {
-		if o.refused == "" {
+		if o.refusal == "" {
 			addValues(o.set, state.Values(c))
 		}
 		o.addProblems(c.ProblemSummary.Problems)

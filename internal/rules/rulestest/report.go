@@ -91,8 +91,8 @@ func (w Want) compare(got outcome) (all []Difference) {
 			differ(wish.what, *wish.want, wish.got)
 		}
 	}
-	if (w.Refused == "") != (got.refused == "") || !strings.Contains(got.refused, w.Refused) {
-		all = append(all, Difference{"refused", w.Refused, got.refused})
+	if (w.Refused == "") != (got.refusal == "") || !strings.Contains(got.refusal, w.Refused) {
+		all = append(all, Difference{"refused", w.Refused, got.refusal})
 	}
 	if w.Problems != nil {
 		all = append(all, compareProblems(*w.Problems, got.problems)...)

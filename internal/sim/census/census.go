@@ -72,7 +72,7 @@ func (w *walk) value(path string, v reflect.Value) {
 	case reflect.Interface:
 		w.value(path, v.Elem())
 	case reflect.Struct:
-		if path = base(path, v.Type()); v.Type().PkgPath() == "time" {
+		if path = typePath(path, v.Type()); v.Type().PkgPath() == "time" {
 			return
 		}
 		for i := range v.NumField() {
@@ -95,9 +95,9 @@ func (w *walk) value(path string, v reflect.Value) {
 	}
 }
 
-// base returns the start of the path of a struct's fields. It is the name of the struct's type, so that the fields of
-// one type are counted together wherever they are.
-func base(path string, t reflect.Type) string {
+// typePath returns the start of the path of a struct's fields. It is the name of the struct's type, so that the
+// fields of one type are counted together wherever they are.
+func typePath(path string, t reflect.Type) string {
 	if t.Name() == "" {
 		return path
 	}

@@ -89,8 +89,8 @@ func (f *Server) Lists() int64 { return f.lists.Load() }
 // Updates returns the number of calls that update resources.
 func (f *Server) Updates() int64 { return f.updates.Load() }
 
-// events reports whether a runtime of this version sends events.
-func (f *Server) events() bool {
+// sendsEvents reports whether a runtime of this version sends events.
+func (f *Server) sendsEvents() bool {
 	return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6")
 }
 
@@ -135,7 +135,7 @@ const maxQueuedEvents = 1000
 
 // GetContainerEvents streams to each caller all events that follow its call.
 func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
-	if !f.events() {
+	if !f.sendsEvents() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
 	}
 	if f.name() == sim.CRIO.Name {

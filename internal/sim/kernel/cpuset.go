@@ -10,12 +10,12 @@ import (
 // This file simulates the cpuset controller without partitions.
 
 type cpusetState struct {
-	cpus, mems                             cgroup.IDs
-	clone                                  bool
-	exclusiveCPUs, exclusiveMems, hardwall bool // cpu_exclusive, mem_exclusive, mem_hardwall
-	migrate, spreadPage, spreadSlab        bool
-	balance                                bool
-	relax                                  int64
+	cpus, mems                           cgroup.IDs
+	clone                                bool
+	cpuExclusive, memExclusive, hardwall bool // cpu_exclusive, mem_exclusive, mem_hardwall
+	migrate, spreadPage, spreadSlab      bool
+	balance                              bool
+	relax                                int64
 }
 
 // maxNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
@@ -100,7 +100,7 @@ func setMems(f *Cgroups, g *group, text string) error {
 
 // isSubsetOf reports whether o has all CPUs, memory nodes and exclusive flags of s (the kernel's is_cpuset_subset).
 func (s cpusetState) isSubsetOf(o cpusetState) bool {
-	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.exclusiveCPUs || o.exclusiveCPUs) && (!s.exclusiveMems || o.exclusiveMems)
+	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.cpuExclusive || o.cpuExclusive) && (!s.memExclusive || o.memExclusive)
 }
 
 // validate makes the checks of the kernel's validate_change in the same order.
@@ -128,7 +128,7 @@ func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 	}
 	above := g.parent.cpusetState
 	if g.parent == f.root {
-		above.exclusiveCPUs, above.exclusiveMems = true, true // the kernel's root cpuset has both flags
+		above.cpuExclusive, above.memExclusive = true, true // the kernel's root cpuset has both flags
 	}
 	if !trial.isSubsetOf(above) {
 		return syscall.EACCES
@@ -143,7 +143,7 @@ func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 
 // conflictsWith reports whether o has CPUs or memory nodes that are exclusive to s.
 func (s cpusetState) conflictsWith(o cpusetState) bool {
-	return s.exclusiveCPUs && !s.cpus.And(o.cpus).Empty() || s.exclusiveMems && !s.mems.And(o.mems).Empty()
+	return s.cpuExclusive && !s.cpus.And(o.cpus).Empty() || s.memExclusive && !s.mems.And(o.mems).Empty()
 }
 
 // flagFile returns the model of a file of version 1 whose value is 0 or 1. The kernel uses only the lower 32 bits of

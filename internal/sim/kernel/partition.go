@@ -28,8 +28,8 @@ const (
 	whyExclusive = "Invalid cpu list in cpuset.cpus.exclusive"
 )
 
-// exclusiveCPUs returns the CPUs that a partition has if it is valid.
-func (g *group) exclusiveCPUs() cgroup.IDs {
+// partitionCPUs returns the CPUs that a partition has if it is valid.
+func (g *group) partitionCPUs() cgroup.IDs {
 	if !g.partition.exclusive.Empty() {
 		return g.partition.exclusive
 	}
@@ -52,11 +52,11 @@ func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 	if f.isPartitionRoot(g) {
 		have := f.cpus
 		if g != f.root {
-			have = have.And(g.exclusiveCPUs())
+			have = have.And(g.partitionCPUs())
 		}
 		for _, c := range g.children {
 			if c.partition.valid {
-				have = have.Minus(c.exclusiveCPUs())
+				have = have.Minus(c.partitionCPUs())
 			}
 		}
 		if g == f.root && f.hasPartitions {
@@ -76,7 +76,7 @@ func (f *Cgroups) remoteCPUs(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
 		if f.isRemote(c) {
-			out = out.Union(c.exclusiveCPUs())
+			out = out.Union(c.partitionCPUs())
 		}
 		out = out.Union(f.remoteCPUs(c))
 	}
@@ -124,7 +124,7 @@ func (f *Cgroups) updateValidity(g *group) {
 }
 
 func (f *Cgroups) whyInvalid(g *group) string {
-	want := g.exclusiveCPUs()
+	want := g.partitionCPUs()
 	switch {
 	case want.Empty() && f.since(7):
 		return whyEmpty
@@ -132,7 +132,7 @@ func (f *Cgroups) whyInvalid(g *group) string {
 		return whyEmptyOld
 	}
 	for _, o := range g.parent.children {
-		if o != g && !o.exclusiveCPUs().And(want).Empty() {
+		if o != g && !o.partitionCPUs().And(want).Empty() {
 			return whyShared
 		}
 	}
@@ -143,7 +143,7 @@ func (f *Cgroups) whyInvalid(g *group) string {
 		}
 	case !f.since(7):
 		return whyParent
-	case g.partition.exclusive.Empty(), !f.exclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
+	case g.partition.exclusive.Empty(), !f.effectiveExclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
 		return whyExclusive
 	}
 	return ""
@@ -184,7 +184,7 @@ func (f *Cgroups) cpusChanged(g *group) {
 		return
 	}
 	for _, o := range g.parent.children {
-		if o != g && o.partition.valid && !o.exclusiveCPUs().And(g.cpus).Empty() {
+		if o != g && o.partition.valid && !o.partitionCPUs().And(g.cpus).Empty() {
 			f.endPartition(o)
 			if !f.since(7) {
 				o.partition.why = whyShared // later kernels give no reason
@@ -192,7 +192,7 @@ func (f *Cgroups) cpusChanged(g *group) {
 		}
 	}
 	switch {
-	case g.partition.valid && g.exclusiveCPUs().Empty():
+	case g.partition.valid && g.partitionCPUs().Empty():
 		f.endPartition(g)
 		g.partition.why = whyExclusive
 	case g.partition.kind != "" && !g.partition.valid && !f.since(7):
@@ -200,20 +200,20 @@ func (f *Cgroups) cpusChanged(g *group) {
 	}
 }
 
-// exclusiveCPUs returns the value of cpuset.cpus.exclusive.effective: the CPUs that a cgroup and the partitions below
-// it can use exclusively.
-func (f *Cgroups) exclusiveCPUs(g *group) cgroup.IDs {
+// effectiveExclusiveCPUs returns the value of cpuset.cpus.exclusive.effective: the CPUs that a cgroup and the
+// partitions below it can use exclusively.
+func (f *Cgroups) effectiveExclusiveCPUs(g *group) cgroup.IDs {
 	switch {
 	case g == f.root:
 		return f.possible
 	case g.partition.valid:
-		return g.exclusiveCPUs()
+		return g.partitionCPUs()
 	}
-	return g.partition.exclusive.And(f.exclusiveCPUs(g.parent))
+	return g.partition.exclusive.And(f.effectiveExclusiveCPUs(g.parent))
 }
 
 func showExclusive(_ *Cgroups, g *group) string          { return g.partition.exclusive.String() }
-func showEffectiveExclusive(f *Cgroups, g *group) string { return f.exclusiveCPUs(g).String() }
+func showEffectiveExclusive(f *Cgroups, g *group) string { return f.effectiveExclusiveCPUs(g).String() }
 
 func setExclusive(f *Cgroups, g *group, text string) error {
 	want, err := kernelList(text, highest(f.possible)+1)
@@ -227,7 +227,7 @@ func setExclusive(f *Cgroups, g *group, text string) error {
 		if o == g || want.Empty() {
 			continue
 		}
-		if !want.And(o.partition.exclusive).Empty() || !o.cpus.Empty() && want.Contains(o.cpus) || o.partition.valid && !want.And(o.exclusiveCPUs()).Empty() {
+		if !want.And(o.partition.exclusive).Empty() || !o.cpus.Empty() && want.Contains(o.cpus) || o.partition.valid && !want.And(o.partitionCPUs()).Empty() {
 			return syscall.EINVAL
 		}
 	}
@@ -240,7 +240,7 @@ func setExclusive(f *Cgroups, g *group, text string) error {
 // CPUs exclusively.
 func (f *Cgroups) endPartitionsBelow(g *group) {
 	for _, c := range g.children {
-		if c.partition.kind != "" && !f.isPartitionRoot(c.parent) && !f.exclusiveCPUs(g).Contains(c.exclusiveCPUs()) {
+		if c.partition.kind != "" && !f.isPartitionRoot(c.parent) && !f.effectiveExclusiveCPUs(g).Contains(c.partitionCPUs()) {
 			f.endPartition(c)
 			c.partition.why = whyParent
 		}
@@ -254,7 +254,7 @@ func (f *Cgroups) isolated(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
 		if c.partition.valid && c.partition.kind == "isolated" {
-			out = out.Union(c.exclusiveCPUs())
+			out = out.Union(c.partitionCPUs())
 		}
 		out = out.Union(f.isolated(c))
 	}

@@ -30,7 +30,7 @@ its meaning, and its labels with their values. No label has the name of a pod, c
 
 `)
 	for _, r := range metrics.Families() {
-		b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(labelled("Labels:", r.Labels)))))
+		b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(labelled("Labels:", r.LabelValues)))))
 	}
 	b.WriteString(`
 [monitoring.md](monitoring.md) has the alert rules, what to do about each, and a Grafana dashboard.

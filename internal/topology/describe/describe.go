@@ -147,8 +147,8 @@ func parseLevel(field string) (index, count int, err error) {
 }
 
 func parseMemory(text string) (uint64, error) {
-	amount, per, said := strings.Cut(strings.TrimSpace(text), "/")
-	if !said || strings.TrimSpace(per) != "node" {
+	amount, per, hasNode := strings.Cut(strings.TrimSpace(text), "/")
+	if !hasNode || strings.TrimSpace(per) != "node" {
 		return 0, fmt.Errorf(`memory %q: write it per node, as in "64GiB/node"`, shorten(text))
 	}
 	return parseBytes("memory", strings.TrimSpace(amount))
@@ -156,9 +156,9 @@ func parseMemory(text string) (uint64, error) {
 
 // parsePages reads a number of huge pages and their size, such as "16 x 1GiB".
 func (s *shape) parsePages(text string) error {
-	number, size, said := strings.Cut(text, "x")
+	number, size, hasSize := strings.Cut(text, "x")
 	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
-	if err != nil || !said {
+	if err != nil || !hasSize {
 		return fmt.Errorf(`huge pages %q: write number and size, as in "16 x 1GiB pages/node"`, shorten(text))
 	}
 	bytes, err := parseBytes("huge pages of", strings.TrimSpace(size))

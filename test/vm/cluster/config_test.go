@@ -187,10 +187,10 @@ func TestConfig(t *testing.T) {
 	c.key(a, "pools.reserved", `"0"`, file)
 	c.key(a, "strict", "false", "default")
 
-	c.put(configmaps.Group("latency"), "pool=latency", "placement: {reclaimedCPUs: 1}\n")
-	c.put(configmaps.Group("batch"), "pool=batch", "strict: true\n")
-	c.put(configmaps.Node("n1"), "", "pools: {reserved: \"1\"}\n")
-	c.put(configmaps.Node("n2"), "", "pools: {reserved: \"2\"}\n")
+	c.put(configmaps.GroupMapName("latency"), "pool=latency", "placement: {reclaimedCPUs: 1}\n")
+	c.put(configmaps.GroupMapName("batch"), "pool=batch", "strict: true\n")
+	c.put(configmaps.NodeMapName("n1"), "", "pools: {reserved: \"1\"}\n")
+	c.put(configmaps.NodeMapName("n2"), "", "pools: {reserved: \"2\"}\n")
 	c.key(a, "placement.reclaimedCPUs", "1", "ConfigMap trimtab/trimtab-group-latency")
 	c.key(a, "pools.reserved", `"1"`, "ConfigMap trimtab/trimtab-node-n1")
 	c.key(a, "strict", "false", "default")
@@ -204,8 +204,8 @@ func TestConfig(t *testing.T) {
 	c.key(a, "placement.reclaimedCPUs", "2", "ConfigMap trimtab/trimtab-cluster")
 
 	for _, bad := range []struct{ name, selector, text, want string }{
-		{configmaps.Group("other"), "pool!=latency", "strict: false\n", "its node selector and that of ConfigMap trimtab-group-batch both match node n1"},
-		{configmaps.Group("other"), "", "strict: false\n", "set the annotation trimtab.io/node-selector"},
+		{configmaps.GroupMapName("other"), "pool!=latency", "strict: false\n", "its node selector and that of ConfigMap trimtab-group-batch both match node n1"},
+		{configmaps.GroupMapName("other"), "", "strict: false\n", "set the annotation trimtab.io/node-selector"},
 		{"trimtab-nod-n1", "", "strict: false\n", "its name is not trimtab-cluster"},
 	} {
 		c.put(bad.name, bad.selector, bad.text)
@@ -226,11 +226,11 @@ func TestConfig(t *testing.T) {
 		{"pools: {reserved: all}\n", "ConfigMap trimtab/trimtab-node-n1:3: pools.reserved"},
 		{"cluster: {enabled: false}\n", "takes effect only in the node's own file"},
 	} {
-		c.put(configmaps.Node("n1"), "", bad.text)
+		c.put(configmaps.NodeMapName("n1"), "", bad.text)
 		c.until(a, "refused: "+bad.want, func(n api.Node) bool { return strings.Contains(n.ConfigError, bad.want) })
 		c.key(a, "pools.reserved", `"1"`, "ConfigMap trimtab/trimtab-node-n1")
 	}
-	c.put(configmaps.Node("n1"), "", "pools: {reserved: \"3\"}\n")
+	c.put(configmaps.NodeMapName("n1"), "", "pools: {reserved: \"3\"}\n")
 	c.key(a, "pools.reserved", `"3"`, "ConfigMap trimtab/trimtab-node-n1")
 	c.until(a, "in force again", func(n api.Node) bool { return n.ConfigError == "" })
 
@@ -245,7 +245,7 @@ func TestConfig(t *testing.T) {
 	c.key(a, "failurePolicy.hooks", `["cpuset"]`, file)
 	c.key(a, "pools.reserved", `"3"`, "ConfigMap trimtab/trimtab-node-n1")
 
-	c.put(configmaps.Node("n1"), "", "")
+	c.put(configmaps.NodeMapName("n1"), "", "")
 	c.key(a, "pools.reserved", `"0"`, file)
 }
 

@@ -69,7 +69,7 @@ func (k *known) told(source string) func(podspec.Update) {
 		for uid := range u.All {
 			k.now[source][uid] = true
 		}
-		delete(k.now[source], u.Gone)
+		delete(k.now[source], u.EndedUID)
 	}
 }
 
