@@ -253,7 +253,7 @@ func TestHookServerRefusal(t *testing.T) {
 		t.Error(err)
 	}
 	found, _ := nodeview.Explain(mo.con, "default", p.Name, "a")
-	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Sentence(), "cannot stop it") {
+	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Sentence(), "learns of the event only afterwards") {
 		t.Errorf("%+v", found)
 	}
 }

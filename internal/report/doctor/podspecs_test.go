@@ -62,7 +62,7 @@ func TestKubeletsCPUs(t *testing.T) {
 	}
 }
 
-// TestContested: files that another program keeps changing are a problem; those that separate containers
+// TestContested: files that another program keeps changing are a problem; those that keep containers apart
 // come first.
 func TestContested(t *testing.T) {
 	left := api.Contested{File: "cpu.max", Repairs: 30, GaveUpReason: "keep cpu.max: another program writes it"}
@@ -70,7 +70,7 @@ func TestContested(t *testing.T) {
 	for want, files := range map[string][]api.Contested{
 		"": {{File: "cpu.max", Repairs: 3}},
 		"another program writes the agent's values": {left},
-		"values that separate containers: keep":     {left, kept},
+		"which keep containers apart: keep":         {left, kept},
 	} {
 		node := api.Node{Contested: files, Attachments: []api.Attachment{{Name: "nri", State: "connected"}}}
 		if got := (Check{}).judgeAgent(node); (got.Result == Problem) != (want != "") || !strings.Contains(got.Found, want) {
