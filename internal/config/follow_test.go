@@ -101,11 +101,20 @@ func (f *followed) recovers() {
 
 func level(l string) string { return header + "log:\n  level: " + l + "\n" }
 
+// write writes a text into a file. No reader finds the file empty: a new file is renamed to its name, and an old one is
+// overwritten with the text and blank lines, before it gets its length.
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	old, err := os.ReadFile(file)
+	if err != nil {
+		check(t, os.WriteFile(file+".written", []byte(text), 0o600))
+		check(t, os.Rename(file+".written", file))
+		return
 	}
+	to, err := os.OpenFile(file, os.O_WRONLY, 0)
+	check(t, err)
+	_, err = to.WriteString(text + strings.Repeat("\n", max(0, len(old)-len(text))))
+	check(t, errors.Join(err, to.Truncate(int64(len(text))), to.Close()))
 }
 
 func check(t *testing.T, err error) {
