@@ -78,7 +78,7 @@ func TestFailedStays(t *testing.T) {
 			t.Fatalf("due is %+v, want a alone", due)
 		}
 	}
-	if due := b.Due([]string{"new", "a", "b"}); len(due) != 1 || due[0].Last() != "never played before" {
+	if due := b.Due([]string{"new", "a", "b"}, unlimited); len(due) != 1 || due[0].Last() != "never played before" {
 		t.Errorf("due is %+v, want what is new", due)
 	}
 	var text bytes.Buffer
