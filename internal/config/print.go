@@ -27,18 +27,7 @@ func encode(n *yaml.Node) []byte {
 func node(v, other reflect.Value) *yaml.Node {
 	switch v.Kind() {
 	case reflect.Struct:
-		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		for f, fv := range v.Fields() {
-			var was reflect.Value
-			if other.IsValid() {
-				was = other.FieldByName(f.Name)
-				if reflect.DeepEqual(fv.Interface(), was.Interface()) || fv.Kind() == reflect.Slice && fv.Len() == 0 && was.Len() == 0 {
-					continue
-				}
-			}
-			n.Content = append(n.Content, textNode(f.Tag.Get("json")), node(fv, was))
-		}
-		return n
+		return sectionNode(v, other)
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
 		if isSections(v.Type()) && v.Len() > 0 {
@@ -62,6 +51,22 @@ func node(v, other reflect.Value) *yaml.Node {
 		tag = "!!int"
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: fmt.Sprint(v.Interface())}
+}
+
+// sectionNode is node for a section.
+func sectionNode(v, other reflect.Value) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	for f, fv := range v.Fields() {
+		var was reflect.Value
+		if other.IsValid() {
+			was = other.FieldByName(f.Name)
+			if reflect.DeepEqual(fv.Interface(), was.Interface()) || fv.Kind() == reflect.Slice && fv.Len() == 0 && was.Len() == 0 {
+				continue
+			}
+		}
+		n.Content = append(n.Content, textNode(f.Tag.Get("json")), node(fv, was))
+	}
+	return n
 }
 
 func textNode(text string) *yaml.Node {

@@ -46,7 +46,7 @@ func (t *texts) hostMounts(key string) ([]HostMount, error) {
 		rw := slices.Contains(m.Options, "rw")
 		switch {
 		case !isCleanPath(m.Source):
-			return nil, fmt.Errorf("source %q is not an absolute path in its shortest form, without . and ..", printable(m.Source))
+			return nil, fmt.Errorf("source %q is not an absolute path in its shortest form: no . or .. element, no // and no last /", printable(m.Source))
 		case !isCleanPath(m.Destination) || m.Destination == "/" || slices.ContainsFunc(protectedPaths, func(p string) bool { return m.Destination == p || strings.HasPrefix(m.Destination, p+"/") }):
 			return nil, fmt.Errorf("destination %q is not an absolute path in its shortest form, or is /, or is in /dev, /proc or /sys", printable(m.Destination))
 		case rw && slices.Contains(m.Options, "ro"):

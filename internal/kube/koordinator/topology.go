@@ -87,7 +87,7 @@ func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) 
 	known := append([]string{managerPolicy, systemQoS, sharedPools, batchPools}, reportAnnotations...)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if host, _, _ := strings.Cut(key, "/"); strings.HasSuffix(host, "koordinator.sh") && !slices.Contains(known, key) {
-			noteUnknown(key, errors.New("Trimtab does not read this annotation"))
+			noteUnknown(key, errors.New("the agent does not read this annotation"))
 		}
 	}
 	slices.Sort(unknown)

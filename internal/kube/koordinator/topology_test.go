@@ -31,7 +31,7 @@ func TestTopology(t *testing.T) {
 			p + "cpu-shared-pools": `[{"socket":0,"node":0,"cpuset":"2-7"},{"socket":1,"node":1,"cpuset":""},{"socket":1,"node":1,"cpuset":"9"}]`, p + "be-cpu-shared-pools": `[]`,
 		}, config.Pools{Shared: "2-7,9"}, ""},
 		{"bad pools", map[string]string{p + "cpu-shared-pools": `{}`, p + "be-cpu-shared-pools": `[{"cpuset":"a"}]`}, config.Pools{}, "be-cpu-shared-pools"},
-		{"unknown", map[string]string{p + "new": "1"}, config.Pools{}, p + "new: Trimtab does not read this annotation"},
+		{"unknown", map[string]string{p + "new": "1"}, config.Pools{}, p + "new: the agent does not read this annotation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := &unstructured.Unstructured{Object: map[string]any{}}

@@ -29,7 +29,11 @@ the meaning of a word. Each entry has the object of the event, the meaning, and 
 	for _, r := range events.Rows() {
 		b.WriteString(item(fmt.Sprintf("%s (on %s): %s %s", code(string(r.Reason)), r.About, r.Means, r.Do)))
 	}
-	b.WriteString(`
+	b.WriteString(eventLimits + conditionSection + placementSection)
+	return b.String(), nil
+}
+
+var eventLimits = `
 ## How many there are
 
 A pod has one event for each reason and node. If there is a new problem with the same reason, the agent changes the message
@@ -50,28 +54,30 @@ API server answers again. ` + code("trimtab_cluster_events_total") + ` counts th
 ` + code("reportingInstance") + ` and ` + code("source.host") + ` of an event name the node. By default, the API server deletes events after an
 hour.
 
-## The node condition
+`
+
+var conditionSection = `## The node condition
 
 The condition ` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). No scheduler
 and no kubelet acts on it. It has these values and reasons:
 
 ` + item("`True`, `Ready`: the agent is ready, as `/readyz` reports it ([metrics.md](metrics.md))") +
-		item("`True`, `ConfigurationRefused`: the agent works with the last valid configuration; the message says why it refused a newer one") +
-		item("`False`, `NotReady`: the agent is not ready; the message has the reason, like `/readyz`") +
-		item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
+	item("`True`, `ConfigurationRefused`: the agent works with the last valid configuration; the message says why it refused a newer one") +
+	item("`False`, `NotReady`: the agent is not ready; the message has the reason, like `/readyz`") +
+	item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
 The agent writes the condition every ten to eleven minutes, and after a change. After a change it waits for a random time of at most
 4 seconds (30 seconds after its start). If an agent was killed, its last condition stays, and its ` + code("lastHeartbeatTime") + ` becomes
 older than 11 minutes. ` + code("trimtab release") + ` removes the condition and the annotations.
 
-## The placement of a pod
+`
+
+var placementSection = `## The placement of a pod
 
 ` + "```console by=test/vm/cluster.TestPods\n$ kubectl get pod POD -o jsonpath='{.metadata.annotations.trimtab\\.io/placement}'\n" +
-		`{"class":"dedicated","containers":{"app":{"cpus":"2-3","mems":"0","exclusive":true}}}` + "\n```" + `
+	`{"class":"dedicated","containers":{"app":{"cpus":"2-3","mems":"0","exclusive":true}}}` + "\n```" + `
 
 With ` + code("cluster.podAnnotation") + ` (off by default) the agent writes this annotation into each pod. It has the class of the pod,
 and the CPUs and memory nodes of its live containers, as lists in the kernel's format. Without ` + code("mems") + ` a container may use all
 memory nodes. The agent collects changes for ten seconds. Static pods have no annotation, because the kubelet owns their
 objects. The chart gives agents the right to change pods only if this key is on.
-`)
-	return b.String(), nil
-}
+`
