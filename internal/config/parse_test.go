@@ -153,21 +153,22 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(header + "pools:\n  shared: \"" + strings.Repeat("0-4095,", 20_000) + "1\"\n"))
 	f.Add([]byte(header + "a: &a [x]\n" + strings.Repeat("b: [*a, *a]\n", 5_000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		defer clock.Watch(t, 5*len(data))() // the YAML library takes about 1 us for each byte
-		c, err := Parse("f", data)
-		var bad *Error
-		switch {
-		case err == nil:
-			again, err := Parse("printed", Print(c))
-			if err != nil {
-				t.Fatalf("%v\n%s", err, Print(c))
+		clock.Bound(t, len(data), func() {
+			c, err := Parse("f", data)
+			var bad *Error
+			switch {
+			case err == nil:
+				again, err := Parse("printed", Print(c))
+				if err != nil {
+					t.Fatalf("%v\n%s", err, Print(c))
+				}
+				if d := cmp.Diff(c, again); d != "" {
+					t.Fatalf("printing changed it: %s", d)
+				}
+			case !errors.As(err, &bad) || err.Error() == "":
+				t.Fatalf("refused without a reason: %#v", err)
 			}
-			if d := cmp.Diff(c, again); d != "" {
-				t.Fatalf("printing changed it: %s", d)
-			}
-		case !errors.As(err, &bad) || err.Error() == "":
-			t.Fatalf("refused without a reason: %#v", err)
-		}
+		})
 	})
 }
 

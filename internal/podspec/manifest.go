@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/yaml"
 
 	"github.com/trimtab/trimtab/internal/jsonwords"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -75,15 +74,48 @@ func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 }
 
 func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
-	text, err := yamlv3.Marshal(doc)
+	object, err := withTextKeys(doc)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := yaml.YAMLToJSON(text)
+	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
 	return fromJSON(raw, others)
+}
+
+// withTextKeys returns a decoded YAML value with the keys that JSON has: texts. In YAML, keys may be numbers or booleans.
+func withTextKeys(v any) (any, error) {
+	var err error
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if v[key], err = withTextKeys(inner); err != nil {
+				return nil, err
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			if v[i], err = withTextKeys(inner); err != nil {
+				return nil, err
+			}
+		}
+	case map[any]any:
+		out := make(map[string]any, len(v))
+		for key, inner := range v {
+			switch key.(type) {
+			case string, int, int64, uint64, float64, bool:
+			default:
+				return nil, fmt.Errorf("a key has the type %T, want a text", key)
+			}
+			if out[fmt.Sprint(key)], err = withTextKeys(inner); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
 }
 
 // fromJSON reads one object, and counts it in others if it has no pods.
