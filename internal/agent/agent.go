@@ -216,7 +216,7 @@ func (a *Agent) build() error {
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
 		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, ObserveOnly: isObserveMode(o.Config),
-		HasInterface: hasInterface(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: claimsOf(o, a.node.cdi), CPUClasses: a.cpuClasses(), Demoter: a.demoter(machine),
+		HasInterface: interfaceProbe(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: claimsOf(o, a.node.cdi), CPUClasses: a.cpuClasses(), Demoter: a.demoter(machine),
 	})
 	warnOfMissingDirs(o)
 	a.settings.conductor = a.conductor

@@ -24,7 +24,7 @@ func TestDropIn(t *testing.T) {
 	}{
 		{"nothing", "strict: true", ""},
 		{"the same", "strict: true\nnri: {socket: /s}\ncgroup: {version: auto}", ""},
-		{"heeded keys of nri", "strict: true\nnri: {updateIntervalMilliseconds: 7, cede: [cpu.shares]}", ""},
+		{"keys of nri that apply at once", "strict: true\nnri: {updateIntervalMilliseconds: 7, cede: [cpu.shares]}", ""},
 		{"paths", "strict: true\npaths: {state: /third}", "paths"},
 		{"cgroup", "strict: true\ncgroup: {version: v1}", "cgroup"},
 		{"http", "strict: true\nhttp: {address: '127.0.0.1:1'}", "http"},
@@ -54,6 +54,19 @@ func TestDropIn(t *testing.T) {
 				t.Errorf("after a drop-in without them: %v, %q", err, a.Source().Status().ConfigError)
 			}
 		})
+	}
+}
+
+// TestDropInNeedsStartKeys: a drop-in that is valid only with start keys that do not apply is refused.
+func TestDropInNeedsStartKeys(t *testing.T) {
+	a := quietAgent(t)
+	text := "cluster: {enabled: true}\nauthorization: [{kinds: [batch], namespaces: [\"*\"], namespaceSelector: team=db, decision: refuse}]\nstrict: true"
+	err := a.settings.applyDropIn(head + text)
+	if err == nil || !strings.Contains(err.Error(), "set cluster.enabled") || a.settings.config.Strict {
+		t.Errorf("%v; in force: %+v", err, a.settings.config)
+	}
+	if said := a.Source().Status().ConfigError; !strings.Contains(said, "set cluster.enabled") {
+		t.Errorf("the status has %q", said)
 	}
 }
 

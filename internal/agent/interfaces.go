@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 )
 
-// hasInterface returns a function that reports whether the host has a network interface; nil if the interfaces are
+// interfaceProbe returns a function that reports whether the host has a network interface; nil if the interfaces are
 // unknown. It reads sysfs, which shows the network namespace in which it was mounted. So the agent can run in
 // another network namespace.
-func hasInterface(o Options) func(name string) (has, known bool) {
+func interfaceProbe(o Options) func(name string) (has, known bool) {
 	if o.HasInterface != nil || o.Host != nil {
 		return o.HasInterface
 	}

@@ -15,7 +15,7 @@ func TestInterfaces(t *testing.T) {
 	t.Parallel()
 	sys := t.TempDir()
 	o := Options{Config: config.Config{Paths: config.Paths{Sys: sys}}}
-	has := hasInterface(o)
+	has := interfaceProbe(o)
 	if _, known := has("eth1"); known {
 		t.Error("known without class/net")
 	}
@@ -31,7 +31,7 @@ func TestInterfaces(t *testing.T) {
 			t.Errorf("%s: %v, known %v", name, got, known)
 		}
 	}
-	if o.Host = (&lifecycle.Host{}); hasInterface(o) != nil {
+	if o.Host = (&lifecycle.Host{}); interfaceProbe(o) != nil {
 		t.Error("a described node has the interfaces of this host")
 	}
 }

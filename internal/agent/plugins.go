@@ -35,8 +35,8 @@ func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 	return pluginManager{a.plugins}
 }
 
-// kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned. It returns nil
-// without a connection to the kubelet.
+// kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned. Without a
+// connection to the kubelet it returns an error, so that the manager keeps the devices that it knows.
 func (a *Agent) kubeletDevices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	return a.grants.Devices(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -133,13 +134,21 @@ func (s *settings) applyDropIn(yaml string) error {
 	s.dropIn = true
 	inForce := s.config
 	s.mu.Unlock()
-	ignored := config.KeepStartKeys(&c, inForce)
+	tooLate := config.KeepStartKeys(&c, inForce)
+	// Keys of the drop-in may need start keys that the drop-in has, and that are not in force.
+	known := config.Validate(inForce)
+	wrong := slices.DeleteFunc(config.Validate(c), func(p config.Problem) bool { return slices.Contains(known, p) })
+	if len(wrong) > 0 {
+		err := fmt.Errorf("the runtime's drop-in, with the keys that the agent reads only at its start: %w", &config.Error{Problems: wrong})
+		s.setFileErr(err)
+		return err
+	}
 	if err := s.apply(c); err != nil {
 		return err
 	}
-	if len(ignored) > 0 {
-		s.setPartialErr(fmt.Errorf("the runtime's drop-in sets %s, which has no effect, because the agent needs it before it gets the drop-in: "+
-			"set it in the configuration file; all other keys are in force", strings.Join(ignored, ", ")))
+	if len(tooLate) > 0 {
+		s.setPartialErr(fmt.Errorf("the runtime's drop-in sets keys that the agent or the runtime reads before it gets the drop-in: %s: "+
+			"set them in the configuration file; all other keys are in force", strings.Join(tooLate, ", ")))
 	}
 	return nil
 }

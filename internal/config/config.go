@@ -119,7 +119,7 @@ type FailurePolicy struct {
 	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
 	// if the agent does not answer. "Ignore" and "Fail", as Kubernetes
 	// spells them, are the same.
-	Agent string `json:"agent" default:"ignore" check:"ignore|fail" also:"Ignore|Fail" restart:"the agent already uses it; the runtime gets it at its next connection"`
+	Agent string `json:"agent" default:"ignore" check:"ignore|fail" also:"Ignore|Fail" restart:"the agent uses the new value at once; the runtime gets it at its next connection"`
 	// Hooks lists hooks without which no container is created. The agent reports the failure of any other hook, and
 	// creates the container without its values.
 	Hooks []string `json:"hooks" check:"hooks"`

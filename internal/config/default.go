@@ -59,7 +59,7 @@ func NeedRestart(old, c Config) []string {
 // KeepStartKeys replaces the keys of c that the agent reads only at its start by their values in force, because c came
 // after the start. It returns the replaced keys that c sets to another value than the default, and those whose tag says
 // what happens to them if they have a new value.
-func KeepStartKeys(c *Config, inForce Config) (ignored []string) {
+func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 	def := reflect.ValueOf(Default())
 	visitFields(reflect.ValueOf(c).Elem(), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		note, only := f.Tag.Lookup("restart")
@@ -77,10 +77,10 @@ func KeepStartKeys(c *Config, inForce Config) (ignored []string) {
 			v.Set(reflect.ValueOf(kept))
 		}
 		if isSet {
-			ignored = append(ignored, path)
+			tooLate = append(tooLate, path)
 		}
 	})
-	return ignored
+	return tooLate
 }
 
 // valueAt returns the value of a key that is not in a list.

@@ -26,7 +26,7 @@ type rule struct {
 	matches     func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without pattern
 	description string                // describes the valid values for users
 	check       func(s string) string // what is wrong with a text, or ""; nil if only the pattern is checked
-	maxBytes    int                   // maxLength of a text in the schema; 0 for none
+	maxBytes    int                   // the most bytes of a text, also maxLength in the schema; 0 for no limit
 	required    bool                  // a list must have at least one element
 	min, max    int                   // the bounds of an integer; no bounds if both are 0
 }

@@ -66,7 +66,7 @@ func TestNeedRestart(t *testing.T) {
 	}
 	c.Paths.Sys, c.Paths.Dev, c.NRI.Index, c.NRI.Cede, c.Log.Level, c.Strict = "/a", "/b", "07", []string{"cpu.shares"}, "debug", true
 	c.FailurePolicy.Agent = "fail"
-	want := []string{"failurePolicy.agent (the agent already uses it; the runtime gets it at its next connection)", "nri.index", "paths"}
+	want := []string{"failurePolicy.agent (the agent uses the new value at once; the runtime gets it at its next connection)", "nri.index", "paths"}
 	if d := cmp.Diff(want, NeedRestart(Default(), c)); d != "" {
 		t.Error(d)
 	}
@@ -80,7 +80,7 @@ func TestRestartOfKeys(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"mode": "yes", "podspec.kubelet.url": "yes", "nri.index": "yes", "nri.cede": "", "log.level": "", "authorization[].kinds": "",
-		"failurePolicy.agent": "the agent already uses it; the runtime gets it at its next connection",
+		"failurePolicy.agent": "the agent uses the new value at once; the runtime gets it at its next connection",
 	} {
 		if got, known := restart[path]; !known || got != want {
 			t.Errorf("%s: restart %q, want %q", path, got, want)
