@@ -9,13 +9,6 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// balloonNamer is a policy whose balloons belong to types.
-type balloonNamer interface {
-	// BalloonOf returns the name of the nth balloon of a container's type; "" if the container
-	// is in no balloon, or if the type may not have so many.
-	BalloonOf(s placement.Subject, nth int) string
-}
-
 // formerBalloon is a balloon of another agent, reconstructed from its containers.
 type formerBalloon struct {
 	first   string // the name of the first balloon of its type
@@ -31,8 +24,7 @@ type formerBalloon struct {
 // example because balloons share idle CPUs, the containers are decided like new ones. Balloons of a type are
 // numbered by the age of their first containers.
 func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBalloon {
-	types, is := d.n.policy.Placement.(balloonNamer)
-	if !is || len(d.facts.FormerAgent) == 0 {
+	if len(d.facts.FormerAgent) == 0 {
 		return nil
 	}
 	var found []formerBalloon
@@ -44,7 +36,7 @@ func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBall
 		}
 		asked := pristine(&c.Resources)
 		who := placement.Subject{Intent: p.Intent, Pod: p.Pod, Name: c.Name, Requested: &asked}
-		first := types.BalloonOf(who, 0)
+		first := placement.BalloonOf(d.n.policy.Placement, who, 0)
 		if first == "" {
 			continue
 		}
@@ -62,7 +54,7 @@ func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBall
 		if slices.ContainsFunc(found[:i], overlaps) || slices.ContainsFunc(found[i+1:], overlaps) {
 			continue
 		}
-		if name := types.BalloonOf(b.subject, numbers[b.first]); name != "" {
+		if name := placement.BalloonOf(d.n.policy.Placement, b.subject, numbers[b.first]); name != "" {
 			numbers[b.first]++
 			out[name] = b
 		}

@@ -56,6 +56,21 @@ func SchedulingOf(p Policy, s Subject) (c lifecycle.SchedulingClass, problems []
 	return c, nil
 }
 
+// BalloonNamer is a policy whose balloons belong to types.
+type BalloonNamer interface {
+	// BalloonOf returns the name of the nth balloon of a container's type; "" if the container
+	// is in no balloon, or if the type may not have so many.
+	BalloonOf(s Subject, nth int) string
+}
+
+// BalloonOf returns the name of the nth balloon of a container's type; "" if the policy names no balloons.
+func BalloonOf(p Policy, s Subject, nth int) string {
+	if names, is := p.(BalloonNamer); is {
+		return names.BalloonOf(s, nth)
+	}
+	return ""
+}
+
 // View is the state of the node that a policy may use.
 type View struct {
 	Machine *topology.Machine

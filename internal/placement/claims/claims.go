@@ -40,6 +40,11 @@ func (p Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, []
 	return placement.SchedulingOf(p.Policy, s)
 }
 
+// BalloonOf returns the name of the nth balloon of a container's type in the other policy.
+func (p Policy) BalloonOf(s placement.Subject, nth int) string {
+	return placement.BalloonOf(p.Policy, s, nth)
+}
+
 // externalGrant returns the CPUs that resource claims give to a container. If one of the claims is invalid,
 // it returns no CPUs.
 func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.ExternalGrant {

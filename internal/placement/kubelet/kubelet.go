@@ -37,6 +37,11 @@ func (p Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, []
 	return placement.SchedulingOf(p.Policy, s)
 }
 
+// BalloonOf returns the name of the nth balloon of a container's type in the other policy.
+func (p Policy) BalloonOf(s placement.Subject, nth int) string {
+	return placement.BalloonOf(p.Policy, s, nth)
+}
+
 // Share keeps containers on the nodes to which the kubelet's memory manager bound their memory.
 func (p Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
 	s.AllowedNodes = memoryNodes(s)
