@@ -51,6 +51,8 @@ type Options struct {
 type Source struct {
 	o Options
 
+	reading sync.Mutex // held while read reads the files, so that an older read does not replace a newer one
+
 	mu sync.Mutex
 	// devices has the variables of claims' devices, by device name. faults are the faults of the CDI
 	// specifications at the last read.
@@ -109,6 +111,8 @@ func (s *Source) Refresh(ctx context.Context, devices []string) {
 // read reads the files once, and reports whether it found all devices in names. A device in names that
 // is no longer in the files keeps its variables.
 func (s *Source) read(names []string) (found bool) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	all, faults := s.o.Devices()
 	s.Reread()
 	s.mu.Lock()
@@ -256,22 +260,4 @@ func printable(s string) string {
 		}
 		return r
 	}, s), "?")
-}
-
-// State describes what the source has read.
-type State struct {
-	// Devices is the number of claims' CDI devices. Faults are the faults of the CDI specifications.
-	Devices int
-	Faults  []string
-	// Claims is the number of claims in the checkpoint. Err is the reason why it is not valid.
-	Claims int
-	Err    error
-}
-
-// State reads the files and describes them.
-func (s *Source) State() State {
-	s.read(nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return State{Devices: len(s.devices), Faults: s.faults, Claims: len(s.claims), Err: s.err}
 }

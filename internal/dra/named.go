@@ -17,16 +17,15 @@ const (
 
 // checkpoint is the content of the kubelet's checkpoint at the last read. A changed file is parsed again.
 type checkpoint struct {
-	mu     sync.Mutex // held while the file is read
+	mu     sync.Mutex // held from a read until the source has its result
 	text   []byte
 	claims map[string]claim
 	err    error
 }
 
 // read reads the file. changed reports whether the result differs from the result of the last read.
+// The caller holds mu.
 func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claims map[string]claim, changed bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	text, err := readText(path, file)
 	switch {
 	case err != nil || text == nil:
@@ -42,6 +41,8 @@ func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claim
 // Reread reads the kubelet's checkpoint. While the file is missing or not valid, pods keep the classes that
 // it named before.
 func (s *Source) Reread() {
+	s.checkpoint.mu.Lock()
+	defer s.checkpoint.mu.Unlock()
 	claims, changed, err := s.checkpoint.read(s.o.Checkpoint, s.o.Read)
 	s.mu.Lock()
 	defer s.mu.Unlock()
