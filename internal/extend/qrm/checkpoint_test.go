@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// entry is one entry of Katalyst's checkpoint.
+// checkpointEntry is one entry of Katalyst's checkpoint.
 func checkpointEntry(uid, ctr, resource, info string) map[string]string {
 	return map[string]string{"PodUID": uid, "ContainerName": ctr, "ResourceName": resource, "AllocationInfo": info}
 }

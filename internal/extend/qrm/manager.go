@@ -14,6 +14,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Options are the settings of a manager. Log and one of Directory and Watch are required.
@@ -180,6 +181,12 @@ func (m *Manager) register(ctx context.Context, r registration) error {
 			return err
 		}
 	}
+	if n := len(p.options.associated); n > maxPlugins {
+		p.close()
+		err = fmt.Errorf("the plugin names %d associated devices; the agent accepts at most %d", n, maxPlugins)
+		m.refuse(r, err)
+		return err
+	}
 	m.mu.Lock()
 	old := m.plugins[r.resource]
 	if old == nil && len(m.plugins) >= maxPlugins {
@@ -207,8 +214,6 @@ func (m *Manager) admit(_ context.Context, r *registration) error {
 		return fmt.Errorf("%q is not the name of a resource", shorten(r.resource))
 	case !filepath.IsAbs(r.socket) || len(r.socket) > maxSocket:
 		return fmt.Errorf("endpoint %q is not the absolute path of a socket", shorten(r.socket))
-	case len(r.options.associated) > maxPlugins:
-		return fmt.Errorf("the plugin names %d associated devices; the agent accepts at most %d", len(r.options.associated), maxPlugins)
 	}
 	return checkSocket(r.socket)
 }
@@ -249,10 +254,6 @@ func (m *Manager) sortedPlugins() []*plugin {
 // wake makes work save the state and try pending releases, and makes readReports read reports of changed
 // allocations.
 func (m *Manager) wake() {
-	for _, c := range []chan struct{}{m.changed, m.reportsDue} {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
+	sleep.Wake(m.changed)
+	sleep.Wake(m.reportsDue)
 }
