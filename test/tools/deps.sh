@@ -56,7 +56,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "deps: installing ${missing[*]}" >&2
 apt() { "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null >/dev/null; }
-# An interrupted installation would make each later one fail.
-"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a </dev/null >/dev/null
+# An interrupted installation would make each later one fail. If another program installs now, apt waits for it.
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a </dev/null >/dev/null || true
 apt update
 apt install -y --no-install-recommends "${missing[@]}"

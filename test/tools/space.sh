@@ -19,7 +19,7 @@ short() { [ "$(free "$1")" -lt $((want * 1024)) ]; }
 if [ "${2:-}" = --clean ] && short "$cache"; then
   # Go updates the time of an entry that it uses, at most once an hour.
   echo "space: $(($(free "$cache") / 1024)) GiB free at $cache, of $want: deleting old entries of Go's build cache" >&2
-  find "$cache" -mindepth 2 -type f -mmin +240 -delete
+  find "$cache" -mindepth 2 -ignore_readdir_race -not -path "$cache/fuzz/*" -type f -mmin +240 -delete
   if short "$cache"; then
     echo "space: $(($(free "$cache") / 1024)) GiB free at $cache, of $want: emptying Go's build cache" >&2
     go clean -cache
