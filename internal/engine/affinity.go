@@ -109,15 +109,22 @@ func (n *view) recountScopes(id string, c *Container) {
 
 // countInState adds sign to the count for a container of a state.
 func (s *scopeCount) countInState(in *State, c *Container, sign int) {
-	if c != nil && c.Alive() && s.affinity.Matches(subjectOf(in.pods[c.PodID], c)) {
-		s.add(partOf(&in.Policy, c), sign)
+	if c != nil {
+		s.count(&in.Policy, in.pods[c.PodID], c, sign)
 	}
 }
 
 // countInView adds sign to the count for a container of a view.
 func (s *scopeCount) countInView(n *view, c *Container, sign int) {
-	if c != nil && c.Alive() && s.affinity.Matches(subjectOf(n.pod(c.PodID), c)) {
-		s.add(partOf(n.policy, c), sign)
+	if c != nil {
+		s.count(n.policy, n.pod(c.PodID), c, sign)
+	}
+}
+
+// count adds sign to the count for a container. As in the index, a container without a pod does not count.
+func (s *scopeCount) count(policy *Policy, p *Pod, c *Container, sign int) {
+	if p != nil && c.Alive() && s.affinity.Matches(subjectOf(p, c)) {
+		s.add(partOf(policy, c), sign)
 	}
 }
 

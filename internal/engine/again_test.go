@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestAskedAgainAfterRestart: an owner of one CPU was refused six. The agent restarts and gets the pod's
+// TestRefusedResizeAfterRestart: an owner of one CPU was refused six. The agent restarts and gets the pod's
 // first request, seven. The owner requests six again, and does not get seven.
 func TestRefusedResizeAfterRestart(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")

@@ -137,7 +137,7 @@ func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
 }
 
 // PoolsResized reports whether the last plan changed the CPUs of pools or balloons.
-func (s *State) PoolsResized() bool { return s.resized }
+func (s *State) PoolsResized() bool { return s.poolsResized }
 
 // Balloons returns the own CPUs of each balloon and of each component of a composite balloon, by name; nil if
 // the policy makes no balloons.

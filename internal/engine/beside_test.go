@@ -120,7 +120,7 @@ func TestResizeBesideEnded(t *testing.T) {
 	}
 }
 
-// TestCreatedAnewBesideOwner: a container that ran in a pool is created again beside the owner, and gets
+// TestCreatedAgainBesideOwner: a container that ran in a pool is created again beside the owner, and gets
 // the CPUs that its pod owns.
 func TestCreatedAgainBesideOwner(t *testing.T) {
 	t.Run("with less", func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestCreatedAgainBesideOwner(t *testing.T) {
 	})
 }
 
-// TestRefusedResizedAnew: a pod was refused, and resized to fewer CPUs. The agent restarts and gets the
+// TestRefusedThenResized: a pod was refused, and resized to fewer CPUs. The agent restarts and gets the
 // pod's first request. Its container is created again, and gets the CPUs that it pays for.
 func TestRefusedThenResized(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// TestTakenAndGivenBack: a configuration takes an owner's CPUs and the next one returns them, with the same
+// TestOwnerAcrossConfigurations: a configuration takes an owner's CPUs and the next one returns them, with the same
 // result as a restart with that configuration and the record.
 func TestOwnerAcrossConfigurations(t *testing.T) {
 	m := node(t)

@@ -498,7 +498,7 @@ func (d *draft) stopPod(pod *lifecycle.Pod) {
 	}
 	if !another && d.n.ledger.Owns(uid) {
 		d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
-		d.n.ledger.moved = true
+		d.n.ledger.grantsChanged = true
 	}
 }
 

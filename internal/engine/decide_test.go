@@ -251,7 +251,7 @@ func TestStrictRefusal(t *testing.T) {
 	}
 }
 
-// TestPodFollowsItsOwner: a pod's sandbox is reported while another pod still owns the CPUs assigned to it.
+// TestPodQuotaFollowsOwner: a pod's sandbox is reported while another pod still owns the CPUs assigned to it.
 // When its container owns them, the pod has no quota of its own.
 func TestPodQuotaFollowsOwner(t *testing.T) {
 	s := NewState(node(t), policy(node(t)))

@@ -85,7 +85,7 @@ func addNeed(to placement.Needs, l *placement.Layout, c *Container, sign int) pl
 // layout returns the layout of the pools. It returns an earlier layout if the demand has not changed. more is
 // a container that the view does not have yet; nil for none.
 func (n *view) layout(more *Container) *placement.Layout {
-	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.moved {
+	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.grantsChanged {
 		return n.base.layout
 	}
 	// A CPU that is reserved for its owner may be online: cgroup v1 removes a CPU that goes offline from all

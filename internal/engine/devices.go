@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -71,7 +70,7 @@ func (s *State) HeldDevices() (out map[string]map[string][]string) {
 }
 
 // DevicesChanged reports whether a container got or lost CDI devices.
-func (p *Plan) DevicesChanged() bool { return p.draft != nil && p.draft.n.ledger.devicesMoved }
+func (p *Plan) DevicesChanged() bool { return p.draft != nil && p.draft.n.ledger.devicesChanged }
 
 // holdDevices replaces the list of devices that a key has.
 func (b *draftLedger) holdDevices(key placement.Key, names []string) {
@@ -82,7 +81,7 @@ func (b *draftLedger) holdDevices(key placement.Key, names []string) {
 		b.Ledger, b.cloned = b.Clone(), true
 	}
 	b.HoldDevices(key, names)
-	b.devicesMoved = true
+	b.devicesChanged = true
 }
 
 // freeDevices removes the devices of a pod's containers from the ledger, so that other containers can have them.
@@ -113,7 +112,7 @@ func (d *draft) carryDevices(owners *placement.Ledger) {
 // restoreDevices restores devices in a Synchronize: those of containers that are between two attempts, and of
 // containers whose record is lost.
 func (d *draft) restoreDevices() {
-	d.n.ledger.devicesMoved = true
+	d.n.ledger.devicesChanged = true
 	for _, id := range d.plan.ChangedPods {
 		uid := d.n.pods[id].Pod.UID
 		for name, devices := range d.facts.HeldDevices[uid] {
@@ -408,9 +407,9 @@ func (s *placer) chooseDevices() {
 	names, refusal := s.pickDevices(asked)
 	s.c.CDIDevices, s.c.DevicesRefused = names, refusal
 	s.n.ledger.holdDevices(s.c.Key, names)
-	for key, held := range maps.Clone(s.n.ledger.Devices()) { // an init container loses the devices that this container takes over
-		if key.PodUID == s.c.Key.PodUID && key != s.c.Key {
-			left := slices.DeleteFunc(slices.Clone(held), func(name string) bool { return slices.Contains(names, name) })
+	for _, key := range s.n.ledger.DevicesOfPod(s.c.Key.PodUID) { // an init container loses the devices that this container takes over
+		if key != s.c.Key {
+			left := slices.DeleteFunc(slices.Clone(s.n.ledger.Devices()[key]), func(name string) bool { return slices.Contains(names, name) })
 			s.n.ledger.holdDevices(key, left)
 		}
 	}

@@ -146,7 +146,7 @@ func firstOf[T any](all []T, meets func(T) bool) (none T) {
 // still in them.
 func (n *view) groupChanges() []GroupChange {
 	layout := n.layout(nil)
-	if !n.ledger.moved && layout == n.base.layout || n.ignoresBase {
+	if !n.ledger.grantsChanged && layout == n.base.layout || n.ignoresBase {
 		return nil
 	}
 	var out []GroupChange
@@ -175,9 +175,10 @@ type draftLedger struct {
 	*placement.Ledger
 
 	cloned bool
-	moved  bool // the owned, lent or reserved CPUs have changed
-	// devicesMoved means that a container got or lost CDI devices of its own.
-	devicesMoved bool
+	// grantsChanged means that the owned, lent or reserved CPUs have changed.
+	grantsChanged bool
+	// devicesChanged means that a container got or lost CDI devices of its own.
+	devicesChanged bool
 }
 
 // write changes the ledger, and notes whether the owned, lent or reserved CPUs changed.
@@ -187,7 +188,7 @@ func (b *draftLedger) write(change func(*placement.Ledger)) {
 		b.Ledger, b.cloned = b.Clone(), true
 	}
 	change(b.Ledger)
-	b.moved = b.moved || b.OwnedOrReserved() != held || b.Exclusive() != owned || b.Lent() != lent
+	b.grantsChanged = b.grantsChanged || b.OwnedOrReserved() != held || b.Exclusive() != owned || b.Lent() != lent
 }
 
 // dropKey ends the grant and the reservation of one key.

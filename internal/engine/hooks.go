@@ -75,7 +75,7 @@ func (n *view) podInterfaces(c *Container) (all map[string]bool) {
 // cpuList returns the CPUs of a group as a kernel list. It reuses the list in the state if no CPUs have
 // changed.
 func (n *view) cpuList(group placement.CPUGroup) string {
-	if b := n.base.groups[group]; b != nil && !n.ledger.moved && !n.ignoresBase {
+	if b := n.base.groups[group]; b != nil && !n.ledger.grantsChanged && !n.ignoresBase {
 		return b.cpuList
 	}
 	cpus, _ := n.layout(nil).CPUs(group)

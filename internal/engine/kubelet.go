@@ -142,7 +142,7 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 // freesCPUs reports whether CPUs may have become free in this event: the ledger changed, or a container that
 // owned CPUs ended.
 func (d *draft) freesCPUs() bool {
-	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
+	return d.n.ledger.grantsChanged || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
 		return was != nil && was.Alive() && was.Assignment.Pool == placement.Exclusive && (now == nil || !now.Alive())
 	})

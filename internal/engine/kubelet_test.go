@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestKubeletsMemory: with authority: kubelet, a container that the kubelet's memory manager bound to
+// TestKubeletMemoryNodes: with authority: kubelet, a container that the kubelet's memory manager bound to
 // memory nodes keeps them. Neither its pool nor a hook server changes them, although the runtime's request
 // has none, and its pool is on one of them. With authority: agent the API's report has no effect.
 func TestKubeletMemoryNodes(t *testing.T) {
@@ -68,7 +68,7 @@ func TestKubeletMemoryNodes(t *testing.T) {
 	}
 }
 
-// TestKubeletsLaterWord: the kubelet gives a container the CPUs of another one that ended, and the end is
+// TestKubeletGrantsBeforeEnd: the kubelet gives a container the CPUs of another one that ended, and the end is
 // reported later. From then on the container owns them. While their owner lives, or another container owns
 // them for another reason, it does not.
 func TestKubeletGrantsBeforeEnd(t *testing.T) {

@@ -86,6 +86,6 @@ func (d *draft) fork() *draft {
 	for _, id := range d.n.order {
 		f.n.put(id, d.n.containers[id])
 	}
-	f.n.ledger.Ledger, f.n.ledger.moved = d.n.ledger.Ledger, d.n.ledger.moved
+	f.n.ledger.Ledger, f.n.ledger.grantsChanged = d.n.ledger.Ledger, d.n.ledger.grantsChanged
 	return f
 }

@@ -132,7 +132,7 @@ type Plan struct {
 }
 
 // GrantsChanged reports whether the owned, lent or reserved CPUs changed.
-func (p *Plan) GrantsChanged() bool { return p.draft != nil && p.draft.n.ledger.moved }
+func (p *Plan) GrantsChanged() bool { return p.draft != nil && p.draft.n.ledger.grantsChanged }
 
 // Commit applies a plan to the state. It panics if the plan was made for another state, which
 // only a programming error can cause.
@@ -152,7 +152,7 @@ func (s *State) Commit(p *Plan) {
 	layout, other := n.layout(nil), s.Machine != n.machine
 	anew := other || n.policy != &s.Policy
 	var changed []*groupMembers // pointers, because keys of groups are large
-	if s.resized = s.layout != layout; anew {
+	if s.poolsResized = s.layout != layout; anew {
 		changed = slices.Collect(maps.Values(s.groups))
 	} else {
 		changed = slices.AppendSeq(changed, s.groupsSince(layout))

@@ -303,7 +303,7 @@ func TestPodsOwnTogether(t *testing.T) {
 	}
 }
 
-// TestRecoverIsLive: a state that is rebuilt from the containers' records equals the state before, whatever
+// TestRecoveredStateIsEqual: a state that is rebuilt from the containers' records equals the state before, whatever
 // happened.
 func TestRecoveredStateIsEqual(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")

@@ -129,7 +129,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 			d.n.put(c.ID, c)
 		}
 	}
-	d.n.ledger.moved = true // so that layout computes all pools
+	d.n.ledger.grantsChanged = true // so that layout computes all pools
 	s.layout = d.n.layout(nil)
 	for _, id := range d.n.order {
 		s.putContainer(id, d.n.containers[id])

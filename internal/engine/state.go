@@ -220,9 +220,9 @@ type State struct {
 	// static CPU manager sends such lists.
 	withCPUList int
 	layout      *placement.Layout
-	// resized means that the last plan changed the layout.
-	resized bool
-	ended   endedPods
+	// poolsResized means that the last plan changed the layout.
+	poolsResized bool
+	ended        endedPods
 	// matched has the number of matches of each hook's condition. Code replaces the map, and never changes
 	// it.
 	matched map[string]uint64

@@ -12,7 +12,7 @@ import (
 // synchronize rebuilds the state from the runtime's list of pods and containers. It first decides the
 // containers that own CPUs, the oldest first, so that they keep their CPUs.
 func (d *draft) synchronize(ev *lifecycle.Event) {
-	d.n.ignoresBase, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.n.ignoresBase, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, grantsChanged: true}
 	d.n.listed = map[string][]*lifecycle.Container{}
 	for _, c := range ev.Containers {
 		if c != nil {
@@ -91,7 +91,7 @@ func (d *draft) configure() {
 		d.setExpected(key, nil)
 	}
 	d.forgetsExpected = true
-	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, grantsChanged: true}
 	d.carryDevices(owners)
 	s := d.n.base
 	for _, id := range s.Pods() {

@@ -36,7 +36,7 @@ func treeNodeOf(t *testing.T, m *topology.Machine, p Policy) *treeNode {
 	return &treeNode{t: t, s: NewState(m, p), pods: map[string]*lifecycle.Pod{}}
 }
 
-// ask is the request and limit of a container, in milli-CPUs.
+// treeAsk is the request and limit of a container, in milli-CPUs.
 type treeAsk struct{ milli, limit int64 }
 
 // whole is a container of a Guaranteed pod.

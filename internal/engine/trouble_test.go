@@ -73,7 +73,7 @@ func checkKept(t *testing.T, s *State, n int) {
 	}
 }
 
-// TestStrictSeesWhatIsNotKept: a container is refused because of a problem that is not kept.
+// TestStrictCountsUnlistedProblems: a container is refused because of a problem that is not kept.
 func TestStrictCountsUnlistedProblems(t *testing.T) {
 	s := nodeWithHooks(t, Policy{Placement: none.Policy{}, Strict: true, Hooks: []hook.Hook{onlyContainers{problemHook{1}}}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
@@ -97,7 +97,7 @@ func (o onlyContainers) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// TestManyValuesFromOutside: thousands of values of a hook server cost linear time, and each setting is set
+// TestManyHookServerValues: thousands of values of a hook server cost linear time, and each setting is set
 // once.
 func TestManyHookServerValues(t *testing.T) {
 	s := nodeWithHooks(t, Policy{Placement: none.Policy{}})

@@ -68,7 +68,7 @@ func (b *recovery) undescribedOwns(has topology.Set) bool {
 func (d *draft) describedAgain(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.GrantOf(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })
-		d.n.ledger.moved = true
+		d.n.ledger.grantsChanged = true
 	}
 	d.n.put(c.ID, nil)
 	d.create(reported, lifecycle.StateRunning)

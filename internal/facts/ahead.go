@@ -9,7 +9,7 @@ import (
 
 // Expect asks resource plugins about a container that no runtime has reported yet. If its creation later requests
 // the same, it gets these answers. ok is false if the agent must decide the container at its creation: the
-// kubelet's grants are not known yet, or the engine would refuse the container now.
+// kubelet's grants are not known yet, a plugin refuses the container, or the engine would refuse it now.
 func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got Gathered, ok bool) {
 	if g.grantsUnknown(ev.Pod) {
 		return got, false

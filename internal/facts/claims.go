@@ -44,11 +44,14 @@ func (g *Gatherer) eachClaimant(ev *lifecycle.Event, do func(p *lifecycle.Pod, c
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		c := *ctr
 		if len(c.CDIDevices) == 0 {
-			with := *c
-			if with.CDIDevices = g.recordedClaims(p, c); len(with.CDIDevices) == 0 {
-				with.CDIDevices = g.granted(p.UID).DevicesOf(c.Name).CDI
+			names := g.recordedClaims(p, c)
+			if len(names) == 0 {
+				names = g.granted(p.UID).DevicesOf(c.Name).CDI
 			}
-			c = &with
+			if len(names) > 0 {
+				with := *c
+				with.CDIDevices, c = names, &with
+			}
 		}
 		if g.o.Claims.MayGiveCPUs(c) {
 			do(p, c)

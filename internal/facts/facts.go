@@ -101,7 +101,7 @@ func New(o Options) *Gatherer {
 		{await: g.askHookServers},
 		{await: g.askPlugins, read: g.readPlugins},
 		{read: g.readCgroups},
-		{read: g.readRecords},
+		{read: g.readRecords}, // before readFormer: until then, only a what-if question has FormerAgent
 		{read: g.readFormer},
 		{read: g.readCPUs},
 		{read: g.readInterfaces},

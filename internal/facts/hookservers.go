@@ -113,10 +113,7 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	if err == nil || can.CarriesRecords() {
 		return o, err
 	}
-	o.Problems = append(o.Problems, lifecycle.Problem{
-		Hook: lifecycle.HookServerName, Value: ev.Kind.String(), Refused: true,
-		Reason: err.Error(), Then: "the refusal has no effect: with the attachment " + can.Name + " the agent learns of the event only afterwards",
-	})
+	o.Problems = append(o.Problems, lateRefusal(lifecycle.HookServerName, ev.Kind.String(), err, can))
 	return o, nil
 }
 

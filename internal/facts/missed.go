@@ -1,6 +1,9 @@
 package facts
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // missed collects the unknown pods for which Inform was called while an event is decided. The event may report these
 // pods, and the facts for its decision may have been read before the fact that Inform reports was known. So Inform has
@@ -15,7 +18,7 @@ type missed struct {
 func (m *missed) add(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.collect {
+	if m.collect && !slices.Contains(m.uids, uid) {
 		m.uids = append(m.uids, uid)
 	}
 }

@@ -85,10 +85,16 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 		got.refusal = err
 		return
 	}
-	got.HookServers.Problems = append(got.HookServers.Problems, lifecycle.Problem{
-		Hook: lifecycle.ResourcePluginName, Value: ev.Container.Name, Refused: true,
-		Reason: err.Error(), Then: "the refusal has no effect: with the attachment " + can.Name + " the agent learns of the event only afterwards",
-	})
+	got.HookServers.Problems = append(got.HookServers.Problems, lateRefusal(lifecycle.ResourcePluginName, ev.Container.Name, err, can))
+}
+
+// lateRefusal is the problem for a refusal by a hook server or resource plugin that comes too late, because the
+// attachment reports the event only afterwards.
+func lateRefusal(hook, value string, err error, can *route.Capabilities) lifecycle.Problem {
+	return lifecycle.Problem{
+		Hook: hook, Value: value, Refused: true, Reason: err.Error(),
+		Then: "the refusal has no effect: with the attachment " + can.Name + " the agent learns of the event only afterwards",
+	}
 }
 
 // requestAllocation asks plugins about one new container. It first asks on which NUMA nodes the requested resources are
