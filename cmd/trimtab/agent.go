@@ -31,9 +31,10 @@ func newAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent on this node",
-		Long: `Attaches to the container runtime: over NRI, or with attach: cri or bypass as a proxy
-of its CRI or beside it. Until the agent ends, it decides the values of containers and
-keeps them in force. Afterwards the containers keep their values.
+		Long: `Attaches to the container runtime as the key attach says: over NRI, as a proxy of the
+CRI, beside the runtime, or as a hook server of a runtime proxy. Until the agent ends,
+it decides the values of containers and keeps them in force. Afterwards the containers
+keep their values.
 
 The agent watches the configuration file. It applies a valid change at once, to
 running pods and new ones. It refuses and reports an invalid change, and the previous

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reference splits an argument of the form NAMESPACE/POD[/CONTAINER].
+// TestExamplesParse: the examples of each command are valid command lines.
 func TestExamplesParse(t *testing.T) {
 	first, _ := newRoot()
 	var examples []string

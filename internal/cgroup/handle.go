@@ -43,8 +43,8 @@ func (h Handle) Name() string {
 	return h.Path
 }
 
-// RefusalError makes the error of an operation that the agent did not try.
-func (h Handle) RefusalError(op, value string, err error) error {
+// OpError makes the error of an operation on the setting. err is the reason that the agent found itself.
+func (h Handle) OpError(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
@@ -80,7 +80,7 @@ func (h Handle) IsFreeText() bool { return h.set == nil || h.set.Kind == Text }
 // Read returns the kernel's text of the setting. Of cpu.max it returns only the quota or the period.
 func (h Handle) Read() (string, error) {
 	if h.err != nil {
-		return "", h.RefusalError("read", "", h.err)
+		return "", h.OpError("read", "", h.err)
 	}
 	text, err := h.tree.read(h.Path)
 	if err != nil {
@@ -100,10 +100,10 @@ func (h Handle) Read() (string, error) {
 func (h Handle) Write(text string) error {
 	switch {
 	case h.err != nil:
-		return h.RefusalError("write", text, h.err)
+		return h.OpError("write", text, h.err)
 	case text == "" && h.set.Kind != List:
 		// For the kernel, an empty limit of memory or huge pages is 0.
-		return h.RefusalError("write", "", errors.New("the text is empty"))
+		return h.OpError("write", "", errors.New("the text is empty"))
 	case h.tree.Version == V2 && h.set.Field == lifecycle.CPUPeriod:
 		return h.tree.WriteBandwidth(h.Dir, "", text)
 	}

@@ -59,7 +59,7 @@ func narrowedByOwner(t *testing.T) *beside {
 	return b
 }
 
-// TestGivenAlong: on a node that is never idle, outdated copies go with answers, each once.
+// TestPiggybackWhenNeverIdle: on a node that is never idle, outdated copies go with answers, each once.
 // They are sent again when the node is idle, since no runtime reports which it accepted.
 func TestPiggybackWhenNeverIdle(t *testing.T) {
 	want := []string{"web cpuset.cpus 0-1"}
@@ -92,7 +92,7 @@ func TestPiggybackWhenNeverIdle(t *testing.T) {
 	}
 }
 
-// TestNotGivenAlong: an answer carries no copy of a container that the runtime writes next
+// TestNoPiggyback: an answer carries no copy of a container that the runtime writes next
 // itself, and no field that another plugin may set in the same answer.
 func TestNoPiggyback(t *testing.T) {
 	t.Run("asked", func(t *testing.T) {

@@ -117,7 +117,7 @@ func TestQueueThroughSteps(t *testing.T) {
 	}
 }
 
-// TestAlongThroughSteps steps the wall clock on a node that is never idle: copies go with
+// TestPiggybackThroughSteps steps the wall clock on a node that is never idle: copies go with
 // answers after the same wait.
 func TestPiggybackThroughSteps(t *testing.T) {
 	t.Parallel()

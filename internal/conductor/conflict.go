@@ -16,7 +16,7 @@ import (
 // conflict records the creations of a container that failed after the agent's answer. It is kept while the pod lives,
 // so that the status still shows it when a later creation has succeeded.
 type conflict struct {
-	failedCreations int
+	failedCreates int
 	// setByAgent lists the fields that the agent set in the answers, with their keys.
 	setByAgent []string
 	// setByOthers lists the fields of setByAgent that another plugin set in the container that started.
@@ -55,7 +55,7 @@ func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Val
 		c = &conflict{}
 		n.conflicts[ctr.Key] = c
 	}
-	c.failedCreations += failed
+	c.failedCreates += failed
 	for _, v := range values {
 		if s := v.Setting(); !slices.Contains(c.setByAgent, s) {
 			c.setByAgent = append(c.setByAgent, s)
@@ -95,8 +95,8 @@ func (c *conflict) problem() *lifecycle.Problem {
 	if c == nil {
 		return nil
 	}
-	times := fmt.Sprintf("%d creations of this container failed", c.failedCreations)
-	if c.failedCreations == 1 {
+	times := fmt.Sprintf("%d creations of this container failed", c.failedCreates)
+	if c.failedCreates == 1 {
 		times = "a creation of this container failed"
 	}
 	p := &lifecycle.Problem{Key: nodeview.ConflictKey}

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 )
 
-// TestDisowned repeats a history that once moved a container at a restart: a configuration
+// TestOwnerLosesCPUsByConfiguration repeats a history that once moved a container at a restart: a configuration
 // takes one of its two CPUs, another pod comes to own the other, and both are free again when
 // the agent restarts.
 func TestOwnerLosesCPUsByConfiguration(t *testing.T) {

@@ -186,7 +186,7 @@ func TestPoolsHotUnplug(t *testing.T) {
 	})
 }
 
-// TestUnpluggedRecovered is TestPoolsHotUnplug with every checkpoint lost. CPUs of resized
+// TestHotplugRecovered is TestPoolsHotUnplug with every checkpoint lost. CPUs of resized
 // owners stay online, because only the checkpoint knows offline CPUs of a resize.
 func TestHotplugRecovered(t *testing.T) {
 	t.Parallel()
@@ -417,7 +417,7 @@ func TestMemoryComes(t *testing.T) {
 	}
 }
 
-// TestWaitsWhileOthersEnd: the end of a pod changes the pool of a container that has not
+// TestWaitingContainerWhileOthersEnd: the end of a pod changes the pool of a container that has not
 // started, and no answer to that end can update the runtime. An owner that starts then must not
 // get a CPU that the runtime's copy still lists.
 func TestWaitingContainerWhileOthersEnd(t *testing.T) {

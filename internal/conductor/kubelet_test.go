@@ -47,7 +47,7 @@ func (l *staticLister) List(context.Context, *podresources.ListPodResourcesReque
 	return out, nil
 }
 
-// TestKubeletGivesOn: the kubelet has taken a CPU from a running container, and gives it to a
+// TestKubeletReassignsCPU: the kubelet has taken a CPU from a running container, and gives it to a
 // new one, before it updates the former at the runtime. The answer to the creation of the new
 // one takes the CPU from the old one.
 func TestKubeletReassignsCPU(t *testing.T) {

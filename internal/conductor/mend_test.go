@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestMend removes the quota of an owner's pod, as systemd does when it reloads its
+// TestRestoresOwnersQuota removes the quota of an owner's pod, as systemd does when it reloads its
 // configuration. The agent restores its quota, and leaves values that no hook decided.
 func TestRestoresOwnersQuota(t *testing.T) {
 	t.Parallel()

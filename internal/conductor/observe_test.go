@@ -334,7 +334,7 @@ func (older) Capabilities() Capabilities {
 	return can
 }
 
-// TestRuntimeDoesNotObey: a value that the runtime would ignore is not sent to it, and is
+// TestUnsupportedFieldIsNotSent: a value that the runtime would ignore is not sent to it, and is
 // reported as not in force.
 func TestUnsupportedFieldIsNotSent(t *testing.T) {
 	for _, from := range []Carrier{anything{}, older{}} {

@@ -41,7 +41,7 @@ func want(f lifecycle.Field, key, text string, n int64) lifecycle.Value {
 	return lifecycle.Value{Field: f, Key: key, Text: text, Int: n, Why: lifecycle.Reason{Hook: lifecycle.HookServerName, Source: "10-a.json"}}
 }
 
-// lies gives a model a hook server with arbitrary answers, or none.
+// hookServerOf gives a model a hook server with arbitrary answers, or none.
 func (mo *model) hookServerOf(rt *rapid.T) {
 	if !rapid.Bool().Draw(rt, "hook server") {
 		return
@@ -111,7 +111,7 @@ func atCreation(values ...lifecycle.Value) func(*lifecycle.Event) (lifecycle.Hoo
 	}
 }
 
-// TestAnswersComeFirst: a hook server's answer has priority over built-in hooks, survives a
+// TestHookServerAnswersFirst: a hook server's answer has priority over built-in hooks, survives a
 // restart and a new configuration, and is in the kernel.
 func TestHookServerAnswersFirst(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,7 @@ func TestUpdatesAndAnswers(t *testing.T) {
 	}
 }
 
-// TestNoIsHeldWhereItCanBe: if a server that must not fail refuses, the creation fails if the
+// TestHookServerRefusal: if a server that must not fail refuses, the creation fails if the
 // attachment can hold it. Otherwise it continues and the refusal is reported.
 func TestHookServerRefusal(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestPodAnswers(t *testing.T) {
 	}
 }
 
-// TestToldAfterwards: servers are notified of events that have ended, with everything that is
+// TestNotifiedAfterwards: servers are notified of events that have ended, with everything that is
 // stored.
 func TestNotifiedAfterwards(t *testing.T) {
 	t.Parallel()
@@ -334,7 +334,7 @@ func TestLongAnswersSurvive(t *testing.T) {
 	}
 }
 
-// TestOutsidersPanic: after a panic while a hook server is asked, there is no answer.
+// TestHookServerPanic: after a panic while a hook server is asked, there is no answer.
 func TestHookServerPanic(t *testing.T) {
 	t.Parallel()
 	mo, _ := fresh(t, func(*lifecycle.Event) (lifecycle.HookServerAnswer, error) { panic("ouch") })

@@ -199,7 +199,7 @@ func TestPartitionFaults(t *testing.T) {
 	}
 }
 
-// TestPartitionRefusalIsTold: a cgroup above the pods is a partition of another program. The
+// TestPartitionRefusalIsReported: a cgroup above the pods is a partition of another program. The
 // agent makes none below it, changes nothing there, and reports the reason.
 func TestPartitionRefusalIsReported(t *testing.T) {
 	t.Parallel()

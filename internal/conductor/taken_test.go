@@ -93,7 +93,7 @@ func carriesMemory(ans Answer) bool {
 
 const noLimit = `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"500"}}}}`
 
-// TestInTheKernelAlone: a value that the runtime would refuse is not sent to it, neither at the
+// TestKernelOnlyValues: a value that the runtime would refuse is not sent to it, neither at the
 // creation nor with a kubelet's update. It is in the kernel, and explain reports that.
 func TestKernelOnlyValues(t *testing.T) {
 	b := newBatch(t, noLimit)

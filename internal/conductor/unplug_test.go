@@ -30,7 +30,7 @@ var actions = []struct {
 	{'n', "another owner, and one of the reclaimed pool, come", (*unplugged).another},
 }
 
-// TestUnplugged plays histories of CPU hotplug combined with restarts, resizes and creations,
+// TestHotplugHistories plays histories of CPU hotplug combined with restarts, resizes and creations,
 // on both cgroup versions and for every kind of owner. A history is a sequence of letters, one
 // per action of deeds. make test plays a part of them, make soak all up to a length.
 //
@@ -112,7 +112,7 @@ func isDistinct(h string) bool {
 // no container's quota may be larger. That is reported, and not tested here.
 func refused(h string) bool { return strings.Contains(h, "+") && strings.Contains(h, "K") }
 
-// playUnplugged plays one history, with copies that are updated at once and with copies that
+// playHotplugHistory plays one history, with copies that are updated at once and with copies that
 // are not, and reports whether all checks held.
 func playHotplugHistory(t *testing.T, v cgroup.Version, kind ownerKind, h string) bool {
 	t.Helper()
@@ -129,7 +129,7 @@ func playHotplugHistory(t *testing.T, v cgroup.Version, kind ownerKind, h string
 	return held
 }
 
-// TestUnpluggedFound plays histories that once failed, and the one in TRIMTAB_HISTORY.
+// TestHotplugFound plays histories that once failed, and the one in TRIMTAB_HISTORY.
 func TestHotplugFound(t *testing.T) {
 	t.Parallel()
 	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx", "kc+x", "r+cKr", "kxkd", "-k+d", "kxKd", "-K+d", "+Kod", "kckd", "kcKd", "Kc+od", "-K+nx"}

@@ -74,7 +74,7 @@ func (mo *model) owners() map[string]bool {
 	return out
 }
 
-// TestUnread plays random histories. Then an agent starts at a runtime that cannot describe
+// TestUndescribed plays random histories. Then an agent starts at a runtime that cannot describe
 // some of its containers. These keep what they own, no later event gives it to others, all
 // others are decided as usual, and nothing moves when the runtime describes them again.
 func TestUndescribed(t *testing.T) {
@@ -165,7 +165,7 @@ func playUnread(t *testing.T, rt *rapid.T, v cgroup.Version, pools bool, how fun
 
 var _ conductor.Carrier = observing{}
 
-// TestCheckpointOneUnread: an entry of a checkpoint that cannot be read does not affect the
+// TestCheckpointOneUnreadable: an entry of a checkpoint that cannot be read does not affect the
 // others.
 func TestCheckpointOneUnreadable(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestOwnerWaitsForNoCrowd creates an owner on a node with many shared containers. With a
+// TestOwnerAnswerIsUrgent creates an owner on a node with many shared containers. With a
 // partition the answer waits for three files, however many containers there are; their lists
 // are written afterwards. If the kernel refuses the partition, or there is none, all lists are
 // written before the answer.

@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// ears report writes to the simulated kernel's files, as inotify does for real ones.
+// fakeWatcher reports writes to the simulated kernel's files, as inotify does for real ones.
 type fakeWatcher struct {
 	mu   sync.Mutex
 	dirs map[string]bool

@@ -38,7 +38,7 @@ func katalystKeys() []Key {
 		{OnPod, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_type"}},
 		{OnPod, KeyIgnored, forEviction, []string{reserved + "pod_soft_evict_notify", reserved + "pod_evict_score"}},
 		{OnPod, KeyIgnored, "a switch of Katalyst's own kubelet", []string{reserved + "skip_qrm_admit"}},
-		{OnPod, KeyIgnored, "it only decides which container is the main one in requests to resource plugins", []string{"kubernetes.io/main-container-name"}},
+		{OnPod, KeyIgnored, "placement and hooks do not use it; requests to resource plugins mark the main container by it", []string{"kubernetes.io/main-container-name"}},
 		{OnPod, KeyIgnored, "an option of the runtime, which reads it itself", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
 		{InQRMRequest, KeyIgnored, "part of the protocol between Katalyst's kubelet and its plugins", []string{
 			reserved + "resource_identifier", reserved + "netns_name",

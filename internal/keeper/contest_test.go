@@ -60,7 +60,7 @@ func TestContestedList(t *testing.T) {
 		}
 		want(t, pauses, "0s", "0s", "1s", "2s", "4s", "8s", "10s", "10s", "10s", "10s")
 		list, left, kept := r.ContestedFiles(10)
-		if len(list) == 0 || !errors.Is(list[0].Throttled, ErrContested) || list[0].GaveUp != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
+		if len(list) == 0 || !errors.Is(list[0].Throttled, ErrContested) || list[0].Ceded != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
 			t.Errorf("%v: told: %+v, %v, %v", v, list, left, kept)
 		}
 		clk.Advance(time.Minute)

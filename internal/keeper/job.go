@@ -219,7 +219,7 @@ func (j *job) fail(err error) {
 
 // mismatchError returns the error for a write that the kernel accepted but whose text it did not keep.
 func (j *job) mismatchError(kernel string) error {
-	return j.row.handle.RefusalError("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
+	return j.row.handle.OpError("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {

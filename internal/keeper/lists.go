@@ -262,7 +262,7 @@ func (p *listPass) finalWrite(m *move) {
 		gain = gain.And(p.notFreed)
 	}
 	if !m.job.target.Parent && !gain.Empty() {
-		p.fail(m, m.job.row.handle.RefusalError("write", m.final, fmt.Errorf("%w: %v", ErrNotFreed, gain)))
+		p.fail(m, m.job.row.handle.OpError("write", m.final, fmt.Errorf("%w: %v", ErrNotFreed, gain)))
 		return
 	}
 	p.write(m, m.desired)
@@ -361,7 +361,7 @@ func (p *listPass) confirm(m *move) {
 	case m.partialReason != nil:
 		m.job.finish(Clipped, text, text, m.partialReason)
 	case !m.job.row.handle.Same(list, m.final):
-		m.job.finish(Clipped, list, text, m.job.row.handle.RefusalError("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
+		m.job.finish(Clipped, list, text, m.job.row.handle.OpError("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
 	default:
 		m.job.endInForce(state, text)
 	}

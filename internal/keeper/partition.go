@@ -358,7 +358,7 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 		return err
 	}
 	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desired {
-		return s.cpus.row.handle.RefusalError("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
+		return s.cpus.row.handle.OpError("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
 	}
 	return nil
 }

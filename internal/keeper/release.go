@@ -38,7 +38,7 @@ func (k *Keeper) Cede() []Outcome {
 		if !r.drifted(text) || r.handle.Same(text, r.text) || isInvalidated(j.fileKey, text, r.text) {
 			return true
 		}
-		r.cede(r.handle.RefusalError("release", r.text, fmt.Errorf("%w to %q", ErrChangedSince, text)))
+		r.cede(r.handle.OpError("release", r.text, fmt.Errorf("%w to %q", ErrChangedSince, text)))
 		j.end(Ceded, text, r.ceded)
 		return false
 	}))
@@ -56,7 +56,7 @@ func (k *Keeper) ReleaseAll() []Outcome {
 		case known:
 			k.table.release(r, k.tree.Version)
 		case r.verified:
-			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.handle.RefusalError("release", r.text, ErrUnknown)})
+			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.handle.OpError("release", r.text, ErrUnknown)})
 			return false
 		default: // never written
 			return false
@@ -137,7 +137,7 @@ func (k *Keeper) claim(p fileKey) (claimed bool, left *Outcome) {
 	}
 	if err != nil {
 		value := lifecycle.Value{Field: p.field, Key: p.key}
-		return false, &Outcome{Target: target, Value: value, State: Ceded, Kernel: text, Err: at.RefusalError("release", o.Ours, err)}
+		return false, &Outcome{Target: target, Value: value, State: Ceded, Kernel: text, Err: at.OpError("release", o.Ours, err)}
 	}
 	r := k.newRowLocked(p, at, o.Owner)
 	r.target, r.kernel, r.verified = target, text, true

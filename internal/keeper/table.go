@@ -327,7 +327,7 @@ func (k *Keeper) leaveLocked(item Item, at cgroup.Handle, want string) (State, e
 		k.dropLocked(r)
 		return Forgotten, nil
 	}
-	err := at.RefusalError("release", want, ErrUnknown)
+	err := at.OpError("release", want, ErrUnknown)
 	if r != nil {
 		r.cede(err)
 	}

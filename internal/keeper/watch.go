@@ -144,7 +144,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.ceded = r.handle.RefusalError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.windowStart).Round(time.Second)))
+		r.ceded = r.handle.OpError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.windowStart).Round(time.Second)))
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *watch) contested(r *row) error {
 	if f.pause == 0 || w.now().Sub(f.lastRepair) >= w.limit.Per {
 		return nil
 	}
-	return r.handle.RefusalError("keep", r.text, fmt.Errorf(
+	return r.handle.OpError("keep", r.text, fmt.Errorf(
 		"%w: the agent repaired it %d times and now writes it every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
@@ -172,7 +172,7 @@ func (w *watch) contested(r *row) error {
 type ContestedFile struct {
 	Owner, File string
 	Writes      uint64 // the number of repairs
-	GaveUp      error  // the reason why the file is left to that program; nil if it is not
+	Ceded       error  // the reason why the file is left to that program; nil if it is not
 	// Throttled is the reason why the file is still written, but less often; nil if the other program
 	// has stopped, or the file is left to it.
 	Throttled error
@@ -183,7 +183,7 @@ func (c ContestedFile) rank() int {
 	switch {
 	case c.Throttled != nil:
 		return 0
-	case c.GaveUp != nil:
+	case c.Ceded != nil:
 		return 1
 	}
 	return 2
@@ -204,12 +204,12 @@ func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired
 	}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
-		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, GaveUp: r.ceded, Throttled: k.watch.contested(r)}
+		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, Ceded: r.ceded, Throttled: k.watch.contested(r)}
 		if errors.Is(r.ceded, ErrConflict) {
 			count(&ceded, r, r.ceded)
 		}
 		count(&repaired, r, c.Throttled)
-		if c.Writes > 0 || c.GaveUp != nil {
+		if c.Writes > 0 || c.Ceded != nil {
 			list = append(list, c)
 		}
 	}

@@ -135,7 +135,7 @@ func TestWriteConflict(t *testing.T) {
 		t.Errorf("left alone, and %q are to be put right", owners)
 	}
 	list, left, kept := r.ContestedFiles(10)
-	if len(list) != 1 || list[0].GaveUp == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
+	if len(list) != 1 || list[0].Ceded == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
 		t.Errorf("told: %+v, %v", list, left)
 	}
 	it.Value.Int = 600

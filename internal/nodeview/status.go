@@ -58,8 +58,8 @@ func contested(k *keeper.Keeper) (out []api.Contested) {
 	list, _, _ := k.ContestedFiles(maxContested)
 	for _, f := range list {
 		s := api.Contested{Owner: f.Owner, File: f.File, Repairs: f.Writes}
-		if f.GaveUp != nil {
-			s.GaveUpReason = f.GaveUp.Error()
+		if f.Ceded != nil {
+			s.GaveUpReason = f.Ceded.Error()
 		}
 		if f.Throttled != nil {
 			s.RepairReason = f.Throttled.Error()

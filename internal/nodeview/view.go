@@ -33,8 +33,8 @@ type View struct {
 	State    *engine.State
 	Attached func() []api.Attachment // the runtimes that are connected
 	Synced   time.Time               // when a runtime's list was last decided and applied; zero for never
-	// MissingCgroups are the cgroup directories of containers that run without one, by
-	// container or sandbox id.
+	// MissingCgroups are the missing cgroup directories of running containers, of their pods, and of pods that own CPUs
+	// or CDI devices, by container or sandbox id.
 	MissingCgroups map[string]string
 	// ApplyResult returns the result for a value of a container or pod; nil if nothing is
 	// applied.

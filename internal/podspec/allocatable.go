@@ -13,7 +13,7 @@ import (
 var errNotConnected = errors.New("the agent is not connected to the PodResources socket of the kubelet")
 
 // Devices lists the devices that the kubelet can assign, including those that it has assigned. It returns nil without
-// an error if the API is not used, or if there is no connection to the kubelet.
+// an error if the API is not used, and errNotConnected if there is no connection to the kubelet.
 func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	if g.o.Socket == "" {
 		return nil, nil

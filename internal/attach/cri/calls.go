@@ -77,11 +77,11 @@ func (c *calls) pick(path string) relay.Handling {
 		}
 		switch {
 		case c.link.containersKnown.Load():
-			return relay.Handling{IsFast: call.ends, Hook: func(ctx context.Context, msg []byte) relay.Verdict {
+			return relay.Handling{RunsInline: call.ends, Hook: func(ctx context.Context, msg []byte) relay.Verdict {
 				return c.decide(ctx, method, call, msg)
 			}}
 		case c.failClosed && !c.link.standby.Load() && method == "CreateContainer":
-			return relay.Handling{IsFast: true, Hook: func(context.Context, []byte) relay.Verdict {
+			return relay.Handling{RunsInline: true, Hook: func(context.Context, []byte) relay.Verdict {
 				return refuse(codes.Unavailable, "trimtab: the agent does not know the running containers yet; failurePolicy.agent is Fail, so no container starts without a decision. Try again, or set it to Ignore")
 			}}
 		}

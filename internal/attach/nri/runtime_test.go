@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// until polls until a condition is true. recorder is a conductor with answers that the test sets.
+// recorder is a conductor with answers that the test sets.
 type recorder struct {
 	answer func(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error)
 	wants  []lifecycle.Kind

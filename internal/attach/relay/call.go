@@ -13,11 +13,11 @@ type Hook func(ctx context.Context, msg []byte) Verdict
 
 // Handling says how the relay holds a call. The zero value forwards the call unchanged.
 type Handling struct {
-	// Hook runs on its own goroutine and may block, unless IsFast is set.
+	// Hook runs on its own goroutine and may block, unless RunsInline is set.
 	Hook Hook
-	// IsFast means that the hook returns at once. The goroutine that reads the connection may run it. The relay then
+	// RunsInline means that the hook returns at once. The goroutine that reads the connection may run it. The relay then
 	// forwards the message together with the frames around it.
-	IsFast bool
+	RunsInline bool
 }
 
 // HandlingFunc decides from the path of a call how to hold it. It must not block.

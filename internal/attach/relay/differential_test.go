@@ -165,7 +165,7 @@ func TestSameAsDirect(t *testing.T) {
 	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	hold := func(string) relay.Handling { return relay.Handling{Hook: hook} }
-	quick := func(string) relay.Handling { return relay.Handling{Hook: hook, IsFast: true} }
+	quick := func(string) relay.Handling { return relay.Handling{Hook: hook, RunsInline: true} }
 	ways := []struct {
 		name string
 		conn *grpc.ClientConn

@@ -104,7 +104,7 @@ func FuzzFrames(f *testing.F) {
 			verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {Appended: []byte("more")}}
 			toBackend, toCaller := played(t, relay.Options{MaxMessage: 1 << 10, HandlingFor: func(path string) relay.Handling {
 				v := verdicts[len(path)%4]
-				return relay.Handling{IsFast: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
+				return relay.Handling{RunsInline: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
 			}}, up, down)
 			if len(toBackend) > len(up)+4096 || len(toCaller) > len(down)+len(up)*4+8192 {
 				t.Errorf("%d bytes became %d, %d bytes became %d", len(up), len(toBackend), len(down), len(toCaller))

@@ -50,7 +50,7 @@ func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool,
 	c.streams.open[f.stream] = 0
 	if held := c.o.HandlingFor(h.path); held.Hook != nil {
 		k := c.newCall(f.stream, h)
-		k.hook, k.mayRunInline = held.Hook, held.IsFast
+		k.hook, k.mayRunInline = held.Hook, held.RunsInline
 	}
 	return nil, false, nil
 }

@@ -34,7 +34,7 @@ func picking(method string, h relay.Hook) relay.HandlingFunc {
 func quickly(method string, h relay.Hook) relay.HandlingFunc {
 	return func(path string) relay.Handling {
 		k := picking(method, h)(path)
-		k.IsFast = true
+		k.RunsInline = true
 		return k
 	}
 }

@@ -88,10 +88,10 @@ func equalFields(a, b map[string]any) bool {
 	return err == nil && string(x) == string(y)
 }
 
-// missingFields names the fields of wish that the object lacks.
-func missingFields(ours, wish map[string]any) string {
+// missingFields names the fields of desired that the object lacks.
+func missingFields(ours, desired map[string]any) string {
 	var out []string
-	for key, v := range wish {
+	for key, v := range desired {
 		got, has := ours[key]
 		if !has {
 			out = append(out, key)

@@ -18,8 +18,7 @@ type verdict struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// maxNamedProblems limits the containers with problems that the verdict names: it names no further container once the
-// named ones have this many problems together.
+// maxNamedProblems is the largest number of containers of which the verdict names a problem, the first of each.
 const maxNamedProblems = 5
 
 // nodeVerdict returns the verdict on a node. A value that waits for the start of its container is not a fault.

@@ -55,7 +55,7 @@ func (j *journal) Events(_ context.Context, since uint64) ([]api.Event, <-chan s
 	return j.events[min(since, uint64(len(j.events))):], j.more
 }
 
-// serve starts a server and returns a function that ends it and waits for its error. serveAt opens a socket
+// serveAt opens a socket
 // and answers at it until ctx ends.
 func serveAt(ctx context.Context, path string, src Source) error {
 	s, err := Open(ctx, path)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -157,23 +158,21 @@ func scenarioSchema() (string, error) {
 	return string(out) + "\n", err
 }
 
-// undescribed returns the first key of an object without a description; "" if there is none.
+// undescribed returns the path of the first key without a description; "" if there is none.
 func undescribed(s *jsonschema.Schema) string {
+	if s == nil {
+		return ""
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name]
 		if p.Description == "" {
 			return name
 		}
-		for _, inner := range []*jsonschema.Schema{p, p.Items, p.AdditionalProperties} {
-			if inner == nil {
-				continue
-			}
-			if key := undescribed(inner); key != "" {
-				return name + "." + key
-			}
+		if key := undescribed(p); key != "" {
+			return name + "." + key
 		}
 	}
-	return ""
+	return cmp.Or(undescribed(s.Items), undescribed(s.AdditionalProperties))
 }
 
 // describe writes the comments of a type's fields into its schema. The schema does not require keys that the loader
