@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,11 +69,6 @@ func (k *cpuClasses) update(ev lifecycle.Kind, s *engine.State) {
 
 // run writes the CPU classes. The timer calls it soon after a decision, and at intervals.
 func (k *cpuClasses) run(context.Context) {
-	defer func() {
-		if r := recover(); r != nil {
-			k.log.Error("the agent could not apply the CPU classes", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-		}
-	}()
 	k.turn.Lock()
 	defer k.turn.Unlock()
 	want, known := k.wanted()

@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -47,11 +46,6 @@ func (d *demoter) report() demotion.Report {
 // demote asks the kernel to move cold memory of some containers. The timer calls it.
 func (c *Conductor) demote(context.Context) {
 	d := c.demotion
-	defer func() {
-		if r := recover(); r != nil {
-			c.log.Error("the agent could not demote memory", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-		}
-	}()
 	d.mu.Lock()
 	o := d.options
 	d.mu.Unlock()

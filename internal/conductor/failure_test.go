@@ -1,9 +1,11 @@
 package conductor
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -27,5 +29,22 @@ func TestFailurePolicy(t *testing.T) {
 		if !strings.Contains(log.String(), "an event could not be decided") {
 			t.Errorf("the fault is not in the log:\n%s", log)
 		}
+	}
+}
+
+// TestTimerPanics: after a panic of timed work the timer calls it again.
+func TestTimerPanics(t *testing.T) {
+	c, _, log := observed(t, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	runs := 0
+	c.serveTimer(ctx, &timer{"fail", time.NewTimer(0), time.Nanosecond, func(context.Context) {
+		if runs++; runs == 3 {
+			cancel()
+			return
+		}
+		panic("a fault")
+	}})
+	if n := strings.Count(log.String(), "timed work of the agent failed"); n != 2 {
+		t.Errorf("%d panics are in the log, want 2:\n%s", n, log)
 	}
 }

@@ -3,10 +3,13 @@ package conductor
 import (
 	"context"
 	"math"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // timer is a row of the table of timers.
@@ -45,7 +48,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 	}
 	var all sync.WaitGroup
 	for _, t := range timers {
-		all.Go(func() { t.serve(ctx) })
+		all.Go(func() { c.serveTimer(ctx, &t) })
 	}
 	all.Wait()
 	c.continuing.Wait()
@@ -53,7 +56,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 	return nil
 }
 
-func (t timer) serve(ctx context.Context) {
+func (c *Conductor) serveTimer(ctx context.Context, t *timer) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -62,9 +65,20 @@ func (t timer) serve(ctx context.Context) {
 			if t.interval > 0 {
 				t.due.Reset(t.interval)
 			}
-			t.run(ctx)
+			c.runTimer(ctx, t)
 		}
 	}
+}
+
+// runTimer runs a row of the table. After a panic the agent continues, and the timer too.
+func (c *Conductor) runTimer(ctx context.Context, t *timer) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("timed work of the agent failed", logkey.Event, t.name, logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			c.reports.Count.HookError(nodeview.AgentPanic)
+		}
+	}()
+	t.run(ctx)
 }
 
 // retryCopies queues postponed copies again. It takes the lock.
