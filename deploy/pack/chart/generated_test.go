@@ -78,7 +78,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(string(data), "\n")
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 	if len(lines) > 250 {
 		t.Errorf("%s has %d lines, at most 250", page, len(lines))
 	}
