@@ -10,6 +10,9 @@ MAKEFLAGS += --no-print-directory
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 # make e2e runs test/vm. Only make soak runs test/oracle, since its kubelet takes minutes to build.
 TESTED := $(filter-out test/vm test/oracle,$(MODULES))
+# Histories of the simulation, mostly on one goroutine: the race detector makes them several times slower, so only make
+# soak plays them with it. The packages that they call are tested with it in every run.
+HISTORIES := ./test/lifetimes ./test/recorded ./test/scenarios
 # Without a usable git, builds have no version stamp.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # Leaves out the WebAssembly runtime of the NRI library and the trace pages of gRPC, which Trimtab does not use.
@@ -79,7 +82,7 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 	@failed=""; results=""; all=$$SECONDS; \
 	for module in $(TESTED); do \
 		echo "== go test: module $$module"; start=$$SECONDS; \
-		(cd $$module && go test -race -shuffle=on -timeout 20m $(ARGS) ./...) || failed="$$failed $$module"; \
+		test/tools/gotest.sh "$$module" "$(HISTORIES)" -tags $(TAGS) $(ARGS) || failed="$$failed $$module"; \
 		results="$$results, $$module $$((SECONDS - start)) s"; \
 	done; \
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \

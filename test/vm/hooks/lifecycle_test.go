@@ -95,6 +95,9 @@ func TestLifecycle(t *testing.T) {
 	for _, g := range versions() {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
+			if g.name != alwaysLifecycle {
+				theTurns.Play(t)
+			}
 			g.Topology = vm.FourNodes
 			n := start(t, g.Guest, nil)
 			crowd(t, n, "2-3")
@@ -180,13 +183,17 @@ func offline(t *testing.T, n *machine) {
 	wantCPUs(t, n, "with all CPUs again", after)
 }
 
+// firstShapes are the machines of TestFirstInstruction.
+var firstShapes = []vm.Topology{vm.Threads, vm.FarMemory}
+
 // TestFirstInstruction creates containers while others own CPUs, on machines with threads and with memory-only NUMA
 // nodes.
 func TestFirstInstruction(t *testing.T) {
 	t.Parallel()
-	for _, shape := range []vm.Topology{vm.Threads, vm.FarMemory} {
+	for _, shape := range firstShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			t.Parallel()
+			theTurns.Play(t)
 			n := start(t, vm.Guest{Topology: shape}, nil)
 			last := shape.CPUs() - 1
 			crowd(t, n, strconv.Itoa(last))
@@ -208,6 +215,7 @@ func TestFirstInstruction(t *testing.T) {
 // controllers.
 func TestDaemonReload(t *testing.T) {
 	t.Parallel()
+	theTurns.Play(t)
 	n := start(t, vm.Guest{Topology: vm.FourNodes, Systemd: true}, nil)
 	crowd(t, n, "2-3")
 	want := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"}

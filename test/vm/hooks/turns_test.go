@@ -35,8 +35,33 @@ func byTurns() ([]string, error) {
 			named = append(named, turnName(attachmentOn(name, i), name, g.name))
 		}
 	}
-	return named, err
+	return append(named, testsByTurns()...), err
 }
+
+// testsByTurns returns the names of the tests that are parts of the rotation themselves.
+func testsByTurns() []string {
+	all := []string{"TestPartitions", "TestDaemonReload"}
+	for name, at := range needing {
+		if at.guest.Kernel != coreKernel { // which CI does not build
+			all = append(all, "TestNeeds/"+name)
+		}
+	}
+	for name := range unitsBy {
+		all = append(all, "TestUnits/"+name)
+	}
+	for _, g := range versions() {
+		if g.name != alwaysLifecycle {
+			all = append(all, "TestLifecycle/"+g.name)
+		}
+	}
+	for _, shape := range firstShapes {
+		all = append(all, "TestFirstInstruction/"+shape.Name)
+	}
+	return all
+}
+
+// alwaysLifecycle is the guest on which every run plays TestLifecycle.
+const alwaysLifecycle = "v2"
 
 // attachments are the attachments of suite A.
 var attachments = []string{"nri", "cri", "bypass"}

@@ -14,15 +14,19 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
+// unitsBy has the units of the package by attachment.
+var unitsBy = map[string][]string{
+	"nri": {"trimtab-nri.service"}, "bypass": {"trimtab-bypass.service"}, "cri": {"trimtab.socket", "trimtab.service"},
+}
+
 // TestUnits runs the agent by the systemd units of the Debian package, with their restrictions. The values of one pod
 // of each kind are in force through each attachment, also after a kill.
 func TestUnits(t *testing.T) {
 	t.Parallel()
-	for name, units := range map[string][]string{
-		"nri": {"trimtab-nri.service"}, "bypass": {"trimtab-bypass.service"}, "cri": {"trimtab.socket", "trimtab.service"},
-	} {
+	for name, units := range unitsBy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			theTurns.Play(t)
 			s, err := scenario.Load("../../scenarios/tour.yaml")
 			if err != nil {
 				t.Fatal(err)

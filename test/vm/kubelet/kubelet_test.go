@@ -24,8 +24,6 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
-func TestMain(m *testing.M) { vm.Main(m, topologyTurns.Keep) }
-
 const (
 	kubeletRoot   = "/var/lib/kubelet"
 	kubeletConfig = kubeletRoot + "/config.yaml" // where doctor looks

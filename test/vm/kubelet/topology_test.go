@@ -28,7 +28,6 @@ import (
 	"github.com/trimtab/trimtab/test/vm/agent"
 	"github.com/trimtab/trimtab/test/vm/cluster/objects"
 	"github.com/trimtab/trimtab/test/vm/controlplane"
-	"github.com/trimtab/trimtab/test/vm/rotation"
 )
 
 const (
@@ -44,16 +43,6 @@ const (
 var (
 	topologyAttachments = []string{"nri", "cri", "bypass"}
 	topologyPolicies    = []string{"single-numa-node", "restricted", "numeric", "best-effort", "none"}
-	topologyTurns       = rotation.NewTurns("turns.txt", func() (all []string, err error) {
-		for _, attach := range topologyAttachments {
-			for _, policy := range topologyPolicies {
-				if part := attach + "/" + policy; part != alwaysPart {
-					all = append(all, part)
-				}
-			}
-		}
-		return all, nil
-	})
 )
 
 // asked is a pod with containers that request whole CPUs and devices.
@@ -92,7 +81,7 @@ func TestTopologyManager(t *testing.T) {
 	due := map[string][]string{}
 	for _, attach := range topologyAttachments {
 		for _, policy := range topologyPolicies {
-			if part := attach + "/" + policy; part == alwaysPart || soak || topologyTurns.Due(t, part) {
+			if part := attach + "/" + policy; part == alwaysPart || soak || theTurns.Due(t, part) {
 				due[attach] = append(due[attach], policy)
 			}
 		}
@@ -109,7 +98,7 @@ func TestTopologyManager(t *testing.T) {
 			for _, policy := range due[attach] {
 				t.Run(policy, func(t *testing.T) {
 					if part := attach + "/" + policy; part != alwaysPart && !soak {
-						topologyTurns.Note(t, part)
+						theTurns.Note(t, part)
 					}
 					for _, scope := range []string{"container", "pod"} {
 						n.on(t).plays(policy, scope)

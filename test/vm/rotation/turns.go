@@ -69,6 +69,20 @@ func (t *Turns) Due(tb testing.TB, name string) bool {
 	return now.due[name] || os.Getenv("TRIMTAB_TURNS") == "all"
 }
 
+// Play skips a test that this run does not play. The test's own name is the name of its part. In make soak every test
+// is played.
+func (t *Turns) Play(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv("TRIMTAB_SOAK") != "" {
+		return
+	}
+	if !t.Due(tb, tb.Name()) {
+		now, _ := t.read()
+		tb.Skipf("is not due in this run: %s", now.book.Of(tb.Name()).Last())
+	}
+	t.Note(tb, tb.Name())
+}
+
 // Note prints when a part was played last, and notes the present run if the part passes.
 func (t *Turns) Note(tb testing.TB, name string) {
 	tb.Helper()
