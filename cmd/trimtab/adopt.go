@@ -93,7 +93,7 @@ func planAdoption(ctx context.Context, socket string, found lifecycle.FormerAgen
 	})
 	switch alone := isNoAgent(err); {
 	case alone && apply:
-		return api.Adoption{From: found.System, RowsRead: len(found.Containers)}, nil
+		return api.Adoption{From: found.System, ContainersRead: len(found.Containers)}, nil
 	case alone:
 		return plan, fmt.Errorf("%w; only a running agent with mode: observe can say what it would decide", err)
 	}

@@ -29,7 +29,7 @@ func TestAdoptAlone(t *testing.T) {
 		t.Errorf("without an agent: exit code %d, %q", code, errs)
 	}
 	code, out, errs := call("--apply")
-	if code != exitOK || !strings.Contains(out, "the next start of the agent with mode: enforce takes over from kubelet (3 rows read)") {
+	if code != exitOK || !strings.Contains(out, "the next start of the agent with mode: enforce takes over from kubelet (3 containers in its files)") {
 		t.Errorf("--apply: exit code %d, %q, %q", code, out, errs)
 	}
 	var from lifecycle.FormerAgent

@@ -69,6 +69,6 @@ it again to try again.`,
 
 // isNoAgent reports whether an error means that no agent runs.
 func isNoAgent(err error) bool {
-	var u *status.Unreachable
+	var u *status.UnreachableError
 	return errors.As(err, &u) && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }

@@ -103,7 +103,7 @@ func exitCode(err error, begun bool) int {
 	var (
 		wrong       *usageError
 		bad         *config.Error
-		unreachable *status.Unreachable
+		unreachable *status.UnreachableError
 		refusal     *refusalError
 		moved       *movesError
 	)

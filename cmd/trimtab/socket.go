@@ -68,7 +68,7 @@ func statusSocket(named string) (string, error) {
 		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // 'config check' reports the errors of a file
 	}
 	if *c.Paths.StatusSocket == "" {
-		return "", &status.Unreachable{
+		return "", &status.UnreachableError{
 			Hint: "the agent serves no status socket: paths.statusSocket is empty in " + cmp.Or(named, file),
 			Err:  errors.New("no status socket"),
 		}

@@ -125,6 +125,6 @@ func (s source) PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error) 
 		return api.Adoption{}, err
 	}
 	out := nodeview.Adoption(got.State, got.Kernel, got.FormerContainers)
-	out.From, out.RowsRead = from.System, len(from.Containers)
+	out.From, out.ContainersRead = from.System, len(from.Containers)
 	return out, nil
 }

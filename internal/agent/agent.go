@@ -417,7 +417,7 @@ func (s source) Status() api.Node {
 	n.NRIHost, n.ResourcePlugins = s.a.nriHostStatus(), s.a.resourcePluginStatus()
 	n.CDIDevices = nodeview.DeviceKinds(s.a.conductor, s.a.ownedDevices())
 	n.Agent, n.Standby = s.a.otherAgent.lock.Self(), s.a.otherAgent.standby()
-	n.Described = s.a.describesMachine()
+	n.Simulated = s.a.describesMachine()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.JournalError())
 	n.Cluster = s.a.clusterStatus() // before set.mu is locked, because it waits for code that locks set.mu

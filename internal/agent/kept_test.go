@@ -96,11 +96,11 @@ func (r *keptRig) givesBack(t *testing.T, found string) {
 func TestKeptEveryFault(t *testing.T) {
 	t.Parallel()
 	const most, kinds = 60, 6
-	sum := faults.Nth(0, -1, 0)
+	sum := faults.FailCalls(0, -1, 0)
 	for which := range kinds {
 		for _, last := range []int{0, most} {
 			for n := range most {
-				p := faults.Nth(n, n+last, which)
+				p := faults.FailCalls(n, n+last, which)
 				playKept(t, p, (n+which)%2 == 0)
 				sum.Add(p)
 				if p.Faults() == 0 {
@@ -140,7 +140,7 @@ func playKept(t *testing.T, p *faults.Plan, clean bool) {
 func TestKeptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const full = 1 // the fault of writes that fail with ENOSPC
-		p := faults.Nth(0, 1<<30, full)
+		p := faults.FailCalls(0, 1<<30, full)
 		p.Off()
 		r := newKeptRig(t, p)
 		found := r.files(t)
@@ -178,7 +178,7 @@ func TestKeptAgain(t *testing.T) {
 // TestKeptWithoutDirectory: if the state directory is removed, the keeper stores later originals in a new
 // one.
 func TestKeptWithoutDirectory(t *testing.T) {
-	p := faults.Nth(0, -1, 0)
+	p := faults.FailCalls(0, -1, 0)
 	r := newKeptRig(t, p)
 	found := r.files(t)
 	r.want("p/a", 20000)
@@ -196,7 +196,7 @@ func TestKeptWithoutDirectory(t *testing.T) {
 // not lost either; the agent stores its own originals from then on.
 func TestForeignOriginals(t *testing.T) {
 	a := filesWith(t, nil, 0o600, slog.DiscardHandler)
-	r := newKeptRig(t, faults.Nth(0, -1, 0))
+	r := newKeptRig(t, faults.FailCalls(0, -1, 0))
 	found := r.files(t)
 	lines := bootID() + "\n" + `{"owner":"p/a","dir":"p/a","field":"` + lifecycle.CPUShares.String() + `","ours":"100","original":"7"}` + "\n"
 	file := a.dir.Path(originalsName)

@@ -103,7 +103,7 @@ func (m *layeredConfig) applyFile(config.Config) error {
 		m.accept(m.newest)
 		return nil
 	}
-	if !layers.Same(m.newest, m.cluster) && m.applyMerged(m.cluster, m.apply) == nil {
+	if !layers.SameLayers(m.newest, m.cluster) && m.applyMerged(m.cluster, m.apply) == nil {
 		return nil
 	}
 	m.file = before
@@ -121,7 +121,7 @@ func (m *layeredConfig) applyServerLayers(s layers.NodeLayers) {
 		return
 	}
 	m.newest, m.state.NotUnderstood = s.Layers, s.NotUnderstood
-	same := layers.Same(s.Layers, m.cluster)
+	same := layers.SameLayers(s.Layers, m.cluster)
 	if !same {
 		if err := m.applyMerged(s.Layers, m.applyAbove); err != nil {
 			m.refuse(err)

@@ -50,7 +50,7 @@ func (a *Agent) topologyReport(d *deviceList) publish.Report {
 			if c.Koordinator {
 				annotations = n.Koordinator()
 			}
-			return annotations, n.NRT(zones.Manager{Policy: c.Policy, Scope: c.Scope})
+			return annotations, n.NRT(zones.TopologyManager{Policy: c.Policy, Scope: c.Scope})
 		},
 	}
 }
@@ -63,7 +63,7 @@ func (a *Agent) katalystReport(d *deviceList) publish.Report {
 		Resource: schema.GroupVersionResource{Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
 		Key:      "status.topologyZone", Status: true, Ready: a.checkReportable, Changed: a.changed,
 		Make: func() (map[string]string, map[string]any) {
-			return nil, a.zones(d).CNR(zones.Manager{Policy: c.Policy, Scope: c.Scope})
+			return nil, a.zones(d).CNR(zones.TopologyManager{Policy: c.Policy, Scope: c.Scope})
 		},
 	}
 }

@@ -107,7 +107,7 @@ func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	}
 	m.readErr = nil
 	m.history.Add(r, m.policy.Average)
-	if !m.history.Enough() || !m.reportTime.IsZero() && r.At.Sub(m.reportTime) < m.policy.Interval-m.interval/2 {
+	if !m.history.CanReport() || !m.reportTime.IsZero() && r.At.Sub(m.reportTime) < m.policy.Interval-m.interval/2 {
 		return
 	}
 	m.status, m.reportTime = m.history.Status(m.policy, kube.FormatTime(r.At)), r.At
@@ -141,7 +141,7 @@ func (m *usageMeter) next() <-chan struct{} {
 // containers whose cgroup is unknown.
 func (s source) Usage() api.Usage {
 	out := api.Usage{At: time.Now()}
-	for _, g := range nodeview.ContainerGroups(s.a.conductor) {
+	for _, g := range nodeview.ContainerCgroups(s.a.conductor) {
 		dir, err := cgroup.Path(g.Parent, g.Path)
 		if err != nil {
 			continue
@@ -165,7 +165,7 @@ func (a *Agent) readUsage() (nodemetric.Reading, error) {
 	if r.Node.CPU, r.Node.Bytes, err = usage.ReadNode(os.DirFS(cmp.Or(a.opt.Proc, "/proc"))); err != nil {
 		return r, err
 	}
-	for _, p := range nodeview.PodGroups(a.conductor) {
+	for _, p := range nodeview.PodCgroups(a.conductor) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
 			continue

@@ -157,7 +157,7 @@ func TestRecorder(t *testing.T) {
 	if d := cmp.Diff(want, n.got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	line := regexp.MustCompile(`msg=decided op=00000003 event=CreateContainer pod=db ns=shop container=pg cpus=2-3 values=\d+ changed=`)
+	line := regexp.MustCompile(`msg="the agent decided an event" op=00000003 event=CreateContainer pod=db ns=shop container=pg cpus=2-3 values=\d+ changed=`)
 	if !line.Match(log.Bytes()) {
 		t.Errorf("no line about the creation in\n%s", log)
 	}
@@ -186,7 +186,7 @@ func TestRecorderOfARefusal(t *testing.T) {
 	if d := cmp.Diff([]string{"refused request", "event CreateContainer"}, n.got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if !strings.Contains(log.String(), `msg=refused op=00000002 event=CreateContainer pod=db ns=shop container=pg err=`) {
+	if !strings.Contains(log.String(), `msg="the agent refused an event" op=00000002 event=CreateContainer pod=db ns=shop container=pg err=`) {
 		t.Errorf("log:\n%s", log)
 	}
 }

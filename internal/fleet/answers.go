@@ -10,7 +10,7 @@ import (
 )
 
 // Status has the fields of `trimtab status -o json` that the plugin reads. Agents may be older or newer than the
-// plugin: it ignores unknown fields, and missing ones are empty. The values are those of internal/report/api.
+// plugin: the plugin ignores unknown fields, and missing fields are empty. The values are those of internal/report/api.
 type Status struct {
 	Version     string       `json:"version"`
 	Started     time.Time    `json:"started"`
@@ -41,10 +41,10 @@ type Status struct {
 
 // Attachment is one way in which an agent is attached to the runtime.
 type Attachment struct {
-	Name    string `json:"name"`
-	State   string `json:"state"`
-	Runtime string `json:"runtime"`
-	InForce string `json:"inForce"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Runtime   string `json:"runtime"`
+	WhyActive string `json:"inForce"`
 }
 
 // Attachment lists the attachments and their states.
@@ -66,10 +66,10 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// HasInForce reports whether the agent has applied a version of a layer. The version "" means that the
+// HasApplied reports whether the agent has applied a version of a layer. The version "" means that the
 // layer must not exist. It returns an error for an agent that does not read ConfigMaps, or that has refused
 // them.
-func (s Status) HasInForce(layer, version string) (bool, error) {
+func (s Status) HasApplied(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
 		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")
 	}
@@ -98,7 +98,7 @@ func (s Status) Fault() string {
 	case s.Released:
 		return "the agent was released and decides nothing"
 	case len(s.Unsaved) > 0:
-		return "not on disk: " + strings.Join(s.Unsaved, "; ")
+		return "not saved on disk: " + strings.Join(s.Unsaved, "; ")
 	}
 	return ""
 }

@@ -44,7 +44,7 @@ func TestOlderAndNewer(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"version": "v9", "somethingNew": {"a": [1]}}`), &s); err != nil || s.Version != "v9" || s.Fault() != "" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := s.HasInForce("x", "1"); err == nil {
+	if _, err := s.HasApplied("x", "1"); err == nil {
 		t.Error("an agent that says nothing of ConfigMaps takes one")
 	}
 }

@@ -35,8 +35,8 @@ var (
 type Cluster struct {
 	config  *rest.Config
 	objects dynamic.Interface
-	// agents is the namespace with the agents' pods; "" for all namespaces.
-	agents string
+	// agentNamespace is the namespace with the agents' pods; "" for all namespaces.
+	agentNamespace string
 }
 
 // Connect makes a connection, and sends no request yet. agents is the namespace with the
@@ -50,7 +50,7 @@ func Connect(c *rest.Config, agents string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server %s: %w", c.Host, err)
 	}
-	return &Cluster{config: c, objects: d, agents: agents}, nil
+	return &Cluster{config: c, objects: d, agentNamespace: agents}, nil
 }
 
 // PodNode returns the node that a pod is bound to.

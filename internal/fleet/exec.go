@@ -49,7 +49,7 @@ func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) e
 	if a.WhyDown != "" {
 		return &UnreachableError{Reason: a.WhyDown}
 	}
-	target, err := c.target(a, args, s)
+	target, err := c.execURL(a, args, s)
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (s Streams) stderr() io.Writer {
 	return s.Err
 }
 
-// target returns the URL of an exec request.
-func (c *Cluster) target(a *Agent, args []string, s Streams) (*url.URL, error) {
+// execURL returns the URL of an exec request.
+func (c *Cluster) execURL(a *Agent, args []string, s Streams) (*url.URL, error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's address %s: %w", c.config.Host, err)

@@ -48,7 +48,7 @@ type FindResult struct {
 // Find returns the nodes of the cluster with their agents. For a user who may not list
 // nodes, it returns only nodes with an agent.
 func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
-	all, err := c.list(ctx, pods, c.agents, Selector)
+	all, err := c.list(ctx, pods, c.agentNamespace, Selector)
 	if err != nil {
 		return FindResult{}, err
 	}
@@ -80,8 +80,8 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 // noAgents returns an error for a cluster without a running agent, with advice.
 func (c *Cluster) noAgents(labelled int) error {
 	where := "in any namespace"
-	if c.agents != "" {
-		where = "in namespace " + c.agents
+	if c.agentNamespace != "" {
+		where = "in namespace " + c.agentNamespace
 	}
 	if labelled > 0 {
 		return &NotFoundError{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", labelled, Selector, where, Selector)}

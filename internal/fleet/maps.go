@@ -41,7 +41,7 @@ func textOf(o *unstructured.Unstructured) string {
 	if o == nil {
 		return ""
 	}
-	text, _, _ := unstructured.NestedString(o.Object, "data", configmaps.Key)
+	text, _, _ := unstructured.NestedString(o.Object, "data", configmaps.DataKey)
 	return text
 }
 
@@ -55,7 +55,7 @@ func (m *ConfigMaps) annotation(name, key string) string {
 
 // Selector returns the node selector of a group; "" for an unknown group.
 func (m *ConfigMaps) Selector(group string) string {
-	return m.annotation(configmaps.GroupMapName(group), configmaps.Selector)
+	return m.annotation(configmaps.GroupMapName(group), configmaps.SelectorAnnotation)
 }
 
 // Layers returns the layers of a node, and the name of its group's ConfigMap; "" for none.
@@ -71,10 +71,10 @@ func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 	if _, err := configmaps.LayersFor(own, n.Name, n.Labels); err != nil {
 		return Layers{}, "", err
 	}
-	l = Layers{Cluster: m.Text(configmaps.Cluster), Node: m.Text(configmaps.NodeMapName(n.Name))}
+	l = Layers{Cluster: m.Text(configmaps.ClusterMapName), Node: m.Text(configmaps.NodeMapName(n.Name))}
 	for name, o := range m.objects {
-		text := o.GetAnnotations()[configmaps.Selector]
-		if text == "" || name == configmaps.Cluster || name == configmaps.NodeMapName(n.Name) {
+		text := o.GetAnnotations()[configmaps.SelectorAnnotation]
+		if text == "" || name == configmaps.ClusterMapName || name == configmaps.NodeMapName(n.Name) {
 			continue
 		}
 		if s, err := labels.Parse(text); err == nil && s.Matches(labels.Set(n.Labels)) {
@@ -84,9 +84,9 @@ func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 	return l, group, nil
 }
 
-// put writes a ConfigMap. It creates the ConfigMap, or replaces the version that we read, so that no change made in
+// write writes a ConfigMap. It creates the ConfigMap, or replaces the version that we read, so that no change made in
 // between is lost. It calls change with the object.
-func (m *ConfigMaps) put(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
+func (m *ConfigMaps) write(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
 	to := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace)
 	o, verb := m.objects[name], "update"
 	if o == nil {
@@ -103,7 +103,7 @@ func (m *ConfigMaps) put(ctx context.Context, name, text string, change func(*un
 		marked[configmaps.Label] = "true"
 	}
 	o.SetLabels(marked)
-	if err := unstructured.SetNestedField(o.Object, text, "data", configmaps.Key); err != nil {
+	if err := unstructured.SetNestedField(o.Object, text, "data", configmaps.DataKey); err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", name, err)
 	}
 	if change != nil {
@@ -154,8 +154,8 @@ func (m *ConfigMaps) version(name string) (layer, version string) {
 	return configmaps.Source(o), o.GetResourceVersion()
 }
 
-// check validates a document as an agent validates a ConfigMap.
-func check(name, text string) error {
+// validate validates a document as an agent validates a ConfigMap.
+func validate(name, text string) error {
 	_, _, err := config.Merge(config.Layer{Name: name, Data: []byte(text), Shared: true})
 	return err
 }

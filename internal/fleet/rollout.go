@@ -78,7 +78,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 	if was := r.Change.Maps.Selector(r.Change.Target.Group); was != "" && was != r.Change.selector {
 		return fmt.Errorf("the group has the selector %q: a change of the selector takes effect at once for nodes that leave the group; apply it without --watch", was)
 	}
-	texts, err := r.prepare(ctx)
+	texts, err := r.makeOverlays(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func (r *Rollout) Run(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes every node's document before Run writes anything.
-func (r *Rollout) prepare(ctx context.Context) ([]string, error) {
+// makeOverlays makes every node's document before Run writes anything.
+func (r *Rollout) makeOverlays(ctx context.Context) ([]string, error) {
 	type answer struct {
 		text string
 		err  error
@@ -121,11 +121,12 @@ func (r *Rollout) prepare(ctx context.Context) ([]string, error) {
 		}
 	}
 	if wrong != nil {
-		return nil, fmt.Errorf("nothing is written:\n%w", wrong)
+		return nil, fmt.Errorf("nothing was written:\n%w", wrong)
 	}
 	return texts, nil
 }
 
+// overlay makes one node's document. It returns an error if the node's agent does not answer or reads no ConfigMaps.
 func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	before, after, err := r.Change.layers(n)
 	if err != nil {
@@ -137,7 +138,7 @@ func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.HasInForce("", ""); err != nil {
+	if _, err := s.HasApplied("", ""); err != nil {
 		return "", err
 	}
 	file, err := r.Cluster.File(ctx, n.Agent)
@@ -167,7 +168,7 @@ func (r *Rollout) applyNode(ctx context.Context, n Node, text string, last bool)
 			own := m.Text(name)
 			before.Before = &own
 		}
-		if err := m.put(ctx, name, text, before.mark); err != nil {
+		if err := m.write(ctx, name, text, before.setAnnotation); err != nil {
 			return err
 		}
 	}

@@ -42,8 +42,8 @@ func (m *ConfigMaps) rolloutOf(node string) (rolloutState, bool) {
 	return s, true
 }
 
-// original returns the text of a node's own ConfigMap before the rollout.
-func (m *ConfigMaps) original(n Node) string {
+// originalText returns the text of a node's own ConfigMap before the rollout.
+func (m *ConfigMaps) originalText(n Node) string {
 	s, has := m.rolloutOf(n.Name)
 	switch {
 	case !has:
@@ -54,7 +54,8 @@ func (m *ConfigMaps) original(n Node) string {
 	return ""
 }
 
-func (s rolloutState) mark(o *unstructured.Unstructured) {
+// setAnnotation sets the annotation of a node's ConfigMap to this state.
+func (s rolloutState) setAnnotation(o *unstructured.Unstructured) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return // cannot fail: the value has only strings and numbers
@@ -75,11 +76,11 @@ func (m *ConfigMaps) restore(ctx context.Context, node string) error {
 		return nil
 	case s.Sum != checksum(m.Text(configmaps.NodeMapName(node))):
 		return fmt.Errorf("ConfigMap %s/%s was changed after the rollout wrote it, by another user or program. To keep that change, remove the annotation %s from it; "+
-			"then run this again", m.Namespace, configmaps.NodeMapName(node), rolloutAnnotation)
+			"then run the command again", m.Namespace, configmaps.NodeMapName(node), rolloutAnnotation)
 	case s.Before == nil:
 		return m.remove(ctx, configmaps.NodeMapName(node))
 	}
-	return m.put(ctx, configmaps.NodeMapName(node), *s.Before, func(o *unstructured.Unstructured) {
+	return m.write(ctx, configmaps.NodeMapName(node), *s.Before, func(o *unstructured.Unstructured) {
 		notes := o.GetAnnotations()
 		delete(notes, rolloutAnnotation)
 		o.SetAnnotations(notes)

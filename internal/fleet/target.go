@@ -28,7 +28,7 @@ func (t Target) Name() string {
 	case t.Node != "":
 		return configmaps.NodeMapName(t.Node)
 	}
-	return configmaps.Cluster
+	return configmaps.ClusterMapName
 }
 
 // Change is a new configuration for a target.
@@ -47,7 +47,7 @@ type Change struct {
 
 // Plan reads the ConfigMaps, validates the document and finds its nodes.
 func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found FindResult) (*Change, error) {
-	if err := check(file, text); err != nil {
+	if err := validate(file, text); err != nil {
 		return nil, err
 	}
 	namespace, err := found.Namespace()
@@ -140,7 +140,7 @@ func (ch *Change) layers(n Node) (before, after Layers, err error) {
 	if err != nil {
 		return before, after, err
 	}
-	before.Node = ch.Maps.original(n)
+	before.Node = ch.Maps.originalText(n)
 	after = before
 	switch {
 	case ch.Target.Node != "":
@@ -177,7 +177,7 @@ func (ch *Change) Effective(n Node, file string) (string, error) {
 
 // Apply writes the target's ConfigMap, which changes all its nodes at the same time.
 func (ch *Change) Apply(ctx context.Context) error {
-	return ch.Maps.put(ctx, ch.Target.Name(), ch.Text, func(o *unstructured.Unstructured) {
+	return ch.Maps.write(ctx, ch.Target.Name(), ch.Text, func(o *unstructured.Unstructured) {
 		if ch.Target.Group == "" {
 			return
 		}
@@ -185,7 +185,7 @@ func (ch *Change) Apply(ctx context.Context) error {
 		if notes == nil {
 			notes = map[string]string{}
 		}
-		notes[configmaps.Selector] = ch.selector
+		notes[configmaps.SelectorAnnotation] = ch.selector
 		o.SetAnnotations(notes)
 	})
 }

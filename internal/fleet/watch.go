@@ -36,7 +36,7 @@ func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error
 	case !s.Attached():
 		return errors.New("unready: the agent is not attached to the runtime any more: " + s.Attachment())
 	case s.Violations() > violations:
-		return fmt.Errorf("%d values and requests are not in force, %d before: kubectl trimtab status %s", s.Violations(), violations, n.Name)
+		return fmt.Errorf("%d values and requests are not in force, and %d were not before the rollout; kubectl trimtab status %s shows them", s.Violations(), violations, n.Name)
 	}
 	ready, err := r.Cluster.isReady(ctx, n.Agent)
 	if err == nil && !ready {
@@ -76,12 +76,12 @@ func (r *Rollout) awaitApplied(ctx context.Context, n Node, name string) error {
 		if err != nil {
 			return err
 		}
-		is, err := s.HasInForce(layer, version)
+		is, err := s.HasApplied(layer, version)
 		if err != nil || is {
 			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("the agent has not applied %s within %s: kubectl trimtab status %s", layer, r.AgentTimeout, n.Name)
+			return fmt.Errorf("the agent has not applied %s within %s; kubectl trimtab status %s shows its state", layer, r.AgentTimeout, n.Name)
 		}
 		if !sleep.For(ctx, time.Second) {
 			return errInterrupted

@@ -139,7 +139,7 @@ func TestWorstPod(t *testing.T) {
 		for k, v := range p.Annotations {
 			size += len(k) + len(v)
 		}
-		if size > hostile.Annotations {
+		if size > hostile.MaxAnnotationBytes {
 			t.Fatalf("%s: %d bytes of annotations are not accepted by the API server", p.Name, size)
 		}
 		pod := &lifecycle.Pod{Labels: p.Labels, Annotations: p.Annotations}

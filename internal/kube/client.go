@@ -70,13 +70,13 @@ type Client struct {
 	// Log is the agent's log.
 	Log *slog.Logger
 
-	begins time.Time
-	token  *token // explains refusals
+	firstListAt time.Time
+	token       *token // explains why the server refused the agent's token
 
-	mu      sync.Mutex // guards the fields below
-	reached time.Time
-	lastErr error
-	refused bool // the server refused the token in its last answer
+	mu           sync.Mutex // guards the fields below
+	reached      time.Time
+	lastErr      error
+	tokenRefused bool // the server refused the token in its last answer
 }
 
 // Connect makes a client. It reads files and sends no request: the first request shows
@@ -89,7 +89,7 @@ func Connect(o Options) (*Client, error) {
 	c.UserAgent = "trimtab/" + o.Version
 	c.QPS, c.Burst, c.Dial = requestsPerSecond, burst, o.Dial
 	if o.Spread > 0 {
-		c.Dial = spreadRedials(o.Dial, min(o.Spread, longestRedial))
+		c.Dial = spreadRedials(o.Dial, min(o.Spread, maxRedialWait))
 	}
 	t := tokenOf(c)
 	server, _, err := rest.DefaultServerUrlFor(c)
@@ -116,15 +116,16 @@ func Connect(o Options) (*Client, error) {
 		begins = begins.Add(rand.N(o.Spread)) //nolint:gosec // only spreads load
 	}
 	return &Client{
-		begins: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
+		firstListAt: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
 		lastErr: errors.New("the agent has sent no request yet"),
 	}, nil
 }
 
 // Begin waits until the agent may request its first list (Options.Spread), or until ctx ends.
-func (c *Client) Begin(ctx context.Context) { sleep.For(ctx, time.Until(c.begins)) }
+func (c *Client) Begin(ctx context.Context) { sleep.For(ctx, time.Until(c.firstListAt)) }
 
-// restConfig reads address and credentials of the server.
+// restConfig reads the address and the credentials for the API server: from a kubeconfig file, or if file is "" from
+// the pod's service account.
 func restConfig(file string) (*rest.Config, error) {
 	if file != "" {
 		c, err := clientcmd.BuildConfigFromFlags("", file)
@@ -140,8 +141,8 @@ func restConfig(file string) (*rest.Config, error) {
 	return c, nil
 }
 
-// NodeName returns the name of this node: the given one, or else NODE_NAME, or else the
-// host name in lower case.
+// NodeName returns the name of this node: name, or else the environment variable NODE_NAME, or else the host name in
+// lower case.
 func NodeName(name string) (string, error) {
 	if name = cmp.Or(name, os.Getenv("NODE_NAME")); name != "" {
 		return name, nil
@@ -153,6 +154,7 @@ func NodeName(name string) (string, error) {
 	return strings.ToLower(host), nil
 }
 
+// namespace returns the namespace of the ConfigMaps: name, or else POD_NAMESPACE, or else that of the service account.
 func namespace(name string) string {
 	if name = cmp.Or(name, os.Getenv("POD_NAMESPACE")); name != "" {
 		return name
@@ -171,11 +173,11 @@ func (c *Client) Note(err error) {
 		err = nil
 	}
 	c.mu.Lock()
-	first := refused && !c.refused
+	first := refused && !c.tokenRefused
 	if c.lastErr = err; err == nil {
 		c.reached = time.Now()
 	}
-	c.refused = refused
+	c.tokenRefused = refused
 	c.mu.Unlock()
 	if first {
 		c.Log.Warn("the API server refuses the agent's token; reports and ConfigMaps wait until it accepts one", logkey.Err, err)

@@ -13,7 +13,7 @@ import (
 // connect again over the whole time, and not at the same moment.
 func TestRedials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const agents, spread = 1000, longestRedial
+		const agents, spread = 1000, maxRedialWait
 		var seconds [5]int
 		for range agents {
 			begun := time.Now()

@@ -5,7 +5,7 @@ import "github.com/trimtab/trimtab/internal/report/api"
 // StatusReporter is a service with a row in `trimtab status` and on the metrics page.
 type StatusReporter interface {
 	Service
-	// Row returns the row; one without a name is not shown. It must not block.
+	// Row returns the row. A row without a name is not shown. Row must not block.
 	Row() api.ClusterPart
 }
 

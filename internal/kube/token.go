@@ -19,8 +19,8 @@ import (
 // token finds out why the API server refused the agent's token. It does so only after a refusal.
 type token struct {
 	file, text string // the file with the token, or the token itself
-	// ahead is how far the API server's clock is ahead of this node's, from the Date header of its last answer.
-	ahead atomic.Int64
+	// clockAhead is how far the API server's clock is ahead of this node's, from the Date header of its last answer.
+	clockAhead atomic.Int64
 }
 
 // tokenOf returns the token of a connection, and watches the Date header of its answers.
@@ -42,7 +42,7 @@ func (d dateReader) RoundTrip(q *http.Request) (*http.Response, error) {
 	answer, err := d.RoundTripper.RoundTrip(q)
 	if err == nil {
 		if at, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-			d.token.ahead.Store(int64(time.Until(at)))
+			d.token.clockAhead.Store(int64(time.Until(at)))
 		}
 	}
 	return answer, err
@@ -67,7 +67,7 @@ func (t *token) explain(err error) error {
 		}
 		text = strings.TrimSpace(string(data))
 	}
-	ahead := time.Duration(t.ahead.Load())
+	ahead := time.Duration(t.clockAhead.Load())
 	why := whyRefused(text, time.Now().Add(ahead))
 	switch {
 	case ahead > minSkew:

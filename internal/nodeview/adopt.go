@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Adoption compares what containers have with what a state gives them. By container id, kernel has
-// the CPUs that the kernel lets each use, and former has what another agent gave to each.
+// Adoption compares what running containers have with what a state assigns to them. The keys of kernel and former are
+// container ids. kernel has the CPUs that the kernel lets a container use. former has what another agent assigned to
+// it.
 func Adoption(s *engine.State, kernel map[string]string, former map[string]lifecycle.FormerContainer) (out api.Adoption) {
 	all := s.Machine.Format(s.Machine.Online())
 	for _, id := range s.Containers() {
@@ -22,20 +23,20 @@ func Adoption(s *engine.State, kernel map[string]string, former map[string]lifec
 		f := former[id]
 		a := api.Adopted{
 			Pod: p.FullName(), Container: ctr.Name, Class: f.Class, Source: f.Where, Group: ctr.Assignment.Pool.String(),
-			CPUsNow: all, CPUsThen: s.Machine.Format(s.CPUs(ctr)), MemsNow: f.Mems, MemsThen: f.Mems,
+			CPUsNow: all, CPUsAfter: s.Machine.Format(s.CPUs(ctr)), MemsNow: f.Mems, MemsAfter: f.Mems,
 		}
 		if list != "" {
 			a.CPUsNow = s.Machine.Format(s.Machine.OnlineOf(list))
 		}
-		if a.CPUsThen == "" {
-			a.CPUsThen = a.CPUsNow
+		if a.CPUsAfter == "" {
+			a.CPUsAfter = a.CPUsNow
 		}
 		for _, v := range s.Values(ctr) {
 			if v.Field == lifecycle.CPUSetMems && f.Mems != "" {
-				a.MemsThen = v.Text
+				a.MemsAfter = v.Text
 			}
 		}
-		if a.Unchanged = a.CPUsNow == a.CPUsThen && a.MemsNow == a.MemsThen; !a.Unchanged {
+		if a.Unchanged = a.CPUsNow == a.CPUsAfter && a.MemsNow == a.MemsAfter; !a.Unchanged {
 			out.Moves++
 			a.Why = ctr.Assignment.Why
 		}

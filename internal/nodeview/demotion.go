@@ -14,7 +14,7 @@ func demotionOf(r demotion.Report) *api.Demotion {
 	out := &api.Demotion{Containers: len(r.Containers), Moved: r.Moved, Reason: r.Off}
 	for _, c := range r.Containers {
 		if c.Why != "" {
-			out.LeftAlone++
+			out.Skipped++
 		}
 	}
 	return out

@@ -18,7 +18,7 @@ func DeviceKinds(source Source, all []lifecycle.NodeDevice) (out []api.DeviceKin
 			kind, name, _ := strings.Cut(d.Name, "=")
 			for i := range out {
 				if out[i].Kind == kind {
-					count(&out[i], name, d.Owner, d.NotInSpecs)
+					addDevice(&out[i], name, d.Owner, d.NotInSpecs)
 				}
 			}
 		}
@@ -26,12 +26,12 @@ func DeviceKinds(source Source, all []lifecycle.NodeDevice) (out []api.DeviceKin
 	return out
 }
 
-// count adds a device to the counts of its kind.
-func count(k *api.DeviceKind, name, owner string, gone bool) {
+// addDevice adds a device to the counts and owners of its kind.
+func addDevice(k *api.DeviceKind, name, owner string, notInSpecs bool) {
 	if owner != "" {
-		k.Owners = append(k.Owners, api.DeviceOwner{Device: name, Container: owner, Gone: gone})
+		k.Owners = append(k.Owners, api.DeviceOwner{Device: name, Container: owner, Gone: notInSpecs})
 	}
-	if gone {
+	if notInSpecs {
 		return
 	}
 	if k.Total++; owner != "" {

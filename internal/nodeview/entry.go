@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// entry makes the journal's entry for an event: the values decided for its pod or container,
+// journalEntry returns the journal's entry for an event: the values decided for its pod or container,
 // what others lost or got, and the problems.
-func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
+func (v *View) journalEntry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {
 		e.Pod, e.PodUID = ev.Pod.Namespace+"/"+ev.Pod.Name, ev.Pod.UID

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// factsOf are the facts about a container besides its values, each with its source.
+// factsOf returns the facts about a container besides its values, each with its source.
 func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	spec, named := p.Spec.Container(ctr.Name)
 	out := []api.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
@@ -20,16 +20,16 @@ func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 			name string
 			from lifecycle.Amounts
 		}{{"request", spec.Requests}, {"limit", spec.Limits}} {
-			out = append(out, amounts(a.name, a.from, p.Spec.From)...)
+			out = append(out, amountFacts(a.name, a.from, p.Spec.From)...)
 		}
 	}
 	out = fallbackFacts(out, p, ctr, named)
 	if p.Spec != nil {
-		out = append(out, amounts("pod request", p.Spec.Requests, p.Spec.From)...)
-		out = append(out, amounts("pod limit", p.Spec.Limits, p.Spec.From)...)
-		out = append(out, amounts("pod overhead", p.Spec.Overhead, p.Spec.From)...)
+		out = append(out, amountFacts("pod request", p.Spec.Requests, p.Spec.From)...)
+		out = append(out, amountFacts("pod limit", p.Spec.Limits, p.Spec.From)...)
+		out = append(out, amountFacts("pod overhead", p.Spec.Overhead, p.Spec.From)...)
 	}
-	out = append(out, siblings(s, p))
+	out = append(out, containersFact(s, p))
 	if p.Spec != nil && p.Spec.Remembered {
 		for i := range out {
 			if out[i].From == p.Spec.From {
@@ -70,8 +70,8 @@ func qosFact(p *engine.Pod) api.Fact {
 	return f
 }
 
-// amounts lists the resources that have an amount, by name.
-func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
+// amountFacts returns a fact for each resource that has an amount, sorted by name.
+func amountFacts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
 	var out []api.Fact
 	for name, v := range all {
 		value := fmt.Sprint(v)
@@ -116,8 +116,8 @@ func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named b
 	return out
 }
 
-// siblings lists the pod's containers.
-func siblings(s *engine.State, p *engine.Pod) api.Fact {
+// containersFact returns the fact that names the pod's containers.
+func containersFact(s *engine.State, p *engine.Pod) api.Fact {
 	f := api.Fact{Name: "containers", From: "runtime", Note: "the containers that were created so far"}
 	var names []string
 	if p.Spec != nil {

@@ -2,17 +2,17 @@ package nodeview
 
 import "github.com/trimtab/trimtab/internal/placement"
 
-// ContainerGroup is the cgroup of a running container.
-type ContainerGroup struct {
+// ContainerCgroup is the cgroup of a running container.
+type ContainerCgroup struct {
 	ID, Pod, Container string // Pod is namespace/name
-	// Pool is the name of its pool as in a status; "" for an owner of CPUs.
+	// Pool is the name of the container's pool, as in the status; "" if the container owns CPUs.
 	Pool string
 	// Parent and Path are the pod's cgroup and the container's, as the runtime reports them.
 	Parent, Path string
 }
 
-// ContainerGroups lists the cgroups of running containers.
-func ContainerGroups(source Source) (out []ContainerGroup) {
+// ContainerCgroups lists the cgroups of running containers.
+func ContainerCgroups(source Source) (out []ContainerCgroup) {
 	source.View(func(v *View) {
 		for _, id := range v.State.Containers() {
 			ctr := v.State.Container(id)
@@ -20,7 +20,7 @@ func ContainerGroups(source Source) (out []ContainerGroup) {
 			if !ctr.Runs() || pod == nil {
 				continue
 			}
-			g := ContainerGroup{ID: id, Pod: pod.FullName(), Container: ctr.Name, Parent: pod.Pod.CgroupParent, Path: ctr.CgroupsPath}
+			g := ContainerCgroup{ID: id, Pod: pod.FullName(), Container: ctr.Name, Parent: pod.Pod.CgroupParent, Path: ctr.CgroupsPath}
 			if a := ctr.Assignment; a.Pool != placement.Exclusive {
 				g.Pool = poolName(a.Pool, a.PoolID)
 			}

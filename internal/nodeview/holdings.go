@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Holdings are what the containers of a node own, and what they could own.
+// Holdings has what the containers of a node own, and what they could own.
 type Holdings struct {
 	// Synced means that the agent has decided a runtime's list of containers. Before that, the other fields are
 	// incomplete.
@@ -24,7 +24,7 @@ type Holdings struct {
 	Devices []DeviceHolding
 }
 
-// PodHoldings are what the containers of a pod own.
+// PodHoldings has what the containers of a pod own.
 type PodHoldings struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
@@ -32,18 +32,18 @@ type PodHoldings struct {
 	Containers []ContainerHoldings
 }
 
-// ContainerHoldings are what a container owns.
+// ContainerHoldings has what a container owns.
 type ContainerHoldings struct {
 	Name string
 	// Listed means that the container lives, or that its pod's spec has it for as long as the pod
 	// runs. A container that is not listed may own CPUs until its pod ends.
 	Listed bool
-	// CPUs are the ids of the CPUs that it owns, ascending.
+	// CPUs are the ids of the CPUs that the container owns, ascending.
 	CPUs []int
 	// CPUNodes has the id of the NUMA node of each of these CPUs, ascending.
 	CPUNodes []int
-	// Memory has its requests if its memory is bound to NUMA nodes. They count on the nearest of
-	// these nodes first.
+	// Memory has the container's requests for memory if its memory is bound to NUMA nodes. The nearest of these nodes
+	// provides memory first.
 	Memory []MemoryHolding
 	// Devices are the CDI devices that only this container has.
 	Devices []DeviceHolding
@@ -100,9 +100,9 @@ func (v *View) holdings(devices []lifecycle.NodeDevice) Holdings {
 			continue
 		}
 		pod := PodHoldings{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Labels: p.Pod.Labels, Annotations: p.Pod.Annotations}
-		for _, c := range v.holders(p, byPod[p.Pod.UID]) {
+		for _, c := range v.podContainers(p, byPod[p.Pod.UID]) {
 			key := placement.Key{PodUID: p.Pod.UID, Container: c.Name}
-			c.CPUs, c.CPUNodes = withNodes(m, owned[key])
+			c.CPUs, c.CPUNodes = cpuAndNodeIDs(m, owned[key])
 			for _, name := range s.Devices()[key] {
 				c.Devices = append(c.Devices, DeviceHolding{name, near[name]})
 			}
@@ -150,23 +150,22 @@ func memoryZone(n topology.Node) zones.Zone {
 	return z
 }
 
-// holder is a container with its id, which is "" if the container does not live.
-type holder struct {
+// containerWithID has what a container owns, and the container's id, which is "" if the container does not live.
+type containerWithID struct {
 	ContainerHoldings
 	id string
 }
 
-// holders lists the containers of a pod: those of its spec, those that live, and those that own
-// CPUs.
-func (v *View) holders(p *engine.Pod, owners []string) []holder {
-	var out []holder
+// podContainers lists the containers of a pod: the containers in its spec, the live ones, and the owners of CPUs.
+func (v *View) podContainers(p *engine.Pod, owners []string) []containerWithID {
+	var out []containerWithID
 	at := map[string]int{}
-	add := func(name string, listed bool) *holder {
+	add := func(name string, listed bool) *containerWithID {
 		i, known := at[name]
 		if !known {
 			i = len(out)
 			at[name] = i
-			out = append(out, holder{ContainerHoldings: ContainerHoldings{Name: name}})
+			out = append(out, containerWithID{ContainerHoldings: ContainerHoldings{Name: name}})
 		}
 		out[i].Listed = out[i].Listed || listed
 		return &out[i]
@@ -197,8 +196,8 @@ func sortedCPUIDs(m *topology.Machine, cpus topology.Set) []int {
 	return out
 }
 
-// withNodes lists the kernel's ids of CPUs, and the ids of their NUMA nodes; nil for none.
-func withNodes(m *topology.Machine, cpus topology.Set) (ids, nodes []int) {
+// cpuAndNodeIDs lists the kernel's ids of CPUs, and the ids of their NUMA nodes; nil for none.
+func cpuAndNodeIDs(m *topology.Machine, cpus topology.Set) (ids, nodes []int) {
 	ids = sortedCPUIDs(m, cpus)
 	for i := range m.Nodes {
 		for range cpus.And(m.Nodes[i].CPUs).Len() {

@@ -13,16 +13,16 @@ const journalSize = 1024
 type Journal struct {
 	mu      sync.Mutex
 	events  []api.Event   // sequence number n is at (n-1) modulo journalSize
-	last    uint64        // sequence number
-	changed chan struct{} // closed when an event comes; nil while no caller waits
+	lastSeq uint64        // sequence number of the newest event
+	changed chan struct{} // closed when an event is added; nil while no caller waits
 }
 
 // Add adds an event.
 func (j *Journal) Add(e api.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.last++
-	e.Seq = j.last
+	j.lastSeq++
+	e.Seq = j.lastSeq
 	if len(j.events) < journalSize {
 		j.events = append(j.events, e)
 	} else {
@@ -34,12 +34,12 @@ func (j *Journal) Add(e api.Event) {
 	}
 }
 
-// Since returns the events after a sequence number, oldest first, and a channel that
-// closes when there is more.
+// Since returns the events after a sequence number, oldest first, and a channel that closes when the next event is
+// added.
 func (j *Journal) Since(seq uint64) (out []api.Event, more <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for n := max(seq, j.last-uint64(len(j.events))); n < j.last; n++ {
+	for n := max(seq, j.lastSeq-uint64(len(j.events))); n < j.lastSeq; n++ {
 		out = append(out, j.events[n%journalSize])
 	}
 	if j.changed == nil {

@@ -15,8 +15,8 @@ const maxLogged = 8 * lifecycle.MaxProblems
 // administrator needs to read them once.
 type loggedProblems map[string]map[string]bool
 
-// isNew notes a problem of an event, and reports whether the log lacks it. A problem that belongs to no pod is never
-// noted.
+// isNew reports whether the log does not have a problem of an event yet, and stores that the problem is logged. For an
+// event without a pod, isNew always returns true and stores nothing.
 func (l *loggedProblems) isNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
 	if ev.Pod == nil || ev.Pod.UID == "" {
 		return true

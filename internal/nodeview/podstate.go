@@ -60,7 +60,7 @@ func (v *View) podState(p *engine.Pod) PodState {
 		UID: p.Pod.UID, Namespace: p.Pod.Namespace, Name: p.Pod.Name,
 		Class: p.Intent.Class.V.String(), Problems: p.Problems(),
 	}
-	s.Missing = v.missing(nil, "", p.Pod.ID, p.Values)
+	s.Missing = v.missingValues(nil, "", p.Pod.ID, p.Values)
 	for _, id := range v.State.ContainersOf(p.Pod.ID) {
 		ctr := v.State.Container(id)
 		s.Problems = append(s.Problems, v.State.Problems(ctr)...)
@@ -75,14 +75,14 @@ func (v *View) podState(p *engine.Pod) PodState {
 			}
 		}
 		s.Containers = append(s.Containers, placed)
-		s.Missing = v.missing(s.Missing, ctr.Name, id, values)
+		s.Missing = v.missingValues(s.Missing, ctr.Name, id, values)
 	}
 	s.Problems = lifecycle.LimitProblems(s.Problems, lifecycle.MaxProblems)
 	return s
 }
 
-// missing adds the values that are not in force and do not wait for their cgroup.
-func (v *View) missing(out []MissingValue, container, owner string, values []lifecycle.Value) []MissingValue {
+// missingValues adds the values that are not in force and do not wait for their cgroup.
+func (v *View) missingValues(out []MissingValue, container, owner string, values []lifecycle.Value) []MissingValue {
 	for i := range values {
 		b, why, _ := v.applyResult(owner, values[i])
 		if why == "" || why == api.NotYet || len(out) >= lifecycle.MaxProblems {

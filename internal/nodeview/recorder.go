@@ -9,14 +9,14 @@ import (
 // Recorder counts events for metrics. It is called while a runtime waits, so its methods return
 // at once. Every text argument is one of a bounded set.
 type Recorder interface {
-	// Event counts an event at its end: the time to gather, decide and apply, and the part of
-	// it for deciding.
+	// Event counts an event at its end. took is the time to gather, decide and apply. decision is the part of took for
+	// deciding.
 	Event(kind lifecycle.Kind, took, decision time.Duration)
 	// Refused counts a request that was not granted.
 	Refused(kind string)
 	// HookError counts a problem of a hook, such as a panic.
 	HookError(hook string)
-	// RuntimeUpdate counts an update of the runtime's stored copy.
+	// RuntimeUpdate counts an update of the runtime's stored copy of a container.
 	RuntimeUpdate(result string)
 }
 
@@ -26,7 +26,7 @@ const (
 	refusedAnnotation = "annotation" // malformed annotations
 	// requests for which the namespace is not authorised
 	refusedAuthorization = "authorization"
-	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
+	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be assigned
 	refusedUnserved      = "unserved"  // requests that no hook on this node serves
 	failedCreation       = "creation"  // creations that failed after the answer: another plugin sets the same field
 )
@@ -53,7 +53,7 @@ func UpdateResults() []string { return []string{UpdateDone, UpdateRefused, Updat
 // NoRecorder records nothing.
 type NoRecorder struct{}
 
-// Event does nothing, as all methods here.
+// Event does nothing.
 func (NoRecorder) Event(lifecycle.Kind, time.Duration, time.Duration) {}
 
 // Refused does nothing.

@@ -27,9 +27,9 @@ type Reporter struct {
 	Count   Recorder
 	Journal Journal
 
-	logged        loggedProblems
-	foreignLogged time.Time // when the log last named a creation with a foreign record
-	absentLogged  time.Time // when the log last named containers without a cgroup; zero if there are none
+	logged               loggedProblems
+	foreignRecordLogged  time.Time // when the log last named a creation with a foreign record
+	missingCgroupsLogged time.Time // when the log last named containers without a cgroup; zero if there are none
 }
 
 // EventReport is an event that has ended.
@@ -40,23 +40,23 @@ type EventReport struct {
 	Plan       *engine.Plan // nil if nothing was decided
 	Problems   []lifecycle.Problem
 	Written    []keeper.Outcome
-	DecideTime time.Duration // the time for deciding
+	DecideTime time.Duration // the part of Duration for deciding
 	Duration   time.Duration // the whole time, until the answer
 	Limit      time.Duration // how long the runtime waits for the answer; 0 if that is unknown
 	Repeated   bool          // a creation that carries a record, so it was decided before
 }
 
-// ReportRejection reports a rejection.
+// ReportRejection reports an event that the agent rejected. err is the reason.
 func (r *Reporter) ReportRejection(d *EventReport, err error) {
-	r.remember(d, err.Error())
+	r.addToJournal(d, err.Error())
 	r.Count.Refused(refusedRequest)
-	r.Log.Warn("refused", append(d.About(), logkey.Err, err)...)
+	r.Log.Warn("the agent refused an event", append(d.About(), logkey.Err, err)...)
 }
 
-// remember adds an event to the journal.
-func (r *Reporter) remember(d *EventReport, rejected string) (e api.Event) {
+// addToJournal adds an event to the journal.
+func (r *Reporter) addToJournal(d *EventReport, rejected string) (e api.Event) {
 	r.View(func(v *View) {
-		e = v.entry(d.Event, d.Plan, d.Problems)
+		e = v.journalEntry(d.Event, d.Plan, d.Problems)
 		e.Op, e.Time, e.From, e.DecidedBefore = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Repeated
 		e.Took, e.Rejected = d.Duration, rejected
 		e.Unaligned = rejected != "" && d.Plan != nil && d.Plan.Unaligned
@@ -70,14 +70,14 @@ func (r *Reporter) Report(d *EventReport) {
 	if d.Limit > 0 && d.Duration > d.Limit {
 		d.Problems = append(d.Problems, lateAnswer(d))
 	}
-	e := r.remember(d, "")
+	e := r.addToJournal(d, "")
 	r.Count.Event(d.Event.Kind, e.Took, d.DecideTime)
 	for _, p := range e.Problems {
-		r.count(d.Event.Kind, p)
+		r.countProblem(d.Event.Kind, p)
 		if !r.logged.isNew(d.Event, p) {
 			continue
 		}
-		r.Log.Warn("problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
+		r.Log.Warn("an event has a problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
 	}
 	r.logged.forget(d.Event)
 	r.logKernelRefusals(d)
@@ -90,7 +90,7 @@ func (r *Reporter) Report(d *EventReport) {
 			out = append(out, logkey.CPUs, v.Value)
 		}
 	}
-	r.Log.Info("decided", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
+	r.Log.Info("the agent decided an event", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
 }
 
 // logKernelRefusals logs values that the kernel refused, at most lifecycle.MaxProblems for each
@@ -102,7 +102,7 @@ func (r *Reporter) logKernelRefusals(d *EventReport) {
 			continue
 		}
 		if o.RuntimeOnly() { // the runtime is asked, and status shows the result
-			r.Log.Debug("left to the runtime", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+			r.Log.Debug("the kernel refused a value; the agent asks the runtime to set it", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			continue
 		}
 		pod := o.Target.Owner
@@ -123,9 +123,9 @@ func (r *Reporter) logKernelRefusals(d *EventReport) {
 	}
 }
 
-// count counts one problem of an event. A problem of a container's creation is not counted
+// countProblem counts one problem of an event. A problem of a container's creation is not counted
 // again at its later events.
-func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
+func (r *Reporter) countProblem(kind lifecycle.Kind, p lifecycle.Problem) {
 	switch {
 	case p.Warning || kind == lifecycle.StartContainer:
 	case p.Key == ConflictKey:
@@ -148,13 +148,13 @@ const reminderInterval = 5 * time.Minute
 
 // ReportForeignRecord logs a creation that carries a record of another agent. Either that agent answers
 // before this one, or the pod's author forged the record. The runtime refuses a container that
-// both agents adjust. It is called by one event at a time.
+// both agents adjust. Only one event at a time may call it.
 func (r *Reporter) ReportForeignRecord(d *EventReport, why string) {
 	now := r.Now()
-	if !r.foreignLogged.IsZero() && now.Sub(r.foreignLogged) < reminderInterval {
+	if !r.foreignRecordLogged.IsZero() && now.Sub(r.foreignRecordLogged) < reminderInterval {
 		return
 	}
-	r.foreignLogged = now
+	r.foreignRecordLogged = now
 	r.Log.Error("a new container has a record that this agent did not write: another agent is attached to this runtime, or the record is forged; run one agent on a node",
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
 }
@@ -163,14 +163,14 @@ func (r *Reporter) ReportForeignRecord(d *EventReport, why string) {
 // calls it.
 func (r *Reporter) ReportMissingCgroups() {
 	var names []string
-	r.View(func(v *View) { names = v.withoutCgroup(maxAbsent) })
+	r.View(func(v *View) { names = v.withoutCgroup(maxWithoutCgroup) })
 	now := r.Now()
-	switch first := r.absentLogged.IsZero(); {
+	switch first := r.missingCgroupsLogged.IsZero(); {
 	case len(names) == 0 && !first:
-		r.absentLogged = time.Time{}
+		r.missingCgroupsLogged = time.Time{}
 		r.Log.Info("every running container has a cgroup again")
-	case len(names) > 0 && (first || now.Sub(r.absentLogged) >= reminderInterval):
-		r.absentLogged = now
+	case len(names) > 0 && (first || now.Sub(r.missingCgroupsLogged) >= reminderInterval):
+		r.missingCgroupsLogged = now
 		r.Log.Error("running containers have no cgroup in this tree: none of their values is in force; see cgroup.root", logkey.Container, strings.Join(names, ", "))
 	}
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// maxContested limits the files in a status that others write. maxAbsent limits the containers
-// without a cgroup.
+// maxContested limits the files in a status that other programs write. maxWithoutCgroup limits the
+// containers without a cgroup in it.
 const (
-	maxContested = 20
-	maxAbsent    = 20
+	maxContested     = 20
+	maxWithoutCgroup = 20
 )
 
 // Status returns what is decided on the node. The agent adds its own parts.
 func Status(source Source) api.Node {
 	n, k := read(source, (*View).status)
-	n.Contested = contested(k)
+	n.Contested = contestedFiles(k)
 	return n
 }
 
 func (v *View) status() api.Node {
-	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached(), Observed: v.Observed, CPUClasses: CPUClasses(v.CPUClasses), Demotion: demotionOf(v.Demotion)}
+	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxWithoutCgroup), Attachments: v.Attached(), Observed: v.Observed, CPUClasses: CPUClasses(v.CPUClasses), Demotion: demotionOf(v.Demotion)}
 	for _, c := range v.State.Conditions() {
 		n.Rules = append(n.Rules, api.Rule{Name: c.Hook, Match: c.Condition, Matched: c.Matched})
 	}
@@ -53,8 +53,8 @@ func (v *View) status() api.Node {
 	return n
 }
 
-// contested lists our files that other programs write.
-func contested(k *keeper.Keeper) (out []api.Contested) {
+// contestedFiles lists the agent's files that other programs also write.
+func contestedFiles(k *keeper.Keeper) (out []api.Contested) {
 	list, _, _ := k.ContestedFiles(maxContested)
 	for _, f := range list {
 		s := api.Contested{Owner: f.Owner, File: f.File, Repairs: f.Writes}
@@ -142,14 +142,14 @@ func Explain(source Source, namespace, pod, container string) (out []api.Contain
 				}
 			}
 			if len(ids) == 0 && container == "" {
-				out = append(out, v.podEntry(p))
+				out = append(out, v.podStatus(p))
 			}
 		}
 	})
 	return out, len(out) > 0
 }
 
-func (v *View) podEntry(p *engine.Pod) api.Container {
+func (v *View) podStatus(p *engine.Pod) api.Container {
 	s := api.Container{
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
 		Labels: p.Pod.Labels,
@@ -183,7 +183,7 @@ func limits(ctr *engine.Container, decided []lifecycle.Value) *api.Limits {
 
 func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
-	s := v.podEntry(p)
+	s := v.podStatus(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
 	if dir, absent := v.MissingCgroups[ctr.ID]; absent { // the first problem, which no limit cuts off
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{

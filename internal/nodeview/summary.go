@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Summary is the node in numbers.
+// Summary returns the node's state in numbers, for metrics.
 func Summary(source Source) api.Summary {
 	n, k := read(source, (*View).summary)
 	tally := k.Tally()
@@ -24,7 +24,7 @@ func Summary(source Source) api.Summary {
 	return n
 }
 
-// summary formats nothing, since events wait for the view.
+// summary formats no texts, because events wait until the view is released.
 func (v *View) summary() api.Summary {
 	n := api.Summary{
 		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.MissingCgroups))),

@@ -47,7 +47,7 @@ type View struct {
 	Demotion demotion.Report
 	// Conflict describes a container's creations that failed after the agent's answer; nil if there were none.
 	Conflict func(*engine.Container) *lifecycle.Problem
-	Keeper   *keeper.Keeper // has its own lock; it is called outside of the view
+	Keeper   *keeper.Keeper // has its own lock, so it must be called outside of the view
 }
 
 // ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too: the
@@ -69,9 +69,9 @@ type ApplyResult struct {
 	Value         string // the text of the value that was applied
 	Channel       string
 	Note          string
-	WhyKernelOnly string // why the runtime does not get it; "" if it does
+	WhyKernelOnly string // why the runtime does not get the value; "" if it does
 	Applied       bool
-	Missing       api.MissingReason // why it is not in force
+	Missing       api.MissingReason // why the value is not in force
 	NodeValue     string            // what the node has instead, in mode observe
 }
 
@@ -83,7 +83,7 @@ func (b ApplyResult) fullNote() string {
 	return strings.TrimSuffix("only in the kernel: "+b.WhyKernelOnly+"; "+b.Note, "; ")
 }
 
-// applyResult returns the result for a value, and why it is not in force; "" if it is.
+// applyResult returns the result for a value, and why the value is not in force; "" if it is.
 func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, missing api.MissingReason, ok bool) {
 	if v.ApplyResult != nil {
 		b, ok = v.ApplyResult(owner, val)
@@ -133,13 +133,13 @@ func (v *View) withoutCgroup(most int) []string {
 	return out[:min(most, len(out))]
 }
 
-// noCgroups is why a node with an attached runtime is not ready.
-type noCgroups struct {
+// missingCgroupsError says that running containers have no cgroup, so a node with an attached runtime is not ready.
+type missingCgroupsError struct {
 	count int
 	names []string
 }
 
-func (e *noCgroups) Error() string {
+func (e *missingCgroupsError) Error() string {
 	return fmt.Sprintf("%d running containers have no cgroup in this tree, so none of their values is in force: %s; set cgroup.root to the path where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
 		e.count, strings.Join(e.names, ", "))
 }
@@ -155,7 +155,7 @@ func Ready(source Source) (err error) {
 		case v.Synced.IsZero():
 			err = errors.New("the runtime's list of containers is not applied yet")
 		case len(all) > 0:
-			err = &noCgroups{len(all), all[:min(3, len(all))]}
+			err = &missingCgroupsError{len(all), all[:min(3, len(all))]}
 		}
 	})
 	return err

@@ -10,7 +10,7 @@ import (
 )
 
 // WhatIf returns what would be decided for pods if they were created now, one after another,
-// and how all others would change. It decides and writes nothing.
+// and how the decisions about all other pods would change. It decides and writes nothing.
 func WhatIf(copier StateCopier, planned []engine.PlannedPod) api.Plan {
 	then := View{State: copier.CopyState()}
 	was, decided := then.assignments(), then.decisions()
@@ -34,13 +34,13 @@ func WhatIfConfigured(copier StateCopier, p engine.Policy) api.Plan {
 	was, decided := then.assignments(), then.decisions()
 	then.State.Reconfigure(p)
 	return api.Plan{
-		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), NeedRecreation: then.createAgain(), CPUs: then.cpus(),
+		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), NeedRecreation: then.needRecreation(), CPUs: then.cpus(),
 	}
 }
 
-// createAgain lists live containers that request CPUs of their own, and can get these only when they are created
+// needRecreation lists live containers that request CPUs of their own, and can get these only when they are created
 // again.
-func (v *View) createAgain() (names []string) {
+func (v *View) needRecreation() (names []string) {
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
 		if ctr.Alive() && slices.ContainsFunc(ctr.ProblemSummary.Problems, func(p lifecycle.Problem) bool { return strings.HasSuffix(p.Reason, engine.RecreateHint) }) {
@@ -81,15 +81,15 @@ func moves(before, after map[string]api.Move) []api.Move {
 	return all
 }
 
-// settingOwner is a setting of a container or of a pod.
-type settingOwner struct{ owner, setting string }
+// settingKey identifies a setting of a container or pod; owner is the container or sandbox id.
+type settingKey struct{ owner, setting string }
 
-// decisions returns what is decided for live containers and their pods besides CPUs: for each its class, pool and
-// values. The text is in Before.
-func (v *View) decisions() map[settingOwner]api.Change {
-	all := map[settingOwner]api.Change{}
+// decisions returns what is decided for live containers and their pods besides CPUs: class, pool and values. The field
+// Before has the text of each decision.
+func (v *View) decisions() map[settingKey]api.Change {
+	all := map[settingKey]api.Change{}
 	add := func(owner, pod, container, setting, text string) {
-		all[settingOwner{owner, setting}] = api.Change{Pod: pod, Container: container, Setting: setting, Before: text}
+		all[settingKey{owner, setting}] = api.Change{Pod: pod, Container: container, Setting: setting, Before: text}
 	}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
@@ -113,7 +113,7 @@ func (v *View) decisions() map[settingOwner]api.Change {
 
 // changes returns the decisions that differ. A decision that only one side has is a change, too, if both sides have
 // its container.
-func changes(before, after map[settingOwner]api.Change) []api.Change {
+func changes(before, after map[settingKey]api.Change) []api.Change {
 	var all []api.Change
 	for setting, b := range before {
 		if a, is := after[setting]; a.Before != b.Before && (is || hasContainer(after, setting, b)) {
@@ -132,13 +132,13 @@ func changes(before, after map[settingOwner]api.Change) []api.Change {
 }
 
 // hasContainer reports whether decisions include the container of a change, or for a change of a pod, a container of it.
-func hasContainer(all map[settingOwner]api.Change, setting settingOwner, c api.Change) bool {
-	_, has := all[settingOwner{setting.owner, "class"}]
+func hasContainer(all map[settingKey]api.Change, setting settingKey, c api.Change) bool {
+	_, has := all[settingKey{setting.owner, "class"}]
 	return has || c.Container == "" && hasPod(all, c.Pod)
 }
 
-// hasPod reports whether these containers include one of the pod.
-func hasPod(all map[settingOwner]api.Change, pod string) bool {
+// hasPod reports whether a decision of the map is about the pod or one of its containers.
+func hasPod(all map[settingKey]api.Change, pod string) bool {
 	for _, c := range all {
 		if c.Pod == pod {
 			return true

@@ -13,10 +13,10 @@ func TestChanges(t *testing.T) {
 	of := func(container, setting, text string) api.Change {
 		return api.Change{Pod: "shop/web", Container: container, Setting: setting, Before: text}
 	}
-	before := map[settingOwner]api.Change{
+	before := map[settingKey]api.Change{
 		{"1", "class"}: of("app", "class", "shared"), {"1", "cpu.shares"}: of("app", "cpu.shares", "100"), {"1", "oom"}: of("app", "oom", "7"),
 	}
-	after := map[settingOwner]api.Change{
+	after := map[settingKey]api.Change{
 		{"1", "class"}: of("app", "class", "shared"), {"1", "cpu.shares"}: of("app", "cpu.shares", "2"), {"1", "cpu.idle"}: of("app", "cpu.idle", "1"),
 		{"p", "pod cpu.shares"}: of("", "pod cpu.shares", "2"), {"2", "class"}: of("planned", "class", "none"), {"2", "cpu.idle"}: of("planned", "cpu.idle", "1"),
 		{"q", "pod cpu.shares"}: {Pod: "shop/planned", Setting: "pod cpu.shares", Before: "2"},

@@ -119,9 +119,9 @@ func TestZones(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n := Zones(still{&View{State: tc.state}})
 			got, err := json.MarshalIndent(map[string]any{
-				"nrt":         n.NRT(zones.Manager{Policy: "single-numa-node", Scope: "container"}),
+				"nrt":         n.NRT(zones.TopologyManager{Policy: "single-numa-node", Scope: "container"}),
 				"annotations": n.Koordinator(),
-				"cnr":         n.CNR(zones.Manager{Policy: "single-numa-node", Scope: "container"}),
+				"cnr":         n.CNR(zones.TopologyManager{Policy: "single-numa-node", Scope: "container"}),
 			}, "", " ")
 			if err != nil {
 				t.Fatal(err)

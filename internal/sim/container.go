@@ -317,14 +317,14 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 }
 
 // used returns the CPUs that each running container may use.
-func (r *Runtime) used() []cpumap.Use {
-	var used []cpumap.Use
+func (r *Runtime) used() []cpumap.ContainerCPUs {
+	var used []cpumap.ContainerCPUs
 	for _, c := range r.Containers() {
 		if c.State != "running" {
 			continue
 		}
 		if s, err := r.State(c.Ref); err == nil {
-			used = append(used, cpumap.Use{Pod: string(c.Ref.Pod()), CPUs: s.CPUs})
+			used = append(used, cpumap.ContainerCPUs{Pod: string(c.Ref.Pod()), CPUs: s.CPUs})
 		}
 	}
 	return used

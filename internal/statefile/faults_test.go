@@ -24,7 +24,7 @@ const (
 // on.
 func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 	t.Helper()
-	sum := faults.Nth(0, -1, 0)
+	sum := faults.FailCalls(0, -1, 0)
 	for _, lasting := range []bool{false, true} {
 		for which := range kinds {
 			if lasting && which > 1 {
@@ -35,7 +35,7 @@ func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 				if lasting {
 					last = most
 				}
-				p := faults.Nth(n, last, which)
+				p := faults.FailCalls(n, last, which)
 				t.Run(fmt.Sprintf("call %d, kind %d, lasting %t", n, which, lasting), func(t *testing.T) { play(t, p) })
 				sum.Add(p)
 				if p.Faults() == 0 {
@@ -53,7 +53,7 @@ func TestWriteEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "state")
-		good := statefile.New(faults.Files(faults.Nth(0, -1, 0), statefile.Disk(path)), path)
+		good := statefile.New(faults.Files(faults.FailCalls(0, -1, 0), statefile.Disk(path)), path)
 		before, after := []byte(strings.Repeat("before ", 1000)), []byte(strings.Repeat("after ", 2000))
 		if err := errors.Join(good.Prepare(), good.Write("f", before)); err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestLinesEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "state")
-		good := statefile.New(faults.Files(faults.Nth(0, -1, 0), statefile.Disk(path)), path)
+		good := statefile.New(faults.Files(faults.FailCalls(0, -1, 0), statefile.Disk(path)), path)
 		if err := good.Prepare(); err != nil {
 			t.Fatal(err)
 		}

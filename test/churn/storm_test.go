@@ -80,7 +80,7 @@ func TestStorm(t *testing.T) { //nolint:tparallel // subtests run in parallel, a
 	if os.Getenv("TRIMTAB_SOAK") != "" {
 		want = 10_000
 	}
-	sum := faults.Nth(0, -1, 0)
+	sum := faults.FailCalls(0, -1, 0)
 	t.Run("attached", func(t *testing.T) {
 		for i, attach := range []string{"nri", "cri"} {
 			for _, v := range []cgroup.Version{cgroup.V2, cgroup.V1} {
@@ -107,7 +107,7 @@ func newStorm(t *testing.T, attach string, v cgroup.Version, seed uint64) *storm
 	t.Helper()
 	s := &storm{
 		node: &node{t: t, rng: rand.New(rand.NewPCG(seed, 3)), waiting: map[scenario.Ref]bool{}},
-		plan: faults.Random(seed, rates()), dir: t.TempDir(), attach: attach, unseen: map[scenario.Ref]bool{}, mixed: map[scenario.Ref]bool{}, resized: map[scenario.Ref]bool{},
+		plan: faults.FailRandomly(seed, rates()), dir: t.TempDir(), attach: attach, unseen: map[scenario.Ref]bool{}, mixed: map[scenario.Ref]bool{}, resized: map[scenario.Ref]bool{},
 	}
 	s.plan.Off()
 	var err error

@@ -243,11 +243,11 @@ func (o *takingOver) check(t *testing.T) {
 		ref := scenario.Ref(c.Pod + "/" + c.Container)
 		reason, moves := o.node.Moves[ref]
 		if c.Unchanged == moves || !strings.Contains(c.Why, reason) {
-			t.Errorf("%s: the dry look says keeps=%t (%s to %s), because %q; wanted keeps=%t and %q", ref, c.Unchanged, c.CPUsNow, c.CPUsThen, c.Why, !moves, reason)
+			t.Errorf("%s: the dry look says keeps=%t (%s to %s), because %q; wanted keeps=%t and %q", ref, c.Unchanged, c.CPUsNow, c.CPUsAfter, c.Why, !moves, reason)
 		}
 		has, gets := strings.Fields(before[ref])[0], strings.Fields(after[ref])[0]
-		if has != c.CPUsNow || gets != c.CPUsThen {
-			t.Errorf("%s: the dry look says CPUs %s to %s, and they are %s to %s", ref, c.CPUsNow, c.CPUsThen, has, gets)
+		if has != c.CPUsNow || gets != c.CPUsAfter {
+			t.Errorf("%s: the dry look says CPUs %s to %s, and they are %s to %s", ref, c.CPUsNow, c.CPUsAfter, has, gets)
 		}
 		if moved := before[ref] != after[ref]; moved != moves {
 			t.Errorf("%s: CPUs %s before and %s after", ref, before[ref], after[ref])

@@ -88,7 +88,7 @@ func outcomes(t *testing.T, s *scenario.Scenario, moves bool) []Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.moves = moves
+	e.movesInterfaces = moves
 	all, err := e.Play()
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *s
 func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions {
 	p, s := m.p, m.s
 	// Where a limit shows, the values in force differ from the records: later changes are only in the checkpoint file.
-	differs := slices.ContainsFunc(p.Shows, func(l Shown) bool { return l.Scenario == s.Name && l.Differs != "" })
+	differs := slices.ContainsFunc(p.LimitSteps, func(l LimitStep) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
 		Out: shown, Log: log, Patience: time.Minute,
 		Agent: NewAgent, KeepState: !p.Attachment.CarriesRecords() || differs,
@@ -154,7 +154,7 @@ type match struct {
 // alter removes from a step the wants that the attachment declares it cannot set.
 func (m *match) alter(s *scenario.Step) {
 	fails := ""
-	for _, l := range m.p.Shows {
+	for _, l := range m.p.LimitSteps {
 		if l.Scenario != m.s.Name || l.Step != s.Name || l.Cgroup != "" && l.Cgroup != m.s.Node.Cgroup {
 			continue
 		}
@@ -173,6 +173,6 @@ func (m *match) alter(s *scenario.Step) {
 func (m *match) check(step int, r *sim.Runtime, agent status.Source) []string {
 	want := m.want[step]
 	want.Containers = maps.Clone(want.Containers)
-	maps.DeleteFunc(want.Containers, func(ref scenario.Ref, _ Decided) bool { return m.differs[ref] })
+	maps.DeleteFunc(want.Containers, func(ref scenario.Ref, _ Decision) bool { return m.differs[ref] })
 	return Compare(m.p.Attachment, &want, m.differs, r, agent)
 }

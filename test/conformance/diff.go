@@ -24,25 +24,26 @@ import (
 func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
 	c := comparison{a: a, want: want, r: r, agent: agent}
 	for _, ref := range slices.Sorted(maps.Keys(want.Pods)) {
-		c.pod(ref, want.Pods[ref])
+		c.comparePod(ref, want.Pods[ref])
 	}
 	there := map[scenario.Ref]string{}
 	for _, i := range r.Containers() {
 		there[i.Ref] = i.State
 		if _, decided := want.Containers[i.Ref]; !decided && !differs[i.Ref] && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
-			c.note("%s exists, and the engine has no such container", i.Ref)
+			c.addNote("%s exists, and the engine has no such container", i.Ref)
 		}
 	}
 	for _, ref := range slices.Sorted(maps.Keys(want.Containers)) {
 		if there[ref] == "" || there[ref] == "stopped" {
-			c.note("%s does not exist", ref)
+			c.addNote("%s does not exist", ref)
 			continue
 		}
-		c.container(ref, want.Containers[ref])
+		c.compareContainer(ref, want.Containers[ref])
 	}
 	return c.notes
 }
 
+// comparison collects the differences between a node and the engine's decisions.
 type comparison struct {
 	a     parity.Attachment
 	want  *Outcome
@@ -54,59 +55,59 @@ type comparison struct {
 	groups  map[uint64]string
 }
 
-// cookie checks that each core scheduling group has one cookie of its own, and that containers without a group have
-// none.
-func (c *comparison) cookie(ref scenario.Ref, group string, cookie uint64) {
+// checkCookie checks that each core scheduling group has one cookie of its own, and that containers without a group
+// have none.
+func (c *comparison) checkCookie(ref scenario.Ref, group string, cookie uint64) {
 	if c.cookies == nil {
 		c.cookies, c.groups = map[string]uint64{"": 0}, map[uint64]string{0: ""}
 	}
 	if have, known := c.cookies[group]; known && have != cookie {
-		c.note("%s: its cookie is %d, and that of group %q is %d", ref, cookie, group, have)
+		c.addNote("%s: its cookie is %d, and that of group %q is %d", ref, cookie, group, have)
 	}
 	if have, known := c.groups[cookie]; known && have != group {
-		c.note("%s: cookie %d is that of group %q, and it is in %q", ref, cookie, have, group)
+		c.addNote("%s: cookie %d is that of group %q, and it is in %q", ref, cookie, have, group)
 	}
 	c.cookies[group], c.groups[cookie] = cookie, group
 }
 
-func (c *comparison) note(format string, args ...any) {
+func (c *comparison) addNote(format string, args ...any) {
 	c.notes = append(c.notes, "parity: "+fmt.Sprintf(format, args...))
 }
 
-func (c *comparison) pod(ref scenario.Ref, want Decided) {
+func (c *comparison) comparePod(ref scenario.Ref, want Decision) {
 	got, err := c.r.PodState(ref)
 	if err != nil {
-		c.note("%s: %v", ref, err)
+		c.addNote("%s: %v", ref, err)
 		return
 	}
-	c.states(ref, want.State, got, lifecycle.OfPod)
+	c.compareStates(ref, want.State, got, lifecycle.OfPod)
 }
 
-func (c *comparison) container(ref scenario.Ref, want Decided) {
+func (c *comparison) compareContainer(ref scenario.Ref, want Decision) {
 	namespace, pod, name := ref.Names()
 	reported, _ := c.agent.Explain(namespace, pod, name)
 	if len(reported) != 1 {
-		c.note("%s: the agent reports %d such containers", ref, len(reported))
+		c.addNote("%s: the agent reports %d such containers", ref, len(reported))
 		return
 	}
-	c.values(ref, want, reported[0].Values)
+	c.compareValues(ref, want, reported[0].Values)
 	if !want.Running && !c.a.Refuses { // bypass sees the container only after its creation
 		return
 	}
 	got, err := c.r.State(ref)
 	if err != nil {
-		c.note("%s: %v", ref, err)
+		c.addNote("%s: %v", ref, err)
 		return
 	}
 	if want.Running {
-		c.cookie(ref, want.Group, got.Cookie)
-		c.states(ref, want.State, got, lifecycle.OfContainer)
+		c.checkCookie(ref, want.Group, got.Cookie)
+		c.compareStates(ref, want.State, got, lifecycle.OfContainer)
 	}
 }
 
-// values compares decisions. Each must be in force, or reported where the attachment declares that it cannot set the
-// field.
-func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value) {
+// compareValues compares decisions. Each must be in force, or reported where the attachment declares that it cannot set
+// the field.
+func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []api.Value) {
 	got := map[string]string{}
 	for _, v := range reported {
 		if v.Why.Hook == "" {
@@ -119,31 +120,31 @@ func (c *comparison) values(ref scenario.Ref, want Decided, reported []api.Value
 		switch {
 		case v.Applied:
 			if way == parity.NotApplied {
-				c.note("%s: %s is in force (%s), although the attachment declares that it cannot be", ref, v.Field, v.Channel)
+				c.addNote("%s: %s is in force (%s), although the attachment declares that it cannot be", ref, v.Field, v.Channel)
 			}
 		case v.Note == "":
-			c.note("%s: %s is not in force, and no reason is reported", ref, v.Field)
+			c.addNote("%s: %s is not in force, and no reason is reported", ref, v.Field)
 		case !want.Running, way == parity.AtCreation && !initial && !route.InKernel(f):
 			// No error in two cases: the container does not run yet, and the value is written at its start; or only a
 			// creation can set the value, and it was decided after the creation.
 		case way != parity.NotApplied && !strings.Contains(v.Note, "no such file"):
-			c.note("%s: %s is not in force (%s), although the attachment declares that it can set it", ref, v.Field, v.Note)
+			c.addNote("%s: %s is not in force (%s), although the attachment declares that it can set it", ref, v.Field, v.Note)
 		}
 	}
 	if d := cmp.Diff(want.Values, got); d != "" {
-		c.note("%s: decisions differ (-engine alone +%s):\n%s", ref, c.a.Name, d)
+		c.addNote("%s: decisions differ (-engine alone +%s):\n%s", ref, c.a.Name, d)
 	}
 }
 
-// states compares effective states field by field. A field that the attachment cannot carry must be empty.
-func (c *comparison) states(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
+// compareStates compares effective states field by field. A field that the attachment cannot carry must be empty.
+func (c *comparison) compareStates(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
 	brings := func(f lifecycle.Field) bool {
 		way, _ := c.a.Delivers(f, of)
 		return way != parity.NotApplied
 	}
 	same := func(f lifecycle.Field, what string, w, g any) {
 		if d := cmp.Diff(w, g); d != "" && brings(f) {
-			c.note("%s: %s is %v, and %v by the engine alone", ref, what, g, w)
+			c.addNote("%s: %s is %v, and %v by the engine alone", ref, what, g, w)
 		}
 	}
 	same(lifecycle.CPUSetCPUs, "cpus", ids(want.CPUs), ids(got.CPUs))
@@ -155,10 +156,10 @@ func (c *comparison) states(ref scenario.Ref, want, got effective.State, of life
 	if of == lifecycle.OfPod {
 		return
 	}
-	same(lifecycle.Env, "env", want.Env, without(got.Env, "PATH", "HOSTNAME"))
-	same(lifecycle.MountPoint, "mounts", want.Mounts, without(got.Mounts, "/proc", "/dev", "/sys", "/sys/fs/cgroup"))
-	same(lifecycle.DeviceNode, "devices", sorted(want.Devices), sorted(got.Devices))
-	same(lifecycle.CDIDevice, "CDI devices", sorted(want.CDI), sorted(got.CDI))
+	same(lifecycle.Env, "env", want.Env, mapWithout(got.Env, "PATH", "HOSTNAME"))
+	same(lifecycle.MountPoint, "mounts", want.Mounts, mapWithout(got.Mounts, "/proc", "/dev", "/sys", "/sys/fs/cgroup"))
+	same(lifecycle.DeviceNode, "devices", sortedCopy(want.Devices), sortedCopy(got.Devices))
+	same(lifecycle.CDIDevice, "CDI devices", sortedCopy(want.CDI), sortedCopy(got.CDI))
 	same(lifecycle.BlockIOClass, "block I/O class", want.BlockIO, got.BlockIO)
 	same(lifecycle.RDTClass, "RDT class", want.RDTClass, got.RDTClass)
 	same(lifecycle.RDTGroup, "resctrl group", want.RDTGroup, got.RDTGroup)
@@ -184,7 +185,7 @@ func ids(list string) []int {
 	return l
 }
 
-func without(m map[string]string, names ...string) map[string]string {
+func mapWithout(m map[string]string, names ...string) map[string]string {
 	out := map[string]string{}
 	for k, v := range m {
 		if !slices.Contains(names, k) {
@@ -194,6 +195,6 @@ func without(m map[string]string, names ...string) map[string]string {
 	return out
 }
 
-func sorted(list []string) []string {
+func sortedCopy(list []string) []string {
 	return append([]string{}, slices.Sorted(slices.Values(list))...)
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Decided is the engine's decision for a container or pod: its values, and the effective state that follows from them.
-type Decided struct {
+// Decision is the engine's decision for a container or pod: its values, and the effective state that follows from them.
+type Decision struct {
 	Values  map[string]string // text by field and key
 	Fields  map[string]lifecycle.Field
 	Initial map[string]string // the values it was created with
@@ -39,7 +39,7 @@ type Decided struct {
 
 // Outcome has the decisions for every container and pod after a step.
 type Outcome struct {
-	Containers, Pods map[scenario.Ref]Decided
+	Containers, Pods map[scenario.Ref]Decision
 	// Refused has the pods of which a policy refused a container, in this step or an earlier one.
 	Refused map[scenario.Ref]bool
 }
@@ -47,36 +47,36 @@ type Outcome struct {
 // Engine plays a scenario through the engine alone: it calls Decide for each event and computes the effective state
 // from requests and decisions. It has no conductor, keeper, kernel, attachment or runtime.
 type Engine struct {
-	s              *scenario.Scenario
-	node           sim.AgentOptions
-	names          *sim.Runtime // only for UIDs and directories
-	state          *engine.State
-	v2             bool
-	pods           map[scenario.Ref]*pod
-	ctrs           map[scenario.Ref]*ctr
-	links          *kernel.Links // nil if the scenario does not name the host's network interfaces
-	moves          bool          // containers get the network interfaces that the engine decides
-	made           int
-	kubeletStopped bool
-	refused        map[scenario.Ref]bool
-	claims         []scenario.Claim
-	granter        *dra.Source
+	s               *scenario.Scenario
+	node            sim.AgentOptions
+	names           *sim.Runtime // only for UIDs and directories
+	state           *engine.State
+	v2              bool
+	pods            map[scenario.Ref]*pod
+	ctrs            map[scenario.Ref]*ctr
+	links           *kernel.Links // nil if the scenario does not name the host's network interfaces
+	movesInterfaces bool          // containers get the network interfaces that the engine decides
+	createdCount    int
+	kubeletStopped  bool
+	refused         map[scenario.Ref]bool
+	claims          []scenario.Claim
+	granter         *dra.Source
 }
 
 type pod struct {
 	reported       *lifecycle.Pod
-	asked          scenario.Resources
+	requested      scenario.Resources
 	scenarioPod    scenario.Pod
 	spec           *lifecycle.PodSpec // what the kubelet would report
 	specReported   bool               // the kubelet has reported spec
-	given          *lifecycle.KubeletGrants
-	grantsReported bool // the kubelet has reported given
+	kubeletGrants  *lifecycle.KubeletGrants
+	grantsReported bool // the kubelet has reported kubeletGrants
 }
 
 type ctr struct {
-	reported *lifecycle.Container
-	asked    scenario.Container
-	initial  []lifecycle.Value // the values that it was created with
+	reported  *lifecycle.Container
+	requested scenario.Container
+	initial   []lifecycle.Value // the values that it was created with
 }
 
 // NewEngine returns an Engine for a scenario.
@@ -149,8 +149,8 @@ func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 		if p := e.podOf(ev.Pod.UID); p != nil && (p.specReported || !e.kubeletStopped) && p.spec != nil {
 			f.Specs, p.specReported = map[string]*lifecycle.PodSpec{ev.Pod.UID: p.spec}, true
 		}
-		if p := e.podOf(ev.Pod.UID); p != nil && (p.grantsReported || !e.kubeletStopped) && p.given != nil {
-			f.Granted, p.grantsReported = map[string]*lifecycle.KubeletGrants{ev.Pod.UID: p.given}, true
+		if p := e.podOf(ev.Pod.UID); p != nil && (p.grantsReported || !e.kubeletStopped) && p.kubeletGrants != nil {
+			f.Granted, p.grantsReported = map[string]*lifecycle.KubeletGrants{ev.Pod.UID: p.kubeletGrants}, true
 		}
 	}
 	if ev.Pod != nil {
@@ -221,11 +221,11 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	if r.Pod.Resources != nil {
 		asked = *r.Pod.Resources
 	}
-	e.made++
+	e.createdCount++
 	uid := cmp.Or(r.Pod.UID, e.names.UID(ref))
 	resources := resourcesOf(asked)
-	p := &pod{asked: asked, reported: &lifecycle.Pod{
-		ID: "sandbox-" + strconv.Itoa(e.made), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
+	p := &pod{requested: asked, reported: &lifecycle.Pod{
+		ID: "sandbox-" + strconv.Itoa(e.createdCount), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
 		RuntimeHandler: r.Pod.Handler, CgroupParent: "/" + e.names.PodDir(r.Pod.QoS, uid), Resources: &resources,
 	}}
 	if p.scenarioPod = r.Pod; len(r.Pod.Spec) > 0 {
@@ -234,9 +234,9 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		}
 	}
 	if r.Pod.PodResources != nil {
-		p.given = &lifecycle.KubeletGrants{UID: uid, Namespace: r.Pod.Namespace, Name: r.Pod.Name, Static: map[string]lifecycle.StaticGrant{}, Containers: map[string]lifecycle.DeviceGrant{}}
+		p.kubeletGrants = &lifecycle.KubeletGrants{UID: uid, Namespace: r.Pod.Namespace, Name: r.Pod.Name, Static: map[string]lifecycle.StaticGrant{}, Containers: map[string]lifecycle.DeviceGrant{}}
 		for name, s := range r.Pod.PodResources {
-			p.given.Static[name], p.given.Containers[name] = staticOf(s), devicesOf(s)
+			p.kubeletGrants.Static[name], p.kubeletGrants.Containers[name] = staticOf(s), devicesOf(s)
 		}
 	}
 	e.pods[ref] = p
@@ -296,10 +296,10 @@ func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 }
 
 func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected string) {
-	e.made++
+	e.createdCount++
 	p := e.pods[ref]
-	c := &ctr{asked: asked, reported: &lifecycle.Container{
-		ID: "container-" + strconv.Itoa(e.made), PodID: p.reported.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
+	c := &ctr{requested: asked, reported: &lifecycle.Container{
+		ID: "container-" + strconv.Itoa(e.createdCount), PodID: p.reported.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
 		Labels: asked.Labels, Annotations: asked.Annotations, Args: asked.Args, CDIDevices: asked.CDI, Resources: resourcesOf(asked.Resources),
 	}}
 	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
@@ -333,7 +333,7 @@ func (e *Engine) hostFacts(c *lifecycle.Container) (f engine.Facts) {
 }
 
 func (e *Engine) start(ref scenario.Ref) {
-	if e.links != nil && e.moves {
+	if e.links != nil && e.movesInterfaces {
 		for _, v := range e.ctrs[ref].initial {
 			if v.Field == lifecycle.NetDevice {
 				_ = e.links.Move(v.Key, e.pods[ref.Pod()].reported.ID) // the runtime reports an error
@@ -347,14 +347,14 @@ func (e *Engine) update(u *scenario.Update) {
 	p, c := e.pods[u.Container.Pod()], e.ctrs[u.Container]
 	for _, of := range []*scenario.Resources{u.Pod, u.PodAfter} {
 		if of != nil {
-			p.asked = withChanges(p.asked, *of)
+			p.requested = withChanges(p.requested, *of)
 		}
 	}
-	if u.PodResources != nil && p.given != nil {
-		now := *p.given
+	if u.PodResources != nil && p.kubeletGrants != nil {
+		now := *p.kubeletGrants
 		now.Static = maps.Clone(now.Static)
 		now.Static[u.Container.Container()] = staticOf(*u.PodResources)
-		p.given = &now
+		p.kubeletGrants = &now
 		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 	}
 	asked := resourcesOf(u.Resources)
@@ -365,7 +365,7 @@ func (e *Engine) update(u *scenario.Update) {
 func (e *Engine) setKubeletStopped(stopped bool) {
 	e.kubeletStopped = stopped
 	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {
-		if p := e.pods[ref]; !stopped && (!p.specReported && p.spec != nil || !p.grantsReported && p.given != nil) {
+		if p := e.pods[ref]; !stopped && (!p.specReported && p.spec != nil || !p.grantsReported && p.kubeletGrants != nil) {
 			e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 		}
 	}

@@ -22,22 +22,22 @@ type hookProxy struct {
 
 	hooks hooks.RuntimeHookServiceClient
 	conn  *grpc.ClientConn
-	*kept
+	*rememberedRequests
 }
 
-// kept has the pods and containers that a proxy remembers, by id.
-type kept struct {
+// rememberedRequests has the pods and containers that a proxy remembers, by id.
+type rememberedRequests struct {
 	pods map[string]*v1.PodSandboxConfig
 	ctrs map[string]*hooks.ContainerResourceHookRequest
 }
 
-func newKept() *kept {
-	return &kept{map[string]*v1.PodSandboxConfig{}, map[string]*hooks.ContainerResourceHookRequest{}}
+func newRememberedRequests() *rememberedRequests {
+	return &rememberedRequests{map[string]*v1.PodSandboxConfig{}, map[string]*hooks.ContainerResourceHookRequest{}}
 }
 
 // newHookProxy returns a proxy that calls the hook server at a socket.
-func newHookProxy(runtime v1.RuntimeServiceClient, socket string, k *kept) (*hookProxy, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)
+func newHookProxy(runtime v1.RuntimeServiceClient, socket string, k *rememberedRequests) (*hookProxy, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quickReconnect, waitForReady)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (p *hookProxy) CreateContainer(ctx context.Context, q *v1.CreateContainerRe
 		ContainerAnnotations: c.Annotations, PodLabels: pod.Labels, PodAnnotations: pod.Annotations, PodCgroupParent: q.SandboxConfig.GetLinux().GetCgroupParent(),
 		ContainerEnvs: map[string]string{}, ContainerResources: &hooks.LinuxContainerResources{},
 	}
-	keep(req.ContainerResources, res)
+	mergeRequest(req.ContainerResources, res)
 	req.ContainerResources.OomScoreAdj = res.OomScoreAdj
 	for _, e := range c.Envs {
 		req.ContainerEnvs[e.Key] = string(e.Value)
@@ -101,7 +101,7 @@ func (p *hookProxy) CreateContainer(ctx context.Context, q *v1.CreateContainerRe
 		return nil, err
 	}
 	c.Annotations = union(c.Annotations, resp.ContainerAnnotations)
-	take(res, resp.ContainerResources)
+	mergeAnswer(res, resp.ContainerResources)
 	if resp.ContainerEnvs != nil {
 		c.Envs = nil
 		for _, name := range slices.Sorted(maps.Keys(resp.ContainerEnvs)) {
@@ -132,12 +132,12 @@ func (p *hookProxy) StartContainer(ctx context.Context, q *v1.StartContainerRequ
 // UpdateContainerResources calls the hook server first, with all resources of the container.
 func (p *hookProxy) UpdateContainerResources(ctx context.Context, q *v1.UpdateContainerResourcesRequest, o ...grpc.CallOption) (*v1.UpdateContainerResourcesResponse, error) {
 	req := p.ctrs[q.ContainerId]
-	keep(req.ContainerResources, q.Linux)
+	mergeRequest(req.ContainerResources, q.Linux)
 	resp, err := p.hooks.PreUpdateContainerResourcesHook(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	take(q.Linux, resp.ContainerResources)
+	mergeAnswer(q.Linux, resp.ContainerResources)
 	return p.RuntimeServiceClient.UpdateContainerResources(ctx, q, o...)
 }
 
@@ -159,8 +159,8 @@ func union(a, b map[string]string) map[string]string {
 	return out
 }
 
-// keep merges a kubelet's request into the remembered resources: each value that is positive or not empty.
-func keep(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
+// mergeRequest merges a kubelet's request into the remembered resources: each value that is positive or not empty.
+func mergeRequest(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
 	more := &hooks.LinuxContainerResources{
 		CpuPeriod: max(q.CpuPeriod, 0), CpuShares: max(q.CpuShares, 0), CpuQuota: q.CpuQuota, MemoryLimitInBytes: max(q.MemoryLimitInBytes, 0),
 		MemorySwapLimitInBytes: max(q.MemorySwapLimitInBytes, 0), CpusetCpus: q.CpusetCpus, CpusetMems: q.CpusetMems, Unified: q.Unified,
@@ -174,8 +174,8 @@ func keep(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
 	proto.Merge(r, more)
 }
 
-// take merges an answer into a request. Huge page limits stay those of the request.
-func take(q *v1.LinuxContainerResources, r *hooks.LinuxContainerResources) {
+// mergeAnswer merges an answer into a request. Huge page limits stay those of the request.
+func mergeAnswer(q *v1.LinuxContainerResources, r *hooks.LinuxContainerResources) {
 	if r == nil {
 		return
 	}

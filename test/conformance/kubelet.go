@@ -29,8 +29,8 @@ type Kubelet struct {
 
 // Like kubelets, clients retry until the socket is open.
 var (
-	waiting = grpc.WithDefaultCallOptions(grpc.WaitForReady(true))
-	quick   = grpc.WithConnectParams(grpc.ConnectParams{
+	waitForReady   = grpc.WithDefaultCallOptions(grpc.WaitForReady(true))
+	quickReconnect = grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 		// Without this timeout, gRPC ends an HTTP/2 handshake that takes longer than the first backoff.
 		MinConnectTimeout: 5 * time.Second,
@@ -39,7 +39,7 @@ var (
 
 // NewKubelet returns a kubelet that uses a CRI socket. The caller closes it.
 func NewKubelet(r *sim.Runtime, socket string, more ...grpc.DialOption) (*Kubelet, error) {
-	conn, err := grpc.NewClient("unix://"+socket, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)...)
+	conn, err := grpc.NewClient("unix://"+socket, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()), quickReconnect, waitForReady)...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func NewKubelet(r *sim.Runtime, socket string, more ...grpc.DialOption) (*Kubele
 }
 
 // throughProxy routes the kubelet's calls through a runtime proxy that calls the hook server at a socket.
-func (k *Kubelet) throughProxy(socket string, known *kept) (err error) {
+func (k *Kubelet) throughProxy(socket string, known *rememberedRequests) (err error) {
 	if k.proxy, err = newHookProxy(k.calls, socket, known); err == nil {
 		k.calls = k.proxy
 	}

@@ -13,14 +13,14 @@ import (
 
 // outcome computes what must be in force now.
 func (e *Engine) outcome() Outcome {
-	o := Outcome{Containers: map[scenario.Ref]Decided{}, Pods: map[scenario.Ref]Decided{}, Refused: maps.Clone(e.refused)}
+	o := Outcome{Containers: map[scenario.Ref]Decision{}, Pods: map[scenario.Ref]Decision{}, Refused: maps.Clone(e.refused)}
 	for ref, p := range e.pods {
 		known := e.state.Pod(p.reported.ID)
 		if known == nil || known.Stopped {
 			continue
 		}
-		d := e.decided(known.Values)
-		d.State = e.idle(e.apply(e.apply(e.empty(), resourcesOf(p.asked)), resources(known.Values)), known.Values)
+		d := e.decisionOf(known.Values)
+		d.State = e.setIdleWeight(e.apply(e.apply(e.emptyState(), resourcesOf(p.requested)), resources(known.Values)), known.Values)
 		o.Pods[ref] = d
 	}
 	for ref, c := range e.ctrs {
@@ -31,15 +31,15 @@ func (e *Engine) outcome() Outcome {
 	return o
 }
 
-func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
+func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decision {
 	values := e.state.Values(c)
-	d := e.decided(values)
-	d.Initial = e.decided(e.ctrs[ref].initial).Values
+	d := e.decisionOf(values)
+	d.Initial = e.decisionOf(e.ctrs[ref].initial).Values
 	d.Running = c.Life == lifecycle.StateRunning
-	s := e.empty()
+	s := e.emptyState()
 	// A container without a cpuset of its own has the cpuset of its pod.
-	s.CPUs = e.within(ref.Pod())
-	s = e.idle(e.apply(e.apply(s, c.Pristine), resources(values)), values)
+	s.CPUs = e.podCPUs(ref.Pod())
+	s = e.setIdleWeight(e.apply(e.apply(s, c.Pristine), resources(values)), values)
 	monitor := ""
 	for _, v := range values {
 		switch v.Field {
@@ -54,16 +54,16 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 		}
 	}
 	s.RDTGroup += monitor
-	e.ctrs[ref].bear(&s)
+	e.ctrs[ref].addCreationValues(&s)
 	d.State = s
 	return d
 }
 
-// bear adds to a state what only a creation can set and nothing changes later.
-func (c *ctr) bear(s *effective.State) {
+// addCreationValues adds to a state what only a creation can set and nothing changes later.
+func (c *ctr) addCreationValues(s *effective.State) {
 	s.Env, s.Mounts, s.Process = map[string]string{}, map[string]string{}, map[string]string{}
-	maps.Copy(s.Env, c.asked.Env)
-	s.CDI = append(s.CDI, c.asked.CDI...)
+	maps.Copy(s.Env, c.requested.Env)
+	s.CDI = append(s.CDI, c.requested.CDI...)
 	for _, v := range c.initial {
 		switch v.Field {
 		case lifecycle.Env:
@@ -90,21 +90,22 @@ func (c *ctr) bear(s *effective.State) {
 	}
 }
 
-func (e *Engine) within(pod scenario.Ref) string {
+// podCPUs returns the CPUs of a pod's cpuset, as a kernel list.
+func (e *Engine) podCPUs(pod scenario.Ref) string {
 	p := e.pods[pod]
-	s := e.apply(e.empty(), resourcesOf(p.asked))
+	s := e.apply(e.emptyState(), resourcesOf(p.requested))
 	if known := e.state.Pod(p.reported.ID); known != nil {
 		s = e.apply(s, resources(known.Values))
 	}
 	return s.CPUs
 }
 
-// decided lists values.
-func (e *Engine) decided(values []lifecycle.Value) Decided {
-	d := Decided{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
+// decisionOf returns a Decided with values, and without its other fields.
+func (e *Engine) decisionOf(values []lifecycle.Value) Decision {
+	d := Decision{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
 	for _, v := range values {
 		if v.Why.Hook == "" {
-			continue // restores the requested value where a container still has ours
+			continue // restores the requested value where a container still has the agent's value
 		}
 		name := v.Field.String()
 		if v.Key != "" {
@@ -115,8 +116,8 @@ func (e *Engine) decided(values []lifecycle.Value) Decided {
 	return d
 }
 
-// empty returns the state of a cgroup in which nothing was set.
-func (e *Engine) empty() effective.State {
+// emptyState returns the state of a cgroup in which nothing was set.
+func (e *Engine) emptyState() effective.State {
 	m := e.node.Machine
 	var nodes []int
 	for _, n := range m.Nodes {
@@ -158,9 +159,9 @@ func (e *Engine) apply(s effective.State, r lifecycle.Resources) effective.State
 	return s
 }
 
-// idle sets the weight that the kernel shows for a cgroup with cpu.idle: in version 1 the smallest one, in version 2
-// none (sched_group_set_idle, 5.15).
-func (e *Engine) idle(s effective.State, values []lifecycle.Value) effective.State {
+// setIdleWeight sets the weight that the kernel shows for a cgroup with cpu.idle: in version 1 the smallest one, in
+// version 2 none (sched_group_set_idle, 5.15).
+func (e *Engine) setIdleWeight(s effective.State, values []lifecycle.Value) effective.State {
 	for _, v := range values {
 		if v.Field == lifecycle.Unified && v.Key == "cpu.idle" && v.Text == "1" {
 			s.Shares = 3

@@ -26,8 +26,8 @@ type Player struct {
 	Attachment parity.Attachment
 	// Connector makes the agent's attachment for one play; nil for an NRI plugin.
 	Connector func() sim.Connector
-	// Shows are the steps of scenarios at which a limit of the attachment shows.
-	Shows []Shown
+	// LimitSteps are the steps of scenarios at which a limit of the attachment shows.
+	LimitSteps []LimitStep
 }
 
 // movesInterfaces reports whether containers get the network interfaces that the agent decides.
@@ -36,8 +36,8 @@ func (p Player) movesInterfaces() bool {
 	return way.BeforeStart()
 }
 
-// Shown is a step at which a limit shows.
-type Shown struct {
+// LimitStep is a step at which a limit of the attachment shows.
+type LimitStep struct {
 	Limit                  parity.Limit
 	Scenario, Step, Cgroup string // an empty Cgroup means both versions
 	// Fails is a part of the error that the kubelet's request returns.
@@ -52,7 +52,7 @@ func Players() []Player {
 		{Attachment: parity.ByName("nri")},
 		{
 			Attachment: parity.ByName("bypass"), Connector: func() sim.Connector { return &criConnector{attach: "bypass"} },
-			Shows: []Shown{
+			LimitSteps: []LimitStep{
 				{Limit: parity.RefusedUpdates, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
 				{Limit: parity.RefusedUpdates, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
 			},
@@ -60,7 +60,7 @@ func Players() []Player {
 		{Attachment: parity.ByName("cri"), Connector: func() sim.Connector { return &criConnector{attach: "cri"} }},
 		{
 			Attachment: parity.ByName("hooks"), Connector: func() sim.Connector { return &criConnector{attach: "hooks"} },
-			Shows: []Shown{{Limit: parity.UnchangedUpdate, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
+			LimitSteps: []LimitStep{{Limit: parity.UnchangedUpdate, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
 		},
 	}
 }
@@ -82,8 +82,8 @@ type criConnector struct {
 	attach string
 	dir    string
 
-	wire  *wire // what is sent and received; nil if nobody compares
-	known *kept // what the proxy remembers, also over a restart of the runtime
+	wire  *requestComparer    // compares what is sent and received; nil if no test compares
+	known *rememberedRequests // what the proxy remembers, also over a restart of the runtime
 
 	criServer *cri.Server
 	kubelet   *Kubelet
@@ -119,7 +119,7 @@ func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
 		return err
 	}
 	if s.known == nil {
-		s.known = newKept()
+		s.known = newRememberedRequests()
 	}
 	return s.kubelet.throughProxy(s.hooksSocket(), s.known)
 }

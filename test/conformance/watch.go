@@ -12,22 +12,22 @@ import (
 // Watcher reports changes of a fake kernel's tree, as inotify does of the real
 // one's.
 type Watcher struct {
-	kernel *kernel.Cgroups
-	end    func() // of listening
-	out    chan cgroup.Notice
+	kernel        *kernel.Cgroups
+	stopListening func() // ends the calls of change
+	out           chan cgroup.Notice
 
 	mu      sync.Mutex
 	watched map[string]bool
 	lost    bool // an overflow is still to be reported
 }
 
-// queued is how many events the kernel queues by default (fs.inotify.max_queued_events).
-const queued = 16384
+// queueSize is how many events the kernel queues by default (fs.inotify.max_queued_events).
+const queueSize = 16384
 
 // Watch starts to watch a kernel. The caller closes the watcher.
 func Watch(k *kernel.Cgroups) *Watcher {
-	w := &Watcher{kernel: k, out: make(chan cgroup.Notice, queued), watched: map[string]bool{}}
-	w.end = k.OnChange(w.change)
+	w := &Watcher{kernel: k, out: make(chan cgroup.Notice, queueSize), watched: map[string]bool{}}
+	w.stopListening = k.OnChange(w.change)
 	return w
 }
 
@@ -76,6 +76,6 @@ func (w *Watcher) Notices() <-chan cgroup.Notice { return w.out }
 
 // Close ends the watcher.
 func (w *Watcher) Close() error {
-	w.end()
+	w.stopListening()
 	return nil
 }

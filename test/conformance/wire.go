@@ -10,12 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// wire compares the requests that the kubelet sends with those that the runtime receives. A nil
-// wire compares nothing.
-type wire struct {
-	mu      sync.Mutex
-	sent    []message // by the kubelet, and not received yet
-	arrived int       // requests that the runtime received as they were sent
+// requestComparer compares the requests that the kubelet sends with those that the runtime receives. A nil
+// requestComparer compares nothing.
+type requestComparer struct {
+	mu             sync.Mutex
+	sent           []message // by the kubelet, and not received yet
+	unchangedCount int       // number of requests that the runtime received as they were sent
 }
 
 // message is a request as bytes.
@@ -24,7 +24,7 @@ type message struct {
 	bytes  []byte
 }
 
-func (w *wire) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (w *requestComparer) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if w != nil {
 		w.mu.Lock()
 		w.sent = append(w.sent, messageOf(method, req))
@@ -33,9 +33,9 @@ func (w *wire) send(ctx context.Context, method string, req, reply any, cc *grpc
 	return next(ctx, method, req, reply, cc, opts...)
 }
 
-// received takes a request that the runtime received from those that the kubelet sent. The
-// agent's own questions are not among these.
-func (w *wire) received(method string, req any) {
+// received removes a request that the runtime received from the requests that the kubelet sent. It ignores requests of
+// the agent itself, which the kubelet did not send.
+func (w *requestComparer) received(method string, req any) {
 	if w == nil {
 		return
 	}
@@ -45,14 +45,14 @@ func (w *wire) received(method string, req any) {
 	for i, m := range w.sent {
 		if m.method == got.method && bytes.Equal(m.bytes, got.bytes) {
 			w.sent = append(w.sent[:i], w.sent[i+1:]...)
-			w.arrived++
+			w.unchangedCount++
 			return
 		}
 	}
 }
 
 // changed names the requests that the runtime has not received as they were sent.
-func (w *wire) changed() (out []string) {
+func (w *requestComparer) changed() (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.sent {

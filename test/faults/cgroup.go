@@ -10,9 +10,9 @@ import (
 // Errors that calls on cgroup files may return, besides those for refused values. A close may fail after the value is
 // in force.
 var (
-	kernelReading = errnos(syscall.EIO, syscall.EINTR, syscall.EMFILE)
-	kernelWriting = append([]Fault{{Kind: "EIO at close", Err: syscall.EIO, Late: true}},
-		errnos(syscall.EIO, syscall.EINTR, syscall.EBUSY, syscall.EMFILE)...)
+	kernelReadFaults  = errnoFaults(syscall.EIO, syscall.EINTR, syscall.EMFILE)
+	kernelWriteFaults = append([]Fault{{Kind: "EIO at close", Err: syscall.EIO, Late: true}},
+		errnoFaults(syscall.EIO, syscall.EINTR, syscall.EBUSY, syscall.EMFILE)...)
 )
 
 // Kernel makes calls on cgroup files fail. It calls wrote after each write that reached the kernel, before the next
@@ -28,21 +28,21 @@ type kernel struct {
 }
 
 func (k *kernel) ReadFile(path string) ([]byte, error) {
-	if f := k.plan.next("cgroup read", kernelReading); f.Err != nil {
+	if f := k.plan.next("cgroup read", kernelReadFaults); f.Err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: f.Err}
 	}
 	return k.fs.ReadFile(path)
 }
 
 func (k *kernel) List(dir string) ([]string, error) {
-	if f := k.plan.next("cgroup list", kernelReading); f.Err != nil {
+	if f := k.plan.next("cgroup list", kernelReadFaults); f.Err != nil {
 		return nil, &fs.PathError{Op: "list", Path: dir, Err: f.Err}
 	}
 	return k.fs.List(dir)
 }
 
 func (k *kernel) WriteFile(path string, data []byte) error {
-	f := k.plan.next("cgroup write", kernelWriting)
+	f := k.plan.next("cgroup write", kernelWriteFaults)
 	failed := &fs.PathError{Op: "write", Path: path, Err: f.Err}
 	if f.Err != nil && !f.Late {
 		return failed

@@ -28,16 +28,16 @@ type Fault struct {
 type Plan struct {
 	decide func(n int, call string, kinds []Fault) Fault
 
-	mu     sync.Mutex
-	off    bool
-	calls  int
-	faults int
-	counts map[string]map[string]int // by call and kind
+	mu       sync.Mutex
+	disabled bool
+	calls    int
+	faults   int
+	counts   map[string]map[string]int // by call and kind
 }
 
-// Nth makes the calls from n to last fail, counted from 0. Of the faults that a kind of call can have, which chooses
-// one by its index.
-func Nth(n, last, which int) *Plan {
+// FailCalls makes the calls from n to last fail, counted from 0. Of the faults that a kind of call can have, which
+// chooses one by its index.
+func FailCalls(n, last, which int) *Plan {
 	return &Plan{decide: func(at int, _ string, kinds []Fault) Fault {
 		if at < n || at > last {
 			return Fault{}
@@ -46,9 +46,9 @@ func Nth(n, last, which int) *Plan {
 	}}
 }
 
-// Random makes one of oneIn calls fail at random. The keys of oneIn are prefixes of call names; the longest match
+// FailRandomly makes one of oneIn calls fail at random. The keys of oneIn are prefixes of call names; the longest match
 // counts.
-func Random(seed uint64, oneIn map[string]int) *Plan {
+func FailRandomly(seed uint64, oneIn map[string]int) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	return &Plan{decide: func(_ int, call string, kinds []Fault) Fault {
 		most, length := 0, -1
@@ -68,7 +68,7 @@ func Random(seed uint64, oneIn map[string]int) *Plan {
 func (p *Plan) next(call string, kinds []Fault) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.off {
+	if p.disabled {
 		return Fault{}
 	}
 	f := p.decide(p.calls, call, kinds)
@@ -87,7 +87,7 @@ func (p *Plan) next(call string, kinds []Fault) Fault {
 	return f
 }
 
-// Off stops all faults; On starts them again.
+// Off stops all faults until On is called.
 func (p *Plan) Off() { p.set(true) }
 
 // On starts the faults again.
@@ -96,7 +96,7 @@ func (p *Plan) On() { p.set(false) }
 func (p *Plan) set(off bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.off = off
+	p.disabled = off
 }
 
 // Calls returns the number of calls while the plan was on.

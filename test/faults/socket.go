@@ -10,24 +10,24 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// pause is the delay of a busy peer.
+// pause is the delay by which a busy peer answers later.
 const pause = 2 * time.Millisecond
 
 var (
-	dialling  = errnos(syscall.ECONNREFUSED, syscall.EMFILE)
-	accepting = errnos(syscall.EMFILE, syscall.ENOBUFS)
-	hearing   = []Fault{
+	dialFaults   = errnoFaults(syscall.ECONNREFUSED, syscall.EMFILE)
+	acceptFaults = errnoFaults(syscall.EMFILE, syscall.ENOBUFS)
+	readFaults   = []Fault{
 		{Kind: "delay", Delay: pause}, {Kind: "delay", Delay: pause}, {Kind: "delay", Delay: pause},
 		{Kind: "ECONNRESET", Err: syscall.ECONNRESET, Broken: true}, {Kind: "time-out", Err: os.ErrDeadlineExceeded, Broken: true},
 		{Kind: "closed", Err: net.ErrClosed, Broken: true},
 	}
-	saying = append([]Fault{{Kind: "short write, EPIPE", Err: syscall.EPIPE, Short: true, Broken: true}}, hearing...)
+	writeFaults = append([]Fault{{Kind: "short write, EPIPE", Err: syscall.EPIPE, Short: true, Broken: true}}, readFaults...)
 )
 
 // Dial makes dialling and the dialled connections fail. name is their name in the counts.
 func Dial(p *Plan, name string) socket.Dialer {
 	return func(ctx context.Context, path string) (net.Conn, error) {
-		if f := p.next(name+" dial", dialling); f.Err != nil {
+		if f := p.next(name+" dial", dialFaults); f.Err != nil {
 			return nil, opError("dial", f.Err)
 		}
 		c, err := socket.Dialer(nil).Dial(ctx, path)
@@ -57,7 +57,7 @@ type listener struct {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	if f := l.plan.next(l.name+" accept", accepting); f.Err != nil {
+	if f := l.plan.next(l.name+" accept", acceptFaults); f.Err != nil {
 		return nil, opError("accept", f.Err)
 	}
 	c, err := l.Listener.Accept()
@@ -74,14 +74,14 @@ type conn struct {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	if err := c.fail("read", c.plan.next(c.name+" read", hearing), nil); err != nil {
+	if err := c.fail("read", c.plan.next(c.name+" read", readFaults), nil); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(p)
 }
 
 func (c *conn) Write(p []byte) (int, error) {
-	f := c.plan.next(c.name+" write", saying)
+	f := c.plan.next(c.name+" write", writeFaults)
 	n := 0
 	if err := c.fail("write", f, func() { n, _ = c.Conn.Write(p[:len(p)/2]) }); err != nil {
 		return n, err
@@ -107,7 +107,7 @@ func (c *conn) fail(op string, f Fault, short func()) error {
 // Close closes the connection, and may return an error.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	if f := c.plan.next(c.name+" close", errnos(syscall.EIO)); f.Err != nil {
+	if f := c.plan.next(c.name+" close", errnoFaults(syscall.EIO)); f.Err != nil {
 		return opError("close", f.Err)
 	}
 	return err

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// errno returns a fault that only returns an error.
-func errno(e syscall.Errno) Fault {
+// errnoFault returns a fault that only returns an error.
+func errnoFault(e syscall.Errno) Fault {
 	return Fault{Kind: map[syscall.Errno]string{
 		syscall.EIO: "EIO", syscall.ENOSPC: "ENOSPC", syscall.EROFS: "EROFS", syscall.EINTR: "EINTR", syscall.EMFILE: "EMFILE",
 		syscall.ENOLCK: "ENOLCK", syscall.EBUSY: "EBUSY", syscall.ECONNRESET: "ECONNRESET", syscall.EPIPE: "EPIPE",
@@ -16,20 +16,20 @@ func errno(e syscall.Errno) Fault {
 	}[e], Err: e}
 }
 
-func errnos(all ...syscall.Errno) []Fault {
+func errnoFaults(all ...syscall.Errno) []Fault {
 	var out []Fault
 	for _, e := range all {
-		out = append(out, errno(e))
+		out = append(out, errnoFault(e))
 	}
 	return out
 }
 
 var (
-	changing = errnos(syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EINTR)
-	opening  = append(errnos(syscall.EMFILE), changing...)
-	reading  = errnos(syscall.EIO, syscall.EINTR)
-	locking  = errnos(syscall.EIO, syscall.ENOLCK)
-	writing  = append([]Fault{{Kind: "short write", Short: true}, {Kind: "short write, ENOSPC", Short: true, Err: syscall.ENOSPC}}, changing...)
+	fileChangeFaults = errnoFaults(syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EINTR)
+	fileOpenFaults   = append(errnoFaults(syscall.EMFILE), fileChangeFaults...)
+	fileReadFaults   = errnoFaults(syscall.EIO, syscall.EINTR)
+	fileLockFaults   = errnoFaults(syscall.EIO, syscall.ENOLCK)
+	fileWriteFaults  = append([]Fault{{Kind: "short write", Short: true}, {Kind: "short write, ENOSPC", Short: true, Err: syscall.ENOSPC}}, fileChangeFaults...)
 )
 
 // Files makes calls on state files fail.
@@ -48,7 +48,7 @@ func (f *files) fail(call, name string, kinds []Fault) error {
 }
 
 func (f *files) Open(name string, flag int) (statefile.File, error) {
-	if err := f.fail("open", name, opening); err != nil {
+	if err := f.fail("open", name, fileOpenFaults); err != nil {
 		return nil, err
 	}
 	under, err := f.fs.Open(name, flag)
@@ -59,28 +59,28 @@ func (f *files) Open(name string, flag int) (statefile.File, error) {
 }
 
 func (f *files) Rename(from, to string) error {
-	if err := f.fail("rename", from, changing); err != nil {
+	if err := f.fail("rename", from, fileChangeFaults); err != nil {
 		return err
 	}
 	return f.fs.Rename(from, to)
 }
 
 func (f *files) Remove(name string) error {
-	if err := f.fail("remove", name, changing); err != nil {
+	if err := f.fail("remove", name, fileChangeFaults); err != nil {
 		return err
 	}
 	return f.fs.Remove(name)
 }
 
 func (f *files) Make() error {
-	if err := f.fail("mkdir", ".", changing); err != nil {
+	if err := f.fail("mkdir", ".", fileChangeFaults); err != nil {
 		return err
 	}
 	return f.fs.Make()
 }
 
 func (f *files) Names() ([]string, error) {
-	if err := f.fail("list", ".", reading); err != nil {
+	if err := f.fail("list", ".", fileReadFaults); err != nil {
 		return nil, err
 	}
 	return f.fs.Names()
@@ -93,14 +93,14 @@ type file struct {
 }
 
 func (f *file) Read(p []byte) (int, error) {
-	if err := f.of.fail("read", f.name, reading); err != nil {
+	if err := f.of.fail("read", f.name, fileReadFaults); err != nil {
 		return 0, err
 	}
 	return f.under.Read(p)
 }
 
 func (f *file) Write(p []byte) (int, error) {
-	switch fault := f.of.plan.next("state write", writing); {
+	switch fault := f.of.plan.next("state write", fileWriteFaults); {
 	case fault.Short:
 		n, err := f.under.Write(p[:len(p)/2])
 		if err == nil && fault.Err != nil {
@@ -116,31 +116,31 @@ func (f *file) Write(p []byte) (int, error) {
 // Close always closes the file, like the kernel, and may return an error.
 func (f *file) Close() error {
 	err := f.under.Close()
-	if failed := f.of.fail("close", f.name, changing); failed != nil {
+	if failed := f.of.fail("close", f.name, fileChangeFaults); failed != nil {
 		return failed
 	}
 	return err
 }
 
 // Sync does not wait for the disk, since no machine crashes in tests.
-func (f *file) Sync() error { return f.of.fail("sync", f.name, changing) }
+func (f *file) Sync() error { return f.of.fail("sync", f.name, fileChangeFaults) }
 
 func (f *file) Stat() (fs.FileInfo, error) {
-	if err := f.of.fail("stat", f.name, reading); err != nil {
+	if err := f.of.fail("stat", f.name, fileReadFaults); err != nil {
 		return nil, err
 	}
 	return f.under.Stat()
 }
 
 func (f *file) Chmod(mode fs.FileMode) error {
-	if err := f.of.fail("chmod", f.name, changing); err != nil {
+	if err := f.of.fail("chmod", f.name, fileChangeFaults); err != nil {
 		return err
 	}
 	return f.under.Chmod(mode)
 }
 
 func (f *file) Lock() (bool, error) {
-	if err := f.of.fail("lock", f.name, locking); err != nil {
+	if err := f.of.fail("lock", f.name, fileLockFaults); err != nil {
 		return false, err
 	}
 	return f.under.Lock()

@@ -10,12 +10,12 @@ import (
 
 // The API server's limits for one object.
 const (
-	// Annotations is the limit of all keys and values of annotations together.
-	Annotations = 256 << 10
-	// Label is the limit of a label's value.
-	Label = 63
-	// labels is the number of such labels that fit into an object of 1.5 MiB.
-	labels = 12 << 10
+	// MaxAnnotationBytes is the limit of all keys and values of annotations together.
+	MaxAnnotationBytes = 256 << 10
+	// MaxLabelLength is the limit of a label's value.
+	MaxLabelLength = 63
+	// maxLabels is the number of labels with values of this length that fit into an object of 1.5 MiB.
+	maxLabels = 12 << 10
 )
 
 // Pod has the labels and annotations of one hostile pod.
@@ -56,27 +56,27 @@ func Keys() []string {
 func Pods(read int) []Pod {
 	var out []Pod
 	add := func(name string, annotations map[string]string) {
-		out = append(out, Pod{Name: name, Labels: classes(), Annotations: annotations})
+		out = append(out, Pod{Name: name, Labels: classLabels(), Annotations: annotations})
 	}
 	for _, key := range Keys() {
-		add("one value as long as is accepted, "+key, with(map[string]string{}, key, Annotations-len(key)-200, repeated("0-4095,")))
+		add("one value as long as is accepted, "+key, addValue(map[string]string{}, key, MaxAnnotationBytes-len(key)-200, repeatPart("0-4095,")))
 	}
-	for _, s := range shapes() {
+	for _, s := range expensiveShapes() {
 		for _, parts := range []int{16, 12, 8, 6, 5, 4, 3, 2} {
 			for _, key := range s.keys {
-				add(fmt.Sprintf("%s, %d/16, %s", s.name, parts, key), with(map[string]string{}, key, read*parts/16, s.text))
+				add(fmt.Sprintf("%s, %d/16, %s", s.name, parts, key), addValue(map[string]string{}, key, read*parts/16, s.text))
 			}
 		}
 		for _, parts := range []int{16, 8, 4, 2, 1} {
 			all := map[string]string{}
 			for _, key := range s.keys {
-				with(all, key, min(read, (Annotations-4096)/len(s.keys))*parts/16, s.text)
+				addValue(all, key, min(read, (MaxAnnotationBytes-4096)/len(s.keys))*parts/16, s.text)
 			}
 			add(fmt.Sprintf("%s, %d/16, in every key", s.name, parts), all)
 		}
 	}
 	many := map[string]string{}
-	for n, size := 0, 0; size < Annotations-8; n++ {
+	for n, size := 0, 0; size < MaxAnnotationBytes-8; n++ {
 		key := fmt.Sprintf("%x", n)
 		many[key] = ""
 		size += len(key)
@@ -86,24 +86,24 @@ func Pods(read int) []Pod {
 	return out
 }
 
-// classes returns labels with which the agent reads as many keys as possible.
-func classes() map[string]string {
+// classLabels returns labels with which the agent reads as many keys as possible.
+func classLabels() map[string]string {
 	return map[string]string{
 		"koordinator.sh/qosClass": "LS", "koordinator.sh/gpu-isolation-provider": "HAMi-core",
-		"koordinator.sh/core-sched-group-id": strings.Repeat("g", Label), "koordinator.sh/core-sched-policy": "exclusive",
+		"koordinator.sh/core-sched-group-id": strings.Repeat("g", MaxLabelLength), "koordinator.sh/core-sched-policy": "exclusive",
 	}
 }
 
 func manyLabels() map[string]string {
-	all := classes()
-	for n := range labels {
-		all[fmt.Sprintf("l%x", n)] = strings.Repeat("x", Label)
+	all := classLabels()
+	for n := range maxLabels {
+		all[fmt.Sprintf("l%x", n)] = strings.Repeat("x", MaxLabelLength)
 	}
 	return all
 }
 
-// with adds a value to annotations and returns them.
-func with(to map[string]string, key string, length int, text func(int) string) map[string]string {
+// addValue adds a value to annotations and returns them.
+func addValue(to map[string]string, key string, length int, text func(int) string) map[string]string {
 	to[key] = text(length)
 	to["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"
 	if key != "katalyst.kubewharf.io/cpu_enhancement" && to["katalyst.kubewharf.io/cpu_enhancement"] == "" {
@@ -119,76 +119,76 @@ type shape struct {
 	text func(length int) string
 }
 
-func shapes() []shape {
+func expensiveShapes() []shape {
 	kube := "kubernetes.io/batch-cpu"
 	return []shape{
-		{"wide ranges", listKeys, repeated("0-4095,")},
-		{"single CPUs", listKeys, repeated("7,")},
-		{"spaces", listKeys, repeated(" 7 ,")},
-		{"a variable each", listKeys, counted("", "A%d=list", "")},
-		{"no name", nameKeys, repeated("\u202e")},
-		{"no JSON", slices.Concat(jsonKeys, yamlKeys), repeated("[")},
-		{"deep YAML", yamlKeys, repeated("- ")},
-		{"YAML members", yamlKeys, func(n int) string { return strings.ReplaceAll(counted("", "k%x: 1", "")(n), ",", "\n") }},
+		{"wide ranges", listKeys, repeatPart("0-4095,")},
+		{"single CPUs", listKeys, repeatPart("7,")},
+		{"spaces", listKeys, repeatPart(" 7 ,")},
+		{"a variable each", listKeys, numberMembers("", "A%d=list", "")},
+		{"no name", nameKeys, repeatPart("\u202e")},
+		{"no JSON", slices.Concat(jsonKeys, yamlKeys), repeatPart("[")},
+		{"deep YAML", yamlKeys, repeatPart("- ")},
+		{"YAML members", yamlKeys, func(n int) string { return strings.ReplaceAll(numberMembers("", "k%x: 1", "")(n), ",", "\n") }},
 		{"a list of YAML", yamlKeys, func(n int) string { return strings.TrimSuffix(strings.Repeat("- a\n", n/4), "\n") }},
-		{"limits", yamlKeys[:1], counted(`[`, `{"type":"nofile","hard":%d,"soft":1}`, `]`)},
-		{"parameters", yamlKeys[4:5], counted(`{`, `"net.ipv4.%x":1`, `}`)},
-		{"devices", yamlKeys[5:6], counted(`[`, `{"path":"/dev/%x"}`, `]`)},
-		{"CDI devices", yamlKeys[6:7], counted(`[`, `"a.b/c=%x"`, `]`)},
-		{"interfaces", yamlKeys[7:8], counted(`[`, `{"hostIf":"e%x"}`, `]`)},
-		{"mounts", yamlKeys[8:9], counted(`[`, `{"source":"/%x"}`, `]`)},
-		{"interfaces of the pod", yamlKeys[9:], counted(`[`, `{"name":"e%x"}`, `]`)},
-		{"unknown members", yamlKeys, counted(`[`, `{"other":"/%x"}`, `]`)},
-		{"deep lists", jsonKeys, nested},
-		{"a long text", jsonKeys, quoted("x")},
-		{"escapes", jsonKeys, quoted(`\u0041`)},
-		{"a list of CPUs", jsonKeys[:1], func(n int) string { return `{"cpuset":"` + repeated("0-4095,")(n-20) + `"}` }},
-		{"members", jsonKeys, counted(`{`, `"%x":"x"`, `}`)},
-		{"numbers", jsonKeys, counted(`{`, `"%x":9999`, `}`)},
-		{"objects", jsonKeys, counted(`{`, `"%x":{}`, `}`)},
-		{"one member many times", jsonKeys, counted(`{`, `"a":"%.0s"`, `}`)},
-		{"one container many times", jsonKeys[2:3], counted(`{"containers":{`, `"a":{%.0s}`, `}}`)},
+		{"limits", yamlKeys[:1], numberMembers(`[`, `{"type":"nofile","hard":%d,"soft":1}`, `]`)},
+		{"parameters", yamlKeys[4:5], numberMembers(`{`, `"net.ipv4.%x":1`, `}`)},
+		{"devices", yamlKeys[5:6], numberMembers(`[`, `{"path":"/dev/%x"}`, `]`)},
+		{"CDI devices", yamlKeys[6:7], numberMembers(`[`, `"a.b/c=%x"`, `]`)},
+		{"interfaces", yamlKeys[7:8], numberMembers(`[`, `{"hostIf":"e%x"}`, `]`)},
+		{"mounts", yamlKeys[8:9], numberMembers(`[`, `{"source":"/%x"}`, `]`)},
+		{"interfaces of the pod", yamlKeys[9:], numberMembers(`[`, `{"name":"e%x"}`, `]`)},
+		{"unknown members", yamlKeys, numberMembers(`[`, `{"other":"/%x"}`, `]`)},
+		{"deep lists", jsonKeys, nestLists},
+		{"a long text", jsonKeys, quoteParts("x")},
+		{"escapes", jsonKeys, quoteParts(`\u0041`)},
+		{"a list of CPUs", jsonKeys[:1], func(n int) string { return `{"cpuset":"` + repeatPart("0-4095,")(n-20) + `"}` }},
+		{"members", jsonKeys, numberMembers(`{`, `"%x":"x"`, `}`)},
+		{"numbers", jsonKeys, numberMembers(`{`, `"%x":9999`, `}`)},
+		{"objects", jsonKeys, numberMembers(`{`, `"%x":{}`, `}`)},
+		{"one member many times", jsonKeys, numberMembers(`{`, `"a":"%.0s"`, `}`)},
+		{"one container many times", jsonKeys[2:3], numberMembers(`{"containers":{`, `"a":{%.0s}`, `}}`)},
 		{"a member in a long name many times", jsonKeys[2:3], longName},
-		{"containers", jsonKeys[2:3], counted(`{"containers":{`, `"c%x":{"requests":{"`+kube+`":1},"limits":{"`+kube+`":"1"}}`, `}}`)},
-		{"fractions", jsonKeys[2:3], counted(`{"containers":{`, `"c%x":{"limits":{"`+kube+`":"1.000000000000000000001e99"}}`, `}}`)},
-		{"NUMA nodes", jsonKeys[:1], counted(`{"numaNodeResources":[`, `{"node":%d,"resources":{"cpu":"1.5e3"}}`, `]}`)},
-		{"NUMA nodes of none", jsonKeys[:1], counted(`{"numaNodeResources":[`, `{"node":-%d,"resources":{"cpu":1}}`, `]}`)},
-		{"GPUs", jsonKeys[3:4], counted(`{"gpu":[`, `{"minor":%d}`, `]}`)},
-		{"RDMA cards", jsonKeys[3:4], counted(`{"rdma":[`, `{"id":"0000:%04x:00.0"}`, `]}`)},
-		{"functions of an RDMA card", jsonKeys[3:4], counted(`{"rdma":[{"extension":{"vfs":[`, `{"busID":"%04x:00:00.0"}`, `]}}]}`)},
-		{"disks", jsonKeys[6:7], counted(`{"blocks":[`, `{"name":"d%x","type":"device"}`, `]}`)},
-		{"volumes", jsonKeys[6:7], counted(`{"blocks":[`, `{"name":"%x"}`, `]}`)},
-		{"limits of disks", jsonKeys[11:12], counted(`{"device_read_bps":[`, `{"device":"d%x","value":"1"}`, `]}`)},
-		{"caches", jsonKeys[7:8], counted(`{"llc":{"schemataPerCache":[`, `{"cacheID":%d,"range":[0,1]}`, `]}}`)},
-		{"scores", jsonKeys[5:6], counted(`{`, `"c%x":9999`, `}`)},
-		{"huge pages", jsonKeys[12:13], counted(`{"a":{`, `"%x":1`, `}}`)},
-		{"huge pages of containers", jsonKeys[12:13], counted(`{`, `"c%x":{"hugepages-2Mi":"2Mi"}`, `}`)},
+		{"containers", jsonKeys[2:3], numberMembers(`{"containers":{`, `"c%x":{"requests":{"`+kube+`":1},"limits":{"`+kube+`":"1"}}`, `}}`)},
+		{"fractions", jsonKeys[2:3], numberMembers(`{"containers":{`, `"c%x":{"limits":{"`+kube+`":"1.000000000000000000001e99"}}`, `}}`)},
+		{"NUMA nodes", jsonKeys[:1], numberMembers(`{"numaNodeResources":[`, `{"node":%d,"resources":{"cpu":"1.5e3"}}`, `]}`)},
+		{"NUMA nodes of none", jsonKeys[:1], numberMembers(`{"numaNodeResources":[`, `{"node":-%d,"resources":{"cpu":1}}`, `]}`)},
+		{"GPUs", jsonKeys[3:4], numberMembers(`{"gpu":[`, `{"minor":%d}`, `]}`)},
+		{"RDMA cards", jsonKeys[3:4], numberMembers(`{"rdma":[`, `{"id":"0000:%04x:00.0"}`, `]}`)},
+		{"functions of an RDMA card", jsonKeys[3:4], numberMembers(`{"rdma":[{"extension":{"vfs":[`, `{"busID":"%04x:00:00.0"}`, `]}}]}`)},
+		{"disks", jsonKeys[6:7], numberMembers(`{"blocks":[`, `{"name":"d%x","type":"device"}`, `]}`)},
+		{"volumes", jsonKeys[6:7], numberMembers(`{"blocks":[`, `{"name":"%x"}`, `]}`)},
+		{"limits of disks", jsonKeys[11:12], numberMembers(`{"device_read_bps":[`, `{"device":"d%x","value":"1"}`, `]}`)},
+		{"caches", jsonKeys[7:8], numberMembers(`{"llc":{"schemataPerCache":[`, `{"cacheID":%d,"range":[0,1]}`, `]}}`)},
+		{"scores", jsonKeys[5:6], numberMembers(`{`, `"c%x":9999`, `}`)},
+		{"huge pages", jsonKeys[12:13], numberMembers(`{"a":{`, `"%x":1`, `}}`)},
+		{"huge pages of containers", jsonKeys[12:13], numberMembers(`{`, `"c%x":{"hugepages-2Mi":"2Mi"}`, `}`)},
 	}
 }
 
-// repeated returns a function that makes a list of one repeated part.
-func repeated(part string) func(int) string {
+// repeatPart returns a function that makes a list of one repeated part.
+func repeatPart(part string) func(int) string {
 	return func(length int) string { return strings.TrimSuffix(strings.Repeat(part, length/len(part)), ",") }
 }
 
-// quoted returns a function that makes a JSON object with one string of repeated parts.
-func quoted(part string) func(int) string {
+// quoteParts returns a function that makes a JSON object with one string of repeated parts.
+func quoteParts(part string) func(int) string {
 	return func(length int) string { return `{"a":"` + strings.Repeat(part, (length-10)/len(part)) + `"}` }
 }
 
-// nested makes an object of nested lists.
-func nested(length int) string {
+// nestLists makes an object of nested lists.
+func nestLists(length int) string {
 	n := min(length/2-8, 9000)
 	return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
 }
 
 // longName makes an object with a long name that repeats one member many times.
 func longName(length int) string {
-	return `{"containers":{"` + strings.Repeat("n", length/2) + `":{"requests":` + counted(`{`, `"a":1%.0s`, `}`)(length/2-40) + `}}}`
+	return `{"containers":{"` + strings.Repeat("n", length/2) + `":{"requests":` + numberMembers(`{`, `"a":1%.0s`, `}`)(length/2-40) + `}}}`
 }
 
-// counted returns a function that makes a list of numbered members.
-func counted(before, part, after string) func(int) string {
+// numberMembers returns a function that makes a list of numbered members.
+func numberMembers(before, part, after string) func(int) string {
 	return func(length int) string {
 		var b strings.Builder
 		b.WriteString(before)

@@ -22,12 +22,12 @@ import (
 	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
-// Limits for the kernel's asynchronous work: updating cpusets after a hotplug, and removing a dead task. An emulated
-// kernel is slow.
+// Timeouts for the kernel's asynchronous work: removing a dead task (taskEndTimeout), and updating cpusets after a
+// hotplug (conditionTimeout, and extraWait after the condition holds). An emulated kernel is slow.
 const (
-	settle   = 10 * time.Second
-	patience = 2 * time.Second
-	rest     = 300 * time.Millisecond
+	taskEndTimeout   = 10 * time.Second
+	conditionTimeout = 2 * time.Second
+	extraWait        = 300 * time.Millisecond
 )
 
 // Real is the kernel of this machine.
@@ -148,7 +148,7 @@ func (r *Real) AwaitEnd(pid int) error {
 	case <-ended:
 		delete(r.tasks, pid)
 		return nil
-	case <-time.After(settle):
+	case <-time.After(taskEndTimeout):
 		return syscall.ETIMEDOUT
 	}
 }
@@ -190,15 +190,15 @@ func (r *Real) SetOnline(cpu int, online bool) error {
 	return nil
 }
 
-// wait waits until a condition holds, and then for the rest of the kernel's work. A condition that never holds is no
-// error: the script records whatever the kernel shows.
+// wait waits until a condition holds, and then extraWait for the rest of the kernel's work. A condition that never
+// holds is no error: the script records whatever the kernel shows.
 func wait(done func() bool) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); !done() && time.Now().Before(end); {
+	for end := time.Now().Add(conditionTimeout); !done() && time.Now().Before(end); {
 		<-tick.C
 	}
-	<-time.After(rest)
+	<-time.After(extraWait)
 }
 
 // Record runs the script on this machine's kernel.

@@ -51,8 +51,8 @@ func (c *channel) do(ctx context.Context, method, path string, query url.Values,
 	return text, nil
 }
 
-// ready waits until the guest's agent answers or the machine has ended.
-func (c *channel) ready(ctx context.Context, gone <-chan struct{}) error {
+// awaitReady waits until the guest's agent answers or the machine has ended.
+func (c *channel) awaitReady(ctx context.Context, gone <-chan struct{}) error {
 	return until(ctx, 20*time.Millisecond, func() (bool, error) {
 		select {
 		case <-gone:
@@ -93,6 +93,7 @@ func (c *channel) tar(ctx context.Context, paths ...string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, "/tar", url.Values{"path": paths}, nil)
 }
 
+// setClock sets the guest's clock to the host's time.
 func (c *channel) setClock(ctx context.Context) error {
 	now := strconv.FormatInt(time.Now().UnixNano(), 10)
 	_, err := c.do(ctx, http.MethodPost, "/clock", url.Values{"ns": {now}}, nil)

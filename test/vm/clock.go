@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// hostKHz is the rate of the host's time stamp counter, zero if it cannot be measured. A guest that measures it on a
-// busy host may be wrong by a factor of four, and so is its clock in every copy of the snapshot. So the kernel
-// parameter tsc_early_khz sets it (since Linux 4.20).
+// hostKHz is the rate of the host's time stamp counter, zero if it cannot be measured. A guest that measures the rate
+// on a busy host may be wrong by a factor of four, and then its clock is wrong in every copy of the snapshot. So the
+// kernel parameter tsc_early_khz sets the rate (since Linux 4.20).
 var hostKHz = sync.OnceValue(func() uint64 {
-	from, begun := stampedTick()
+	from, begun := readTick()
 	if from == 0 {
 		return 0
 	}
 	<-time.After(100 * time.Millisecond)
-	to, ended := stampedTick()
+	to, ended := readTick()
 	return uint64(float64(to-from) / float64(ended.Sub(begun).Microseconds()) * 1000)
 })
 
-// stampedTick reads the counter and the clock at nearly the same time, the best of twenty attempts.
-func stampedTick() (tick uint64, at time.Time) {
+// readTick reads the counter and the clock at nearly the same time, the best of twenty attempts.
+func readTick() (tick uint64, at time.Time) {
 	closest := time.Hour
 	for range 20 {
 		before := time.Now()
@@ -59,9 +59,9 @@ func (c *channel) uptime(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// keepsTime calls do and then checks that the guest's clock ran as fast as the host's meanwhile, for at least two
+// checkClock calls do and then checks that the guest's clock ran as fast as the host's meanwhile, for at least two
 // seconds.
-func (c *channel) keepsTime(ctx context.Context, do func() error) error {
+func (c *channel) checkClock(ctx context.Context, do func() error) error {
 	begun := time.Now()
 	from, err := c.uptime(ctx)
 	if err != nil {

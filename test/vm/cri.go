@@ -52,7 +52,7 @@ func (m *Machine) StopContainerd() {
 // StartContainerd starts the daemon again and waits until it answers.
 func (m *Machine) StartContainerd() {
 	m.t.Helper()
-	ctx, cancel := call()
+	ctx, cancel := callContext()
 	defer cancel()
 	if err := m.channel.startContainerd(ctx, m.Guest.Systemd); err != nil {
 		m.t.Fatalf("%s: %v", m.Guest, err)

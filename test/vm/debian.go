@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// debian returns an archive of a small Debian with systemd.
-func debian(ctx context.Context) (string, error) {
-	out, err := build(exec.CommandContext(ctx, filepath.Join(here(), "../tools/debian.sh")))
+// debianArchive returns an archive of a small Debian with systemd.
+func debianArchive(ctx context.Context) (string, error) {
+	out, err := runBuildCommand(exec.CommandContext(ctx, filepath.Join(packageDir(), "../tools/debian.sh")))
 	return strings.TrimSpace(out), err
 }
 
-// systemd adds the files that turn a plain Debian into a guest.
-func (t tree) systemd(s Stage) error {
+// addSystemd adds the files that turn a plain Debian into a guest.
+func (t tree) addSystemd(s Stage) error {
 	t.dir("/payload")
 	t.text("/etc/hostname", "node\n")
 	t.text("/etc/hosts", "127.0.0.1 localhost node\n")

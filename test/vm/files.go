@@ -22,7 +22,7 @@ func (f Files) ReadFile(path string) ([]byte, error) {
 
 // Files reads all readable files below the paths in one call. It ignores missing paths.
 func (m *Machine) Files(paths ...string) (Files, error) {
-	ctx, cancel := call()
+	ctx, cancel := callContext()
 	defer cancel()
 	b, err := m.channel.tar(ctx, paths...)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 const diskSize = "3G" // sparse
 
-// agent builds the guest's agent once for this process.
-var agent = sync.OnceValues(func() (string, error) {
+// guestAgent builds the guest's agent once for this process.
+var guestAgent = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ttagent")
 	if err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func (g Guest) image(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cache, err := cached()
+	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
@@ -40,8 +40,8 @@ func (g Guest) image(ctx context.Context) (string, error) {
 		name += "-" + strings.TrimSuffix(filepath.Base(base), ".tar")
 	}
 	path := filepath.Join(cache, name+".ext4")
-	return path, once(path, func(work string) error {
-		say("making the root disk %s", filepath.Base(path))
+	return path, buildOnce(path, func(work string) error {
+		printProgress("making the root disk %s", filepath.Base(path))
 		folder, err := os.MkdirTemp(cache, ".root")
 		if err != nil {
 			return err
@@ -51,11 +51,11 @@ func (g Guest) image(ctx context.Context) (string, error) {
 			return err
 		}
 		if base != "" {
-			if _, err := build(exec.CommandContext(ctx, "tar", "-C", folder, "-xf", base)); err != nil {
+			if _, err := runBuildCommand(exec.CommandContext(ctx, "tar", "-C", folder, "-xf", base)); err != nil {
 				return err
 			}
 		}
-		if err := t.lay(folder); err != nil {
+		if err := t.writeTo(folder); err != nil {
 			return err
 		}
 		return ext4(ctx, folder, work, diskSize)
@@ -70,34 +70,34 @@ func (g Guest) flavour() string {
 	return name + "-" + g.Stage.String()
 }
 
-// root is what is on the disk: a tree, and for systemd an archive of Debian below it.
+// root returns what is on the disk: a tree, and for systemd the path of an archive of Debian, which the tree overrides.
 func (g Guest) root(ctx context.Context) (tree, string, error) {
 	t := tree{}
-	program, err := agent()
+	program, err := guestAgent()
 	if err != nil {
 		return nil, "", err
 	}
 	t.program("/usr/local/bin/guest", program)
 	if g.Stage == Containerd {
-		if err := t.runtime(g.Systemd); err != nil {
+		if err := t.addRuntime(g.Systemd); err != nil {
 			return nil, "", err
 		}
 	}
 	if g.Systemd {
-		base, err := debian(ctx)
+		base, err := debianArchive(ctx)
 		if err != nil {
 			return nil, "", err
 		}
-		if err := t.systemd(g.Stage); err != nil {
+		if err := t.addSystemd(g.Stage); err != nil {
 			return nil, "", err
 		}
 		return t, base, t.embedded(rootfs, "rootfs/systemd")
 	}
-	return t, "", t.busybox()
+	return t, "", t.addBusybox()
 }
 
-// busybox is a system of one program.
-func (t tree) busybox() error {
+// addBusybox adds a system that consists of one program.
+func (t tree) addBusybox() error {
 	t.dir("/dev", "/proc", "/sys", "/run", "/tmp", "/root", "/var/log", "/var/lib", "/payload")
 	t.link("/var/run", "/run")
 	t.program("/bin/busybox", "/bin/busybox")
@@ -119,9 +119,9 @@ func (t tree) busybox() error {
 	return t.embedded(rootfs, "rootfs/busybox")
 }
 
-// runtime adds containerd and a kubelet.
-func (t tree) runtime(systemd bool) error {
-	bin, err := pinned()
+// addRuntime adds containerd and a kubelet.
+func (t tree) addRuntime(systemd bool) error {
+	bin, err := pinnedTools()
 	if err != nil {
 		return err
 	}

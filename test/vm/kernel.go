@@ -33,15 +33,16 @@ func kernelOf(ctx context.Context, series string) (kernel, error) {
 	if k, ok := kernels.Load(series); ok {
 		return k.(kernel), nil
 	}
-	k, err := bring(ctx, series)
+	k, err := fetchKernel(ctx, series)
 	if err == nil {
 		kernels.Store(series, k)
 	}
 	return k, err
 }
 
-func bring(ctx context.Context, series string) (kernel, error) {
-	out, err := build(exec.CommandContext(ctx, filepath.Join(here(), "../tools/kernel.sh"), series))
+// fetchKernel fetches a kernel and makes its initrd, without the cache of kernelOf.
+func fetchKernel(ctx context.Context, series string) (kernel, error) {
+	out, err := runBuildCommand(exec.CommandContext(ctx, filepath.Join(packageDir(), "../tools/kernel.sh"), series))
 	if err != nil {
 		return kernel{}, err
 	}
@@ -55,7 +56,7 @@ func bring(ctx context.Context, series string) (kernel, error) {
 	if err != nil {
 		return kernel{}, fmt.Errorf("kernel %s: %w", series, err)
 	}
-	cache, err := cached()
+	cache, err := cacheDir()
 	if err != nil {
 		return kernel{}, err
 	}
@@ -77,14 +78,14 @@ func initrd(ctx context.Context, dir string) ([]byte, error) {
 		return nil, err
 	}
 	var order []string
-	for _, file := range needed(string(deps), modules) {
-		b, err := unpacked(ctx, filepath.Join(dir, file))
+	for _, file := range moduleFiles(string(deps), modules) {
+		b, err := readModule(ctx, filepath.Join(dir, file))
 		if err != nil {
 			return nil, err
 		}
 		name := moduleName(file)
 		order = append(order, name)
-		t["/modules/"+name] = entry{mode: 0o644, content: b}
+		t["/modules/"+name] = treeEntry{mode: 0o644, content: b}
 	}
 	t.text("/modules/order", strings.Join(order, "\n")+"\n")
 	var b bytes.Buffer
@@ -92,8 +93,8 @@ func initrd(ctx context.Context, dir string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// needed lists the files of modules.dep that the modules need, each after its dependencies.
-func needed(deps string, names []string) []string {
+// moduleFiles lists the files of modules.dep that the modules need, each after its dependencies.
+func moduleFiles(deps string, names []string) []string {
 	needs, file := map[string][]string{}, map[string]string{}
 	for line := range strings.Lines(deps) {
 		first, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -122,8 +123,8 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// unpacked reads a module. Later kernels store modules compressed.
-func unpacked(ctx context.Context, file string) ([]byte, error) {
+// readModule reads a module. Later kernels store modules compressed.
+func readModule(ctx context.Context, file string) ([]byte, error) {
 	if !strings.HasSuffix(file, ".xz") {
 		return os.ReadFile(file)
 	}

@@ -17,7 +17,7 @@ func logsDir() string {
 	if dir := os.Getenv("TRIMTAB_E2E_LOGS"); dir != "" {
 		return dir
 	}
-	return filepath.Join(here(), "../../.cache/e2e")
+	return filepath.Join(packageDir(), "../../.cache/e2e")
 }
 
 // keepLogs saves the console, QEMU's output and the guest's logs, and prints where they are.
@@ -28,7 +28,7 @@ func (m *Machine) keepLogs() {
 		m.t.Logf("logs are lost: %v", err)
 		return
 	}
-	for _, file := range []string{m.process.console(), m.process.words()} {
+	for _, file := range []string{m.process.console(), m.process.outputFile()} {
 		b, err := os.ReadFile(file)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), b, 0o644)

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// Times are about four times what a quiet machine of two cores takes.
+// The timeouts are about four times what a quiet machine of two cores takes.
 const (
 	bootTimeout    = 10 * time.Minute
 	restoreTimeout = 3 * time.Minute
@@ -28,11 +28,12 @@ type Guest struct {
 	Topology Topology // the default is Flat
 	Kernel   string   // a series: 6.1 (the default) or 6.12
 	CgroupV1 bool     // all controllers in version 1; only with kernel 6.1, because later ones are built without them
-	Systemd  bool     // systemd as the first process, instead of busybox
+	Systemd  bool     // addSystemd as the first process, instead of busybox
 	Stage    Stage
 }
 
-func (g Guest) completed() Guest {
+// withDefaults returns the guest with the defaults in the fields that are not set.
+func (g Guest) withDefaults() Guest {
 	if g.Topology.Name == "" {
 		g.Topology = Flat
 	}
@@ -73,8 +74,8 @@ type Machine struct {
 // in CI, where it fails.
 func Start(t testing.TB, g Guest) *Machine {
 	t.Helper()
-	g = g.completed()
-	if reason := lacking(); reason != "" {
+	g = g.withDefaults()
+	if reason := whyUnavailable(); reason != "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal(reason)
 		}
@@ -89,7 +90,8 @@ func Start(t testing.TB, g Guest) *Machine {
 	return m
 }
 
-func lacking() string {
+// whyUnavailable returns why this machine cannot run a guest; "" if it can.
+func whyUnavailable() string {
 	if os.Geteuid() != 0 {
 		return "a virtual machine needs root, for owners and modes on its disk"
 	}
@@ -111,29 +113,29 @@ func restore(g Guest) (*Machine, error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
-	p, err := start(ctx, hardware, launch{
+	p, err := start(ctx, hardware, launchOptions{
 		disk: "format=qcow2,snapshot=on,file=" + filepath.Join(dir, layerFile), payload: disk, state: filepath.Join(dir, stateFile),
 	})
 	if err != nil {
 		return nil, err
 	}
 	m := &Machine{Guest: g, process: p, channel: newChannel(p.address)}
-	if err := m.wake(ctx); err != nil {
-		words, _ := os.ReadFile(p.words())
+	if err := m.finishRestore(ctx); err != nil {
+		words, _ := os.ReadFile(p.outputFile())
 		p.end()
 		os.RemoveAll(p.dir)
 		return nil, fmt.Errorf("%s: restore: %w\n%s", g, err, words)
 	}
-	say("%s: restored in %.2f s", g, time.Since(begun).Seconds())
+	printProgress("%s: restored in %.2f s", g, time.Since(begun).Seconds())
 	return m, nil
 }
 
-// wake lets the machine continue, sets its clock and mounts the programs.
-func (m *Machine) wake(ctx context.Context) error {
+// finishRestore lets the machine continue, sets its clock and mounts the programs.
+func (m *Machine) finishRestore(ctx context.Context) error {
 	if err := m.process.monitor.resume(ctx); err != nil {
 		return err
 	}
-	if err := m.channel.ready(ctx, m.process.exited); err != nil {
+	if err := m.channel.awaitReady(ctx, m.process.exited); err != nil {
 		return err
 	}
 	if err := m.channel.setClock(ctx); err != nil {
@@ -173,7 +175,7 @@ func (m *Machine) Do(ctx context.Context, c Command) (Result, error) { return m.
 // Run runs a program, which must exit with 0, and returns its standard output without the last newline.
 func (m *Machine) Run(argv ...string) string {
 	m.t.Helper()
-	ctx, cancel := call()
+	ctx, cancel := callContext()
 	defer cancel()
 	r, err := m.Exec(ctx, argv...)
 	if err == nil && r.Code != 0 {
@@ -194,7 +196,7 @@ func (m *Machine) Sh(script string) string {
 // Spawn starts a program in the background and returns its process id. Its output goes to /var/log/NAME.log.
 func (m *Machine) Spawn(name string, argv ...string) int {
 	m.t.Helper()
-	ctx, cancel := call()
+	ctx, cancel := callContext()
 	defer cancel()
 	r, err := m.Do(ctx, Command{Argv: argv, Log: "/var/log/" + name + ".log"})
 	if err == nil && r.Err != "" {
@@ -208,7 +210,7 @@ func (m *Machine) Spawn(name string, argv ...string) int {
 
 // Get reads a file of the guest. A missing file gives fs.ErrNotExist.
 func (m *Machine) Get(path string) ([]byte, error) {
-	ctx, cancel := call()
+	ctx, cancel := callContext()
 	defer cancel()
 	return m.channel.get(ctx, path)
 }
@@ -226,7 +228,7 @@ func (m *Machine) Read(path string) string {
 // Put writes a file of the guest atomically, and makes the missing folders above it. It sends about 5 MB/s.
 func (m *Machine) Put(path string, mode fs.FileMode, content []byte) {
 	m.t.Helper()
-	ctx, cancel := call()
+	ctx, cancel := callContext()
 	defer cancel()
 	if err := m.channel.put(ctx, path, mode, bytes.NewReader(content)); err != nil {
 		m.t.Fatalf("%s: write %s: %v", m.Guest, path, err)
@@ -238,23 +240,24 @@ func (m *Machine) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return m.channel.dial(ctx, network, address)
 }
 
-func call() (context.Context, context.CancelFunc) {
+// callContext returns a context for one call of the guest.
+func callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 
 // PID is the process id of QEMU on the host.
 func (m *Machine) PID() int { return m.process.pid }
 
-// Main calls the functions in ends.
-var ends struct {
+// cleanups are the functions that Main calls at the end.
+var cleanups struct {
 	mu  sync.Mutex
 	all []func()
 }
 
 func atEnd(do func()) {
-	ends.mu.Lock()
-	defer ends.mu.Unlock()
-	ends.all = append(ends.all, do)
+	cleanups.mu.Lock()
+	defer cleanups.mu.Unlock()
+	cleanups.all = append(cleanups.all, do)
 }
 
 // Main runs a package's tests and then the final steps, and removes the programs that were built for them:
@@ -263,13 +266,13 @@ func Main(m *testing.M, after ...func() error) {
 	code := m.Run()
 	for _, do := range after {
 		if err := do(); err != nil {
-			say("%v", err)
+			printProgress("%v", err)
 			code = max(code, 1)
 		}
 	}
-	ends.mu.Lock()
-	defer ends.mu.Unlock()
-	for _, end := range ends.all {
+	cleanups.mu.Lock()
+	defer cleanups.mu.Unlock()
+	for _, end := range cleanups.all {
 		end()
 	}
 	os.Exit(code)

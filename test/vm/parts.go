@@ -19,17 +19,17 @@ import (
 //go:embed all:rootfs
 var rootfs embed.FS
 
-// here is the folder of this package.
-func here() string {
+// packageDir is the folder of this package.
+func packageDir() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)
 }
 
-// cached is the folder in which images, snapshots and kernels are kept between runs.
-var cached = sync.OnceValues(func() (string, error) {
+// cacheDir is the folder in which images, snapshots and kernels are kept between runs.
+var cacheDir = sync.OnceValues(func() (string, error) {
 	root := os.Getenv("TRIMTAB_CACHE")
 	if root == "" {
-		root = filepath.Join(here(), "../../.cache/tools")
+		root = filepath.Join(packageDir(), "../../.cache/tools")
 	}
 	root, err := filepath.Abs(filepath.Join(root, "vm"))
 	if err != nil {
@@ -38,11 +38,11 @@ var cached = sync.OnceValues(func() (string, error) {
 	return root, os.MkdirAll(root, 0o755)
 })
 
-// say prints progress at once.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
+// printProgress prints progress at once.
+func printProgress(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
 
-// build runs a command, prints its progress and returns its output.
-func build(cmd *exec.Cmd) (string, error) {
+// runBuildCommand runs a command, prints its progress and returns its output.
+func runBuildCommand(cmd *exec.Cmd) (string, error) {
 	var printed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -55,17 +55,18 @@ func build(cmd *exec.Cmd) (string, error) {
 func goBuild(ctx context.Context, into, module string, packages ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-tags", "nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", into + "/"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(here(), "../..", module)
+	cmd.Dir = filepath.Join(packageDir(), "../..", module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	_, err := build(cmd)
+	_, err := runBuildCommand(cmd)
 	return err
 }
 
 // tools are the pinned programs of a node, from test/tools/build.sh.
 type tools struct{ containerd, runc, kubelet string }
 
-var pinned = sync.OnceValues(func() (tools, error) {
-	out, err := build(exec.Command(filepath.Join(here(), "../tools/build.sh"), "containerd", "runc", "kubelet"))
+// pinnedTools builds the tools once for this process.
+var pinnedTools = sync.OnceValues(func() (tools, error) {
+	out, err := runBuildCommand(exec.Command(filepath.Join(packageDir(), "../tools/build.sh"), "containerd", "runc", "kubelet"))
 	if err != nil {
 		return tools{}, err
 	}
@@ -76,9 +77,9 @@ var pinned = sync.OnceValues(func() (tools, error) {
 	return tools{dirs[0], dirs[1], dirs[2]}, nil
 })
 
-// once calls make unless the path exists, with at most one call at a time among all processes. It moves
+// buildOnce calls make unless the path exists, with at most one call at a time among all processes. It moves
 // what make created to the path.
-func once(path string, make func(work string) error) error {
+func buildOnce(path string, make func(work string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
 		return os.Chtimes(path, now, now) // for prune
@@ -105,15 +106,15 @@ func once(path string, make func(work string) error) error {
 	return os.Rename(work, path)
 }
 
-// unused is how long an unused entry stays in the cache.
-const unused = 7 * 24 * time.Hour
+// maxUnusedAge is how long an unused entry stays in the cache.
+const maxUnusedAge = 7 * 24 * time.Hour
 
 // prune removes entries that were not used for long: each change of a disk or of QEMU's arguments leaves
 // some hundred megabytes. Errors are ignored, because pruning is optional.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > unused {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > maxUnusedAge {
 			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}
@@ -121,5 +122,5 @@ func prune(dir string) {
 
 // replaceFile writes a file atomically.
 func replaceFile(path string, content []byte) error {
-	return once(path, func(work string) error { return os.WriteFile(work, content, 0o644) })
+	return buildOnce(path, func(work string) error { return os.WriteFile(work, content, 0o644) })
 }

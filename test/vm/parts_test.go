@@ -8,25 +8,25 @@ import (
 	"testing"
 )
 
-func TestShaped(t *testing.T) {
-	got, err := Shaped("2s x 2n x 4c, 64GiB/node")
+func TestParseTopology(t *testing.T) {
+	got, err := ParseTopology("2s x 2n x 4c, 64GiB/node")
 	if err != nil || got.CPUs() != 16 || got.Sockets != 2 || got.Dies != 2 || len(got.Nodes) != 4 || got.Nodes[3].CPUs != "12-15" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, text := range []string{"1s x 2c x 2t", "2s x 3c"} {
-		if _, err := Shaped(text); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := ParseTopology(text); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, bad := range []string{"", "2q", "0c", "x"} {
-		if _, err := Shaped(bad); err == nil {
+		if _, err := ParseTopology(bad); err == nil {
 			t.Errorf("%q is taken for a shape", bad)
 		}
 	}
 }
 
 func TestShapeWithMemory(t *testing.T) {
-	plain, err := Shaped("2s x 4c")
+	plain, err := ParseTopology("2s x 4c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestTopologyArguments(t *testing.T) {
 
 func TestModulesInOrder(t *testing.T) {
 	deps := "k/net.ko: k/failover.ko k/ring.ko k/virtio.ko\nk/failover.ko:\nk/ring.ko: k/virtio.ko\nk/virtio.ko:\nk/virtio-rng.ko.xz: k/ring.ko k/virtio.ko\n"
-	got := needed(deps, []string{"net", "virtio_rng", "built_in"})
+	got := moduleFiles(deps, []string{"net", "virtio_rng", "built_in"})
 	want := []string{"k/virtio.ko", "k/ring.ko", "k/failover.ko", "k/net.ko", "k/virtio-rng.ko.xz"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -23,7 +23,7 @@ var payload = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return "", err
 	}
-	say("building the programs of this checkout")
+	printProgress("building the programs of this checkout")
 	if err := goBuild(ctx, folder, ".", "./cmd/trimtab"); err != nil {
 		return "", err
 	}

@@ -29,8 +29,8 @@ type process struct {
 	monitor *monitor
 }
 
-// launch has what differs between two runs of the same guest.
-type launch struct {
+// launchOptions has what differs between two runs of the same guest.
+type launchOptions struct {
 	disk    string // drive options of the root disk
 	payload string // image of the second disk
 	state   string // the file from which memory and devices are loaded; empty for a boot
@@ -61,7 +61,7 @@ func (g Guest) hardware(k kernel, clock string) []string {
 
 // start runs QEMU and waits for its control socket. The port is chosen here, so another program may use it
 // first; then QEMU ends at once and another port is tried.
-func start(ctx context.Context, hardware []string, l launch) (*process, error) {
+func start(ctx context.Context, hardware []string, l launchOptions) (*process, error) {
 	var last error
 	for range 3 {
 		p, err := startOnce(ctx, hardware, l)
@@ -76,12 +76,12 @@ func start(ctx context.Context, hardware []string, l launch) (*process, error) {
 	return nil, last
 }
 
-func startOnce(ctx context.Context, hardware []string, l launch) (*process, error) {
+func startOnce(ctx context.Context, hardware []string, l launchOptions) (*process, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sweep()
+	removeStaleDirs()
 	dir, err := os.MkdirTemp("", fmt.Sprintf("ttvm-%d-", os.Getpid()))
 	if err != nil {
 		return nil, err
@@ -103,21 +103,21 @@ func startOnce(ctx context.Context, hardware []string, l launch) (*process, erro
 	}
 	if err := p.connect(ctx); err != nil {
 		p.end()
-		words, _ := os.ReadFile(p.words())
+		words, _ := os.ReadFile(p.outputFile())
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("start QEMU: %w\n%s", err, words)
 	}
 	return p, nil
 }
 
-func (p *process) socket() string  { return filepath.Join(p.dir, "qmp") }
-func (p *process) console() string { return filepath.Join(p.dir, "console.log") }
-func (p *process) words() string   { return filepath.Join(p.dir, "qemu.log") }
+func (p *process) socket() string     { return filepath.Join(p.dir, "qmp") }
+func (p *process) console() string    { return filepath.Join(p.dir, "console.log") }
+func (p *process) outputFile() string { return filepath.Join(p.dir, "qemu.log") }
 
 // run starts QEMU from a thread that lives as long as QEMU does, because the kernel ends QEMU together with
 // the thread that started it. So QEMU ends with this process, however that ends.
 func (p *process) run(args []string) error {
-	words, err := os.Create(p.words())
+	words, err := os.Create(p.outputFile())
 	if err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ func (p *process) connect(ctx context.Context) error {
 	})
 }
 
-// sweep removes, once per process, the folders of processes that were killed.
-var sweep = sync.OnceFunc(func() {
+// removeStaleDirs removes, once per process, the folders of processes that were killed.
+var removeStaleDirs = sync.OnceFunc(func() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "ttvm-*-*"))
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[1])
@@ -180,7 +180,7 @@ func (p *process) end() {
 		return
 	case <-time.After(quitTimeout):
 	}
-	_ = syscall.Kill(p.pid, syscall.SIGKILL) // it is not reaped yet, so the pid is still its own
+	_ = syscall.Kill(p.pid, syscall.SIGKILL) // it is not reaped yet, so no other process has its pid
 	<-p.exited
 }
 

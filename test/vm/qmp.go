@@ -15,6 +15,7 @@ type monitor struct {
 	decode *json.Decoder
 }
 
+// reply is QEMU's answer to a command, or an event.
 type reply struct {
 	Return json.RawMessage `json:"return"`
 	Error  *struct {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A snapshot is a folder with a layer over the root disk and the machine's memory and devices. The two
-// belong together, and to exactly the machine from which they were taken.
+// A snapshot is a folder with two files: a layer over the root disk, and the machine's memory and devices. The two
+// files belong together, and to exactly the machine from which they were taken.
 const (
 	layerFile = "layer.qcow2"
 	stateFile = "state"
@@ -40,22 +40,22 @@ func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err
 		return "", nil, err
 	}
 	key := sha256.Sum256([]byte(strings.Join(append(g.hardware(k, rate), image, version, ready, bootProtocol), "\x00")))
-	cache, err := cached()
+	cache, err := cacheDir()
 	if err != nil {
 		return "", nil, err
 	}
 	dir = filepath.Join(cache, fmt.Sprintf("snapshot-%s-%x", strings.ReplaceAll(g.String(), " ", "-"), key[:8]))
-	err = once(dir, func(work string) error { return g.take(ctx, hardware, image, work) })
+	err = buildOnce(dir, func(work string) error { return g.makeSnapshot(ctx, hardware, image, work) })
 	return dir, hardware, err
 }
 
-// bootProtocol must change when the steps of take change, so that older snapshots are not used.
+// bootProtocol must change when the steps of makeSnapshot change, so that older snapshots are not used.
 const bootProtocol = "1"
 
-// take boots a guest, prepares its stage and saves it.
-func (g Guest) take(ctx context.Context, hardware []string, image, work string) error {
+// makeSnapshot boots a guest, prepares its stage and saves it.
+func (g Guest) makeSnapshot(ctx context.Context, hardware []string, image, work string) error {
 	begun := time.Now()
-	say("%s: booting, to take a snapshot", g)
+	printProgress("%s: booting, to take a snapshot", g)
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -63,7 +63,7 @@ func (g Guest) take(ctx context.Context, hardware []string, image, work string) 
 	}
 	layer := filepath.Join(work, layerFile)
 	create := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image, layer)
-	if _, err := build(create); err != nil {
+	if _, err := runBuildCommand(create); err != nil {
 		return err
 	}
 	// The disk of the checkout's programs is not used before the snapshot, so an empty disk suffices.
@@ -75,33 +75,34 @@ func (g Guest) take(ctx context.Context, hardware []string, image, work string) 
 		return err
 	}
 	defer os.Remove(payload)
-	p, err := start(ctx, hardware, launch{disk: "format=qcow2,file=" + layer, payload: payload})
+	p, err := start(ctx, hardware, launchOptions{disk: "format=qcow2,file=" + layer, payload: payload})
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(p.dir)
 	defer p.end()
 	c := newChannel(p.address)
-	err = c.ready(ctx, p.exited)
+	err = c.awaitReady(ctx, p.exited)
 	if err == nil {
 		err = c.setClock(ctx)
 	}
 	if err == nil {
-		err = c.keepsTime(ctx, func() error { return g.prepare(ctx, c) })
+		err = c.checkClock(ctx, func() error { return g.prepare(ctx, c) })
 	}
 	if err != nil {
 		console, _ := os.ReadFile(p.console())
-		words, _ := os.ReadFile(p.words())
-		return fmt.Errorf("%s: %w\n%s%s", g, err, tail(string(words)), tail(string(console)))
+		words, _ := os.ReadFile(p.outputFile())
+		return fmt.Errorf("%s: %w\n%s%s", g, err, lastLines(string(words)), lastLines(string(console)))
 	}
 	c.client.CloseIdleConnections()
 	if err := p.monitor.save(ctx, filepath.Join(work, stateFile)); err != nil {
 		return err
 	}
-	say("%s: snapshot taken after %.1f s", g, time.Since(begun).Seconds())
+	printProgress("%s: snapshot taken after %.1f s", g, time.Since(begun).Seconds())
 	return nil
 }
 
+// qemuVersion returns what QEMU prints about its version.
 var qemuVersion = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command(program, "--version").Output()
 	if err != nil {
@@ -110,8 +111,8 @@ var qemuVersion = sync.OnceValues(func() (string, error) {
 	return string(out), nil
 })
 
-// tail returns the end of a log.
-func tail(text string) string {
+// lastLines returns the end of a log.
+func lastLines(text string) string {
 	const lines = 60
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n") + "\n"

@@ -30,7 +30,7 @@ const (
 
 func (s Stage) String() string { return []string{"bare", "containerd"}[s] }
 
-// key is what the stage's snapshot depends on, besides the disk.
+// key returns what the stage's snapshot depends on, besides the disk.
 func (s Stage) key() (string, error) {
 	if s == Bare {
 		return s.String(), nil
@@ -65,11 +65,11 @@ func (g Guest) prepare(ctx context.Context, c *channel) error {
 		return err
 	}
 	// Otherwise every copy of the machine would write the pages that wait for the disk.
-	return c.want(ctx, "sync")
+	return c.mustRun(ctx, "sync")
 }
 
-// want runs a program that must exit with 0.
-func (c *channel) want(ctx context.Context, argv ...string) error {
+// mustRun runs a program that must exit with 0.
+func (c *channel) mustRun(ctx context.Context, argv ...string) error {
 	r, err := c.exec(ctx, wire.Command{Argv: argv})
 	if err == nil && r.Code != 0 {
 		err = fmt.Errorf("%q ended with %d: %s%s%s", argv, r.Code, r.Err, r.Stdout, r.Stderr)
@@ -89,7 +89,7 @@ var containerdCommand = []string{"/usr/local/bin/containerd", "--config", contai
 
 func (c *channel) startContainerd(ctx context.Context, systemd bool) error {
 	if systemd {
-		if err := c.want(ctx, "systemctl", "start", "containerd"); err != nil {
+		if err := c.mustRun(ctx, "systemctl", "start", "containerd"); err != nil {
 			return err
 		}
 	} else if r, err := c.exec(ctx, wire.Command{Argv: containerdCommand, Log: "/var/log/containerd.log"}); err != nil || r.Err != "" {
@@ -126,7 +126,7 @@ func (c *channel) grpc(socket string) (*grpc.ClientConn, error) {
 // Image is the reference of an image in the guests: probe or pause.
 func Image(name string) string { return "registry.test/" + name + ":1" }
 
-// pull pulls the images from a registry on the host's loopback, which is 10.0.2.2 in a guest. They get
+// pull pulls the images from a registry on the host's loopback, which is 10.0.2.2 in a guest. The images get
 // names without a port, because a snapshot outlives the registry.
 func (c *channel) pull(ctx context.Context) error {
 	program, err := probe()

@@ -77,11 +77,11 @@ func (t Topology) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s (%d CPUs, %d nodes)", t.Name, t.CPUs(), len(t.Nodes)))
 }
 
-// Shaped makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a
+// ParseTopology makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a
 // socket is a die. It refuses threads, because QEMU numbers the threads of a core one after another and the
 // notation numbers them last. It also refuses a number of cores of a die that is not a power of two, with which
 // kernel 6.1 does not boot.
-func Shaped(text string) (Topology, error) {
+func ParseTopology(text string) (Topology, error) {
 	cpus, _, _ := strings.Cut(text, ",")
 	count := map[byte]int{'s': 1, 'n': 1, 'c': 1, 't': 1}
 	for part := range strings.SplitSeq(cpus, "x") {

@@ -17,11 +17,12 @@ import (
 	"strings"
 )
 
-// tree is a root file system that is being built: entries by absolute path. Missing folders above an entry
-// are added.
-type tree map[string]entry
+// tree is a root file system that is being built: its entries by absolute path. Folders above an entry need no entry of
+// their own.
+type tree map[string]treeEntry
 
-type entry struct {
+// treeEntry is a file, a folder or a symbolic link.
+type treeEntry struct {
 	mode    fs.FileMode // with fs.ModeDir for a folder
 	content []byte
 	source  string // a file of the host, instead of content
@@ -30,16 +31,16 @@ type entry struct {
 
 func (t tree) dir(paths ...string) {
 	for _, p := range paths {
-		t[p] = entry{mode: fs.ModeDir | 0o755}
+		t[p] = treeEntry{mode: fs.ModeDir | 0o755}
 	}
 }
 
-func (t tree) link(at, target string) { t[at] = entry{link: target} }
+func (t tree) link(at, target string) { t[at] = treeEntry{link: target} }
 
-func (t tree) text(at, content string) { t[at] = entry{mode: 0o644, content: []byte(content)} }
+func (t tree) text(at, content string) { t[at] = treeEntry{mode: 0o644, content: []byte(content)} }
 
 // program copies an executable file of the host.
-func (t tree) program(at, source string) { t[at] = entry{mode: 0o755, source: source} }
+func (t tree) program(at, source string) { t[at] = treeEntry{mode: 0o755, source: source} }
 
 // embedded copies the files below root; those that begin with #! become executable.
 func (t tree) embedded(files fs.FS, root string) error {
@@ -55,7 +56,7 @@ func (t tree) embedded(files fs.FS, root string) error {
 		if bytes.HasPrefix(b, []byte("#!")) {
 			mode = 0o755
 		}
-		t[strings.TrimPrefix(p, root)] = entry{mode: mode, content: b}
+		t[strings.TrimPrefix(p, root)] = treeEntry{mode: mode, content: b}
 		return nil
 	})
 }
@@ -83,17 +84,17 @@ func (t tree) hash() (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil))[:16], nil
 }
 
-// lay writes the tree below a folder.
-func (t tree) lay(root string) error {
+// writeTo writes the tree below a folder.
+func (t tree) writeTo(root string) error {
 	for _, at := range slices.Sorted(maps.Keys(t)) {
-		if err := t[at].lay(filepath.Join(root, at)); err != nil {
+		if err := t[at].writeTo(filepath.Join(root, at)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e entry) lay(to string) error {
+func (e treeEntry) writeTo(to string) error {
 	if e.mode.IsDir() {
 		return os.MkdirAll(to, e.mode.Perm())
 	}
@@ -138,7 +139,7 @@ func (t tree) cpio(w io.Writer) error {
 	all := tree{}
 	for at, e := range t {
 		for up := path.Dir(at); up != "/"; up = path.Dir(up) {
-			all[up] = entry{mode: fs.ModeDir | 0o755}
+			all[up] = treeEntry{mode: fs.ModeDir | 0o755}
 		}
 		all[at] = e
 	}

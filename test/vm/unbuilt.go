@@ -15,7 +15,7 @@ func SkipUnbuilt(tb testing.TB, script, tool string) {
 	if os.Getenv("CI") == "" || os.Getenv("TRIMTAB_SOAK") != "" || os.Getenv("TRIMTAB_TURNS") == "all" {
 		return
 	}
-	if exec.CommandContext(tb.Context(), filepath.Join(here(), "../tools", script), "--built", tool).Run() != nil {
+	if exec.CommandContext(tb.Context(), filepath.Join(packageDir(), "../tools", script), "--built", tool).Run() != nil {
 		tb.Skipf("%s is not built, which takes minutes: make soak, and make e2e without CI, build it", tool)
 	}
 }

@@ -204,8 +204,8 @@ func checkNeeds(t *testing.T, o render.Objects, needs chart.Needs, wanted []stri
 		if !slices.Contains(wanted, p.For) {
 			continue
 		}
-		want = append(want, p.Names()...)
-		for _, name := range p.Names() {
+		want = append(want, p.VolumeNames()...)
+		for _, name := range p.VolumeNames() {
 			if mounts[name].ReadOnly == p.Write {
 				t.Errorf("%s is mounted read only: %v", name, mounts[name].ReadOnly)
 			}

@@ -47,8 +47,8 @@ type Path struct {
 	Type         string   `json:"type"` // type of the hostPath volume
 }
 
-// Mounted returns the paths on a node with the default configuration.
-func (p Path) Mounted() []string {
+// MountedPaths returns the paths on a node with the default configuration.
+func (p Path) MountedPaths() []string {
 	if len(p.Defaults) > 0 {
 		return p.Defaults
 	}
@@ -59,8 +59,8 @@ func (p Path) Mounted() []string {
 	return []string{path}
 }
 
-// Names returns the names of the volumes, in the order of the paths.
-func (p Path) Names() []string {
+// VolumeNames returns the names of the volumes, in the order of the paths.
+func (p Path) VolumeNames() []string {
 	names := []string{p.Name}
 	for i := 1; i < len(p.Defaults); i++ {
 		names = append(names, fmt.Sprintf("%s-%d", p.Name, i))
@@ -121,7 +121,7 @@ func (n Needs) Table() string {
 		if p.MountPath != "" {
 			at = ", mounted at `" + p.MountPath + "`"
 		}
-		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", strings.Join(p.Mounted(), "`, `"), p.Key, access, at, n.When[p.For], p.Reason)
+		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", strings.Join(p.MountedPaths(), "`, `"), p.Key, access, at, n.When[p.For], p.Reason)
 		lines = append(lines, line+p.expectedMessage())
 	}
 	write("Directories of the node:", lines)

@@ -33,7 +33,7 @@ func Make(ctx context.Context, nfpm, root, out string, p program.Program) (strin
 		return "", err
 	}
 	defer os.RemoveAll(stage)
-	if err := fill(stage, root, p); err != nil {
+	if err := stageFiles(stage, root, p); err != nil {
 		return "", err
 	}
 	file := filepath.Join(out, "trimtab_"+strings.TrimPrefix(p.Version, "v")+"_"+p.Arch+".deb")
@@ -49,8 +49,8 @@ func Make(ctx context.Context, nfpm, root, out string, p program.Program) (strin
 	return file, nil
 }
 
-// fill copies the package's files into stage, with the commit's time, which nfpm keeps.
-func fill(stage, root string, p program.Program) error {
+// stageFiles copies the package's files into stage, with the commit's time, which nfpm keeps.
+func stageFiles(stage, root string, p program.Program) error {
 	wrapper, err := p.Wrapper()
 	if err != nil {
 		return err

@@ -54,8 +54,8 @@ func writeParents(name string, made map[string]bool, head func(tar.Header) error
 	return head(tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755})
 }
 
-// Compressed returns a gzipped tar of the files.
-func Compressed(at time.Time, all []File) ([]byte, error) {
+// TarGz returns a gzipped tar of the files.
+func TarGz(at time.Time, all []File) ([]byte, error) {
 	data, err := Tar(at, all)
 	if err != nil {
 		return nil, err

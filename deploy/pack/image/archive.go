@@ -36,11 +36,11 @@ func Archive(out io.Writer, index v1.ImageIndex, repository, tag string) error {
 	if err := at.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
 		return err
 	}
-	return pack(out, dir)
+	return writeTar(out, dir)
 }
 
-// pack writes a directory as a tar with sorted names and no times.
-func pack(out io.Writer, dir string) error {
+// writeTar writes a directory as a tar with sorted names and no times.
+func writeTar(out io.Writer, dir string) error {
 	w := tar.NewWriter(out)
 	tree := os.DirFS(dir)
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {

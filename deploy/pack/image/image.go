@@ -1,5 +1,5 @@
 // Package image makes Trimtab's container image with the static program, its SBOM and its licence. The same programs
-// give the same digest: the only time in it is the commit's, and everything is sorted.
+// give the same digest: the only time in the image is the commit's, and everything is sorted.
 package image
 
 import (
@@ -33,7 +33,7 @@ const (
 func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range programs {
-		one, err := single(p, licence)
+		one, err := platformImage(p, licence)
 		if err != nil {
 			return nil, fmt.Errorf("image for %s: %w", p.Arch, err)
 		}
@@ -42,10 +42,11 @@ func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.Arch}},
 		})
 	}
-	return annotated(index, programs[0])
+	return annotate(index, programs[0])
 }
 
-func annotated(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
+// annotate adds the labels of the image to its index, as annotations.
+func annotate(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
 	with, ok := mutate.Annotations(index, labels(p)).(v1.ImageIndex)
 	if !ok {
 		return nil, fmt.Errorf("add annotations to the image index: the result is not an index")
@@ -53,12 +54,13 @@ func annotated(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
 	return with, nil
 }
 
-func single(p program.Program, licence []byte) (v1.Image, error) {
+// platformImage makes the image for the architecture of one program.
+func platformImage(p program.Program, licence []byte) (v1.Image, error) {
 	data, err := os.ReadFile(p.Path)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := sbom.Of(p)
+	parts, err := sbom.ForProgram(p)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ func single(p program.Program, licence []byte) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// labels are the labels that the OCI image specification defines.
+// labels returns the labels that the OCI image specification defines.
 func labels(p program.Program) map[string]string {
 	const home, prefix = "https://github.com/trimtab/trimtab", "org.opencontainers.image."
 	of := map[string]string{

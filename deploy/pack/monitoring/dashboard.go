@@ -121,7 +121,7 @@ func Dashboard() ([]byte, error) {
 	id, y := 0, 0
 	for _, row := range Panels() {
 		id++
-		panels = append(panels, map[string]any{"id": id, "type": "row", "title": row.Row, "collapsed": false, "panels": []any{}, "gridPos": grid(0, y, 24, 1)})
+		panels = append(panels, map[string]any{"id": id, "type": "row", "title": row.Row, "collapsed": false, "panels": []any{}, "gridPos": gridPosition(0, y, 24, 1)})
 		y++
 		x, high := 0, 0
 		for _, p := range row.Panels {
@@ -133,7 +133,7 @@ func Dashboard() ([]byte, error) {
 				x, y, high = 0, y+high, 0
 			}
 			id++
-			panels = append(panels, p.json(id, grid(x, y, p.Width, h), source))
+			panels = append(panels, p.json(id, gridPosition(x, y, p.Width, h), source))
 			x, high = x+p.Width, max(high, h)
 		}
 		y += high
@@ -157,7 +157,9 @@ func Dashboard() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func grid(x, y, w, h int) map[string]int { return map[string]int{"x": x, "y": y, "w": w, "h": h} }
+func gridPosition(x, y, w, h int) map[string]int {
+	return map[string]int{"x": x, "y": y, "w": w, "h": h}
+}
 
 func (p Panel) json(id int, at map[string]int, source map[string]any) map[string]any {
 	var targets []any

@@ -85,7 +85,7 @@ func ReadAll(paths []string) ([]Program, error) {
 			return nil, err
 		}
 		if seen[p.Arch] {
-			return nil, fmt.Errorf("%s: a second program for %s", path, p.Arch)
+			return nil, fmt.Errorf("%s is a second program for %s: name one program for each architecture", path, p.Arch)
 		}
 		seen[p.Arch] = true
 		if first := append(programs, p)[0]; p.Version != first.Version || p.Revision != first.Revision {

@@ -27,7 +27,7 @@ func TestManifestHasImage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := charts(root, out, program.Program{Version: "v1.2.3"}); err != nil {
+		if err := writeChart(root, out, program.Program{Version: "v1.2.3"}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(out, "trimtab.yaml"))

@@ -70,7 +70,7 @@ func pluginArchive(root, out, path, name string, p program.Program) error {
 		}
 		all = append(all, files.File{Path: name + "/" + f.to, Mode: f.mode, Data: data})
 	}
-	packed, err := files.Compressed(p.Time, all)
+	packed, err := files.TarGz(p.Time, all)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// Sums is the name of the checksum file for `sha256sum --check`.
-const Sums = "SHA256SUMS"
+// SumsFile is the name of the checksum file for `sha256sum --check`.
+const SumsFile = "SHA256SUMS"
 
 // Paths in the repository.
 const (
@@ -26,8 +26,8 @@ const (
 	manifest = "deploy/trimtab.yaml"
 )
 
-// tagged matches a version that is exactly a git tag.
-var tagged = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$`)
+// tagPattern matches a version that is exactly a git tag.
+var tagPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$`)
 
 // Check returns why programs cannot be released: they must be built from an unchanged tree at a tag, for which
 // CHANGELOG.md has a heading.
@@ -36,7 +36,7 @@ func Check(root string, p program.Program) error {
 	if err != nil {
 		return err
 	}
-	if !tagged.MatchString(p.Version) || p.Modified {
+	if !tagPattern.MatchString(p.Version) || p.Modified {
 		return fmt.Errorf("%s cannot be released: build it from a tagged commit such as v1.2.3, without changes", p.Version)
 	}
 	if heading := "## [" + withoutV(p) + "]"; !strings.Contains(string(changelog), "\n"+heading) {
@@ -52,22 +52,22 @@ func withoutV(p program.Program) string { return strings.TrimPrefix(p.Version, "
 // plugins has kubectl-trimtab for each system.
 func Make(root, out, plugins string, programs []program.Program) error {
 	for _, p := range programs {
-		if err := archive(root, out, p); err != nil {
+		if err := writeArchive(root, out, p); err != nil {
 			return err
 		}
 	}
 	if err := pluginArchives(root, out, plugins, programs[0]); err != nil {
 		return err
 	}
-	if err := charts(root, out, programs[0]); err != nil {
+	if err := writeChart(root, out, programs[0]); err != nil {
 		return err
 	}
 	return writeSums(out)
 }
 
-// archive packs the files for nodes without a package manager: the program, the OCI runtime wrapper, units and man
+// writeArchive packs the files for nodes without a package manager: the program, the OCI runtime wrapper, units and man
 // pages.
-func archive(root, out string, p program.Program) error {
+func writeArchive(root, out string, p program.Program) error {
 	name := "trimtab_" + withoutV(p) + "_linux_" + p.Arch
 	wrapper, err := p.Wrapper()
 	if err != nil {
@@ -95,15 +95,15 @@ func archive(root, out string, p program.Program) error {
 			all = append(all, files.File{Path: filepath.Join(name, to, filepath.Base(file)), Mode: 0o644, Data: data})
 		}
 	}
-	packed, err := files.Compressed(p.Time, all)
+	packed, err := files.TarGz(p.Time, all)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(out, name+".tar.gz"), packed, 0o644)
 }
 
-// charts writes chart and manifest with the version of this release.
-func charts(root, out string, p program.Program) error {
+// writeChart writes chart and manifest with the version of this release.
+func writeChart(root, out string, p program.Program) error {
 	var all []files.File
 	old := ""
 	tree := os.DirFS(filepath.Join(root, chart))
@@ -127,7 +127,7 @@ func charts(root, out string, p program.Program) error {
 	if old == "" {
 		return fmt.Errorf("%s/Chart.yaml has no appVersion", chart)
 	}
-	packed, err := files.Compressed(p.Time, all)
+	packed, err := files.TarGz(p.Time, all)
 	if err != nil {
 		return err
 	}
@@ -143,17 +143,17 @@ func charts(root, out string, p program.Program) error {
 }
 
 var (
-	version    = regexp.MustCompile(`(?m)^version: .*$`)
-	appVersion = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
+	versionLine    = regexp.MustCompile(`(?m)^version: .*$`)
+	appVersionLine = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
 )
 
 // withVersion returns a Chart.yaml with another version, and its old appVersion, which is the image tag in the manifest.
 func withVersion(data []byte, to string) (old string, with []byte) {
-	if found := appVersion.FindSubmatch(data); found != nil {
+	if found := appVersionLine.FindSubmatch(data); found != nil {
 		old = string(found[1])
 	}
-	data = version.ReplaceAll(data, []byte("version: "+to))
-	return old, appVersion.ReplaceAll(data, []byte("appVersion: v"+to))
+	data = versionLine.ReplaceAll(data, []byte("version: "+to))
+	return old, appVersionLine.ReplaceAll(data, []byte("appVersion: v"+to))
 }
 
 // writeSums writes the checksums of all files in out, except the checksum file.
@@ -164,7 +164,7 @@ func writeSums(out string) error {
 	}
 	var lines []string
 	for _, f := range all {
-		if f.IsDir() || f.Name() == Sums {
+		if f.IsDir() || f.Name() == SumsFile {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(out, f.Name()))
@@ -174,5 +174,5 @@ func writeSums(out string) error {
 		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), f.Name()))
 	}
 	slices.Sort(lines)
-	return os.WriteFile(filepath.Join(out, Sums), []byte(strings.Join(lines, "")), 0o644)
+	return os.WriteFile(filepath.Join(out, SumsFile), []byte(strings.Join(lines, "")), 0o644)
 }

@@ -20,7 +20,7 @@ func TestRelease(t *testing.T) {
 	dir := tree.Copy(t, tree.File{Name: "CHANGELOG.md", Text: "# Changelog\n\n## [1.2.3] - 2026-01-02\n"})
 	t.Log(strings.TrimSpace(tree.Run(t, dir, "make", "release")))
 	dist := filepath.Join(dir, "dist", tree.Version)
-	tree.Run(t, dist, "sha256sum", "--check", "--strict", release.Sums)
+	tree.Run(t, dist, "sha256sum", "--check", "--strict", release.SumsFile)
 	found, err := os.ReadDir(dist)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestRelease(t *testing.T) {
 		names = append(names, f.Name())
 	}
 	want := []string{
-		release.Sums, "kubectl-trimtab_1.2.3_darwin_amd64.tar.gz", "kubectl-trimtab_1.2.3_darwin_arm64.tar.gz",
+		release.SumsFile, "kubectl-trimtab_1.2.3_darwin_amd64.tar.gz", "kubectl-trimtab_1.2.3_darwin_arm64.tar.gz",
 		"kubectl-trimtab_1.2.3_linux_amd64.tar.gz", "kubectl-trimtab_1.2.3_linux_arm64.tar.gz", "trimtab-chart-1.2.3.tgz", "trimtab-image.tar", "trimtab.yaml", "trimtab_1.2.3_amd64.deb",
 		"trimtab_1.2.3_arm64.deb", "trimtab_1.2.3_linux_amd64.tar.gz", "trimtab_1.2.3_linux_arm64.tar.gz",
 	}

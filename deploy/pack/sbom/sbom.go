@@ -66,8 +66,8 @@ type relationship struct {
 	Related string `json:"relatedSpdxElement"`
 }
 
-// Of returns the SBOM of a program. It returns the same bytes for the same program.
-func Of(p program.Program) ([]byte, error) {
+// ForProgram returns the SBOM of a program. It returns the same bytes for the same program.
+func ForProgram(p program.Program) ([]byte, error) {
 	data, err := os.ReadFile(p.Path)
 	if err != nil {
 		return nil, err

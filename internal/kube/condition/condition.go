@@ -21,8 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Type is the condition's type. The chart's admission policy lets an agent write only
-// this one.
+// Type is the condition's type. The chart's admission policy lets an agent write only conditions of this type.
 const Type = "TrimtabReady"
 
 // The reasons of the condition.
@@ -58,10 +57,10 @@ func DefaultTiming() Timing {
 
 // Keeper writes the condition.
 type Keeper struct {
-	client *kube.Client
-	state  func() State
-	timing Timing
-	turn   chan struct{} // a lock: the goroutine that writes holds it
+	client    *kube.Client
+	state     func() State
+	timing    Timing
+	writeLock chan struct{} // of capacity 1: the goroutine that writes the condition holds it
 
 	mu             sync.Mutex // guards the fields below
 	written        State
@@ -75,7 +74,7 @@ type Keeper struct {
 
 // New makes a keeper of the condition. state must not block.
 func New(c *kube.Client, state func() State, t Timing) *Keeper {
-	return &Keeper{client: c, state: state, timing: t, turn: make(chan struct{}, 1)}
+	return &Keeper{client: c, state: state, timing: t, writeLock: make(chan struct{}, 1)}
 }
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
@@ -95,10 +94,10 @@ func (k *Keeper) Run(ctx context.Context) {
 	heartbeat := k.timing.Heartbeat + randomDuration(k.timing.Heartbeat/10)
 	for sleep.For(ctx, max(k.timing.Poll, pause)) {
 		now := k.state()
-		if !k.due(now, heartbeat) {
+		if !k.mustWrite(now, heartbeat) {
 			continue
 		}
-		if pause == 0 && k.wrote() && !sleep.For(ctx, randomDuration(k.timing.Change)) {
+		if pause == 0 && k.hasWritten() && !sleep.For(ctx, randomDuration(k.timing.Change)) {
 			break
 		}
 		if err := k.write(ctx, k.state); err != nil {
@@ -108,7 +107,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		pause = 0
 	}
-	if k.wrote() && k.isWritten() {
+	if k.hasWritten() && k.hasCondition() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = k.write(end, func() State {
@@ -120,7 +119,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Release removes the condition now, if state returns the zero value.
+// Release removes the condition now, if the agent's state is the zero value: then the agent was released.
 func (k *Keeper) Release(ctx context.Context) error {
 	if k.state() != (State{}) {
 		return nil
@@ -131,36 +130,37 @@ func (k *Keeper) Release(ctx context.Context) error {
 	return nil
 }
 
-// due reports whether the keeper must write a state.
-func (k *Keeper) due(now State, heartbeat time.Duration) bool {
+// mustWrite reports whether the keeper must write a state: it is new, or the heartbeat is due.
+func (k *Keeper) mustWrite(now State, heartbeat time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.writtenAt.IsZero() || shortenMessage(now) != k.written || time.Since(k.writtenAt) >= heartbeat
 }
 
-func (k *Keeper) wrote() bool {
+// hasWritten reports whether the keeper has written the condition since the agent's start.
+func (k *Keeper) hasWritten() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.writtenAt.IsZero()
 }
 
-// isWritten reports whether the Node already has the condition.
-func (k *Keeper) isWritten() bool {
+// hasCondition reports whether the Node already has the condition.
+func (k *Keeper) hasCondition() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.written != State{}
 }
 
-// write writes the current state when it holds the lock.
+// write gets writeLock, and then writes the state that the function returns.
 func (k *Keeper) write(ctx context.Context, state func() State) error {
 	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
+	case k.writeLock <- struct{}{}:
+		defer func() { <-k.writeLock }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	s := shortenMessage(state())
-	err := k.put(ctx, s)
+	err := k.patchCondition(ctx, s)
 	k.client.Note(err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,9 +178,10 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 	return err
 }
 
-func (k *Keeper) put(ctx context.Context, s State) error {
+// patchCondition sends the condition to the API server, or its removal for the zero state.
+func (k *Keeper) patchCondition(ctx context.Context, s State) error {
 	now := kube.FormatTime(time.Now())
-	if err := k.read(ctx); err != nil {
+	if err := k.readCondition(ctx); err != nil {
 		return err
 	}
 	k.mu.Lock()
@@ -204,9 +205,9 @@ func (k *Keeper) put(ctx context.Context, s State) error {
 	return err
 }
 
-// read reads the condition that an earlier agent wrote, before the first write.
-func (k *Keeper) read(ctx context.Context) error {
-	if k.wrote() {
+// readCondition reads the condition that an earlier agent wrote, before the first write.
+func (k *Keeper) readCondition(ctx context.Context) error {
+	if k.hasWritten() {
 		return nil
 	}
 	node, err := k.client.Dynamic.Resource(nodes).Get(ctx, k.client.Node, metav1.GetOptions{})

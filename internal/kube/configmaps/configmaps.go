@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// Label marks the ConfigMaps that agents read, with any value. Agents do not see others.
+	// Label marks the ConfigMaps that agents read, with any value. Agents read no other ConfigMaps.
 	Label = "trimtab.io/config"
-	// Selector is the annotation of a group's ConfigMap that selects its nodes, in the
+	// SelectorAnnotation is the annotation of a group's ConfigMap that selects its nodes, in the
 	// syntax of `kubectl get nodes --selector`.
-	Selector = "trimtab.io/node-selector"
-	// Key is the key of a ConfigMap's data with the configuration.
-	Key = "config.yaml"
-	// Cluster is the name of the ConfigMap for all nodes.
-	Cluster = "trimtab-cluster"
+	SelectorAnnotation = "trimtab.io/node-selector"
+	// DataKey is the key of a ConfigMap's data with the configuration.
+	DataKey = "config.yaml"
+	// ClusterMapName is the name of the ConfigMap for all nodes.
+	ClusterMapName = "trimtab-cluster"
 
 	groupPrefix = "trimtab-group-"
 	nodePrefix  = "trimtab-node-"
@@ -49,7 +49,8 @@ func source(namespace, name string) string { return "ConfigMap " + namespace + "
 // Source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
 func Source(o *unstructured.Unstructured) string { return source(o.GetNamespace(), o.GetName()) }
 
-// LayersFor returns a node's layers from ConfigMaps with the label, lowest first: the cluster's, its group's, its own.
+// LayersFor returns a node's layers from ConfigMaps with the label, the lowest first: that of the cluster, that of the
+// node's group, and that of the node.
 // The error is a *Refusal for a ConfigMap that selects no nodes, that has no configuration, or that belongs to a
 // second group with this node. In these cases the node uses no ConfigMap, because its intended configuration is
 // unknown.
@@ -69,7 +70,7 @@ func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map
 	}
 	if groups := byRank[1]; len(groups) > 1 {
 		return nil, refuse(groups[1], "its node selector and that of ConfigMap %[2]s both match node %[1]s, and a node may be in only one group; change the annotation %[3]s of one of them",
-			node, groups[0].GetName(), Selector)
+			node, groups[0].GetName(), SelectorAnnotation)
 	}
 	var layers []config.Layer
 	for _, of := range byRank {
@@ -88,20 +89,20 @@ func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map
 // for this node.
 func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]string) (int, error) {
 	switch name := o.GetName(); {
-	case name == Cluster:
+	case name == ClusterMapName:
 		return 0, nil
 	case name == NodeMapName(node):
 		return 2, nil
 	case strings.HasPrefix(name, nodePrefix) && len(name) > len(nodePrefix):
 		return -1, nil
 	case strings.HasPrefix(name, groupPrefix) && len(name) > len(groupPrefix):
-		text := o.GetAnnotations()[Selector]
+		text := o.GetAnnotations()[SelectorAnnotation]
 		s, err := labels.Parse(text)
 		if err != nil {
-			return -1, refuse(o, "the annotation %s is not a label selector: %v", Selector, err)
+			return -1, refuse(o, "the annotation %s is not a label selector: %v", SelectorAnnotation, err)
 		}
 		if s.Empty() {
-			return -1, refuse(o, "it does not select the nodes of its group; set the annotation %s, e.g. pool=latency", Selector)
+			return -1, refuse(o, "it does not select the nodes of its group; set the annotation %s, e.g. pool=latency", SelectorAnnotation)
 		}
 		if s.Matches(labels.Set(nodeLabels)) {
 			return 1, nil
@@ -109,7 +110,7 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 		return -1, nil
 	}
 	return -1, refuse(o, "it has the label %s, but its name is not %s, %sNAME or %sNODE; rename it, or remove the label",
-		Label, Cluster, groupPrefix, nodePrefix)
+		Label, ClusterMapName, groupPrefix, nodePrefix)
 }
 
 // layer reads the configuration of a ConfigMap.
@@ -118,9 +119,9 @@ func layer(o *unstructured.Unstructured) (config.Layer, error) {
 	if err != nil {
 		return config.Layer{}, refuse(o, "%v", err)
 	}
-	text, ok := data[Key]
+	text, ok := data[DataKey]
 	if !ok {
-		return config.Layer{}, refuse(o, "its data has no key %s", Key)
+		return config.Layer{}, refuse(o, "its data has no key %s", DataKey)
 	}
 	return config.Layer{Name: Source(o), Data: []byte(text), Version: o.GetResourceVersion(), Shared: true}, nil
 }

@@ -19,7 +19,7 @@ func configMap(name, selector string) *unstructured.Unstructured {
 	o.SetNamespace("trimtab")
 	o.SetName(name)
 	if selector != "" {
-		o.SetAnnotations(map[string]string{configmaps.Selector: selector})
+		o.SetAnnotations(map[string]string{configmaps.SelectorAnnotation: selector})
 	}
 	return o
 }
@@ -94,9 +94,9 @@ func TestRefusals(t *testing.T) {
 func TestNames(t *testing.T) {
 	text := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\nstrict: true\n"
 	var all []*unstructured.Unstructured
-	for name, selector := range map[string]string{configmaps.Cluster: "", configmaps.GroupMapName("g"): "a=b", configmaps.NodeMapName("n1"): ""} {
+	for name, selector := range map[string]string{configmaps.ClusterMapName: "", configmaps.GroupMapName("g"): "a=b", configmaps.NodeMapName("n1"): ""} {
 		o := configMap(name, selector)
-		_ = unstructured.SetNestedField(o.Object, text, "data", configmaps.Key)
+		_ = unstructured.SetNestedField(o.Object, text, "data", configmaps.DataKey)
 		all = append(all, o)
 	}
 	layers, err := configmaps.LayersFor(all, "n1", map[string]string{"a": "b"})

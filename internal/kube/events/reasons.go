@@ -26,8 +26,8 @@ const (
 	ConfigurationRefused Reason = "ConfigurationRefused"
 )
 
-// Row describes a reason, for the docs.
-type Row struct {
+// ReasonRow describes a reason, for the docs.
+type ReasonRow struct {
 	Reason Reason
 	// About is the kind of object that has the event.
 	About string
@@ -36,9 +36,9 @@ type Row struct {
 	Do string
 }
 
-// Rows returns the table of all reasons.
-func Rows() []Row {
-	return []Row{
+// ReasonRows returns the table of all reasons.
+func ReasonRows() []ReasonRow {
+	return []ReasonRow{
 		{RequestMalformed, "Pod", "A label or annotation cannot be read. The pod runs as if it did not have it.", "Correct the value; `trimtab explain` shows it."},
 		{RequestRefused, "Pod", "The agent does not grant a well-formed request: a rule of `authorization` refuses it, or the node does not have enough.", "Read the rule that the message names (docs/authorization.md), or run the pod on another node."},
 		{RequestUnserved, "Pod", "Nothing on this node serves the request: its hook is off, or the key is not supported.", "Switch the hook on (`trimtab hooks`), or leave the request out."},

@@ -25,23 +25,23 @@ type About struct {
 
 // Results are the possible results of an event, as the label of a metric.
 const (
-	Written = "written" // or another node has written the same event
-	Limited = "limited" // an object had too many
-	Full    = "full"    // newer events took its place in the queue
-	Refused = "refused" // by the API server
+	ResultWritten = "written" // or another node has written the same event
+	ResultLimited = "limited" // an object had too many
+	ResultFull    = "full"    // newer events took its place in the queue
+	ResultRefused = "refused" // by the API server
 )
 
 // Results returns all results.
-func Results() []string { return []string{Written, Limited, Full, Refused} }
+func Results() []string { return []string{ResultWritten, ResultLimited, ResultFull, ResultRefused} }
 
 const (
 	// capacity bounds the events that wait while the API server does not answer.
 	capacity = 256
-	// An object may have this many events without a pause, and one more each refill.
-	perObject = 10
-	refill    = 5 * time.Minute
+	// An object may have this many events without a pause, and one more each objectInterval.
+	objectBurst    = 10
+	objectInterval = 5 * time.Minute
 	// A node may write this many events without a pause, and one more each writeInterval.
-	perNode       = 20
+	nodeBurst     = 20
 	writeInterval = 2 * time.Second
 	// maxPause bounds the pause after a failure. maxMessage bounds the length of a message: the API server accepts 1024
 	// bytes.
@@ -106,13 +106,13 @@ func (r *Recorder) Warn(about About, reason Reason, text string) {
 			return
 		}
 	}
-	if !r.allowed(about, now) {
-		r.tally[Limited]++
+	if !r.takeToken(about, now) {
+		r.tally[ResultLimited]++
 		return
 	}
 	if len(r.queue) == capacity {
 		r.queue = r.queue[1:]
-		r.tally[Full]++
+		r.tally[ResultFull]++
 	}
 	r.queue = append(r.queue, &pendingEvent{key: k, message: shorten(text), count: 1, first: now, last: now})
 	select {
@@ -125,7 +125,7 @@ func (r *Recorder) Warn(about About, reason Reason, text string) {
 func (r *Recorder) AddLost(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tally[Full] += n
+	r.tally[ResultFull] += n
 }
 
 // Counts returns the number of events by result.
@@ -144,8 +144,8 @@ func (r *Recorder) Row() api.ClusterPart {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	row := api.ClusterPart{
-		Name: "Events", State: fmt.Sprintf("%d wait", len(r.queue)),
-		Written: r.tally[Written], Skipped: r.tally[Limited], Failed: r.tally[Full] + r.tally[Refused],
+		Name: "Events", State: fmt.Sprintf("%d events wait to be written", len(r.queue)),
+		Written: r.tally[ResultWritten], Skipped: r.tally[ResultLimited], Failed: r.tally[ResultFull] + r.tally[ResultRefused],
 	}
 	if r.lastErr != nil {
 		row.Error = r.lastErr.Error()
@@ -153,8 +153,8 @@ func (r *Recorder) Row() api.ClusterPart {
 	return row
 }
 
-// allowed reports whether an object may have another event.
-func (r *Recorder) allowed(about About, now time.Time) bool {
+// takeToken reports whether an object may have another event, and counts that event.
+func (r *Recorder) takeToken(about About, now time.Time) bool {
 	if len(r.objects) > 4*capacity { // this includes objects of removed pods
 		for a, b := range r.objects {
 			if b.full(now) {
@@ -164,7 +164,7 @@ func (r *Recorder) allowed(about About, now time.Time) bool {
 	}
 	b := r.objects[about]
 	if b == nil {
-		b = &bucket{size: perObject, refillInterval: refill, tokens: perObject, countedAt: now}
+		b = &bucket{size: objectBurst, refillInterval: objectInterval, tokens: objectBurst, countedAt: now}
 		r.objects[about] = b
 	}
 	return b.take(now)
@@ -184,12 +184,14 @@ type bucket struct {
 	countedAt      time.Time // the time when tokens was counted
 }
 
+// fill adds the tokens for the time since the last call.
 func (b *bucket) fill(now time.Time) {
 	if n := int(now.Sub(b.countedAt) / b.refillInterval); n > 0 {
 		b.tokens, b.countedAt = min(b.size, b.tokens+n), b.countedAt.Add(time.Duration(n)*b.refillInterval)
 	}
 }
 
+// take takes a token; it returns false if there is none.
 func (b *bucket) take(now time.Time) bool {
 	if b.fill(now); b.tokens == 0 {
 		return false
@@ -198,6 +200,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
+// full reports whether the bucket has all its tokens.
 func (b *bucket) full(now time.Time) bool {
 	b.fill(now)
 	return b.tokens == b.size

@@ -28,18 +28,18 @@ func TestMerged(t *testing.T) {
 		r.Warn(pod(1), RequestRefused, text)
 		now = now.Add(time.Second)
 	}
-	p := r.next()
+	p := r.oldest()
 	if len(r.queue) != 1 || p.count != 3 || p.message != "third" || p.last.Sub(p.first) != 2*time.Second {
 		t.Errorf("%d wait, the first is %+v", len(r.queue), p)
 	}
 	// A warning during the write stays in the queue.
 	r.Warn(pod(1), RequestRefused, "fourth")
-	r.finish(p, Written)
-	if q := r.next(); q == nil || q.count != 1 || q.message != "fourth" {
+	r.finish(p, ResultWritten)
+	if q := r.oldest(); q == nil || q.count != 1 || q.message != "fourth" {
 		t.Errorf("afterwards %+v waits", q)
 	}
-	r.finish(r.next(), Written)
-	if q := r.next(); q != nil || r.Counts()[Written] != 2 {
+	r.finish(r.oldest(), ResultWritten)
+	if q := r.oldest(); q != nil || r.Counts()[ResultWritten] != 2 {
 		t.Errorf("%+v still waits; counts %v", q, r.Counts())
 	}
 }
@@ -51,15 +51,15 @@ func TestFull(t *testing.T) {
 	for i := range capacity + 7 {
 		r.Warn(pod(i), HookFailed, "text")
 	}
-	if r.next().about != pod(7) || r.Counts()[Full] != 7 || len(r.queue) != capacity {
-		t.Errorf("%d wait from %v on, counts %v", len(r.queue), r.next().about, r.Counts())
+	if r.oldest().about != pod(7) || r.Counts()[ResultFull] != 7 || len(r.queue) != capacity {
+		t.Errorf("%d wait from %v on, counts %v", len(r.queue), r.oldest().about, r.Counts())
 	}
 	// An event that was dropped while it was being written is not written twice.
-	p := r.next()
+	p := r.oldest()
 	r.Warn(pod(capacity+7), HookFailed, "text")
-	r.finish(p, Written)
-	if r.next().about != pod(8) || len(r.queue) != capacity {
-		t.Errorf("%d wait from %v on", len(r.queue), r.next().about)
+	r.finish(p, ResultWritten)
+	if r.oldest().about != pod(8) || len(r.queue) != capacity {
+		t.Errorf("%d wait from %v on", len(r.queue), r.oldest().about)
 	}
 }
 
@@ -71,17 +71,17 @@ func TestLimited(t *testing.T) {
 		r.Warn(pod(1), Reason(fmt.Sprint("R", i)), "text")
 		r.queue = nil
 	}
-	for i := range perObject + 5 {
+	for i := range objectBurst + 5 {
 		say(i)
 	}
-	if n := r.Counts()[Limited]; n != 5 {
+	if n := r.Counts()[ResultLimited]; n != 5 {
 		t.Errorf("%d limited, want 5", n)
 	}
-	now = now.Add(refill)
-	if say(100); r.Counts()[Limited] != 5 {
+	now = now.Add(objectInterval)
+	if say(100); r.Counts()[ResultLimited] != 5 {
 		t.Error("no event after a pause")
 	}
-	if say(101); r.Counts()[Limited] != 6 {
+	if say(101); r.Counts()[ResultLimited] != 6 {
 		t.Error("two events after one pause")
 	}
 }
@@ -132,7 +132,7 @@ func TestShorten(t *testing.T) {
 // TestRows: each reason has a meaning and advice.
 func TestRows(t *testing.T) {
 	seen := map[Reason]bool{}
-	for _, r := range Rows() {
+	for _, r := range ReasonRows() {
 		if seen[r.Reason] || r.About == "" || !strings.HasSuffix(r.Means, ".") || !strings.HasSuffix(r.Do, ".") {
 			t.Errorf("row %+v", r)
 		}

@@ -58,7 +58,7 @@ func TestShared(t *testing.T) {
 			r := NewRecorder(&kube.Client{Dynamic: d, Node: string(rune('a' + i)), Log: slog.New(slog.DiscardHandler)})
 			for range 2 { // the second warning is recorded again
 				r.Warn(about, ConfigurationRefused, "unknown key")
-				if err := r.write(t.Context(), r.next()); err != nil || r.Counts()[Written] == 0 {
+				if err := r.write(t.Context(), r.oldest()); err != nil || r.Counts()[ResultWritten] == 0 {
 					t.Fatalf("%v, %v", err, r.Counts())
 				}
 			}

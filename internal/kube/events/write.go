@@ -38,10 +38,10 @@ const maxCounted = 1024
 
 // Run writes events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	node := bucket{size: perNode, refillInterval: writeInterval, tokens: perNode, countedAt: r.now()}
+	node := bucket{size: nodeBurst, refillInterval: writeInterval, tokens: nodeBurst, countedAt: r.now()}
 	pause := time.Duration(0)
 	for {
-		p := r.next()
+		p := r.oldest()
 		if p == nil {
 			select {
 			case <-ctx.Done():
@@ -73,9 +73,9 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// next returns the oldest waiting event, which stays in the queue until it is written;
+// oldest returns the oldest waiting event, which stays in the queue until it is written;
 // nil for none.
-func (r *Recorder) next() *pendingEvent {
+func (r *Recorder) oldest() *pendingEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
@@ -88,23 +88,23 @@ func (r *Recorder) next() *pendingEvent {
 // write writes an event. After an error the caller tries again later.
 func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	name := objectName(r.client.Node, p)
-	err := r.put(ctx, name, p)
+	err := r.createOrUpdate(ctx, name, p)
 	r.client.Note(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lastErr = err
 	switch {
 	case err == nil:
-		r.finish(p, Written)
+		r.finish(p, ResultWritten)
 		if len(r.written) > maxCounted {
-			clear(r.written) // their next events count from one
+			clear(r.written) // the next events of these objects count from one
 		}
 		if p.about.Version == "" {
 			r.written[name] += p.count
 		}
 		return nil
 	case isPermanent(err):
-		r.finish(p, Refused)
+		r.finish(p, ResultRefused)
 		r.client.Log.Warn("the API server refused an event", logkey.Kind, p.about.Kind, logkey.Namespace, p.about.Namespace,
 			logkey.Pod, p.about.Name, logkey.Reason, string(p.reason), logkey.Err, err)
 		return nil
@@ -135,8 +135,8 @@ func isPermanent(err error) bool {
 		kerrors.IsRequestEntityTooLargeError(err)
 }
 
-// put creates the event's object, or updates it.
-func (r *Recorder) put(ctx context.Context, name string, p *pendingEvent) error {
+// createOrUpdate creates the event's object, or updates it.
+func (r *Recorder) createOrUpdate(ctx context.Context, name string, p *pendingEvent) error {
 	events := r.client.Dynamic.Resource(resource).Namespace(cmp.Or(p.about.Namespace, metav1.NamespaceDefault))
 	r.mu.Lock()
 	before, there := r.written[name]

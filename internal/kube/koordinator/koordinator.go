@@ -24,11 +24,11 @@ const Version = "slo.koordinator.sh/v1alpha1"
 
 const prefix = "node.koordinator.sh/"
 
-// keys are keys of a configuration, by section.
-type keys map[string]any
+// configKeys are keys of a configuration, by section.
+type configKeys map[string]any
 
 // set sets a key below sections.
-func (k keys) set(value any, path ...string) {
+func (k configKeys) set(value any, path ...string) {
 	at := map[string]any(k)
 	for _, section := range path[:len(path)-1] {
 		below, ok := at[section].(map[string]any)
@@ -42,7 +42,7 @@ func (k keys) set(value any, path ...string) {
 }
 
 // layer makes a layer of keys; false if there are none.
-func (k keys) layer(name, version string) (config.Layer, bool) {
+func (k configKeys) layer(name, version string) (config.Layer, bool) {
 	if len(k) == 0 {
 		return config.Layer{}, false
 	}
@@ -62,12 +62,12 @@ func NodeSLOLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s is unknown; Trimtab reads %s", name, o.GetAPIVersion(), Version)}
 	}
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
-	s := sloReader{keys: keys{}}
+	s := sloReader{keys: configKeys{}}
 	for _, key := range slices.Sorted(maps.Keys(spec)) {
 		value, _ := spec[key].(map[string]any)
 		switch key {
 		case "resourceQOSStrategy":
-			s.strategy(value)
+			s.readStrategy(value)
 		case "resourceUsedThresholdWithBE":
 			if value["enable"] == true {
 				s.noteUnread("spec." + key)
@@ -83,7 +83,7 @@ func NodeSLOLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 		}
 	}
 	var unknown []string
-	for _, key := range s.unknown {
+	for _, key := range s.unread {
 		unknown = append(unknown, name+": "+key)
 	}
 	l, ok := s.keys.layer(name, o.GetResourceVersion())
@@ -102,18 +102,19 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// sloReader is a NodeSLO while it is read.
+// sloReader collects the keys that a NodeSLO sets, and the parts of it that are not read.
 type sloReader struct {
-	keys    keys
-	unknown []string
+	configKeys configKeys
+	unread     []string
 }
 
-// noteUnread notes a part that is not read, and the keys of Trimtab that have a similar effect, if there are any.
+// noteUnread adds to unread a part that is not read, and the keys of Trimtab that have a similar effect, if there are
+// any.
 func (s *sloReader) noteUnread(key string) {
 	if see := similarKeys[key[strings.LastIndexByte(key, '.')+1:]]; see != "" {
 		key += ": see " + see
 	}
-	s.unknown = append(s.unknown, key)
+	s.unread = append(s.unread, key)
 }
 
 // similarKeys names the keys of a configuration that have a similar effect as a part of a NodeSLO that is not read.
@@ -124,9 +125,9 @@ var similarKeys = map[string]string{
 	"systemClass":                 "pools.system",
 }
 
-// classes are the classes of a strategy. Each has the name of the class in Trimtab's keys, and the defaults that apply
-// if enable is true: its group identity, and the end of its part of the cache in percent.
-var classes = []struct {
+// sloClasses are the classes of a strategy. Each has the name of the class in Trimtab's keys, and the defaults that
+// apply if enable is true: its group identity, and the end of its part of the cache in percent.
+var sloClasses = []struct {
 	name, ours string
 	identity   int64
 	cacheEnd   int64
@@ -134,11 +135,11 @@ var classes = []struct {
 	{"lsrClass", "lsr", 2, 100}, {"lsClass", "ls", 2, 100}, {"beClass", "be", -1, 30},
 }
 
-// strategy reads resourceQOSStrategy. A part of a class without enable: true gets values without an effect.
-func (s *sloReader) strategy(strategy map[string]any) {
+// readStrategy reads resourceQOSStrategy. A part of a class without enable: true gets values without an effect.
+func (s *sloReader) readStrategy(strategy map[string]any) {
 	policy, _, _ := unstructured.NestedString(strategy, "policies", "cpuPolicy")
 	var cpu, cache bool
-	for _, c := range classes {
+	for _, c := range sloClasses {
 		class, ok := strategy[c.name].(map[string]any)
 		if !ok {
 			continue
@@ -146,16 +147,16 @@ func (s *sloReader) strategy(strategy map[string]any) {
 		if q, isSet := class["cpuQOS"].(map[string]any); isSet {
 			on := q["enable"] == true
 			cpu = cpu || on
-			s.keys.set(onlyIf(on, number(q, "groupIdentity", c.identity), 0), "hooks", "groupIdentity", c.ours)
+			s.keys.set(valueIf(on, intValue(q, "groupIdentity", c.identity), 0), "hooks", "groupIdentity", c.ours)
 		}
 		if q, isSet := class["resctrlQOS"].(map[string]any); isSet {
 			on := q["enable"] == true
 			cache = cache || on
-			from, to := onlyIf(on, number(q, "catRangeStartPercent", 0), 0), onlyIf(on, number(q, "catRangeEndPercent", c.cacheEnd), 100)
+			from, to := valueIf(on, intValue(q, "catRangeStartPercent", 0), 0), valueIf(on, intValue(q, "catRangeEndPercent", c.cacheEnd), 100)
 			s.keys.set(fmt.Sprintf("%d-%d", from, to), "hooks", "rdt", c.ours+"Cache")
-			s.keys.set(onlyIf(on, number(q, "mbaPercent", 100), 100), "hooks", "rdt", c.ours+"Bandwidth")
+			s.keys.set(valueIf(on, intValue(q, "mbaPercent", 100), 100), "hooks", "rdt", c.ours+"Bandwidth")
 		}
-		s.unknownIn(c.name, class)
+		s.noteUnreadParts(c.name, class)
 	}
 	for _, other := range []string{"systemClass", "cgroupRoot"} {
 		if isEnabled(strategy[other]) {
@@ -173,8 +174,8 @@ func (s *sloReader) strategy(strategy map[string]any) {
 	}
 }
 
-// unknownIn notes enabled parts of a class that have no key in Trimtab.
-func (s *sloReader) unknownIn(name string, class map[string]any) {
+// noteUnreadParts adds to unread the enabled parts of a class that have no key in Trimtab.
+func (s *sloReader) noteUnreadParts(name string, class map[string]any) {
 	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
 		if q, isSet := class[other].(map[string]any); isSet && q["enable"] == true {
 			s.noteUnread("spec.resourceQOSStrategy." + name + "." + other)
@@ -193,16 +194,17 @@ func isEnabled(class any) bool {
 	return false
 }
 
-func onlyIf(on bool, v, otherwise int64) int64 {
+// valueIf returns v if on is true, and otherwise otherwise.
+func valueIf(on bool, v, otherwise int64) int64 {
 	if on {
 		return v
 	}
 	return otherwise
 }
 
-// number returns a whole number of an object. If the value has another type, number returns a value that the
+// intValue returns a whole number of an object. If the value has another type, intValue returns a value that the
 // validation of the configuration refuses.
-func number(o map[string]any, key string, missing int64) int64 {
+func intValue(o map[string]any, key string, missing int64) int64 {
 	switch v := o[key].(type) {
 	case nil:
 		return missing
@@ -217,7 +219,7 @@ func number(o map[string]any, key string, missing int64) int64 {
 // NodeLayer returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It
 // also lists the annotations that have no effect.
 func NodeLayer(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
-	k, source := keys{}, "Node "+name
+	k, source := configKeys{}, "Node "+name
 	var unknown []string
 	noteUnknown := func(key, why string) { unknown = append(unknown, source+": "+prefix+key+why) }
 	if text, ok := annotations[prefix+"cpu-normalization-ratio"]; ok {

@@ -62,7 +62,7 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 // TopologyLayer returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of
 // Trimtab. It also lists the annotations that have no effect.
 func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
-	k, source := keys{}, "NodeResourceTopology "+o.GetName()
+	k, source := configKeys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()
 	var unknown []string
 	noteUnknown := func(key string, why error) { unknown = append(unknown, fmt.Sprintf("%s: %s: %v", source, key, why)) }
@@ -120,7 +120,7 @@ func poolOf(text string) (string, error) {
 
 // pools sets pools.reserved and pools.system, if there are such CPUs. The system's CPUs are reserved too, if they are
 // exclusive.
-func (k keys) pools(reserved, system string, exclusive bool) {
+func (k configKeys) pools(reserved, system string, exclusive bool) {
 	if system != "" {
 		k.set(system, "pools", "system")
 		if exclusive {

@@ -25,7 +25,7 @@ const debounce = 300 * time.Millisecond
 
 // NodeLayers is the configuration for this node in the API server.
 type NodeLayers struct {
-	// Layers are the lowest first.
+	// Layers has the layers, the lowest first.
 	Layers []config.Layer
 	// Err is why the agent cannot use the layers, a *configmaps.Refusal; nil if it can.
 	Err error
@@ -41,12 +41,12 @@ type Watch struct {
 
 	otherResources []otherResource // other watched resources
 
-	mu     sync.Mutex // guards the fields below
-	maps   map[string]*unstructured.Unstructured
-	node   *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
-	others map[string][]*unstructured.Unstructured // by resource
-	failed map[string]error                        // error of the last request for each resource
-	listed map[string]bool                         // the resources that the server has listed completely
+	mu         sync.Mutex // guards the fields below
+	configMaps map[string]*unstructured.Unstructured
+	node       *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
+	others     map[string][]*unstructured.Unstructured // by resource
+	lastErrs   map[string]error                        // error of the last request for each resource
+	listed     map[string]bool                         // the resources that the server has listed completely
 }
 
 // New makes a watch of a node's objects. alsoRead is the value of the configuration key with that name. The watch
@@ -54,7 +54,7 @@ type Watch struct {
 func New(c *kube.Client, alsoRead []string, onChange func(NodeLayers)) *Watch {
 	return &Watch{
 		client: c, onChange: onChange, dirty: make(chan struct{}, 1), otherResources: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
-		maps: map[string]*unstructured.Unstructured{}, failed: map[string]error{}, listed: map[string]bool{},
+		configMaps: map[string]*unstructured.Unstructured{}, lastErrs: map[string]error{}, listed: map[string]bool{},
 	}
 }
 
@@ -85,7 +85,7 @@ func (w *Watch) Run(ctx context.Context) {
 	kube.Run(ctx, services...)
 }
 
-// Waiting returns which object the watch still lacks before it can pass layers on; "" if it lacks none.
+// Waiting returns which object is still missing before the watch can pass layers on; "" if none is missing.
 func (w *Watch) Waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *Watch) Waiting() string {
 	}
 	for _, resource := range resources {
 		if !w.listed[resource] {
-			if err := w.failed[resource]; err != nil {
+			if err := w.lastErrs[resource]; err != nil {
 				return fmt.Sprintf("%s: %v", resource, err)
 			}
 			return resource + ": no answer yet"
@@ -107,15 +107,15 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// current returns what to pass on, and false while an object is missing.
-func (w *Watch) current() (NodeLayers, bool) {
+// currentLayers returns the layers to pass on, and false while an object is missing.
+func (w *Watch) currentLayers() (NodeLayers, bool) {
 	if w.Waiting() != "" {
 		return NodeLayers{}, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var objects []*unstructured.Unstructured
-	for _, o := range w.maps {
+	for _, o := range w.configMaps {
 		objects = append(objects, o)
 	}
 	layers, err := configmaps.LayersFor(objects, w.client.Node, w.node.GetLabels())
@@ -132,14 +132,14 @@ func (w *Watch) Identity(name string) (uid, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, name, _ = strings.Cut(name, "/")
-	if o := w.maps[name]; o != nil {
+	if o := w.configMaps[name]; o != nil {
 		return string(o.GetUID()), o.GetResourceVersion()
 	}
 	return "", ""
 }
 
-// change runs a function that changes the fields, and wakes the forwarder.
-func (w *Watch) change(do func()) {
+// changeAndWake runs a function that changes the fields, and wakes the forwarder.
+func (w *Watch) changeAndWake(do func()) {
 	w.mu.Lock()
 	do()
 	w.mu.Unlock()
@@ -163,7 +163,7 @@ func (h forwarder) Run(ctx context.Context) {
 		case <-h.dirty:
 			still.Reset(debounce)
 		case <-still.C:
-			if s, ok := h.current(); ok {
+			if s, ok := h.currentLayers(); ok {
 				h.onChange(s)
 			}
 		}
@@ -183,49 +183,49 @@ func (f resourceWatch) Run(ctx context.Context) {
 	f.selection.Note = func(err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.failed[f.resource] = err
+		f.lastErrs[f.resource] = err
 	}
 	f.client.ListAndWatch(ctx, f.selection, f)
 }
 
 // All implements kube.Handler.
 func (f resourceWatch) All(objects []*unstructured.Unstructured) {
-	f.change(func() {
+	f.changeAndWake(func() {
 		f.listed[f.resource] = true
 		if f.resource == configMapResource {
-			clear(f.maps)
+			clear(f.configMaps)
 		}
 		delete(f.others, f.resource)
 		for _, o := range objects {
-			f.keep(o)
+			f.store(o)
 		}
 	})
 }
 
 // Changed implements kube.Handler.
-func (f resourceWatch) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
+func (f resourceWatch) Changed(o *unstructured.Unstructured) { f.changeAndWake(func() { f.store(o) }) }
 
 // Deleted implements kube.Handler. The labels of a deleted Node stay in use: the node will be registered again, or it
 // ends.
 func (f resourceWatch) Deleted(o *unstructured.Unstructured) {
-	f.change(func() {
+	f.changeAndWake(func() {
 		if f.resource == configMapResource {
-			delete(f.maps, o.GetName())
+			delete(f.configMaps, o.GetName())
 		}
 		f.others[f.resource] = slices.DeleteFunc(f.others[f.resource], hasNameOf(o))
 	})
 }
 
-// keep stores the needed part of an object. The caller holds mu.
-func (f resourceWatch) keep(o *unstructured.Unstructured) {
-	if f.resource == topologies {
+// store stores the needed part of an object. The caller holds mu.
+func (f resourceWatch) store(o *unstructured.Unstructured) {
+	if f.resource == topologyResource {
 		koordinator.DropOwnAnnotations(o)
 		o = &unstructured.Unstructured{Object: map[string]any{"metadata": o.Object["metadata"]}}
 	}
 	o.SetManagedFields(nil)
 	switch f.resource {
 	case configMapResource:
-		f.maps[o.GetName()] = o
+		f.configMaps[o.GetName()] = o
 	case nodeResource:
 		if o.GetName() == f.client.Node {
 			f.node = &unstructured.Unstructured{Object: map[string]any{}}
@@ -244,8 +244,8 @@ func hasNameOf(o *unstructured.Unstructured) func(*unstructured.Unstructured) bo
 	}
 }
 
-// Same reports whether two lists of layers have the same content.
-func Same(a, b []config.Layer) bool {
+// SameLayers reports whether two lists of layers have the same content.
+func SameLayers(a, b []config.Layer) bool {
 	return slices.EqualFunc(a, b, func(a, b config.Layer) bool {
 		return a.Name == b.Name && strings.Compare(string(a.Data), string(b.Data)) == 0
 	})

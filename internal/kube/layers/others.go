@@ -19,7 +19,7 @@ import (
 
 // otherResource is a resource of another agent.
 type otherResource struct {
-	agent    string // its name in cluster.config.alsoRead
+	agent    string // the agent's name in cluster.config.alsoRead
 	resource schema.GroupVersionResource
 	named    bool // the object has the name of the node
 }
@@ -30,14 +30,14 @@ const (
 	ofNRIPlugins  = "nri-plugins"
 )
 
-// topologies is a resource that Trimtab itself may also write.
-const topologies = "noderesourcetopologies"
+// topologyResource is a resource that Trimtab itself may also write.
+const topologyResource = "noderesourcetopologies"
 
 func othersOf(alsoRead []string) []otherResource {
 	policy := schema.GroupVersionResource{Group: "config.nri", Version: "v1alpha1"}
 	return slices.DeleteFunc([]otherResource{
 		{ofKoordinator, schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodeslos"}, true},
-		{ofKoordinator, schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: topologies}, true},
+		{ofKoordinator, schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: topologyResource}, true},
 		{ofNRIPlugins, policy.GroupVersion().WithResource("balloonspolicies"), false},
 		{ofNRIPlugins, policy.GroupVersion().WithResource("topologyawarepolicies"), false},
 	}, func(o otherResource) bool { return !slices.Contains(alsoRead, o.agent) })
@@ -62,15 +62,15 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 	for _, o := range w.otherResources {
 		for _, object := range w.others[o.resource.Resource] {
 			switch {
-			case o.resource.Resource == topologies:
+			case o.resource.Resource == topologyResource:
 				add(koordinator.TopologyLayer(object))
 			case o.agent == ofKoordinator:
 				add(koordinator.NodeSLOLayer(object))
-			case w.selects(object):
+			case w.selectsNode(object):
 				unknown = append(unknown, fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName()))
 			}
 		}
-		if err := w.failed[o.resource.Resource]; apierrors.IsForbidden(err) {
+		if err := w.lastErrs[o.resource.Resource]; apierrors.IsForbidden(err) {
 			unknown = append(unknown, err.Error())
 		}
 	}
@@ -80,9 +80,9 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 	return layers, unknown
 }
 
-// selects reports whether a policy of nri-plugins is for this node. Its name must be the name of the node, or of
+// selectsNode reports whether a policy of nri-plugins is for this node. Its name must be the name of the node, or of
 // the group in a label of the node. For a node without a group it must be default (nri-plugins 0.13, pkg/agent).
-func (w *Watch) selects(policy *unstructured.Unstructured) bool {
+func (w *Watch) selectsNode(policy *unstructured.Unstructured) bool {
 	want := "default"
 	for _, label := range []string{"resource-policy.nri.io/group", "group.config.nri", "config.nri/group"} {
 		if group := w.node.GetLabels()[label]; group != "" {
@@ -104,7 +104,7 @@ func (i crdWatch) Run(ctx context.Context) {
 		one := metav1.ListOptions{Limit: 1, FieldSelector: i.selection.Fields}
 		_, err := i.client.Dynamic.Resource(i.selection.Resource).List(ctx, one)
 		i.mu.Lock()
-		i.failed[i.resource] = err
+		i.lastErrs[i.resource] = err
 		i.mu.Unlock()
 		pause := time.Minute
 		switch {
@@ -113,7 +113,7 @@ func (i crdWatch) Run(ctx context.Context) {
 			return
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 			pause = crdCheckInterval
-			i.change(func() { i.listed[i.resource] = true })
+			i.changeAndWake(func() { i.listed[i.resource] = true })
 		}
 		sleep.For(ctx, pause/2+rand.N(pause))
 	}

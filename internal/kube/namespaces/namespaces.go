@@ -35,7 +35,7 @@ type Store struct {
 	changed chan struct{} // of capacity 1; nil until Service.Run reads it
 }
 
-// Load reads the labels that an earlier agent stored. It ignores an invalid text.
+// Load reads the labels that an earlier agent stored in the file. It ignores an invalid content.
 func (s *Store) Load(kept []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Store) change(f func()) {
 type Service struct {
 	Store  *Store
 	Client *kube.Client
-	// Wanted reports whether a rule selects namespaces by label.
-	Wanted func() bool
+	// NeedsLabels reports whether a rule selects namespaces by label.
+	NeedsLabels func() bool
 	// Apply applies the configuration again, with changed labels.
 	Apply func() error
 	// Save stores the labels for the next start. It may be nil.
@@ -105,18 +105,18 @@ type Service struct {
 }
 
 const (
-	// poll is how often the service checks whether a rule selects namespaces by label.
-	poll = 2 * time.Second
+	// pollInterval is how often the service checks whether a rule selects namespaces by label.
+	pollInterval = 2 * time.Second
 	// debounce is how long the service collects changes.
 	debounce = 500 * time.Millisecond
 )
 
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Run waits until Wanted returns true. Then it reads the labels until ctx ends.
+// Run waits until NeedsLabels returns true. Then it reads the labels until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	for !s.Wanted() {
-		if !sleep.For(ctx, poll) {
+	for !s.NeedsLabels() {
+		if !sleep.For(ctx, pollInterval) {
 			return
 		}
 	}
@@ -138,12 +138,12 @@ func (s *Service) Run(ctx context.Context) {
 		if !sleep.For(ctx, debounce) {
 			return
 		}
-		s.put()
+		s.applyAndSave()
 	}
 }
 
-// put applies and stores the labels.
-func (s *Service) put() {
+// applyAndSave applies the labels, and stores them in the file.
+func (s *Service) applyAndSave() {
 	err := s.Apply()
 	if err == nil && s.Save != nil {
 		var data []byte
@@ -162,7 +162,7 @@ func (s *Service) put() {
 // Row returns the row for status.
 func (s *Service) Row() api.ClusterPart {
 	row := api.ClusterPart{Name: "Namespaces", State: "not read: no rule of authorization has a namespaceSelector"}
-	if !s.Wanted() {
+	if !s.NeedsLabels() {
 		return row
 	}
 	s.Store.mu.Lock()

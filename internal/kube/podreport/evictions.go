@@ -55,7 +55,7 @@ func NewEvictions(n Node, c *kube.Client, to Recorder, after func() int) *Evicti
 // Run evicts pods until ctx ends.
 func (e *Evictions) Run(ctx context.Context) {
 	watch(ctx, e.node, e.Debounce, func(journal []api.Event, _ uint64) {
-		e.count(journal)
+		e.countRefusals(journal)
 		for about, r := range e.refused {
 			if after := e.threshold(); after > 0 && r.count >= after && r.isNew && !r.evicted {
 				e.evict(ctx, about, r)
@@ -65,8 +65,8 @@ func (e *Evictions) Run(ctx context.Context) {
 	})
 }
 
-// count counts refusals, and forgets pods without new ones.
-func (e *Evictions) count(journal []api.Event) {
+// countRefusals counts refusals, and forgets pods without new ones.
+func (e *Evictions) countRefusals(journal []api.Event) {
 	var now time.Time
 	for i := range journal {
 		now = journal[i].Time
@@ -110,7 +110,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 		return
 	}
 	e.evicted++
-	e.recorder.Warn(about, events.PodEvicted, fmt.Sprintf("evicted after %d refused creations (topologyManager.evictAfter): %s", r.count, r.reason))
+	e.recorder.Warn(about, events.PodEvicted, fmt.Sprintf("the agent evicted the pod after %d refused creations (topologyManager.evictAfter): %s", r.count, r.reason))
 	e.client.Log.Info("the agent evicted a pod that the topology manager refused", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Reason, r.reason)
 }
 

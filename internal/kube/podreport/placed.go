@@ -19,8 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Annotation is the annotation with a pod's placement.
-const Annotation = "trimtab.io/placement"
+// PlacementAnnotation is the annotation with a pod's placement.
+const PlacementAnnotation = "trimtab.io/placement"
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
@@ -67,13 +67,13 @@ func (p *Placements) Run(ctx context.Context) {
 	watch(ctx, p.node, p.Debounce, func([]api.Event, uint64) { _ = p.writeAll(ctx) })
 }
 
-// Release removes the annotations now, if released returns true.
+// Release removes the annotations now, if the agent was released.
 func (p *Placements) Release(ctx context.Context) error {
 	if !p.released() {
 		return nil
 	}
 	if err := p.writeAll(ctx); err != nil {
-		return fmt.Errorf("remove the annotations %s: %w", Annotation, err)
+		return fmt.Errorf("remove the annotations %s: %w", PlacementAnnotation, err)
 	}
 	return nil
 }
@@ -95,12 +95,12 @@ func (p *Placements) writeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	p.forget(live)
+	p.forgetEnded(live)
 	return nil
 }
 
-// forget forgets pods that ended.
-func (p *Placements) forget(live map[types.UID]bool) {
+// forgetEnded removes the pods that have ended from written. live has the UIDs of all other pods.
+func (p *Placements) forgetEnded(live map[types.UID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for uid := range p.written {
@@ -116,7 +116,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	var annotation any // null removes it
 	if !p.released() {
 		var err error
-		if value, err = json.Marshal(valueOf(s)); err != nil {
+		if value, err = json.Marshal(placementOf(s)); err != nil {
 			return err
 		}
 		annotation = string(value)
@@ -130,7 +130,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	}
 	// The UID keeps the request from changing a later pod of the same name.
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": s.UID, "annotations": map[string]any{Annotation: annotation},
+		"uid": s.UID, "annotations": map[string]any{PlacementAnnotation: annotation},
 	}})
 	if err != nil {
 		return err
@@ -170,8 +170,8 @@ func (p *Placements) Row() api.ClusterPart {
 	return row
 }
 
-// valueOf returns a pod's placement. JSON sorts the keys of maps.
-func valueOf(s *nodeview.PodState) placementAnnotation {
+// placementOf returns a pod's placement. JSON sorts the keys of maps.
+func placementOf(s *nodeview.PodState) placementAnnotation {
 	out := placementAnnotation{Class: cmp.Or(s.Class, "none"), Containers: map[string]containerPlacement{}}
 	for _, c := range s.Containers {
 		out.Containers[c.Name] = containerPlacement{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive}

@@ -37,7 +37,7 @@ func NewProblemEvents(n Node, to Recorder) *ProblemEvents {
 }
 
 // Run records events until ctx ends.
-func (t *ProblemEvents) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.read) }
+func (t *ProblemEvents) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.recordNew) }
 
 // podTexts has the texts of one pod, by reason.
 type podTexts map[events.Reason][]string
@@ -48,8 +48,8 @@ func (f podTexts) add(r events.Reason, text string) {
 	}
 }
 
-// read records what is new in the journal and in the state of each pod.
-func (t *ProblemEvents) read(journal []api.Event, lost uint64) {
+// recordNew records what is new in the journal and in the state of each pod.
+func (t *ProblemEvents) recordNew(journal []api.Event, lost uint64) {
 	if lost > 0 {
 		t.recorder.AddLost(lost)
 	}
@@ -73,7 +73,7 @@ func (t *ProblemEvents) read(journal []api.Event, lost uint64) {
 	for about, f := range all {
 		t.record(about, f)
 	}
-	// Forget ended pods. A rejected one returns with its next event.
+	// Forget ended pods. A pod of which a container was rejected is recorded again with its next event.
 	maps.DeleteFunc(t.recorded, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
 }
 
@@ -97,7 +97,7 @@ func (t *ProblemEvents) record(about events.About, f podTexts) {
 		if excess := len(recorded[reason]) - maxRemembered; excess > 0 {
 			recorded[reason] = recorded[reason][excess:]
 		}
-		t.recorder.Warn(about, reason, sentence(about, f[reason]))
+		t.recorder.Warn(about, reason, eventMessage(about, f[reason]))
 	}
 }
 
@@ -107,8 +107,8 @@ const (
 	maxListed     = 3
 )
 
-// sentence returns the message of an event: the first texts, and how many more there are.
-func sentence(about events.About, texts []string) string {
+// eventMessage returns the message of an event: the first texts, and how many more there are.
+func eventMessage(about events.About, texts []string) string {
 	out := strings.Join(texts[:min(maxListed, len(texts))], " | ")
 	if more := len(texts) - maxListed; more > 0 {
 		out += fmt.Sprintf(" | and %d more, see trimtab explain %s/%s", more, about.Namespace, about.Name)
@@ -128,14 +128,14 @@ func addEventProblems(f podTexts, e *api.Event) {
 		f.add(events.ContainerRejected, inContainer(e.Container)+e.Rejected)
 	}
 	for _, p := range e.Problems {
-		f.add(reasonOf(p), problem(p))
+		f.add(reasonOf(p), problemText(p))
 	}
 }
 
 // addStateProblems adds the present problems.
 func addStateProblems(f podTexts, s *nodeview.PodState) {
 	for _, p := range s.Problems {
-		f.add(reasonOf(p), problem(p))
+		f.add(reasonOf(p), problemText(p))
 	}
 	for _, m := range s.Missing {
 		if reason, ok := missingReasons[m.Reason]; ok {
@@ -172,7 +172,7 @@ func reasonOf(p lifecycle.Problem) events.Reason {
 	return events.RequestMalformed
 }
 
-func problem(p lifecycle.Problem) string {
+func problemText(p lifecycle.Problem) string {
 	if p.Then == "" {
 		return p.String()
 	}

@@ -88,7 +88,7 @@ func equalFields(a, b map[string]any) bool {
 	return err == nil && string(x) == string(y)
 }
 
-// missingFields names the fields of desired that the object lacks.
+// missingFields names the fields of desired that are missing in ours.
 func missingFields(ours, desired map[string]any) string {
 	var out []string
 	for key, v := range desired {
@@ -115,7 +115,7 @@ func otherWriter(o *unstructured.Unstructured, field string) string {
 	for _, m := range o.GetManagedFields() {
 		switch {
 		case !owns(m, field):
-		case m.Manager == Manager:
+		case m.Manager == FieldManager:
 			return ""
 		default:
 			other = m.Manager
@@ -126,7 +126,7 @@ func otherWriter(o *unstructured.Unstructured, field string) string {
 
 func ownsKey(o *unstructured.Unstructured, field string) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager == Manager && owns(m, field)
+		return m.Manager == FieldManager && owns(m, field)
 	})
 }
 

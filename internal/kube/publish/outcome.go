@@ -18,8 +18,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// count changes the counters of the row.
-func (p *Publisher) count(change func(*api.ClusterPart)) {
+// updateRow changes the row for status.
+func (p *Publisher) updateRow(change func(*api.ClusterPart)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.row)
@@ -50,7 +50,7 @@ func (p *Publisher) setUpToDate(state string) {
 	p.setState(state, nil)
 	if p.report.Note != nil {
 		note := p.report.Note()
-		p.count(func(r *api.ClusterPart) { r.Note = note })
+		p.updateRow(func(r *api.ClusterPart) { r.Note = note })
 	}
 }
 
@@ -58,7 +58,7 @@ func (p *Publisher) setUpToDate(state string) {
 // last one.
 func (p *Publisher) noteFailure(what string, err error) (next time.Duration, wakes bool) {
 	p.failures++
-	p.count(func(r *api.ClusterPart) { r.Failed++ })
+	p.updateRow(func(r *api.ClusterPart) { r.Failed++ })
 	next = min(p.pace.Retry<<min(p.failures-1, 16), p.pace.CheckInterval)
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		next = max(next, time.Duration(seconds)*time.Second)
@@ -84,7 +84,7 @@ func (p *Publisher) noteMissingKind(ctx context.Context) (next time.Duration, wa
 	case slices.Contains(versions, r.Version):
 		p.setState("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or disable the report", r.GroupVersion(), r.Resource))
 	default:
-		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer one", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
+		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer CustomResourceDefinition", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
 	}
 	return jittered(p.pace.CheckInterval), false
 }
@@ -127,7 +127,7 @@ func (p *Publisher) noteCeded(other string) (next time.Duration, wakes bool) {
 	const what = "it writes the object %s; if the agent should write it, stop that program and delete the object"
 	before := p.Row().LeftTo
 	p.setState("left to "+other, nil)
-	p.count(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })
+	p.updateRow(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })
 	if before != other {
 		p.log.Info("the agent leaves an object to another program", logkey.Kind, p.report.Kind, logkey.Owner, other)
 	}

@@ -25,8 +25,8 @@ import (
 
 const status = "status"
 
-// Manager is Trimtab's field manager.
-const Manager = "trimtab"
+// FieldManager is Trimtab's field manager.
+const FieldManager = "trimtab"
 
 // Report describes the object to write. The object is cluster scoped and has the node's name.
 type Report struct {
@@ -121,7 +121,7 @@ type lastObject struct {
 
 // New makes a publisher of a report.
 func New(c *kube.Client, r Report, p Pace) *Publisher {
-	return &Publisher{client: c, report: r, pace: p.withDefaults(), log: c.Log, row: api.ClusterPart{Name: r.Kind, State: "starts"}}
+	return &Publisher{client: c, report: r, pace: p.withDefaults(), log: c.Log, row: api.ClusterPart{Name: r.Kind, State: "not written yet: the report starts"}}
 }
 
 // Row implements kube.StatusReporter.
@@ -173,7 +173,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	}
 	desired := string(text)
 	if s := p.lastWrite; s != nil && s.desired == desired && !due {
-		p.count(func(r *api.ClusterPart) { r.Skipped++ })
+		p.updateRow(func(r *api.ClusterPart) { r.Skipped++ })
 		return min(time.Until(s.writtenAt.Add(p.pace.CheckInterval)), recompute), true
 	}
 	object := p.object(annotations, fields)
@@ -221,7 +221,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 	o.SetAPIVersion(p.report.Resource.GroupVersion().String())
 	o.SetKind(p.report.Kind)
 	o.SetName(p.client.Node)
-	labels := map[string]string{"app.kubernetes.io/managed-by": Manager}
+	labels := map[string]string{"app.kubernetes.io/managed-by": FieldManager}
 	more, _, _ := unstructured.NestedStringMap(fields, "metadata", "labels") // the field is ours, and so has this type
 	maps.Copy(labels, more)
 	o.SetLabels(labels)
@@ -261,7 +261,7 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	ours := selectFields(live, want)
 	if equalFields(ours, want.Object) || p.lastWrite != nil && p.lastWrite.desired == desired && equalFields(ours, p.lastWrite.lastWritten) {
 		p.storeLast(desired, ours, live)
-		p.count(func(r *api.ClusterPart) { r.Skipped++ })
+		p.updateRow(func(r *api.ClusterPart) { r.Skipped++ })
 		p.setUpToDate("up to date" + p.lostField)
 		return p.pace.CheckInterval, true
 	}
@@ -289,13 +289,13 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 		return nil
 	}
 	live.SetManagedFields(kept)
-	_, err := p.client.Dynamic.Resource(p.report.Resource).Update(ctx, live, metav1.UpdateOptions{FieldManager: Manager})
+	_, err := p.client.Dynamic.Resource(p.report.Resource).Update(ctx, live, metav1.UpdateOptions{FieldManager: FieldManager})
 	p.client.Note(err)
 	return err
 }
 
-// apply writes the object. If another program has written a field, that is a conflict, and its value stays. stale
-// means that the object has changed since we last read or wrote it, so the caller must read it.
+// apply writes the object. If another program has written a field of it, that is a conflict, and the other program's
+// value stays. stale means that the object has changed since we last read or wrote it, so the caller must read it.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
@@ -320,10 +320,10 @@ func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, desire
 	want := p.objectForUpdate(object)
 	ours := selectFields(live, want)
 	p.storeLast(desired, ours, live)
-	p.count(func(r *api.ClusterPart) { r.Written++ })
+	p.updateRow(func(r *api.ClusterPart) { r.Written++ })
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lostField
 	if missing := missingFields(ours, want.Object); missing != "" {
-		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer one", missing))
+		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer CRD", missing))
 		return p.pace.CheckInterval
 	}
 	p.setUpToDate(state)
@@ -333,7 +333,7 @@ func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, desire
 // write applies an object, and its status if that is a subresource. If the object exists in that case, we own only
 // its status.
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: Manager}
+	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: FieldManager}
 	if !p.report.Status {
 		return objects.Apply(ctx, p.client.Node, p.withVersion(object), options)
 	}
@@ -346,7 +346,7 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 	}
 	live, err := objects.ApplyStatus(ctx, p.client.Node, p.withVersion(p.objectForUpdate(object)), options)
 	if apierrors.IsNotFound(err) && (p.lastWrite == nil || p.lastWrite.live == nil) { // the object existed a moment ago
-		return nil, fmt.Errorf("the CustomResourceDefinition %s.%s has no subresource status; install a newer one", p.report.Resource.Resource, p.report.Resource.Group)
+		return nil, fmt.Errorf("the CustomResourceDefinition %s.%s has no subresource status; install a newer CustomResourceDefinition", p.report.Resource.Resource, p.report.Resource.Group)
 	}
 	return live, err
 }

@@ -151,9 +151,9 @@ func TestWriter(t *testing.T) {
 		ours bool
 	}{
 		{"nobody", nil, "", false},
-		{"us", []metav1.ManagedFieldsEntry{entry(Manager, zones), entry("kubectl", note)}, "", true},
-		{"another", []metav1.ManagedFieldsEntry{entry(Manager, note), entry("koordlet", zones)}, "koordlet", false},
-		{"both, with one value", []metav1.ManagedFieldsEntry{entry("koordlet", zones), entry(Manager, zones)}, "", true},
+		{"us", []metav1.ManagedFieldsEntry{entry(FieldManager, zones), entry("kubectl", note)}, "", true},
+		{"another", []metav1.ManagedFieldsEntry{entry(FieldManager, note), entry("koordlet", zones)}, "koordlet", false},
+		{"both, with one value", []metav1.ManagedFieldsEntry{entry("koordlet", zones), entry(FieldManager, zones)}, "", true},
 		{"another field below", []metav1.ManagedFieldsEntry{entry("kubectl", `{"f:status":{"f:conditions":{}}}`)}, "", false},
 		{"unreadable", []metav1.ManagedFieldsEntry{entry("koordlet", "{"), {Manager: "old"}}, "", false},
 	} {

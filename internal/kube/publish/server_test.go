@@ -199,7 +199,7 @@ func TestNodeLabels(t *testing.T) {
 	s.labels = map[string]any{"size": "4"}
 	p.reconcile(t.Context())
 	metadata := s.object["metadata"].(map[string]any)
-	if got := metadata["labels"].(map[string]any); s.object["value"] != "4" || got["model"] != "m" || got["app.kubernetes.io/managed-by"] != Manager {
+	if got := metadata["labels"].(map[string]any); s.object["value"] != "4" || got["model"] != "m" || got["app.kubernetes.io/managed-by"] != FieldManager {
 		t.Errorf("%v", s.object)
 	}
 	if metadata["name"] != "n1" {

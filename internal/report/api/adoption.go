@@ -6,8 +6,8 @@ import "cmp"
 type Adoption struct {
 	// From is the other agent.
 	From string `json:"from"`
-	// RowsRead is the number of containers in the other agent's files.
-	RowsRead int `json:"read"`
+	// ContainersRead is the number of containers in the other agent's files.
+	ContainersRead int `json:"read"`
 	// Containers are the running containers, sorted by name. The field is missing if no agent of Trimtab runs.
 	Containers []Adopted `json:"containers,omitempty"`
 	// Moves counts the containers that would get other CPUs or memory nodes.
@@ -22,14 +22,14 @@ type Adopted struct {
 	Container string `json:"container"`
 	// Class is the other agent's name for the container's class, pool or balloon.
 	Class string `json:"class,omitempty"`
-	// CPUsNow are the CPUs in the container's cpuset now. CPUsThen are the CPUs after the adoption. Both are kernel
+	// CPUsNow are the CPUs in the container's cpuset now. CPUsAfter are the CPUs after the adoption. Both are kernel
 	// lists.
-	CPUsNow  string `json:"has"`
-	CPUsThen string `json:"gets"`
-	// MemsNow are the memory nodes that the other agent assigned. MemsThen are the memory nodes after the adoption. A
+	CPUsNow   string `json:"has"`
+	CPUsAfter string `json:"gets"`
+	// MemsNow are the memory nodes that the other agent assigned. MemsAfter are the memory nodes after the adoption. A
 	// field is missing if the container may use all memory nodes.
-	MemsNow  string `json:"hasMems,omitempty"`
-	MemsThen string `json:"getsMems,omitempty"`
+	MemsNow   string `json:"hasMems,omitempty"`
+	MemsAfter string `json:"getsMems,omitempty"`
 	// Group is the CPU group after the adoption: exclusive, or the name of a pool.
 	Group string `json:"group"`
 	// Unchanged means that neither CPUs nor memory nodes would change.

@@ -9,7 +9,7 @@ import (
 // Demotion is how much memory the kernel has moved from fast to slow memory nodes at the agent's request.
 type Demotion struct {
 	Containers int    `json:"containers"`          // number of containers with fast and slow memory
-	LeftAlone  int    `json:"leftAlone,omitempty"` // number of these containers that the agent skips
+	Skipped    int    `json:"leftAlone,omitempty"` // number of these containers that the agent skips
 	Moved      int64  `json:"moved"`               // bytes moved since the agent's start
 	Reason     string `json:"reason,omitempty"`    // why nothing is moved on this node
 }
@@ -39,8 +39,8 @@ func (d *Demotion) lines(line addLine) {
 		line(label, "no memory is moved to slower nodes: "+d.Reason, Fault)
 	default:
 		text := fmt.Sprintf("%s moved to slow memory, from %s with fast and slow memory", term.Bytes(d.Moved), term.Count(d.Containers, "container"))
-		if d.LeftAlone > 0 {
-			text += fmt.Sprintf("; %d skipped (trimtab explain says why)", d.LeftAlone)
+		if d.Skipped > 0 {
+			text += fmt.Sprintf("; %d skipped (trimtab explain says why)", d.Skipped)
 		}
 		line(label, text, Info)
 	}

@@ -151,7 +151,7 @@ func (r *ResourcePlugins) lines(line addLine) {
 		return
 	}
 	if r.Error != "" {
-		line(label, "none can register: "+r.Error, Fault)
+		line(label, "no plugin can register: "+r.Error, Fault)
 	}
 	for _, p := range r.Plugins {
 		line(label, p.Resource+": "+p.State(), faultIf(p.Error != ""))
@@ -160,7 +160,7 @@ func (r *ResourcePlugins) lines(line addLine) {
 	case n > 0:
 		line(label, fmt.Sprintf("refused: %s: %s", r.Refused[n-1].Resource, r.Refused[n-1].Reason), Fault)
 	case r.Error == "" && len(r.Plugins) == 0:
-		line(label, "none has registered", Info)
+		line(label, "no plugin has registered", Info)
 	}
 }
 

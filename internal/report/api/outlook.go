@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Plan is the result of a plan: the effect of new pods, or of another configuration.
+// Plan is the answer to `trimtab plan`: the effect of new pods, or of another configuration.
 type Plan struct {
 	// Containers have the values that the pods' containers would get.
 	Containers []Container `json:"containers,omitempty"`

@@ -12,9 +12,9 @@ import (
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
 	Version string `json:"version"`
-	// Described means that the node is simulated from a description. The /proc of this machine therefore does not show
+	// Simulated means that the node is simulated from a description. The /proc of this machine therefore does not show
 	// how busy the node's CPUs are.
-	Described bool `json:"described,omitempty"`
+	Simulated bool `json:"described,omitempty"`
 	// Agent is the process that answers.
 	Agent nodelock.Holder `json:"agent,omitzero"`
 	// Standby says why the agent decides nothing: another agent works on this node. This agent takes over when the
@@ -182,7 +182,7 @@ type Attachment struct {
 	WhyActive string `json:"inForce,omitempty"`
 }
 
-// Live reports whether the attachment works in its state.
+// Live reports whether the attachment is connected to the runtime, or synchronised with it.
 func (a Attachment) Live() bool { return a.State == "connected" || a.State == "synchronised" }
 
 // NodeCPUs says who may use which CPUs of a node. The CPUs are kernel lists.
@@ -288,8 +288,8 @@ type Value struct {
 	Channel string           `json:"channel"` // such as "nri create", "nri update" or "kernel"
 	Applied bool             `json:"applied"`
 	Note    string           `json:"note,omitempty"` // why it is not applied, or another remark
-	// Both are set only in mode observe. Kernel is the value that the node has instead. Missing is why the decided value
-	// is not in force.
+	// Kernel and Missing are set only in mode observe. Kernel is the value that the node has instead. Missing is why
+	// the decided value is not in force.
 	Kernel  string        `json:"kernel,omitempty"`
 	Missing MissingReason `json:"missing,omitempty"`
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Busy draws each NUMA node in pairs of lines: the load of its CPUs (0 to 1), and below it who may use them. If busy is
-// empty, it draws only who may use the CPUs.
-func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []string {
+// LoadLines draws each NUMA node in pairs of lines: the load of its CPUs (0 to 1), and below it who may use them. If
+// busy is empty, it draws only who may use the CPUs.
+func LoadLines(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []string {
 	marks := New(c).marks
 	widest := 0
 	for _, n := range c.Nodes {
@@ -34,7 +34,7 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 					bars.WriteByte(' ')
 					who.WriteByte(' ')
 				}
-				bars.WriteString(bar(busy, id))
+				bars.WriteString(loadBar(busy, id))
 				who.WriteString(cmp.Or(marks[id], " "))
 			}
 			if len(busy) > 0 {
@@ -46,16 +46,17 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 	return lines
 }
 
-// steps are the characters of Bar, from idle to busy.
-const steps = "▁▂▃▄▅▆▇█"
+// barCharacters are the characters that Bar returns, from idle to busy.
+const barCharacters = "▁▂▃▄▅▆▇█"
 
 // Bar shows a share as one character.
 func Bar(share float64) string {
-	all := []rune(steps)
+	all := []rune(barCharacters)
 	return string(all[min(len(all)-1, int(share*float64(len(all))))])
 }
 
-func bar(busy map[int]float64, id int) string {
+// loadBar shows the load of a CPU as one character, or "?" if the load is unknown.
+func loadBar(busy map[int]float64, id int) string {
 	share, known := busy[id]
 	if !known {
 		return "?"

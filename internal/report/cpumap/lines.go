@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	perLine  = 64 // CPUs in a line
-	perGroup = 8  // CPUs between two spaces
+	cpusPerLine  = 64 // CPUs in a line
+	cpusPerGroup = 8  // CPUs between two spaces
 )
 
 // Text draws one or more lines for each NUMA node, and the legend.
@@ -29,7 +29,7 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 			continue
 		}
 		label := fmt.Sprintf("  node %-2d  %*s  ", n.ID, widest, n.CPUs)
-		for line := range slices.Chunk(CPUs(n.CPUs), perLine) {
+		for line := range slices.Chunk(CPUs(n.CPUs), cpusPerLine) {
 			fmt.Fprintln(w, label+p.line(line))
 			label = strings.Repeat(" ", len(label))
 		}
@@ -64,7 +64,7 @@ func MemoryOnly(n api.NUMA) string {
 
 func (p Map) line(ids []int) string {
 	var groups []string
-	for group := range slices.Chunk(ids, perGroup) {
+	for group := range slices.Chunk(ids, cpusPerGroup) {
 		var b strings.Builder
 		for _, id := range group {
 			b.WriteString(p.marks[id])

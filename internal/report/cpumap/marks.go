@@ -29,8 +29,8 @@ const balloonClass = "balloon"
 
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// entry explains one mark in the legend of a map.
-type entry struct{ mark, pod, text string } // pod is empty if no pod owns the CPUs
+// legendEntry explains one mark in the legend of a map.
+type legendEntry struct{ mark, pod, text string } // pod is empty if no pod owns the CPUs
 
 // Mark is a character in a drawing, and the CPUs that have it.
 type Mark struct {
@@ -62,7 +62,7 @@ func Marks(c api.NodeCPUs) []Mark {
 type Map struct {
 	marks  map[int]string
 	pods   map[int]string // the pod that owns a CPU
-	legend []entry
+	legend []legendEntry
 }
 
 // New gives each CPU the mark of who may use it. A mark replaces earlier marks: first the pools set marks, then the
@@ -71,7 +71,7 @@ func New(c api.NodeCPUs) Map {
 	p := Map{marks: map[int]string{}, pods: map[int]string{}}
 	p.markPools(c)
 	if ids := CPUs(c.Reserved); len(ids) > 0 {
-		p.setMark(ids, entry{mark: markReserved, text: "reserved"})
+		p.setMark(ids, legendEntry{mark: markReserved, text: "reserved"})
 	}
 	var pods []string
 	own, unusable, mark := map[string][]int{}, map[string][]int{}, map[string]string{}
@@ -97,7 +97,7 @@ func New(c api.NodeCPUs) Map {
 		if slices.Sort(unusable[pod]); len(unusable[pod]) > 0 {
 			text += ", missing " + topology.FormatList(slices.Compact(unusable[pod]))
 		}
-		p.setMark(ids, entry{cmp.Or(mark[pod], TooManyOwners), term.Clean(pod), text})
+		p.setMark(ids, legendEntry{cmp.Or(mark[pod], TooManyOwners), term.Clean(pod), text})
 	}
 	return p
 }
@@ -179,7 +179,7 @@ func (p *Map) markPools(c api.NodeCPUs) {
 	for _, m := range p.marks {
 		seen[m] = true
 	}
-	for _, o := range []entry{
+	for _, o := range []legendEntry{
 		{mark: markBoth, text: "shared and reclaimed pool"},
 		{mark: markShared, text: "shared pool"},
 		{mark: markReclaimed, text: "reclaimed pool"},
@@ -191,7 +191,7 @@ func (p *Map) markPools(c api.NodeCPUs) {
 	}
 }
 
-func (p *Map) setMark(ids []int, o entry) {
+func (p *Map) setMark(ids []int, o legendEntry) {
 	for _, id := range ids {
 		p.marks[id] = o.mark
 	}

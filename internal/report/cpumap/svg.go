@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Measures of the drawing, in pixels.
+// Sizes in the drawing, in pixels.
 const (
 	svgMargin  = 24
 	svgCell    = 26 // width and height of a CPU
@@ -101,7 +101,7 @@ func byPackage(nodes []api.NUMA) [][]api.NUMA {
 // packageTitle returns the title of a group of byPackage.
 func packageTitle(nodes []api.NUMA) string {
 	if nodes[0].Package < 0 {
-		return "memory alone"
+		return "memory only"
 	}
 	return fmt.Sprintf("socket %d", nodes[0].Package)
 }
@@ -178,7 +178,7 @@ func (d *drawing) core(ids []int, x, y int) int {
 			ink = "#ffffff"
 		}
 		fmt.Fprintf(d.out, `<g><title>CPU %d: %s</title><rect x="%d" y="%d" width="%d" height="%d" fill="%s" stroke="#80868b"/>`,
-			id, escape(d.meaning(mark)), x, y, svgCell, svgCell, fill)
+			id, escape(d.markMeaning(mark)), x, y, svgCell, svgCell, fill)
 		fmt.Fprintf(d.out, `<text x="%d" y="%d" text-anchor="middle" font-size="10" fill="%s">%d</text>`, x+svgCell/2, y+11, ink, id)
 		fmt.Fprintf(d.out, `<text x="%d" y="%d" text-anchor="middle" font-size="11" font-weight="bold" fill="%s">%s</text></g>`+"\n",
 			x+svgCell/2, y+22, ink, escape(mark))
@@ -187,8 +187,8 @@ func (d *drawing) core(ids []int, x, y int) int {
 	return x + svgGap
 }
 
-// meaning describes a mark.
-func (d *drawing) meaning(mark string) string {
+// markMeaning returns what the legend says about a mark.
+func (d *drawing) markMeaning(mark string) string {
 	for _, o := range d.cpuMap.legend {
 		if o.mark == mark {
 			return o.text

@@ -24,8 +24,8 @@ var ownerColors = []string{
 	"1;38;5;231;48;5;93", "1;38;5;16;48;5;44", "1;38;5;16;48;5;226",
 }
 
-// Use has the CPUs that the kernel lets a running container use.
-type Use struct{ Pod, CPUs string }
+// ContainerCPUs has the CPUs that the kernel lets a running container use.
+type ContainerCPUs struct{ Pod, CPUs string }
 
 // Tiles is a drawing of a machine with one tile for each CPU.
 type Tiles struct {
@@ -37,7 +37,7 @@ type Tiles struct {
 }
 
 // NewTiles compares the owners of CPUs in the agent's report with the CPUs that the kernel lets containers use.
-func NewTiles(c api.NodeCPUs, uses []Use) Tiles {
+func NewTiles(c api.NodeCPUs, uses []ContainerCPUs) Tiles {
 	t := Tiles{nodes: c.Nodes, cpuMap: New(c), load: map[int]int{}, conflicts: map[int]bool{}}
 	for _, n := range c.Nodes {
 		for _, id := range CPUs(n.CPUs) {

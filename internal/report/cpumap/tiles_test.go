@@ -43,13 +43,13 @@ func TestMemoryAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	boxes := drawn(NewTiles(c, nil).Block(80, term.Ink{}))
-	busy := strings.Join(Busy(c, map[int]float64{0: 1}, 60, term.Ink{}), "\n")
+	busy := strings.Join(LoadLines(c, map[int]float64{0: 1}, 60, term.Ink{}), "\n")
 	for name, picture := range map[string]string{"lines": text.String(), "boxes": boxes, "busy": busy} {
 		if !strings.Contains(picture, "64 GiB of memory, no CPUs") || !strings.Contains(picture, "no CPUs and no memory") {
 			t.Errorf("%s:\n%s", name, picture)
 		}
 	}
-	if !strings.Contains(boxes, "─ memory alone ─") || !strings.Contains(drawing.String(), "memory alone") || !strings.Contains(drawing.String(), "node 1: no CPUs, 64.0 GiB") {
+	if !strings.Contains(boxes, "─ memory only ─") || !strings.Contains(drawing.String(), "memory only") || !strings.Contains(drawing.String(), "node 1: no CPUs, 64.0 GiB") {
 		t.Errorf("boxes:\n%s\ndrawing:\n%s", boxes, drawing.String())
 	}
 }
@@ -57,10 +57,10 @@ func TestMemoryAlone(t *testing.T) {
 // TestBusyUnknown: nothing is drawn for a use that is not known of any CPU.
 func TestBusyUnknown(t *testing.T) {
 	c := api.NodeCPUs{Online: "0-3", Shared: "1-3", Reserved: "0", Nodes: []api.NUMA{{ID: 0, CPUs: "0-3"}}}
-	if got := strings.Join(Busy(c, nil, 60, term.Ink{}), "\n"); got != "node 0  0-3      -  #sss" {
+	if got := strings.Join(LoadLines(c, nil, 60, term.Ink{}), "\n"); got != "node 0  0-3      -  #sss" {
 		t.Errorf("no CPU is known: %q", got)
 	}
-	if got := strings.Join(Busy(c, map[int]float64{1: 0.5}, 60, term.Ink{}), "\n"); got != "node 0  0-3   50 %  ?▅??\n                    #sss" {
+	if got := strings.Join(LoadLines(c, map[int]float64{1: 0.5}, 60, term.Ink{}), "\n"); got != "node 0  0-3   50 %  ?▅??\n                    #sss" {
 		t.Errorf("one CPU is known: %q", got)
 	}
 }
@@ -112,7 +112,7 @@ func TestTiles(t *testing.T) {
 			{Pod: "a/two", Container: "x", CPUs: "4"}, {Pod: "a/one", Container: "x", CPUs: "2,8"}, {Pod: "a/two", Container: "y", CPUs: "4-5"},
 		},
 	}
-	used := []Use{{"a/one", "2,8"}, {"a/two", "4-5"}, {"a/web", "1,3,7,9-11"}, {"a/bad", "5"}}
+	used := []ContainerCPUs{{"a/one", "2,8"}, {"a/two", "4-5"}, {"a/web", "1,3,7,9-11"}, {"a/bad", "5"}}
 	got := NewTiles(told, used).Block(60, term.Ink{})
 	want := `╭─ socket 0 ──────╮ ╭─ socket 1 ──────╮
 │ ╭─ node 0 ────╮ │ │ ╭─ node 1 ────╮ │

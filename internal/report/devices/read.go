@@ -50,9 +50,9 @@ const (
 	gpusDir      = "driver/nvidia/gpus"      // below /proc
 	driverFile   = "module/nvidia/version"   // below /sys
 	pciDir       = "bus/pci/devices"         // below /sys
-	cardsDir     = "class/infiniband"        // below /sys
+	rdmaCardsDir = "class/infiniband"        // below /sys
 	verbsDir     = "device/infiniband_verbs" // below a card
-	nvidia       = "0x10de"                  // PCI vendor
+	nvidiaVendor = "0x10de"                  // PCI vendor
 	displayClass = "0x03"                    // PCI class of GPUs
 )
 
@@ -63,7 +63,7 @@ func Read(proc, sys fs.FS) (Inventory, error) {
 	if err := i.readGPUs(proc, sys); err != nil {
 		return i, err
 	}
-	if err := i.readCards(sys); err != nil {
+	if err := i.readRDMACards(sys); err != nil {
 		return i, err
 	}
 	return i, nil
@@ -96,7 +96,7 @@ func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	}
 	for _, bus := range all {
 		at := path.Join(pciDir, bus)
-		if !named[bus] && readText(sys, path.Join(at, "vendor")) == nvidia && strings.HasPrefix(readText(sys, path.Join(at, "class")), displayClass) {
+		if !named[bus] && readText(sys, path.Join(at, "vendor")) == nvidiaVendor && strings.HasPrefix(readText(sys, path.Join(at, "class")), displayClass) {
 			i.leaveOut("GPU", bus, "it has no driver")
 		}
 	}
@@ -131,15 +131,15 @@ func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	return g, ""
 }
 
-// readCards reads the physical functions of RDMA cards, each with its virtual functions.
-func (i *Inventory) readCards(sys fs.FS) error {
-	names, err := listDir(sys, cardsDir)
+// readRDMACards reads the physical functions of RDMA cards, each with its virtual functions.
+func (i *Inventory) readRDMACards(sys fs.FS) error {
+	names, err := listDir(sys, rdmaCardsDir)
 	if err != nil {
 		return err
 	}
 	taken := map[int]string{}
 	for _, name := range names {
-		at := path.Join(cardsDir, name)
+		at := path.Join(rdmaCardsDir, name)
 		target, err := fs.ReadLink(sys, path.Join(at, "device"))
 		if err != nil {
 			continue // not on a PCI bus: a software device such as rxe0
@@ -179,7 +179,7 @@ func minor(sys fs.FS, name string) int {
 	digits := ""
 	if m := numberedName.FindStringSubmatch(name); m != nil {
 		digits = m[1]
-	} else if verbs, err := listDir(sys, path.Join(cardsDir, name, verbsDir)); err == nil && len(verbs) > 0 {
+	} else if verbs, err := listDir(sys, path.Join(rdmaCardsDir, name, verbsDir)); err == nil && len(verbs) > 0 {
 		digits = strings.TrimPrefix(verbs[0], "uverbs")
 	}
 	n, err := strconv.Atoi(digits)

@@ -23,7 +23,7 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	def := config.Default()
 	data, err := h.read(file)
 	switch {
-	case missing(err):
+	case isMissing(err):
 		return c.ok("%s does not exist: the agent uses the defaults", file), def
 	case err != nil:
 		return c.unreadable(file, err), def
@@ -53,12 +53,12 @@ func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Ch
 	case errors.Is(err, fs.ErrPermission):
 		return c.unreadable(socket, err), nil
 	case err != nil && o.host().noneExists(socket, paths.State, paths.Key):
-		return c.problem("install it: docs/install.md; nothing to do if you removed it",
+		return c.problem("install Trimtab (docs/install.md); if you removed it, there is nothing to do",
 			"Trimtab is not on this node: no agent answers, and there is no %s, %s or %s", socket, paths.State, paths.Key), nil
 	case err != nil:
-		return c.problem("start it: trimtab agent", "no agent answers at %s", socket), nil
+		return c.problem("start the agent: trimtab agent", "no agent answers at %s", socket), nil
 	}
-	return c.judgeAgent(got), &got
+	return c.agentResult(got), &got
 }
 
 // agentFaults lists the faults that an agent reports under a label, with the finding of the check and its advice. If an
@@ -82,7 +82,8 @@ var agentFaults = []struct{ label, found, do string }{
 	},
 }
 
-func (c Check) judgeAgent(got api.Node) Check {
+// agentResult returns the check with the result for a running agent: its first fault, or its state.
+func (c Check) agentResult(got api.Node) Check {
 	faults := got.Faults(time.Now())
 	for _, is := range agentFaults {
 		if i := slices.IndexFunc(faults, func(f api.Line) bool { return f.Label == is.label }); i >= 0 {
@@ -97,7 +98,7 @@ func (c Check) judgeAgent(got api.Node) Check {
 		for _, p := range ctr.Problems {
 			if p.Key == "nri.cede" {
 				return c.problem("list the field in nri.cede, or remove it from the other plugin; kubectl describe pod names plugin and field",
-					"%s runs, and of %s/%s %s", got.Version, ctr.Pod, ctr.Name, p.Reason)
+					"%s runs, and %s/%s has a problem: %s", got.Version, ctr.Pod, ctr.Name, p.Reason)
 			}
 		}
 	}
@@ -111,12 +112,14 @@ func (c Check) judgeAgent(got api.Node) Check {
 // keySize is the size of a record key, in bytes.
 const keySize = 32
 
+// checkKey checks whether the record key exists, and whether only root can read and write it. runs is true if an agent
+// answers.
 func checkKey(c Check, h host, file string, runs bool) Check {
 	info, err := h.stat(file)
 	switch {
-	case missing(err) && runs:
+	case isMissing(err) && runs:
 		return c.problem("restart the agent with write access to that path", "%s does not exist and the agent runs: the key is lost when the agent ends", file)
-	case missing(err):
+	case isMissing(err):
 		return c.ok("%s does not exist yet; the first start creates it", file)
 	case err != nil:
 		return c.unreadable(file, err)
@@ -132,10 +135,11 @@ func checkKey(c Check, h host, file string, runs bool) Check {
 	return c.ok("%s is %s", file, h.describe(info))
 }
 
+// checkState checks whether the agent can write its state directory, or can create it, and whether only root can.
 func checkState(c Check, h host, dir string) Check {
 	where := dir
 	info, err := h.stat(where)
-	for missing(err) && where != "/" {
+	for isMissing(err) && where != "/" {
 		where = filepath.Dir(where) // the agent creates missing directories
 		info, err = h.stat(where)
 	}

@@ -10,7 +10,7 @@ import (
 // checkBypass reports that the agent attaches by bypass, and whether NRI would work as well.
 func checkBypass(c Check, nri *nriConfig) Check {
 	if nri.running && nri.socketExists {
-		return c.ok("attach is bypass, although %s exists: nri would set all values, before containers exist", nri.socket)
+		return c.ok("attach is bypass, although %s exists: with attach: nri the agent would set all values, and before containers exist", nri.socket)
 	}
 	return c.ok("attach is bypass; NRI is not checked")
 }

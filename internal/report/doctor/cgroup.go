@@ -37,27 +37,28 @@ func (g cgroups) version() (cgroup.Version, error) {
 	return cgroup.Detect(tree)
 }
 
-func (g cgroups) at(parts ...string) string {
+// pathOf returns the path of a file or directory below the root of the cgroup tree.
+func (g cgroups) pathOf(parts ...string) string {
 	return path.Join(append([]string{g.Root}, parts...)...)
 }
 
 // file returns the path of a file in dir, the directory of all pods.
 func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	if v == cgroup.V1 {
-		return g.at(f.Controller, dir, f.Name)
+		return g.pathOf(f.Controller, dir, f.Name)
 	}
-	return g.at(dir, f.Name)
+	return g.pathOf(dir, f.Name)
 }
 
-// driver returns the directory of all pods, and the cgroup driver that uses a directory of this name. both means that
-// the directories of both drivers exist.
-func (g cgroups) driver(v cgroup.Version) (dir, driver string, both bool) {
+// podsDirAndDriver returns the directory of all pods, and the cgroup driver that uses a directory of this name. both
+// means that the directories of both drivers exist.
+func (g cgroups) podsDirAndDriver(v cgroup.Version) (dir, driver string, both bool) {
 	above := ""
 	if v == cgroup.V1 {
 		above = "cpu"
 	}
 	for _, t := range podsDirs {
-		if _, err := g.stat(g.at(above, t.dir)); err == nil {
+		if _, err := g.stat(g.pathOf(above, t.dir)); err == nil {
 			if dir != "" {
 				return dir, driver, true
 			}
@@ -71,7 +72,7 @@ func checkCgroup(c Check, g cgroups) Check {
 	root := g.Root
 	v, err := g.version()
 	switch {
-	case missing(err):
+	case isMissing(err):
 		return c.problem("mount it there, or set cgroup.root", "no cgroup file system at %s", root)
 	case err != nil:
 		return c.unreadable(root, err)
@@ -80,11 +81,11 @@ func checkCgroup(c Check, g cgroups) Check {
 		return c.problem("set cgroup.version: auto", "version %s at %s, but cgroup.version is %s", strings.TrimPrefix(v.String(), "v"), root, want)
 	}
 	var fs unix.Statfs_t
-	if at, err := g.realPath(g.at()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
+	if at, err := g.realPath(g.pathOf()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
 		return c.problem("mount it writable for the agent", "%s is mounted read-only", root)
 	}
 	version := "version " + strings.TrimPrefix(v.String(), "v")
-	dir, driver, both := g.driver(v)
+	dir, driver, both := g.podsDirAndDriver(v)
 	switch {
 	case both:
 		return c.problem("drain and restart the node, so that only the directories of the kubelet's cgroupDriver are left",
@@ -98,7 +99,7 @@ func checkCgroup(c Check, g cgroups) Check {
 // checkHooks checks for each hook whether the kernel has what the hook needs.
 func checkHooks(g cgroups, config config.Config) []Check {
 	v, versionErr := g.version()
-	dir, _, _ := g.driver(v)
+	dir, _, _ := g.podsDirAndDriver(v)
 	var out []Check
 	for _, h := range config.Hooks.Catalogue() {
 		c := Check{Name: "hook " + h.Name, Why: "without it, pods do not get this: " + h.About}
@@ -115,8 +116,8 @@ func checkHooks(g cgroups, config config.Config) []Check {
 		case versionErr != nil:
 			c = c.unknown(`see the result of the check "cgroup"`, "it needs the controllers %s; no cgroup file system was found", join(controllers(h)))
 		default:
-			if c = g.probe(c, v, dir, needs); c.Result == OK {
-				c = g.probeFeatures(c, v, dir, h)
+			if c = g.checkFiles(c, v, dir, needs); c.Result == OK {
+				c = g.checkFeatureFiles(c, v, dir, h)
 			}
 		}
 		out = append(out, c)
@@ -132,15 +133,16 @@ func (h host) missingDevice(paths config.Paths, info hook.Info) string {
 		"resctrl":        path.Join(paths.Resctrl, "schemata"),
 		"resctrl.L3_MON": path.Join(paths.Resctrl, "info/L3_MON"),
 	} {
-		if _, err := h.stat(at); slices.Contains(info.Kernel, feature) && missing(err) {
+		if _, err := h.stat(at); slices.Contains(info.Kernel, feature) && isMissing(err) {
 			return at
 		}
 	}
 	return ""
 }
 
-// probeFeatures checks for cgroup files that not every kernel has. If files are alternatives, one of them is enough.
-func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info) Check {
+// checkFeatureFiles checks for cgroup files that not every kernel has. If files are alternatives, one of them is
+// enough.
+func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook.Info) Check {
 	exists := func(feature string) bool {
 		f, err := cgroup.FeatureFile(feature, v)
 		if err == nil && f.Name != "" {
@@ -177,7 +179,7 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 		}
 	}
 	for _, need := range h.Kernel {
-		// probeFeatures checks whether the file exists. Here only the controller of the file matters.
+		// checkFeatureFiles checks whether the file exists. Here only the controller of the file matters.
 		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
 			out = append(out, cgroup.File{Controller: f.Controller})
 		}
@@ -188,6 +190,7 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 // kernelControllers are the cgroup controllers that a feature in hook.Info.Kernel may need. Other features need none.
 var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
+// controllers returns the cgroup controllers that a hook needs.
 func controllers(h hook.Info) []string {
 	var out []string
 	for _, f := range filesOf(h, cgroup.V2) {
@@ -198,8 +201,8 @@ func controllers(h hook.Info) []string {
 	return out
 }
 
-// probe checks whether the controllers are enabled, and then whether the files exist in the pods' directory.
-func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File) Check {
+// checkFiles checks whether the controllers are enabled, and then whether the files exist in the pods' directory.
+func (g cgroups) checkFiles(c Check, v cgroup.Version, dir string, needs []cgroup.File) Check {
 	var seen []string
 	for _, f := range needs {
 		why, err := g.controllerProblem(v, dir, f.Controller)
@@ -213,7 +216,7 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 			continue
 		}
 		at := g.file(v, dir, f)
-		if _, err := g.stat(at); missing(err) {
+		if _, err := g.stat(at); isMissing(err) {
 			return c.problem("use a kernel that has it, or disable the hook", "not effective: this kernel has no %s", at)
 		} else if err != nil {
 			return c.unreadable(at, err)
@@ -231,18 +234,18 @@ func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.Fil
 // controllerProblem returns why a controller cannot be used for pods, or "" if it can be used.
 func (g cgroups) controllerProblem(v cgroup.Version, dir, controller string) (string, error) {
 	if v == cgroup.V1 {
-		_, err := g.stat(g.at(controller))
-		if missing(err) {
-			return fmt.Sprintf("the controller %s is not mounted at %s", controller, g.at(controller)), nil
+		_, err := g.stat(g.pathOf(controller))
+		if isMissing(err) {
+			return fmt.Sprintf("the controller %s is not mounted at %s", controller, g.pathOf(controller)), nil
 		}
 		return "", err
 	}
 	lists := []struct{ file, say string }{
-		{g.at("cgroup.controllers"), "this kernel, or its boot parameters, has no controller %s"},
-		{g.at("cgroup.subtree_control"), "the controller %s is not enabled below the root"},
+		{g.pathOf("cgroup.controllers"), "this kernel, or its boot parameters, has no controller %s"},
+		{g.pathOf("cgroup.subtree_control"), "the controller %s is not enabled below the root"},
 	}
 	if dir != "" {
-		lists = append(lists, struct{ file, say string }{g.at(dir, "cgroup.subtree_control"), "the controller %s is not enabled for pods"})
+		lists = append(lists, struct{ file, say string }{g.pathOf(dir, "cgroup.subtree_control"), "the controller %s is not enabled for pods"})
 	}
 	for _, l := range lists {
 		text, err := g.read(l.file)
@@ -256,6 +259,7 @@ func (g cgroups) controllerProblem(v cgroup.Version, dir, controller string) (st
 	return "", nil
 }
 
+// enableAdvice returns the advice for a controller that cannot be used.
 func enableAdvice(v cgroup.Version, controller string) string {
 	if v == cgroup.V1 {
 		return "mount it, or disable the hook"

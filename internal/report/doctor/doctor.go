@@ -27,8 +27,8 @@ type Check struct {
 	Name   string `json:"check"`
 	Result Result `json:"result"`
 	Found  string `json:"found"`
-	Why    string `json:"why"`          // why it matters
-	Do     string `json:"do,omitempty"` // what to do about it
+	Why    string `json:"why"`          // why the check matters
+	Do     string `json:"do,omitempty"` // what the user can do about a problem
 }
 
 // Report has the results of all checks, and how many were not ok.
@@ -96,19 +96,20 @@ func (c Check) unknown(do, format string, args ...any) Check {
 	return c.withResult(Unknown, do, format, args...)
 }
 
-// asRoot is the advice if a permission is missing.
-const asRoot = "run trimtab doctor as root"
+// rootAdvice is the advice if a permission is missing.
+const rootAdvice = "run trimtab doctor as root"
 
 // unreadable returns the check with the result for a file or socket that cannot be read.
 func (c Check) unreadable(what string, err error) Check {
 	do := "correct the cause of the error, then run trimtab doctor again"
 	if errors.Is(err, fs.ErrPermission) {
-		do = asRoot
+		do = rootAdvice
 	}
 	return c.unknown(do, "%s: %s", what, reason(err))
 }
 
-func missing(err error) bool {
+// isMissing reports whether an error means that a file, or a directory above it, does not exist.
+func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 

@@ -111,7 +111,7 @@ func (f *fixture) options() Options {
 		Ask: func(_ context.Context, socket string) (api.Node, error) {
 			var n api.Node
 			if f.agent == nil {
-				return n, &status.Unreachable{Path: socket, Hint: "nobody answers", Err: syscall.ECONNREFUSED}
+				return n, &status.UnreachableError{Path: socket, Hint: "nobody answers", Err: syscall.ECONNREFUSED}
 			}
 			return n, json.Unmarshal(f.agent, &n)
 		},
@@ -201,7 +201,7 @@ func TestWithoutPermission(t *testing.T) {
 		_ = os.Chmod(filepath.Join(f.root, "var/lib/kubelet"), 0o755)
 	})
 	c := find(t, Run(t.Context(), f.options()), "kubelet cpu manager")
-	if c.Result != Unknown || c.Do != asRoot {
+	if c.Result != Unknown || c.Do != rootAdvice {
 		t.Errorf("%+v", c)
 	}
 }
@@ -229,9 +229,9 @@ func TestDeniedAgent(t *testing.T) {
 	f := load(t, "testdata/good-v2-systemd.txtar")
 	o := f.options()
 	o.Ask = func(context.Context, string) (api.Node, error) {
-		return api.Node{}, &status.Unreachable{Hint: "not allowed", Err: syscall.EACCES}
+		return api.Node{}, &status.UnreachableError{Hint: "not allowed", Err: syscall.EACCES}
 	}
-	if c := find(t, Run(t.Context(), o), "agent"); c.Result != Unknown || c.Do != asRoot {
+	if c := find(t, Run(t.Context(), o), "agent"); c.Result != Unknown || c.Do != rootAdvice {
 		t.Errorf("%+v", c)
 	}
 }

@@ -14,11 +14,11 @@ import (
 // reads the servers' files.
 func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
-		return c.ok("none is configured (hookServers.directory is empty)")
+		return c.ok("no hook server is configured (hookServers.directory is empty)")
 	}
 	if found == nil {
 		at, err := h.realPath(dir)
-		if err != nil && !missing(err) {
+		if err != nil && !isMissing(err) {
 			return c.unreadable(dir, err)
 		}
 		found = readHookServers(at)
@@ -59,7 +59,7 @@ func checkHookService(c Check, h host, path, file string) Check {
 	if file == "" {
 		return c.ok("serves at %s; hookServers.register does not name a file, so proxies cannot find it", path)
 	}
-	if _, err := h.stat(file); missing(err) {
+	if _, err := h.stat(file); isMissing(err) {
 		return c.problem("see the agent's log for the reason why the file was not written", "%s does not exist (hookServers.register)", file)
 	} else if err != nil {
 		return c.unreadable(file, err)

@@ -58,7 +58,7 @@ func (h host) stat(p string) (fs.FileInfo, error) {
 // noneExists reports whether none of the paths exists on the node. It counts a path that it may not read as existing.
 func (h host) noneExists(paths ...string) bool {
 	for _, p := range paths {
-		if _, err := h.stat(p); p != "" && !missing(err) {
+		if _, err := h.stat(p); p != "" && !isMissing(err) {
 			return false
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// manager is the policy of one of the kubelet's resource managers.
-type manager struct {
+// managerPolicy is the policy of one of the kubelet's resource managers, and what its state file says.
+type managerPolicy struct {
 	policy     string // the policy of the running kubelet if it is known, or else the configured policy
 	policyFile string // the file that has policy
 	found      bool   // a policy was found, or a state or configuration file without one, which means the default
@@ -34,11 +34,11 @@ type kubelet struct {
 	root string // path of the directory
 }
 
-// manager finds the policy of a resource manager. It reads the state file of the running kubelet, then the kubelet's
+// findPolicy finds the policy of a resource manager. It reads the state file of the running kubelet, then the kubelet's
 // flags, and then its configuration file. key is the policy's key in the configuration file, and flag is its flag.
 // state is the name of the state file; "" if the manager has none.
-func (k kubelet) manager(key, flag, state string) manager {
-	var m manager
+func (k kubelet) findPolicy(key, flag, state string) managerPolicy {
+	var m managerPolicy
 	if state != "" {
 		m.read(k, state, m.readState)
 	}
@@ -58,14 +58,14 @@ func (k kubelet) manager(key, flag, state string) manager {
 }
 
 // errNoPolicy is the error for a file that sets no policy.
-var errNoPolicy = errors.New("it has no policy")
+var errNoPolicy = errors.New("the file sets no policy")
 
 // read reads a file in the kubelet's directory. It stores the file's policy if no file before had one, and the first
 // error.
-func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
+func (m *managerPolicy) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
 	file := filepath.Join(k.root, name)
 	data, err := k.read(file)
-	if missing(err) {
+	if isMissing(err) {
 		return
 	}
 	policy := ""
@@ -82,7 +82,7 @@ func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, er
 }
 
 // readState reads a checkpoint of the CPU or memory manager.
-func (m *manager) readState(data []byte) (policy string, err error) {
+func (m *managerPolicy) readState(data []byte) (policy string, err error) {
 	var s struct {
 		PolicyName string                     `json:"policyName"`
 		Entries    map[string]json.RawMessage `json:"entries"`
@@ -110,9 +110,9 @@ func (m *manager) readState(data []byte) (policy string, err error) {
 	return s.PolicyName, nil
 }
 
-// judgePolicy returns the result of a check if no policy was found, or if the policy is harmless. Otherwise it returns
-// false.
-func (k kubelet) judgePolicy(c Check, m manager, harmless ...string) (Check, bool) {
+// resultIfHarmless returns the result of a check if no policy was found, or if the policy is harmless. Otherwise it
+// returns false.
+func (k kubelet) resultIfHarmless(c Check, m managerPolicy, harmless ...string) (Check, bool) {
 	switch {
 	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):
 		return c.unreadable(m.errFile, m.err), true // another file may have another policy
@@ -126,13 +126,14 @@ func (k kubelet) judgePolicy(c Check, m manager, harmless ...string) (Check, boo
 	return c, false
 }
 
-const alternatives = "or let the kubelet decide: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
+// authorityAdvice lists other ways to make only one program decide about CPUs.
+const authorityAdvice = "or set authority: kubelet, so that the kubelet decides; or set hooks.cpuset.enabled: false, so that Trimtab assigns no CPUs"
 
 func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.SpecSource) Check {
-	m := k.manager("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
-	kubelets := c.Hooks.CPUSet.Enabled && c.Authority == "kubelet"
-	if done, ok := k.judgePolicy(ch, m, "none"); ok {
-		if kubelets && done.Result == OK {
+	m := k.findPolicy("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
+	kubeletDecides := c.Hooks.CPUSet.Enabled && c.Authority == "kubelet"
+	if done, ok := k.resultIfHarmless(ch, m, "none"); ok {
+		if kubeletDecides && done.Result == OK {
 			return ch.problem("set cpuManagerPolicy: static in the kubelet, or authority: agent in Trimtab's configuration",
 				"authority is kubelet, and the kubelet's policy is none: no containers can own CPUs")
 		}
@@ -145,19 +146,19 @@ func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.S
 	if !c.Hooks.CPUSet.Enabled {
 		return ch.ok("%s; Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", found)
 	}
-	if kubelets {
+	if kubeletDecides {
 		if source := granted(); source != nil {
 			found += "; which containers own CPUs is " + source.CPUSource()
 		}
 		return ch.ok("%s; Trimtab keeps other containers off the CPUs that it assigns (authority is kubelet)", found)
 	}
 	return ch.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(k.root, "cpu_manager_state")+
-		" and restart the kubelet; "+alternatives, "two programs assign CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is enabled", found)
+		" and restart the kubelet; "+authorityAdvice, "two programs assign CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is enabled", found)
 }
 
 func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
-	m := k.manager("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
-	if done, ok := k.judgePolicy(ch, m, "none"); ok {
+	m := k.findPolicy("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
+	if done, ok := k.resultIfHarmless(ch, m, "none"); ok {
 		return done
 	}
 	if !c.Hooks.CPUSet.Enabled {
@@ -167,12 +168,12 @@ func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
 		return ch.ok("%s (%s); Trimtab does not change its decisions (authority is kubelet)", m.policy, m.policyFile)
 	}
 	return ch.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(k.root, "memory_manager_state")+
-		" and restart the kubelet; "+alternatives, "two programs assign memory nodes: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is enabled", m.policy, m.policyFile)
+		" and restart the kubelet; "+authorityAdvice, "two programs assign memory nodes: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is enabled", m.policy, m.policyFile)
 }
 
 func checkTopologyManager(c Check, k kubelet) Check {
-	m := k.manager("topologyManagerPolicy", "--topology-manager-policy", "")
-	if done, ok := k.judgePolicy(c, m, "none", "best-effort"); ok {
+	m := k.findPolicy("topologyManagerPolicy", "--topology-manager-policy", "")
+	if done, ok := k.resultIfHarmless(c, m, "none", "best-effort"); ok {
 		return done
 	}
 	return c.ok("%s (%s): it aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.policyFile)

@@ -25,28 +25,28 @@ const (
 
 // nriConfig is what a runtime's configuration says about NRI.
 type nriConfig struct {
-	host          host
-	runtime       string // the runtime that has this configuration
-	running       bool   // the runtime runs
-	socket        string // the NRI socket to which Trimtab connects
-	socketExists  bool
-	anyRead       bool               // at least one configuration file could be read
-	err           error              // the error of the last configuration file that could not be read
-	errFile       string             // the file that could not be read because of err
-	version       string             // version of containerd's configuration format
-	keys          map[string]setting // keys of the NRI table; a later file overrides an earlier one
-	misplaced     []setting          // timeouts in another table, where the runtime ignores them
-	onKey, offKey string             // the key that enables NRI (CRI-O), or disables it (containerd)
-	table         string             // the NRI table, as messages name it
-	requestKey    string             // the key of the timeout for an answer
-	registerKey   string             // the key of the timeout for a registration
+	host              host
+	runtime           string // the runtime that has this configuration
+	running           bool   // the runtime runs
+	socket            string // the NRI socket to which Trimtab connects
+	socketExists      bool
+	anyRead           bool               // at least one configuration file could be read
+	err               error              // the error of the last configuration file that could not be read
+	errFile           string             // the file that could not be read because of err
+	version           string             // version of containerd's configuration format
+	keys              map[string]setting // keys of the NRI table; a later file overrides an earlier one
+	misplacedTimeouts []setting          // timeouts in another table, where the runtime ignores them
+	onKey, offKey     string             // the key that enables NRI (CRI-O), or disables it (containerd)
+	table             string             // the NRI table, as messages name it
+	requestKey        string             // the key of the timeout for an answer
+	registerKey       string             // the key of the timeout for a registration
 	// peers returns the processes that are connected to a socket; nil if the node is not this machine.
 	peers func(socket string) ([]string, error)
 }
 
 // checkRuntime looks for a runtime at an endpoint, or at the runtimes' default sockets if endpoint is "". It also
 // returns the name of the runtime, or "" if there is none.
-func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check, string) {
+func checkRuntime(c Check, h host, endpoint string, runtimeInUse func() string) (Check, string) {
 	sockets := []struct{ name, path string }{{containerd, containerdSocket}, {crio, crioSocket}}
 	if e := strings.TrimPrefix(endpoint, "unix://"); e != "" {
 		name := containerd
@@ -67,14 +67,14 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 			found = append(found, s.name+" at "+s.path)
 		case err == nil:
 			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is not a socket", s.path), runtime
-		case !missing(err):
+		case !isMissing(err):
 			statErr = err
 		}
 		tried = append(tried, s.path)
 	}
 	switch {
-	case len(found) > 1 && inUse() != "":
-		return c.ok("%s; the socket in use is %s", strings.Join(found, " and "), inUse()), inUse()
+	case len(found) > 1 && runtimeInUse() != "":
+		return c.ok("%s; the socket in use is %s", strings.Join(found, " and "), runtimeInUse()), runtimeInUse()
 	case len(found) > 0:
 		return c.ok("%s", strings.Join(found, " and ")), runtime
 	case statErr != nil:
@@ -83,11 +83,11 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }
 
-// inUse returns the name of the runtime that the node uses, because sockets of several runtimes may exist. This is the
-// runtime to which the agent is attached, or else the runtime in the kubelet's configuration. It returns "" if neither
-// names a runtime.
-func inUse(agent *api.Node, k kubelet) string {
-	if name, _ := attachedTo(agent); name != "" {
+// runtimeInUse returns the name of the runtime that the node uses, because sockets of several runtimes may exist. This
+// is the runtime to which the agent is attached, or else the runtime in the kubelet's configuration. It returns "" if
+// neither names a runtime.
+func runtimeInUse(agent *api.Node, k kubelet) string {
+	if name, _ := attachedRuntime(agent); name != "" {
 		return name
 	}
 	switch endpoint, _, err := k.endpoint(); {
@@ -100,8 +100,8 @@ func inUse(agent *api.Node, k kubelet) string {
 	return ""
 }
 
-// attachedTo returns the runtime of an agent's working attachment: its name alone, and its name with its version.
-func attachedTo(agent *api.Node) (name, version string) {
+// attachedRuntime returns the runtime of an agent's working attachment: its name alone, and its name with its version.
+func attachedRuntime(agent *api.Node) (name, version string) {
 	for _, a := range cmp.Or(agent, &api.Node{}).Attachments {
 		for _, name := range []string{containerd, crio} {
 			if a.Live() && strings.HasPrefix(a.Runtime, name+" ") {
@@ -115,7 +115,7 @@ func attachedTo(agent *api.Node) (name, version string) {
 // attachedWithoutSocket corrects the result of checkRuntime if no CRI socket is visible but an agent is attached to the
 // runtime. This is so in the chart's pod with attach: nri.
 func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, string) {
-	if name, version := attachedTo(agent); runtime == "" && name != "" && c.Result == Problem {
+	if name, version := attachedRuntime(agent); runtime == "" && name != "" && c.Result == Problem {
 		c.Do = ""
 		return c.ok("%s: the agent is attached to it (its CRI socket is not visible here, and this agent does not need it)", version), name
 	}
@@ -133,7 +133,7 @@ func readNRI(h host, runtime, socket string) *nriConfig {
 	if n.runtime == "" {
 		if _, err := h.stat("/etc/crio"); err == nil {
 			n.runtime = crio
-		} else if _, err := h.stat(containerdConfig); !missing(err) {
+		} else if _, err := h.stat(containerdConfig); !isMissing(err) {
 			n.runtime = containerd
 		}
 	}
@@ -183,7 +183,7 @@ func (n *nriConfig) readImports(file string, seen map[string]bool) {
 // readFile reads the NRI table from one file, and returns all settings of the file.
 func (n *nriConfig) readFile(file string, table []string) []setting {
 	data, err := n.host.read(file)
-	if missing(err) {
+	if isMissing(err) {
 		return nil
 	}
 	if err != nil {
@@ -200,18 +200,20 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 		case slices.Equal(s.table, table):
 			n.keys[s.key] = s
 		case s.key == n.requestKey || s.key == n.registerKey:
-			n.misplaced = append(n.misplaced, s)
+			n.misplacedTimeouts = append(n.misplacedTimeouts, s)
 		}
 	}
 	return all
 }
 
-func (s setting) where() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
+// fileAndLine returns where the setting is, as FILE:LINE.
+func (s setting) fileAndLine() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 
+// checkNRI reports whether NRI is enabled in the runtime, and whether plugins may connect.
 func checkNRI(c Check, n *nriConfig) Check {
-	switchOn := fmt.Sprintf("set disable = false in %s of %s, then restart containerd; running containers stay", n.table, containerdConfig)
+	switchOn := fmt.Sprintf("set disable = false in %s of %s, then restart containerd; running containers are not affected", n.table, containerdConfig)
 	if n.runtime == crio {
-		switchOn = "set enable_nri = true in [crio.nri] of a file in /etc/crio/crio.conf.d, then restart CRI-O; running containers stay"
+		switchOn = "set enable_nri = true in [crio.nri] of a file in /etc/crio/crio.conf.d, then restart CRI-O; running containers are not affected"
 	}
 	const connect, closed = "set it to false, or let the runtime start Trimtab from its plugin directory", "enabled, but plugins may not connect"
 	for _, is := range []struct {
@@ -227,7 +229,7 @@ func checkNRI(c Check, n *nriConfig) Check {
 		{n.onKey, "true", OK, "", "on"},
 	} {
 		if s, ok := n.keys[is.key]; ok && is.key != "" && s.value == is.value {
-			return c.withResult(is.result, is.do, "%s: %s = %s at %s", is.therefore, is.key, is.value, s.where())
+			return c.withResult(is.result, is.do, "%s: %s = %s at %s", is.therefore, is.key, is.value, s.fileAndLine())
 		}
 	}
 	switch {
@@ -244,18 +246,19 @@ func checkNRI(c Check, n *nriConfig) Check {
 	return c.unknown("start the runtime", "no runtime is running, and no configuration mentions NRI")
 }
 
+// checkNRISocket reports whether the NRI socket exists, and whether only root can use it.
 func checkNRISocket(c Check, n *nriConfig) Check {
 	path := n.socket
 	for _, key := range []string{"socket_path", "nri_listen"} {
 		if s, ok := n.keys[key]; ok && trimVar(s.value) != trimVar(path) {
-			return c.problem("set nri.socket in Trimtab's configuration to "+s.value, "the runtime listens at %s (%s), Trimtab connects to %s", s.value, s.where(), path)
+			return c.problem("set nri.socket in Trimtab's configuration to "+s.value, "the runtime listens at %s (%s), Trimtab connects to %s", s.value, s.fileAndLine(), path)
 		}
 	}
 	info, err := n.host.stat(path)
 	switch {
-	case missing(err) && n.running:
+	case isMissing(err) && n.running:
 		return c.problem(`see the result of the check "nri"; a runtime with NRI enabled creates the socket when it starts`, "%s does not exist", path)
-	case missing(err):
+	case isMissing(err):
 		return c.unknown("start the runtime", "%s does not exist; no runtime is running", path)
 	case err != nil:
 		return c.unreadable(path, err)
@@ -287,14 +290,16 @@ const (
 	minRequestTimeout = 200 * time.Millisecond
 )
 
+// checkTimeouts reports whether the runtime's timeouts for plugins are configured where the runtime reads them, and are
+// long enough.
 func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
-	if len(n.misplaced) > 0 {
-		s := n.misplaced[0]
+	if len(n.misplacedTimeouts) > 0 {
+		s := n.misplacedTimeouts[0]
 		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.table),
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; the value in force is %s",
-			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
+			s.key, s.raw, s.fileAndLine(), tableName(s.table), n.timeoutsText(agent))
 	}
-	inForce := withTimeouts(agent).RequestTimeout
+	inForce := attachmentWithTimeouts(agent).RequestTimeout
 	if inForce == "" {
 		switch {
 		case n.err != nil:
@@ -303,7 +308,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 			return c.unknown("start the runtime and the agent", "no runtime and no runtime configuration was found")
 		}
 	}
-	want := n.configured(n.requestKey, defaultRequestTimeout)
+	want := n.configuredTimeout(n.requestKey, defaultRequestTimeout)
 	if inForce != "" && !n.anyRead { // in a container the runtime's files may be missing: only the value in force is known
 		want = inForce
 	}
@@ -313,28 +318,28 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 	if d, err := time.ParseDuration(want); err == nil && d < minRequestTimeout {
 		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requestKey, want)
 	}
-	return c.ok("%s", n.inForce(agent))
+	return c.ok("%s", n.timeoutsText(agent))
 }
 
-// inForce describes the timeouts in force, and from where doctor knows them.
-func (n *nriConfig) inForce(agent *api.Node) string {
-	if a := withTimeouts(agent); a.RequestTimeout != "" {
+// timeoutsText describes the timeouts in force, and from where doctor knows them.
+func (n *nriConfig) timeoutsText(agent *api.Node) string {
+	if a := attachmentWithTimeouts(agent); a.RequestTimeout != "" {
 		return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime reported to the agent", a.RequestTimeout, a.RegistrationTimeout)
 	}
 	return fmt.Sprintf("%s for an answer, %s for a registration, as configured (no agent is attached that could report the timeouts in force)",
-		n.configured(n.requestKey, defaultRequestTimeout), n.configured(n.registerKey, defaultRegistrationTimeout))
+		n.configuredTimeout(n.requestKey, defaultRequestTimeout), n.configuredTimeout(n.registerKey, defaultRegistrationTimeout))
 }
 
-// configured returns the configured value of a timeout, or else its default.
-func (n *nriConfig) configured(key string, other time.Duration) string {
+// configuredTimeout returns the configured value of a timeout, or else its default.
+func (n *nriConfig) configuredTimeout(key string, other time.Duration) string {
 	if s, ok := n.keys[key]; ok {
 		return s.value
 	}
 	return other.String()
 }
 
-// withTimeouts returns a working attachment of the agent that reports the runtime's timeouts.
-func withTimeouts(agent *api.Node) (a api.Attachment) {
+// attachmentWithTimeouts returns a working attachment of the agent that reports the runtime's timeouts.
+func attachmentWithTimeouts(agent *api.Node) (a api.Attachment) {
 	for _, a := range cmp.Or(agent, &api.Node{}).Attachments {
 		if a.RequestTimeout != "" && a.Live() {
 			return a
@@ -371,7 +376,7 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 		}
 	}
 	entries, err := n.host.list(dir)
-	if err != nil && !missing(err) {
+	if err != nil && !isMissing(err) {
 		return c.unreadable(dir, err)
 	}
 	var started []string

@@ -53,9 +53,9 @@ func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.Config)
 	return nil
 }
 
-// granted returns the state of the kubelet's PodResources API, from the agent's report. If no agent runs, it asks the
-// kubelet itself. It returns nil if that is not possible either.
-func (o Options) granted(ctx context.Context, agent *api.Node, c config.PodSpec) *api.SpecSource {
+// deviceGrants returns the state of the kubelet's PodResources API, from the agent's report. If no agent runs, it asks
+// the kubelet itself. It returns nil if that is not possible either.
+func (o Options) deviceGrants(ctx context.Context, agent *api.Node, c config.PodSpec) *api.SpecSource {
 	switch {
 	case agent != nil:
 		return agent.Grants

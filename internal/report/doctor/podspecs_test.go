@@ -73,7 +73,7 @@ func TestContested(t *testing.T) {
 		"which keep containers apart: keep":         {left, kept},
 	} {
 		node := api.Node{Contested: files, Attachments: []api.Attachment{{Name: "nri", State: "connected"}}}
-		if got := (Check{}).judgeAgent(node); (got.Result == Problem) != (want != "") || !strings.Contains(got.Found, want) {
+		if got := (Check{}).agentResult(node); (got.Result == Problem) != (want != "") || !strings.Contains(got.Found, want) {
 			t.Errorf("%+v: %+v", files, got)
 		}
 	}

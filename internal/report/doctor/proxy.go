@@ -19,7 +19,7 @@ func checkProxy(c Check, h host, path string) Check {
 func (c Check) socketProblem(h host, path, key, start string) (bad Check, some bool) {
 	info, err := h.stat(path)
 	switch {
-	case missing(err):
+	case isMissing(err):
 		return c.problem(start, "no socket at %s (%s)", path, key), true
 	case err != nil:
 		return c.unreadable(path, err), true
@@ -56,7 +56,7 @@ const flagsFile = "kubeadm-flags.env"
 
 // endpoint returns the kubelet's CRI endpoint, from its flags or else from its configuration, and the file that has it.
 func (k kubelet) endpoint() (endpoint, where string, err error) {
-	m := k.manager("containerRuntimeEndpoint", "--container-runtime-endpoint", "")
+	m := k.findPolicy("containerRuntimeEndpoint", "--container-runtime-endpoint", "")
 	if m.err != nil && filepath.Base(m.policyFile) != flagsFile {
 		return "", m.errFile, m.err
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// marks are the words by which the table shows results.
-var marks = map[Result]string{OK: "ok", Problem: "PROBLEM", Unknown: "?"}
+// resultWords are the words by which the table shows results.
+var resultWords = map[Result]string{OK: "ok", Problem: "PROBLEM", Unknown: "?"}
 
 // Render prints a report for users: one line for each check. Below a problem it prints why the check matters, and
 // below each check that is not ok what to do.
@@ -20,7 +20,7 @@ func Render(w io.Writer, r Report) error {
 	}
 	var b strings.Builder
 	for _, c := range r.Checks {
-		fmt.Fprintf(&b, "%-8s %-*s  %s\n", marks[c.Result], wide, c.Name, term.Clean(c.Found))
+		fmt.Fprintf(&b, "%-8s %-*s  %s\n", resultWords[c.Result], wide, c.Name, term.Clean(c.Found))
 		if c.Result == OK {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 func checkResourcePlugins(c Check, configured config.ResourcePlugins, found *api.ResourcePlugins) Check {
 	switch {
 	case configured.Directory == "" && len(configured.Watch) == 0:
-		return c.ok("none is configured (resourcePlugins.directory and resourcePlugins.watch are empty)")
+		return c.ok("no resource plugin is configured (resourcePlugins.directory and resourcePlugins.watch are empty)")
 	case found == nil:
 		return c.ok("no agent runs at which plugins could register")
 	case found.Error != "":
@@ -24,7 +24,7 @@ func checkResourcePlugins(c Check, configured config.ResourcePlugins, found *api
 	case states == "" && n > 0:
 		return c.problem("see the plugin's settings", "%s was refused: %s", found.Refused[n-1].Resource, found.Refused[n-1].Reason)
 	case states == "":
-		return c.ok("none has registered")
+		return c.ok("no plugin has registered")
 	}
 	return c.ok("%s", states)
 }

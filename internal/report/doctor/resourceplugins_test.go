@@ -20,9 +20,9 @@ func TestResourcePlugins(t *testing.T) {
 		result     Result
 		want       string
 	}{
-		{config.ResourcePlugins{}, nil, OK, "none is configured"},
+		{config.ResourcePlugins{}, nil, OK, "no resource plugin is configured"},
 		{on, nil, OK, "no agent runs"},
-		{on, &api.ResourcePlugins{}, OK, "none has registered"},
+		{on, &api.ResourcePlugins{}, OK, "no plugin has registered"},
 		{on, &api.ResourcePlugins{Error: "in use"}, Problem, "plugins cannot register: in use"},
 		{on, &api.ResourcePlugins{Plugins: []api.ResourcePlugin{up}}, OK, "example.com/nic: answers, 2 pods, 3 calls"},
 		{on, &api.ResourcePlugins{Plugins: []api.ResourcePlugin{up, down}}, Problem, "cpu: does not answer, 0 pods, 1 pods to release, 3 calls, 3 failed: no answer"},

@@ -44,7 +44,7 @@ func parseTOML(file, text string) ([]setting, error) {
 		if e.Kind == unstable.KeyValue {
 			r.add(r.table, e)
 		} else {
-			r.table = parts(e.Key())
+			r.table = keyParts(e.Key())
 		}
 	}
 	if err := r.parser.Error(); err != nil {
@@ -58,7 +58,7 @@ func (r *tomlReader) add(table []string, e *unstable.Node) {
 	at := int(e.Raw.Offset)
 	r.line += bytes.Count(r.parser.Data()[r.offset:at], []byte("\n"))
 	r.offset = at
-	path := parts(e.Key())
+	path := keyParts(e.Key())
 	if len(table)+len(path) > maxKeyParts {
 		return
 	}
@@ -83,8 +83,8 @@ func (r *tomlReader) add(table []string, e *unstable.Node) {
 	r.out = append(r.out, s)
 }
 
-// parts returns the parts of a dotted key, at most maxKeyParts+1 of them.
-func parts(key unstable.Iterator) []string {
+// keyParts returns the parts of a dotted key, at most maxKeyParts+1 of them.
+func keyParts(key unstable.Iterator) []string {
 	var out []string
 	for key.Next() && len(out) <= maxKeyParts {
 		out = append(out, string(key.Node().Data))

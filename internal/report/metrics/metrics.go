@@ -42,31 +42,32 @@ type Metrics struct {
 	kernelResults []string
 	families      []Family
 
-	// events and seconds are indexed by the kind of event, so that counting an event needs no lookup by label.
-	events  [lifecycle.Expect + 1]prometheus.Counter
-	seconds [lifecycle.Expect + 1]prometheus.Observer
+	// eventCounts and eventSeconds are indexed by the kind of event, so that counting an event needs no lookup by
+	// label.
+	eventCounts  [lifecycle.Expect + 1]prometheus.Counter
+	eventSeconds [lifecycle.Expect + 1]prometheus.Observer
 
-	decisions prometheus.Observer
-	hooks     *prometheus.CounterVec
-	refused   *prometheus.CounterVec
-	updates   *prometheus.CounterVec
-	switches  *prometheus.CounterVec
-	ignored   *prometheus.CounterVec
-	servers   calls
-	plugins   calls
-	resources calls
+	decisionSeconds     prometheus.Observer
+	hookErrors          *prometheus.CounterVec
+	refusedRequests     *prometheus.CounterVec
+	runtimeUpdates      *prometheus.CounterVec
+	attachmentSwitches  *prometheus.CounterVec
+	ignoredEvents       *prometheus.CounterVec
+	hookServerCalls     callMetrics
+	nriPluginCalls      callMetrics
+	resourcePluginCalls callMetrics
 }
 
-// calls has the metrics about calls of other programs: their number and their duration. The labels of duration are the
-// first labels of total.
-type calls struct {
+// callMetrics has the metrics about calls of other programs: their number and their duration. The labels of duration
+// are the first labels of total.
+type callMetrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// count counts a call. to has the values of the labels of duration, and more the values of the other labels of total.
+// count counts a call. to has the values of duration's labels. more has the values of the other labels of total.
 // took is 0 for a call that the agent skipped.
-func (c calls) count(took time.Duration, to []string, more ...string) {
+func (c callMetrics) count(took time.Duration, to []string, more ...string) {
 	c.total.WithLabelValues(append(to, more...)...).Inc()
 	if took > 0 {
 		c.duration.WithLabelValues(to...).Observe(took.Seconds())
@@ -83,44 +84,44 @@ func New(b Build, l Labels) *Metrics {
 	m.add(info, built)
 	m.addCounters(l)
 	for _, s := range l.Switches {
-		m.switches.WithLabelValues(s[0], s[1])
+		m.attachmentSwitches.WithLabelValues(s[0], s[1])
 	}
 	return m
 }
 
 // addCounters adds the metrics that count what happens. A new metric needs a field of Metrics and a line here.
 func (m *Metrics) addCounters(l Labels) {
-	m.switches = m.counter(Family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
+	m.attachmentSwitches = m.counter(Family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
 		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}, nil)
-	m.ignored = m.counter(Family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
+	m.ignoredEvents = m.counter(Family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
 		"Events that the agent ignored because another attachment was active (attach: auto).", "mode: `bypass`"}, l.Ignored)
-	m.hooks = m.counter(Family{"trimtab_hook_errors_total", counter, []string{"hook"},
+	m.hookErrors = m.counter(Family{"trimtab_hook_errors_total", counter, []string{"hook"},
 		"Problems that hooks reported, and panics from which the agent recovered.", "hook: a name that `trimtab hooks` lists; `none` for a panic outside of all hooks"}, l.Hooks)
-	m.refused = m.counter(Family{"trimtab_refused_total", counter, []string{"kind"},
+	m.refusedRequests = m.counter(Family{"trimtab_refused_total", counter, []string{"kind"},
 		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not request it), `placement` (CPUs or NUMA nodes could not be allocated), `unserved` (no enabled hook or placement policy serves it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.RefusedKinds)
-	m.updates = m.counter(Family{"trimtab_runtime_updates_total", counter, []string{"result"},
+	m.runtimeUpdates = m.counter(Family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.UpdateResults)
-	m.servers.total = m.counter(Family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
+	m.hookServerCalls.total = m.counter(Family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
 		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ended` (the caller cancelled the event, or its deadline passed)"}, nil)
-	m.servers.duration = m.histogram(Family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
+	m.hookServerCalls.duration = m.histogram(Family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
 		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
-	m.plugins.total = m.counter(Family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
+	m.nriPluginCalls.total = m.counter(Family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
 		"Requests to plugins of the NRI host (`nriHost`).", "plugin: index and name, as the plugin registered; event: as NRI names it; result: `done`, `failed` (an error, or no answer in time)"}, nil)
-	m.plugins.duration = m.histogram(Family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
+	m.nriPluginCalls.duration = m.histogram(Family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
 		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
-	m.resources.total = m.counter(Family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
+	m.resourcePluginCalls.total = m.counter(Family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
 		"Calls of resource plugins (`resourcePlugins`).", "resource: the plugin's resource; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ahead` (not called: it had answered before the container was created)"}, nil)
-	m.resources.duration = m.histogram(Family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
+	m.resourcePluginCalls.duration = m.histogram(Family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
 		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
-	m.decisions = m.histogram(Family{"trimtab_decision_duration_seconds", histogram, nil,
+	m.decisionSeconds = m.histogram(Family{"trimtab_decision_duration_seconds", histogram, nil,
 		"The part of an event's time in which the agent decided.", ""}, decisionBuckets).WithLabelValues()
 	all := m.counter(Family{"trimtab_events_total", counter, []string{"kind"},
 		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, `Inform` for a pod spec that became known or changed, and `Expect` for a container that was decided before the runtime reported it"}, nil)
 	took := m.histogram(Family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
 		"Time from an event's arrival to its answer: waiting in the queue, gathering, deciding and applying.", "kind: as above"}, eventBuckets)
-	for k := range m.events {
+	for k := range m.eventCounts {
 		kind := lifecycle.Kind(k).String()
-		m.events[k], m.seconds[k] = all.WithLabelValues(kind), took.WithLabelValues(kind)
+		m.eventCounts[k], m.eventSeconds[k] = all.WithLabelValues(kind), took.WithLabelValues(kind)
 	}
 }
 
@@ -148,7 +149,7 @@ func (m *Metrics) add(f Family, c prometheus.Collector) {
 // Watch adds the metrics that are read from the state at each request of the page. The caller must call it once, before
 // the page is served.
 func (m *Metrics) Watch(summary func() api.Summary) {
-	m.registry.MustRegister(&stateCollector{summary: summary, kernel: m.kernelResults})
+	m.registry.MustRegister(&stateCollector{summary: summary, kernelResults: m.kernelResults})
 }
 
 // WatchProcess adds the Prometheus client's metrics of the process and of the Go runtime.
@@ -163,40 +164,40 @@ func (m *Metrics) Handler() http.Handler {
 
 // Event counts one handled event.
 func (m *Metrics) Event(kind lifecycle.Kind, took, decision time.Duration) {
-	if kind < 0 || int(kind) >= len(m.events) {
+	if kind < 0 || int(kind) >= len(m.eventCounts) {
 		return
 	}
-	m.events[kind].Inc()
-	m.seconds[kind].Observe(took.Seconds())
-	m.decisions.Observe(decision.Seconds())
+	m.eventCounts[kind].Inc()
+	m.eventSeconds[kind].Observe(took.Seconds())
+	m.decisionSeconds.Observe(decision.Seconds())
 }
 
 // Refused counts a request that the agent did not grant.
-func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
+func (m *Metrics) Refused(kind string) { m.refusedRequests.WithLabelValues(kind).Inc() }
 
 // HookError counts a hook's problem.
-func (m *Metrics) HookError(hook string) { m.hooks.WithLabelValues(hook).Inc() }
+func (m *Metrics) HookError(hook string) { m.hookErrors.WithLabelValues(hook).Inc() }
 
 // HookServerCall counts a call of a hook server.
 func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
-	m.servers.count(took, []string{server}, result)
+	m.hookServerCalls.count(took, []string{server}, result)
 }
 
 // PluginCall counts a request to a plugin of the NRI host.
 func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
-	m.plugins.count(took, []string{plugin}, event, result)
+	m.nriPluginCalls.count(took, []string{plugin}, event, result)
 }
 
 // ResourcePluginCall counts a call of a resource plugin.
 func (m *Metrics) ResourcePluginCall(resource, method, result string, took time.Duration) {
-	m.resources.count(took, []string{resource, method}, result)
+	m.resourcePluginCalls.count(took, []string{resource, method}, result)
 }
 
 // RuntimeUpdate counts an update of the runtime's stored copy of a container.
-func (m *Metrics) RuntimeUpdate(result string) { m.updates.WithLabelValues(result).Inc() }
+func (m *Metrics) RuntimeUpdate(result string) { m.runtimeUpdates.WithLabelValues(result).Inc() }
 
 // CountSwitch counts that another attachment took over.
-func (m *Metrics) CountSwitch(from, to string) { m.switches.WithLabelValues(from, to).Inc() }
+func (m *Metrics) CountSwitch(from, to string) { m.attachmentSwitches.WithLabelValues(from, to).Inc() }
 
 // CountIgnored counts an event of an attachment that was not active.
-func (m *Metrics) CountIgnored(mode string) { m.ignored.WithLabelValues(mode).Inc() }
+func (m *Metrics) CountIgnored(mode string) { m.ignoredEvents.WithLabelValues(mode).Inc() }

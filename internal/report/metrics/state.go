@@ -14,7 +14,7 @@ import (
 type pageState struct {
 	api.Summary
 
-	kernel []string
+	kernelResults []string
 }
 
 // addValue adds one value of a metric to the page. labels are the values of the metric's labels.
@@ -41,7 +41,7 @@ var stateMetrics = []struct {
 		}
 	}},
 	{Family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
-		"When the agent last read all that the runtime runs, in seconds since the epoch; 0 for never.", ""}, single(func(n pageState) float64 { return seconds(n.LastSync) })},
+		"When the agent last read all that the runtime runs, in seconds since the epoch; 0 for never.", ""}, singleValue(func(n pageState) float64 { return epochSeconds(n.LastSync) })},
 	{Family{"trimtab_unapplied_values", gauge, []string{"reason"},
 		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (another program keeps writing it), `differs` (mode observe: the node has another value), `not compared` (mode observe: no file shows the value)"}, func(n pageState, put addValue) {
 		for _, why := range api.MissingReasons() {
@@ -64,13 +64,13 @@ var stateMetrics = []struct {
 		}
 	}},
 	{Family{"trimtab_cpus_without_class", gauge, nil,
-		"CPUs that do not have the frequency or idle states of their CPU class; no series if no CPU should have one.", ""}, optional(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Without) })},
+		"CPUs that do not have the frequency or idle states of their CPU class; no series if no CPU should have one.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Without) })},
 	{Family{"trimtab_cpu_class_repairs_total", counter, nil,
-		"Values of CPUs with a class that the agent wrote again after another program had changed them.", ""}, optional(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Repairs) })},
+		"Values of CPUs with a class that the agent wrote again after another program had changed them.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Repairs) })},
 	{Family{"trimtab_memory_demoted_bytes_total", counter, nil,
-		"Bytes that the kernel moved to slow memory for the agent (`placement.demotion`); no series if that is off.", ""}, optional(func(n pageState) *api.Demotion { return n.Demotion }, func(d *api.Demotion) float64 { return float64(d.Moved) })},
+		"Bytes that the kernel moved to slow memory for the agent (`placement.demotion`); no series if that is off.", ""}, optionalValue(func(n pageState) *api.Demotion { return n.Demotion }, func(d *api.Demotion) float64 { return float64(d.Moved) })},
 	{Family{"trimtab_containers_without_cgroup", gauge, nil,
-		"Containers that run but have no cgroup in the tree at cgroup.root: none of their values is in force.", ""}, single(func(n pageState) float64 { return float64(n.WithoutCgroup) })},
+		"Containers that run but have no cgroup in the tree at cgroup.root: none of their values is in force.", ""}, singleValue(func(n pageState) float64 { return float64(n.WithoutCgroup) })},
 	{Family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}, perKey(func(n pageState) map[string]int { return n.Classes })},
 	{Family{"trimtab_pods", gauge, []string{"spec"},
@@ -84,10 +84,10 @@ var stateMetrics = []struct {
 	{Family{"trimtab_pool_containers", gauge, []string{"pool"},
 		"Live containers in a pool. Containers that own CPUs are in no pool.", "pool: `rest`, `shared`, `named`, `bound`, `reclaimed`, `system`"}, perKey(func(n pageState) map[string]int { return n.PoolMembers })},
 	{Family{"trimtab_exclusive_cpus", gauge, nil,
-		"CPUs that containers own.", ""}, single(func(n pageState) float64 { return float64(n.Exclusive) })},
+		"CPUs that containers own.", ""}, singleValue(func(n pageState) float64 { return float64(n.Exclusive) })},
 	{Family{"trimtab_kernel_writes_total", counter, []string{"result"},
 		"Values that the agent had to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (another program keeps writing it)"}, func(n pageState, put addValue) {
-		for _, result := range n.kernel {
+		for _, result := range n.kernelResults {
 			put(float64(n.Kernel[result]), result)
 		}
 	}},
@@ -111,7 +111,7 @@ var stateMetrics = []struct {
 	})},
 	{Family{"trimtab_cluster_last_contact_timestamp_seconds", gauge, nil,
 		"When the API server last answered, in seconds since the epoch; 0 for never.", ""}, fromCluster(func(c *api.Cluster, put addValue) {
-		put(seconds(c.Reached))
+		put(epochSeconds(c.Reached))
 	})},
 	{Family{"trimtab_cluster_part_error", gauge, []string{"part"},
 		"1 if a report or source that uses the API server does not work now.", "part: a part that `trimtab status` prints, such as `NodeResourceTopology`"}, fromCluster(func(c *api.Cluster, put addValue) {
@@ -156,9 +156,9 @@ var stateMetrics = []struct {
 		put(float64(c.RefusedTotal))
 	})},
 	{Family{"trimtab_config_generation", gauge, nil,
-		"Number of configurations that were in force since the start.", ""}, single(func(n pageState) float64 { return float64(n.ConfigGen) })},
+		"Number of configurations that were in force since the start.", ""}, singleValue(func(n pageState) float64 { return float64(n.ConfigGen) })},
 	{Family{"trimtab_config_error", gauge, nil,
-		"1 if the agent refused a newer configuration and the previous configuration is in force.", ""}, single(func(n pageState) float64 { return boolValue(n.ConfigError) })},
+		"1 if the agent refused a newer configuration and the previous configuration is in force.", ""}, singleValue(func(n pageState) float64 { return boolValue(n.ConfigError) })},
 }
 
 // perKey returns a function that reads a map, and adds a value for each key. The key is the metric's label.
@@ -179,13 +179,14 @@ func perKeyBool(of func(pageState) map[string]bool) func(pageState, addValue) {
 	}
 }
 
-// single returns a function that adds one value without labels.
-func single(of func(pageState) float64) func(pageState, addValue) {
+// singleValue returns a function that adds one value without labels.
+func singleValue(of func(pageState) float64) func(pageState, addValue) {
 	return func(n pageState, put addValue) { put(of(n)) }
 }
 
-// optional returns a function that adds one value without labels for a part of the state, if the state has that part.
-func optional[P any](part func(pageState) *P, of func(*P) float64) func(pageState, addValue) {
+// optionalValue returns a function that adds one value without labels for a part of the state, if the state has that
+// part.
+func optionalValue[P any](part func(pageState) *P, of func(*P) float64) func(pageState, addValue) {
 	return func(n pageState, put addValue) {
 		if p := part(n); p != nil {
 			put(of(p))
@@ -218,8 +219,8 @@ func boolValue(b bool) float64 {
 	return 0
 }
 
-// seconds returns a time as seconds since the epoch, or 0 for the zero time.
-func seconds(t time.Time) float64 {
+// epochSeconds returns a time as seconds since the epoch, or 0 for the zero time.
+func epochSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
@@ -228,8 +229,8 @@ func seconds(t time.Time) float64 {
 
 // stateCollector collects the metrics that are read from the state. It implements prometheus.Collector.
 type stateCollector struct {
-	summary func() api.Summary
-	kernel  []string
+	summary       func() api.Summary
+	kernelResults []string
 }
 
 // Describe implements prometheus.Collector.
@@ -241,7 +242,7 @@ func (s *stateCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *stateCollector) Collect(out chan<- prometheus.Metric) {
-	n := pageState{s.summary(), s.kernel}
+	n := pageState{s.summary(), s.kernelResults}
 	for _, f := range stateMetrics {
 		desc, kind := f.desc(), prometheus.GaugeValue
 		if f.Kind == counter {

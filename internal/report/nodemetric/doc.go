@@ -1,3 +1,3 @@
-// Package nodemetric computes how much CPU and memory a node and its pods used over some minutes. It converts that
-// to the form of Koordinator's NodeMetric. It is pure: it reads no files and no clock.
+// Package nodemetric computes how much CPU and memory a node and its pods used over some minutes. It converts the
+// result to the form of Koordinator's NodeMetric. The package reads no files and no clock.
 package nodemetric

@@ -56,33 +56,33 @@ func (p Policy) WithDefaults() Policy {
 }
 
 // History has the readings of the last half hour, the oldest first. The zero value is an empty history.
-type History struct{ all []Reading }
+type History struct{ readings []Reading }
 
 // Add adds a reading, and drops readings older than retention. It drops the pods from readings older than average.
 func (h *History) Add(r Reading, average time.Duration) {
-	h.all = slices.DeleteFunc(append(h.all, r), func(o Reading) bool { return r.At.Sub(o.At) > retention })
-	for i := range h.all {
-		if r.At.Sub(h.all[i].At) > average {
-			h.all[i].Pods = nil
+	h.readings = slices.DeleteFunc(append(h.readings, r), func(o Reading) bool { return r.At.Sub(o.At) > retention })
+	for i := range h.readings {
+		if r.At.Sub(h.readings[i].At) > average {
+			h.readings[i].Pods = nil
 		}
 	}
 }
 
-// last returns the readings of the last d, and the time between the first and the last reading among them.
-func (h *History) last(d time.Duration) ([]Reading, time.Duration) {
-	if len(h.all) == 0 {
+// lastReadings returns the readings of the last d, and the time between the first and the last reading among them.
+func (h *History) lastReadings(d time.Duration) ([]Reading, time.Duration) {
+	if len(h.readings) == 0 {
 		return nil, 0
 	}
-	end := h.all[len(h.all)-1].At
-	i := slices.IndexFunc(h.all, func(r Reading) bool { return end.Sub(r.At) <= d })
-	return h.all[i:], end.Sub(h.all[i].At)
+	end := h.readings[len(h.readings)-1].At
+	i := slices.IndexFunc(h.readings, func(r Reading) bool { return end.Sub(r.At) <= d })
+	return h.readings[i:], end.Sub(h.readings[i].At)
 }
 
-// Enough reports whether there are enough readings for a report.
-func (h *History) Enough() bool { return len(h.all) > 1 }
+// CanReport reports whether there are enough readings for a report: two.
+func (h *History) CanReport() bool { return len(h.readings) > 1 }
 
-// mean returns the mean usage of a node or pod, whose counters are in all.
-func mean(all []moment) Usage {
+// meanUsage returns the mean usage of a node or pod, whose counters are in all.
+func meanUsage(all []timedCounter) Usage {
 	if len(all) == 0 {
 		return Usage{}
 	}
@@ -90,19 +90,19 @@ func mean(all []moment) Usage {
 	for _, m := range all {
 		bytes += m.Bytes
 	}
-	return Usage{Milli: rate(all[0], all[len(all)-1]), Bytes: bytes / int64(len(all))}
+	return Usage{Milli: cpuRate(all[0], all[len(all)-1]), Bytes: bytes / int64(len(all))}
 }
 
-// moment has the counters of a node or pod, with the time of the reading.
-type moment struct {
+// timedCounter has the counters of a node or pod, with the time of the reading.
+type timedCounter struct {
 	Counter
 
 	at time.Time
 }
 
-// rate returns the CPU used between two moments, in thousandths of a CPU. It returns 0 if the counter decreased: then
-// the counter belongs to another cgroup of the same name.
-func rate(from, to moment) int64 {
+// cpuRate returns the CPU used between two moments, in thousandths of a CPU. It returns 0 if the counter decreased:
+// then the counter belongs to another cgroup of the same name.
+func cpuRate(from, to timedCounter) int64 {
 	d := to.at.Sub(from.at)
 	if d <= 0 || to.CPU < from.CPU {
 		return 0
@@ -111,18 +111,18 @@ func rate(from, to moment) int64 {
 	return int64(float64(to.CPU-from.CPU) / float64(d) * milli)
 }
 
-func nodeMoments(all []Reading) []moment {
-	out := make([]moment, len(all))
+func nodeCounters(all []Reading) []timedCounter {
+	out := make([]timedCounter, len(all))
 	for i, r := range all {
-		out[i] = moment{r.Node, r.At}
+		out[i] = timedCounter{r.Node, r.At}
 	}
 	return out
 }
 
-func podMoments(all []Reading, p Pod) (out []moment) {
+func podCounters(all []Reading, p Pod) (out []timedCounter) {
 	for _, r := range all {
 		if c, has := r.Pods[p]; has {
-			out = append(out, moment{c, r.At})
+			out = append(out, timedCounter{c, r.At})
 		}
 	}
 	return out
@@ -135,8 +135,8 @@ func podsUsage(all []Reading) map[Pod]Usage {
 		return out
 	}
 	for p := range all[len(all)-1].Pods {
-		if m := podMoments(all, p); len(m) > 1 {
-			out[p] = mean(m)
+		if m := podCounters(all, p); len(m) > 1 {
+			out[p] = meanUsage(m)
 		}
 	}
 	return out
@@ -144,10 +144,10 @@ func podsUsage(all []Reading) map[Pod]Usage {
 
 // percentiles returns a usage for each p in percent: p percent of the readings do not exceed it. CPU and memory are
 // computed separately.
-func percentiles(all []moment, percent []int) []Usage {
+func percentiles(all []timedCounter, percent []int) []Usage {
 	var milli, bytes []int64
 	for i := 1; i < len(all); i++ {
-		milli = append(milli, rate(all[i-1], all[i]))
+		milli = append(milli, cpuRate(all[i-1], all[i]))
 		bytes = append(bytes, all[i].Bytes)
 	}
 	slices.Sort(milli)

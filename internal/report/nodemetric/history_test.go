@@ -64,18 +64,18 @@ func TestStatus(t *testing.T) {
 func TestOddReadings(t *testing.T) {
 	back, fresh, ended := Pod{Name: "back"}, Pod{Name: "fresh"}, Pod{Name: "ended"}
 	h := &History{}
-	if h.Enough() {
+	if h.CanReport() {
 		t.Error("an empty history is enough")
 	}
 	h.Add(Reading{At: start, Node: Counter{time.Hour, 1}, Pods: map[Pod]Counter{back: {time.Hour, 1}, ended: {1, 1}}}, time.Minute)
-	if h.Enough() {
+	if h.CanReport() {
 		t.Error("one reading is enough")
 	}
 	h.Add(Reading{At: start.Add(step), Node: Counter{time.Hour, 1}, Pods: map[Pod]Counter{back: {time.Second, 3}, fresh: {time.Second, 1}}}, time.Minute)
-	if !h.Enough() {
+	if !h.CanReport() {
 		t.Error("two readings are not enough")
 	}
-	all, _ := h.last(time.Minute)
+	all, _ := h.lastReadings(time.Minute)
 	if d := cmp.Diff(map[Pod]Usage{back: {0, 2}}, podsUsage(all)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -89,11 +89,11 @@ func TestOddReadings(t *testing.T) {
 // average's.
 func TestForgets(t *testing.T) {
 	h := busy(2 * time.Hour)
-	if want := int(retention/step) + 1; len(h.all) != want {
-		t.Errorf("%d readings are kept, want %d", len(h.all), want)
+	if want := int(retention/step) + 1; len(h.readings) != want {
+		t.Errorf("%d readings are kept, want %d", len(h.readings), want)
 	}
 	pods := 0
-	for _, r := range h.all {
+	for _, r := range h.readings {
 		if r.Pods != nil {
 			pods++
 		}

@@ -12,9 +12,9 @@ import (
 // in the API server's format.
 func (h *History) Status(p Policy, updated string) map[string]any {
 	p = p.WithDefaults()
-	all, _ := h.last(p.Average)
+	all, _ := h.lastReadings(p.Average)
 	pods := podsUsage(all)
-	node := mean(nodeMoments(all))
+	node := meanUsage(nodeCounters(all))
 	system := node
 	var each []any
 	for _, pod := range slices.SortedFunc(maps.Keys(pods), comparePods) {
@@ -52,12 +52,12 @@ func (p Pod) metric(usage Usage) map[string]any {
 func (h *History) aggregates(durations []time.Duration) (out []any) {
 	percent := []int{50, 90, 95, 99}
 	for _, d := range durations {
-		all, covered := h.last(d)
+		all, covered := h.lastReadings(d)
 		if len(all) < 2 || covered <= d/2 {
 			continue
 		}
-		usage := map[string]any{"avg": resourceMap(mean(nodeMoments(all)))}
-		for i, v := range percentiles(nodeMoments(all), percent) {
+		usage := map[string]any{"avg": resourceMap(meanUsage(nodeCounters(all)))}
+		for i, v := range percentiles(nodeCounters(all), percent) {
 			usage["p"+strconv.Itoa(percent[i])] = resourceMap(v)
 		}
 		out = append(out, map[string]any{"duration": d.String(), "usage": usage})
@@ -76,7 +76,7 @@ func PolicyOf(object map[string]any) Policy {
 	spec, _ := object["spec"].(map[string]any)
 	wanted, _ := spec["metricCollectPolicy"].(map[string]any)
 	var p Policy
-	p.Average, p.Interval = seconds(wanted["aggregateDurationSeconds"]), seconds(wanted["reportIntervalSeconds"])
+	p.Average, p.Interval = durationOf(wanted["aggregateDurationSeconds"]), durationOf(wanted["reportIntervalSeconds"])
 	more, _ := wanted["nodeAggregatePolicy"].(map[string]any)
 	list, _ := more["durations"].([]any)
 	for _, v := range list {
@@ -88,7 +88,7 @@ func PolicyOf(object map[string]any) Policy {
 	return p.WithDefaults()
 }
 
-func seconds(v any) time.Duration {
+func durationOf(v any) time.Duration {
 	n, _ := v.(int64)
 	if n <= 0 || n > int64(retention/time.Second) {
 		return 0

@@ -48,6 +48,7 @@ func explain(q question, n api.Node) (explanation, bool) {
 	return about(q.which, n)
 }
 
+// explainCPU explains who may use a CPU, where the CPU is, and which containers may run on it.
 func explainCPU(which string, n api.Node) (explanation, bool) {
 	id, err := strconv.Atoi(which)
 	if err != nil || !slices.Contains(cpumap.CPUs(n.CPUs.Online), id) {
@@ -107,13 +108,14 @@ func positionOf(c api.NodeCPUs, id int) []string {
 	return nil
 }
 
-func userOf(c api.NodeCPUs, id int) user {
+// userOf returns who may use a CPU.
+func userOf(c api.NodeCPUs, id int) cpuUser {
 	for _, u := range users(c) {
 		if slices.Contains(cpumap.CPUs(u.CPUs), id) {
 			return u
 		}
 	}
-	return user{Kind: "none", Name: "in no pool"}
+	return cpuUser{Kind: "none", Name: "in no pool"}
 }
 
 // filter returns the elements of a list that meet a condition.
@@ -121,6 +123,7 @@ func filter[T any](list []T, meets func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(element T) bool { return !meets(element) })
 }
 
+// explainPool explains the CPUs and containers of a pool.
 func explainPool(which string, n api.Node) (explanation, bool) {
 	i := slices.IndexFunc(n.CPUs.Pools, func(p api.Pool) bool { return term.Clean(p.Name) == which })
 	if i < 0 {
@@ -140,6 +143,7 @@ func explainPool(which string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
+// explainNUMA explains who may use the CPUs of a NUMA node.
 func explainNUMA(which string, n api.Node) (explanation, bool) {
 	i := slices.IndexFunc(n.CPUs.Nodes, func(m api.NUMA) bool { return strconv.Itoa(m.ID) == which })
 	if i < 0 {
@@ -201,7 +205,7 @@ func explainPod(which string, n api.Node) (explanation, bool) {
 }
 
 // gotoUser returns the question that a click on a user of CPUs asks, or "" if the page cannot explain this user.
-func gotoUser(u user) string {
+func gotoUser(u cpuUser) string {
 	switch u.Kind {
 	case "own":
 		return "pod=" + u.Pod

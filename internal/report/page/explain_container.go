@@ -33,7 +33,7 @@ func explainContainer(which string, ask Explainer) (explanation, bool) {
 }
 
 func explanationOf(c api.Container) explanation {
-	e := explanation{Title: term.Clean(strings.TrimSuffix("Container "+c.Pod+"/"+c.Name, "/")), Verdict: inForce(c)}
+	e := explanation{Title: term.Clean(strings.TrimSuffix("Container "+c.Pod+"/"+c.Name, "/")), Verdict: containerVerdict(c)}
 	class := "Class " + term.Clean(c.Class)
 	if c.ClassFrom != "" {
 		class += ", from " + term.Clean(c.ClassFrom)
@@ -47,8 +47,8 @@ func explanationOf(c api.Container) explanation {
 	return e
 }
 
-// inForce explains whether a container's values are in force, and why it has these CPUs.
-func inForce(c api.Container) verdict {
+// containerVerdict explains whether a container's values are in force, and why it has these CPUs.
+func containerVerdict(c api.Container) verdict {
 	missing := api.NotApplied(c.Values) + api.NotApplied(c.PodValues)
 	cpus := "It runs on CPUs " + c.CPUs + " of pool " + term.Clean(c.CPUGroup) + "."
 	switch {

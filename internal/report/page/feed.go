@@ -46,11 +46,11 @@ type feed struct {
 
 	mu      sync.Mutex
 	streams int
-	current
+	streamedState
 }
 
-// current is the state that the streams send. It is empty while no stream is open.
-type current struct {
+// streamedState is the state that the streams send. It is empty while no stream is open.
+type streamedState struct {
 	seq       uint64 // sequence number of state
 	readAt    time.Time
 	nextEvent <-chan struct{} // closed when an event happened after the reading
@@ -60,24 +60,25 @@ type current struct {
 	full      []byte // state as JSON; encoded when it is first needed
 	changed   []byte // the change from state seq-1 to state seq, as JSON
 
-	usedAt  time.Time // when use was measured
-	useSeq  uint64    // sequence number of use
-	reading *usage.Reading
-	use     []byte // how busy the CPUs are, as JSON
+	loadAt      time.Time // when load was measured
+	loadSeq     uint64    // sequence number of load
+	lastReading *usage.Reading
+	load        []byte // how busy the CPUs are, as JSON
 }
 
-// frame is the message that one stream must send now. Nil parts are left out.
+// frame is the message that one stream must send now: the full state, the last change of it, and the load of the CPUs.
+// Nil parts are left out.
 type frame struct {
-	full, changed, use []byte
-	at                 position
-	nextEvent          <-chan struct{}
+	full, changed, load []byte
+	at                  position
+	nextEvent           <-chan struct{}
 }
 
 // position has the sequence numbers of the last state and of the last load that a stream has sent.
-type position struct{ state, use uint64 }
+type position struct{ state, load uint64 }
 
-// join registers a new stream. It returns false if too many streams are open.
-func (f *feed) join() bool {
+// openStream registers a new stream. It returns false if too many streams are open.
+func (f *feed) openStream() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.streams == maxStreams {
@@ -87,11 +88,12 @@ func (f *feed) join() bool {
 	return true
 }
 
-func (f *feed) leave() {
+// closeStream removes a stream. After the last one it drops the state.
+func (f *feed) closeStream() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.streams--; f.streams == 0 {
-		f.current = current{}
+		f.streamedState = streamedState{}
 	}
 }
 
@@ -111,8 +113,8 @@ func (f *feed) frame(ctx context.Context, sent position) frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readState(ctx)
-	f.readUse()
-	out := frame{at: position{f.seq, f.useSeq}, nextEvent: f.nextEvent}
+	f.readLoad()
+	out := frame{at: position{f.seq, f.loadSeq}, nextEvent: f.nextEvent}
 	switch sent.state {
 	case f.seq:
 	case f.seq - 1:
@@ -122,8 +124,8 @@ func (f *feed) frame(ctx context.Context, sent position) frame {
 	default:
 		out.full = f.fullState()
 	}
-	if sent.use != f.useSeq {
-		out.use = f.use
+	if sent.load != f.loadSeq {
+		out.load = f.load
 	}
 	return out
 }
@@ -150,11 +152,11 @@ func (f *feed) readState(ctx context.Context) {
 	// We get the channel first: an event during the read of the state then closes it.
 	_, f.nextEvent = f.src.Events(ctx, math.MaxUint64)
 	f.node, f.readAt = f.src.Status(), f.now()
-	f.replace(stateOf(f.name, f.node))
+	f.storeState(stateOf(f.name, f.node))
 }
 
-// replace stores a new state, and how it differs from the previous state.
-func (f *feed) replace(s state) {
+// storeState stores a new state, and how it differs from the previous state.
+func (f *feed) storeState(s state) {
 	c := change{Verdict: s.Verdict, Facts: s.Facts}
 	rows := make(map[string]row, len(s.Rows))
 	for _, r := range s.Rows {
@@ -165,7 +167,7 @@ func (f *feed) replace(s state) {
 	}
 	for _, r := range f.state.Rows {
 		if _, still := rows[r.ID]; !still {
-			c.Gone = append(c.Gone, r.ID)
+			c.RemovedRows = append(c.RemovedRows, r.ID)
 		}
 	}
 	machine := slices.EqualFunc(s.Map.Nodes, f.state.Map.Nodes, func(a, b numa) bool { return string(encode(a)) == string(encode(b)) })
@@ -175,7 +177,7 @@ func (f *feed) replace(s state) {
 	if machine && c.Map != nil {
 		c.Map.Nodes = nil
 	}
-	same := f.seq > 0 && c.Map == nil && len(c.Rows)+len(c.Gone) == 0 && string(encode(s.Verdict)) == string(encode(f.state.Verdict)) &&
+	same := f.seq > 0 && c.Map == nil && len(c.Rows)+len(c.RemovedRows) == 0 && string(encode(s.Verdict)) == string(encode(f.state.Verdict)) &&
 		slices.Equal(s.Facts, f.state.Facts)
 	f.state, f.rows = s, rows
 	if !same {
@@ -184,42 +186,43 @@ func (f *feed) replace(s state) {
 	}
 }
 
-// use is how busy the CPUs are, and the node's pressure (PSI).
-type use struct {
-	Busy     string `json:"busy"` // a character of levels for each CPU, from CPU 0 to the last online CPU
+// cpuLoad is how busy the CPUs are, and the node's pressure (PSI).
+type cpuLoad struct {
+	Busy     string `json:"busy"` // a character of loadLevels for each CPU, from CPU 0 to the last online CPU
 	Pressure string `json:"pressure,omitempty"`
 }
 
-// levels are the characters for the load of a CPU, from idle to busy. A CPU without data has "-".
-const levels = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678"
+// loadLevels are the characters for the load of a CPU, from idle to busy. A CPU without data has "-".
+const loadLevels = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678"
 
-func (f *feed) readUse() {
+// readLoad measures the load of the CPUs again if the last measurement is about loadInterval ago.
+func (f *feed) readLoad() {
 	now := f.now()
-	if f.use != nil && now.Sub(f.usedAt) < loadInterval-loadInterval/10 {
+	if f.load != nil && now.Sub(f.loadAt) < loadInterval-loadInterval/10 {
 		return
 	}
-	f.usedAt, f.useSeq = now, f.useSeq+1
-	f.use = encode(f.measure())
+	f.loadAt, f.loadSeq = now, f.loadSeq+1
+	f.load = encode(f.measureLoad())
 }
 
-func (f *feed) measure() use {
+func (f *feed) measureLoad() cpuLoad {
 	if f.proc == nil {
-		return use{}
+		return cpuLoad{}
 	}
 	r, err := usage.Read(f.proc)
 	if err != nil {
-		return use{}
+		return cpuLoad{}
 	}
-	var u use
+	var u cpuLoad
 	var waits []string
 	for _, p := range r.Pressure {
 		waits = append(waits, p.String())
 	}
 	u.Pressure = strings.Join(waits, ", ")
-	if f.reading != nil {
-		u.Busy = busyText(r.BusySince(*f.reading), cpumap.CPUs(f.node.CPUs.Online))
+	if f.lastReading != nil {
+		u.Busy = busyText(r.BusySince(*f.lastReading), cpumap.CPUs(f.node.CPUs.Online))
 	}
-	f.reading = &r
+	f.lastReading = &r
 	return u
 }
 
@@ -230,7 +233,7 @@ func busyText(busy map[int]float64, online []int) string {
 	text := []byte(strings.Repeat("-", online[len(online)-1]+1))
 	for id, share := range busy {
 		if id < len(text) {
-			text[id] = levels[int(math.Round(share*float64(len(levels)-1)))]
+			text[id] = loadLevels[int(math.Round(share*float64(len(loadLevels)-1)))]
 		}
 	}
 	return string(text)

@@ -23,18 +23,18 @@ type state struct {
 
 // change is the difference between a state and the previous state.
 type change struct {
-	Verdict verdict  `json:"verdict"`
-	Facts   []string `json:"facts"`
-	Map     *cpuMap  `json:"map,omitempty"` // nil if it has not changed
-	Rows    []row    `json:"rows,omitempty"`
-	Gone    []string `json:"gone,omitempty"` // ids of rows
+	Verdict     verdict  `json:"verdict"`
+	Facts       []string `json:"facts"`
+	Map         *cpuMap  `json:"map,omitempty"` // nil if it has not changed
+	Rows        []row    `json:"rows,omitempty"`
+	RemovedRows []string `json:"gone,omitempty"` // ids of rows
 }
 
 // cpuMap is the machine and who may use its CPUs.
 type cpuMap struct {
-	Nodes []numa `json:"nodes,omitempty"` // in a change: nil if they have not changed
-	Users []user `json:"users"`
-	Pools []pool `json:"pools"`
+	Nodes []numa    `json:"nodes,omitempty"` // in a change: nil if they have not changed
+	Users []cpuUser `json:"users"`
+	Pools []pool    `json:"pools"`
 }
 
 // numa is a NUMA node.
@@ -47,8 +47,9 @@ type numa struct {
 	Caches [][]string `json:"caches"`
 }
 
-// user is a pod that owns CPUs, a kind of pool, or the reserved CPUs or CPUs in no pool. Each CPU belongs to one user.
-type user struct {
+// cpuUser is a pod that owns CPUs, a kind of pool, or the reserved CPUs or CPUs in no pool. Each CPU belongs to one
+// user.
+type cpuUser struct {
 	Mark string `json:"mark"`
 	Kind string `json:"kind"` // own, shared, reclaimed, both, balloon, reserved, none
 	Name string `json:"name"`
@@ -128,10 +129,10 @@ func numaOf(n api.NUMA) numa {
 
 // users returns who may use the CPUs: first the pods that own CPUs, sorted by name, then the pools. The marks are those
 // of package cpumap, except that owners for which no letter is left get two letters.
-func users(c api.NodeCPUs) []user {
-	var owners, others []user
+func users(c api.NodeCPUs) []cpuUser {
+	var owners, others []cpuUser
 	for _, m := range cpumap.Marks(c) {
-		u := user{Mark: m.Mark, CPUs: topology.FormatList(m.CPUs)}
+		u := cpuUser{Mark: m.Mark, CPUs: topology.FormatList(m.CPUs)}
 		if m.Pod != "" {
 			u.Kind, u.Name, u.Pod = "own", m.Pod, m.Pod
 			owners = append(owners, u)
@@ -140,7 +141,7 @@ func users(c api.NodeCPUs) []user {
 		u.Kind, u.Name = poolKinds[m.Mark].kind, poolKinds[m.Mark].name
 		others = append(others, u)
 	}
-	slices.SortFunc(owners, func(a, b user) int { return cmp.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(owners, func(a, b cpuUser) int { return cmp.Compare(a.Pod, b.Pod) })
 	const letters = 26
 	next := 0
 	for i := range owners {

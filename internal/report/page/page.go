@@ -49,17 +49,17 @@ type Options struct {
 
 // Page serves one node's page.
 type Page struct {
-	o     Options
-	feed  feed
-	slots *semaphore.Weighted
-	host  string
+	o             Options
+	feed          feed
+	questionSlots *semaphore.Weighted
+	host          string
 }
 
 // New makes a page. Nothing runs until a browser connects.
 func New(o Options) *Page {
 	host, _ := os.Hostname()
 	return &Page{
-		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, slots: semaphore.NewWeighted(maxParallelQuestions),
+		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, questionSlots: semaphore.NewWeighted(maxParallelQuestions),
 		host: strings.ToLower(host),
 	}
 }
@@ -122,11 +122,11 @@ func (p *Page) servesHost(host string) bool {
 
 // explain answers a request such as ?what=cpu&which=5 with an explanation.
 func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
-	if p.slots.Acquire(r.Context(), 1) != nil {
+	if p.questionSlots.Acquire(r.Context(), 1) != nil {
 		return // the client has disconnected
 	}
 	e, known := p.answer(r)
-	p.slots.Release(1)
+	p.questionSlots.Release(1)
 	if !known {
 		http.Error(w, "the node does not have this object now", http.StatusNotFound)
 		return
@@ -162,12 +162,12 @@ func (p *Page) serveSVG(w http.ResponseWriter, r *http.Request) {
 
 // stream sends the state and its changes as server-sent events until the client disconnects, or is too slow.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
-	if !p.feed.join() {
+	if !p.feed.openStream() {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "too many pages are open on this node; close one", http.StatusServiceUnavailable)
 		return
 	}
-	defer p.feed.leave()
+	defer p.feed.closeStream()
 	out := stream{w: w, control: http.NewResponseController(w)}
 	_ = out.control.SetReadDeadline(time.Time{}) // otherwise the server's limit for reading a request would end the stream
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -178,14 +178,15 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		sent = f.at
-		if !pause(r.Context(), f.nextEvent) {
+		if !pauseStream(r.Context(), f.nextEvent) {
 			return
 		}
 	}
 }
 
-// pause waits until more closes, but at least minInterval and at most loadInterval. It returns false when ctx ends.
-func pause(ctx context.Context, more <-chan struct{}) bool {
+// pauseStream waits until more closes, but at least minInterval and at most loadInterval. It returns false when ctx
+// ends.
+func pauseStream(ctx context.Context, more <-chan struct{}) bool {
 	least, most := time.NewTimer(minInterval), time.NewTimer(loadInterval)
 	defer least.Stop()
 	defer most.Stop()
@@ -216,7 +217,7 @@ func (s stream) send(f frame) error {
 	for _, m := range []struct {
 		name string
 		data []byte
-	}{{"state", f.full}, {"change", f.changed}, {"use", f.use}} {
+	}{{"state", f.full}, {"change", f.changed}, {"use", f.load}} {
 		if m.data == nil {
 			continue
 		}

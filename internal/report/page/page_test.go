@@ -235,7 +235,7 @@ func TestKeptMarks(t *testing.T) {
 	}
 	marks := map[string]bool{}
 	long := 0
-	all := filter(users(c), func(u user) bool { return u.Pod != "" })
+	all := filter(users(c), func(u cpuUser) bool { return u.Pod != "" })
 	for _, u := range all {
 		marks[u.Mark] = true
 		long += len(u.Mark) - 1
@@ -381,7 +381,7 @@ func TestStream(t *testing.T) {
 	})
 	var c change
 	if _, data := w.next(t, "change"); json.Unmarshal([]byte(data), &c) != nil || c.Map == nil || c.Map.Nodes != nil || len(c.Rows) != 1 || c.Rows[0].Pod != "shop/new" ||
-		!cmp.Equal(c.Gone, []string{"shop/db/main/c1"}) {
+		!cmp.Equal(c.RemovedRows, []string{"shop/db/main/c1"}) {
 		t.Errorf("%s", data)
 	}
 	before := a.count()

@@ -67,7 +67,7 @@ func factsOf(n api.Node) []string {
 	facts := []string{
 		fmt.Sprintf("%s in %s", term.Count(len(online), "CPU"), term.Count(len(n.CPUs.Nodes), "NUMA node")),
 		term.Count(len(n.Containers), "container"),
-		fmt.Sprintf("%d of %s owned by %s", len(cpumap.CPUs(n.CPUs.Exclusive)), term.Count(len(online), "CPU"), term.Count(len(filter(users(n.CPUs), func(u user) bool { return u.Pod != "" })), "pod")),
+		fmt.Sprintf("%d of %s owned by %s", len(cpumap.CPUs(n.CPUs.Exclusive)), term.Count(len(online), "CPU"), term.Count(len(filter(users(n.CPUs), func(u cpuUser) bool { return u.Pod != "" })), "pod")),
 	}
 	for _, a := range n.Attachments {
 		facts = append(facts, term.Clean(a.Text()))

@@ -16,7 +16,7 @@ import (
 // Numbers of the fields that Katalyst's PodResources API adds to the kubelet's API. The kubelet's API does not use these
 // numbers, so its clients skip the fields.
 const (
-	podRole        protowire.Number = 12 // in PodResources, as the next three
+	podRole        protowire.Number = 12 // in PodResources, like podType, podLabels and podAnnotations
 	podType        protowire.Number = 13
 	podLabels      protowire.Number = 14
 	podAnnotations protowire.Number = 15
@@ -37,8 +37,8 @@ type Plugins interface {
 	Allocatable(ctx context.Context) []lifecycle.PluginAmount
 }
 
-// extendPod adds Katalyst's fields to a pod.
-func extendPod(out *v1.PodResources, own *nodeview.PodHoldings, plugins Plugins) {
+// addKatalystFields adds Katalyst's fields to a pod.
+func addKatalystFields(out *v1.PodResources, own *nodeview.PodHoldings, plugins Plugins) {
 	var b []byte
 	b = appendText(b, podRole, own.Labels[roleLabel])
 	b = appendText(b, podType, own.Annotations[typeAnnotation])

@@ -60,22 +60,22 @@ func mergePod(own *nodeview.PodHoldings, k *v1.PodResources, plugins Plugins) *v
 		fillContainer(merged, c)
 		out.Containers = append(out.Containers, merged)
 	}
-	extendPod(out, own, plugins)
+	addKatalystFields(out, own, plugins)
 	return out
 }
 
 // fillContainer sets the CPUs of a container from the agent's state, and adds the agent's CDI devices. It also sets the
 // memory if the kubelet's memory manager did not report any.
 func fillContainer(out *v1.ContainerResources, c *nodeview.ContainerHoldings) {
-	out.CpuIds = ids(c.CPUs)
-	out.Devices = append(slices.Clip(out.GetDevices()), devices(c.Devices)...)
+	out.CpuIds = int64IDs(c.CPUs)
+	out.Devices = append(slices.Clip(out.GetDevices()), containerDevices(c.Devices)...)
 	if len(out.GetMemory()) == 0 {
-		out.Memory = memory(c.Memory)
+		out.Memory = containerMemory(c.Memory)
 	}
 }
 
-// devices returns an entry for each CDI device: its kind is the resource name, and its name is the device id.
-func devices(all []nodeview.DeviceHolding) (out []*v1.ContainerDevices) {
+// containerDevices returns an entry for each CDI device: its kind is the resource name, and its name is the device id.
+func containerDevices(all []nodeview.DeviceHolding) (out []*v1.ContainerDevices) {
 	for _, d := range all {
 		kind, id, _ := strings.Cut(d.Name, "=")
 		one := &v1.ContainerDevices{ResourceName: kind, DeviceIds: []string{id}}
@@ -90,15 +90,16 @@ func devices(all []nodeview.DeviceHolding) (out []*v1.ContainerDevices) {
 	return out
 }
 
-func ids(cpus []int) (out []int64) {
+// int64IDs converts ids of CPUs to the type of the API.
+func int64IDs(cpus []int) (out []int64) {
 	for _, id := range cpus {
 		out = append(out, int64(id))
 	}
 	return out
 }
 
-// memory returns an entry for each type of memory and NUMA node.
-func memory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
+// containerMemory returns an entry for each type of memory and NUMA node.
+func containerMemory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	var out []*v1.ContainerMemory
 	for _, m := range all {
 		out = append(out, &v1.ContainerMemory{
@@ -109,8 +110,8 @@ func memory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	return out
 }
 
-// onlyDevices returns the devices and claims in an older answer of the kubelet, because those of a pod never change.
-// CPUs and memory may have changed since. It leaves out pods that the agent no longer knows.
+// onlyDevices returns the devices and claims in an older answer of the kubelet, because a pod's devices and claims
+// never change. CPUs and memory may have changed since. It leaves out pods that the agent no longer knows.
 func onlyDevices(last []*v1.PodResources, own []nodeview.PodHoldings) []*v1.PodResources {
 	lives := make(map[podName]bool, len(own))
 	for i := range own {

@@ -87,7 +87,7 @@ func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableR
 	if err != nil {
 		return nil, err
 	}
-	out := &v1.AllocatableResourcesResponse{Devices: append(slices.Clip(answer.GetDevices()), devices(h.Devices)...), CpuIds: ids(h.CPUs), Memory: memory(h.Memory)}
+	out := &v1.AllocatableResourcesResponse{Devices: append(slices.Clip(answer.GetDevices()), containerDevices(h.Devices)...), CpuIds: int64IDs(h.CPUs), Memory: containerMemory(h.Memory)}
 	if s.plugins != nil {
 		if all := s.plugins.Allocatable(ctx); len(all) > 0 {
 			out.ProtoReflect().SetUnknown(nodeFields.encode(all))
@@ -122,8 +122,8 @@ func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 
 // cachedAnswer has the kubelet's last answer to a request.
 type cachedAnswer[T any] struct {
-	ask     func(ctx context.Context) (T, error) // nil for no kubelet
-	lock    *semaphore.Weighted                  // guards all below
+	ask     func(ctx context.Context) (T, error) // requests an answer from the kubelet; nil without a kubelet
+	lock    *semaphore.Weighted                  // guards the fields below
 	answer  T
 	askedAt time.Time // when the last request ended
 	err     error     // the error of the last request

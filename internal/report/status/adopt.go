@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Adopter is a Source that can report what it would decide if it took over from another agent. The server offers this
-// if the Source implements it.
+// Adopter is a Source that can report what it would decide if it took over from another agent. The server answers
+// requests for that report only if its Source implements Adopter.
 type Adopter interface {
 	// PlanAdoption returns what the agent would decide. It does not change the agent's state. The error is
 	// ErrCannotAdopt if the agent cannot take over in its present state.
@@ -25,10 +25,10 @@ type Adopter interface {
 // ErrCannotAdopt is the error of an agent that cannot take over in its present state.
 var ErrCannotAdopt = errors.New("the agent cannot take over now")
 
-func adopt(w http.ResponseWriter, r *http.Request, can Adopter) {
+func servePlanAdoption(w http.ResponseWriter, r *http.Request, can Adopter) {
 	var from lifecycle.FormerAgent
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPlanBytes)).Decode(&from); err != nil {
-		writeJSON(w, http.StatusBadRequest, failure{"the request is not valid JSON: " + err.Error()})
+		writeJSON(w, http.StatusBadRequest, errorBody{"the request is not valid JSON: " + err.Error()})
 		return
 	}
 	out, err := can.PlanAdoption(&from)
@@ -58,10 +58,10 @@ func RenderAdoption(w io.Writer, a api.Adoption) error {
 	default:
 		fmt.Fprintf(&b, "%d of %s would move\n\n", a.Moves, term.Count(n, "container"))
 	}
-	columns(&b, "POD\tCONTAINER\tCLASS\tHAS\tGETS\tVERDICT\tWHY", a.Containers, func(c api.Adopted) []string {
-		has, gets, verdict := c.CPUsNow, c.CPUsThen, "MOVE"
+	writeTable(&b, "POD\tCONTAINER\tCLASS\tHAS\tGETS\tVERDICT\tWHY", a.Containers, func(c api.Adopted) []string {
+		has, gets, verdict := c.CPUsNow, c.CPUsAfter, "MOVE"
 		if c.MemsNow != "" {
-			has, gets = has+" mem "+c.MemsNow, gets+" mem "+orDash(c.MemsThen)
+			has, gets = has+" mem "+c.MemsNow, gets+" mem "+orDash(c.MemsAfter)
 		}
 		if c.Unchanged {
 			verdict = "KEEP"
@@ -69,7 +69,7 @@ func RenderAdoption(w io.Writer, a api.Adoption) error {
 		return []string{term.Clean(c.Pod), orDash(c.Container), orDash(c.Class), orDash(has), orDash(gets), verdict, orDash(c.Why)}
 	})
 	if a.Applied {
-		fmt.Fprintf(&b, "\nthe next start of the agent with mode: enforce takes over from %s (%s read): stop %[1]s first\n", a.From, term.Count(a.RowsRead, "row"))
+		fmt.Fprintf(&b, "\nthe next start of the agent with mode: enforce takes over from %s (%s in its files): stop %[1]s first\n", a.From, term.Count(a.ContainersRead, "container"))
 	}
 	return writeTrimmed(w, &b)
 }

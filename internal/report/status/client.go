@@ -18,18 +18,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Unreachable is the error of a client that cannot reach the agent.
-type Unreachable struct {
+// UnreachableError is the error of a client that cannot reach the agent.
+type UnreachableError struct {
 	Path string
 	Hint string // what failed, and what to do
 	Err  error
 }
 
 // Error returns the hint.
-func (u *Unreachable) Error() string { return u.Hint }
+func (u *UnreachableError) Error() string { return u.Hint }
 
 // Unwrap returns the cause.
-func (u *Unreachable) Unwrap() error { return u.Err }
+func (u *UnreachableError) Unwrap() error { return u.Err }
 
 // RefusedError is the error of a request that the agent refused.
 type RefusedError struct {
@@ -46,7 +46,7 @@ type Client struct {
 	http *http.Client
 }
 
-// Dial returns a client of the agent that serves the socket at path. The error is *Unreachable if no agent serves
+// Dial returns a client of the agent that serves the socket at path. The error is *UnreachableError if no agent serves
 // it.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
@@ -75,7 +75,7 @@ func unreachable(path string, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		hint = fmt.Sprintf("no agent answers at %s: its agent has ended; start the agent again", path)
 	}
-	return &Unreachable{Path: path, Hint: hint, Err: err}
+	return &UnreachableError{Path: path, Hint: hint, Err: err}
 }
 
 // isSocket reports whether the file at a path is a socket.
@@ -110,7 +110,7 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 		switch err := in.Decode(&e); {
 		case errors.Is(err, io.EOF):
 			if follow {
-				err = &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: err}
+				err = &UnreachableError{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: err}
 				return ignoreCancel(ctx, err)
 			}
 			return nil
@@ -158,7 +158,7 @@ func (c *Client) request(ctx context.Context, method, what string, q url.Values,
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	var f failure
+	var f errorBody
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&f); err != nil || f.Error == "" {
 		f.Error = "the agent answered " + resp.Status
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// ConfigSource is a Source that knows where each key of its configuration is set. The server offers this if the Source
-// implements it.
+// ConfigSource is a Source that knows where each key of its configuration is set. The server answers requests for
+// the configuration only if its Source implements ConfigSource.
 type ConfigSource interface {
 	Config() api.Configuration
 }
 
-func configuration(w http.ResponseWriter, _ *http.Request, can ConfigSource) {
+func serveConfiguration(w http.ResponseWriter, _ *http.Request, can ConfigSource) {
 	writeJSON(w, http.StatusOK, can.Config())
 }
 
@@ -28,7 +28,7 @@ func (c *Client) Config(ctx context.Context) (api.Configuration, error) {
 // RenderConfig prints each key with its value and its source.
 func RenderConfig(w io.Writer, c api.Configuration) error {
 	var b bytes.Buffer
-	columns(&b, "KEY\tVALUE\tSOURCE", c.Keys, func(k api.Setting) []string {
+	writeTable(&b, "KEY\tVALUE\tSOURCE", c.Keys, func(k api.Setting) []string {
 		return []string{term.Clean(k.Key), term.Clean(k.Value), term.Clean(k.Source)}
 	})
 	return writeTrimmed(w, &b)

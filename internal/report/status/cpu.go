@@ -53,9 +53,9 @@ func userOfCPU(c api.NodeCPUs, has func(list string) bool) string {
 		}
 	}
 	if has(c.Reserved) {
-		return "reserved for the system (pools.reserved): nobody owns it"
+		return "reserved for the system (pools.reserved): no pod owns it"
 	}
-	return "nobody owns it; the containers of its pools share it"
+	return "no pod owns it; the containers of its pools share it"
 }
 
 // positionOfCPU says where a CPU is: its NUMA node, socket, core and L3 cache. has reports whether a list contains the

@@ -31,7 +31,7 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 		o.explainHead(&b, &c, values)
 		o.explainFacts(&b, c.Facts)
 		o.explainValues(&b, values, c.CPUGroupWhy)
-		rows(&b, "  PROBLEM\tKEY\tVALUE\tREASON", c.Problems, func(p lifecycle.Problem) []string {
+		writeSpacedTable(&b, "  PROBLEM\tKEY\tVALUE\tREASON", c.Problems, func(p lifecycle.Problem) []string {
 			return []string{"  " + p.Kind(), orDash(p.Key), orDash(p.Value), o.markFault(term.Clean(p.Sentence()))}
 		})
 	}
@@ -141,7 +141,7 @@ func (o Options) verdict(c *api.Container, values []api.Value) string {
 }
 
 func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
-	rows(w, "  FACT\tVALUE\tFROM", facts, func(f api.Fact) []string {
+	writeSpacedTable(w, "  FACT\tVALUE\tFROM", facts, func(f api.Fact) []string {
 		from := orDash(string(f.From))
 		if f.Note != "" {
 			from += ": " + term.Clean(f.Note)
@@ -156,7 +156,7 @@ func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
 // explainValues shows the values in a table, and remarks on them below. It leaves out the remark known, which is
 // printed above.
 func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
-	rows(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tIN FORCE", values, func(v api.Value) []string {
+	writeSpacedTable(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tIN FORCE", values, func(v api.Value) []string {
 		force := "yes"
 		if !v.Applied {
 			force = o.markFault("NO")

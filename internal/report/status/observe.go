@@ -73,10 +73,10 @@ func RenderObservation(w io.Writer, o Observation) error {
 	row := func(d Difference) []string {
 		return []string{term.Clean(d.Pod), orDash(d.Container), orDash(d.Setting), orDash(d.Node), orDash(d.Trimtab), orDash(d.Why)}
 	}
-	columns(&b, "POD\tCONTAINER\tSETTING\tNODE\tTRIMTAB\tWHY", o.Differences, row)
+	writeTable(&b, "POD\tCONTAINER\tSETTING\tNODE\tTRIMTAB\tWHY", o.Differences, row)
 	if len(o.NotCompared) > 0 {
 		fmt.Fprintf(&b, "\n%s would be set when a container is created, and cannot be compared\n", term.Count(len(o.NotCompared), "value"))
-		columns(&b, "POD\tCONTAINER\tSETTING\tTRIMTAB\tWHY", o.NotCompared, func(d Difference) []string {
+		writeTable(&b, "POD\tCONTAINER\tSETTING\tTRIMTAB\tWHY", o.NotCompared, func(d Difference) []string {
 			r := row(d)
 			return append(r[:3], r[4:]...)
 		})

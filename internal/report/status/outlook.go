@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Planner is a Source that can report the effect of new pods or of another configuration in advance. The server offers
-// this if the Source implements it.
+// Planner is a Source that can report the effect of new pods or of another configuration in advance. The server
+// answers requests for a plan only if its Source implements Planner.
 type Planner interface {
 	// PlanPods returns the effect of the pods in manifests, and PlanConfig the effect of a configuration file. They
 	// return an error if the manifests or the file are invalid.
@@ -26,11 +26,11 @@ type Planner interface {
 // maxPlanBytes is the largest body of a request for a plan.
 const maxPlanBytes = 8 << 20
 
-// plan answers a request for a plan. It passes the body of the request to ask.
-func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Plan, error)) {
+// servePlan answers a request for a plan. It passes the body of the request to ask.
+func servePlan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Plan, error)) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlanBytes))
 	if err != nil {
-		writeJSON(w, http.StatusRequestEntityTooLarge, failure{"the request is too large or incomplete: " + err.Error()})
+		writeJSON(w, http.StatusRequestEntityTooLarge, errorBody{"the request is too large or incomplete: " + err.Error()})
 		return
 	}
 	out, err := ask(text)
@@ -60,7 +60,7 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 		fmt.Fprintln(&b)
 	}
 	planProblems(&b, out)
-	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
+	writeTable(&b, "POD\tCONTAINER\tCLASS\tQOS\tCPU GROUP\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
 		return []string{term.Clean(c.Pod), orDash(c.Name), orDash(c.Class), orDash(c.QoS), orDash(c.CPUGroup), orDash(c.CPUs), orDash(c.CPUGroupWhy)}
 	})
 	planValues(&b, out.Containers)
@@ -77,14 +77,14 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 		fmt.Fprint(&b, "\nno running container would get other CPUs\n")
 	default:
 		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", term.Count(len(out.Moves), "running container"))
-		columns(&b, "POD\tCONTAINER\tNOW\tTHEN", out.Moves, func(m api.Move) []string {
+		writeTable(&b, "POD\tCONTAINER\tNOW\tTHEN", out.Moves, func(m api.Move) []string {
 			return []string{term.Clean(m.Pod), orDash(m.Container), orDash(m.Before), orDash(m.After)}
 		})
 	}
 	if len(out.NeedRecreation) > 0 {
 		fmt.Fprintf(&b, "\ncan get CPUs of their own when they are created again, if enough are free: %s\n", term.Clean(strings.Join(out.NeedRecreation, ", ")))
 	}
-	changes(&b, out.Changes)
+	writeChanges(&b, out.Changes)
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	if slices.ContainsFunc(out.CPUs.Pools, func(p api.Pool) bool { return strings.Contains(p.Name, " ") }) {
@@ -96,9 +96,9 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 // maxSameChange is how many containers a line about a change names.
 const maxSameChange = 3
 
-// changes writes one line for all containers with the same change, and names the first of them. In all, equal changes
-// follow each other.
-func changes(b *bytes.Buffer, all []api.Change) {
+// writeChanges writes one line for all containers with the same change, and names the first of them. Equal changes must
+// follow each other in all.
+func writeChanges(b *bytes.Buffer, all []api.Change) {
 	if len(all) == 0 {
 		return
 	}
@@ -122,7 +122,7 @@ func changes(b *bytes.Buffer, all []api.Change) {
 		rows = append(rows, []string{term.Clean(first.Setting), orDash(first.Before), orDash(first.After), strings.Join(names, ", ")})
 		all = all[n:]
 	}
-	columns(b, "SETTING\tNOW\tTHEN\tCONTAINERS", rows, func(row []string) []string { return row })
+	writeTable(b, "SETTING\tNOW\tTHEN\tCONTAINERS", rows, func(row []string) []string { return row })
 }
 
 // planProblems writes a line for each container that would be refused, and for each container that has a problem.

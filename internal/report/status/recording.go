@@ -11,15 +11,16 @@ import (
 	"strconv"
 )
 
-// RecordingSource is a Source that can record events. The server offers this if the Source implements it.
+// RecordingSource is a Source that can record events. The server answers requests for a recording
+// only if its Source implements RecordingSource.
 type RecordingSource interface {
 	// Record writes the first line of a recording and then each new event, until ctx ends. Each line is a JSON
 	// document. It calls flush when it has written all waiting events.
 	Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error
 }
 
-// record streams a recording until the client disconnects.
-func record(w http.ResponseWriter, r *http.Request, can RecordingSource) {
+// serveRecording streams a recording until the client disconnects.
+func serveRecording(w http.ResponseWriter, r *http.Request, can RecordingSource) {
 	w.Header().Set("Content-Type", "application/jsonlines")
 	out := http.NewResponseController(w)
 	// An error means that the client has disconnected or that the agent ends. The client cannot read it.
@@ -56,5 +57,5 @@ func (c *Client) Record(ctx context.Context, withoutEnv bool, take func(line []b
 	if err := lines.Err(); err != nil {
 		return ignoreCancel(ctx, fmt.Errorf("read the recording: %w", err))
 	}
-	return ignoreCancel(ctx, &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: errors.New("the stream ended")})
+	return ignoreCancel(ctx, &UnreachableError{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: errors.New("the stream ended")})
 }

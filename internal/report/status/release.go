@@ -11,13 +11,13 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// ReleaseSource is a Source that can restore the values that it changed. The server offers this if the Source implements
-// it.
+// ReleaseSource is a Source that can restore the values that it changed. The server answers requests for a
+// release only if its Source implements ReleaseSource.
 type ReleaseSource interface {
 	Release(ctx context.Context) (api.Released, error)
 }
 
-func release(w http.ResponseWriter, r *http.Request, can ReleaseSource) {
+func serveRelease(w http.ResponseWriter, r *http.Request, can ReleaseSource) {
 	out, err := can.Release(r.Context())
 	reply(w, out, err, http.StatusInternalServerError)
 }

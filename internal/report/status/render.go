@@ -59,7 +59,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), trouble)
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
-	o.picture(&b, n)
+	o.drawCPUs(&b, n)
 	poolTable(&b, n.CPUs.Pools)
 	containerTable(&b, n, o)
 	return writeTrimmed(w, &b)
@@ -69,17 +69,17 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 // fit a screen, so picture then draws lines.
 const maxBoxedCPUs = 128
 
-// picture draws who may use which CPUs. For CPUs without an owner it shows how many running containers may use them.
-func (o Options) picture(w io.Writer, n api.Node) {
+// drawCPUs draws who may use which CPUs. For CPUs without an owner it shows how many running containers may use them.
+func (o Options) drawCPUs(w io.Writer, n api.Node) {
 	cpus := n.CPUs
 	if len(cpumap.CPUs(cpus.Online)) > maxBoxedCPUs || len(cpus.Nodes) == 0 {
 		cpumap.New(cpus).Text(w, cpus)
 		return
 	}
-	var uses []cpumap.Use
+	var uses []cpumap.ContainerCPUs
 	for _, c := range n.Containers {
 		if c.State == "running" {
-			uses = append(uses, cpumap.Use{Pod: c.Pod, CPUs: c.CPUs})
+			uses = append(uses, cpumap.ContainerCPUs{Pod: c.Pod, CPUs: c.CPUs})
 		}
 	}
 	for _, line := range cpumap.NewTiles(cpus, uses).Block(max(cmp.Or(o.Width, 100)-2, 40), term.Ink{On: o.Color}).Lines {
@@ -99,7 +99,7 @@ func (o Options) summary(n api.Node) string {
 }
 
 func poolTable(w io.Writer, list []api.Pool) {
-	rows(w, "POOL\tCLASS\tSIZE\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
+	writeSpacedTable(w, "POOL\tCLASS\tSIZE\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
 		return []string{term.Clean(p.Name), orDash(p.Class), cpuCount(p.CPUs), orDash(p.CPUs), fmt.Sprint(p.Members)}
 	})
 }
@@ -133,11 +133,11 @@ func containerTable(w io.Writer, n api.Node, o Options) {
 	if len(list) < len(all) {
 		fmt.Fprintf(w, "\n%d of %d containers are shown\n", len(list), len(all))
 	}
-	head := "POD\tCONTAINER\tSTATE\tCLASS\tSEAT\tCPUS\tLIMIT\tMEMORY\tVALUES\tPROBLEMS"
+	head := "POD\tCONTAINER\tSTATE\tCLASS\tCPU GROUP\tCPUS\tLIMIT\tMEMORY\tVALUES\tPROBLEMS"
 	if o.Wide {
 		head += "\tQOS\tID\tWHY"
 	}
-	rows(w, head, list, func(c api.Container) []string {
+	writeSpacedTable(w, head, list, func(c api.Container) []string {
 		all := slices.Concat(c.Values, c.PodValues)
 		values := fmt.Sprintf("%d/%d", len(all)-api.NotApplied(all), len(all))
 		if n.Released {
@@ -205,16 +205,16 @@ func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 
 // flush writes a table into its buffer. That cannot fail.
 func flush(t *tabwriter.Writer) { _ = t.Flush() }
 
-// rows writes a table below an empty line. It writes nothing for an empty list.
-func rows[T any](w io.Writer, head string, list []T, row func(T) []string) {
+// writeSpacedTable writes a table below an empty line. It writes nothing for an empty list.
+func writeSpacedTable[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) > 0 {
 		fmt.Fprintln(w)
 	}
-	columns(w, head, list, row)
+	writeTable(w, head, list, row)
 }
 
-// columns writes a table. It writes nothing for an empty list.
-func columns[T any](w io.Writer, head string, list []T, row func(T) []string) {
+// writeTable writes a table. It writes nothing for an empty list.
+func writeTable[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) == 0 {
 		return
 	}

@@ -18,8 +18,8 @@ import (
 // occupy the agent's memory.
 const clientTimeout = 10 * time.Second
 
-// failure is the body of every answer whose status is not 200.
-type failure struct {
+// errorBody is the body of every answer whose status is not 200.
+type errorBody struct {
 	Error string `json:"error"`
 }
 
@@ -79,29 +79,29 @@ func handler(src Source) http.Handler {
 		n.CPUs.Nodes = notNull(n.CPUs.Nodes)
 		writeJSON(w, http.StatusOK, n)
 	})
-	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) { explain(w, r, src) })
-	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { events(w, r, src) })
-	mux.HandleFunc("GET /v1/recording", optional(src, "cannot record", record))
-	mux.HandleFunc("GET /v1/config", optional(src, "does not report the sources of its configuration", configuration))
-	mux.HandleFunc("GET /v1/usage", optional(src, "does not report how much CPU time containers use", usage))
-	mux.HandleFunc("POST /v1/release", optional(src, "cannot release", release))
-	mux.HandleFunc("POST /v1/plan/adopt", optional(src, "cannot take over from another", adopt))
-	mux.HandleFunc("POST /v1/plan/pods", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { plan(w, r, can.PlanPods) }))
-	mux.HandleFunc("POST /v1/plan/config", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { plan(w, r, can.PlanConfig) }))
+	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) { serveExplain(w, r, src) })
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(w, r, src) })
+	mux.HandleFunc("GET /v1/recording", optional(src, "cannot record", serveRecording))
+	mux.HandleFunc("GET /v1/config", optional(src, "does not report the sources of its configuration", serveConfiguration))
+	mux.HandleFunc("GET /v1/usage", optional(src, "does not report how much CPU time containers use", serveUsage))
+	mux.HandleFunc("POST /v1/release", optional(src, "cannot release", serveRelease))
+	mux.HandleFunc("POST /v1/plan/adopt", optional(src, "cannot take over from another", servePlanAdoption))
+	mux.HandleFunc("POST /v1/plan/pods", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { servePlan(w, r, can.PlanPods) }))
+	mux.HandleFunc("POST /v1/plan/config", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { servePlan(w, r, can.PlanConfig) }))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusNotFound, failure{"unknown request: " + r.Method + " " + r.URL.Path})
+		writeJSON(w, http.StatusNotFound, errorBody{"unknown request: " + r.Method + " " + r.URL.Path})
 	})
 	return mux
 }
 
-// optional returns a handler that calls serve if src implements T. Otherwise the handler answers that the agent cannot
-// do this; cannot is the end of this sentence.
+// optional returns a handler that calls serve if src implements T. Otherwise the handler answers "this agent" followed
+// by cannot, such as "cannot record".
 func optional[T any](src Source, cannot string, serve func(w http.ResponseWriter, r *http.Request, can T)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if can, ok := src.(T); ok {
 			serve(w, r, can)
 		} else {
-			writeJSON(w, http.StatusNotFound, failure{"this agent " + cannot})
+			writeJSON(w, http.StatusNotFound, errorBody{"this agent " + cannot})
 		}
 	}
 }
@@ -124,7 +124,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 // reply answers with v, or with an error and code if err is not nil.
 func reply(w http.ResponseWriter, v any, err error, code int) {
 	if err != nil {
-		writeJSON(w, code, failure{err.Error()})
+		writeJSON(w, code, errorBody{err.Error()})
 		return
 	}
 	writeJSON(w, http.StatusOK, v)
@@ -135,11 +135,11 @@ func extendDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(clientTimeout))
 }
 
-func explain(w http.ResponseWriter, r *http.Request, src Source) {
+func serveExplain(w http.ResponseWriter, r *http.Request, src Source) {
 	q := r.URL.Query()
 	namespace, pod, container := q.Get("namespace"), q.Get("pod"), q.Get("container")
 	if namespace == "" || pod == "" {
-		writeJSON(w, http.StatusBadRequest, failure{"namespace and pod are both needed"})
+		writeJSON(w, http.StatusBadRequest, errorBody{"namespace and pod are both needed"})
 		return
 	}
 	found, ok := src.Explain(namespace, pod, container)
@@ -148,20 +148,20 @@ func explain(w http.ResponseWriter, r *http.Request, src Source) {
 		if container != "" {
 			what = fmt.Sprintf("container %s of %s", container, what)
 		}
-		writeJSON(w, http.StatusNotFound, failure{"the agent knows no " + what + " on this node"})
+		writeJSON(w, http.StatusNotFound, errorBody{"the agent knows no " + what + " on this node"})
 		return
 	}
 	writeJSON(w, http.StatusOK, found)
 }
 
-// events writes the journal as JSON lines. With follow it continues while the client is connected.
-func events(w http.ResponseWriter, r *http.Request, src Source) {
+// serveEvents writes the journal as JSON lines. With follow it continues while the client is connected.
+func serveEvents(w http.ResponseWriter, r *http.Request, src Source) {
 	q := r.URL.Query()
 	var since uint64
 	if s := q.Get("since"); s != "" {
 		var err error
 		if since, err = strconv.ParseUint(s, 10, 64); err != nil {
-			writeJSON(w, http.StatusBadRequest, failure{"since must be a sequence number, not " + strconv.Quote(s)})
+			writeJSON(w, http.StatusBadRequest, errorBody{"since must be a sequence number, not " + strconv.Quote(s)})
 			return
 		}
 	}

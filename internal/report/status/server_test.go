@@ -282,7 +282,7 @@ func TestEvents(t *testing.T) {
 	}
 
 	// The agent ends while a client listens: both must end, and the client must report why.
-	var gone *Unreachable
+	var gone *UnreachableError
 	err = c.Events(t.Context(), 2, true, func(api.Event) error { go func() { _ = stop() }(); return nil })
 	if !errors.As(err, &gone) || !strings.Contains(err.Error(), "the agent stopped") {
 		t.Errorf("agent gone: %v", err)
@@ -295,7 +295,7 @@ func TestEvents(t *testing.T) {
 func TestDialNobody(t *testing.T) {
 	path := socketPath(t)
 	_, err := Dial(t.Context(), path)
-	var un *Unreachable
+	var un *UnreachableError
 	if !errors.As(err, &un) || un.Path != path || !errors.Is(err, os.ErrNotExist) ||
 		!strings.Contains(err.Error(), "no socket at "+path) {
 		t.Errorf("got %v", err)

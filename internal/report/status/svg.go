@@ -18,7 +18,7 @@ func SVG(w io.Writer, n api.Node, now time.Time) error {
 	for _, a := range n.Attachments {
 		head = append(head, cpumap.Line{Text: term.Clean("attachment " + a.Text())})
 	}
-	return draw(w, n, append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countText(n))}))
+	return drawSVG(w, n, append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countText(n))}))
 }
 
 // Caption is the text above the drawing of a simulated node, instead of the agent's version, attachments and the time.
@@ -27,10 +27,10 @@ type Caption struct{ Title, Line string }
 
 // CaptionedSVG draws the CPUs of a simulated node below a caption. The same node and caption always give the same file.
 func CaptionedSVG(w io.Writer, n api.Node, c Caption) error {
-	return draw(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countText(n)}})
+	return drawSVG(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countText(n)}})
 }
 
-func draw(w io.Writer, n api.Node, head []cpumap.Line) error {
+func drawSVG(w io.Writer, n api.Node, head []cpumap.Line) error {
 	if n.ConfigError != "" {
 		head = append(head, cpumap.Line{Style: cpumap.Warning, Text: "configuration not in force: " + term.Clean(strings.ReplaceAll(n.ConfigError, "\n", "; "))})
 	}

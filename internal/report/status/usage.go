@@ -7,13 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// UsageSource is a Source that reads how much CPU time containers use. The server offers this if the Source implements
-// it.
+// UsageSource is a Source that reads how much CPU time containers use. The server answers requests for
+// usage only if its Source implements UsageSource.
 type UsageSource interface {
 	Usage() api.Usage
 }
 
-func usage(w http.ResponseWriter, _ *http.Request, can UsageSource) {
+func serveUsage(w http.ResponseWriter, _ *http.Request, can UsageSource) {
 	u := can.Usage()
 	u.Containers = notNull(u.Containers)
 	writeJSON(w, http.StatusOK, u)

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Use is how much CPU time a container has used between two samples.
-type Use struct {
+// ContainerUsage is how much CPU time a container has used between two samples.
+type ContainerUsage struct {
 	api.ContainerUse
 
 	CPUs float64 // the mean number of CPUs that it used
@@ -24,11 +24,13 @@ type Use struct {
 const highPercent = 10
 
 // isHigh reports whether the view colours a container, because it is throttled or waits a lot.
-func (u Use) isHigh() bool { return 100*u.ThrottledShare >= highPercent || u.Pressure >= highPercent }
+func (u ContainerUsage) isHigh() bool {
+	return 100*u.ThrottledShare >= highPercent || u.Pressure >= highPercent
+}
 
 // usedBetween returns what each container has used between two readings, by id. It leaves out a container that is in
 // only one of the readings, or whose counter decreased.
-func usedBetween(before, now api.Usage) map[string]Use {
+func usedBetween(before, now api.Usage) map[string]ContainerUsage {
 	elapsed := now.At.Sub(before.At)
 	if elapsed <= 0 {
 		return nil
@@ -37,13 +39,13 @@ func usedBetween(before, now api.Usage) map[string]Use {
 	for _, c := range before.Containers {
 		earlier[c.ID] = c
 	}
-	out := map[string]Use{}
+	out := map[string]ContainerUsage{}
 	for _, c := range now.Containers {
 		was, known := earlier[c.ID]
 		if !known || c.Used < was.Used {
 			continue
 		}
-		u := Use{ContainerUse: c, CPUs: float64(c.Used-was.Used) / float64(elapsed), ThrottledShare: -1}
+		u := ContainerUsage{ContainerUse: c, CPUs: float64(c.Used-was.Used) / float64(elapsed), ThrottledShare: -1}
 		if periods := c.Periods - was.Periods; periods > 0 {
 			u.ThrottledShare = float64(max(c.Throttled-was.Throttled, 0)) / float64(periods)
 		}
@@ -63,12 +65,12 @@ func (f Frame) containerLines() []string {
 			limits[c.ID] = term.CPUs(c.Limits.CPUQuota * 1000 / c.Limits.CPUPeriod)
 		}
 	}
-	list := make([]Use, 0, len(f.Used))
+	list := make([]ContainerUsage, 0, len(f.Used))
 	for _, u := range f.Used {
 		list = append(list, u)
 	}
-	label := func(u Use) string { return term.Clean(u.Pod + "/" + u.Container) }
-	slices.SortFunc(list, func(a, b Use) int {
+	label := func(u ContainerUsage) string { return term.Clean(u.Pod + "/" + u.Container) }
+	slices.SortFunc(list, func(a, b ContainerUsage) int {
 		by := cmp.Or(cmp.Compare(label(a), label(b)), cmp.Compare(a.ID, b.ID))
 		if f.ByName {
 			return by

@@ -17,10 +17,10 @@ import (
 // Frame is what the screen shows for one sample.
 type Frame struct {
 	Node     api.Node
-	Busy     map[int]float64 // by CPU, 0 to 1
+	Busy     map[int]float64 // share of time that each CPU was busy, by id, 0 to 1
 	Pressure []usage.Pressure
 	// Used is what each container has used since the last sample, by id. It leaves out containers that are new.
-	Used map[string]Use
+	Used map[string]ContainerUsage
 	// History has the shares of each row in the last samples, the oldest first, by the name of the row. See Row.share.
 	History     map[string][]float64
 	ByName      bool // sort rows by name; otherwise the busiest row is first
@@ -63,11 +63,11 @@ func (r Row) shareText() string {
 }
 
 // Rows returns a row for each pod that owns CPUs, for each pool, and for the reserved CPUs.
-func Rows(n api.Node, used map[string]Use) []Row {
+func Rows(n api.Node, used map[string]ContainerUsage) []Row {
 	var rows []Row
 	for _, m := range cpumap.Marks(n.CPUs) {
 		if m.Pod != "" {
-			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs, Used: sumCPUs(used, func(u Use) bool { return u.Pool == "" && term.Clean(u.Pod) == m.Pod })})
+			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs, Used: sumCPUs(used, func(u ContainerUsage) bool { return u.Pool == "" && term.Clean(u.Pod) == m.Pod })})
 		}
 	}
 	pools := n.CPUs.Pools
@@ -76,7 +76,7 @@ func Rows(n api.Node, used map[string]Use) []Row {
 	}
 	for _, pool := range pools {
 		if ids := cpumap.CPUs(pool.CPUs); len(ids) > 0 {
-			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids, Used: sumCPUs(used, func(u Use) bool { return u.Pool == pool.Name })}
+			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids, Used: sumCPUs(used, func(u ContainerUsage) bool { return u.Pool == pool.Name })}
 			if pool.Members >= 0 {
 				r.Containers = strconv.Itoa(pool.Members)
 			}
@@ -93,7 +93,7 @@ func Rows(n api.Node, used map[string]Use) []Row {
 }
 
 // sumCPUs adds the CPUs that the containers selected by of have used. It returns -1 if of selects no container.
-func sumCPUs(used map[string]Use, of func(Use) bool) float64 {
+func sumCPUs(used map[string]ContainerUsage, of func(ContainerUsage) bool) float64 {
 	total, known := 0.0, false
 	for _, u := range used {
 		if of(u) {
@@ -113,7 +113,7 @@ func (f Frame) String() string {
 	}
 	lines := f.header()
 	lines = append(lines, "")
-	lines = append(lines, cpumap.Busy(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
+	lines = append(lines, cpumap.LoadLines(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
 	lines = append(lines, "")
 	lines = append(lines, f.ownerLines()...)
 	lines = append(lines, f.containerLines()...)
@@ -153,8 +153,8 @@ func (f Frame) header() []string {
 	if len(waits) > 0 {
 		lines = append(lines, f.cut("pressure, last 10 s   "+strings.Join(waits, "   ")))
 	}
-	if n.Described {
-		lines = append(lines, f.cut("a described node: nothing runs on its CPUs, so their use is not shown"))
+	if n.Simulated {
+		lines = append(lines, f.cut("a simulated node: nothing runs on its CPUs, so their use is not shown"))
 	}
 	if f.Paused {
 		lines = append(lines, f.paint(term.Yellow, f.cut("paused; press space to continue")))
@@ -179,7 +179,7 @@ func (f Frame) ownerLines() []string {
 		name, cpus = max(name, len([]rune(r.Name))), max(cpus, len(topology.FormatList(r.CPUs)))
 	}
 	name, cpus = min(name, f.Width/3), min(cpus, f.Width/3)
-	lines := []string{f.paint(term.Dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS      USED        LATELY", name, "OWNER", cpus, "CPUS")))}
+	lines := []string{f.paint(term.Dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS      USED        HISTORY", name, "OWNER", cpus, "CPUS")))}
 	for _, r := range rows {
 		var lately strings.Builder
 		for _, share := range f.History[r.Name] {

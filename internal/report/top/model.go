@@ -28,7 +28,7 @@ type Model struct {
 	frame    Frame
 }
 
-// New makes a live view that samples at an interval.
+// New makes a live view that takes a sample at each interval.
 func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bool) Model {
 	return Model{ctx: ctx, ask: ask, proc: proc, interval: every, frame: Frame{Color: color, History: map[string][]float64{}}}
 }
@@ -41,7 +41,8 @@ type sample struct {
 	err     error
 }
 
-type tick struct{}
+// sampleTick is the message that the next sample is due.
+type sampleTick struct{}
 
 // Init takes the first sample.
 func (m Model) Init() tea.Cmd { return m.takeSample }
@@ -61,21 +62,22 @@ func (m Model) takeSample() tea.Msg {
 func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.KeyPressMsg:
-		return m.key(msg.String())
+		return m.handleKey(msg.String())
 	case tea.WindowSizeMsg:
 		m.frame.Width, m.frame.Height = msg.Width, msg.Height
-	case tick:
+	case sampleTick:
 		return m, m.takeSample
 	case sample:
 		if !m.frame.Paused {
 			m = m.WithSample(msg.node, msg.used, msg.reading, msg.err)
 		}
-		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{} })
+		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return sampleTick{} })
 	}
 	return m, nil
 }
 
-func (m Model) key(name string) (tea.Model, tea.Cmd) {
+// handleKey handles a pressed key: quit, pause, or sort.
+func (m Model) handleKey(name string) (tea.Model, tea.Cmd) {
 	switch name {
 	case "q", "esc", "ctrl+c":
 		return m, tea.Quit
@@ -95,7 +97,7 @@ func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err er
 		return m
 	}
 	m.frame.SampleError, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
-	if node.Described { // the readings belong to another machine
+	if node.Simulated { // the readings belong to another machine
 		m.frame.Busy, m.frame.Pressure, m.frame.Used, m.frame.History, m.last, m.used = nil, nil, nil, nil, nil, nil
 		return m
 	}

@@ -18,7 +18,7 @@ func ReadNode(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, busy := range r.Busy {
+	for _, busy := range r.BusyTicks {
 		cpu += time.Duration(busy) * clockTick
 	}
 	text, err := fs.ReadFile(proc, "meminfo")

@@ -11,8 +11,9 @@ import (
 
 // Reading has the counters of /proc at one moment.
 type Reading struct {
-	// Busy and Total have the time that each CPU was busy, and its total time, in clock ticks. Keys are ids of CPUs.
-	Busy, Total map[int]uint64
+	// BusyTicks has the time that each CPU was busy. TotalTicks has the CPU's total time. Both are in clock ticks, by
+	// id of the CPU.
+	BusyTicks, TotalTicks map[int]uint64
 	// Pressure has the share of the last ten seconds in which tasks waited (PSI's avg10), in percent. It is empty if
 	// the kernel has no PSI.
 	Pressure []Pressure
@@ -35,27 +36,27 @@ func Read(proc fs.FS) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	r := Reading{Busy: map[int]uint64{}, Total: map[int]uint64{}}
+	r := Reading{BusyTicks: map[int]uint64{}, TotalTicks: map[int]uint64{}}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
 			continue
 		}
-		if err := r.cpu(fields); err != nil {
+		if err := r.addCPULine(fields); err != nil {
 			return Reading{}, fmt.Errorf("stat: %q: %w", strings.TrimSpace(line), err)
 		}
 	}
 	for _, resource := range []string{"cpu", "memory", "io"} {
 		if text, err := fs.ReadFile(proc, "pressure/"+resource); err == nil {
-			r.Pressure = append(r.Pressure, pressure(resource, string(text))...)
+			r.Pressure = append(r.Pressure, parsePressure(resource, string(text))...)
 		}
 	}
 	return r, nil
 }
 
-// cpu reads a line "cpu3 user nice system idle iowait irq softirq steal guest guest_nice". user and nice already
-// include the time of guests.
-func (r *Reading) cpu(fields []string) error {
+// addCPULine adds the numbers of a line "cpu3 user nice system idle iowait irq softirq steal guest guest_nice". user
+// and nice already include the time of guests.
+func (r *Reading) addCPULine(fields []string) error {
 	id, err := strconv.Atoi(strings.TrimPrefix(fields[0], "cpu"))
 	if err != nil {
 		return err
@@ -65,15 +66,16 @@ func (r *Reading) cpu(fields []string) error {
 		if err != nil {
 			return err
 		}
-		r.Total[id] += n
+		r.TotalTicks[id] += n
 		if i != 3 && i != 4 { // idle, and waiting for the disk
-			r.Busy[id] += n
+			r.BusyTicks[id] += n
 		}
 	}
 	return nil
 }
 
-func pressure(resource, text string) []Pressure {
+// parsePressure reads the lines of a file below /proc/pressure.
+func parsePressure(resource, text string) []Pressure {
 	var all []Pressure
 	for line := range strings.Lines(text) {
 		p := Pressure{Resource: resource}
@@ -89,12 +91,12 @@ func pressure(resource, text string) []Pressure {
 // not in the earlier reading. It also leaves out a CPU whose counters decreased because it was offline in between.
 func (r Reading) BusySince(earlier Reading) map[int]float64 {
 	busy := map[int]float64{}
-	for id, all := range r.Total {
-		before, was := earlier.Total[id]
-		if !was || all <= before || r.Busy[id] < earlier.Busy[id] {
+	for id, all := range r.TotalTicks {
+		before, was := earlier.TotalTicks[id]
+		if !was || all <= before || r.BusyTicks[id] < earlier.BusyTicks[id] {
 			continue
 		}
-		busy[id] = min(1, float64(r.Busy[id]-earlier.Busy[id])/float64(all-before))
+		busy[id] = min(1, float64(r.BusyTicks[id]-earlier.BusyTicks[id])/float64(all-before))
 	}
 	return busy
 }

@@ -63,7 +63,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for id, share := range r.BusySince(Reading{Total: map[int]uint64{}, Busy: map[int]uint64{}}) {
+		for id, share := range r.BusySince(Reading{TotalTicks: map[int]uint64{}, BusyTicks: map[int]uint64{}}) {
 			t.Errorf("CPU %d was busy %f since it was not there", id, share)
 		}
 		for id, share := range r.BusySince(r) {

@@ -9,7 +9,7 @@ import (
 // CNR returns the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the NUMA nodes as children of
 // their sockets, with the allocations of pods. It has no free amounts: Katalyst's scheduler subtracts the allocations
 // from the allocatable amounts.
-func (n Node) CNR(m Manager) map[string]any {
+func (n Node) CNR(m TopologyManager) map[string]any {
 	var sockets []any
 	for _, id := range n.sockets() {
 		var below []any

@@ -38,16 +38,16 @@ func (n Node) Koordinator() map[string]string {
 		policy["reservedCPUs"] = n.ReservedCPUs
 	}
 	return map[string]string{
-		"node.koordinator.sh/cpu-topology":          encode(map[string][]CPU{"detail": n.CPUs}),
-		"node.koordinator.sh/cpu-shared-pools":      encode(shared),
-		"node.koordinator.sh/be-cpu-shared-pools":   encode(reclaimed),
-		"node.koordinator.sh/pod-cpu-allocs":        encode(allocs),
-		"kubelet.koordinator.sh/cpu-manager-policy": encode(policy),
+		"node.koordinator.sh/cpu-topology":          jsonText(map[string][]CPU{"detail": n.CPUs}),
+		"node.koordinator.sh/cpu-shared-pools":      jsonText(shared),
+		"node.koordinator.sh/be-cpu-shared-pools":   jsonText(reclaimed),
+		"node.koordinator.sh/pod-cpu-allocs":        jsonText(allocs),
+		"kubelet.koordinator.sh/cpu-manager-policy": jsonText(policy),
 	}
 }
 
-// encode returns v as JSON. v must be a value for which encoding cannot fail.
-func encode(v any) string {
+// jsonText returns v as JSON. v must be a value for which encoding cannot fail.
+func jsonText(v any) string {
 	out, _ := json.Marshal(v) // numbers, strings and booleans
 	return string(out)
 }

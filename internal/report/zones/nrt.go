@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// Manager is the configuration of the kubelet's topology manager that a scheduler should assume for a node. Policy is
-// none, best-effort, restricted or single-numa-node. Scope is container or pod.
-type Manager struct{ Policy, Scope string }
+// TopologyManager is the configuration of the kubelet's topology manager that a scheduler should assume for a node.
+// Policy is none, best-effort, restricted or single-numa-node. Scope is container or pod.
+type TopologyManager struct{ Policy, Scope string }
 
 const (
 	// maxZone is the highest zone number that the scheduler plugin supports: it keeps zones in an array of 64
@@ -21,7 +21,7 @@ const (
 // for the scope. v1alpha1 requires the field; readers of v1alpha2 prefer the attributes.
 var topologyPolicies = map[string]string{"best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": "SingleNUMANode"}
 
-func (m Manager) policyName() string {
+func (m TopologyManager) policyName() string {
 	name, known := topologyPolicies[m.Policy]
 	switch {
 	case !known:
@@ -35,7 +35,7 @@ func (m Manager) policyName() string {
 // NRT returns a NodeResourceTopology (topology.node.k8s.io/v1alpha2) without metadata, for the scheduler plugin
 // NodeResourceTopologyMatch. The plugin needs zones of type Node with the names node-0, node-1 and so on, each
 // with CPUs and memory, even if the amount is 0. NRT leaves out zones above maxZone.
-func (n Node) NRT(m Manager) map[string]any {
+func (n Node) NRT(m TopologyManager) map[string]any {
 	var all []any
 	for _, z := range n.Zones {
 		if z.ID > maxZone {

@@ -47,7 +47,7 @@ func TestQuantity(t *testing.T) {
 
 // TestPolicies: the deprecated field has the same content as the attributes.
 func TestPolicies(t *testing.T) {
-	for m, want := range map[Manager]string{
+	for m, want := range map[TopologyManager]string{
 		{"none", "container"}: "None", {"best-effort", "container"}: "BestEffortContainerLevel", {"restricted", "pod"}: "RestrictedPodLevel",
 		{"single-numa-node", "container"}: "SingleNUMANodeContainerLevel", {"single-numa-node", "pod"}: "SingleNUMANodePodLevel",
 	} {
@@ -64,7 +64,7 @@ func TestManyZones(t *testing.T) {
 	for id := range 66 {
 		n.Zones = append(n.Zones, Zone{ID: id})
 	}
-	o := n.NRT(Manager{Policy: "none", Scope: "container"})
+	o := n.NRT(TopologyManager{Policy: "none", Scope: "container"})
 	if got := len(o["zones"].([]any)); got != 64 {
 		t.Errorf("%d zones", got)
 	}

@@ -26,7 +26,7 @@ All events have the type Warning. The field ` + code("reason") + ` has one of th
 the meaning of a word. Each entry has the object of the event, the meaning, and what to do.
 
 `)
-	for _, r := range events.Rows() {
+	for _, r := range events.ReasonRows() {
 		b.WriteString(item(fmt.Sprintf("%s (on %s): %s %s", code(string(r.Reason)), r.About, r.Means, r.Do)))
 	}
 	b.WriteString(eventLimits + conditionSection + placementSection)

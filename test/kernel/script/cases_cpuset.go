@@ -2,12 +2,12 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// cpusets has the cases for the cpuset controller, without partitions.
-func cpusets() []Case {
-	return append(cpusetsV2(), cpusetsV1()...)
+// cpusetCases returns the cases for the cpuset controller, without partitions.
+func cpusetCases() []Case {
+	return append(cpusetCasesV2(), cpusetCasesV1()...)
 }
 
-func cpusetsV2() []Case {
+func cpusetCasesV2() []Case {
 	onV2 := func(s ...any) []Step {
 		return steps(mkdir("k"), enable("k", "+cpuset"), mkdir("k/a", "k/b"), enable("k/a", "+cpuset"), mkdir("k/a/c"), steps(s...))
 	}
@@ -15,8 +15,8 @@ func cpusetsV2() []Case {
 	effMems := []string{"k/cpuset.mems.effective", "k/a/cpuset.mems", "k/a/cpuset.mems.effective", "k/a/c/cpuset.mems.effective"}
 	return []Case{
 		{Name: "cpuset lists", On: cgroup.V2, Steps: onV2(
-			texts("k/cpuset.cpus", oddLists...), write("k/cpuset.cpus", "\n", eff...),
-			texts("k/cpuset.mems", oddLists...), write("k/cpuset.mems", "\n", effMems...),
+			writeEach("k/cpuset.cpus", oddLists...), write("k/cpuset.cpus", "\n", eff...),
+			writeEach("k/cpuset.mems", oddLists...), write("k/cpuset.mems", "\n", effMems...),
 			write("k/cpuset.cpus.effective", "0"), write("k/cpuset.mems.effective", "0"),
 			read("k/cpuset.cpu_exclusive", "k/cpuset.memory_migrate", "k/cpuset.memory_spread_page", "k/cpuset.effective_cpus", "k/cgroup.clone_children"),
 		)},
@@ -45,21 +45,21 @@ func cpusetsV2() []Case {
 	}
 }
 
-func cpusetsV1() []Case {
+func cpusetCasesV1() []Case {
 	own := []string{"k/a/cpuset.cpus", "k/a/cpuset.effective_cpus", "k/cpuset.effective_cpus"}
 	ready := steps(mkdir("k", "k/a", "k/b"), write("k/cpuset.cpus", "0-3"), write("k/cpuset.mems", "0-1"))
 	flags := []string{"cpu_exclusive", "mem_exclusive", "mem_hardwall", "memory_migrate", "memory_spread_page", "memory_spread_slab", "sched_load_balance", "sched_relax_domain_level"}
 	var flagSteps []Step
 	for _, f := range flags {
 		flagSteps = append(flagSteps, read("k/cpuset."+f))
-		flagSteps = append(flagSteps, texts("k/cpuset."+f, oddNumbers...)...)
+		flagSteps = append(flagSteps, writeEach("k/cpuset."+f, oddNumbers...)...)
 		flagSteps = append(flagSteps, write("k/cpuset."+f, "0"))
 	}
 	return []Case{
 		{Name: "cpuset lists in version 1", On: cgroup.V1, Steps: steps(
 			mkdir("k", "k/a"), read("k/cpuset.cpus", "k/cpuset.mems", "k/cpuset.effective_cpus", "k/cpuset.effective_mems"),
 			write("k/a/cpuset.cpus", "0"), write("k/a/cpuset.mems", "0"),
-			texts("k/cpuset.cpus", oddLists...), texts("k/cpuset.mems", oddLists...),
+			writeEach("k/cpuset.cpus", oddLists...), writeEach("k/cpuset.mems", oddLists...),
 			write("k/cpuset.effective_cpus", "0"), write("k/cpuset.effective_mems", "0"),
 			write("cpuset.cpus", "0"), write("cpuset.mems", "0"), write("cpuset.cpus", "\n"),
 			read("k/cpuset.cpus.effective", "k/cpuset.cpus.partition", "k/cpuset.mems.effective"),
@@ -71,7 +71,7 @@ func cpusetsV1() []Case {
 			write("k/a/cpuset.mems", "1"), write("k/cpuset.mems", "0"), write("k/cpuset.mems", "1"), write("k/a/cpuset.mems", "0"), write("k/cpuset.mems", "0-1"), write("k/a/cpuset.mems", "0"),
 		)},
 		{Name: "cloned cpusets", On: cgroup.V1, Steps: steps(ready,
-			texts("cpuset:k/cgroup.clone_children", oddNumbers...), write("cpuset:k/cgroup.clone_children", "1"), mkdir("k/d", "k/d/e"),
+			writeEach("cpuset:k/cgroup.clone_children", oddNumbers...), write("cpuset:k/cgroup.clone_children", "1"), mkdir("k/d", "k/d/e"),
 			read("k/d/cpuset.cpus", "k/d/cpuset.mems", "cpuset:k/d/cgroup.clone_children", "k/d/e/cpuset.cpus"),
 		)},
 		{Name: "cpuset flags", On: cgroup.V1, Steps: steps(ready, flagSteps,

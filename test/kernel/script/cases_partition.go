@@ -2,8 +2,8 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// partitions has the cases for cpuset partitions, which version 2 has.
-func partitions() []Case {
+// partitionCases returns the cases for cpuset partitions, which version 2 has.
+func partitionCases() []Case {
 	tree := steps(mkdir("k"), enable("k", "+cpuset"), mkdir("k/a", "k/b"), enable("k/a", "+cpuset"), mkdir("k/a/c"))
 	all := []string{
 		"cpuset.cpus.effective", "k/cpuset.cpus.partition", "k/cpuset.cpus.effective", "k/a/cpuset.cpus.partition", "k/a/cpuset.cpus.effective", "k/b/cpuset.cpus.effective",
@@ -12,9 +12,9 @@ func partitions() []Case {
 	return []Case{
 		{Name: "partition texts", On: cgroup.V2, Root: true, Steps: steps(tree,
 			read("k/cpuset.cpus.partition", "k/cpuset.cpus.exclusive", "k/cpuset.cpus.exclusive.effective", "k/cpuset.cpus.isolated", "cpuset.cpus.isolated"),
-			texts("k/cpuset.cpus.partition", "", "\n", "x", "1", "Root", " root ", "member", "member\n"),
+			writeEach("k/cpuset.cpus.partition", "", "\n", "x", "1", "Root", " root ", "member", "member\n"),
 			write("k/cpuset.cpus.partition", "root", all...), write("k/cpuset.cpus.partition", "isolated", all...), write("k/cpuset.cpus.partition", "member", all...),
-			texts("k/cpuset.cpus.exclusive", oddLists...), write("k/cpuset.cpus.exclusive", "\n", all...),
+			writeEach("k/cpuset.cpus.exclusive", oddLists...), write("k/cpuset.cpus.exclusive", "\n", all...),
 		)},
 		{Name: "a partition", On: cgroup.V2, Root: true, Steps: steps(tree,
 			write("k/cpuset.cpus", "2-3", all...), write("k/cpuset.cpus.partition", "root", all...),

@@ -2,8 +2,8 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// probes has the feature probes that the agent makes.
-func probes() []Case {
+// probeCases returns the feature probes that the agent makes.
+func probeCases() []Case {
 	features := []string{
 		"cpu", "cpuset", "memory", "io", "blkio", "hugetlb", "nonsense", "cpu.idle", "cpu.max.burst", "cpu.bvt_warp_ns", "cpu.uclamp.min", "cpu.weight", "cpuset.cpus.partition",
 		"cpuset.cpus.exclusive", "memory.min", "memory.high", "memory.swap.max", "memory.oom.group", "memory.wmark_ratio", "io.bfq.weight", "pids.max", "nonsense.max",

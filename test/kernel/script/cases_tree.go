@@ -2,10 +2,10 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// trees has the cases for making and removing cgroups, for controllers and tasks.
-func trees() []Case { return append(treesV2(), treesV1()...) }
+// treeCases returns the cases for making and removing cgroups, for controllers and tasks.
+func treeCases() []Case { return append(treeCasesV2(), treeCasesV1()...) }
 
-func treesV2() []Case {
+func treeCasesV2() []Case {
 	return []Case{
 		{Name: "directories", Steps: steps(
 			mkdir("k", "k", "k/a", "k/a/b", "none/a", "k/a.b", "k/a b"),
@@ -16,7 +16,7 @@ func treesV2() []Case {
 				"memory.max", "memory.current", "io.weight", "io.max", "pids.max", "hugetlb.2MB.max"),
 			mkdir("k", "k/a"),
 			read("k/cgroup.controllers", "k/cgroup.subtree_control", "k/cgroup.type", "k/a/cgroup.controllers", "k/a/cpu.max", "k/a/cpuset.cpus", "k/a/memory.max"),
-			texts("k/cgroup.subtree_control", "", "\n", " ", "cpu", "+cpu", "+cpu", "+nonsense", "-nonsense", "+cpu -cpu", "-cpu +cpu", "+CPU", "+ cpu",
+			writeEach("k/cgroup.subtree_control", "", "\n", " ", "cpu", "+cpu", "+cpu", "+nonsense", "-nonsense", "+cpu -cpu", "-cpu +cpu", "+CPU", "+ cpu",
 				"+cpuset +memory", "+memory\n", "  +pids  ", "-pids", "-pids", "+cpu,+memory", "-memory +nonsense", "+", "-"),
 			write("k/a/cgroup.subtree_control", "+memory", "k/a/cgroup.controllers"),
 			write("k/a/cgroup.subtree_control", "+io", "k/a/cgroup.controllers"),
@@ -39,7 +39,7 @@ func treesV2() []Case {
 			write("k/cgroup.procs", "$t", "k/a/cgroup.procs"),
 			write("k/a/cgroup.subtree_control", "+memory"),
 			rmdir("k/a"),
-			texts("k/a/cgroup.procs", "", "\n", "x", "-1", "999999999", " $t", "$t\n", "$t 1", "1.5"),
+			writeEach("k/a/cgroup.procs", "", "\n", "x", "-1", "999999999", " $t", "$t\n", "$t 1", "1.5"),
 			kill("t", "k/a/cgroup.procs"),
 			rmdir("k/a"),
 		)},
@@ -52,7 +52,7 @@ func treesV2() []Case {
 		)},
 		{Name: "threaded cgroups", On: cgroup.V2, Steps: steps(
 			mkdir("k", "k/a", "k/a/b"),
-			texts("k/a/cgroup.type", "", "\n", "x", "domain", "invalid"),
+			writeEach("k/a/cgroup.type", "", "\n", "x", "domain", "invalid"),
 			write("k/a/cgroup.type", "threaded", "k/cgroup.type", "k/a/b/cgroup.type"),
 			write("k/a/cgroup.type", "threaded"), write("k/a/cgroup.type", "domain"),
 			write("k/cgroup.subtree_control", "+cpu"), write("k/cgroup.subtree_control", "+memory"),
@@ -61,7 +61,7 @@ func treesV2() []Case {
 	}
 }
 
-func treesV1() []Case {
+func treeCasesV1() []Case {
 	return []Case{
 		{Name: "tasks in version 1", On: cgroup.V1, Steps: steps(
 			mkdir("k", "k/a"), spawn("t"),
@@ -74,8 +74,8 @@ func treesV1() []Case {
 			write("k/a/cpuset.cpus", "1"), write("k/a/cpuset.mems", "0"), write("cpuset:k/a/cgroup.procs", "$t", "cpuset:k/cgroup.procs"),
 			write("k/cpuset.cpus", "\n"), write("k/a/cpuset.cpus", "\n"), write("k/a/cpuset.mems", "\n"),
 			rmdir("k/a"), rmdir("k"),
-			texts("cpuset:k/cgroup.procs", "", "\n", "x", "-1", "999999999", " $t", "$t\n", "$t 1", "1.5"),
-			texts("cpuset:k/tasks", "$t"),
+			writeEach("cpuset:k/cgroup.procs", "", "\n", "x", "-1", "999999999", " $t", "$t\n", "$t 1", "1.5"),
+			writeEach("cpuset:k/tasks", "$t"),
 			kill("t", "cpuset:k/cgroup.procs"), rmdir("k/a"), rmdir("k"),
 		), Root: true},
 	}

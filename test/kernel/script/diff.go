@@ -43,12 +43,12 @@ func compareStep(name string, a, b Answer) []Difference {
 	}
 	add("step", a.Step, b.Step)
 	add("errno", accepted(a.Err), accepted(b.Err))
-	if len(a.Shows) != len(b.Shows) {
-		add("files", fmt.Sprint(len(a.Shows)), fmt.Sprint(len(b.Shows)))
+	if len(a.FileTexts) != len(b.FileTexts) {
+		add("files", fmt.Sprint(len(a.FileTexts)), fmt.Sprint(len(b.FileTexts)))
 		return out
 	}
-	for i := range a.Shows {
-		add(a.Shows[i].File, a.Shows[i].Text, b.Shows[i].Text)
+	for i := range a.FileTexts {
+		add(a.FileTexts[i].File, a.FileTexts[i].Text, b.FileTexts[i].Text)
 	}
 	return out
 }

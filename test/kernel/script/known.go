@@ -2,8 +2,8 @@ package script
 
 import "path"
 
-// known is an intended difference between the fake and real kernels.
-type known struct {
+// knownDifference is an intended difference between the fake and real kernels.
+type knownDifference struct {
 	kernel string // pattern of Recording.Kernel
 	name   string // pattern of the case
 	step   string // pattern of the step
@@ -12,7 +12,7 @@ type known struct {
 }
 
 // knownDifferences lists all intended differences. A row that matches nothing fails the test.
-var knownDifferences = []known{
+var knownDifferences = []knownDifference{
 	{
 		kernel: "6.12.*", name: "a partition beside others", step: "write l/cpuset.cpus *", what: "cpuset.cpus.exclusive.effective",
 		reason: "the kernel still shows the CPUs of a partition that a sibling made invalid, although other cgroups may use them again",

@@ -25,13 +25,13 @@ type Answers struct {
 
 // Answer is the kernel's answer to one step.
 type Answer struct {
-	Step  string  `json:"step"`
-	Err   string  `json:"err,omitempty"` // the errno's name, "" if the kernel accepted the step
-	Shows []Shown `json:"shows,omitempty"`
+	Step      string     `json:"step"`
+	Err       string     `json:"err,omitempty"` // the errno's name, "" if the kernel accepted the step
+	FileTexts []FileText `json:"shows,omitempty"`
 }
 
-// Shown is the text of a file after a step, or "!ENOENT" and the like if it could not be read.
-type Shown struct {
+// FileText is the text of a file after a step, or "!ENOENT" and the like if it could not be read.
+type FileText struct {
 	File string `json:"file"`
 	Text string `json:"text"`
 }

@@ -79,10 +79,10 @@ func (r *runner) step(s Step) Answer {
 	a := Answer{Step: s.String(), Err: r.errno(r.do(s))}
 	if s.Op == Probe {
 		f := (&cgroup.Tree{FS: r.kernel, Version: r.machine.Version}).Probe(s.Path)
-		a.Shows = append(a.Shows, Shown{File: "support", Text: f.Support.String()})
+		a.FileTexts = append(a.FileTexts, FileText{File: "support", Text: f.Support.String()})
 	}
 	for _, file := range s.shown() {
-		a.Shows = append(a.Shows, Shown{File: file, Text: r.show(file)})
+		a.FileTexts = append(a.FileTexts, FileText{File: file, Text: r.show(file)})
 	}
 	return a
 }
@@ -102,7 +102,7 @@ func (r *runner) do(s Step) error {
 		}
 		return err
 	case Write:
-		return r.kernel.WriteFile(r.file(s.Path), []byte(r.fill(s.Text)))
+		return r.kernel.WriteFile(r.file(s.Path), []byte(r.fillNames(s.Text)))
 	case Read, Probe:
 		return nil
 	case CPU:
@@ -133,7 +133,7 @@ func (r *runner) task(s Step) error {
 	case Kill:
 		delete(r.tasks, s.Path)
 		err = r.kernel.Kill(pid)
-	case Gone:
+	case AwaitEnd:
 		err = r.kernel.AwaitEnd(pid)
 	default:
 		err = fmt.Errorf("no operation %q", s.Op)
@@ -141,8 +141,8 @@ func (r *runner) task(s Step) error {
 	return err
 }
 
-// fill replaces the names in a text by the pids and device numbers of this run.
-func (r *runner) fill(text string) string {
+// fillNames replaces the names in a text by the pids and device numbers of this run.
+func (r *runner) fillNames(text string) string {
 	if !strings.Contains(text, "$") {
 		return text
 	}
@@ -183,9 +183,9 @@ func (r *runner) dir(d string) string { return path.Join(r.machine.Base, d) }
 
 func (r *runner) file(f string) string {
 	if controller, rest, given := strings.Cut(f, ":"); given {
-		return in(r.machine.Version, controller+":"+r.dir(rest))
+		return hierarchyPath(r.machine.Version, controller+":"+r.dir(rest))
 	}
-	return in(r.machine.Version, r.dir(f))
+	return hierarchyPath(r.machine.Version, r.dir(f))
 }
 
 // errno returns the name of a kernel error, "" for none.
@@ -227,7 +227,7 @@ func (r *runner) cleanUp() error {
 	return errors.Join(errs...)
 }
 
-// FakeOf returns a fake of the recording's machine.
+// FakeOf returns a simulated kernel of the machine on which a recording was made.
 func FakeOf(r Recording) (*kernel.Cgroups, Machine, error) {
 	const device = "254:0"
 	m := Machine{Version: cgroup.V2, Device: device}

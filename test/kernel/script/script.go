@@ -25,16 +25,16 @@ type Op string
 
 // The operations.
 const (
-	Mkdir Op = "mkdir"
-	Rmdir Op = "rmdir"
-	Write Op = "write"
-	Read  Op = "read"
-	Spawn Op = "spawn" // starts a task, outside of all cgroups of the script
-	Kill  Op = "kill"
-	Grow  Op = "grow"  // makes a task use memory, which its cgroup is charged for
-	Gone  Op = "gone"  // waits until the kernel has ended a task
-	Probe Op = "probe" // asks cgroup.Probe for a feature
-	CPU   Op = "cpu"   // takes a CPU offline or online
+	Mkdir    Op = "mkdir"
+	Rmdir    Op = "rmdir"
+	Write    Op = "write"
+	Read     Op = "read"
+	Spawn    Op = "spawn" // starts a task, outside of all cgroups of the script
+	Kill     Op = "kill"
+	Grow     Op = "grow"  // makes a task use memory, for which its cgroup is charged
+	AwaitEnd Op = "gone"  // waits until the kernel has ended a task
+	Probe    Op = "probe" // asks cgroup.Probe for a feature
+	CPU      Op = "cpu"   // takes a CPU offline or online
 )
 
 // Step is one operation, and the files to read afterwards.
@@ -68,8 +68,8 @@ func (s Step) shown() []string {
 	return s.Show
 }
 
-// in returns the path of a file or directory in a hierarchy of a version.
-func in(v cgroup.Version, p string) string {
+// hierarchyPath returns the path of a file or directory in a hierarchy of a version.
+func hierarchyPath(v cgroup.Version, p string) string {
 	controller, rest, given := strings.Cut(p, ":")
 	if !given {
 		controller, rest = "", p
@@ -86,7 +86,7 @@ func in(v cgroup.Version, p string) string {
 // Cases returns the script for a version, in order.
 func Cases(v cgroup.Version) []Case {
 	var out []Case
-	for _, group := range [][]Case{trees(), probes(), cpus(), cpusets(), memories(), devices(), partitions()} {
+	for _, group := range [][]Case{treeCases(), probeCases(), cpuCases(), cpusetCases(), memoryCases(), deviceCases(), partitionCases()} {
 		for _, c := range group {
 			if c.On == 0 || c.On == v {
 				out = append(out, c)
@@ -125,7 +125,7 @@ func grow(task string, bytes int64) Step {
 
 func kill(task string, show ...string) Step { return Step{Op: Kill, Path: task, Show: show} }
 
-func gone(task string, show ...string) Step { return Step{Op: Gone, Path: task, Show: show} }
+func awaitEnd(task string, show ...string) Step { return Step{Op: AwaitEnd, Path: task, Show: show} }
 
 func probe(features ...string) []Step {
 	var out []Step
@@ -144,8 +144,8 @@ func lastCPU(online bool, show ...string) Step {
 	return Step{Op: CPU, Path: "3", Text: text, Show: show}
 }
 
-// texts writes texts into a file, one after the other.
-func texts(file string, all ...string) []Step {
+// writeEach writes texts into a file, one after the other.
+func writeEach(file string, all ...string) []Step {
 	var out []Step
 	for _, t := range all {
 		out = append(out, write(file, t))

@@ -23,8 +23,8 @@ const (
 	ConfigFile = "/etc/trimtab/config.yaml"
 	// Program is the path of this checkout's build.
 	Program = "/payload/trimtab"
-	// Patience is how long to wait for a condition.
-	Patience = 3 * time.Minute
+	// AwaitTimeout is how long to wait for a condition.
+	AwaitTimeout = 3 * time.Minute
 )
 
 // Agent is the agent in a guest.
@@ -78,7 +78,7 @@ func (a *Agent) Spawn() {
 // Run starts the agent and waits until it is attached.
 func (a *Agent) Run() error {
 	a.Spawn()
-	return a.Attached()
+	return a.AwaitAttached()
 }
 
 // Kill ends the agent with SIGKILL.
@@ -138,6 +138,7 @@ type Explanation struct {
 	Problems []struct{ Key, Value, Reason string }
 }
 
+// get requests a path of the status socket, and decodes the answer.
 func (a *Agent) get(path string, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -170,8 +171,8 @@ func (a *Agent) Explain(namespace, pod, container string) ([]Explanation, error)
 	return found, a.get("/v1/explain?"+q.Encode(), &found)
 }
 
-// Attached waits until the agent is registered and synchronised.
-func (a *Agent) Attached() error {
+// AwaitAttached waits until the agent is registered and synchronised.
+func (a *Agent) AwaitAttached() error {
 	return Await(func() error {
 		n, err := a.Status()
 		if err == nil && (len(n.Attachments) != 1 || n.Attachments[0].State != "connected") {
@@ -204,9 +205,9 @@ func (a *Agent) Reconfigure(keys json.RawMessage) error {
 	})
 }
 
-// Await calls check until it returns no error, and returns its last error when Patience ends.
+// Await calls check until it returns no error, and returns its last error when AwaitTimeout ends.
 func Await(check func() error) error {
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(AwaitTimeout)
 	for {
 		err := check()
 		if err == nil || time.Now().After(deadline) {

@@ -95,11 +95,11 @@ func (c *configured) put(name, selector, text string) {
 		return
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{configmaps.Key: header + text},
+		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{configmaps.DataKey: header + text},
 	}}
 	o.SetName(name)
 	o.SetLabels(map[string]string{configmaps.Label: "true"})
-	o.SetAnnotations(map[string]string{configmaps.Selector: selector})
+	o.SetAnnotations(map[string]string{configmaps.SelectorAnnotation: selector})
 	if _, err := maps.Create(c.t.Context(), o, metav1.CreateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
 	c.keys = "placement: {policy: none}\npools: {reserved: \"0\"}\n"
-	c.put(configmaps.Cluster, "", "placement: {policy: pools, reclaimedCPUs: 2}\n")
+	c.put(configmaps.ClusterMapName, "", "placement: {policy: pools, reclaimedCPUs: 2}\n")
 	a, _ := c.agent()
 	file := filepath.Join(c.dir, "config.yaml")
 	c.key(a, "placement.policy", `"pools"`, "ConfigMap trimtab/trimtab-cluster")
@@ -254,7 +254,7 @@ func TestConfig(t *testing.T) {
 func TestConfigWithoutServer(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
-	c.put(configmaps.Cluster, "", "pools: {reserved: \"2\"}\nhttp: {address: \"127.0.0.1:1\"}\n")
+	c.put(configmaps.ClusterMapName, "", "pools: {reserved: \"2\"}\nhttp: {address: \"127.0.0.1:1\"}\n")
 	a, stop := c.agent()
 	c.key(a, "pools.reserved", `"2"`, "ConfigMap trimtab/trimtab-cluster")
 	c.Wait("it is logged", func(context.Context) error {
@@ -273,7 +273,7 @@ func TestConfigWithoutServer(t *testing.T) {
 		return n.Cluster.Config.From == "copy on this node" && n.Cluster.Error != "" && strings.Contains(n.Cluster.Config.Waiting, "configmaps")
 	})
 	c.StartServer()
-	c.put(configmaps.Cluster, "", "pools: {reserved: \"1\"}\n")
+	c.put(configmaps.ClusterMapName, "", "pools: {reserved: \"1\"}\n")
 	c.key(a, "pools.reserved", `"1"`, "ConfigMap trimtab/trimtab-cluster")
 	c.until(a, "it says so", func(n api.Node) bool { return n.Cluster.Config.From == "API server" && n.Cluster.Error == "" })
 
@@ -300,25 +300,25 @@ func TestConfigWithoutServer(t *testing.T) {
 func TestConfigDuringServerErrors(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
-	storm := controlplane.NewStorm(t, c.Plane, "")
+	storm := controlplane.NewErrorProxy(t, c.Plane, "")
 	c.kubeconfig = storm.Kubeconfig
-	c.put(configmaps.Cluster, "", "pools: {reserved: \"0\"}\n")
+	c.put(configmaps.ClusterMapName, "", "pools: {reserved: \"0\"}\n")
 	a, stop := c.agent()
 	t.Cleanup(stop)
 	c.key(a, "pools.reserved", `"0"`, "ConfigMap trimtab/trimtab-cluster")
 	for i, code := range []int{http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusConflict, http.StatusForbidden} {
-		before := storm.Asked.Load()
+		before := storm.Requests.Load()
 		storm.Begin(code)
 		c.until(a, fmt.Sprintf("%d is noted", code), func(n api.Node) bool { return n.Cluster.Error != "" })
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i)), "ConfigMap trimtab/trimtab-cluster")
 		if i == 3 {
 			break
 		}
-		c.put(configmaps.Cluster, "", fmt.Sprintf("pools: {reserved: \"%d\"}\n", i+1))
+		c.put(configmaps.ClusterMapName, "", fmt.Sprintf("pools: {reserved: \"%d\"}\n", i+1))
 		storm.End()
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i+1)), "ConfigMap trimtab/trimtab-cluster")
 		c.until(a, "reached", func(n api.Node) bool { return n.Cluster.Error == "" })
-		if n := storm.Asked.Load() - before; n > 60 {
+		if n := storm.Requests.Load() - before; n > 60 {
 			t.Errorf("status %d: %d requests: the agent does not back off", code, n)
 		}
 	}
@@ -366,7 +366,7 @@ func TestConfigOfOtherSystems(t *testing.T) {
 	if _, err := c.admin.Resource(nrts).Create(t.Context(), foreign, metav1.CreateOptions{FieldManager: "koordlet"}); err != nil {
 		t.Fatal(err)
 	}
-	c.put(configmaps.Cluster, "", "hooks: {groupIdentity: {be: 0}}\n")
+	c.put(configmaps.ClusterMapName, "", "hooks: {groupIdentity: {be: 0}}\n")
 	c.also = "koordinator, nri-plugins"
 	a, _ := c.agent()
 	c.key(a, "hooks.groupIdentity.enabled", "true", "NodeSLO n1")

@@ -43,7 +43,7 @@ func katalyst(t *testing.T, kubeconfig, node string) *reporter {
 	return start(t, kubeconfig, node, quick, publish.Report{
 		Kind: "CustomNodeResource", Resource: cnrs, Key: "status.topologyZone", Status: true,
 	}, func(n zones.Node) (map[string]string, map[string]any) {
-		return nil, n.CNR(zones.Manager{Policy: "best-effort", Scope: "container"})
+		return nil, n.CNR(zones.TopologyManager{Policy: "best-effort", Scope: "container"})
 	})
 }
 
@@ -157,13 +157,13 @@ func TestReportsDuringServerErrors(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
 	install(t, p, cnrs, "CustomNodeResource", cnrVersion("v1alpha1"))
-	s := controlplane.NewStorm(t, p, "")
+	s := controlplane.NewErrorProxy(t, p, "")
 	r := katalyst(t, s.Kubeconfig, "n1")
 	takes(t, p, "n1", "")
 	for i, code := range []int{
 		http.StatusConflict, http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	} {
-		before, asked := r.Row(), s.Asked.Load()
+		before, asked := r.Row(), s.Requests.Load()
 		s.Begin(code)
 		r.set(int64(3000 - 100*i))
 		p.Wait(fmt.Sprintf("%d is counted", code), func(context.Context) error {
@@ -173,7 +173,7 @@ func TestReportsDuringServerErrors(t *testing.T) {
 			return nil
 		})
 		fails := int64(r.Row().Failed - before.Failed)
-		if n := s.Asked.Load() - asked; n > 12*fails+12 { // client-go itself repeats a request whose answer has Retry-After
+		if n := s.Requests.Load() - asked; n > 12*fails+12 { // client-go itself repeats a request whose answer has Retry-After
 			t.Errorf("%d: %d requests for %d failures", code, n, fails)
 		}
 		s.End()

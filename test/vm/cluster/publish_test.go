@@ -39,7 +39,7 @@ func publishes(t *testing.T, p *controlplane.Plane, node string, pace publish.Pa
 	return start(t, p.Kubeconfig("agent-"+node, controlplane.Admin+"-token"), node, pace, publish.Report{
 		Kind: "NodeResourceTopology", Resource: nrts, Key: "zones", NewerField: "attributes",
 	}, func(n zones.Node) (map[string]string, map[string]any) {
-		return map[string]string{"note": "ours"}, n.NRT(zones.Manager{Policy: "best-effort", Scope: "container"})
+		return map[string]string{"note": "ours"}, n.NRT(zones.TopologyManager{Policy: "best-effort", Scope: "container"})
 	})
 }
 

@@ -40,19 +40,19 @@ type Plane struct {
 	// CA is the file of its certificate.
 	CA string
 
-	t      testing.TB
-	etcd   string // client URL of etcd
-	store  *process
-	server *process
-	bin    map[string]string
+	t           testing.TB
+	etcd        string // client URL of etcd
+	etcdProcess *process
+	apiServer   *process
+	bin         map[string]string
 }
 
-// Guests is the address of this machine's loopback in QEMU's user network. The server's certificate has it and
-// 127.0.0.1.
-const Guests = "10.0.2.2"
+// HostAddress is the address by which guests reach this machine's loopback: that of QEMU's user network. The server's
+// certificate has this address and 127.0.0.1.
+const HostAddress = "10.0.2.2"
 
-// Service is the address of the API server's service for pods, at port 443.
-const Service = "10.96.0.1"
+// ServiceAddress is the address of the API server's service for pods, at port 443.
+const ServiceAddress = "10.96.0.1"
 
 // Admin is the user with all rights.
 const Admin = "admin"
@@ -61,8 +61,8 @@ const Admin = "admin"
 func Start(t testing.TB, flags ...string) *Plane {
 	t.Helper()
 	p := &Plane{Dir: t.TempDir(), t: t, bin: map[string]string{}}
-	p.tools("etcd", "kube-apiserver")
-	ports := free(t, 3)
+	p.buildTools("etcd", "kube-apiserver")
+	ports := freePorts(t, 3)
 	p.etcd, p.Port = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), ports[2]
 	p.URL, p.CA = fmt.Sprintf("https://127.0.0.1:%d", p.Port), filepath.Join(p.Dir, "certs", "apiserver.crt")
 	p.serviceAccountKey()
@@ -73,7 +73,7 @@ func Start(t testing.TB, flags ...string) *Plane {
 	}
 	p.write("users.csv", users)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
-	p.store = p.run(p.bin["etcd"]+"/server", "etcd.log", "--data-dir", filepath.Join(p.Dir, "etcd"), "--listen-client-urls", p.etcd, "--advertise-client-urls", p.etcd,
+	p.etcdProcess = p.run(p.bin["etcd"]+"/server", "etcd.log", "--data-dir", filepath.Join(p.Dir, "etcd"), "--listen-client-urls", p.etcd, "--advertise-client-urls", p.etcd,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync", "--log-level", "warn")
 	p.StartServer(flags...)
 	return p
@@ -84,25 +84,25 @@ func (p *Plane) StartServer(flags ...string) {
 	p.t.Helper()
 	key := filepath.Join(p.Dir, "sa.key")
 	args := []string{
-		"--etcd-servers=" + p.etcd, fmt.Sprintf("--secure-port=%d", p.Port), "--bind-address=127.0.0.1", "--advertise-address=" + Guests,
+		"--etcd-servers=" + p.etcd, fmt.Sprintf("--secure-port=%d", p.Port), "--bind-address=127.0.0.1", "--advertise-address=" + HostAddress,
 		"--cert-dir=" + filepath.Join(p.Dir, "certs"), "--token-auth-file=" + filepath.Join(p.Dir, "users.csv"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 		"--api-audiences=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none", "--profiling=false", "--v=1",
 	}
-	p.server = p.run(p.bin["kube-apiserver"]+"/kube-apiserver", "kube-apiserver.log", append(args, flags...)...)
+	p.apiServer = p.run(p.bin["kube-apiserver"]+"/kube-apiserver", "kube-apiserver.log", append(args, flags...)...)
 	p.Wait("the API server is ready", func(ctx context.Context) error { return p.ready(ctx) })
 }
 
 // StopServer ends the API server; etcd keeps running.
 func (p *Plane) StopServer() {
 	p.t.Helper()
-	p.server.end()
+	p.apiServer.end()
 }
 
 // Processes returns the pids of etcd and the API server.
 func (p *Plane) Processes() (etcd, server int) {
-	return p.store.cmd.Process.Pid, p.server.cmd.Process.Pid
+	return p.etcdProcess.cmd.Process.Pid, p.apiServer.cmd.Process.Pid
 }
 
 // Config returns the client configuration of a user of Start: Admin, or n1 to n4.
@@ -110,7 +110,7 @@ func (p *Plane) Config(user string) *rest.Config {
 	return &rest.Config{Host: p.URL, BearerToken: user + "-token", TLSClientConfig: rest.TLSClientConfig{CAFile: p.CA}, QPS: -1}
 }
 
-// Dynamic returns a client for such a user.
+// Dynamic returns a client for a user of Start: Admin, or n1 to n4.
 func (p *Plane) Dynamic(user string) dynamic.Interface {
 	p.t.Helper()
 	d, err := dynamic.NewForConfig(p.Config(user))
@@ -153,10 +153,10 @@ func (p *Plane) Wait(what string, done func(context.Context) error) {
 	}
 }
 
-// ready asks /readyz.
+// ready returns an error unless the API server's /readyz succeeds.
 func (p *Plane) ready(ctx context.Context) error {
 	select {
-	case <-p.server.ended:
+	case <-p.apiServer.ended:
 		return errors.New("the API server ended: see the end of its log")
 	default:
 	}
@@ -216,8 +216,8 @@ func (p *Plane) run(program, log string, args ...string) *process {
 	return running
 }
 
-// tools builds what is missing.
-func (p *Plane) tools(names ...string) {
+// buildTools builds what is missing.
+func (p *Plane) buildTools(names ...string) {
 	p.t.Helper()
 	_, file, _, _ := runtime.Caller(0)
 	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../tools/build.sh"), names...)
@@ -248,8 +248,8 @@ func (p *Plane) write(name, text string) {
 	}
 }
 
-// free returns free ports.
-func free(t testing.TB, n int) []int {
+// freePorts returns n TCP ports of 127.0.0.1 that no program uses now.
+func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {

@@ -6,7 +6,7 @@ import "path/filepath"
 // which emulation slows down.
 func (p *Plane) StartControllers() {
 	p.t.Helper()
-	p.tools("kube-controller-manager")
+	p.buildTools("kube-controller-manager")
 	p.run(p.bin["kube-controller-manager"]+"/kube-controller-manager", "kube-controller-manager.log",
 		"--kubeconfig="+p.Kubeconfig("controllers", Admin+"-token"), "--leader-elect=false", "--secure-port=0", "--v=1",
 		"--service-account-private-key-file="+filepath.Join(p.Dir, "sa.key"), "--root-ca-file="+p.CA,
@@ -16,7 +16,7 @@ func (p *Plane) StartControllers() {
 // StartScheduler starts kube-scheduler with its default configuration.
 func (p *Plane) StartScheduler() {
 	p.t.Helper()
-	p.tools("kube-scheduler")
+	p.buildTools("kube-scheduler")
 	p.run(p.bin["kube-scheduler"]+"/kube-scheduler", "kube-scheduler.log",
 		"--kubeconfig="+p.Kubeconfig("scheduler", Admin+"-token"), "--leader-elect=false", "--secure-port=0", "--v=1")
 }
@@ -25,7 +25,7 @@ func (p *Plane) StartScheduler() {
 // schedulerName: topology. It has the minor version for which the plugin is made.
 func (p *Plane) StartTopologyScheduler() {
 	p.t.Helper()
-	p.tools("topology-scheduler")
+	p.buildTools("topology-scheduler")
 	config := filepath.Join(p.Dir, "topology-scheduler.yaml")
 	p.write("topology-scheduler.yaml", `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -217,7 +217,7 @@ func (n *machine) contained(p plan) {
 		if n.t.Failed() {
 			n.t.Log(n.m.Sh("tail -n 60 /var/log/pods/" + uid + "/trimtab.log; true"))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), agent.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), agent.AwaitTimeout)
 		defer cancel()
 		_, stop := n.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: pod.PodSandboxId})
 		_, remove := n.cri.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: pod.PodSandboxId})
@@ -229,7 +229,7 @@ func (n *machine) contained(p plan) {
 	if err == nil {
 		_, err = n.cri.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId})
 	}
-	if err := errors.Join(err, n.a.Attached()); err != nil {
+	if err := errors.Join(err, n.a.AwaitAttached()); err != nil {
 		n.t.Fatal(err)
 	}
 }

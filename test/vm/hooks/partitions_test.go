@@ -36,7 +36,7 @@ func TestPartitions(t *testing.T) {
 	n.a.Kill()
 	wantParted(t, n, dir, "without an agent", is)
 	n.a.Spawn()
-	if err := n.a.Attached(); err != nil {
+	if err := n.a.AwaitAttached(); err != nil {
 		t.Fatal(err)
 	}
 	wantParted(t, n, dir, "after a restart of the agent", is)

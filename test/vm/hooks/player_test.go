@@ -125,7 +125,7 @@ func (p *player) act(s *scenario.Step) error {
 	case s.Restart == "runtime":
 		p.m.StopContainerd()
 		p.m.StartContainerd()
-		return errors.Join(p.a.Attached(), p.answers())
+		return errors.Join(p.a.AwaitAttached(), p.answers())
 	case len(s.Reconfigure) > 0:
 		return p.reconfigure(s.Reconfigure)
 	}

@@ -280,7 +280,7 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 			do()
 			wantPlaces(t, n, "while "+order.name+" restarts", resized)
 		}
-		if err := n.a.Attached(); err != nil {
+		if err := n.a.AwaitAttached(); err != nil {
 			t.Fatalf("after a restart of %s: %v", order.name, err)
 		}
 		if err := lines(moved(nil, before, p.snapshot(restart))); err != nil {

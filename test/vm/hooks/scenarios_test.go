@@ -137,7 +137,7 @@ func special(n scenario.Node) bool {
 
 // shapeOf makes the shape of a guest. Sizes of memory count only for a node with memory without CPUs or with distances.
 func shapeOf(n scenario.Node) (vm.Topology, error) {
-	shape, err := vm.Shaped(n.CPUs)
+	shape, err := vm.ParseTopology(n.CPUs)
 	if err != nil || len(n.FarMemory)+len(n.Distances) == 0 {
 		return shape, err
 	}

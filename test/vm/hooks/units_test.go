@@ -31,7 +31,7 @@ func TestUnits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			shape, err := vm.Shaped(s.Node.CPUs)
+			shape, err := vm.ParseTopology(s.Node.CPUs)
 			if err != nil {
 				t.Fatal(err)
 			}

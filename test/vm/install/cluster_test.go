@@ -201,7 +201,7 @@ func (c *cluster) kubeconfig(user string) []byte {
 "clusters": [{"name": "c", "cluster": {"server": "https://%s:%d", "certificate-authority-data": %q}}],
 "users": [{"name": "u", "user": {"token": %q}}],
 "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}`,
-		controlplane.Guests, c.plane.Port, base64.StdEncoding.EncodeToString(ca), user+"-token")
+		controlplane.HostAddress, c.plane.Port, base64.StdEncoding.EncodeToString(ca), user+"-token")
 }
 
 // tool returns the folder of a program that test/tools builds.

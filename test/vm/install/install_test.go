@@ -14,7 +14,7 @@ import (
 
 // TestCluster follows docs/cluster.md on two nodes: one of four NUMA nodes with two CPUs each, and one of eight CPUs.
 func TestCluster(t *testing.T) {
-	one, err := vm.Shaped("1s x 1n x 8c")
+	one, err := vm.ParseTopology("1s x 1n x 8c")
 	if err != nil {
 		t.Fatal(err)
 	}

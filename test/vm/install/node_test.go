@@ -49,8 +49,8 @@ func (c *cluster) join(i int, shape vm.Topology) *node {
 	m.Put("/etc/cni/net.d/10-none.conflist", 0o644, []byte(`{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}`))
 	m.Put("/etc/kubernetes/kubelet.conf", 0o600, c.kubeconfig(n.name))
 	m.Put(kubeletConfig, 0o644, n.kubelet())
-	m.Sh("ip addr add " + n.address + "/32 dev eth0; ip addr add " + controlplane.Service + "/32 dev lo")
-	m.Spawn("service", "/usr/local/bin/forward", controlplane.Service+":443", fmt.Sprintf("%s:%d", controlplane.Guests, c.plane.Port))
+	m.Sh("ip addr add " + n.address + "/32 dev eth0; ip addr add " + controlplane.ServiceAddress + "/32 dev lo")
+	m.Spawn("service", "/usr/local/bin/forward", controlplane.ServiceAddress+":443", fmt.Sprintf("%s:%d", controlplane.HostAddress, c.plane.Port))
 	m.Spawn("kubelet", "/usr/local/bin/kubelet", "--config="+kubeletConfig, "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--hostname-override="+n.name, "--node-ip="+n.address, "--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--v=2")
 	c.await(n.name+" is ready", func(ctx context.Context) error { return n.ready(ctx) })

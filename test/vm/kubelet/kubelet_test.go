@@ -30,7 +30,7 @@ const (
 	manifests     = "/etc/kubernetes/manifests"
 	cgroups       = "/sys/fs/cgroup"
 	// A container with little CPU time takes long to start in an emulated machine.
-	patience = agent.Patience
+	patience = agent.AwaitTimeout
 )
 
 // node is a guest with containerd, the agent and a kubelet.

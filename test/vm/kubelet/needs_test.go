@@ -48,7 +48,7 @@ func TestNeeds(t *testing.T) {
 		n.a.Kill()
 		hidden := fmt.Sprintf("mount -t tmpfs none %s && exec %s agent --config %s", path.Dir(p.Default), agent.Program, agent.ConfigFile)
 		pid := n.m.Spawn("without-"+p.Name, "unshare", "-m", "sh", "-c", hidden)
-		if err := n.a.Attached(); err != nil {
+		if err := n.a.AwaitAttached(); err != nil {
 			t.Fatal(err)
 		}
 		n.await("without "+p.Name, func() error {

@@ -261,7 +261,9 @@ func (n *member) create(pods ...asked) {
 	}
 }
 
-func (n *member) of(kind string) dynamic.ResourceInterface { return objects.Of(n.api, kind, n.attach) }
+func (n *member) of(kind string) dynamic.ResourceInterface {
+	return objects.ClientFor(n.api, kind, n.attach)
+}
 
 // becomes waits until a pod runs or was refused, as its policy says.
 func (n *member) becomes(p asked) {
@@ -482,7 +484,7 @@ func (n *member) isEmpty() error {
 
 // equipped: the Node has all devices.
 func (n *member) equipped() error {
-	o, err := objects.Of(n.api, "Node", "").Get(n.t.Context(), n.name, metav1.GetOptions{})
+	o, err := objects.ClientFor(n.api, "Node", "").Get(n.t.Context(), n.name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -504,7 +506,7 @@ func (n *member) kubeconfig(user string) []byte {
 "clusters": [{"name": "c", "cluster": {"server": "https://%s:%d", "certificate-authority-data": %q}}],
 "users": [{"name": "u", "user": {"token": %q}}],
 "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}`,
-		controlplane.Guests, n.plane.Port, base64.StdEncoding.EncodeToString(ca), user+"-token")
+		controlplane.HostAddress, n.plane.Port, base64.StdEncoding.EncodeToString(ca), user+"-token")
 }
 
 // buildPlugin builds the device plugin.

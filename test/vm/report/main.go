@@ -72,7 +72,7 @@ func read(from io.Reader, to io.Writer) ([]*suite, error) {
 		if i < 0 {
 			i, all = len(all), append(all, &suite{name: e.Package})
 		}
-		all[i].take(e, to)
+		all[i].addEvent(e, to)
 	}
 	return all, lines.Err()
 }
@@ -88,7 +88,8 @@ func line(err error, text string) string {
 // progress is the prefix of progress messages of the driver and the scripts of test/tools.
 var progress = []string{"vm: ", "tools: ", "kernel: ", "debian: "}
 
-func (s *suite) take(e event, to io.Writer) {
+// addEvent adds an event to the suite, and prints the progress of its tests.
+func (s *suite) addEvent(e event, to io.Writer) {
 	took := time.Duration(e.Elapsed * float64(time.Second))
 	if e.Action == "output" && slices.ContainsFunc(progress, func(p string) bool { return strings.HasPrefix(e.Output, p) }) {
 		fmt.Fprint(to, "    ", e.Output)

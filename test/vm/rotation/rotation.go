@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// Within is the number of runs in which each part is played at least once.
-const Within = 10
+// RunsForAllParts is the number of runs in which each part is played at least once.
+const RunsForAllParts = 10
 
 // CITime is the most time of guests that the parts of a run in CI take, as far as their durations are known. At least
 // one part is played.
 const CITime = 4 * time.Minute
 
-// guess is the assumed duration of a part that was never played.
-const guess = 60 * time.Second
+// assumedDuration is the assumed duration of a part that was never played.
+const assumedDuration = 60 * time.Second
 
 // Part is one part of the rotation, with its last run.
 type Part struct {
@@ -44,21 +44,21 @@ func (p Part) Last() string {
 	return fmt.Sprintf("last played in run %d, on %s", p.Run, p.Day)
 }
 
-// Book has the last run of each part.
-type Book struct {
+// History has the last run of each part.
+type History struct {
 	Run   int // the number of the last run
 	parts map[string]Part
 }
 
-const form = "%d %s %d %s\n" // run, day, seconds, name
+const lineFormat = "%d %s %d %s\n" // run, day, seconds, name
 
-const head = `# What "make e2e" plays by turns: the run that played it last, its day, the seconds it took, its name. Each run plays
+const fileHeader = `# What "make e2e" plays by turns: the run that played it last, its day, the seconds it took, its name. Each run plays
 # what was played longest ago, a tenth of the whole. Commit this file with what the run was made for.
 `
 
-// Read reads a book. An empty one means that nothing was played yet.
-func Read(from io.Reader) (*Book, error) {
-	b := &Book{parts: map[string]Part{}}
+// Read reads a history from its file. An empty file means that nothing was played yet.
+func Read(from io.Reader) (*History, error) {
+	b := &History{parts: map[string]Part{}}
 	lines := bufio.NewScanner(from)
 	for n := 1; lines.Scan(); n++ {
 		text := lines.Text()
@@ -67,7 +67,7 @@ func Read(from io.Reader) (*Book, error) {
 		}
 		var p Part
 		var seconds int
-		if got, err := fmt.Sscanf(text+"\n", form, &p.Run, &p.Day, &seconds, &p.Name); err != nil || p.Run < 1 || seconds < 0 {
+		if got, err := fmt.Sscanf(text+"\n", lineFormat, &p.Run, &p.Day, &seconds, &p.Name); err != nil || p.Run < 1 || seconds < 0 {
 			return nil, fmt.Errorf("line %d: %q is not a run, a day, seconds and a name (%d of 4 read)", n, text, got)
 		}
 		p.Took = time.Duration(seconds) * time.Second
@@ -79,18 +79,18 @@ func Read(from io.Reader) (*Book, error) {
 	return b, lines.Err()
 }
 
-// Of returns the entry of a part; an unknown one was never played.
-func (b *Book) Of(name string) Part {
+// Of returns a part with its last run. A part that is not in the history was never played.
+func (b *History) Of(name string) Part {
 	if p, has := b.parts[name]; has {
 		return p
 	}
-	return Part{Name: name, Took: guess}
+	return Part{Name: name, Took: assumedDuration}
 }
 
 // Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
 // the time of all parts. Parts of the same run are ordered by a hash of their names, since parts with similar
-// names take similarly long. They take at most the given time, or as long as the first of them.
-func (b *Book) Due(all []string, most time.Duration) []Part {
+// names take similarly long. The parts take at most the time most, or as long as the first of them.
+func (b *History) Due(all []string, most time.Duration) []Part {
 	var parts []Part
 	var whole time.Duration
 	for _, name := range all {
@@ -102,7 +102,7 @@ func (b *Book) Due(all []string, most time.Duration) []Part {
 	})
 	var took time.Duration
 	for i, p := range parts {
-		if took*Within >= whole && b.Run+1-p.Run < Within || i > 0 && took+p.Took > most {
+		if took*RunsForAllParts >= whole && b.Run+1-p.Run < RunsForAllParts || i > 0 && took+p.Took > most {
 			return parts[:i]
 		}
 		took += p.Took
@@ -116,9 +116,9 @@ func hash(name string) uint32 {
 	return h.Sum32()
 }
 
-// Next is the number of a run that played some parts: the next number if they include all that were due, and otherwise
-// the last number again, because such a run does not count for Within.
-func (b *Book) Next(due map[string]bool, ran map[string]time.Duration) int {
+// Next returns the number of a run that played some parts: the next number if they include all that were due, and
+// otherwise the last number again, because such a run does not count for RunsForAllParts.
+func (b *History) Next(due map[string]bool, ran map[string]time.Duration) int {
 	for name := range due {
 		if _, has := ran[name]; !has {
 			return max(b.Run, 1)
@@ -128,16 +128,16 @@ func (b *Book) Next(due map[string]bool, ran map[string]time.Duration) int {
 }
 
 // Played notes that a run played a part.
-func (b *Book) Played(name string, run int, day time.Time, took time.Duration) {
+func (b *History) Played(name string, run int, day time.Time, took time.Duration) {
 	b.parts[name] = Part{Name: name, Run: run, Day: day.UTC().Format(time.DateOnly), Took: took.Round(time.Second)}
 }
 
-// Write writes the book, without parts that do not exist any more.
-func (b *Book) Write(to io.Writer, all []string) error {
-	text := head
+// Write writes the history, without parts that do not exist any more.
+func (b *History) Write(to io.Writer, all []string) error {
+	text := fileHeader
 	for _, name := range slices.Sorted(slices.Values(all)) {
 		if p, has := b.parts[name]; has {
-			text += fmt.Sprintf(form, p.Run, p.Day, int(p.Took/time.Second), p.Name)
+			text += fmt.Sprintf(lineFormat, p.Run, p.Day, int(p.Took/time.Second), p.Name)
 		}
 	}
 	_, err := io.WriteString(to, text)

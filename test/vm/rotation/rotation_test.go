@@ -35,11 +35,11 @@ func TestWithin(t *testing.T) {
 			b.Played(p.Name, run, time.Unix(int64(run)*86400, 0), takes[p.Name])
 			last[p.Name] = run
 		}
-		if run > 2*Within && took > whole/Within+longest { // all durations are known by then
+		if run > 2*RunsForAllParts && took > whole/RunsForAllParts+longest { // all durations are known by then
 			t.Errorf("run %d takes %v of %v", run, took, whole)
 		}
 		for _, name := range all {
-			if run >= Within && run-last[name] >= Within {
+			if run >= RunsForAllParts && run-last[name] >= RunsForAllParts {
 				t.Errorf("after run %d: %s was played last in run %d", run, name, last[name])
 			}
 		}
@@ -48,7 +48,7 @@ func TestWithin(t *testing.T) {
 }
 
 // again writes and reads the book.
-func again(t *testing.T, b *Book, all []string) *Book {
+func again(t *testing.T, b *History, all []string) *History {
 	t.Helper()
 	var text bytes.Buffer
 	if err := b.Write(&text, all); err != nil {
@@ -104,7 +104,7 @@ func TestMost(t *testing.T) {
 // TestNext: a run counts if it played all parts that were due, and perhaps more.
 func TestNext(t *testing.T) {
 	t.Parallel()
-	b := &Book{Run: 4}
+	b := &History{Run: 4}
 	due, ran := map[string]bool{"a": true, "b": true}, map[string]time.Duration{"a": 1, "c": 1}
 	if next := b.Next(due, ran); next != 4 {
 		t.Errorf("a run without b is run %d, want 4", next)
@@ -113,7 +113,7 @@ func TestNext(t *testing.T) {
 	if next := b.Next(due, ran); next != 5 {
 		t.Errorf("a whole run is run %d, want 5", next)
 	}
-	if next := new(Book).Next(due, nil); next != 1 {
+	if next := new(History).Next(due, nil); next != 1 {
 		t.Errorf("the first run is run %d", next)
 	}
 }

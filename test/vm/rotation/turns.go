@@ -13,26 +13,27 @@ import (
 
 // Turns are the parts of a rotation that a run of one package of tests plays.
 type Turns struct {
-	file  string
-	asked atomic.Bool // set once a test has called Due
-	read  func() (*round, error)
+	file      string
+	dueCalled atomic.Bool // set once a test has called Due
+	read      func() (*currentRun, error)
 }
 
-// round is the present run.
-type round struct {
+// currentRun is the present run.
+type currentRun struct {
 	mu   sync.Mutex
-	book *Book
+	book *History
 	all  []string
 	due  map[string]bool
 	ran  map[string]time.Duration // parts that passed
 }
 
 // NewTurns makes the turns of the parts that a function names. The file, in the folder of the package, has the last run
-// of each part. Both are read at the first call of Due.
+// of each part. NewTurns reads neither: the first call of Due
+// calls the function and reads the file.
 func NewTurns(file string, parts func() ([]string, error)) *Turns {
 	t := &Turns{file: file}
-	t.read = sync.OnceValues(func() (*round, error) {
-		t.asked.Store(true)
+	t.read = sync.OnceValues(func() (*currentRun, error) {
+		t.dueCalled.Store(true)
 		text, err := os.Open(file)
 		if err != nil {
 			return nil, err
@@ -43,7 +44,7 @@ func NewTurns(file string, parts func() ([]string, error)) *Turns {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		all, err := parts()
-		r := &round{book: book, all: all, due: map[string]bool{}, ran: map[string]time.Duration{}}
+		r := &currentRun{book: book, all: all, due: map[string]bool{}, ran: map[string]time.Duration{}}
 		most := time.Duration(math.MaxInt64)
 		if inCI() {
 			most = CITime
@@ -103,7 +104,7 @@ func (t *Turns) Note(tb testing.TB, name string) {
 
 // Keep writes the parts of this run to the file, so that the next run continues. In CI it writes nothing.
 func (t *Turns) Keep() error {
-	if !t.asked.Load() {
+	if !t.dueCalled.Load() {
 		return nil
 	}
 	now, err := t.read()

@@ -119,7 +119,7 @@ func (a *agent) start() {
 				return more
 			},
 		}, publish.Pace{}),
-		&namespaces.Service{Store: &namespaces.Store{}, Client: c, Wanted: func() bool { return false }},
+		&namespaces.Service{Store: &namespaces.Store{}, Client: c, NeedsLabels: func() bool { return false }},
 		a.recorder, podreport.NewProblemEvents(a.node, a.recorder), a.layers, condition.New(c, a.condition, condition.DefaultTiming()),
 	}
 	a.specs = podspec.New(podspec.Options{
@@ -153,7 +153,7 @@ func (a *agent) ready() (err error) {
 
 func (a *agent) zones() (map[string]string, map[string]any) {
 	n := nodeview.Zones(a.node)
-	return nil, n.NRT(zones.Manager{Policy: "best-effort", Scope: "container"})
+	return nil, n.NRT(zones.TopologyManager{Policy: "best-effort", Scope: "container"})
 }
 
 func (a *agent) condition() condition.State {

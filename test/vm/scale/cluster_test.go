@@ -64,7 +64,7 @@ func gather(b testing.TB, nodes int) *crowd {
 	objects.Create(b, c.plane, topologies)
 	for i := range nodes {
 		name := fmt.Sprintf("node-%04d", i)
-		if _, err := objects.Of(admin, "Node", "").Create(b.Context(), nodeObject(name), metav1.CreateOptions{}); err != nil {
+		if _, err := objects.ClientFor(admin, "Node", "").Create(b.Context(), nodeObject(name), metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		node, tree := newNode(b)
@@ -126,7 +126,7 @@ func (c *crowd) live(ctx context.Context, podsPerMinute float64) {
 		if err != nil {
 			return err
 		}
-		_, err = objects.Of(c.admin, "Node", "").Patch(ctx, c.agents[i].name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+		_, err = objects.ClientFor(c.admin, "Node", "").Patch(ctx, c.agents[i].name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 		return err
 	})
 	if podsPerMinute > 0 {
@@ -215,7 +215,7 @@ func (c *crowd) create(ctx context.Context, i int) error {
 // reasons returns the number of events of each reason.
 func (c *crowd) reasons() map[string]int {
 	c.b.Helper()
-	l, err := objects.Of(c.admin, "Event", "").List(c.b.Context(), metav1.ListOptions{})
+	l, err := objects.ClientFor(c.admin, "Event", "").List(c.b.Context(), metav1.ListOptions{})
 	if err != nil {
 		c.b.Fatal(err)
 	}
@@ -247,7 +247,9 @@ func (c *crowd) remove(ctx context.Context, i int) error {
 	return c.podsOf().Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 }
 
-func (c *crowd) podsOf() dynamic.ResourceInterface { return objects.Of(c.admin, "Pod", "default") }
+func (c *crowd) podsOf() dynamic.ResourceInterface {
+	return objects.ClientFor(c.admin, "Pod", "default")
+}
 
 func (c *crowd) status(ctx context.Context, pod, phase string, ready bool) error {
 	word := map[bool]string{true: "True", false: "False"}[ready]

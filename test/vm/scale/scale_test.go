@@ -122,7 +122,7 @@ func (c *crowd) until(what string, done func() bool) {
 // put writes the cluster's ConfigMap, and returns its version.
 func (c *crowd) put(text string) string {
 	c.b.Helper()
-	maps := objects.Of(c.admin, "ConfigMap", objects.Namespace)
+	maps := objects.ClientFor(c.admin, "ConfigMap", objects.Namespace)
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "trimtab-cluster", "labels": map[string]any{"trimtab.io/config": "cluster"}},
 		"data": map[string]any{"config.yaml": "apiVersion: trimtab.io/v1alpha1\nkind: Config\n" + text},

@@ -109,7 +109,7 @@ func reach(b *testing.B, p *controlplane.Plane, user string) []byte {
 		b.Fatal(err)
 	}
 	c := clientcmdapi.NewConfig()
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: fmt.Sprintf("https://%s:%d", controlplane.Guests, p.Port), CertificateAuthorityData: ca}
+	c.Clusters["c"] = &clientcmdapi.Cluster{Server: fmt.Sprintf("https://%s:%d", controlplane.HostAddress, p.Port), CertificateAuthorityData: ca}
 	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: user + "-token"}
 	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	c.CurrentContext = "x"
@@ -125,7 +125,7 @@ func ready(b *testing.B, p *controlplane.Plane) error {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
 	defer cancel()
-	o, err := objects.Of(p.Dynamic(controlplane.Admin), "Node", "").Get(ctx, name, metav1.GetOptions{})
+	o, err := objects.ClientFor(p.Dynamic(controlplane.Admin), "Node", "").Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func makeRelease(args []string, out io.Writer) error {
 	if err := release.Make(".", dir, *plugins, programs); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, filepath.Join(dir, release.Sums))
+	_, err = fmt.Fprintln(out, filepath.Join(dir, release.SumsFile))
 	return err
 }
 

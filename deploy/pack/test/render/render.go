@@ -35,15 +35,15 @@ func Tool(t testing.TB, name string) string {
 }
 
 var (
-	once sync.Once
-	dir  string
+	helmOnce sync.Once
+	helmDir  string
 )
 
 // Helm runs helm without a cluster. The error has its output.
 func Helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	once.Do(func() { dir = Tool(t, "helm") })
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "helm"), args...)
+	helmOnce.Do(func() { helmDir = Tool(t, "helm") })
+	cmd := exec.CommandContext(t.Context(), filepath.Join(helmDir, "helm"), args...)
 	home := t.TempDir()
 	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
 	var said bytes.Buffer

@@ -54,8 +54,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"CustomNodeResource":               {Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
 }
 
-// Of returns the client for the objects of a kind; namespace "" for objects without one.
-func Of(d dynamic.Interface, kind, namespace string) dynamic.ResourceInterface {
+// ClientFor returns the client for the objects of a kind. namespace is "" for objects without one.
+func ClientFor(d dynamic.Interface, kind, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return d.Resource(resources[kind])
 	}
@@ -88,7 +88,7 @@ func Create(t testing.TB, p *controlplane.Plane, text string) {
 			t.Fatalf("no resource for kind %s", o.GetKind())
 		}
 		p.Wait("create "+o.GetKind()+" "+o.GetName(), func(ctx context.Context) error {
-			_, err := Of(admin, o.GetKind(), o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{FieldValidation: "Strict"})
+			_, err := ClientFor(admin, o.GetKind(), o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{FieldValidation: "Strict"})
 			if kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) {
 				t.Fatalf("create %s %s: %v", o.GetKind(), o.GetName(), err)
 			}
@@ -133,7 +133,7 @@ func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 		if kind == "Pod" {
 			in = Namespace
 		}
-		bound, err := Of(admin, kind, in).Get(t.Context(), name, metav1.GetOptions{})
+		bound, err := ClientFor(admin, kind, in).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 	request := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": map[string]any{"name": Release}, "spec": spec,
 	}}
-	made, err := Of(admin, "ServiceAccount", Namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
+	made, err := ClientFor(admin, "ServiceAccount", Namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
 	if err != nil {
 		t.Fatalf("a token bound to the %s %s: %v", kind, name, err)
 	}
@@ -150,8 +150,8 @@ func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 	return out
 }
 
-// As returns a client with a token.
-func As(t testing.TB, p *controlplane.Plane, token string) dynamic.Interface {
+// ClientWithToken returns a client that authenticates with a token.
+func ClientWithToken(t testing.TB, p *controlplane.Plane, token string) dynamic.Interface {
 	t.Helper()
 	c := p.Config(controlplane.Admin)
 	c.BearerToken = token

@@ -31,7 +31,7 @@ func TestNamespaces(t *testing.T) {
 		return kept
 	}
 	s := &namespaces.Service{
-		Store: &namespaces.Store{}, Client: client, Wanted: func() bool { return true }, Apply: func() error { return nil },
+		Store: &namespaces.Store{}, Client: client, NeedsLabels: func() bool { return true }, Apply: func() error { return nil },
 		Save: func(data []byte) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -64,7 +64,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	stop()
 	p.StopServer()
-	next := &namespaces.Service{Store: &namespaces.Store{}, Client: client, Wanted: s.Wanted, Apply: s.Apply}
+	next := &namespaces.Service{Store: &namespaces.Store{}, Client: client, NeedsLabels: s.NeedsLabels, Apply: s.Apply}
 	next.Store.Load(saved())
 	run(t, next.Run)
 	if row := next.Row(); next.Store.Labels()["default"]["team"] != "web" || row.Error == "" {

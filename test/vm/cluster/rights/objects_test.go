@@ -9,10 +9,10 @@ const (
 )
 
 var (
-	of     = objects.Of
+	of     = objects.ClientFor
 	parse  = objects.Parse
 	create = objects.Create
 	chart  = objects.Chart
 	token  = objects.Token
-	as     = objects.As
+	as     = objects.ClientWithToken
 )

@@ -195,7 +195,7 @@ func TestReports(t *testing.T) {
 	a.condition("True", condition.Ready)
 	p.Wait("events on the pod", func(ctx context.Context) error { return written(ctx, p, uid) })
 	p.Wait("the annotation", func(context.Context) error {
-		if got := get(t, p, "Pod", "default", "app-n1").GetAnnotations()[podreport.Annotation]; !strings.Contains(got, `"one":{"cpus":"0-3"`) {
+		if got := get(t, p, "Pod", "default", "app-n1").GetAnnotations()[podreport.PlacementAnnotation]; !strings.Contains(got, `"one":{"cpus":"0-3"`) {
 			return fmt.Errorf("it is %q", got)
 		}
 		return nil
@@ -210,13 +210,13 @@ func TestReports(t *testing.T) {
 	for i := range many {
 		a.to.Warn(events.About{Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("gone-%d", i), UID: fmt.Sprint("u", i)}, events.HookFailed, "text")
 	}
-	if full := a.to.Counts()[events.Full] - before[events.Full]; full < many-256 || full > many-250 {
+	if full := a.to.Counts()[events.ResultFull] - before[events.ResultFull]; full < many-256 || full > many-250 {
 		t.Errorf("%d of %d events are counted as left out", full, many)
 	}
 	p.StartServer()
 	a.condition("True", condition.ConfigurationRefused)
 	p.Wait("events that waited", func(context.Context) error {
-		if n := a.to.Counts()[events.Written] - before[events.Written]; n < 5 {
+		if n := a.to.Counts()[events.ResultWritten] - before[events.ResultWritten]; n < 5 {
 			return fmt.Errorf("%d were written: %v", n, a.to.Row())
 		}
 		return nil

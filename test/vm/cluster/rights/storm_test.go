@@ -19,7 +19,7 @@ import (
 // and annotation report the error and make few requests; afterwards they write.
 func TestWritersDuringServerErrors(t *testing.T) {
 	p := plane(t)
-	storm := controlplane.NewStorm(t, p, token(t, p, "Pod", "agent-n1"))
+	storm := controlplane.NewErrorProxy(t, p, token(t, p, "Pod", "agent-n1"))
 	uid := string(get(t, p, "Pod", "default", "app-n1").GetUID())
 	a := startAgentAt(t, p, storm.Kubeconfig)
 	pod := &lifecycle.Pod{
@@ -29,7 +29,7 @@ func TestWritersDuringServerErrors(t *testing.T) {
 	a.create(t, pod, "first")
 	a.condition("True", condition.Ready)
 	for i, code := range []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable} {
-		asked := storm.Asked.Load()
+		asked := storm.Requests.Load()
 		storm.Begin(code)
 		text := fmt.Sprintf("through %d", code)
 		a.state.Store(&condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: text})
@@ -43,7 +43,7 @@ func TestWritersDuringServerErrors(t *testing.T) {
 			}
 			return nil
 		})
-		if n := storm.Asked.Load() - asked; n > 100 {
+		if n := storm.Requests.Load() - asked; n > 100 {
 			t.Errorf("%d: %d requests: the agent does not back off", code, n)
 		}
 		storm.End()
@@ -59,7 +59,7 @@ func TestWritersDuringServerErrors(t *testing.T) {
 			if e := all[string(events.HookFailed)]; e == nil || e.Object["message"] != text {
 				return fmt.Errorf("the event is %v", e)
 			}
-			if got := get(t, p, "Pod", "default", "app-n1").GetAnnotations()[podreport.Annotation]; !strings.Contains(got, fmt.Sprintf("during-%d", i)) {
+			if got := get(t, p, "Pod", "default", "app-n1").GetAnnotations()[podreport.PlacementAnnotation]; !strings.Contains(got, fmt.Sprintf("during-%d", i)) {
 				return fmt.Errorf("the annotation is %q", got)
 			}
 			return nil

@@ -22,12 +22,12 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		go hand(c, os.Args[2])
+		go forwardConn(c, os.Args[2])
 	}
 }
 
-// hand copies in both directions until one side ends.
-func hand(here net.Conn, to string) {
+// forwardConn copies in both directions until one side ends.
+func forwardConn(here net.Conn, to string) {
 	defer here.Close()
 	there, err := net.Dial("tcp", to)
 	if err != nil {

@@ -25,15 +25,15 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// known has the times at which sources first had pods, by UID and source.
-type known struct {
+// podTimes has the times at which sources first had pods, by UID and source.
+type podTimes struct {
 	mu    sync.Mutex
 	at    map[string]map[string]time.Time
 	now   map[string]map[string]bool // what each polled source has now
 	wakes chan struct{}
 }
 
-func (k *known) note(source, uid string) {
+func (k *podTimes) note(source, uid string) {
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,14 +49,14 @@ func (k *known) note(source, uid string) {
 	}
 }
 
-// RunPodSandbox is NRI's event.
-func (k *known) RunPodSandbox(_ context.Context, p *api.PodSandbox) error { //nolint:unparam // the signature is NRI's
+// RunPodSandbox notes a pod when the runtime sends NRI's event.
+func (k *podTimes) RunPodSandbox(_ context.Context, p *api.PodSandbox) error { //nolint:unparam // the signature is NRI's
 	k.note("NRI", p.GetUid())
 	return nil
 }
 
-// told notes an update of a source.
-func (k *known) told(source string) func(podspec.Update) {
+// noteUpdate notes an update of a source.
+func (k *podTimes) noteUpdate(source string) func(podspec.Update) {
 	return func(u podspec.Update) {
 		for uid := range u.All {
 			k.note(source, uid)
@@ -76,21 +76,22 @@ func (k *known) told(source string) func(podspec.Update) {
 // sources are in the order of the table.
 var sources = []string{"API server", "Pods API", "/pods", "NRI"}
 
-func (k *known) all(uid string) bool {
+// allSourcesHave reports whether every source has had a pod.
+func (k *podTimes) allSourcesHave(uid string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.at[uid]) == len(sources)
 }
 
-// gone reports whether the kubelet has dropped a pod.
-func (k *known) gone(uid string) bool {
+// isGone reports whether the kubelet has dropped a pod.
+func (k *podTimes) isGone(uid string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.now["/pods"][uid] && !k.now["API server"][uid]
 }
 
 // until waits for a condition on the sources.
-func (k *known) until(ctx context.Context, what string, done func() bool) error {
+func (k *podTimes) until(ctx context.Context, what string, done func() bool) error {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for !done() {
@@ -127,7 +128,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	k := &known{at: map[string]map[string]time.Time{}, now: map[string]map[string]bool{}, wakes: make(chan struct{}, 1)}
+	k := &podTimes{at: map[string]map[string]time.Time{}, now: map[string]map[string]bool{}, wakes: make(chan struct{}, 1)}
 	plugin, err := stub.New(k, stub.WithPluginName("timely"), stub.WithPluginIdx("50"))
 	if err != nil {
 		return err
@@ -136,12 +137,12 @@ func run() error {
 		return err
 	}
 	defer plugin.Stop()
-	follow(ctx, k, "API server", podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node}))
-	follow(ctx, k, "Pods API", podspec.NewPodsAPI(socket))
+	watchSource(ctx, k, "API server", podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node}))
+	watchSource(ctx, k, "Pods API", podspec.NewPodsAPI(socket))
 	go poll(ctx, k)
 	var out []map[string]float64
 	for i := range many {
-		times, err := one(ctx, k, c, image, fmt.Sprintf("timely-%d", i))
+		times, err := measurePod(ctx, k, c, image, fmt.Sprintf("timely-%d", i))
 		if err != nil {
 			return err
 		}
@@ -150,10 +151,11 @@ func run() error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func follow(ctx context.Context, k *known, source string, r podspec.SpecSource) {
+// watchSource watches a source in the background until ctx ends.
+func watchSource(ctx context.Context, k *podTimes, source string, r podspec.SpecSource) {
 	go func() {
 		for ctx.Err() == nil {
-			if err := r.Watch(ctx, k.told(source)); err != nil && ctx.Err() == nil {
+			if err := r.Watch(ctx, k.noteUpdate(source)); err != nil && ctx.Err() == nil {
 				log.Printf("%s: %v", source, err)
 				sleep.For(ctx, time.Second)
 			}
@@ -162,29 +164,29 @@ func follow(ctx context.Context, k *known, source string, r podspec.SpecSource) 
 }
 
 // poll polls the kubelet's /pods.
-func poll(ctx context.Context, k *known) {
+func poll(ctx context.Context, k *podTimes) {
 	r := podspec.NewKubelet(podspec.KubeletOptions{URL: "https://127.0.0.1:10250", SkipVerify: true, Interval: time.Hour})
 	defer r.Close()
 	for {
 		ctx, cancel := context.WithCancel(ctx)
-		err := r.Watch(ctx, func(u podspec.Update) { k.told("/pods")(u); cancel() })
+		err := r.Watch(ctx, func(u podspec.Update) { k.noteUpdate("/pods")(u); cancel() })
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			log.Printf("/pods: %v", err)
 		}
-		if !sleep.For(context.WithoutCancel(ctx), pollEvery) {
+		if !sleep.For(context.WithoutCancel(ctx), pollInterval) {
 			return
 		}
 	}
 }
 
-// pollEvery is the pause between two polls of /pods, which limits the precision.
-const pollEvery = 20 * time.Millisecond
+// pollInterval is the pause between two polls of /pods, which limits the precision.
+const pollInterval = 20 * time.Millisecond
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// one creates a pod, waits until every source has it, and removes it.
-func one(ctx context.Context, k *known, c *kube.Client, image, name string) (map[string]float64, error) {
+// measurePod creates a pod, waits until every source has it, and removes it.
+func measurePod(ctx context.Context, k *podTimes, c *kube.Client, image, name string) (map[string]float64, error) {
 	objects := c.Dynamic.Resource(pods).Namespace("default")
 	made, err := objects.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name},
@@ -199,7 +201,7 @@ func one(ctx context.Context, k *known, c *kube.Client, image, name string) (map
 		return nil, err
 	}
 	uid := string(made.GetUID())
-	if err := k.until(ctx, name+" is known", func() bool { return k.all(uid) }); err != nil {
+	if err := k.until(ctx, name+" is known", func() bool { return k.allSourcesHave(uid) }); err != nil {
 		return nil, err
 	}
 	out := map[string]float64{}
@@ -212,5 +214,5 @@ func one(ctx context.Context, k *known, c *kube.Client, image, name string) (map
 	if err := objects.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		return nil, err
 	}
-	return out, k.until(ctx, name+" is gone", func() bool { return k.gone(uid) })
+	return out, k.until(ctx, name+" is gone", func() bool { return k.isGone(uid) })
 }

@@ -17,15 +17,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Storm is a proxy before an API server. Between Begin and End it answers every request with one status.
-type Storm struct {
-	// Kubeconfig reaches the API server through it.
+// ErrorProxy is a proxy before an API server. Between Begin and End it answers every request with one status.
+type ErrorProxy struct {
+	// Kubeconfig is the file of a kubeconfig that reaches the API server through the proxy.
 	Kubeconfig string
-	// Asked counts the requests.
-	Asked atomic.Int64
+	// Requests counts the requests to the proxy.
+	Requests atomic.Int64
 
-	status atomic.Int64
-	under  sync.Map // cancels open requests, mainly watches
+	status       atomic.Int64
+	openRequests sync.Map // cancels open requests, mainly watches
 }
 
 // reasons has the API server's reason for each status.
@@ -34,8 +34,9 @@ var reasons = map[int]string{
 	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-// NewStorm starts a proxy that passes all requests on. They use a token, "" for the administrator's.
-func NewStorm(t testing.TB, p *Plane, token string) *Storm {
+// NewErrorProxy starts a proxy that passes all requests on. Requests use the token; if it is "", the
+// administrator's.
+func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 	t.Helper()
 	target, err := url.Parse(p.URL)
 	if err != nil {
@@ -46,9 +47,9 @@ func NewStorm(t testing.TB, p *Plane, token string) *Storm {
 		t.Fatal(err)
 	}
 	pass.FlushInterval = -1
-	s := &Storm{}
+	s := &ErrorProxy{}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.Asked.Add(1)
+		s.Requests.Add(1)
 		if code := int(s.status.Load()); code != 0 {
 			if code == http.StatusTooManyRequests {
 				w.Header().Set("Retry-After", "1")
@@ -59,8 +60,8 @@ func NewStorm(t testing.TB, p *Plane, token string) *Storm {
 			return
 		}
 		ctx, end := context.WithCancel(r.Context())
-		s.under.Store(&end, end)
-		defer s.under.Delete(&end)
+		s.openRequests.Store(&end, end)
+		defer s.openRequests.Delete(&end)
 		pass.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
@@ -77,10 +78,10 @@ func NewStorm(t testing.TB, p *Plane, token string) *Storm {
 }
 
 // Begin answers with a status from now on, and ends open requests.
-func (s *Storm) Begin(code int) {
+func (s *ErrorProxy) Begin(code int) {
 	s.status.Store(int64(code))
-	s.under.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
+	s.openRequests.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
 }
 
 // End lets requests through again.
-func (s *Storm) End() { s.status.Store(0) }
+func (s *ErrorProxy) End() { s.status.Store(0) }
