@@ -24,7 +24,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 	v := n.DefaultValidator
 	return nrihost.New(nrihost.Options{
 		Socket: n.Socket, PluginPath: n.PluginPath, PluginConfigPath: n.PluginConfigPath,
-		Registration: n.RegistrationTimeout.Duration(), Request: n.RequestTimeout.Duration(), DisableConnections: n.DisableConnections,
+		RegistrationTimeout: n.RegistrationTimeout.Duration(), RequestTimeout: n.RequestTimeout.Duration(), DisableConnections: n.DisableConnections,
 		Validator: &nrihost.Validator{
 			Enable: v.Enable, RejectOCIHookAdjustment: v.RejectOCIHookAdjustment,
 			RejectRuntimeDefaultSeccompAdjustment: v.RejectRuntimeDefaultSeccompAdjustment,
@@ -34,7 +34,7 @@ func (a *Agent) nriHost() *nrihost.Host {
 			RequiredPlugins: v.RequiredPlugins, TolerateMissingAnnotation: v.TolerateMissingPluginsAnnotation,
 		},
 		ReportUnsupported: n.Unsupported == "report", FailClosed: c.FailurePolicy.Agent == "fail",
-		State: journal, Runtime: socketOf(c.CRI.Endpoint), Dial: a.opt.Dial, Log: a.log,
+		JournalDirectory: journal, RuntimeSocket: socketOf(c.CRI.Endpoint), Dial: a.opt.Dial, Log: a.log,
 		Recorder: pluginRecorder{a.metrics},
 	})
 }
@@ -50,8 +50,8 @@ func hostOrNil(h *nrihost.Host) cri.Host {
 // pluginRecorder counts requests to plugins in the metrics.
 type pluginRecorder struct{ m *metrics.Metrics }
 
-// Called counts one request.
-func (r pluginRecorder) Called(plugin, event string, failed bool, took time.Duration) {
+// CountRequest counts one request.
+func (r pluginRecorder) CountRequest(plugin, event string, failed bool, took time.Duration) {
 	result := "done"
 	if failed {
 		result = "failed"
@@ -65,9 +65,9 @@ func (a *Agent) nriHostStatus() *api.NRIHost {
 		return nil
 	}
 	s := a.host.State()
-	out := &api.NRIHost{Socket: s.Socket, Flow: s.Flow, Error: s.Err, Rejected: s.Rejected}
+	out := &api.NRIHost{Socket: s.Socket, Flow: s.CreationOrder, Error: s.Err, Rejected: s.Rejected}
 	for _, p := range s.Plugins {
-		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err, Sets: p.Sets}
+		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err, Sets: p.FieldsSet}
 		if p.Calls > 0 {
 			one.Average = p.TotalTime / time.Duration(p.Calls) //nolint:gosec // a count
 		}

@@ -23,13 +23,13 @@ func (a *Agent) resourcePlugins() facts.ResourcePlugins {
 		return nil
 	}
 	a.plugins = qrm.New(qrm.Options{
-		Directory: c.Directory, WatchDirectories: c.Watch, Dev: a.opt.Config.Paths.Dev, Timeout: c.Timeout.Duration(), ResourceNames: c.NameMap(),
-		FailClosed: c.FailurePolicy == "fail", Reconcile: c.Reconcile.Duration(),
+		Directory: c.Directory, WatchDirectories: c.Watch, DevDirectory: a.opt.Config.Paths.Dev, Timeout: c.Timeout.Duration(), ResourceNames: c.NameMap(),
+		FailClosed: c.FailurePolicy == "fail", ReconcileInterval: c.Reconcile.Duration(),
 		PodScope: func() bool { return a.settings.current().TopologyManager.Scope == "pod" },
-		LivePods: a.livePods, Changed: func(uids []string) { a.conductor.Inform(uids) },
-		Devices: a.kubeletDevices, Assigned: a.assignedDevices,
+		LivePods: a.livePods, AllocationsChanged: func(uids []string) { a.conductor.Inform(uids) },
+		NodeDevices: a.kubeletDevices, AssignedDevices: a.assignedDevices,
 		ReadReports: a.opt.Config.PodResources.Socket != "",
-		Saved:       a.files.load(pluginsName), Save: a.files.save(pluginsName),
+		SavedState:  a.files.load(pluginsName), SaveState: a.files.save(pluginsName),
 		Recorder: resourceRecorder{a.metrics}, Log: a.log,
 	})
 	return pluginManager{a.plugins}
@@ -71,7 +71,7 @@ func (p pluginManager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, sp
 	case q == nil:
 		return nil
 	case ahead:
-		q.MarkAhead()
+		q.MarkBeforeCreation()
 	}
 	return q
 }

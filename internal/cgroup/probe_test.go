@@ -43,7 +43,7 @@ func TestProbe(t *testing.T) {
 			return f
 		}
 		bvt := fake("kubepods")
-		if err := bvt.Offer("cpu.bvt_warp_ns"); err != nil {
+		if err := bvt.AddOptionalFiles("cpu.bvt_warp_ns"); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
@@ -69,7 +69,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	f, _ := kernel.NewCgroups(cgroup.V2, "0", "0")
-	if f.Offer("cpu.idle") == nil || f.Offer("x") == nil {
+	if f.AddOptionalFiles("cpu.idle") == nil || f.AddOptionalFiles("x") == nil {
 		t.Error("the fake offers what it does not have")
 	}
 }

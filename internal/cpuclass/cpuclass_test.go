@@ -90,9 +90,9 @@ func TestApply(t *testing.T) {
 		"cpu1/cpuidle/state1/disable": "0", "cpu1/cpuidle/state2/disable": "1",
 		"cpu2/cpufreq/scaling_governor": "powersave", "cpu2/cpufreq/scaling_max_freq": "1000000", "cpu2/cpufreq/energy_performance_preference": "power",
 	})
-	n.files.Wrote = nil
+	n.files.AcceptedWrites = nil
 	n.w.Apply([]cpuclass.Wanted{of(fast, 1), of(slow, 0, 2)})
-	for _, line := range n.files.Wrote {
+	for _, line := range n.files.AcceptedWrites {
 		if !strings.HasPrefix(line, "cpufreq/policy0/") {
 			t.Errorf("wrote %s, although only the class of CPU 0 changed", line)
 		}
@@ -225,12 +225,12 @@ func TestUnsaved(t *testing.T) {
 	n := newNode(t, kernel.CPUHardware{}, 0)
 	n.fails = errors.New("disk full")
 	r := n.w.Apply([]cpuclass.Wanted{of(slow, 0)})
-	if got := faults(r); len(got) != 1 || !strings.Contains(got[0], "disk full") || len(n.files.Wrote) > 0 {
-		t.Error(got, n.files.Wrote)
+	if got := faults(r); len(got) != 1 || !strings.Contains(got[0], "disk full") || len(n.files.AcceptedWrites) > 0 {
+		t.Error(got, n.files.AcceptedWrites)
 	}
 	n.fails = nil
-	if r := n.w.Apply([]cpuclass.Wanted{of(slow, 0)}); len(r.Faults) > 0 || len(n.files.Wrote) == 0 {
-		t.Error(faults(r), n.files.Wrote)
+	if r := n.w.Apply([]cpuclass.Wanted{of(slow, 0)}); len(r.Faults) > 0 || len(n.files.AcceptedWrites) == 0 {
+		t.Error(faults(r), n.files.AcceptedWrites)
 	}
 }
 

@@ -105,8 +105,8 @@ func TestRun(t *testing.T) {
 			t.Fatalf("%+v: %s", r, d)
 		}
 	}
-	if n.asked != 0 || n.kernel.Lost() != 0 {
-		t.Errorf("asked for %d bytes more, %d are lost", n.asked, n.kernel.Lost())
+	if n.asked != 0 || n.kernel.LostBytes() != 0 {
+		t.Errorf("asked for %d bytes more, %d are lost", n.asked, n.kernel.LostBytes())
 	}
 	delete(n.all, "a")
 	if r := n.run(o); len(r.Containers) != 0 || r.Moved != 60*mib {
@@ -182,8 +182,8 @@ func TestLeftAlone(t *testing.T) {
 			if !strings.Contains(r.Off, c.off) || (r.Off == "") != (c.off == "") || !strings.Contains(r.Containers["a"].Why, c.why) || (r.Containers["a"].Why == "") != (c.why == "") {
 				t.Errorf("%+v, want off %q, why %q", r, c.off, c.why)
 			}
-			if (n.asked > 0) != c.asks || n.kernel.Lost() > 0 {
-				t.Errorf("asked for %d bytes, %d are lost", n.asked, n.kernel.Lost())
+			if (n.asked > 0) != c.asks || n.kernel.LostBytes() > 0 {
+				t.Errorf("asked for %d bytes, %d are lost", n.asked, n.kernel.LostBytes())
 			}
 			if r := n.run(o); c.release != "" && (n.asked > 0 || r.Off == "") {
 				t.Errorf("asked again, although the kernel refused: %+v", r)
@@ -259,7 +259,7 @@ func TestNothingIsLost(t *testing.T) {
 					rt.Fatalf("%d bytes moved on node %d, the limit is %d", moved, node, o.BytesPerSecond)
 				}
 			}
-			if lost := n.kernel.Lost(); lost > 0 {
+			if lost := n.kernel.LostBytes(); lost > 0 {
 				rt.Fatalf("%d bytes are lost", lost)
 			}
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Way is how a value gets into force. The best way has the lowest number.
-type Way int
+// Delivery says how and when a value of a container gets into force. The best delivery has the lowest number.
+type Delivery int
 
-// The ways.
+// The deliveries.
 const (
 	// AtCreation means that the request that creates the container has the value.
-	AtCreation Way = iota
+	AtCreation Delivery = iota
 	// KernelBeforeStart means that the agent writes the value to the kernel before the container's first instruction.
 	KernelBeforeStart
 	// KernelAfterStart means that the agent writes the value to the kernel while the container may already run.
@@ -30,13 +30,13 @@ const (
 	NotApplied
 )
 
-// String returns the way in words, for the docs.
-func (w Way) String() string {
+// String returns the delivery in words, for the docs.
+func (w Delivery) String() string {
 	return [...]string{"at creation", "kernel, before the start", "kernel, after the start", "no"}[w]
 }
 
 // BeforeStart reports whether a value is in force before the container's first instruction.
-func (w Way) BeforeStart() bool { return w <= KernelBeforeStart }
+func (w Delivery) BeforeStart() bool { return w <= KernelBeforeStart }
 
 // Attachment describes what an attachment can do, from the declarations in its package.
 type Attachment struct {
@@ -45,12 +45,13 @@ type Attachment struct {
 	Refuses      bool
 	carriesField func(lifecycle.Kind, lifecycle.Field) bool
 	// cgroupBeforeStart means that a container already has its cgroup while the runtime waits for the agent's answer
-	// before the start. podCgroupBeforeStart means the same for the cgroup of a pod.
+	// before the container starts. podCgroupBeforeStart means the same for the cgroup of a pod.
 	cgroupBeforeStart, podCgroupBeforeStart bool
-	// whyNever is why the attachment cannot set a field that can be set only when a container is created.
-	whyNever string
-	// whyNotAccepted returns why the runtime does not support a value at the creation of a container, or "". It is nil
-	// if the runtime supports all values.
+	// whyNotSettable is the reason why the attachment cannot set a field that can be set only when a container is
+	// created.
+	whyNotSettable string
+	// whyNotAccepted returns the reason why the runtime does not support a value at the creation of a container; "" if
+	// it does. It is nil if the runtime supports all values.
 	whyNotAccepted func(lifecycle.Value) string
 	// Limits are the other differences.
 	Limits []Limit
@@ -80,12 +81,12 @@ var (
 // Attachments returns all attachments, each with a runtime of the newest version.
 func Attachments() []Attachment {
 	return []Attachment{
-		{Name: "nri", Refuses: true, carriesField: nri.Carries, cgroupBeforeStart: true, podCgroupBeforeStart: true, whyNever: "NRI has no field for it"},
-		{Name: "bypass", carriesField: bypass.Carries, whyNever: "it can be set only while the container is created, and bypass sees the container after that",
+		{Name: "nri", Refuses: true, carriesField: nri.Carries, cgroupBeforeStart: true, podCgroupBeforeStart: true, whyNotSettable: "NRI has no field for it"},
+		{Name: "bypass", carriesField: bypass.Carries, whyNotSettable: "it can be set only while the container is created, and bypass sees the container after that",
 			Limits: []Limit{NoRefusal, UnchangedUpdate, RefusedUpdates, NoRecords}},
-		{Name: "cri", Refuses: true, carriesField: cri.Carries, podCgroupBeforeStart: true, whyNever: "the CRI has no field for it",
+		{Name: "cri", Refuses: true, carriesField: cri.Carries, podCgroupBeforeStart: true, whyNotSettable: "the CRI has no field for it",
 			Limits: []Limit{LateOnV1}},
-		{Name: "hooks", Refuses: true, carriesField: cri.HookAnswerCarries, podCgroupBeforeStart: true, whyNever: "a hook server's answer has no field for it",
+		{Name: "hooks", Refuses: true, carriesField: cri.HookAnswerCarries, podCgroupBeforeStart: true, whyNotSettable: "a hook server's answer has no field for it",
 			Limits: []Limit{RefusedByProxy, UnchangedUpdate, LateOnV1, NoClaims}},
 	}
 }
@@ -114,7 +115,7 @@ func ByName(name string) Attachment {
 }
 
 // Delivers returns how a value of a field gets into force. For NotApplied it also returns the reason.
-func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why string) {
+func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Delivery, why string) {
 	switch {
 	case of == lifecycle.OfPod && a.podCgroupBeforeStart:
 		return KernelBeforeStart, ""
@@ -127,7 +128,7 @@ func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Way, why 
 	case route.InKernel(f) || route.OnProcess(f):
 		return KernelAfterStart, ""
 	}
-	return NotApplied, a.whyNever
+	return NotApplied, a.whyNotSettable
 }
 
 // CarriesRecords reports whether containers carry a record of the decisions about them. If they do, a restarted agent
@@ -146,8 +147,8 @@ type Row struct {
 
 // Cell is how a field gets into force with one attachment.
 type Cell struct {
-	Way Way
-	Why string // why the way is NotApplied; otherwise ""
+	Delivery Delivery
+	Why      string // the reason if the delivery is NotApplied; otherwise ""
 }
 
 // Table returns a row for each field and scope that a hook of the catalogue sets.
@@ -155,7 +156,7 @@ func Table() []Row {
 	var rows []Row
 	for _, f := range lifecycle.Fields() {
 		for _, scope := range []lifecycle.Scope{lifecycle.OfContainer, lifecycle.OfPod} {
-			r := Row{Field: f.Field, Scope: scope, Hooks: setters(f.Field, scope)}
+			r := Row{Field: f.Field, Scope: scope, Hooks: hooksThatSet(f.Field, scope)}
 			if len(r.Hooks) == 0 {
 				continue
 			}
@@ -169,8 +170,8 @@ func Table() []Row {
 	return rows
 }
 
-// setters returns the names of the hooks that set a field.
-func setters(f lifecycle.Field, scope lifecycle.Scope) []string {
+// hooksThatSet returns the names of the hooks that set a field.
+func hooksThatSet(f lifecycle.Field, scope lifecycle.Scope) []string {
 	var names []string
 	for _, h := range hook.Catalogue() {
 		sets := h.Sets

@@ -20,22 +20,22 @@ func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 			w = a.withoutUnsupportedLimit(w)
 		}
 		wants[ref] = keepFields(w, func(f lifecycle.Field) bool {
-			way := a.way(f)
+			delivery := a.deliveryOf(f)
 			if f == lifecycle.CoreSched {
-				return way.BeforeStart() // the kernel numbers cookies that are set later in no fixed order
+				return delivery.BeforeStart() // the kernel numbers cookies that are set later in no fixed order
 			}
-			return way != NotApplied && (w.State != "created" || way == AtCreation)
+			return delivery != NotApplied && (w.State != "created" || delivery == AtCreation)
 		})
 	}
 	s.Want = wants
 }
 
-// AtStart returns the expectations that must be met at the container's first instruction.
-func (a Attachment) AtStart(w scenario.Want) scenario.Want {
+// WantAtStart returns the expectations that must be met at the container's first instruction.
+func (a Attachment) WantAtStart(w scenario.Want) scenario.Want {
 	if !a.cgroupBeforeStart {
 		w = a.withoutUnsupportedLimit(w)
 	}
-	return keepFields(w, func(f lifecycle.Field) bool { return a.way(f).BeforeStart() })
+	return keepFields(w, func(f lifecycle.Field) bool { return a.deliveryOf(f).BeforeStart() })
 }
 
 // withoutUnsupportedLimit removes the memory limit if the runtime does not support it when a container is created. The
@@ -47,9 +47,9 @@ func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
 	return w
 }
 
-func (a Attachment) way(f lifecycle.Field) Way {
-	way, _ := a.Delivers(f, lifecycle.OfContainer)
-	return way
+func (a Attachment) deliveryOf(f lifecycle.Field) Delivery {
+	delivery, _ := a.Delivers(f, lifecycle.OfContainer)
+	return delivery
 }
 
 // keepFields returns the expectations about the fields for which keep returns true.

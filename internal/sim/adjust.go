@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/nriadjust"
 )
 
-// adjust applies an adjustment to the container's spec. It only stores the names of CDI devices and of block I/O and
-// RDT classes, because the embedded runtime does not resolve them. It returns an error for a seccomp policy.
-func (c *container) adjust(a *api.ContainerAdjustment) error {
+// applyAdjustment applies an adjustment to the container's spec. It only stores the names of CDI devices and of block
+// I/O and RDT classes, because the embedded runtime does not resolve them. It returns an error for a seccomp policy.
+func (c *container) applyAdjustment(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil
 	}
@@ -27,6 +27,6 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for _, d := range a.GetCDIDevices() {
 		c.cdi = append(c.cdi, d.GetName())
 	}
-	nriadjust.Adjust(c.spec, a) // it does not apply the names that are stored above
+	nriadjust.Adjust(c.spec, a) // Adjust does not apply the names that are stored above
 	return nil
 }

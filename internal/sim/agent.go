@@ -48,7 +48,7 @@ type AgentOptions struct {
 	// HasInterface reports whether the host has a network interface; nil if the interfaces are unknown.
 	HasInterface func(name string) (has, known bool)
 	Log          *slog.Logger
-	// Dial connects to the runtime and the kubelet if they have no sockets; nil for sockets.
+	// Dial connects to the runtime and the kubelet if they are reachable only in this process; nil means real sockets.
 	Dial socket.Dialer
 }
 
@@ -88,8 +88,8 @@ func (p *player) configOf(document []byte) (config.Config, error) {
 		c.Paths.StatusSocket = ""
 	}
 	p.connector.Configure(&c, p.dir)
-	if p.o.Configure != nil {
-		p.o.Configure(&c)
+	if p.opts.Configure != nil {
+		p.opts.Configure(&c)
 	}
 	return c, err
 }
@@ -114,14 +114,14 @@ func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patie
 		defer close(l.ended)
 		l.err = a.Run(run)
 	}()
-	if err := l.connected(ctx, patience); err != nil {
+	if err := l.awaitConnected(ctx, patience); err != nil {
 		return nil, errors.Join(err, l.stop())
 	}
 	return l, nil
 }
 
-// connected waits until the agent reports that it is registered and synchronised.
-func (l *runningAgent) connected(ctx context.Context, patience time.Duration) error {
+// awaitConnected waits until the agent reports that it is registered and synchronised.
+func (l *runningAgent) awaitConnected(ctx context.Context, patience time.Duration) error {
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	late := time.NewTimer(patience)
@@ -156,7 +156,7 @@ func (p *player) restartAgent(ctx context.Context) error {
 	if err := p.agent.stop(); err != nil {
 		return fmt.Errorf("stop the agent: %w", err)
 	}
-	if !p.o.KeepState {
+	if !p.opts.KeepState {
 		if err := os.RemoveAll(p.config.Paths.State); err != nil {
 			return err
 		}
@@ -165,12 +165,12 @@ func (p *player) restartAgent(ctx context.Context) error {
 }
 
 func (p *player) startAgent(ctx context.Context) error {
-	o := p.options()
-	o.Config, o.Log = p.config, p.o.Log
+	o := p.agentOptions()
+	o.Config, o.Log = p.config, p.opts.Log
 	if p.pipes != nil {
 		o.Dial = p.pipes.Dial
 	}
 	var err error
-	p.agent, err = startAgent(ctx, p.o.Agent, o, p.o.Patience)
+	p.agent, err = startAgent(ctx, p.opts.Agent, o, p.opts.Patience)
 	return err
 }

@@ -57,14 +57,15 @@ func restartChanges(before, after snapshot) []string {
 // often fail for the same reason, and waiting the full time for each of them takes long.
 const patienceAfterUnmet = 5 * time.Second
 
-// await calls look after each write to the kernel and at intervals, until nothing is unmet. When the time is over, it
-// returns the unmet wants. Meanwhile the kubelet may repeat the update of the step.
-func (p *player) await(ctx context.Context, s *scenario.Step, look func() []string) []string {
+// awaitWants calls look, which returns the unmet wants, after each write to the kernel and at intervals. It returns
+// when no want is unmet. After RunOptions.Patience it returns the unmet wants. While it waits, a Repeater repeats the
+// update of the step.
+func (p *player) awaitWants(ctx context.Context, s *scenario.Step, look func() []string) []string {
 	now := time.NewTicker(20 * time.Millisecond)
 	defer now.Stop()
 	again := time.NewTicker(repeatPause)
 	defer again.Stop()
-	patience := p.o.Patience
+	patience := p.opts.Patience
 	if len(p.unmet) > 0 {
 		patience = min(patience, patienceAfterUnmet)
 	}
@@ -76,12 +77,12 @@ func (p *player) await(ctx context.Context, s *scenario.Step, look func() []stri
 			return nil
 		}
 		select {
-		case <-p.changed:
+		case <-p.kernelWritten:
 		case <-now.C:
 		case <-again.C:
 			if k, repeats := p.connector.(Repeater); repeats && s.Update != nil {
 				if err := k.Repeat(ctx, s); err != nil {
-					p.o.Log.Debug("the kubelet cannot repeat its update", "step", s.Name, "err", err)
+					p.opts.Log.Debug("the kubelet cannot repeat its update", "step", s.Name, "err", err)
 				}
 			}
 		case <-late.C:
@@ -92,9 +93,9 @@ func (p *player) await(ctx context.Context, s *scenario.Step, look func() []stri
 	}
 }
 
-// stillReported lists the pods and containers that the step has ended and that the agent still reports. Some
-// attachments notify the agent of an end later, and the next step may depend on it.
-func (p *player) stillReported(s *scenario.Step) []string {
+// endedStillReported lists the pods and containers that the step has ended and that the agent still reports. Some
+// attachments notify the agent of an end later, and the next step may need what they release.
+func (p *player) endedStillReported(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {
 		return nil
@@ -135,11 +136,11 @@ func BalloonsOf(pools []api.Pool) map[string]string {
 	return all
 }
 
-// check compares all wants of a step with the current state, and returns the unmet ones.
-func (p *player) check(s *scenario.Step) []string {
+// unmetWants compares all wants of a step with the current state, and returns the unmet ones.
+func (p *player) unmetWants(s *scenario.Step) []string {
 	unmet := p.checkCPUs(s)
 	if s.Balloons != nil {
-		unmet = append(unmet, s.Balloons.Differ(BalloonsOf(p.agent.agent.Source().Status().CPUs.Pools))...)
+		unmet = append(unmet, s.Balloons.Differences(BalloonsOf(p.agent.agent.Source().Status().CPUs.Pools))...)
 	}
 	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
 		want := s.Want[ref]
@@ -181,13 +182,13 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	p.checkFiles(ref, want, note)
 	for _, c := range p.runtime.Containers() {
 		if c.Ref == ref && want.State != "" && c.State != want.State {
-			note("is %s, wanted %s", c.State, want.State)
+			note("state is %s, wanted %s", c.State, want.State)
 		}
 		if c.Ref == ref || !want.Exclusive || c.State != "running" {
 			continue
 		}
-		if other, err := p.runtime.State(c.Ref); err == nil && overlap(state.CPUs, other.CPUs) {
-			note("its CPUs %s are not its own: %s has %s", state.CPUs, c.Ref, other.CPUs)
+		if other, err := p.runtime.State(c.Ref); err == nil && overlapCPUs(state.CPUs, other.CPUs) {
+			note("its CPUs %s are not exclusive: %s has %s", state.CPUs, c.Ref, other.CPUs)
 		}
 	}
 }
@@ -319,7 +320,7 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 	compareClasses(want, got, note)
 	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
 		if v := got.Mounts[dest]; v != want.Mounts[dest] {
-			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])
+			note("mount at %s has the source %q, wanted %q", dest, v, want.Mounts[dest])
 		}
 	}
 }
@@ -327,7 +328,7 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 // compareClasses compares the RDT and block I/O class, the resctrl group and the core scheduling cookie.
 func compareClasses(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.Cookie != nil && got.Cookie != *want.Cookie {
-		note("cookie is %d, wanted %d", got.Cookie, *want.Cookie)
+		note("core scheduling cookie is %d, wanted %d", got.Cookie, *want.Cookie)
 	}
 	if want.RDTClass != nil && got.RDTClass != *want.RDTClass {
 		note("RDT class is %q, wanted %q", got.RDTClass, *want.RDTClass)
@@ -369,13 +370,13 @@ func (p *player) checkAtStart(s *scenario.Step) []string {
 		note := func(format string, args ...any) {
 			unmet = append(unmet, fmt.Sprintf("%s: at its first instruction %s", ref, fmt.Sprintf(format, args...)))
 		}
-		if p.o.First != nil {
-			want = p.o.First(want)
+		if p.opts.WantAtStart != nil {
+			want = p.opts.WantAtStart(want)
 		}
 		Compare(want, first.State, note)
 		for _, other := range slices.Sorted(maps.Keys(first.Others)) {
-			if want.Exclusive && overlap(first.CPUs, first.Others[other]) {
-				note("its CPUs %s were not its own: %s had %s", first.CPUs, other, first.Others[other])
+			if want.Exclusive && overlapCPUs(first.CPUs, first.Others[other]) {
+				note("its CPUs %s were not exclusive: %s had %s", first.CPUs, other, first.Others[other])
 			}
 		}
 	}
@@ -388,7 +389,7 @@ func sameList(a, b string) bool {
 	return errA == nil && errB == nil && slices.Equal(x, y)
 }
 
-func overlap(a, b string) bool {
+func overlapCPUs(a, b string) bool {
 	x, _ := topology.ParseList(a)
 	y, _ := topology.ParseList(b)
 	return slices.ContainsFunc(x, func(id int) bool { return slices.Contains(y, id) })

@@ -33,32 +33,32 @@ type Repeater interface {
 // repeatPause is how long a kubelet waits before it repeats an update.
 const repeatPause = time.Second
 
-// nriConnector is the Connector of an NRI plugin.
+// nriConnector is the Connector of an agent that is an NRI plugin. Its kubelet calls the runtime directly.
 type nriConnector struct {
-	r      *Runtime
-	before int // the number of synchronisations when Close was called
+	runtime          *Runtime
+	syncsBeforeClose int // the number of synchronisations when Close was called
 }
 
 func (*nriConnector) Configure(*config.Config, string) {}
 
 func (s *nriConnector) Open(_ context.Context, r *Runtime) error {
-	s.r = r
+	s.runtime = r
 	return nil
 }
 
 func (s *nriConnector) Close() error {
-	if s.r != nil {
-		s.before = s.r.syncs.count()
+	if s.runtime != nil {
+		s.syncsBeforeClose = s.runtime.syncCount.count()
 	}
 	return nil
 }
 
 func (s *nriConnector) Act(ctx context.Context, step *scenario.Step) error {
-	return actOn(ctx, s.r, step)
+	return actOn(ctx, s.runtime, step)
 }
 
 func (s *nriConnector) AwaitReconnect(ctx context.Context, patience time.Duration) error {
-	return s.r.syncs.await(ctx, s.before+1, patience)
+	return s.runtime.syncCount.await(ctx, s.syncsBeforeClose+1, patience)
 }
 
 // actOn performs a step's actions on pods and containers.

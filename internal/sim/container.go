@@ -21,29 +21,30 @@ import (
 
 // container is a container of the runtime.
 type container struct {
-	ref     scenario.Ref
-	id      string
-	number  int
-	pod     *sandbox
-	request scenario.Container
-	spec    *specs.Spec
-	cdi     []string
-	blockIO string // block I/O class
-	rdt     string // RDT class
-	dir     string // directory of its cgroup
-	state   api.ContainerState
-	first   First
+	ref                scenario.Ref
+	id                 string
+	number             int
+	pod                *sandbox
+	request            scenario.Container
+	spec               *specs.Spec
+	cdi                []string
+	blockIO            string // block I/O class
+	rdt                string // RDT class
+	dir                string // directory of its cgroup
+	state              api.ContainerState
+	atFirstInstruction FirstState
 }
 
-// First is the state of a container when its process runs the first instruction.
-type First struct {
+// FirstState is the state of a container when its process runs the first instruction.
+type FirstState struct {
 	effective.State
 	// Others has the effective CPUs of all other running containers at that time. It is empty with
 	// Options.ManyContainers.
 	Others map[scenario.Ref]string
 }
 
-// Request is a request for a container. It has additional fields that a CRI client can set and a scenario cannot.
+// Request is a request for a container. Besides the fields of a scenario, it has fields that only a CRI client can
+// set.
 type Request struct {
 	scenario.Container
 	Mounts      []specs.Mount
@@ -60,7 +61,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked s
 // Create creates a container in a running pod. Plugins can adjust the container. It has no cgroup before it starts.
 func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request) error {
 	asked := request.Container
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -73,11 +74,11 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	case r.containers[ref] != nil:
 		return fmt.Errorf("create container %s: it already exists", ref)
 	}
-	r.created++
-	c := &container{ref: ref, pod: p, number: r.created, request: asked, state: api.ContainerState_CONTAINER_CREATED}
-	c.id = r.id("container", string(ref), fmt.Sprint(c.number))
+	r.createdObjects++
+	c := &container{ref: ref, pod: p, number: r.createdObjects, request: asked, state: api.ContainerState_CONTAINER_CREATED}
+	c.id = r.newID("container", string(ref), fmt.Sprint(c.number))
 	c.spec, c.cdi = newSpec(c, r.cgroupsPath(p.dir, c.id)), slices.Clone(request.CDI)
-	if err := request.addToSpec(c.spec, r.o.Host); err != nil {
+	if err := request.addToSpec(c.spec, r.opts.Host); err != nil {
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
 	answer, err := nri.CreateContainer(ctx, &adaptation.CreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
@@ -87,35 +88,35 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	}
 	r.NotifySent(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
 	r.notifySentUpdates(answer.GetUpdate(), "")
-	if err = c.adjust(answer.GetAdjust()); err == nil {
-		err = errors.Join(r.o.Kind.createError(c.spec), r.resolve(c.cdi))
+	if err = c.applyAdjustment(answer.GetAdjust()); err == nil {
+		err = errors.Join(r.opts.Kind.createError(c.spec), r.checkCDIDevices(c.cdi))
 	}
 	if err == nil {
 		c.dir, err = cgroup.Path("/"+p.dir, c.spec.Linux.CgroupsPath)
 	}
 	if err != nil {
-		r.undo(ctx, nri, c)
+		r.notifyFailedCreation(ctx, nri, c)
 		r.observe(Event{Kind: "CreateContainer", Ref: ref, Adjust: answer.GetAdjust(), Err: err})
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
 	r.containers[ref] = c
 	changes, failed := r.applyUpdates(answer.GetUpdate())
-	if err := r.o.Kind.failedUpdateError(failed); err != nil {
+	if err := r.opts.Kind.failedUpdateError(failed); err != nil {
 		delete(r.containers, ref)
-		r.undo(ctx, nri, c)
+		r.notifyFailedCreation(ctx, nri, c)
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
 	r.observe(Event{Kind: "CreateContainer", Ref: ref, Adjust: answer.GetAdjust(), Updates: changes})
 	err = nri.PostCreateContainer(ctx, &adaptation.PostCreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
-	r.logOnly(ctx, "PostCreateContainer", err)
+	r.logPluginError(ctx, "PostCreateContainer", err)
 	return nil
 }
 
-// resolve returns an error if the node lacks CDI devices, which the error names.
-func (r *Runtime) resolve(names []string) error {
+// checkCDIDevices returns an error that names the CDI devices that the node lacks; nil if it has all of them.
+func (r *Runtime) checkCDIDevices(names []string) error {
 	var unknown []string
 	for _, name := range names {
-		if r.o.KnowsCDI != nil && !r.o.KnowsCDI(name) {
+		if r.opts.KnowsCDI != nil && !r.opts.KnowsCDI(name) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -125,18 +126,18 @@ func (r *Runtime) resolve(names []string) error {
 	return fmt.Errorf("CDI device injection failed: unresolvable CDI devices %s (node.cdi of the scenario lists those that the node has)", strings.Join(unknown, ", "))
 }
 
-// undo notifies plugins of the end of a container whose creation failed after they had adjusted it.
-func (r *Runtime) undo(ctx context.Context, nri *adaptation.Adaptation, c *container) {
+// notifyFailedCreation notifies plugins of the end of a container whose creation failed after they had adjusted it.
+func (r *Runtime) notifyFailedCreation(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.applyUpdates(answer.GetUpdate())
-	r.logOnly(ctx, "StopContainer", err)
+	r.logPluginError(ctx, "StopContainer", err)
 	err = nri.RemoveContainer(ctx, &adaptation.RemoveContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
-	r.logOnly(ctx, "RemoveContainer", err)
+	r.logPluginError(ctx, "RemoveContainer", err)
 }
 
 // StartContainer makes the container's cgroup, calls the plugins, and stores the state at the first instruction.
 func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -159,21 +160,21 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 		return errors.Join(fmt.Errorf("start %s: %w", ref, err), r.removeCgroup(c.dir))
 	}
 	c.state = api.ContainerState_CONTAINER_RUNNING
-	if c.first, err = r.firstInstruction(c); err != nil {
-		return fmt.Errorf("first instruction of %s: %w", ref, err)
+	if c.atFirstInstruction, err = r.firstInstruction(c); err != nil {
+		return fmt.Errorf("read the state of container %s at its first instruction: %w", ref, err)
 	}
 	err = nri.PostStartContainer(ctx, &adaptation.PostStartContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
-	r.logOnly(ctx, "PostStartContainer", err)
+	r.logPluginError(ctx, "PostStartContainer", err)
 	return nil
 }
 
 // moveLinks moves the network interfaces of a container into its pod's network namespace, like an OCI runtime.
 func (r *Runtime) moveLinks(c *container) error {
-	if r.o.Links == nil {
+	if r.opts.Links == nil {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.spec.Linux.NetDevices)) {
-		if err := r.o.Links.Move(name, c.pod.id); err != nil {
+		if err := r.opts.Links.Move(name, c.pod.id); err != nil {
 			return err
 		}
 	}
@@ -181,16 +182,16 @@ func (r *Runtime) moveLinks(c *container) error {
 }
 
 // firstInstruction reads the state that the container's first instruction sees.
-func (r *Runtime) firstInstruction(c *container) (First, error) {
-	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
-	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
+func (r *Runtime) firstInstruction(c *container) (FirstState, error) {
+	state, err := effective.ReadCgroup(r.opts.Kernel, r.isV2(), c.dir)
+	f := FirstState{State: state.WithSpec(c.spec), Others: map[scenario.Ref]string{}}
 	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
-	f.Cookie, f.Process = r.cookie(c.dir), r.attributes(c.dir, f.Process)
+	f.Cookie, f.Process = r.cookie(c.dir), r.processAttributes(c.dir, f.Process)
 	for _, o := range r.containers {
-		if o == c || r.o.ManyContainers || o.state != api.ContainerState_CONTAINER_RUNNING {
+		if o == c || r.opts.ManyContainers || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
-		other, e := effective.Cgroup(r.o.Kernel, r.v2(), o.dir)
+		other, e := effective.ReadCgroup(r.opts.Kernel, r.isV2(), o.dir)
 		err = errors.Join(err, e)
 		f.Others[o.ref] = other.CPUs
 	}
@@ -199,7 +200,7 @@ func (r *Runtime) firstInstruction(c *container) (First, error) {
 
 // StopContainer stops the container and removes its cgroup.
 func (r *Runtime) StopContainer(ctx context.Context, ref scenario.Ref) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -223,13 +224,13 @@ func (r *Runtime) stop(ctx context.Context, nri *adaptation.Adaptation, c *conta
 	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	changes, _ := r.applyUpdates(answer.GetUpdate())
 	r.observe(Event{Kind: "StopContainer", Ref: c.ref, Updates: changes, Err: err})
-	r.logOnly(ctx, "StopContainer", err)
+	r.logPluginError(ctx, "StopContainer", err)
 	return gone
 }
 
 // RemoveContainer stops the container if it runs, and removes it.
 func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -239,19 +240,19 @@ func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
 		return fmt.Errorf("remove %s: the container does not exist", ref)
 	}
 	err = r.stop(ctx, nri, c)
-	r.remove(ctx, nri, c)
+	r.removeStopped(ctx, nri, c)
 	return err
 }
 
-func (r *Runtime) remove(ctx context.Context, nri *adaptation.Adaptation, c *container) {
+func (r *Runtime) removeStopped(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	err := nri.RemoveContainer(ctx, &adaptation.RemoveContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.observe(Event{Kind: "RemoveContainer", Ref: c.ref, Err: err})
-	r.logOnly(ctx, "RemoveContainer", err)
+	r.logPluginError(ctx, "RemoveContainer", err)
 	delete(r.containers, c.ref)
 }
 
-// Info describes a container.
-type Info struct {
+// ContainerInfo describes a container.
+type ContainerInfo struct {
 	Ref   scenario.Ref
 	ID    string
 	State string // created, running or stopped
@@ -264,27 +265,27 @@ type Info struct {
 }
 
 // Containers returns all containers, oldest first.
-func (r *Runtime) Containers() []Info {
+func (r *Runtime) Containers() []ContainerInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []Info
+	var all []ContainerInfo
 	for _, c := range r.sortedContainers() {
 		all = append(all, c.info())
 	}
 	return all
 }
 
-func (c *container) info() Info {
-	i := Info{Ref: c.ref, ID: c.id, State: stateName(c.state), Asked: c.request, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
+func (c *container) info() ContainerInfo {
+	i := ContainerInfo{Ref: c.ref, ID: c.id, State: stateName(c.state), Asked: c.request, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
 		i.PID = uint32(2000 + c.number)
 	}
 	return i
 }
 
-// View calls see with the container of an id and its spec, while it holds the lock. It returns false if there is no
-// such container.
-func (r *Runtime) View(id string, see func(Info, *specs.Spec)) bool {
+// ViewContainer calls see with the container of an id and its spec, while it holds the runtime's lock. It returns false
+// if there is no such container.
+func (r *Runtime) ViewContainer(id string, see func(ContainerInfo, *specs.Spec)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.byID(id)
@@ -305,19 +306,19 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 		return effective.State{}, fmt.Errorf("container %s does not exist", ref)
 	}
 	if c.state != api.ContainerState_CONTAINER_RUNNING {
-		s := effective.Planned(c.spec, r.v2())
+		s := effective.PlannedState(c.spec, r.isV2())
 		s.CDI, s.BlockIO, s.RDTClass = c.cdi, c.blockIO, c.rdt
 		return s, nil
 	}
-	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
-	s = s.Spec(c.spec)
+	s, err := effective.ReadCgroup(r.opts.Kernel, r.isV2(), c.dir)
+	s = s.WithSpec(c.spec)
 	s.CDI, s.BlockIO, s.RDTClass, s.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
-	s.Cookie, s.Process = r.cookie(c.dir), r.attributes(c.dir, s.Process)
+	s.Cookie, s.Process = r.cookie(c.dir), r.processAttributes(c.dir, s.Process)
 	return s, err
 }
 
-// used returns the CPUs that each running container may use.
-func (r *Runtime) used() []cpumap.ContainerCPUs {
+// usedCPUs returns the CPUs that each running container may use.
+func (r *Runtime) usedCPUs() []cpumap.ContainerCPUs {
 	var used []cpumap.ContainerCPUs
 	for _, c := range r.Containers() {
 		if c.State != "running" {
@@ -331,14 +332,14 @@ func (r *Runtime) used() []cpumap.ContainerCPUs {
 }
 
 // FirstInstruction returns the state at the container's first instruction; false if it has not started.
-func (r *Runtime) FirstInstruction(ref scenario.Ref) (First, bool) {
+func (r *Runtime) FirstInstruction(ref scenario.Ref) (FirstState, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[ref]
-	if c == nil || c.first.Others == nil {
-		return First{}, false
+	if c == nil || c.atFirstInstruction.Others == nil {
+		return FirstState{}, false
 	}
-	return c.first, true
+	return c.atFirstInstruction, true
 }
 
 // Spec returns a container's stored OCI spec. It is not a copy; callers must not change it.

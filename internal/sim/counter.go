@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// counter counts synchronisations of plugins and lets goroutines wait for a count. The zero value counts from 0.
-type counter struct {
+// syncCounter counts synchronisations of plugins and lets goroutines wait for a count. The zero value counts from 0.
+type syncCounter struct {
 	mu   sync.Mutex
 	n    int
-	more chan struct{} // closed at the next count; nil without waiters
+	more chan struct{} // closed when n grows; nil if no goroutine waits
 }
 
-func (c *counter) add() {
+func (c *syncCounter) increment() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
@@ -24,12 +24,13 @@ func (c *counter) add() {
 	}
 }
 
-func (c *counter) count() int {
+func (c *syncCounter) count() int {
 	n, _ := c.next()
 	return n
 }
 
-func (c *counter) next() (int, <-chan struct{}) {
+// next returns the count, and a channel that is closed when the count grows.
+func (c *syncCounter) next() (int, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.more == nil {
@@ -38,8 +39,8 @@ func (c *counter) next() (int, <-chan struct{}) {
 	return c.n, c.more
 }
 
-// await waits until the count has reached want. It returns an error after patience.
-func (c *counter) await(ctx context.Context, want int, patience time.Duration) error {
+// await waits until the count has reached want. It returns an error if that takes longer than patience.
+func (c *syncCounter) await(ctx context.Context, want int, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {

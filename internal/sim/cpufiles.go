@@ -11,7 +11,7 @@ import (
 )
 
 // filesOfCPUs returns the node's cpufreq and cpuidle files; nil if it has none.
-func (p *parts) filesOfCPUs() cpuclass.FS {
+func (p *nodeParts) filesOfCPUs() cpuclass.FS {
 	if p.cpuFiles == nil {
 		return nil
 	}
@@ -19,7 +19,7 @@ func (p *parts) filesOfCPUs() cpuclass.FS {
 }
 
 // checkCPUs compares the cpufreq and cpuidle files with the wants of a step.
-func (p *parts) checkCPUs(s *scenario.Step) (unmet []string) {
+func (p *nodeParts) checkCPUs(s *scenario.Step) (unmet []string) {
 	for _, list := range slices.Sorted(maps.Keys(s.WantCPUs)) {
 		cpus, err := topology.ParseList(list)
 		if err != nil || p.cpuFiles == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-func (r *Runtime) v2() bool { return r.o.Version == cgroup.V2 }
+func (r *Runtime) isV2() bool { return r.opts.Version == cgroup.V2 }
 
 // qosDir returns the cgroup directory of a QoS class, as the kubelet names it.
 func (r *Runtime) qosDir(qos string) string {
@@ -28,7 +28,7 @@ func (r *Runtime) qosDir(qos string) string {
 	case "BestEffort":
 		name = "besteffort"
 	}
-	if r.o.Driver == Systemd {
+	if r.opts.Driver == Systemd {
 		if name == "" {
 			return "kubepods.slice"
 		}
@@ -40,7 +40,7 @@ func (r *Runtime) qosDir(qos string) string {
 // podDir returns the cgroup directory of a pod.
 func (r *Runtime) podDir(qos, uid string) string {
 	above := r.qosDir(qos)
-	if r.o.Driver == Systemd {
+	if r.opts.Driver == Systemd {
 		unit := strings.TrimSuffix(path.Base(above), ".slice") + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 		return path.Join(above, unit)
 	}
@@ -49,28 +49,28 @@ func (r *Runtime) podDir(qos, uid string) string {
 
 // cgroupsPath returns a container's OCI cgroupsPath in the notation of the cgroup driver.
 func (r *Runtime) cgroupsPath(podDir, id string) string {
-	if r.o.Driver == Systemd {
+	if r.opts.Driver == Systemd {
 		return path.Base(podDir) + ":cri-containerd:" + id
 	}
 	return "/" + path.Join(podDir, id)
 }
 
-// write is a write of a text to a cgroup file.
-type write struct{ controller, file, text string }
+// cgroupWrite is a write of a text to a cgroup file.
+type cgroupWrite struct{ controller, file, text string }
 
 // podWrites returns the kubelet's writes to a pod's cgroup.
-func (r *Runtime) podWrites(res scenario.Resources) []write {
-	return r.writes(toOCI(res))
+func (r *Runtime) podWrites(res scenario.Resources) []cgroupWrite {
+	return r.ociWrites(toOCI(res))
 }
 
-// writes returns the writes by which runc sets OCI resources. It converts shares to a weight like runc up to 1.3
+// ociWrites returns the writes by which runc sets OCI resources. It converts shares to a weight like runc up to 1.3
 // (effective.Weight).
-func (r *Runtime) writes(res *specs.LinuxResources) []write {
+func (r *Runtime) ociWrites(res *specs.LinuxResources) []cgroupWrite {
 	if res == nil {
 		return nil
 	}
-	var out []write
-	add := func(controller, file, text string) { out = append(out, write{controller, file, text}) }
+	var out []cgroupWrite
+	add := func(controller, file, text string) { out = append(out, cgroupWrite{controller, file, text}) }
 	if c := res.CPU; c != nil {
 		if c.Cpus != "" {
 			add("cpuset", "cpuset.cpus", c.Cpus)
@@ -79,20 +79,20 @@ func (r *Runtime) writes(res *specs.LinuxResources) []write {
 			add("cpuset", "cpuset.mems", c.Mems)
 		}
 		if c.Shares != nil && *c.Shares != 0 {
-			if r.v2() {
+			if r.isV2() {
 				add("cpu", "cpu.weight", strconv.FormatUint(effective.Weight(*c.Shares), 10))
 			} else {
 				add("cpu", "cpu.shares", strconv.FormatUint(*c.Shares, 10))
 			}
 		}
-		out = append(out, r.bandwidth(c)...)
+		out = append(out, r.bandwidthWrites(c)...)
 	}
 	if m := res.Memory; m != nil && deref(m.Limit) != 0 {
-		out = append(out, r.memory(*m.Limit))
+		out = append(out, r.memoryWrite(*m.Limit))
 	}
 	for _, h := range res.HugepageLimits {
 		file := "hugetlb." + h.Pagesize + ".limit_in_bytes"
-		if r.v2() {
+		if r.isV2() {
 			file = "hugetlb." + h.Pagesize + ".max"
 		}
 		add("hugetlb", file, strconv.FormatUint(h.Limit, 10))
@@ -103,20 +103,20 @@ func (r *Runtime) writes(res *specs.LinuxResources) []write {
 	return out
 }
 
-func (r *Runtime) memory(limit int64) write {
+func (r *Runtime) memoryWrite(limit int64) cgroupWrite {
 	text := strconv.FormatInt(limit, 10)
 	switch {
-	case !r.v2():
-		return write{"memory", "memory.limit_in_bytes", text}
+	case !r.isV2():
+		return cgroupWrite{"memory", "memory.limit_in_bytes", text}
 	case limit < 0:
 		text = "max"
 	}
-	return write{"memory", "memory.max", text}
+	return cgroupWrite{"memory", "memory.max", text}
 }
 
-func (r *Runtime) bandwidth(c *specs.LinuxCPU) []write {
+func (r *Runtime) bandwidthWrites(c *specs.LinuxCPU) []cgroupWrite {
 	quota, period := deref(c.Quota), deref(c.Period)
-	if r.v2() {
+	if r.isV2() {
 		if quota == 0 && period == 0 {
 			return nil
 		}
@@ -127,30 +127,30 @@ func (r *Runtime) bandwidth(c *specs.LinuxCPU) []write {
 		if period == 0 {
 			period = 100000
 		}
-		return []write{{"cpu", "cpu.max", text + " " + strconv.FormatUint(period, 10)}}
+		return []cgroupWrite{{"cpu", "cpu.max", text + " " + strconv.FormatUint(period, 10)}}
 	}
-	var out []write
+	var out []cgroupWrite
 	if period != 0 {
-		out = append(out, write{"cpu", "cpu.cfs_period_us", strconv.FormatUint(period, 10)})
+		out = append(out, cgroupWrite{"cpu", "cpu.cfs_period_us", strconv.FormatUint(period, 10)})
 	}
 	if quota != 0 {
-		out = append(out, write{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)})
+		out = append(out, cgroupWrite{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)})
 	}
 	return out
 }
 
-// apply writes to the files of a cgroup. Like runc, it stops at the first error.
-func (r *Runtime) apply(dir string, writes []write) error {
+// applyWrites writes to the files of a cgroup. Like runc, it stops at the first error.
+func (r *Runtime) applyWrites(dir string, writes []cgroupWrite) error {
 	for _, w := range writes {
 		file := path.Join(dir, w.file)
 		switch {
-		case r.v2():
+		case r.isV2():
 		case w.controller == "unified":
 			return fmt.Errorf("write %s: the node has no cgroup version 2", w.file)
 		default:
 			file = path.Join(w.controller, dir, w.file)
 		}
-		if err := r.o.Kernel.WriteFile(file, []byte(w.text)); err != nil {
+		if err := r.opts.Kernel.WriteFile(file, []byte(w.text)); err != nil {
 			return fmt.Errorf("write %q: %w", w.text, err)
 		}
 	}
@@ -169,13 +169,13 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 		dir = c.dir
 	}
 	file := path.Join(dir, name)
-	if !r.v2() {
+	if !r.isV2() {
 		old := effective.V1Name(name)
 		controller, _, _ := strings.Cut(old, ".")
 		file = path.Join(controller, dir, old)
 	}
-	data, err := r.o.Kernel.ReadFile(file)
-	if _, none := cgroup.FeatureFile(name, r.o.Version); errors.Is(err, fs.ErrNotExist) && errors.Is(none, errors.ErrUnsupported) {
+	data, err := r.opts.Kernel.ReadFile(file)
+	if _, none := cgroup.FeatureFile(name, r.opts.Version); errors.Is(err, fs.ErrNotExist) && errors.Is(none, errors.ErrUnsupported) {
 		return "", none
 	}
 	return effective.FileText(data), err
@@ -194,10 +194,10 @@ func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 	limit := int64(-1)
 	for dir := c.dir; dir != "."; dir = path.Dir(dir) {
 		file, prefix := path.Join(dir, "io.max"), direction+"="
-		if !r.v2() {
+		if !r.isV2() {
 			file, prefix = path.Join("blkio", dir, throttleFiles[direction]), ""
 		}
-		text, err := r.o.Kernel.ReadFile(file)
+		text, err := r.opts.Kernel.ReadFile(file)
 		if err != nil {
 			return 0, err
 		}
@@ -210,7 +210,7 @@ func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 				}
 			}
 		}
-		if !r.v2() {
+		if !r.isV2() {
 			break
 		}
 	}
@@ -225,12 +225,12 @@ var throttleFiles = map[string]string{
 
 // makeContainer makes a container's cgroup with the resources of its spec and puts one task into it.
 func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
-	if err := r.o.Kernel.MkdirRunc(dir); err != nil {
+	if err := r.opts.Kernel.MkdirRunc(dir); err != nil {
 		return err
 	}
-	err := r.apply(dir, r.writes(res))
+	err := r.applyWrites(dir, r.ociWrites(res))
 	if err == nil {
-		err = r.o.Kernel.SetTasks(dir, 1)
+		err = r.opts.Kernel.SetTasks(dir, 1)
 	}
 	if err != nil {
 		return errors.Join(err, r.removeCgroup(dir))
@@ -239,7 +239,7 @@ func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
 }
 
 func (r *Runtime) removeCgroup(dir string) error {
-	return errors.Join(r.o.Kernel.SetTasks(dir, 0), r.o.Kernel.Rmdir(dir))
+	return errors.Join(r.opts.Kernel.SetTasks(dir, 0), r.opts.Kernel.Rmdir(dir))
 }
 
 func deref[T any](p *T) T {

@@ -146,18 +146,18 @@ func (s SentUpdate) Values() []lifecycle.Value {
 	return out
 }
 
-// NotifySent calls Options.Sent with resources that were sent to the runtime.
+// NotifySent calls Options.ResourcesSent with resources that were sent to the runtime.
 func (r *Runtime) NotifySent(by runtimes.Protocol, c runtimes.Call, res *api.LinuxResources) {
-	if r.o.Sent != nil && res != nil {
-		r.o.Sent(SentUpdate{by, c, res})
+	if r.opts.ResourcesSent != nil && res != nil {
+		r.opts.ResourcesSent(SentUpdate{by, c, res})
 	}
 }
 
-// Kind returns the kind of runtime that it imitates.
-func (r *Runtime) Kind() Kind { return r.o.Kind }
+// Kind returns the kind of runtime that the embedded runtime imitates.
+func (r *Runtime) Kind() Kind { return r.opts.Kind }
 
-// notifySentUpdates calls Options.Sent with the updates that a plugin sent. requested is the id of the container in the
-// kubelet's request; "" if there is none.
+// notifySentUpdates calls Options.ResourcesSent with the updates that a plugin sent. requested is the id of the
+// container in the kubelet's request; "" if there is none.
 func (r *Runtime) notifySentUpdates(updates []*api.ContainerUpdate, requested string) {
 	for _, u := range updates {
 		call := runtimes.Push

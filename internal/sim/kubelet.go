@@ -41,15 +41,15 @@ type kubeletPod struct {
 	Status map[string]string `json:"status"`
 }
 
-// newKubelet starts a kubelet. It listens on the loopback interface and on a socket in dir, or in the network m if that
-// is not nil.
+// newKubelet starts a kubelet. It listens on the loopback interface and on a socket in dir. If m is not nil, it
+// listens in the network m instead.
 func newKubelet(dir string, cpus []int, m *pipeNetwork) (*kubelet, error) {
 	l, at, err := kubeletListener(m)
 	if err != nil {
 		return nil, err
 	}
 	k := &kubelet{pipes: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, staticGrants: map[scenario.Ref]map[string]scenario.Static{}, cdi: map[scenario.Ref]map[string][]string{}}
-	if err := k.listen(dir, cpus, k.grants, k.claimed, m); err != nil {
+	if err := k.listen(dir, cpus, k.grantsByPod, k.claimDevices, m); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	k.server = &http.Server{Handler: http.HandlerFunc(k.serve), ReadHeaderTimeout: 5 * time.Second}
@@ -78,7 +78,7 @@ func (k *kubelet) close() error {
 }
 
 func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
-	k.pipes.ping()
+	k.pipes.pingPlugins()
 	k.mu.Lock()
 	away := k.unreachable
 	list := map[string]any{"kind": "PodList", "apiVersion": "v1", "metadata": map[string]any{}}
@@ -96,8 +96,8 @@ func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// put adds a pod with the parts that the scenario has: its spec, its grants, and the CDI devices of its containers.
-func (k *kubelet) put(pod scenario.Pod, containers []scenario.Container, uid string) {
+// addPod adds a pod with the parts that the scenario has: its spec, its grants, and the CDI devices of its containers.
+func (k *kubelet) addPod(pod scenario.Pod, containers []scenario.Container, uid string) {
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,27 +134,27 @@ func (k *kubelet) regrant(ref scenario.Ref, now scenario.Static) {
 	k.staticGrants[ref.Pod()] = of
 }
 
-// grants returns the kubelet's grants by pod and container. ok is false while the kubelet is unreachable.
-func (k *kubelet) grants() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
+// grantsByPod returns the kubelet's grants by pod and container. ok is false while the kubelet is unreachable.
+func (k *kubelet) grantsByPod() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.staticGrants), !k.unreachable
 }
 
-// claimed returns the CDI devices of claims, by pod and container.
-func (k *kubelet) claimed() map[scenario.Ref]map[string][]string {
+// claimDevices returns the CDI devices of claims, by pod and container.
+func (k *kubelet) claimDevices() map[scenario.Ref]map[string][]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.cdi)
 }
 
-// annotate replaces a pod's labels and annotations, and its spec if the step has one.
-func (k *kubelet) annotate(a *scenario.Annotate) error {
+// annotatePod replaces a pod's labels and annotations, and its spec if the step has one.
+func (k *kubelet) annotatePod(a *scenario.Annotate) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p, known := k.pods[a.Pod]
 	if !known {
-		return fmt.Errorf("annotate %s: the kubelet does not know the pod; give it a spec", a.Pod)
+		return fmt.Errorf("annotate %s: the kubelet does not know the pod: set pod.spec in the step that runs it", a.Pod)
 	}
 	p.Metadata.Labels, p.Metadata.Annotations = a.Labels, a.Annotations
 	if len(a.Spec) > 0 {
@@ -164,7 +164,7 @@ func (k *kubelet) annotate(a *scenario.Annotate) error {
 	return nil
 }
 
-func (k *kubelet) drop(ref scenario.Ref) {
+func (k *kubelet) removePod(ref scenario.Ref) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, ref)

@@ -21,7 +21,7 @@ func Machine(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
 // machineOf makes the machine of a scenario's node.
 func machineOf(n scenario.Node) (*topology.Machine, error) {
 	m, err := describe.ParsePresent(n.CPUs, n.Present)
-	if err != nil || !n.Special() {
+	if err != nil || !n.HasSpecialProperties() {
 		return m, err
 	}
 	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
@@ -74,7 +74,7 @@ func describeMemory(l *topology.Layout, n scenario.Node) error {
 		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: kind})
 	}
 	if len(n.Distances) > 0 && len(n.Distances) != len(l.Nodes) {
-		return fmt.Errorf("node.distances: %d rows for %d NUMA nodes", len(n.Distances), len(l.Nodes))
+		return fmt.Errorf("node.distances has %d rows, but the machine has %d NUMA nodes: write one row for each node", len(n.Distances), len(l.Nodes))
 	}
 	for i, row := range n.Distances {
 		l.Nodes[i].Distance = row

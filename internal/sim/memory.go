@@ -23,19 +23,19 @@ import (
 // pipeNetwork replaces sockets by pipes in this process, so that a scenario can run in a bubble of testing/synctest. An
 // address is the path of a socket or the name of a host.
 type pipeNetwork struct {
-	mu        sync.Mutex
-	listeners map[string]*pipeListener
-	proxies   map[string]*pluginProxy // runtimes to which plugins can connect, by address
+	mu            sync.Mutex
+	listeners     map[string]*pipeListener
+	pluginProxies map[string]*pluginProxy // runtimes to which plugins can connect, by address
 }
 
 func newPipeNetwork() *pipeNetwork {
-	return &pipeNetwork{listeners: map[string]*pipeListener{}, proxies: map[string]*pluginProxy{}}
+	return &pipeNetwork{listeners: map[string]*pipeListener{}, pluginProxies: map[string]*pluginProxy{}}
 }
 
 // Dial connects to the listener at an address.
 func (m *pipeNetwork) Dial(ctx context.Context, address string) (net.Conn, error) {
 	m.mu.Lock()
-	l, proxy := m.listeners[address], m.proxies[address]
+	l, proxy := m.listeners[address], m.pluginProxies[address]
 	m.mu.Unlock()
 	switch {
 	case l != nil:
@@ -58,21 +58,22 @@ func (m *pipeNetwork) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// serve makes a runtime reachable for plugins at an address.
+// serve lets plugins connect to a runtime at an address.
 func (m *pipeNetwork) serve(address string, g *pluginProxy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.proxies[address] = g
+	m.pluginProxies[address] = g
 }
 
-// ping notifies the plugins of the end of a pod that does not exist. An agent then restarts its wait for an idle time,
-// so that its deferred work does not start at the same time as the next event.
-func (m *pipeNetwork) ping() {
+// pingPlugins notifies the plugins of the end of a pod that does not exist. The agent starts its deferred
+// work after a time without events. pingPlugins restarts that time, so that the work does not start at the same time as
+// the next event.
+func (m *pipeNetwork) pingPlugins() {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
-	proxies := slices.Collect(maps.Values(m.proxies))
+	proxies := slices.Collect(maps.Values(m.pluginProxies))
 	m.mu.Unlock()
 	for _, g := range proxies {
 		if p := g.subscriber(api.Event_REMOVE_POD_SANDBOX); p != nil {
@@ -84,13 +85,13 @@ func (m *pipeNetwork) ping() {
 // stopServing makes an address unreachable and closes the connection of its plugin.
 func (m *pipeNetwork) stopServing(address string) {
 	m.mu.Lock()
-	g := m.proxies[address]
-	delete(m.proxies, address)
+	g := m.pluginProxies[address]
+	delete(m.pluginProxies, address)
 	m.mu.Unlock()
 	if g == nil {
 		return
 	}
-	if p := g.live.Load(); p != nil {
+	if p := g.connectedPlugin.Load(); p != nil {
 		p.close()
 	}
 }
@@ -143,8 +144,8 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, N
 // pluginProxy is the only plugin of a runtime without a socket. It is registered as a built-in plugin of NRI's
 // adaptation and forwards all requests to the connected plugin.
 type pluginProxy struct {
-	r    *Runtime
-	live atomic.Pointer[pluginConn] // the connected plugin, after it was synchronised; nil without one
+	runtime         *Runtime
+	connectedPlugin atomic.Pointer[pluginConn] // the connected plugin, after it was synchronised; nil without one
 }
 
 // pluginConn is the connection of a plugin.
@@ -192,23 +193,23 @@ func (p *pluginConn) start() {
 		return
 	}
 	ctx := context.Background()
-	name, version := p.proxy.r.o.Kind.nriNameAndVersion()
+	name, version := p.proxy.runtime.opts.Kind.nriNameAndVersion()
 	answer, err := p.plugin.Configure(ctx, &api.ConfigureRequest{
 		RuntimeName: name, RuntimeVersion: version, NRIVersion: nriversion.GetFromBuildInfo(),
 		RegistrationTimeout: api.DefaultPluginRegistrationTimeout.Milliseconds(), RequestTimeout: api.DefaultPluginRequestTimeout.Milliseconds(),
 	})
 	if err == nil {
 		p.events = api.EventMask(answer.GetEvents())
-		err = p.proxy.r.synchronize(ctx, func(ctx context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+		err = p.proxy.runtime.synchronize(ctx, func(ctx context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 			answer, err := p.plugin.Synchronize(ctx, &api.SynchronizeRequest{Pods: pods, Containers: ctrs})
 			if err == nil {
-				p.proxy.live.Store(p)
+				p.proxy.connectedPlugin.Store(p)
 			}
 			return answer.GetUpdate(), err
 		})
 	}
 	if err != nil {
-		p.proxy.r.o.Log.Warn("the runtime cannot synchronise a plugin", "err", err)
+		p.proxy.runtime.opts.Log.Warn("the runtime cannot synchronise a plugin", "err", err)
 		p.close()
 	}
 }
@@ -216,8 +217,8 @@ func (p *pluginConn) start() {
 func (p *pluginConn) close() {
 	p.once.Do(func() {
 		close(p.closed)
-		p.proxy.live.CompareAndSwap(p, nil)
-		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // the connection is not used any more
+		p.proxy.connectedPlugin.CompareAndSwap(p, nil)
+		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // nothing uses the connection any more
 	})
 }
 
@@ -237,13 +238,13 @@ func waitDelay() { time.Sleep(messageDelay) } //nolint:forbidigo // in a bubble,
 // UpdateContainers handles an unsolicited update of the plugin.
 func (p *pluginConn) UpdateContainers(ctx context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
 	waitDelay()
-	failed, err := p.proxy.r.unsolicited(ctx, req.GetUpdate())
+	failed, err := p.proxy.runtime.applyUnsolicited(ctx, req.GetUpdate())
 	return &api.UpdateContainersResponse{Failed: failed}, err
 }
 
 // subscriber returns the plugin if it has subscribed to an event, and nil otherwise.
 func (g *pluginProxy) subscriber(e api.Event) api.PluginService {
-	if p := g.live.Load(); p != nil && p.events.IsSet(e) {
+	if p := g.connectedPlugin.Load(); p != nil && p.events.IsSet(e) {
 		return p.plugin
 	}
 	return nil
@@ -298,10 +299,10 @@ func (g *pluginProxy) builtin() *builtin.BuiltinPlugin {
 
 // startInMemory starts a runtime without a socket.
 func (r *Runtime) startInMemory() error {
-	g := &pluginProxy{r: r}
-	name, version := r.o.Kind.nriNameAndVersion()
-	nowhere := r.o.Socket + ".none"
-	nri, err := adaptation.New(name, version, r.synchronize, r.unsolicited,
+	g := &pluginProxy{runtime: r}
+	name, version := r.opts.Kind.nriNameAndVersion()
+	nowhere := r.opts.Socket + ".none"
+	nri, err := adaptation.New(name, version, r.synchronize, r.applyUnsolicited,
 		adaptation.WithPluginPath(nowhere), adaptation.WithPluginConfigPath(nowhere),
 		adaptation.WithDisabledExternalConnections(), adaptation.WithBuiltinPlugins(g.builtin()))
 	if err == nil {
@@ -310,12 +311,12 @@ func (r *Runtime) startInMemory() error {
 		r.starting.Store(false)
 	}
 	if err == nil {
-		err = os.WriteFile(r.o.Socket, nil, 0o600) // clients check that the socket file exists
+		err = os.WriteFile(r.opts.Socket, nil, 0o600) // clients check that the socket file exists
 	}
 	if err != nil {
-		return fmt.Errorf("runtime: %w", err)
+		return fmt.Errorf("start the embedded runtime: %w", err)
 	}
 	r.nri = nri
-	r.o.pipes.serve(r.o.Socket, g)
+	r.opts.pipes.serve(r.opts.Socket, g)
 	return nil
 }

@@ -17,25 +17,26 @@ import (
 func SetNRILog(log *slog.Logger) {
 	nriLogSet.Do(func() {
 		nrilog.Set(libraryLog{log})
-		logrus.SetOutput(lines{log}) // ttrpc's
+		logrus.SetOutput(logrusWriter{log}) // ttrpc logs with logrus
 	})
 }
 
 // nriLogSet makes SetNRILog set the global loggers once, because tests run several commands in one process.
 var nriLogSet sync.Once
 
-// lines is a writer that logs each line that logrus writes.
-type lines struct{ log *slog.Logger }
+// logrusWriter logs each line that logrus writes, as a debug message.
+type logrusWriter struct{ log *slog.Logger }
 
-func (l lines) Write(b []byte) (int, error) {
-	l.log.Debug("ttrpc library", "text", strings.TrimSpace(string(b)))
+func (l logrusWriter) Write(b []byte) (int, error) {
+	l.log.Debug("the ttrpc library logged a message", "text", strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 
+// libraryLog is the logger of the NRI library. It logs all messages except debug messages of the library.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) logf(ctx context.Context, level, format string, args []any) {
-	l.log.DebugContext(ctx, "nri library", "level", level, "text", fmt.Sprintf(format, args...))
+	l.log.DebugContext(ctx, "the NRI library logged a message", "level", level, "text", fmt.Sprintf(format, args...))
 }
 
 func (l libraryLog) Debugf(context.Context, string, ...any) {}

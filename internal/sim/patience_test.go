@@ -23,9 +23,9 @@ func TestPatienceAfterUnmet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := player{o: RunOptions{Patience: tt.patience}, unmet: tt.before}
+				p := player{opts: RunOptions{Patience: tt.patience}, unmet: tt.before}
 				began := time.Now()
-				unmet := p.await(t.Context(), &scenario.Step{}, func() []string { return []string{"CPUs are 1"} })
+				unmet := p.awaitWants(t.Context(), &scenario.Step{}, func() []string { return []string{"CPUs are 1"} })
 				if took := time.Since(began); took != tt.want || !slices.Equal(unmet, []string{"CPUs are 1"}) {
 					t.Errorf("it waited %s and returned %q; wanted %s", took, unmet, tt.want)
 				}

@@ -47,29 +47,29 @@ type RunOptions struct {
 	AfterLastStep func(ctx context.Context, dir string, c config.Config, node api.Node) error
 	// Connector connects the agent and the kubelet to the runtime. nil means that the agent runs as an NRI plugin.
 	Connector Connector
-	// Kind is the runtime whose behaviour the embedded runtime imitates. Sent is called with all resources that
-	// plugins send over NRI and clients send over the CRI. It may be nil.
-	Kind Kind
-	Sent func(SentUpdate)
+	// Kind is the runtime whose behaviour the embedded runtime imitates. ResourcesSent is called with all resources
+	// that plugins send over NRI and clients send over the CRI. It may be nil.
+	Kind          Kind
+	ResourcesSent func(SentUpdate)
 	// Observe is called with every NRI event after its answer; it may be nil.
 	Observe func(Event)
 	// AlterStep changes a step before it is played, for an attachment that cannot do all of the step. It may be nil.
 	AlterStep func(*scenario.Step)
-	// First returns the part of a want that must hold at a container's first instruction; nil for the whole want.
-	First func(scenario.Want) scenario.Want
+	// WantAtStart returns the part of a want that must hold at a container's first instruction; nil for the whole want.
+	WantAtStart func(scenario.Want) scenario.Want
 	// KeepState keeps the agent's state files at a restart. Otherwise a restarted agent has only the containers'
 	// records.
 	KeepState bool
 	// ExtraCheck returns further unmet conditions of a step. Run waits for these conditions like for wants. It may be
 	// nil.
 	ExtraCheck func(step int, r *Runtime, agent status.Source) []string
-	// Memory connects agent, runtime and kubelet by pipes instead of sockets, so that the scenario can run in a bubble
-	// of testing/synctest.
-	Memory bool
-	// Ready is called before the runtime and the agent start, with the node's kernel and the directory of the agent's
-	// files. AfterStep is called after each step. Both may be nil.
-	Ready     func(kernel *kernel.Cgroups, dir string) error
-	AfterStep func(step int, r *Runtime, agent status.Source)
+	// InMemory connects agent, runtime and kubelet by pipes instead of sockets, so that the scenario can run in a
+	// bubble of testing/synctest.
+	InMemory bool
+	// BeforeStart is called before the runtime and the agent start, with the node's kernel and the directory of the
+	// agent's files. AfterStep is called after each step. Both may be nil.
+	BeforeStart func(kernel *kernel.Cgroups, dir string) error
+	AfterStep   func(step int, r *Runtime, agent status.Source)
 }
 
 // UnmetError is the error of a scenario that was played to its end, but has unmet wants.
@@ -80,25 +80,25 @@ type UnmetError struct {
 
 // Error lists the unmet wants.
 func (u *UnmetError) Error() string {
-	return fmt.Sprintf("scenario %s: %d not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
+	return fmt.Sprintf("scenario %s: %d wants are not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
 }
 
 // player plays one scenario.
 type player struct {
-	o RunOptions
-	s *scenario.Scenario
-	parts
-	dir       string // directory of sockets and files
-	config    config.Config
-	pipes     *pipeNetwork // nil with real sockets
-	runtime   *Runtime
-	connector Connector
-	kubelet   *kubelet
-	agent     *runningAgent
-	changed   chan struct{} // has an element after a write to a kernel file
-	view      *view
-	unmet     []string
-	wants     int
+	opts     RunOptions
+	scenario *scenario.Scenario
+	nodeParts
+	dir           string // directory of sockets and files
+	config        config.Config
+	pipes         *pipeNetwork // nil with real sockets
+	runtime       *Runtime
+	connector     Connector
+	kubelet       *kubelet
+	agent         *runningAgent
+	kernelWritten chan struct{} // has an element after a write to a kernel file
+	view          *view
+	unmet         []string
+	wants         int
 }
 
 // Run plays a scenario with an agent in this process and prints the results. The error is an *UnmetError if the
@@ -119,9 +119,9 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	if err := p.startAgent(ctx); err != nil {
 		return fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
-	p.view.title(s, p.machine)
+	p.view.printTitle(s, p.machine)
 	for i := range s.Steps {
-		if err := p.step(ctx, i); err != nil {
+		if err := p.playStep(ctx, i); err != nil {
 			return fmt.Errorf("scenario %s: step %d, %s: %w", s.Name, i+1, s.Steps[i].Name, err)
 		}
 	}
@@ -130,7 +130,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 			return err
 		}
 	}
-	p.view.end(len(s.Steps), p.wants, len(p.unmet), time.Since(started))
+	p.view.printSummary(len(s.Steps), p.wants, len(p.unmet), time.Since(started))
 	if o.AfterLastStep != nil {
 		if err := o.AfterLastStep(ctx, p.dir, p.config, p.agent.agent.Source().Status()); err != nil {
 			return err
@@ -155,22 +155,22 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if o.Connector == nil {
 		o.Connector = &nriConnector{}
 	}
-	p := &player{o: o, s: s, connector: o.Connector, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
-	parts, err := partsOf(s, o.Captured)
+	p := &player{opts: o, scenario: s, connector: o.Connector, kernelWritten: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
+	parts, err := newNodeParts(s, o.Captured)
 	if err != nil {
 		return nil, err
 	}
-	p.parts = parts
+	p.nodeParts = parts
 	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
 		return nil, err
 	}
-	if o.Memory {
+	if o.InMemory {
 		p.pipes = newPipeNetwork()
 	}
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
 			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Processes: p.processes, Links: p.links, Host: p.host, Driver: Driver(s.Node.Driver),
-			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s), Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, pipes: p.pipes,
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s), Kind: o.Kind, ResourcesSent: o.ResourcesSent, Observe: o.Observe, pipes: p.pipes,
 		})
 	}
 	if err == nil {
@@ -182,20 +182,20 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	p.configureKubelet(&p.config)
 	p.kernel.OnWrite(func(string, string) {
 		select {
-		case p.changed <- struct{}{}:
+		case p.kernelWritten <- struct{}{}:
 		default: // a signal is already pending
 		}
 	})
-	if o.Ready != nil {
-		if err = o.Ready(p.kernel, p.dir); err != nil {
+	if o.BeforeStart != nil {
+		if err = o.BeforeStart(p.kernel, p.dir); err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 	}
 	return p, nil
 }
 
-// parts are the parts of a scenario's node.
-type parts struct {
+// nodeParts are the simulated parts of a scenario's node.
+type nodeParts struct {
 	machine   *topology.Machine
 	host      *lifecycle.Host
 	resctrl   *kernel.Resctrl
@@ -207,7 +207,7 @@ type parts struct {
 	version   cgroup.Version
 }
 
-func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
+func newNodeParts(s *scenario.Scenario, from *captured.Node) (p nodeParts, err error) {
 	if s.Node.Captured != "" && from == nil {
 		return p, fmt.Errorf("node.captured: the caller has not read the file %s", s.Node.Captured)
 	}
@@ -222,7 +222,7 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 			n.Cgroup = "v1"
 		}
 	}
-	if p.machine, p.kernel, p.version, err = node(n, m); err != nil {
+	if p.machine, p.kernel, p.version, err = newKernel(n, m); err != nil {
 		return p, err
 	}
 	if p.host, err = hostOf(n, m); err != nil {
@@ -244,16 +244,16 @@ func partsOf(s *scenario.Scenario, from *captured.Node) (p parts, err error) {
 	return p, nil
 }
 
-// options returns the options of an agent on the node.
-func (p *parts) options() AgentOptions {
+// agentOptions returns the options of an agent on the node.
+func (p *nodeParts) agentOptions() AgentOptions {
 	return AgentOptions{
-		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(), Processes: p.processes,
+		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.resctrlFiles(), Cookies: p.kernelCookies(), Processes: p.processes,
 		HasInterface: p.hasInterface(), CPUFiles: p.filesOfCPUs(), MemoryTiers: p.kernel.TierFiles(),
 	}
 }
 
 // hasInterface returns a function that reports whether the host has a network interface; nil if that is unknown.
-func (p *parts) hasInterface() func(string) (has, known bool) {
+func (p *nodeParts) hasInterface() func(string) (has, known bool) {
 	if p.links == nil {
 		return nil
 	}
@@ -262,12 +262,12 @@ func (p *parts) hasInterface() func(string) (has, known bool) {
 
 // NodeOf makes a scenario's node and returns the options of an agent on it, without configuration and log.
 func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
-	p, err := partsOf(s, nil)
-	return p.options(), err
+	p, err := newNodeParts(s, nil)
+	return p.agentOptions(), err
 }
 
-// node makes the kernel of a scenario's node. It also returns the given machine and the cgroup version.
-func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
+// newKernel makes the simulated kernel of a scenario's node. It also returns the machine m and the cgroup version.
+func newKernel(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
 	version := cgroup.V2
 	if n.Cgroup == "v1" {
 		version = cgroup.V1
@@ -281,7 +281,7 @@ func node(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgro
 		for _, number := range n.Disks {
 			k.AddDevice(number)
 		}
-		err = k.Offer(n.Kernel...)
+		err = k.AddOptionalFiles(n.Kernel...)
 	}
 	if err == nil && n.Tiers != nil {
 		err = setTiers(k, *n.Tiers, m)
@@ -301,7 +301,7 @@ func hostOf(n scenario.Node, m *topology.Machine) (*lifecycle.Host, error) {
 	for path, numbers := range n.Devices {
 		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}
 		if _, err := fmt.Sscanf(numbers, "%d:%d", &d.Major, &d.Minor); err != nil {
-			return nil, fmt.Errorf("node: device %s: %q is not major:minor", path, numbers)
+			return nil, fmt.Errorf("node.devices: device %s has the numbers %q: write major:minor", path, numbers)
 		}
 		h.Devices[path] = d
 	}
@@ -327,17 +327,17 @@ func (p *player) close() error {
 	return errors.Join(err, p.kubelet.close(), os.RemoveAll(p.dir))
 }
 
-// step plays one step, waits for its wants and prints the result. It returns an error if the scenario cannot continue.
-// It stores unmet wants and returns no error for them.
-func (p *player) step(ctx context.Context, i int) error {
-	s := &p.s.Steps[i]
-	if p.o.AlterStep != nil {
+// playStep plays one step, waits for its wants and prints the result. It returns an error only if the scenario cannot
+// continue. It stores unmet wants in p.unmet.
+func (p *player) playStep(ctx context.Context, i int) error {
+	s := &p.scenario.Steps[i]
+	if p.opts.AlterStep != nil {
 		altered := *s
-		p.o.AlterStep(&altered)
+		p.opts.AlterStep(&altered)
 		s = &altered
 	}
 	before := p.snapshot()
-	err := p.act(ctx, s)
+	err := p.performStep(ctx, s)
 	var notes []string
 	switch {
 	case s.Rejected == "" && err != nil:
@@ -359,19 +359,19 @@ func (p *player) step(ctx context.Context, i int) error {
 		notes = append(notes, restartChanges(before, p.snapshot())...)
 	}
 	p.wants += wants
-	notes = append(notes, p.await(ctx, s, func() []string {
-		unmet := append(p.check(s), p.stillReported(s)...)
-		if p.o.ExtraCheck != nil {
-			unmet = append(unmet, p.o.ExtraCheck(i, p.runtime, p.agent.agent.Source())...)
+	notes = append(notes, p.awaitWants(ctx, s, func() []string {
+		unmet := append(p.unmetWants(s), p.endedStillReported(s)...)
+		if p.opts.ExtraCheck != nil {
+			unmet = append(unmet, p.opts.ExtraCheck(i, p.runtime, p.agent.agent.Source())...)
 		}
 		return unmet
 	})...)
 	notes = append(notes, p.checkAtStart(s)...)
-	if p.o.AfterStep != nil {
-		p.o.AfterStep(i, p.runtime, p.agent.agent.Source())
+	if p.opts.AfterStep != nil {
+		p.opts.AfterStep(i, p.runtime, p.agent.agent.Source())
 	}
-	p.view.step(stepResult{
-		number: i + 1, step: s, rows: p.rows(before), picture: p.picture(), err: err, unmet: notes, wants: wants,
+	p.view.printStep(stepResult{
+		number: i + 1, step: s, containerRows: p.containerRows(before), cpuTiles: p.cpuTiles(), err: err, unmet: notes, wants: wants,
 	})
 	for _, n := range notes {
 		p.unmet = append(p.unmet, fmt.Sprintf("step %d (%s): %s", i+1, s.Name, n))
@@ -379,11 +379,11 @@ func (p *player) step(ctx context.Context, i int) error {
 	return ctx.Err()
 }
 
-// act performs a step's actions.
-func (p *player) act(ctx context.Context, s *scenario.Step) error {
-	p.pipes.ping()
+// performStep performs a step's actions.
+func (p *player) performStep(ctx context.Context, s *scenario.Step) error {
+	p.pipes.pingPlugins()
 	if s.Claims != nil {
-		if err := p.prepare(*s.Claims); err != nil {
+		if err := p.writeClaimFiles(*s.Claims); err != nil {
 			return err
 		}
 	}
@@ -404,10 +404,10 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		p.kubelet.setUnreachable(s.Kubelet == "away")
 		return nil
 	case s.Annotate != nil:
-		return p.kubelet.annotate(s.Annotate)
+		return p.kubelet.annotatePod(s.Annotate)
 	}
 	for _, run := range s.Run {
-		p.kubelet.put(run.Pod, run.Containers, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
+		p.kubelet.addPod(run.Pod, run.Containers, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
 	}
 	if s.Update != nil && s.Update.PodResources != nil {
 		p.kubelet.regrant(s.Update.Container, *s.Update.PodResources)
@@ -418,14 +418,15 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	}
 	for _, ref := range s.Remove {
 		if ref.Container() == "" {
-			p.kubelet.drop(ref)
+			p.kubelet.removePod(ref)
 		}
 	}
 	return err
 }
 
-// prepare writes the CDI specifications of claims and the kubelet's checkpoint, like a DRA driver and the kubelet.
-func (p *player) prepare(claims []scenario.Claim) error {
+// writeClaimFiles writes the CDI specifications of claims and the kubelet's checkpoint, like a DRA driver and the
+// kubelet.
+func (p *player) writeClaimFiles(claims []scenario.Claim) error {
 	dir := p.config.Paths.CDI[0]
 	uid := func(ref scenario.Ref) string { return p.runtime.UID(ref) }
 	failed := []error{os.MkdirAll(dir, 0o700)}
@@ -439,7 +440,7 @@ func (p *player) prepare(claims []scenario.Claim) error {
 // grants or claims.
 func (p *player) configureKubelet(c *config.Config) {
 	c.PodSpec.Kubelet.URL = p.kubelet.url
-	if p.s.HasGrants() || p.s.HasClaims() {
+	if p.scenario.HasGrants() || p.scenario.HasClaims() {
 		c.PodSpec.Kubelet.PodResourcesSocket = p.kubelet.socket
 	}
 }
@@ -455,10 +456,10 @@ func (p *player) restartRuntime(ctx context.Context) error {
 	if err := p.connector.Open(ctx, p.runtime); err != nil {
 		return err
 	}
-	if err := p.connector.AwaitReconnect(ctx, p.o.Patience); err != nil {
-		return fmt.Errorf("after the restart: %w", err)
+	if err := p.connector.AwaitReconnect(ctx, p.opts.Patience); err != nil {
+		return fmt.Errorf("wait for the agent after the restart of the runtime: %w", err)
 	}
-	return p.agent.connected(ctx, p.o.Patience)
+	return p.agent.awaitConnected(ctx, p.opts.Patience)
 }
 
 // Files lists the scenario files of a directory, sorted.

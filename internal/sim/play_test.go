@@ -20,7 +20,7 @@ import (
 
 // toy is a minimal agent: it gives a pod the CPUs of its annotation "cpus", unless wrong plants a fault.
 type toy struct {
-	o     AgentOptions
+	opts  AgentOptions
 	wrong string
 
 	mu        sync.Mutex
@@ -33,7 +33,7 @@ type toy struct {
 func (a *toy) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		gone := make(chan struct{})
-		s, err := stub.New(a, stub.WithPluginName("toy"), stub.WithPluginIdx("50"), stub.WithSocketPath(a.o.Config.NRI.Socket),
+		s, err := stub.New(a, stub.WithPluginName("toy"), stub.WithPluginIdx("50"), stub.WithSocketPath(a.opts.Config.NRI.Socket),
 			stub.WithOnClose(func() { close(gone) }))
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ func play(t *testing.T, text, wrong string, patience time.Duration) (string, err
 	}
 	out := &strings.Builder{}
 	err = Run(t.Context(), s, RunOptions{Out: out, Patience: patience, Agent: func(o AgentOptions) (Agent, error) {
-		return &toy{o: o, wrong: wrong, ids: map[string]string{}}, nil
+		return &toy{opts: o, wrong: wrong, ids: map[string]string{}}, nil
 	}})
 	return out.String(), err
 }
@@ -236,7 +236,7 @@ func TestRunFindsFaults(t *testing.T) {
 		"mems":            {"shares: 1024, exclusive", "mems: '1', exclusive", "", `mems are "0", wanted "1"`},
 		"env":             {"A: b}, absent", "A: c}, absent", "", `env A is "b", wanted "c"`},
 		"absent env":      {"absentEnv: [B]", "absentEnv: [A]", "", `env A is "b", wanted none`},
-		"mount":           {"absentEnv: [B]", "mounts: {/x: /y}", "", `mount at /x is of "", wanted of "/y"`},
+		"mount":           {"absentEnv: [B]", "mounts: {/x: /y}", "", `mount at /x has the source "", wanted "/y"`},
 		"class":           {"class: shared", "class: system", "", "class is shared, wanted system"},
 		"no problem":      {"problems: []", "problems: [odd]", "", `wanted one with "odd"`},
 		"a problem":       {"a/own/two: {", "a/odd/x: {problems: []}\n      a/own/two: {", "", `problems are ["k: \"v\": is odd"], wanted none`},
@@ -245,7 +245,7 @@ func TestRunFindsFaults(t *testing.T) {
 		"no such":         {"a/own: {shares: 1024}", "a/gone: {shares: 2}", "", "a/gone: pod a/gone does not exist"},
 		"not rejected":    {`cpus: "no"`, `cpus: "1"`, "", "was not rejected"},
 		"other rejection": {"toy says no", "toy says yes", "", "wanted an error with \"toy says yes\""},
-		"not exclusive":   {"cpus: 0-1}", "cpus: 0-2}", "", "are not its own: a/plain/one has 0-2"},
+		"not exclusive":   {"cpus: 0-1}", "cpus: 0-2}", "", "are not exclusive: a/plain/one has 0-2"},
 		"moved":           {"name: toy", "name: toy2", "moves at restart", "the restart changed CPUs"},
 		"too late":        {"name: toy", "name: toy3", "late", `at its first instruction cpus are "0-3"`},
 		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: has ended, but the agent reports that it owns CPUs 2-3"},

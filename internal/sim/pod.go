@@ -27,18 +27,18 @@ type sandbox struct {
 	stopped   bool
 }
 
-// id makes a 64-digit id from the seed and the parts, so that a scenario always has the same ids.
-func (r *Runtime) id(parts ...string) string {
+// newID makes a 64-digit id from the seed and the parts, so that a scenario always has the same ids.
+func (r *Runtime) newID(parts ...string) string {
 	h := sha256.New()
-	for _, p := range append([]string{r.o.Seed}, parts...) {
+	for _, p := range append([]string{r.opts.Seed}, parts...) {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// UID returns the UID of a pod to which the scenario gives none. It is a hash of the pod's name.
+// UID returns the UID of a pod for which the scenario sets no UID. The UID is a hash of the pod's name.
 func (r *Runtime) UID(ref scenario.Ref) string {
-	h := r.id("uid", string(ref))
+	h := r.newID("uid", string(ref))
 	return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-8" + h[17:20] + "-" + h[20:32]
 }
 
@@ -77,7 +77,7 @@ func SumResources(qos string, containers []scenario.Container) scenario.Resource
 
 // RunPodSandbox makes the pod's cgroup with the given resources, which a kubelet would do, and runs the sandbox.
 func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup scenario.Resources) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -89,23 +89,23 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	if p.pod.UID == "" {
 		p.pod.UID = r.UID(p.ref)
 	}
-	r.created++
-	p.number = r.created
-	p.id = r.id("pod", string(p.ref), fmt.Sprint(p.number))
+	r.createdObjects++
+	p.number = r.createdObjects
+	p.id = r.newID("pod", string(p.ref), fmt.Sprint(p.number))
 	p.dir = r.podDir(pod.QoS, p.pod.UID)
-	if err := r.o.Kernel.MkdirRunc(p.dir); err != nil {
+	if err := r.opts.Kernel.MkdirRunc(p.dir); err != nil {
 		return fmt.Errorf("run pod %s: %w", p.ref, err)
 	}
-	err = r.apply(p.dir, r.podWrites(cgroup))
+	err = r.applyWrites(p.dir, r.podWrites(cgroup))
 	if err == nil {
 		err = nri.RunPodSandbox(ctx, &adaptation.RunPodSandboxRequest{Pod: p.nri(r)})
 		r.observe(Event{Kind: "RunPodSandbox", Ref: p.ref, Err: err})
 		if err != nil {
-			r.undoPod(ctx, nri, p)
+			r.notifyRefusedPod(ctx, nri, p)
 		}
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("run pod %s: %w", p.ref, err), r.o.Kernel.Rmdir(p.dir))
+		return errors.Join(fmt.Errorf("run pod %s: %w", p.ref, err), r.opts.Kernel.Rmdir(p.dir))
 	}
 	r.pods[p.ref] = p
 	return nil
@@ -119,25 +119,25 @@ func (r *Runtime) SetPodCgroup(ref scenario.Ref, resources scenario.Resources) e
 	if p == nil {
 		return fmt.Errorf("pod %s does not exist", ref)
 	}
-	if err := r.apply(p.dir, r.podWrites(resources)); err != nil {
+	if err := r.applyWrites(p.dir, r.podWrites(resources)); err != nil {
 		return fmt.Errorf("resize pod %s: %w", ref, err)
 	}
 	return nil
 }
 
-// undoPod notifies plugins of the end of a sandbox that one of them refused.
-func (r *Runtime) undoPod(ctx context.Context, nri *adaptation.Adaptation, p *sandbox) {
+// notifyRefusedPod notifies plugins of the end of a sandbox that one of them refused.
+func (r *Runtime) notifyRefusedPod(ctx context.Context, nri *adaptation.Adaptation, p *sandbox) {
 	err := errors.Join(
 		nri.StopPodSandbox(ctx, &adaptation.StopPodSandboxRequest{Pod: p.nri(r)}),
 		nri.RemovePodSandbox(ctx, &adaptation.RemovePodSandboxRequest{Pod: p.nri(r)}))
 	if err != nil {
-		r.o.Log.WarnContext(ctx, "a plugin failed to handle the end of a refused pod", "pod", p.ref, "err", err)
+		r.opts.Log.WarnContext(ctx, "a plugin failed to handle the end of a refused pod", "pod", p.ref, "err", err)
 	}
 }
 
 // StopPodSandbox stops the pod's containers and then the pod.
 func (r *Runtime) StopPodSandbox(ctx context.Context, ref scenario.Ref) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -159,19 +159,19 @@ func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sa
 	if p.stopped {
 		return errors.Join(errs...)
 	}
-	if p.stopped = true; r.o.Links != nil {
-		r.o.Links.End(p.id)
+	if p.stopped = true; r.opts.Links != nil {
+		r.opts.Links.End(p.id)
 	}
 	err := nri.StopPodSandbox(ctx, &adaptation.StopPodSandboxRequest{Pod: p.nri(r)})
 	r.observe(Event{Kind: "StopPodSandbox", Ref: p.ref, Err: err})
-	r.logOnly(ctx, "StopPodSandbox", err)
+	r.logPluginError(ctx, "StopPodSandbox", err)
 	return errors.Join(errs...)
 }
 
 // RemovePodSandbox stops and removes the pod and its containers. It also removes the pod's cgroup, which a kubelet
 // would do.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -183,20 +183,20 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error 
 	errs := []error{r.stopPod(ctx, nri, p)}
 	for _, c := range r.sortedContainers() {
 		if c.pod == p {
-			r.remove(ctx, nri, c)
+			r.removeStopped(ctx, nri, c)
 		}
 	}
 	err = nri.RemovePodSandbox(ctx, &adaptation.RemovePodSandboxRequest{Pod: p.nri(r)})
 	r.observe(Event{Kind: "RemovePodSandbox", Ref: p.ref, Err: err})
-	r.logOnly(ctx, "RemovePodSandbox", err)
+	r.logPluginError(ctx, "RemovePodSandbox", err)
 	delete(r.pods, p.ref)
-	return errors.Join(append(errs, r.o.Kernel.Rmdir(p.dir))...)
+	return errors.Join(append(errs, r.opts.Kernel.Rmdir(p.dir))...)
 }
 
-// logOnly logs the error of a plugin for an event. Like containerd, the runtime ignores it otherwise.
-func (r *Runtime) logOnly(ctx context.Context, event string, err error) {
+// logPluginError logs the error of a plugin for an event. Like containerd, the runtime does not return this error.
+func (r *Runtime) logPluginError(ctx context.Context, event string, err error) {
 	if err != nil {
-		r.o.Log.WarnContext(ctx, "a plugin failed to handle an event", "event", event, "err", err)
+		r.opts.Log.WarnContext(ctx, "a plugin failed to handle an event", "event", event, "err", err)
 	}
 }
 
@@ -245,7 +245,7 @@ func (r *Runtime) PodState(ref scenario.Ref) (effective.State, error) {
 	if p == nil {
 		return effective.State{}, fmt.Errorf("pod %s does not exist", ref)
 	}
-	return effective.Cgroup(r.o.Kernel, r.v2(), p.dir)
+	return effective.ReadCgroup(r.opts.Kernel, r.isV2(), p.dir)
 }
 
 func (r *Runtime) sortedPods() []*sandbox {

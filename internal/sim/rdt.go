@@ -15,13 +15,13 @@ import (
 // rdtGroup returns the resctrl group of all threads of a cgroup: "" for the root group, "several" for different groups.
 // The name of a monitoring group follows after a slash.
 func (r *Runtime) rdtGroup(dir string) string {
-	if r.o.Resctrl == nil {
+	if r.opts.Resctrl == nil {
 		return ""
 	}
 	group := ""
 	for i, thread := range r.threads(dir) {
-		at := strings.TrimPrefix(r.o.Resctrl.Group(thread), ".")
-		if m := r.o.Resctrl.MonitoringGroupOf(thread); m != "" {
+		at := strings.TrimPrefix(r.opts.Resctrl.Group(thread), ".")
+		if m := r.opts.Resctrl.MonitoringGroupOf(thread); m != "" {
 			at += "/" + path.Base(m)
 		}
 		if i > 0 && at != group {
@@ -35,39 +35,40 @@ func (r *Runtime) rdtGroup(dir string) string {
 // threads returns the threads of a cgroup.
 func (r *Runtime) threads(dir string) []int {
 	file := path.Join(dir, "cgroup.threads")
-	if !r.v2() {
+	if !r.isV2() {
 		file = path.Join("cpu", dir, "tasks")
 	}
-	text, err := r.o.Kernel.ReadFile(file)
+	text, err := r.opts.Kernel.ReadFile(file)
 	if err != nil {
 		return nil
 	}
 	var ids []int
 	for word := range strings.FieldsSeq(string(text)) {
-		id, _ := strconv.Atoi(word) // the fake writes valid numbers
+		id, _ := strconv.Atoi(word) // the simulated kernel writes valid numbers
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// cookie returns the core scheduling cookie of the first thread of a cgroup.
+// cookie returns the core scheduling cookie of the first thread of a cgroup; 0 if there is none.
 func (r *Runtime) cookie(dir string) uint64 {
 	for _, id := range r.threads(dir) {
-		if r.o.Cookies != nil {
-			c, _ := r.o.Cookies.Cookie(id) // the fake has every thread
+		if r.opts.Cookies != nil {
+			c, _ := r.opts.Cookies.Cookie(id) // the error is for a thread that has ended, which is not in the cgroup
 			return c
 		}
 	}
 	return 0
 }
 
-// attributes returns the attributes of a container's processes: those in spec, replaced by those that were set later.
-func (r *Runtime) attributes(dir string, spec map[string]string) map[string]string {
+// processAttributes returns the attributes of a container's processes: those in spec, and those that the agent set
+// later, which have priority.
+func (r *Runtime) processAttributes(dir string, spec map[string]string) map[string]string {
 	for _, id := range r.threads(dir) {
-		if r.o.Processes == nil {
+		if r.opts.Processes == nil {
 			break
 		}
-		for setting, text := range r.o.Processes.Of(id) {
+		for setting, text := range r.opts.Processes.TextsOf(id) {
 			if spec == nil {
 				spec = map[string]string{}
 			}
@@ -78,15 +79,15 @@ func (r *Runtime) attributes(dir string, spec map[string]string) map[string]stri
 }
 
 // kernelCookies returns the node's core scheduling for the agent; nil if the kernel does not support it.
-func (p *parts) kernelCookies() coresched.Kernel {
+func (p *nodeParts) kernelCookies() coresched.Kernel {
 	if p.cookies == nil {
 		return nil // an interface with a nil pointer would not be nil
 	}
 	return p.cookies
 }
 
-// files returns the node's resctrl tree for the agent; nil if the node has none.
-func (p *parts) files() resctrl.FS {
+// resctrlFiles returns the node's resctrl tree for the agent; nil if the node has none.
+func (p *nodeParts) resctrlFiles() resctrl.FS {
 	if p.resctrl == nil {
 		return nil // an interface with a nil pointer would not be nil
 	}
@@ -109,7 +110,7 @@ func (p *player) compareRDT(want scenario.Want, got effective.State, note func(s
 	groups, err := files.List(".")
 	for _, name := range want.NoGroups {
 		if err != nil || slices.Contains(groups, name) {
-			note("groups are %q, wanted no %s", groups, name)
+			note("resctrl groups are %q, wanted no group %s", groups, name)
 		}
 	}
 }

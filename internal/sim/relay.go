@@ -13,17 +13,17 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// relay listens at the public NRI socket and forwards connections to the adaptation's inner socket. Closing the relay
-// closes the plugins' connections, as the end of a runtime process does. The adaptation does not close them when it
-// stops.
+// relay listens at the public NRI socket and forwards connections to the adaptation's inner socket. When the
+// relay closes, it closes the plugins' connections, as the end of a runtime process does. The adaptation does not close
+// these connections when it stops.
 type relay struct {
-	listener net.Listener
-	inner    string
+	listener    net.Listener
+	innerSocket string
 
-	mu     sync.Mutex
-	conns  map[net.Conn]bool
-	closed bool
-	wg     sync.WaitGroup
+	mu         sync.Mutex
+	conns      map[net.Conn]bool
+	closed     bool
+	goroutines sync.WaitGroup
 }
 
 // listen makes the public socket. It returns an error if another process listens there.
@@ -41,8 +41,8 @@ func listen(path, inner string) (*relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
-	r := &relay{listener: l, inner: inner, conns: map[net.Conn]bool{}}
-	r.wg.Go(r.accept)
+	r := &relay{listener: l, innerSocket: inner, conns: map[net.Conn]bool{}}
+	r.goroutines.Go(r.accept)
 	return r, nil
 }
 
@@ -67,20 +67,20 @@ func (r *relay) accept() {
 		if err != nil {
 			return
 		}
-		in, err := net.Dial("unix", r.inner)
+		in, err := net.Dial("unix", r.innerSocket)
 		if err != nil {
 			out.Close()
 			continue
 		}
-		if !r.track(out, in) {
+		if !r.addConns(out, in) {
 			return
 		}
-		r.wg.Go(func() { r.pass(out, in) })
-		r.wg.Go(func() { r.pass(in, out) })
+		r.goroutines.Go(func() { r.copyConn(out, in) })
+		r.goroutines.Go(func() { r.copyConn(in, out) })
 	}
 }
 
-func (r *relay) track(conns ...net.Conn) bool {
+func (r *relay) addConns(conns ...net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range conns {
@@ -93,7 +93,7 @@ func (r *relay) track(conns ...net.Conn) bool {
 	return !r.closed
 }
 
-func (r *relay) pass(to, from net.Conn) {
+func (r *relay) copyConn(to, from net.Conn) {
 	// When one side closes the connection, both sides are closed. The error does not matter.
 	_, _ = io.Copy(to, from)
 	r.mu.Lock()
@@ -113,5 +113,5 @@ func (r *relay) close() {
 		c.Close()
 	}
 	r.mu.Unlock()
-	r.wg.Wait()
+	r.goroutines.Wait()
 }

@@ -44,17 +44,18 @@ type Options struct {
 	// KnowsCDI reports whether the runtime can inject a CDI device. The runtime refuses containers with other CDI
 	// devices. If it is nil, the runtime accepts all devices.
 	KnowsCDI func(name string) bool
-	// ManyContainers makes the runtime leave out First.Others, because reading the CPUs of a thousand containers at
-	// each start takes long.
+	// ManyContainers makes the runtime leave out FirstState.Others, because reading the CPUs of a thousand containers
+	// at each start takes long.
 	ManyContainers bool
 	Log            *slog.Logger
-	Kind           Kind   // the runtime whose behaviour it imitates
-	Seed           string // the ids of pods and containers are hashes of it, of their names and of their numbers
-	// Observe is called with every NRI event after its answer, while the runtime waits. It must not call the runtime. It
-	// may be nil.
+	Kind           Kind   // the runtime whose behaviour the embedded runtime imitates
+	Seed           string // the ids of pods and containers are hashes of the seed, and of their names and numbers
+	// Observe is called with every NRI event after its answer, while the runtime waits. It must not call the runtime.
+	// It may be nil.
 	Observe func(Event)
-	// Sent is called with all resources that plugins send over NRI and clients send over the CRI. It may be nil.
-	Sent func(SentUpdate)
+	// ResourcesSent is called with all resources that plugins send over NRI and clients send over the CRI. It may be
+	// nil.
+	ResourcesSent func(SentUpdate)
 
 	pipes *pipeNetwork // the network in which plugins connect to Socket; nil for a real socket
 }
@@ -78,47 +79,47 @@ type Change struct {
 // Runtime is the embedded runtime. Its methods are safe for concurrent use. Like containerd, it does one operation at a
 // time. So a plugin that sends an unsolicited update while it handles an event causes a deadlock.
 type Runtime struct {
-	o Options
+	opts Options
 
-	// life is held for reading by every operation, and for writing while the NRI server starts or stops. Lock order:
-	// life, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
-	life  sync.RWMutex
-	nri   *adaptation.Adaptation // nil while stopped
-	relay *relay
-	inner string // the directory of the adaptation's own socket, behind the relay
+	// serverMutex is held for reading by every operation, and for writing while the NRI server starts or stops. Lock
+	// order: serverMutex, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
+	serverMutex sync.RWMutex
+	nri         *adaptation.Adaptation // nil while stopped
+	relay       *relay
+	innerDir    string // the directory of the adaptation's own socket, behind the relay
 
 	starting atomic.Bool // the NRI server starts, so no plugin is connected yet
 
-	syncs counter // number of synchronisations so far
+	syncCount syncCounter // number of synchronisations so far
 
-	mu         sync.Mutex
-	pods       map[scenario.Ref]*sandbox
-	containers map[scenario.Ref]*container
-	created    int // the number of pods and containers created so far, which is used as creation time
+	mu             sync.Mutex
+	pods           map[scenario.Ref]*sandbox
+	containers     map[scenario.Ref]*container
+	createdObjects int // the number of pods and containers created so far, which is used as creation time
 }
 
-// errDown is the error of operations while the runtime is stopped.
-var errDown = errors.New("runtime: it is not running")
+// errNotRunning is the error of an operation while the runtime is stopped.
+var errNotRunning = errors.New("the embedded runtime is not running")
 
 // NewRuntime makes a runtime, and the cgroups of QoS classes that a kubelet makes. The runtime listens after Start.
 func NewRuntime(o Options) (*Runtime, error) {
 	switch {
 	case o.Machine == nil || o.Kernel == nil:
-		return nil, errors.New("runtime: the options have no machine or no kernel")
+		return nil, errors.New("embedded runtime: the options have no machine or no kernel")
 	case o.Version != cgroup.V1 && o.Version != cgroup.V2:
-		return nil, fmt.Errorf("runtime: cgroup version %d is neither 1 nor 2", o.Version)
+		return nil, fmt.Errorf("embedded runtime: cgroup version %d is neither 1 nor 2", o.Version)
 	case o.Driver != Cgroupfs && o.Driver != Systemd:
-		return nil, fmt.Errorf("runtime: cgroup driver %q is neither cgroupfs nor systemd", o.Driver)
+		return nil, fmt.Errorf("embedded runtime: cgroup driver %q is neither cgroupfs nor systemd", o.Driver)
 	case o.Socket == "":
-		return nil, errors.New("runtime: the options have no socket")
+		return nil, errors.New("embedded runtime: the options have no socket")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runtime{o: o, pods: map[scenario.Ref]*sandbox{}, containers: map[scenario.Ref]*container{}}
+	r := &Runtime{opts: o, pods: map[scenario.Ref]*sandbox{}, containers: map[scenario.Ref]*container{}}
 	for _, qos := range []string{"Burstable", "BestEffort"} {
-		if err := r.o.Kernel.MkdirRunc(r.qosDir(qos)); err != nil {
-			return nil, fmt.Errorf("runtime: %w", err)
+		if err := r.opts.Kernel.MkdirRunc(r.qosDir(qos)); err != nil {
+			return nil, fmt.Errorf("make the embedded runtime: %w", err)
 		}
 	}
 	return r, nil
@@ -126,25 +127,25 @@ func NewRuntime(o Options) (*Runtime, error) {
 
 // Start opens the NRI socket.
 func (r *Runtime) Start(_ context.Context) error {
-	r.life.Lock()
-	defer r.life.Unlock()
+	r.serverMutex.Lock()
+	defer r.serverMutex.Unlock()
 	if r.nri != nil {
-		return errors.New("runtime: it is already running")
+		return errors.New("the embedded runtime is already running")
 	}
 	return r.startLocked()
 }
 
 func (r *Runtime) startLocked() error {
-	if r.o.pipes != nil {
+	if r.opts.pipes != nil {
 		return r.startInMemory()
 	}
 	inner, err := os.MkdirTemp("", "trimtab-sim-")
 	if err != nil {
-		return fmt.Errorf("runtime: %w", err)
+		return fmt.Errorf("start the embedded runtime: %w", err)
 	}
 	socket := filepath.Join(inner, "nri")
-	name, version := r.o.Kind.nriNameAndVersion()
-	nri, err := adaptation.New(name, version, r.synchronize, r.unsolicited,
+	name, version := r.opts.Kind.nriNameAndVersion()
+	nri, err := adaptation.New(name, version, r.synchronize, r.applyUnsolicited,
 		adaptation.WithSocketPath(socket),
 		adaptation.WithPluginPath(filepath.Join(inner, "plugins")),
 		adaptation.WithPluginConfigPath(filepath.Join(inner, "conf.d")))
@@ -154,21 +155,21 @@ func (r *Runtime) startLocked() error {
 		r.starting.Store(false)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("runtime: %w", err), os.RemoveAll(inner))
+		return errors.Join(fmt.Errorf("start the embedded runtime: %w", err), os.RemoveAll(inner))
 	}
-	outer, err := listen(r.o.Socket, socket)
+	outer, err := listen(r.opts.Socket, socket)
 	if err != nil {
 		nri.Stop()
-		return errors.Join(fmt.Errorf("runtime: %w", err), os.RemoveAll(inner))
+		return errors.Join(fmt.Errorf("start the embedded runtime: %w", err), os.RemoveAll(inner))
 	}
-	r.nri, r.relay, r.inner = nri, outer, inner
+	r.nri, r.relay, r.innerDir = nri, outer, inner
 	return nil
 }
 
 // Stop closes the socket and every plugin's connection. Containers keep running.
 func (r *Runtime) Stop() {
-	r.life.Lock()
-	defer r.life.Unlock()
+	r.serverMutex.Lock()
+	defer r.serverMutex.Unlock()
 	r.stopLocked()
 }
 
@@ -176,16 +177,16 @@ func (r *Runtime) stopLocked() {
 	if r.nri == nil {
 		return
 	}
-	if r.o.pipes != nil {
-		r.o.pipes.stopServing(r.o.Socket)
+	if r.opts.pipes != nil {
+		r.opts.pipes.stopServing(r.opts.Socket)
 		r.nri.Stop()
 		r.nri = nil
 		return
 	}
 	r.relay.close()
 	r.nri.Stop()
-	if err := os.RemoveAll(r.inner); err != nil {
-		r.o.Log.Warn("the runtime cannot remove the directory of its inner socket", "err", err)
+	if err := os.RemoveAll(r.innerDir); err != nil {
+		r.opts.Log.Warn("the runtime cannot remove the directory of its inner socket", "err", err)
 	}
 	r.nri = nil
 }
@@ -193,32 +194,32 @@ func (r *Runtime) stopLocked() {
 // Restart simulates a restart of the runtime for plugins: it closes their connections and the socket, and opens the
 // socket again. Containers keep running.
 func (r *Runtime) Restart(_ context.Context) error {
-	r.life.Lock()
-	defer r.life.Unlock()
+	r.serverMutex.Lock()
+	defer r.serverMutex.Unlock()
 	r.stopLocked()
 	return r.startLocked()
 }
 
-// begin starts an operation and takes its locks. The returned function ends the operation. Plugins are not synchronised
-// during an operation, so that they miss no change.
-func (r *Runtime) begin() (*adaptation.Adaptation, func(), error) {
-	r.life.RLock()
+// beginOperation starts an operation and takes its locks. The returned function ends the operation. Plugins are not
+// synchronised during an operation, so that they miss no change.
+func (r *Runtime) beginOperation() (*adaptation.Adaptation, func(), error) {
+	r.serverMutex.RLock()
 	if r.nri == nil {
-		r.life.RUnlock()
-		return nil, nil, errDown
+		r.serverMutex.RUnlock()
+		return nil, nil, errNotRunning
 	}
 	block := r.nri.BlockPluginSync()
 	r.mu.Lock()
 	return r.nri, func() {
 		r.mu.Unlock()
 		block.Unblock()
-		r.life.RUnlock()
+		r.serverMutex.RUnlock()
 	}, nil
 }
 
 func (r *Runtime) observe(e Event) {
-	if r.o.Observe != nil {
-		r.o.Observe(e)
+	if r.opts.Observe != nil {
+		r.opts.Observe(e)
 	}
 }
 
@@ -226,7 +227,7 @@ func (r *Runtime) observe(e Event) {
 // operation runs.
 func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	if r.starting.Load() {
-		return nil // this call is for plugins that the runtime launches, and there are none
+		return nil // at its start the library synchronises plugins that it launched itself, and there are none
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,12 +239,12 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	}
 	changes, _ := r.applyUpdates(updates)
 	r.observe(Event{Kind: "Synchronize", Updates: changes})
-	r.syncs.add()
+	r.syncCount.increment()
 	return nil
 }
 
-// Listed returns the pods and containers that a plugin gets in Synchronize.
-func (r *Runtime) Listed() ([]*api.PodSandbox, []*api.Container) {
+// ListForSynchronize returns the pods and containers that a plugin gets in Synchronize.
+func (r *Runtime) ListForSynchronize() ([]*api.PodSandbox, []*api.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.listedLocked()
@@ -261,12 +262,12 @@ func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Cont
 	return pods, containers
 }
 
-// unsolicited applies unsolicited updates of a plugin and returns the failed updates.
-func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
-	for r.o.pipes != nil && !r.mu.TryLock() {
+// applyUnsolicited applies unsolicited updates of a plugin and returns the failed updates.
+func (r *Runtime) applyUnsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	for r.opts.pipes != nil && !r.mu.TryLock() {
 		waitDelay() // in a bubble, time does not advance while a goroutine waits for a mutex
 	}
-	if r.o.pipes == nil {
+	if r.opts.pipes == nil {
 		r.mu.Lock()
 	}
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ func TestContainerLifecycle(t *testing.T) {
 			t.Run(version.String()+" "+string(driver), func(t *testing.T) {
 				r, _ := newRuntime(t, version, driver)
 				p := &plugin{}
-				connect(t, r.o.Socket, p)
+				connect(t, r.opts.Socket, p)
 				run(t, r, pod("web", "Burstable"), limited("app"))
 				ref := scenario.Ref("default/web/app")
 				got, err := r.State(ref)
@@ -69,7 +69,7 @@ func TestAdjustment(t *testing.T) {
 		a.AddRlimit("RLIMIT_NOFILE", 10, 5)
 		return a, nil, nil
 	}}
-	connect(t, r.o.Socket, p)
+	connect(t, r.opts.Socket, p)
 	run(t, r, pod("web", "Burstable"), limited("app"))
 	first, _ := r.FirstInstruction("default/web/app")
 	if first.CPUs != "2-3" || first.Quota != effective.Unlimited || first.Memory != 2<<30 {
@@ -114,7 +114,7 @@ func TestUpdates(t *testing.T) {
 		},
 		stop: func(*api.Container) []*api.ContainerUpdate { return narrow("first", "0-7") },
 	}
-	s := connect(t, r.o.Socket, p)
+	s := connect(t, r.opts.Socket, p)
 	run(t, r, pod("a", "Burstable"), limited("first"))
 	run(t, r, pod("b", "Burstable"), limited("second"))
 	first := scenario.Ref("default/a/first")
@@ -178,7 +178,7 @@ func TestRefusals(t *testing.T) {
 			return nil
 		},
 	}
-	connect(t, r.o.Socket, p)
+	connect(t, r.opts.Socket, p)
 	run(t, r, pod("a", "Burstable"))
 	ctx := t.Context()
 	for name, tt := range map[string]struct {
@@ -214,7 +214,7 @@ func TestRestart(t *testing.T) {
 		a.AddAnnotation("stamp", "record")
 		return a, nil, nil
 	}}
-	s, err := stub.New(p, stub.WithPluginName("test"), stub.WithPluginIdx("10"), stub.WithSocketPath(r.o.Socket),
+	s, err := stub.New(p, stub.WithPluginName("test"), stub.WithPluginIdx("10"), stub.WithSocketPath(r.opts.Socket),
 		stub.WithOnClose(func() { close(closed) }))
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestRestart(t *testing.T) {
 		t.Error(d)
 	}
 	again := &plugin{}
-	connect(t, r.o.Socket, again)
+	connect(t, r.opts.Socket, again)
 	again.mu.Lock()
 	defer again.mu.Unlock()
 	if len(again.pods) != 1 || len(again.containers) != 1 {
@@ -258,7 +258,7 @@ func TestRestart(t *testing.T) {
 func TestStoppedRuntime(t *testing.T) {
 	r, _ := newRuntime(t, cgroup.V2, Cgroupfs)
 	r.Stop()
-	if err := r.RunPodSandbox(t.Context(), pod("a", "BestEffort"), scenario.Resources{}); !errors.Is(err, errDown) {
+	if err := r.RunPodSandbox(t.Context(), pod("a", "BestEffort"), scenario.Resources{}); !errors.Is(err, errNotRunning) {
 		t.Error(err)
 	}
 	if err := r.Start(t.Context()); err != nil {
@@ -267,7 +267,7 @@ func TestStoppedRuntime(t *testing.T) {
 	if err := r.Start(t.Context()); err == nil {
 		t.Error("started twice")
 	}
-	if _, err := listen(r.o.Socket, "x"); err == nil || !strings.Contains(err.Error(), "another process listens") {
+	if _, err := listen(r.opts.Socket, "x"); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("took a socket in use: %v", err)
 	}
 }

@@ -47,16 +47,16 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 	s := o.Scenario
 	if s == nil {
 		if s, err = scenario.Parse(defaultScenario); err != nil {
-			return fmt.Errorf("serve: %w", err)
+			return fmt.Errorf("serve the embedded runtime: %w", err)
 		}
 	}
 	m, err := Machine(s.Node, o.Captured)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return fmt.Errorf("serve the embedded runtime: %w", err)
 	}
-	machine, kernel, version, err := node(s.Node, m)
+	machine, kernel, version, err := newKernel(s.Node, m)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return fmt.Errorf("serve the embedded runtime: %w", err)
 	}
 	v := newView(o.Out, o.Color, o.Width)
 	connected := make(chan struct{}, 1)
@@ -64,7 +64,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		Machine: machine, Kernel: kernel, Version: version, Driver: Driver(s.Node.Driver),
 		Socket: o.Socket, Log: o.Log, Seed: s.Name, KnowsCDI: knownCDIDevices(s),
 		Observe: func(e Event) {
-			v.event(e)
+			v.printEvent(e)
 			if e.Kind != "Synchronize" || e.Err != nil {
 				return
 			}
@@ -75,13 +75,13 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return fmt.Errorf("serve the embedded runtime: %w", err)
 	}
 	if err := r.Start(ctx); err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return fmt.Errorf("serve the embedded runtime: %w", err)
 	}
 	defer r.Stop()
-	v.title(s, machine)
+	v.printTitle(s, machine)
 	v.printf("plugins can connect to %s; interrupt (Ctrl-C) to stop", o.Socket)
 	for {
 		select {
@@ -89,14 +89,14 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			return nil
 		case <-connected:
 		}
-		if err := v.replay(ctx, r, s); err != nil && ctx.Err() == nil {
+		if err := v.playForPlugin(ctx, r, s); err != nil && ctx.Err() == nil {
 			v.printf("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
 		}
 	}
 }
 
-// replay removes all pods and plays the scenario again. It prints errors of steps and continues.
-func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) error {
+// playForPlugin removes all pods and plays the scenario again. It prints errors of steps and continues.
+func (v *view) playForPlugin(ctx context.Context, r *Runtime, s *scenario.Scenario) error {
 	var errs []error
 	for _, ref := range r.Pods() {
 		errs = append(errs, r.RemovePodSandbox(ctx, ref))
@@ -117,7 +117,7 @@ func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) err
 			return ctx.Err()
 		}
 		v.printf("")
-		v.state(plainRows(r), cpumap.NewTiles(poolOf(r), r.used()))
+		v.printState(plainRows(r), cpumap.NewTiles(poolOf(r), r.usedCPUs()))
 	}
 	v.printf("\nplayed; waiting for the next plugin")
 	return nil
@@ -129,9 +129,9 @@ func plainRows(r *Runtime) []tableRow {
 	for _, c := range r.Containers() {
 		if now, err := r.State(c.Ref); err == nil {
 			asked := c.Asked.Resources
-			row := tableRow{cells: fields(c, now, now, true)}
+			row := tableRow{cells: containerCells(c, now, now, true)}
 			if asked.CPUs != "" && !sameList(asked.CPUs, now.CPUs) {
-				row.remarks = []string{"asked for CPUs " + asked.CPUs}
+				row.remarks = []string{"requested CPUs " + asked.CPUs}
 			}
 			row.remarks = append(row.remarks, extraLines(now)...)
 			rows = append(rows, row)
@@ -191,16 +191,16 @@ func knownCDIDevices(s *scenario.Scenario) func(string) bool {
 
 // poolOf returns all CPUs as one shared pool, because the runtime has no pools.
 func poolOf(r *Runtime) api.NodeCPUs {
-	all := r.o.Machine.Format(r.o.Machine.Online())
+	all := r.opts.Machine.Format(r.opts.Machine.Online())
 	c := api.NodeCPUs{Online: all, Shared: all}
-	for _, n := range r.o.Machine.Nodes {
-		c.Nodes = append(c.Nodes, api.NUMAOf(r.o.Machine, n))
+	for _, n := range r.opts.Machine.Nodes {
+		c.Nodes = append(c.Nodes, api.NUMAOf(r.opts.Machine, n))
 	}
 	return c
 }
 
-// event prints one NRI event and the plugins' answer.
-func (v *view) event(e Event) {
+// printEvent prints one NRI event and the plugins' answer.
+func (v *view) printEvent(e Event) {
 	ref := string(e.Ref)
 	if e.Err != nil {
 		v.printf("   %-18s %s %s", e.Kind, ref, v.ink.Paint(term.BoldRed, e.Err.Error()))
@@ -208,20 +208,20 @@ func (v *view) event(e Event) {
 	}
 	v.printf("   %-18s %s", v.ink.Paint(term.Green, term.Pad(e.Kind, 18)), ref)
 	if e.Adjust != nil {
-		v.answer("adjust", e.Adjust)
+		v.printAnswer("adjust", e.Adjust)
 	}
 	for _, u := range e.Updates {
 		if u.Err != nil {
 			v.printf("      %s", v.ink.Paint(term.BoldRed, "update "+string(u.Ref)+": "+u.Err.Error()))
 		}
 		if u.Resources != nil {
-			v.answer("update "+string(u.Ref), u.Resources)
+			v.printAnswer("update "+string(u.Ref), u.Resources)
 		}
 	}
 }
 
-// answer prints all fields of a plugin's answer.
-func (v *view) answer(what string, m proto.Message) {
+// printAnswer prints all fields of a plugin's answer.
+func (v *view) printAnswer(what string, m proto.Message) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
 		v.printf("      %s: %v", what, err)
@@ -232,14 +232,14 @@ func (v *view) answer(what string, m proto.Message) {
 		v.printf("      %s: %v", what, err)
 		return
 	}
-	for _, l := range flatten("", tree) {
+	for _, l := range flattenJSON("", tree) {
 		v.printf("      %s %s", v.ink.Paint(term.Dim, what), l)
 	}
 }
 
-// flatten converts a JSON value to lines "path = value". NRI encodes optional values as {"value": x}, and key-value
+// flattenJSON converts a JSON value to lines "path = value". NRI encodes optional values as {"value": x}, and key-value
 // pairs as {"key": k, "value": v}.
-func flatten(path string, node any) []string {
+func flattenJSON(path string, node any) []string {
 	switch n := node.(type) {
 	case map[string]any:
 		value, wrapped := n["value"]
@@ -248,17 +248,17 @@ func flatten(path string, node any) []string {
 		case wrapped && pair && len(n) == 2:
 			return []string{fmt.Sprintf("%s %s = %v", path, key, value)}
 		case wrapped && len(n) == 1:
-			return flatten(path, value)
+			return flattenJSON(path, value)
 		}
 		var lines []string
 		for _, k := range sortedKeys(n) {
-			lines = append(lines, flatten(strings.TrimPrefix(path+"."+k, "."), n[k])...)
+			lines = append(lines, flattenJSON(strings.TrimPrefix(path+"."+k, "."), n[k])...)
 		}
 		return lines
 	case []any:
 		var lines []string
 		for _, x := range n {
-			lines = append(lines, flatten(path, x)...)
+			lines = append(lines, flattenJSON(path, x)...)
 		}
 		return lines
 	}

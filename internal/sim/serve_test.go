@@ -108,11 +108,11 @@ func TestExtras(t *testing.T) {
 
 // TestUnknownCDI: the runtime refuses a container with a CDI device that the node does not have, and names it.
 func TestUnknownCDI(t *testing.T) {
-	r := &Runtime{o: Options{KnowsCDI: knownCDIDevices(&scenario.Scenario{Node: scenario.Node{CDI: []string{"vendor.com/net=nic0"}}})}}
-	if err := r.resolve([]string{"vendor.com/net=nic0"}); err != nil {
+	r := &Runtime{opts: Options{KnowsCDI: knownCDIDevices(&scenario.Scenario{Node: scenario.Node{CDI: []string{"vendor.com/net=nic0"}}})}}
+	if err := r.checkCDIDevices([]string{"vendor.com/net=nic0"}); err != nil {
 		t.Error(err)
 	}
-	if err := r.resolve([]string{"vendor.com/net=nic0", "vendor.com/net=nic1"}); err == nil || !strings.Contains(err.Error(), "unresolvable CDI devices vendor.com/net=nic1 ") {
+	if err := r.checkCDIDevices([]string{"vendor.com/net=nic0", "vendor.com/net=nic1"}); err == nil || !strings.Contains(err.Error(), "unresolvable CDI devices vendor.com/net=nic1 ") {
 		t.Error(err)
 	}
 }

@@ -95,8 +95,8 @@ func (q *Request) addToSpec(s *specs.Spec, host *lifecycle.Host) error {
 	return nil
 }
 
-// nri returns the container as NRI reports it. It has the annotations of the spec, so plugins get the record that they
-// have added.
+// nri returns the container as NRI reports it. The message has the annotations of the spec, so that plugins
+// get the record that they have added at the creation.
 func (c *container) nri() *api.Container {
 	n := &api.Container{
 		Id: c.id, PodSandboxId: c.pod.id, Name: c.request.Name, State: c.state,
@@ -121,7 +121,7 @@ func (c *container) nri() *api.Container {
 			Sysctl:      maps.Clone(c.spec.Linux.Sysctl),
 			NetDevices:  api.FromOCILinuxNetDevices(c.spec.Linux.NetDevices),
 			Scheduler:   api.FromOCILinuxScheduler(c.spec.Process.Scheduler),
-			Rdt:         rdt(c.spec.Linux.IntelRdt),
+			Rdt:         rdtToNRI(c.spec.Linux.IntelRdt),
 		},
 		CreatedAt: int64(c.number) * 1e9,
 	}
@@ -138,8 +138,8 @@ func (c *container) nri() *api.Container {
 	return n
 }
 
-// rdt converts the intelRdt section of a spec to NRI's form.
-func rdt(r *specs.LinuxIntelRdt) *api.LinuxRdt {
+// rdtToNRI converts the intelRdt section of a spec to NRI's form.
+func rdtToNRI(r *specs.LinuxIntelRdt) *api.LinuxRdt {
 	if r == nil {
 		return nil
 	}

@@ -25,8 +25,8 @@ type column struct {
 	maxWidth int
 }
 
-// table lays out rows under headings. It leaves out empty columns and wraps fields that are too long.
-func table(columns []column, rows []tableRow, width int, c term.Ink) term.Block {
+// layOutTable lays out rows under headings. It leaves out empty columns and wraps fields that are too long.
+func layOutTable(columns []column, rows []tableRow, width int, c term.Ink) term.Block {
 	widths := columnWidths(columns, rows, c)
 	out := term.Block{Width: width}
 	var head, rule strings.Builder
@@ -38,7 +38,7 @@ func table(columns []column, rows []tableRow, width int, c term.Ink) term.Block 
 	}
 	out.Lines = append(out.Lines, c.Paint(term.Bold, head.String()), c.Paint(term.Dim, rule.String()))
 	for _, r := range rows {
-		out.Lines = append(out.Lines, row(r.cells, widths, c)...)
+		out.Lines = append(out.Lines, layOutRow(r.cells, widths, c)...)
 		for _, text := range r.remarks {
 			for n, l := range term.Wrap(text, width-4) {
 				lead := "  └ "
@@ -83,7 +83,7 @@ func markWidth(f cell, c term.Ink) int {
 	return 0
 }
 
-func row(fields []cell, widths []int, c term.Ink) []string {
+func layOutRow(fields []cell, widths []int, c term.Ink) []string {
 	wrapped := make([][]string, len(fields))
 	height := 1
 	for i, f := range fields {

@@ -18,7 +18,8 @@ const tierRelease = "6.16"
 // kernelTiers has the numbers of the memory tiers that Linux assigns to HBM, DRAM and CXL memory.
 var kernelTiers = map[topology.MemoryKind]int{topology.HBM: 2, topology.DRAM: 4, topology.PMEM: 22}
 
-// setTiers gives the kernel memory tiers with the machine's memory nodes, and the release tierRelease.
+// setTiers configures the simulated kernel with memory tiers for the machine's memory nodes, and with the release
+// tierRelease.
 func setTiers(k *kernel.Cgroups, t kernel.Tiers, m *topology.Machine) error {
 	var nodes []kernel.TierNode
 	for i, n := range m.Nodes {
@@ -42,7 +43,7 @@ func (r *Runtime) useMemory(s *scenario.Step) error {
 			for node, bytes := range asked.Uses {
 				id, err := strconv.Atoi(node)
 				if err == nil && c != nil {
-					err = r.o.Kernel.SetNodeMemory(c.dir, id, kernel.NodeMemory{Anonymous: bytes})
+					err = r.opts.Kernel.SetNodeMemory(c.dir, id, kernel.NodeMemory{Anonymous: bytes})
 				}
 				if err != nil {
 					return fmt.Errorf("container %s: uses: memory node %s: %w", asked.Name, node, err)
@@ -68,7 +69,7 @@ func (p *player) compareNodeMemory(ref scenario.Ref, want scenario.Want, note fu
 			note("has %d bytes on memory node %s, wanted %d", got[node], node, want.OnNodes[node])
 		}
 	}
-	if lost := p.kernel.Lost(); lost > 0 {
+	if lost := p.kernel.LostBytes(); lost > 0 {
 		note("the kernel dropped or swapped %d bytes", lost)
 	}
 }
@@ -79,7 +80,7 @@ func (r *Runtime) onNodes(ref scenario.Ref) map[string]int64 {
 	defer r.mu.Unlock()
 	all := map[string]int64{}
 	if c := r.containers[ref]; c != nil {
-		for node, m := range r.o.Kernel.NodeMemory(c.dir) {
+		for node, m := range r.opts.Kernel.NodeMemory(c.dir) {
 			all[fmt.Sprint(node)] = m.Anonymous
 		}
 	}

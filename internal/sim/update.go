@@ -20,9 +20,9 @@ func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked s
 }
 
 // Update handles the kubelet's UpdateContainerResources. Like containerd, it replaces the request by the plugins'
-// changes of it, updates the stored spec, and writes all stored resources to the kernel.
+// answer, updates the stored spec, and writes all stored resources to the kernel.
 func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.LinuxResources) error {
-	nri, end, err := r.begin()
+	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 	}
 	r.notifySentUpdates(answer.GetUpdate(), c.id)
 	changes, _ := r.applyUpdates(others)
-	if err = r.o.Kind.requestError(request); err == nil {
-		err = r.update(c, request)
+	if err = r.opts.Kind.requestError(request); err == nil {
+		err = r.updateStored(c, request)
 	}
 	changes = append(changes, Change{Ref: ref, Resources: request, Err: err})
 	r.observe(Event{Kind: "UpdateContainer", Ref: ref, Updates: changes, Err: err})
@@ -59,7 +59,7 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 		return fmt.Errorf("update %s: %w", ref, err)
 	}
 	err = nri.PostUpdateContainer(ctx, &adaptation.PostUpdateContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
-	r.logOnly(ctx, "PostUpdateContainer", err)
+	r.logPluginError(ctx, "PostUpdateContainer", err)
 	return nil
 }
 
@@ -75,13 +75,13 @@ func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, f
 			continue
 		}
 		res := u.GetLinux().GetResources()
-		err := r.o.Kind.unsolicitedError(res)
+		err := r.opts.Kind.unsolicitedError(res)
 		if err == nil {
-			err = r.update(c, res)
+			err = r.updateStored(c, res)
 		}
 		done = append(done, Change{Ref: c.ref, Resources: res, Err: err})
 		if err != nil {
-			r.o.Log.Warn("the runtime cannot apply a plugin's update", "container", c.ref, "err", err)
+			r.opts.Log.Warn("the runtime cannot apply a plugin's update", "container", c.ref, "err", err)
 			if !u.GetIgnoreFailure() {
 				failed = append(failed, u)
 			}
@@ -99,15 +99,15 @@ func (r *Runtime) byID(id string) *container {
 	return nil
 }
 
-// update applies resources to the cgroup of a running container and to the stored spec. If the kernel refuses them, the
-// spec does not change.
-func (r *Runtime) update(c *container, res *api.LinuxResources) error {
+// updateStored applies resources to the cgroup of a running container and to the stored spec. If the kernel refuses
+// them, the spec does not change.
+func (r *Runtime) updateStored(c *container, res *api.LinuxResources) error {
 	if c.state == api.ContainerState_CONTAINER_STOPPED {
 		return nil
 	}
-	stored := merge(c.spec.Linux.Resources, res)
+	stored := mergeResources(c.spec.Linux.Resources, res)
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
-		if err := r.apply(c.dir, r.writes(stored)); err != nil {
+		if err := r.applyWrites(c.dir, r.ociWrites(stored)); err != nil {
 			return err
 		}
 	}
@@ -115,9 +115,9 @@ func (r *Runtime) update(c *container, res *api.LinuxResources) error {
 	return nil
 }
 
-// merge returns old with the changes of res that containerd applies. containerd converts NRI resources to those of the
-// CRI. There 0 means unset, and reservation, swap, pids and classes do not exist.
-func merge(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResources {
+// mergeResources returns old with the changes of res that containerd applies. containerd converts NRI resources to
+// those of the CRI. In the CRI's resources 0 means unset, and there are no reservation, swap, pids and classes.
+func mergeResources(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResources {
 	n := *old
 	n.CPU, n.Memory = &specs.LinuxCPU{}, &specs.LinuxMemory{}
 	if old.CPU != nil {

@@ -41,13 +41,13 @@ func newView(out io.Writer, color bool, width int) *view {
 
 func (v *view) printf(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
 
-func (v *view) block(b term.Block) {
+func (v *view) printBlock(b term.Block) {
 	for _, l := range b.Lines {
 		v.printf("   %s", strings.TrimRight(l, " "))
 	}
 }
 
-func (v *view) title(s *scenario.Scenario, m *topology.Machine) {
+func (v *view) printTitle(s *scenario.Scenario, m *topology.Machine) {
 	packages := map[int]bool{}
 	for _, c := range m.CPUs {
 		packages[c.Package] = true
@@ -61,24 +61,24 @@ func (v *view) title(s *scenario.Scenario, m *topology.Machine) {
 
 // stepResult has the results of one step.
 type stepResult struct {
-	number  int
-	step    *scenario.Step
-	rows    []tableRow
-	picture cpumap.Tiles
-	err     error    // the request was rejected
-	unmet   []string // unmet wants
-	wants   int
+	number        int
+	step          *scenario.Step
+	containerRows []tableRow
+	cpuTiles      cpumap.Tiles
+	err           error    // the request was rejected
+	unmet         []string // unmet wants
+	wants         int      // the number of wants
 }
 
-// step prints one step: its name, the state of every container, the owners of CPUs, and the unmet wants.
-func (v *view) step(s stepResult) {
+// printStep prints one step: its name, the state of every container, the owners of CPUs, and the unmet wants.
+func (v *view) printStep(s stepResult) {
 	v.printf("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", s.number)), v.ink.Paint(term.Bold, s.step.Name))
 	if s.err != nil {
 		for _, l := range term.Wrap("rejected: "+s.err.Error(), v.width-3) {
 			v.printf("   %s", v.ink.Paint(term.BoldYellow, l))
 		}
 	}
-	for _, r := range s.rows {
+	for _, r := range s.containerRows {
 		for _, remark := range r.remarks {
 			if strings.HasPrefix(remark, problemMark) {
 				v.problems[r.cells[0].text+remark] = true
@@ -86,7 +86,7 @@ func (v *view) step(s stepResult) {
 		}
 	}
 	v.printf("")
-	v.state(s.rows, s.picture)
+	v.printState(s.containerRows, s.cpuTiles)
 	for _, n := range s.unmet {
 		v.printf("   %s %s", v.ink.Paint(term.BoldRed, "✗"), n)
 	}
@@ -95,16 +95,16 @@ func (v *view) step(s stepResult) {
 	}
 }
 
-// state prints the table of containers and the drawing of the node's CPUs.
-func (v *view) state(rows []tableRow, p cpumap.Tiles) {
+// printState prints the table of containers and the drawing of the node's CPUs.
+func (v *view) printState(rows []tableRow, p cpumap.Tiles) {
 	if len(rows) > 0 {
-		v.block(table(columns, rows, v.width-3, v.ink))
+		v.printBlock(layOutTable(columns, rows, v.width-3, v.ink))
 		v.printf("")
 	}
-	v.block(p.Block(v.width-3, v.ink))
+	v.printBlock(p.Block(v.width-3, v.ink))
 }
 
-func (v *view) end(steps, wants, unmet int, took time.Duration) {
+func (v *view) printSummary(steps, wants, unmet int, took time.Duration) {
 	took = took.Round(time.Millisecond)
 	if unmet == 0 && wants == 0 {
 		sign, problems := "·", ""
@@ -127,17 +127,18 @@ var columns = []column{
 	{"container", 32}, {"class", 10}, {"CPUs", 24}, {"shares", 7}, {"weight", 7}, {"quota", 8}, {"memory", 9}, {"env added", 34},
 }
 
-// rows returns the table of all containers. It highlights and explains the fields that differ from before.
-func (p *player) rows(before snapshot) []tableRow {
+// containerRows returns the table rows of all containers. It highlights and explains the fields that differ from the
+// snapshot before.
+func (p *player) containerRows(before snapshot) []tableRow {
 	var rows []tableRow
 	for _, c := range p.runtime.Containers() {
 		now, err := p.runtime.State(c.Ref)
 		if err != nil {
 			continue
 		}
-		explained := p.explain(c.Ref)
+		explained := p.explainContainer(c.Ref)
 		was, old := before[c.Ref]
-		r := tableRow{cells: fields(c, now, was, old)}
+		r := tableRow{cells: containerCells(c, now, was, old)}
 		r.cells[1].text = explained.Class
 		moved := !old || slices.ContainsFunc(r.cells, func(f cell) bool { return f.changed })
 		if moved && c.State != "stopped" {
@@ -151,8 +152,9 @@ func (p *player) rows(before snapshot) []tableRow {
 	return rows
 }
 
-// fields returns a container's cells in the order of columns. Without old, was is empty and nothing is highlighted.
-func fields(c Info, now, was effective.State, old bool) []cell {
+// containerCells returns a container's cells in the order of columns. It highlights the values that differ from was. If
+// old is false, it does not use was, and highlights nothing.
+func containerCells(c ContainerInfo, now, was effective.State, old bool) []cell {
 	cells := make([]cell, len(columns))
 	cells[0].text = string(c.Ref)
 	if c.State != "running" {
@@ -168,8 +170,8 @@ func fields(c Info, now, was effective.State, old bool) []cell {
 		shares = 4
 	}
 	cells[shares] = changed(strconv.FormatUint(now.Shares, 10), now.Shares == was.Shares)
-	cells[5] = changed(quota(now), now.Quota == was.Quota && now.Period == was.Period)
-	cells[6] = changed(amount(now.Memory), now.Memory == was.Memory)
+	cells[5] = changed(formatQuota(now), now.Quota == was.Quota && now.Period == was.Period)
+	cells[6] = changed(formatMemory(now.Memory), now.Memory == was.Memory)
 	cells[7].text = strings.Join(addedEnv(now, c.Asked), "\n")
 	return cells
 }
@@ -183,7 +185,7 @@ func addedEnv(now effective.State, asked scenario.Container) []string {
 	return now.AddedEnv(had)
 }
 
-func (p *player) explain(ref scenario.Ref) api.Container {
+func (p *player) explainContainer(ref scenario.Ref) api.Container {
 	namespace, pod, name := ref.Names()
 	found, ok := p.agent.agent.Source().Explain(namespace, pod, name)
 	if !ok || len(found) == 0 {
@@ -192,9 +194,9 @@ func (p *player) explain(ref scenario.Ref) api.Container {
 	return found[0]
 }
 
-// picture draws the owners and users of the node's CPUs.
-func (p *player) picture() cpumap.Tiles {
-	return cpumap.NewTiles(p.agent.agent.Source().Status().CPUs, p.runtime.used())
+// cpuTiles draws the owners and users of the node's CPUs.
+func (p *player) cpuTiles() cpumap.Tiles {
+	return cpumap.NewTiles(p.agent.agent.Source().Status().CPUs, p.runtime.usedCPUs())
 }
 
 // reasonLines returns the problems and reasons of a container's values: one line for each value that is not applied,
@@ -229,16 +231,16 @@ func reasonLines(c api.Container) []string {
 	return lines
 }
 
-// quota formats a container's CPU quota as a number of CPUs.
-func quota(s effective.State) string {
+// formatQuota formats a container's CPU quota as a number of CPUs.
+func formatQuota(s effective.State) string {
 	if s.Quota == effective.Unlimited || s.Period <= 0 {
 		return "none"
 	}
 	return term.CPUs(s.Quota * 1000 / s.Period)
 }
 
-// amount formats an amount of memory.
-func amount(n int64) string {
+// formatMemory formats an amount of memory.
+func formatMemory(n int64) string {
 	if n == effective.Unlimited {
 		return "none"
 	}

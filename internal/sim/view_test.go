@@ -20,7 +20,7 @@ func TestTable(t *testing.T) {
 		{cells: []cell{{text: "b"}, {}, {text: "0"}}},
 	}
 	var got strings.Builder
-	for _, l := range table([]column{{"name", 10}, {"never", 10}, {"CPUs", 6}}, rows, 28, term.Ink{}).Lines {
+	for _, l := range layOutTable([]column{{"name", 10}, {"never", 10}, {"CPUs", 6}}, rows, 28, term.Ink{}).Lines {
 		got.WriteString(strings.TrimRight(l, " ") + "\n")
 	}
 	want := `name  CPUs
@@ -61,7 +61,7 @@ func TestWhy(t *testing.T) {
 
 func TestAmounts(t *testing.T) {
 	for n, want := range map[int64]string{-1: "none", 1: "1 byte", 1 << 30: "1 GiB", 3 << 29: "1.5 GiB", 2 << 40: "2 TiB"} {
-		if got := amount(n); got != want {
+		if got := formatMemory(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestQuota(t *testing.T) {
 	for want, s := range map[string]effective.State{
 		"none": {Quota: effective.Unlimited, Period: 100000}, "4 CPU": {Quota: 400000, Period: 100000}, "0.25 CPU": {Quota: 12500, Period: 50000},
 	} {
-		if got := quota(s); got != want {
+		if got := formatQuota(s); got != want {
 			t.Errorf("%d of %d: %q, want %q", s.Quota, s.Period, got, want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestQuota(t *testing.T) {
 func TestEnd(t *testing.T) {
 	cells := make([]cell, len(columns))
 	cells[0].text = "d/p/c"
-	problem := stepResult{step: &scenario.Step{Name: "a"}, rows: []tableRow{{cells: cells, remarks: []string{"why", "! odd"}}}}
+	problem := stepResult{step: &scenario.Step{Name: "a"}, containerRows: []tableRow{{cells: cells, remarks: []string{"why", "! odd"}}}}
 	for want, test := range map[string]struct {
 		steps        []stepResult
 		wants, unmet int
@@ -94,10 +94,10 @@ func TestEnd(t *testing.T) {
 		var out strings.Builder
 		v := newView(&out, false, 80)
 		for _, s := range test.steps {
-			v.step(s)
+			v.printStep(s)
 		}
 		out.Reset()
-		v.end(2, test.wants, test.unmet, 5*time.Millisecond)
+		v.printSummary(2, test.wants, test.unmet, 5*time.Millisecond)
 		if got := strings.TrimSpace(out.String()); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

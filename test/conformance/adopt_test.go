@@ -109,7 +109,7 @@ func (o *takingOver) options(t *testing.T, attach string) sim.RunOptions {
 		scenario.Step{Name: "Trimtab takes over", Restart: "agent"}, scenario.Step{Name: "and is started again", Restart: "agent"})
 	r := sim.RunOptions{
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Patience: time.Minute, KeepState: true,
-		Ready: func(k *kernel.Cgroups, _ string) error { o.kernel = k; return nil },
+		BeforeStart: func(k *kernel.Cgroups, _ string) error { o.kernel = k; return nil },
 		Agent: func(a sim.AgentOptions) (sim.Agent, error) {
 			if o.config = a.Config; o.starts == 0 {
 				a.Config.Mode = "observe"
@@ -177,7 +177,7 @@ func (o *takingOver) hand(r *sim.Runtime, source status.Source) error {
 
 // write writes the cpusets that the other agent wrote past the runtime.
 func (o *takingOver) write(r *sim.Runtime) error {
-	_, all := r.Listed()
+	_, all := r.ListForSynchronize()
 	for _, c := range r.Containers() {
 		i := slices.IndexFunc(all, func(l *nriapi.Container) bool { return l.GetId() == c.ID })
 		cpus, is := o.node.Kernel[c.Ref]
@@ -256,7 +256,7 @@ func (o *takingOver) check(t *testing.T) {
 	if d := cmp.Diff(o.node.Owns, o.owners()); d != "" {
 		t.Errorf("owners differ (-want +got): %s", d)
 	}
-	for _, note := range o.node.Balloons.Differ(o.balloons) {
+	for _, note := range o.node.Balloons.Differences(o.balloons) {
 		t.Error(note)
 	}
 	if _, err := os.Stat(filepath.Join(o.config.Paths.State, "adopt.json")); !errors.Is(err, os.ErrNotExist) {

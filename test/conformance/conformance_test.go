@@ -135,7 +135,7 @@ func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions
 	o := sim.RunOptions{
 		Out: shown, Log: log, Patience: time.Minute,
 		Agent: NewAgent, KeepState: !p.Attachment.CarriesRecords() || differs,
-		AlterStep: m.alter, First: p.Attachment.AtStart, ExtraCheck: m.check,
+		AlterStep: m.alter, WantAtStart: p.Attachment.WantAtStart, ExtraCheck: m.check,
 	}
 	if p.Connector != nil {
 		o.Connector = p.Connector()

@@ -71,7 +71,7 @@ func playWithRuntime(t *testing.T, load func(*testing.T) *scenario.Scenario, p P
 	s := load(t)
 	m := match{p: p, s: s, want: outcomes(t, load(t), p.movesInterfaces()), differs: map[scenario.Ref]bool{}}
 	o := m.options(shown, slog.New(slog.DiscardHandler))
-	o.Kind, o.Sent = kind, func(s sim.SentUpdate) { sent.check(r, s) }
+	o.Kind, o.ResourcesSent = kind, func(s sim.SentUpdate) { sent.check(r, s) }
 	if err := sim.Run(t.Context(), s, o); err != nil {
 		t.Errorf("%v\n%s", err, shown)
 	}

@@ -167,7 +167,7 @@ func (p *player) step(s *scenario.Step) {
 			p.t.Errorf("step %s: %s: %v [%s]", s.Name, ref, err, want.From)
 		}
 		if slices.Contains(p.fresh, ref) {
-			if err := p.checkFirst(ref, p.at.AtStart(want)); err != nil {
+			if err := p.checkFirst(ref, p.at.WantAtStart(want)); err != nil {
 				p.t.Errorf("step %s: %s at its first instruction: %v [%s]", s.Name, ref, err, want.From)
 			}
 		}
@@ -296,7 +296,7 @@ func resources(r scenario.Resources) *cri.LinuxContainerResources {
 // check compares one want with the kernel, the runtime and the agent's status.
 func (p *player) check(ref scenario.Ref, want scenario.Want) error {
 	if ref.Container() == "" {
-		got, err := effective.Cgroup(hostFiles{}, false, p.c.PodCgroup(p.pods[ref]))
+		got, err := effective.ReadCgroup(hostFiles{}, false, p.c.PodCgroup(p.pods[ref]))
 		if err != nil {
 			return err
 		}
@@ -365,7 +365,7 @@ func (p *player) checkFiles(id real.ContainerID, want scenario.Want) error {
 }
 
 func (p *player) effective(id real.ContainerID) (effective.State, error) {
-	got, err := effective.Cgroup(hostFiles{}, false, strings.TrimPrefix(p.c.CgroupDirs(id)["cpuset"], "/sys/fs/cgroup/cpuset/"))
+	got, err := effective.ReadCgroup(hostFiles{}, false, strings.TrimPrefix(p.c.CgroupDirs(id)["cpuset"], "/sys/fs/cgroup/cpuset/"))
 	got.Env = p.c.FirstView(id).Env
 	return got, err
 }
@@ -403,7 +403,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want) error {
 // checkFirst compares a want with the probe's report of the first instruction.
 func (p *player) checkFirst(ref scenario.Ref, want scenario.Want) error {
 	seen := p.c.FirstView(p.ctrs[ref])
-	got, err := effective.Cgroup(seenFiles(seen.Cgroup), false, "own")
+	got, err := effective.ReadCgroup(seenFiles(seen.Cgroup), false, "own")
 	if err != nil {
 		return err
 	}

@@ -102,8 +102,8 @@ func leave(t *testing.T, name, v, file string) {
 	var best *left
 	var dir string
 	err := sim.Run(t.Context(), s, sim.RunOptions{
-		Memory: true, Patience: time.Minute, Agent: newAgent, KeepState: true,
-		Ready: func(k *kernel.Cgroups, d string) error {
+		InMemory: true, Patience: time.Minute, Agent: newAgent, KeepState: true,
+		BeforeStart: func(k *kernel.Cgroups, d string) error {
 			dir = d
 			k.OnWrite(func(path, value string) { changes = append(changes, "write "+path+" "+value) })
 			k.OnChange(func(path string, c cgroup.Change) {
@@ -118,7 +118,7 @@ func leave(t *testing.T, name, v, file string) {
 		AfterStep: func(i int, r *sim.Runtime, agent status.Source) {
 			time.Sleep(drained)
 			synctest.Wait()
-			pods, ctrs := r.Listed()
+			pods, ctrs := r.ListForSynchronize()
 			if slices.ContainsFunc(s.Steps[:i+1], func(s scenario.Step) bool { return len(s.Reconfigure) > 0 }) ||
 				s.Steps[i].Kubelet != "" || best != nil && len(ctrs) < len(best.Containers) {
 				return

@@ -72,13 +72,13 @@ func playScenario(t *testing.T, s *scenario.Scenario) *Text {
 	t.Helper()
 	p := &playing{text: &Text{}}
 	err := sim.Run(t.Context(), s, sim.RunOptions{
-		Memory: true, Patience: time.Minute, Agent: newAgent, Ready: p.ready, AfterStep: p.after,
+		InMemory: true, Patience: time.Minute, Agent: newAgent, BeforeStart: p.ready, AfterStep: p.after,
 		Observe: func(e sim.Event) {
 			if e.Kind != "Synchronize" { // the answer comes before the change is applied, in no fixed order
 				p.text.JSON("runtime", e)
 			}
 		},
-		Sent: func(e sim.SentUpdate) { p.text.JSON("sent", e) },
+		ResourcesSent: func(e sim.SentUpdate) { p.text.JSON("sent", e) },
 	})
 	if unmet := (*sim.UnmetError)(nil); errors.As(err, &unmet) {
 		p.text.JSON("unmet", unmet.Wants) // after such a long pause some wants of a scenario may not hold

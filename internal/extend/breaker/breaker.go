@@ -13,12 +13,13 @@ const (
 	MaxPause = 30 * time.Second
 )
 
-// Breaker is the breaker of one program. The zero value is closed, which means that calls are allowed. It has no lock.
+// Breaker is the breaker of one program. The zero value is closed, which means that calls are allowed. Its methods must
+// not be called at the same time.
 type Breaker struct {
 	failures  int
 	openUntil time.Time // the end of the pause
 	pause     time.Duration
-	probing   bool // one call tests whether the program answers again
+	probing   bool // a call runs that tests whether the program answers again
 }
 
 // Result is the result of a call.
@@ -31,8 +32,8 @@ const (
 	NoAnswer                 // the program did not answer
 )
 
-// Begin reports whether a call is allowed now. If it is not, wait is the rest of the pause; 0 while another call tests
-// whether the program answers again. The caller of an allowed call must call End after it.
+// Begin reports whether a call is allowed now. If it is not allowed, wait is the rest of the pause, or 0 while another
+// call tests whether the program answers again. The caller of an allowed call must call End after it.
 func (b *Breaker) Begin(now time.Time) (wait time.Duration, ok bool) {
 	if b.failures < MaxFailures {
 		return 0, true

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// budget is the time that all servers together may take for one event. An earlier deadline of the event has
+	// eventTimeout is the time that all servers together may take for one event. An earlier deadline of the event has
 	// priority. NRI runtimes wait two seconds for a plugin.
-	budget = 1500 * time.Millisecond
+	eventTimeout = 1500 * time.Millisecond
 	// maxNotices limits the pending notices about past events.
 	maxNotices = 1024
 )
@@ -45,22 +45,22 @@ func (s *Servers) serversOf(stage Stage) []*server {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var out []*server
-	for _, name := range s.order {
-		if f := s.files[name]; f != nil && f.server != nil && f.server.serves(stage) {
+	for _, name := range s.callOrder {
+		if f := s.files[name]; f != nil && f.server != nil && f.server.servesStage(stage) {
 			out = append(out, f.server)
 		}
 	}
 	return out
 }
 
-// Asks reports whether the agent calls any server for a kind of event.
+// Asks reports whether at least one server is registered for a kind of event.
 func (s *Servers) Asks(kind lifecycle.Kind) bool {
 	stage, ok := stageOf(kind)
 	return ok && len(s.serversOf(stage.Stage)) > 0
 }
 
 // Ask calls the servers of an event's stage one after the other. Each server sees the answers of the servers before
-// it. Ask returns when all have answered, at the latest after a second and a half. It does not change the event's pod
+// it. Ask returns when all servers have answered, at the latest after eventTimeout. It does not change the event's pod
 // and container. The error is the *Refusal of a server whose policy is Fail. Failures of other servers are problems in
 // the result.
 func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
@@ -72,7 +72,7 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 	if len(servers) == 0 {
 		return lifecycle.HookServerAnswer{}, nil
 	}
-	end := time.Now().Add(budget)
+	end := time.Now().Add(eventTimeout)
 	if sooner, bounded := ctx.Deadline(); bounded && sooner.Before(end) {
 		end = sooner
 	}
@@ -87,17 +87,17 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 }
 
 // isForPods reports whether the stage is about pods.
-func (i StageInfo) isForPods() bool {
+func (i StageDescription) isForPods() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
 
-// stageCall calls all servers of a stage for one event. end is its deadline.
+// stageCall calls all servers of a stage for one event, until a deadline.
 type stageCall struct {
 	*Servers
 
-	stage   StageInfo
-	servers []*server
-	end     time.Time
+	stage    StageDescription
+	servers  []*server
+	deadline time.Time
 }
 
 // callForPod calls the servers for an event of a pod.
@@ -106,13 +106,13 @@ func (c *stageCall) callForPod(ctx context.Context, first *hooks.PodSandboxHookR
 	req := first
 	for _, srv := range c.servers {
 		resp := &hooks.PodSandboxHookResponse{}
-		if err := srv.call(ctx, c.end, c.stage, req, resp); err != nil {
+		if err := srv.call(ctx, c.deadline, c.stage, req, resp); err != nil {
 			if err := c.handleFailure(srv, c.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
-		if c.stage.Answered {
+		if c.stage.AnswerApplies {
 			var problems []lifecycle.Problem
 			req, problems = mergePod(srv.name, req, resp)
 			out.Problems = lifecycle.LimitProblems(append(out.Problems, problems...), lifecycle.MaxProblems)
@@ -122,8 +122,8 @@ func (c *stageCall) callForPod(ctx context.Context, first *hooks.PodSandboxHookR
 	return out, nil
 }
 
-// changedEntries returns the entries of the map is that the map was lacks or has with another value; nil if there are
-// none.
+// changedEntries returns the entries of the map "is" that the map "was" lacks, or has with another value. It returns
+// nil if there are no such entries.
 func changedEntries(was, is map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range is {
@@ -141,23 +141,23 @@ func changedEntries(was, is map[string]string) map[string]string {
 // callForContainer calls the servers for an event of a container.
 func (c *stageCall) callForContainer(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
-	setBy := map[setting]string{} // the server that set each setting last
+	setBy := map[settingID]string{} // the server that set each setting last
 	req := first
 	for _, srv := range c.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
-		if err := srv.call(ctx, c.end, c.stage, req, resp); err != nil {
+		if err := srv.call(ctx, c.deadline, c.stage, req, resp); err != nil {
 			if err := c.handleFailure(srv, c.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
-		if !c.stage.Answered {
+		if !c.stage.AnswerApplies {
 			continue
 		}
 		next, problems := mergeContainer(srv.name, req, resp)
 		if len(c.servers) > 1 {
 			for _, v := range changedValues(req, next) {
-				setBy[setting{v.Field, v.Key}] = srv.name
+				setBy[settingID{v.Field, v.Key}] = srv.name
 			}
 		}
 		out.Problems = lifecycle.LimitProblems(append(out.Problems, problems...), lifecycle.MaxProblems)
@@ -166,7 +166,7 @@ func (c *stageCall) callForContainer(ctx context.Context, first *hooks.Container
 	for _, v := range changedValues(first, req) {
 		source := c.servers[0].name
 		if len(c.servers) > 1 {
-			source = setBy[setting{v.Field, v.Key}]
+			source = setBy[settingID{v.Field, v.Key}]
 		}
 		v.Why = lifecycle.Reason{Hook: lifecycle.HookServerName, Source: source, Text: "answered at " + string(c.stage.Stage)}
 		out.Values = append(out.Values, v)
@@ -176,11 +176,11 @@ func (c *stageCall) callForContainer(ctx context.Context, first *hooks.Container
 
 // handleFailure reports a failed call as a problem. If the server's policy is Fail and the event waits for the call, it
 // returns a *Refusal instead.
-func (s *Servers) handleFailure(srv *server, stage StageInfo, err error, out *lifecycle.HookServerAnswer) error {
-	if srv.registration.Policy == Fail && stage.Waits {
+func (s *Servers) handleFailure(srv *server, stage StageDescription, err error, out *lifecycle.HookServerAnswer) error {
+	if srv.registration.Policy == Fail && stage.EventWaits {
 		return &Refusal{srv.name, err}
 	}
-	s.o.Log.Warn("hook server skipped", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
+	s.opts.Log.Warn("a call of a hook server failed; the agent continues without its answer", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
 		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "the agent continues as if the server did not exist", Warning: true,
 	})
@@ -189,7 +189,7 @@ func (s *Servers) handleFailure(srv *server, stage StageInfo, err error, out *li
 
 // notice reports a past event to servers.
 type notice struct {
-	stage     StageInfo
+	stage     StageDescription
 	pod       *hooks.PodSandboxHookRequest
 	container *hooks.ContainerResourceHookRequest
 }
@@ -198,7 +198,7 @@ type notice struct {
 // does not wait: if maxNotices notices are pending, it drops the new one.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
-	if !ok || stage.Waits || ev.Pod == nil || skipsPod(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
+	if !ok || stage.EventWaits || ev.Pod == nil || skipsPod(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
 		return
 	}
 	t := notice{stage: stage}
@@ -213,8 +213,8 @@ func (s *Servers) Notify(ev *lifecycle.Event) {
 	select {
 	case s.notices <- t:
 	default:
-		atomic.AddUint64(&s.dropped, 1)
-		s.o.Log.Warn("the agent did not notify hook servers of an event: too many notices are pending", logkey.Event, string(stage.Stage))
+		atomic.AddUint64(&s.droppedNotices, 1)
+		s.opts.Log.Warn("the agent did not notify hook servers of an event: too many notices are pending", logkey.Event, string(stage.Stage))
 	}
 }
 
@@ -231,7 +231,7 @@ func (s *Servers) notifyAll(ctx context.Context) {
 					req, resp = t.container, &hooks.ContainerResourceHookResponse{}
 				}
 				if err := srv.call(ctx, time.Time{}, t.stage, req, resp); err != nil && ctx.Err() == nil {
-					s.o.Log.Warn("the agent could not notify a hook server of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
+					s.opts.Log.Warn("the agent could not notify a hook server of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
 				}
 			}
 		}

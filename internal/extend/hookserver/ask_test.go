@@ -111,7 +111,7 @@ func TestFailingServers(t *testing.T) {
 	}
 	big := serve(t)
 	big.container = func(context.Context, *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-		return &hooks.ContainerResourceHookResponse{ContainerEnvs: map[string]string{"X": strings.Repeat("x", maxAnswer)}}, nil
+		return &hooks.ContainerResourceHookResponse{ContainerEnvs: map[string]string{"X": strings.Repeat("x", maxAnswerBytes)}}, nil
 	}
 	panics := serve(t)
 	panics.server.Stop()
@@ -239,16 +239,16 @@ func TestGivenUp(t *testing.T) {
 	if out, err := q.callForContainer(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	q.end = time.Now().Add(-time.Second)
+	q.deadline = time.Now().Add(-time.Second)
 	if out, err := q.callForContainer(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not called: the event's deadline passed") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	if st, _ := s.States(); st[0].Suspended || st[0].Failed != 0 || counted[Ended] != breaker.MaxFailures+4 || counted[TimedOut] != 0 {
+	if st, _ := s.States(); st[0].Suspended || st[0].Failed != 0 || counted[EventEnded] != breaker.MaxFailures+4 || counted[TimedOut] != 0 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {
 		answers.Store(uint32(code))
-		if out, err := s.Ask(t.Context(), sample()); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "answers "+code.String()) {
+		if out, err := s.Ask(t.Context(), sample()); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "answered with the gRPC error "+code.String()) {
 			t.Fatalf("%v, %+v", err, out)
 		}
 	}
@@ -257,7 +257,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-func stageAt(t *testing.T, at Stage) StageInfo {
+func stageAt(t *testing.T, at Stage) StageDescription {
 	t.Helper()
 	for _, i := range stages {
 		if i.Stage == at {
@@ -265,22 +265,22 @@ func stageAt(t *testing.T, at Stage) StageInfo {
 		}
 	}
 	t.Fatal("no such stage")
-	return StageInfo{}
+	return StageDescription{}
 }
 
 // TestCircuitThroughSteps steps the wall clock while a server is not called: the duration stays the same.
 func TestCircuitThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
-		l := &link{}
+		l := &connection{}
 		for range breaker.MaxFailures {
-			l.end(&callError{unreachable: true, text: "planted"}, clk.Now())
+			l.endCall(&callError{unreachable: true, message: "planted"}, clk.Now())
 		}
 		clk.Step(step)
-		if clk.Advance(breaker.MinPause - 1); l.begin(clk.Now()) == nil {
+		if clk.Advance(breaker.MinPause - 1); l.beginCall(clk.Now()) == nil {
 			t.Errorf("a step by %v: called before its rest is over", step)
 		}
-		if clk.Advance(1); l.begin(clk.Now()) != nil {
+		if clk.Advance(1); l.beginCall(clk.Now()) != nil {
 			t.Errorf("a step by %v: not called after its rest", step)
 		}
 	}

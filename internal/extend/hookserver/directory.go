@@ -22,12 +22,12 @@ import (
 
 const (
 	// quietTime is the time for which the directory must be unchanged before the agent reads it. maxQuietWait limits
-	// the wait for that. Waiting and reading together take less than a second.
+	// the wait for such a time. The wait and the read together take less than a second.
 	quietTime    = 100 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheck is the interval at which the agent reads the directory without an event of inotify, to find a
+	// recheckInterval is the interval at which the agent reads the directory without an event of inotify, to find a
 	// directory that was created or replaced.
-	recheck = 700 * time.Millisecond
+	recheckInterval = 700 * time.Millisecond
 	// maxFiles limits the files that the agent reads.
 	maxFiles = 64
 )
@@ -49,14 +49,14 @@ type Options struct {
 
 // Servers are the hook servers of a directory.
 type Servers struct {
-	o       Options
-	notices chan notice
-	dropped uint64
+	opts           Options
+	notices        chan notice
+	droppedNotices uint64
 
-	mu    sync.RWMutex // guards all fields below; never held across I/O
-	files map[string]*file
-	order []string // names of files, in the order in which the agent calls their servers
-	err   error    // the error of the last read of the directory
+	mu        sync.RWMutex // guards all fields below; never held across I/O
+	files     map[string]*file
+	callOrder []string // names of files, in the order in which the agent calls their servers
+	err       error    // the error of the last read of the directory
 }
 
 // file is one file of the directory. It is immutable.
@@ -79,7 +79,7 @@ func New(o Options) *Servers {
 	if o.OwnSocket != "" {
 		o.OwnSocket = filepath.Clean(o.OwnSocket)
 	}
-	return &Servers{o: o, files: map[string]*file{}, notices: make(chan notice, maxNotices)}
+	return &Servers{opts: o, files: map[string]*file{}, notices: make(chan notice, maxNotices)}
 }
 
 // Run watches the directory, and notifies servers of past events, until ctx ends.
@@ -89,7 +89,7 @@ func (s *Servers) Run(ctx context.Context) error {
 		defer close(ended)
 		s.notifyAll(ctx)
 	}()
-	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: s.dirs, Read: s.Reload}.Run(ctx)
+	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: s.watchedDirs, Read: s.Reload}.Run(ctx)
 	<-ended
 	s.Close()
 	return err
@@ -99,28 +99,28 @@ func (s *Servers) Run(ctx context.Context) error {
 func (s *Servers) Close() {
 	s.mu.Lock()
 	before := s.files
-	s.files, s.order = map[string]*file{}, nil
+	s.files, s.callOrder = map[string]*file{}, nil
 	s.mu.Unlock()
 	for _, f := range before {
 		if f.server != nil {
-			f.server.link.close()
+			f.server.connection.close()
 		}
 	}
 }
 
-// dirs returns the directory, and its parent, because the directory may be created later.
-func (s *Servers) dirs() []string {
-	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
+// watchedDirs returns the directory, and its parent, because the directory may be created later.
+func (s *Servers) watchedDirs() []string {
+	return []string{s.opts.Directory, filepath.Dir(s.opts.Directory)}
 }
 
 // Reload reads the files of the directory, and applies those that have changed. Calls must not overlap. If the agent
 // cannot read a file any more, or if its registration is not valid, the last valid registration stays in force. If the
-// file was removed, or is not trusted (see whyUntrusted), the agent no longer calls its server. The same applies to the
-// directory and all of its servers.
+// file was removed, or is not trusted (see whyUntrusted), the agent no longer calls its server. The same rules apply to
+// the directory, and then to all servers.
 func (s *Servers) Reload() {
-	names, err := s.list()
+	names, err := s.listFiles()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.o.Log.Error("the agent cannot use a part of the directory of hook servers", logkey.File, s.o.Directory, logkey.Err, err)
+		s.opts.Log.Error("the agent cannot use a part of the directory of hook servers", logkey.File, s.opts.Directory, logkey.Err, err)
 	}
 	if refused := (*untrustedFileError)(nil); err != nil && names == nil && !errors.As(err, &refused) {
 		s.mu.Lock()
@@ -130,37 +130,37 @@ func (s *Servers) Reload() {
 	}
 	next := make(map[string]*file, len(names))
 	for _, name := range names {
-		next[name] = s.read(name, s.files[name])
+		next[name] = s.readFile(name, s.files[name])
 	}
 	s.mu.Lock()
 	before := s.files
-	s.files, s.order, s.err = next, names, err
+	s.files, s.callOrder, s.err = next, names, err
 	s.mu.Unlock()
 	for name, f := range before {
 		if next[name] == nil {
-			s.o.Log.Info("the agent no longer uses the file of a hook server, and does not call the server any more", logkey.File, name)
+			s.opts.Log.Info("the agent no longer uses the file of a hook server, and does not call the server any more", logkey.File, name)
 		}
-		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.link != f.server.link) {
-			f.server.link.close()
+		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.connection != f.server.connection) {
+			f.server.connection.close()
 		}
 	}
 }
 
-// list returns the names of the directory's .json files, sorted, and at most maxFiles of them.
-func (s *Servers) list() ([]string, error) {
-	dir, err := os.Stat(s.o.Directory)
+// listFiles returns the names of the directory's .json files, sorted, and at most maxFiles of them.
+func (s *Servers) listFiles() ([]string, error) {
+	dir, err := os.Stat(s.opts.Directory)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // no server is registered
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.o.Directory, err)
+		return nil, fmt.Errorf("read %s: %w", s.opts.Directory, err)
 	}
 	if why := whyUntrusted(dir); why != "" {
-		return nil, fmt.Errorf("the agent does not use %s: %w", s.o.Directory, &untrustedFileError{why})
+		return nil, fmt.Errorf("the agent does not use %s: %w", s.opts.Directory, &untrustedFileError{why})
 	}
-	entries, err := os.ReadDir(s.o.Directory)
+	entries, err := os.ReadDir(s.opts.Directory)
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", s.o.Directory, err)
+		return nil, fmt.Errorf("list %s: %w", s.opts.Directory, err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -170,14 +170,14 @@ func (s *Servers) list() ([]string, error) {
 	}
 	slices.Sort(names)
 	if len(names) > maxFiles {
-		return names[:maxFiles], fmt.Errorf("%s has %d files: the agent uses only the first %d", s.o.Directory, len(names), maxFiles)
+		return names[:maxFiles], fmt.Errorf("%s has %d files: the agent uses only the first %d", s.opts.Directory, len(names), maxFiles)
 	}
 	return names, nil
 }
 
-// whyUntrusted returns the reason why a file or directory is not trusted; "" if it is. Only trusted users may register
-// servers, because a server can change every pod. A sticky bit does not help: it has no effect on a file, and it does
-// not keep users from adding files to a directory that they may write.
+// whyUntrusted returns the reason why a file or directory is not trusted; "" if it is trusted. Only trusted users may
+// register servers, because a server can change every pod. A sticky bit does not make a file or directory trusted. On a
+// file it has no effect, and in a directory it does not stop users from adding files.
 func whyUntrusted(info fs.FileInfo) string {
 	mode := info.Mode().Perm()
 	if mode&0o002 != 0 {
@@ -194,13 +194,13 @@ func whyUntrusted(info fs.FileInfo) string {
 
 func trustedGroup(gid uint32) bool { return gid == 0 || gid == uint32(os.Getegid()) }
 
-// read reads one file, and returns its new state.
-func (s *Servers) read(name string, old *file) *file {
+// readFile reads one file, and returns its new state.
+func (s *Servers) readFile(name string, old *file) *file {
 	f := &file{name: name}
 	if old != nil {
 		*f = *old
 	}
-	content, err := load(filepath.Join(s.o.Directory, name))
+	content, err := readTrustedFile(filepath.Join(s.opts.Directory, name))
 	refused := (*untrustedFileError)(nil)
 	switch {
 	case errors.As(err, &refused):
@@ -211,22 +211,22 @@ func (s *Servers) read(name string, old *file) *file {
 		return old
 	default:
 		f.content = content
-		s.apply(f)
+		s.applyContent(f)
 	}
 	if f.err != nil && !errors.Is(f.err, errOwnSocket) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
-		s.o.Log.Error("the agent does not use the content of a hook server's file", logkey.File, name, logkey.Err, f.err)
+		s.opts.Log.Error("the agent does not use the content of a hook server's file", logkey.File, name, logkey.Err, f.err)
 	}
 	return f
 }
 
-// apply parses the content of a file, and registers its server if the content is valid.
-func (s *Servers) apply(f *file) {
-	r, unknownStages, err := parse([]byte(f.content))
+// applyContent parses the content of a file, and registers its server if the content is valid.
+func (s *Servers) applyContent(f *file) {
+	r, unknownStages, err := parseRegistration([]byte(f.content))
 	if err != nil {
 		f.err = err
 		return
 	}
-	if s.o.OwnSocket != "" && samePath(r.Endpoint, s.o.OwnSocket) {
+	if s.opts.OwnSocket != "" && samePath(r.Endpoint, s.opts.OwnSocket) {
 		f.server, f.unknownStages, f.err = nil, nil, errOwnSocket
 		return
 	}
@@ -234,12 +234,12 @@ func (s *Servers) apply(f *file) {
 	if f.server != nil && f.server.registration.Endpoint == r.Endpoint {
 		f.server = f.server.withRegistration(r) // keeps the connection and its recent results
 	} else {
-		f.server = newServer(f.name, r, s.o)
+		f.server = newServer(f.name, r, s.opts)
 	}
-	s.o.Log.Info("hook server registered", logkey.File, f.name, logkey.Socket, r.Endpoint, logkey.Values, len(r.Stages))
+	s.opts.Log.Info("hook server registered", logkey.File, f.name, logkey.Socket, r.Endpoint, logkey.Values, len(r.Stages))
 }
 
-// errOwnSocket is the error of the file that the agent itself wrote to register at runtime proxies.
+// errOwnSocket is the error of the file that the agent itself wrote to register as a server of a runtime proxy.
 var errOwnSocket = errors.New("remote-endpoint is the agent's own socket; the agent does not call itself")
 
 // samePath reports whether two paths are equal, or lead to the same file through symbolic links.
@@ -254,8 +254,8 @@ type untrustedFileError struct{ reason string }
 
 func (d *untrustedFileError) Error() string { return "refused: " + d.reason }
 
-// load reads a trusted file.
-func load(path string) (string, error) {
+// readTrustedFile reads a trusted file.
+func readTrustedFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe must not block
 	if err != nil {
 		return "", fmt.Errorf("open the file: %w", err)
@@ -271,12 +271,12 @@ func load(path string) (string, error) {
 	if why := whyUntrusted(info); why != "" {
 		return "", &untrustedFileError{why}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read the file: %w", err)
-	case len(data) > maxFile:
-		return "", fmt.Errorf("the file is longer than %d bytes", maxFile)
+	case len(data) > maxFileBytes:
+		return "", fmt.Errorf("the file is longer than %d bytes", maxFileBytes)
 	}
 	return string(data), nil
 }

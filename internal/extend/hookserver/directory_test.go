@@ -117,10 +117,10 @@ func TestWhatIsRefused(t *testing.T) {
 		"relative":          {text: `{"remote-endpoint":"a.sock"}`, mode: 0o644, want: "absolute path"},
 		"tcp":               {text: `{"remote-endpoint":"tcp://127.0.0.1:1"}`, mode: 0o644, want: "absolute path"},
 		"long":              {text: `{"remote-endpoint":"/` + strings.Repeat("x", 120) + `"}`, mode: 0o644, want: "at most 107"},
-		"odd policy":        {text: `{"remote-endpoint":"/a","failure-policy":"fail"}`, mode: 0o644, want: "want Ignore or Fail"},
+		"odd policy":        {text: `{"remote-endpoint":"/a","failure-policy":"fail"}`, mode: 0o644, want: "set it to Ignore or Fail"},
 		"with scheme":       {text: `{"remote-endpoint":"unix:///run/a.sock"}`, mode: 0o644},
 		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "unknown stages ignored: PreTea"},
-		"huge":              {text: strings.Repeat(" ", maxFile) + good, mode: 0o644, want: "longer than 65536 bytes"},
+		"huge":              {text: strings.Repeat(" ", maxFileBytes) + good, mode: 0o644, want: "longer than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, dir := servers(t, nil)
@@ -271,18 +271,18 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"remote-endpoint":"/a","runtime-hooks":[` + strings.Repeat(`"x",`, 15_000) + `"y"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer clock.Watch(t, len(data))()
-		r, _, err := parse(data)
+		r, _, err := parseRegistration(data)
 		if err != nil {
 			return
 		}
-		if !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocket || r.Policy != Ignore && r.Policy != Fail {
+		if !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocketPath || r.Policy != Ignore && r.Policy != Fail {
 			t.Errorf("%+v", r)
 		}
 		text, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, _, err := parse(text); err != nil || again.Endpoint != r.Endpoint {
+		if again, _, err := parseRegistration(text); err != nil || again.Endpoint != r.Endpoint {
 			t.Errorf("%+v, then %+v, %v", r, again, err)
 		}
 	})

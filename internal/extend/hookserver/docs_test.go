@@ -23,10 +23,10 @@ func TestDocs(t *testing.T) {
 		if s.Call != "" {
 			call = "`" + s.Call + "`"
 		}
-		if s.Waits {
+		if s.EventWaits {
 			answer = "only a failure counts"
 		}
-		if s.Answered {
+		if s.AnswerApplies {
 			answer = "counts"
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", s.Stage, call, s.Kind, answer)

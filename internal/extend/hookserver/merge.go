@@ -38,14 +38,14 @@ func Rules() []Rule {
 	}
 }
 
-// setting identifies a setting: a field, and the key of its entry.
-type setting struct {
+// settingID identifies a setting: a field, and the key of an entry if the field is a map.
+type settingID struct {
 	field lifecycle.Field
 	key   string
 }
 
-// problem describes an invalid part of an answer.
-func problem(server, field, value, reason, then string) lifecycle.Problem {
+// answerProblem describes an invalid part of an answer.
+func answerProblem(server, field, value, reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Hook: lifecycle.HookServerName, Key: server + ": " + field, Value: shorten(value), Reason: reason, Then: then,
 	}
@@ -68,11 +68,11 @@ func shorten(s string) string {
 	}, s)
 }
 
-// reserved is the prefix of keys that no answer may set, because only the agent may write records.
-const reserved = "trimtab.io/record"
+// reservedKeyPrefix is the prefix of keys that no answer may set, because only the agent may write records.
+const reservedKeyPrefix = "trimtab.io/record"
 
-// mergeMap adds the entries of an answer to a map. It leaves out entries that cannot be valid, and calls complain for
-// each of them.
+// mergeMap adds the entries of an answer to a copy of the map have. It leaves out entries that cannot be valid, and
+// calls complain for each of them.
 func mergeMap(have, answer map[string]string, complain func(key, why string)) map[string]string {
 	more := changedEntries(have, answer) // most answers repeat the request
 	if len(more) == 0 {
@@ -83,7 +83,7 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 		switch {
 		case k == "":
 			complain(k, "has an empty key")
-		case strings.HasPrefix(k, reserved):
+		case strings.HasPrefix(k, reservedKeyPrefix):
 			complain(k, "is reserved for the agent")
 		case strings.ContainsRune(k, 0) || strings.ContainsRune(answer[k], 0):
 			complain(k, "contains a NUL byte")
@@ -106,9 +106,9 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 		PodMeta: asked.PodMeta, RuntimeHandler: asked.RuntimeHandler, CgroupParent: asked.CgroupParent,
 		Overhead: asked.Overhead, Resources: asked.Resources,
 	}
-	m := merge{server: server}
-	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), m.complain("labels"))
-	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), m.complain("annotations"))
+	m := answerMerge{server: server}
+	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), m.entryProblemFunc("labels"))
+	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), m.entryProblemFunc("annotations"))
 	if parent := answer.GetCgroupParent(); parent != "" && parent != asked.CgroupParent {
 		m.addProblem("cgroup_parent", parent, "Trimtab does not move pods out of the kubelet's cgroups", "the pod stays in "+shorten(asked.CgroupParent))
 	}
@@ -122,44 +122,44 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 		PodMeta: asked.PodMeta, ContainerMeta: asked.ContainerMeta, ContainerResources: asked.ContainerResources, PodResources: asked.PodResources,
 		PodAnnotations: asked.PodAnnotations, PodLabels: asked.PodLabels, PodCgroupParent: asked.PodCgroupParent, ContainerEnvs: asked.ContainerEnvs,
 	}
-	m := merge{server: server}
-	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.complain("container_annotations"))
+	m := answerMerge{server: server}
+	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.entryProblemFunc("container_annotations"))
 	if parent := answer.GetPodCgroupParent(); parent != "" && parent != asked.PodCgroupParent {
 		m.addProblem("pod_cgroup_parent", parent, "Trimtab does not move containers out of their pod's cgroup", "the container stays in "+shorten(asked.PodCgroupParent))
 	}
 	if envs := answer.GetContainerEnvs(); len(envs) > 0 {
-		m.envs(out, envs)
+		m.mergeEnvs(out, envs)
 	}
 	if r := answer.GetContainerResources(); r != nil {
 		out.ContainerResources = proto.CloneOf(asked.ContainerResources)
 		if out.ContainerResources == nil {
 			out.ContainerResources = &hooks.LinuxContainerResources{}
 		}
-		m.resources(out.ContainerResources, r)
+		m.mergeResources(out.ContainerResources, r)
 	}
 	return out, m.problems.List()
 }
 
-// merge merges one answer into a request, and collects the problems of the answer.
-type merge struct {
+// answerMerge merges one answer into a request, and collects the problems of the answer.
+type answerMerge struct {
 	server   string
 	problems lifecycle.ProblemList
 }
 
 // addProblem adds a problem.
-func (m *merge) addProblem(field, value, reason, then string) {
+func (m *answerMerge) addProblem(field, value, reason, then string) {
 	if m.problems.Full(lifecycle.Problem{}) {
 		value = ""
 	}
-	m.problems.Add(problem(m.server, field, value, reason, then))
+	m.problems.Add(answerProblem(m.server, field, value, reason, then))
 }
 
-// complain returns a function that adds a problem about an entry of a field.
-func (m *merge) complain(field string) func(key, why string) {
+// entryProblemFunc returns a function that adds a problem about an entry of a field.
+func (m *answerMerge) entryProblemFunc(field string) func(key, why string) {
 	return func(key, why string) { m.addProblem(field, key, why, entryIgnored) }
 }
 
-func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]string) {
+func (m *answerMerge) mergeEnvs(out *hooks.ContainerResourceHookRequest, envs map[string]string) {
 	var bad []string
 	for name, v := range envs {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.IndexByte(v, 0) >= 0 {
@@ -176,65 +176,66 @@ func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]st
 	}
 }
 
-// requestStays describes the consequence of an invalid value.
-const requestStays = "the value of the request does not change"
+// requestUnchanged describes the consequence of an invalid value.
+const requestUnchanged = "the value of the request does not change"
 
-// The kernel's limits of CPU periods and quotas in µs, and of CPU shares (sched/core.c, tg_set_cfs_bandwidth;
-// cpu.shares). oomBound is the limit of oom_score_adj.
+// The kernel's limits of CPU periods and quotas in µs (sched/core.c, tg_set_cfs_bandwidth), and of CPU shares.
+// maxOOMScoreAdj is the greatest oom_score_adj; the least is -maxOOMScoreAdj.
 const (
 	minPeriod, maxPeriod = 1000, 1000000
 	minQuota             = 1000
 	minShares, maxShares = 2, 262144
-	oomBound             = 1000
+	maxOOMScoreAdj       = 1000
 )
 
-func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
-	m.number("cpu_period", &out.CpuPeriod, r.CpuPeriod, minPeriod, maxPeriod)
-	m.number("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
-	m.number("memory_limit_in_bytes", &out.MemoryLimitInBytes, r.MemoryLimitInBytes, 1, 1<<62)
+func (m *answerMerge) mergeResources(out, r *hooks.LinuxContainerResources) {
+	m.mergeNumber("cpu_period", &out.CpuPeriod, r.CpuPeriod, minPeriod, maxPeriod)
+	m.mergeNumber("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
+	m.mergeNumber("memory_limit_in_bytes", &out.MemoryLimitInBytes, r.MemoryLimitInBytes, 1, 1<<62)
 	if s := r.MemorySwapLimitInBytes; s > 0 && s != out.MemorySwapLimitInBytes {
-		m.addProblem("memory_swap_limit_in_bytes", fmt.Sprint(s), "Trimtab does not set swap", requestStays)
+		m.addProblem("memory_swap_limit_in_bytes", fmt.Sprint(s), "Trimtab does not set swap", requestUnchanged)
 	}
 	switch q := r.CpuQuota; {
 	case q == 0:
 	case q == -1 || q >= minQuota:
 		out.CpuQuota = q
 	case q != out.CpuQuota:
-		m.addProblem("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is below %d: want a higher value, or -1 for no limit", minQuota), requestStays)
+		m.addProblem("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is below the kernel's minimum of %d µs; set a higher value, or -1 for no limit", minQuota), requestUnchanged)
 	}
 	switch o := r.OomScoreAdj; {
-	case o >= -oomBound && o <= oomBound:
+	case o >= -maxOOMScoreAdj && o <= maxOOMScoreAdj:
 		out.OomScoreAdj = o
 	case o != out.OomScoreAdj:
-		m.addProblem("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", requestStays)
+		m.addProblem("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", requestUnchanged)
 	}
-	m.list("cpuset_cpus", &out.CpusetCpus, r.CpusetCpus)
-	m.list("cpuset_mems", &out.CpusetMems, r.CpusetMems)
+	m.mergeList("cpuset_cpus", &out.CpusetCpus, r.CpusetCpus)
+	m.mergeList("cpuset_mems", &out.CpusetMems, r.CpusetMems)
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
-		m.unified(out, file, r.Unified[file])
+		m.mergeUnified(out, file, r.Unified[file])
 	}
 }
 
-// number applies a number above 0 that is within its limits. A value that equals the request is always valid.
-func (m *merge) number(field string, out *int64, v, least, most int64) {
+// mergeNumber applies a number above 0 that is within the limits least and most. It accepts a value that equals the
+// request without a check.
+func (m *answerMerge) mergeNumber(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
 	case v < least || v > most:
-		m.addProblem(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), requestStays)
+		m.addProblem(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), requestUnchanged)
 	default:
 		*out = v
 	}
 }
 
-// list applies a list of CPUs or memory nodes that is not empty.
-func (m *merge) list(field string, out *string, text string) {
+// mergeList applies a list of CPUs or memory nodes that is not empty.
+func (m *answerMerge) mergeList(field string, out *string, text string) {
 	if text == "" || text == *out {
 		return
 	}
 	ids, err := topology.ParseList(text)
 	switch {
 	case err != nil:
-		m.addProblem(field, text, err.Error(), requestStays)
+		m.addProblem(field, text, err.Error(), requestUnchanged)
 	case len(ids) == 0:
 	default:
 		if had, err := topology.ParseList(*out); err != nil || !slices.Equal(had, ids) {
@@ -246,8 +247,8 @@ func (m *merge) list(field string, out *string, text string) {
 // filesWithField are the files of cgroup v2 that an answer sets by another field.
 var filesWithField = []string{"cpu.max", "cpu.weight", "memory.max"}
 
-// unified applies the text of a cgroup v2 file.
-func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
+// mergeUnified applies the text of a cgroup v2 file.
+func (m *answerMerge) mergeUnified(out *hooks.LinuxContainerResources, file, text string) {
 	switch {
 	case out.Unified[file] == text && text != "":
 	case file == "" || strings.Trim(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" ||

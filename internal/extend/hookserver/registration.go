@@ -20,8 +20,8 @@ const (
 	Fail   Policy = "Fail"   // the event fails
 )
 
-// Registration is the content of a server's file. It has the same form as in the existing runtime proxies (koordinator
-// 1.8, runtimeproxy/config). Like these, the agent ignores unknown keys.
+// Registration is the content of a server's file. It has the same form as the files of koordinator's runtime
+// proxy 1.8 (runtimeproxy/config). Like that proxy, the agent ignores unknown keys.
 type Registration struct {
 	// Endpoint is the path of the server's socket.
 	Endpoint string  `json:"remote-endpoint"`
@@ -30,14 +30,14 @@ type Registration struct {
 }
 
 const (
-	// maxFile limits a server's file, in bytes.
-	maxFile = 64 << 10
-	// maxSocket is the longest path of a socket (the kernel's sockaddr_un without its NUL).
-	maxSocket = 107
+	// maxFileBytes limits a server's file, in bytes.
+	maxFileBytes = 64 << 10
+	// maxSocketPath is the longest path of a socket (the kernel's sockaddr_un without its NUL).
+	maxSocketPath = 107
 )
 
-// parse parses the content of a file. unknownStages have no effect.
-func parse(data []byte) (r Registration, unknownStages []string, err error) {
+// parseRegistration parses the content of a file. It removes unknown stages from the registration and returns them.
+func parseRegistration(data []byte) (r Registration, unknownStages []string, err error) {
 	if len(data) == 0 {
 		return r, nil, errors.New("the file is empty")
 	}
@@ -48,8 +48,8 @@ func parse(data []byte) (r Registration, unknownStages []string, err error) {
 	switch {
 	case r.Endpoint == "":
 		return r, nil, errors.New("remote-endpoint is missing: set it to the path of the server's socket")
-	case !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocket || strings.ContainsRune(r.Endpoint, 0):
-		return r, nil, fmt.Errorf("remote-endpoint is %q: set it to the absolute path of a socket, with at most %d bytes", r.Endpoint, maxSocket)
+	case !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocketPath || strings.ContainsRune(r.Endpoint, 0):
+		return r, nil, fmt.Errorf("remote-endpoint is %q: set it to the absolute path of a socket, with at most %d bytes", r.Endpoint, maxSocketPath)
 	}
 	r.Endpoint = filepath.Clean(r.Endpoint)
 	switch r.Policy {
@@ -57,13 +57,13 @@ func parse(data []byte) (r Registration, unknownStages []string, err error) {
 		r.Policy = Ignore
 	case Ignore, Fail:
 	default:
-		return r, nil, fmt.Errorf("failure-policy is %q: want %s or %s", r.Policy, Ignore, Fail)
+		return r, nil, fmt.Errorf("failure-policy is %q: set it to %s or %s", r.Policy, Ignore, Fail)
 	}
 	for _, s := range r.Stages {
-		if !isKnown(s) {
+		if !isKnownStage(s) {
 			unknownStages = append(unknownStages, string(s))
 		}
 	}
-	r.Stages = slices.DeleteFunc(r.Stages, func(s Stage) bool { return !isKnown(s) })
+	r.Stages = slices.DeleteFunc(r.Stages, func(s Stage) bool { return !isKnownStage(s) })
 	return r, unknownStages, nil
 }

@@ -17,13 +17,13 @@ const (
 	Done        Result = "done"
 	Failed      Result = "failed"      // the server answered with an error
 	TimedOut    Result = "timeout"     // the server did not answer in time
-	Unreachable Result = "unreachable" // no process serves the socket, or a process of another user does
-	Skipped     Result = "skipped"     // the agent did not call the server, because its circuit breaker is open
-	Ended       Result = "ended"       // the event ended before the server answered, or before the agent called it
+	Unreachable Result = "unreachable" // no process serves the socket, or a process of an untrusted user serves it
+	Skipped     Result = "skipped"     // the agent did not call the server, because the server's circuit breaker is open
+	EventEnded  Result = "ended"       // the event ended before the server answered, or before the agent called it
 )
 
 // Results lists the results of calls.
-func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ended} }
+func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, EventEnded} }
 
 // Recorder counts calls, for metrics. Its method does not block. The name of a server is the name of its file, so the
 // number of names is limited.
@@ -38,13 +38,13 @@ type NoRecorder struct{}
 func (NoRecorder) Call(string, Stage, Result, time.Duration) {}
 
 // States returns the state of all files of the directory except the agent's own file, in the order in which the agent
-// calls their servers. The error is the error of the directory.
+// calls their servers. The error is that of the last read of the directory.
 func (s *Servers) States() ([]api.HookServer, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	now := s.o.Now()
+	now := s.opts.Now()
 	var out []api.HookServer
-	for _, name := range s.order {
+	for _, name := range s.callOrder {
 		if f := s.files[name]; f != nil && !errors.Is(f.err, errOwnSocket) {
 			out = append(out, f.state(now))
 		}
@@ -69,7 +69,7 @@ func (f *file) state(now time.Time) api.HookServer {
 		for _, stage := range srv.registration.Stages {
 			st.Stages = append(st.Stages, string(stage))
 		}
-		l := srv.link
+		l := srv.connection
 		l.mu.Lock()
 		st.Calls, st.Failed = l.calls, l.failed
 		st.Suspended = l.breaker.Open(now)

@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// maxAnswer limits one answer, in bytes.
-	maxAnswer = 4 << 20
+	// maxAnswerBytes limits one answer, in bytes.
+	maxAnswerBytes = 4 << 20
 )
 
-const service = "/runtime.v1alpha1.RuntimeHookService/"
+const servicePrefix = "/runtime.v1alpha1.RuntimeHookService/"
 
 // server is one hook server. All registrations of a server share its link.
 type server struct {
 	name         string // the name of its file
 	registration Registration
-	o            Options
-	link         *link
+	opts         Options
+	connection   *connection
 }
 
-// link is the connection to a server, and its recent results.
-type link struct {
+// connection is the connection to a server, and its recent results.
+type connection struct {
 	conn *grpc.ClientConn
 	err  error // the reason why there is no connection
 
@@ -46,11 +46,11 @@ type link struct {
 	lastErr  error
 	breaker  breaker.Breaker
 	inFlight int  // running calls
-	closing  bool // conn must be closed after the last running call
+	closing  bool // close was called: conn must be closed after the last running call
 }
 
-// close makes the connection close after the last running call.
-func (l *link) close() {
+// close closes the connection now, or after the last running call.
+func (l *connection) close() {
 	l.mu.Lock()
 	l.closing = true
 	l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *link) close() {
 }
 
 // closeIdle closes the connection if close was called, and no call is running.
-func (l *link) closeIdle() {
+func (l *connection) closeIdle() {
 	l.mu.Lock()
 	now := l.closing && l.inFlight == 0 && l.conn != nil
 	l.mu.Unlock()
@@ -68,16 +68,16 @@ func (l *link) closeIdle() {
 }
 
 func newServer(name string, r Registration, o Options) *server {
-	l := &link{}
+	l := &connection{}
 	l.conn, l.err = grpc.NewClient("passthrough:///"+r.Endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(socket.DialTrusted),
 		grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
 		}))
-	return &server{name: name, registration: r, o: o, link: l}
+	return &server{name: name, registration: r, opts: o, connection: l}
 }
 
 // withRegistration returns the same server with another registration.
@@ -87,8 +87,8 @@ func (s *server) withRegistration(r Registration) *server {
 	return &n
 }
 
-// serves reports whether the server is registered for a stage.
-func (s *server) serves(stage Stage) bool { return slices.Contains(s.registration.Stages, stage) }
+// servesStage reports whether the server is registered for a stage.
+func (s *server) servesStage(stage Stage) bool { return slices.Contains(s.registration.Stages, stage) }
 
 // circuitOpenError is the error of a call that the agent did not make, because the circuit breaker is open.
 type circuitOpenError struct {
@@ -100,49 +100,50 @@ func (r *circuitOpenError) Error() string {
 	return fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %v", breaker.MaxFailures, r.remaining.Round(time.Millisecond), r.lastErr)
 }
 
-// call makes one call. The call ends after the server's timeout, or at end if that is earlier.
-func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
-	own := time.Now().Add(s.o.Timeout)
+// call makes one call. The call ends after the server's timeout, or at the time end if end is earlier. A zero end means
+// no such limit.
+func (s *server) call(ctx context.Context, end time.Time, stage StageDescription, req, resp proto.Message) error {
+	own := time.Now().Add(s.opts.Timeout)
 	cut := false // less than half of the server's timeout is left before end
 	if !end.IsZero() && end.Before(own) {
 		own = end
-		cut = time.Until(end) < s.o.Timeout/2
+		cut = time.Until(end) < s.opts.Timeout/2
 	}
 	if ctx.Err() != nil || time.Until(own) <= 0 {
-		s.o.Recorder.Call(s.name, stage.Stage, Ended, 0)
-		return &eventEndedError{sent: false, cancelled: errors.Is(ctx.Err(), context.Canceled)}
+		s.opts.Recorder.Call(s.name, stage.Stage, EventEnded, 0)
+		return &eventEndedError{requestSent: false, cancelled: errors.Is(ctx.Err(), context.Canceled)}
 	}
-	if err := s.link.begin(s.o.Now()); err != nil {
-		s.o.Recorder.Call(s.name, stage.Stage, Skipped, 0)
+	if err := s.connection.beginCall(s.opts.Now()); err != nil {
+		s.opts.Recorder.Call(s.name, stage.Stage, Skipped, 0)
 		return err
 	}
-	start := s.o.Now()
-	err, late := s.link.err, false
+	start := s.opts.Now()
+	err, late := s.connection.err, false
 	if err == nil {
 		limited, cancel := context.WithDeadline(ctx, own)
-		err = s.link.conn.Invoke(limited, service+stage.Call, req, resp)
+		err = s.connection.conn.Invoke(limited, servicePrefix+stage.Call, req, resp)
 		late = err != nil && endedWith(limited, err)
 		cancel()
 	}
-	now := s.o.Now()
+	now := s.opts.Now()
 	took := now.Sub(start)
 	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
 		// The caller cancelled the event, or the event left the server too little time: not a failure of the server.
-		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
-		s.link.end(errEventEnded, now)
-		s.link.closeIdle()
-		return &eventEndedError{sent: true, cancelled: given}
+		s.opts.Recorder.Call(s.name, stage.Stage, EventEnded, took)
+		s.connection.endCall(errEventEnded, now)
+		s.connection.closeIdle()
+		return &eventEndedError{requestSent: true, cancelled: given}
 	}
-	s.o.Recorder.Call(s.name, stage.Stage, result(err, late), took)
-	err = s.describe(err, late, took)
-	s.link.end(err, now)
-	s.link.closeIdle()
+	s.opts.Recorder.Call(s.name, stage.Stage, resultOf(err, late), took)
+	err = s.describeError(err, late, took)
+	s.connection.endCall(err, now)
+	s.connection.closeIdle()
 	return err
 }
 
-// deadlineSlack is the time before a deadline in which an error DeadlineExceeded counts as a timeout. The server also
-// knows the deadline, and its error may arrive first.
+// deadlineSlack is the time before a deadline in which the error DeadlineExceeded counts as a timeout. The server also
+// knows the deadline, so its error may arrive before the client's own timeout.
 const deadlineSlack = 20 * time.Millisecond
 
 // endedWith reports whether a call ended because its context ended.
@@ -154,8 +155,8 @@ func endedWith(ctx context.Context, err error) bool {
 	return bounded && status.Code(err) == codes.DeadlineExceeded && time.Until(end) < deadlineSlack
 }
 
-// result returns the result of a call, for metrics. late means that the call took too long.
-func result(err error, late bool) Result {
+// resultOf returns the result of a call, for metrics. late means that the call took too long.
+func resultOf(err error, late bool) Result {
 	switch {
 	case err == nil:
 		return Done
@@ -167,8 +168,8 @@ func result(err error, late bool) Result {
 	return Failed
 }
 
-// describe converts the error of a call to a *callError with a message for users.
-func (s *server) describe(err error, late bool, took time.Duration) error {
+// describeError converts the error of a call to a *callError with a message for users.
+func (s *server) describeError(err error, late bool, took time.Duration) error {
 	if err == nil {
 		return nil
 	}
@@ -180,7 +181,7 @@ func (s *server) describe(err error, late bool, took time.Duration) error {
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
 		return &callError{true, "cannot be reached: " + shorten(strings.TrimSuffix(why, `"`))}
 	}
-	return &callError{false, fmt.Sprintf("answers %s: %s", text.Code(), shorten(text.Message()))}
+	return &callError{false, fmt.Sprintf("answered with the gRPC error %s: %s", text.Code(), shorten(text.Message()))}
 }
 
 // errEventEnded is the result of a call that ended with its event. It does not count as a failure of the server.
@@ -188,8 +189,8 @@ var errEventEnded = errors.New("the event ended before the hook server answered"
 
 // eventEndedError is the error of a call that ended with its event.
 type eventEndedError struct {
-	sent      bool // the agent sent the request to the server
-	cancelled bool // the caller cancelled the event; false means that the deadline passed
+	requestSent bool // the agent sent the request to the server
+	cancelled   bool // the caller cancelled the event; false means that the deadline passed
 }
 
 func (e *eventEndedError) Error() string {
@@ -197,7 +198,7 @@ func (e *eventEndedError) Error() string {
 	if e.cancelled {
 		why = "the caller cancelled the event"
 	}
-	if e.sent {
+	if e.requestSent {
 		return why + " before the hook server answered"
 	}
 	return "not called: " + why
@@ -206,13 +207,13 @@ func (e *eventEndedError) Error() string {
 // callError describes a failed call.
 type callError struct {
 	unreachable bool // the server did not answer
-	text        string
+	message     string
 }
 
-func (e *callError) Error() string { return e.text }
+func (e *callError) Error() string { return e.message }
 
-// begin starts a call. It returns an error if the circuit breaker is open.
-func (l *link) begin(now time.Time) error {
+// beginCall starts a call. It returns an error if the circuit breaker is open.
+func (l *connection) beginCall(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if wait, ok := l.breaker.Begin(now); !ok {
@@ -222,9 +223,9 @@ func (l *link) begin(now time.Time) error {
 	return nil
 }
 
-// end records the result of a call. An answer with an error does not open the circuit breaker, because the error may
-// concern only one pod.
-func (l *link) end(err error, now time.Time) {
+// endCall records the result of a call. An answer with an error does not open the circuit breaker, because the error
+// may concern only one pod.
+func (l *connection) endCall(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--

@@ -2,10 +2,11 @@ package hookserver
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// Stage is the name of a moment at which the agent calls hook servers. Registrations use these names.
+// Stage is the name of a step in the life of a pod or container at which the agent calls hook servers. The files of
+// servers use these names.
 type Stage string
 
-// The stages. The protocol has the name PreRemoveRunPodSandbox but no call for it.
+// The stages. The protocol defines the name PreRemoveRunPodSandbox, but no method for this stage.
 const (
 	PreRunPodSandbox            Stage = "PreRunPodSandbox"
 	PreCreateContainer          Stage = "PreCreateContainer"
@@ -17,19 +18,19 @@ const (
 	PreRemoveRunPodSandbox      Stage = "PreRemoveRunPodSandbox"
 )
 
-// StageInfo describes a stage; the docs print it.
-type StageInfo struct {
+// StageDescription describes a stage; the docs print it.
+type StageDescription struct {
 	Stage Stage
 	// Kind is the kind of event at which the agent calls servers.
 	Kind lifecycle.Kind
 	// Call is the name of the protocol's method, or "" if the protocol has none.
 	Call string
-	// Waits means that the event waits for the call, so that a failure can stop the event. Answered means that the
-	// answer changes the event; then Waits is also true.
-	Answered, Waits bool
+	// EventWaits means that the event waits for the call, so that a failure can stop the event. AnswerApplies means
+	// that the answer changes the event; then EventWaits is also true.
+	AnswerApplies, EventWaits bool
 }
 
-var stages = []StageInfo{
+var stages = []StageDescription{
 	{PreRunPodSandbox, lifecycle.RunPodSandbox, "PreRunPodSandboxHook", true, true},
 	{PreCreateContainer, lifecycle.CreateContainer, "PreCreateContainerHook", true, true},
 	{PreStartContainer, lifecycle.StartContainer, "PreStartContainerHook", false, true},
@@ -41,19 +42,19 @@ var stages = []StageInfo{
 }
 
 // Stages returns all stages.
-func Stages() []StageInfo { return stages }
+func Stages() []StageDescription { return stages }
 
 // stageOf returns the stage for a kind of event. ok is false if there is no stage, or if the stage has no call.
-func stageOf(k lifecycle.Kind) (StageInfo, bool) {
+func stageOf(k lifecycle.Kind) (StageDescription, bool) {
 	for _, s := range stages {
 		if s.Kind == k && s.Call != "" {
 			return s, true
 		}
 	}
-	return StageInfo{}, false
+	return StageDescription{}, false
 }
 
-func isKnown(s Stage) bool {
+func isKnownStage(s Stage) bool {
 	for _, i := range stages {
 		if i.Stage == s {
 			return true

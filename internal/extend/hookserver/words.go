@@ -12,24 +12,24 @@ import (
 // restartCountKey is the kubelet's annotation with the attempt in the container's CRI metadata.
 const restartCountKey = "io.kubernetes.container.restartCount"
 
-// metaOf returns the metadata of a pod.
-func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
+// podMetadata returns the metadata of a pod.
+func podMetadata(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
 // podRequest converts a pod to a message. The message shares the pod's maps, so it must not be modified.
 func podRequest(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
-		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
+		PodMeta: podMetadata(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
 		CgroupParent: p.CgroupParent, Overhead: resourcesMessage(p.Overhead), Resources: resourcesMessage(p.Resources),
 	}
 }
 
 // containerRequest converts a container to a message. The message shares the container's maps, so it must not be
-// modified. creating means that the container has no id yet.
+// modified. creating means that the event is the container's creation; the message then has no id.
 func containerRequest(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
-		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
+		PodMeta: podMetadata(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: restartCountOf(c)},
 		ContainerAnnotations: c.Annotations, ContainerResources: resourcesMessage(&c.Resources),
 		PodResources: resourcesMessage(p.Resources), PodAnnotations: p.Annotations, PodLabels: p.Labels,
 		PodCgroupParent: p.CgroupParent, ContainerEnvs: envMap(c.Env),
@@ -41,7 +41,8 @@ func containerRequest(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *
 	return req
 }
 
-func attempt(c *lifecycle.Container) uint32 {
+// restartCountOf returns the restart count in a container's annotations; 0 if it is missing or not a number.
+func restartCountOf(c *lifecycle.Container) uint32 {
 	n, err := strconv.ParseUint(c.Annotations[restartCountKey], 10, 32)
 	if err != nil {
 		return 0
@@ -65,7 +66,7 @@ func resourcesMessage(r *lifecycle.Resources) *hooks.LinuxContainerResources {
 		return nil
 	}
 	out := &hooks.LinuxContainerResources{
-		CpuPeriod: signed(r.CPU.Period.V), CpuQuota: r.CPU.Quota.V, CpuShares: signed(r.CPU.Shares.V),
+		CpuPeriod: clampToInt64(r.CPU.Period.V), CpuQuota: r.CPU.Quota.V, CpuShares: clampToInt64(r.CPU.Shares.V),
 		MemoryLimitInBytes: r.Memory.Limit.V, MemorySwapLimitInBytes: r.Memory.Swap.V,
 		CpusetCpus: r.CPU.CPUs, CpusetMems: r.CPU.Mems, Unified: r.Unified,
 	}
@@ -75,4 +76,5 @@ func resourcesMessage(r *lifecycle.Resources) *hooks.LinuxContainerResources {
 	return out
 }
 
-func signed(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
+// clampToInt64 converts v; a value above the greatest int64 becomes the greatest int64.
+func clampToInt64(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

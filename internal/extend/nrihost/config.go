@@ -15,7 +15,7 @@ func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	out := &api.Container{
 		PodSandboxId: pod, Name: c.GetMetadata().GetName(), State: api.ContainerState_CONTAINER_CREATED,
 		Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: slices.Concat(c.GetCommand(), c.GetArgs()),
-		Image: &api.Image{Name: c.GetImage().GetImage()}, Linux: &api.LinuxContainer{Resources: fromCRI(c.GetLinux().GetResources())},
+		Image: &api.Image{Name: c.GetImage().GetImage()}, Linux: &api.LinuxContainer{Resources: toNRIResources(c.GetLinux().GetResources())},
 	}
 	for _, e := range c.GetEnvs() {
 		out.Env = append(out.Env, e.GetKey()+"="+string(e.GetValue()))
@@ -47,7 +47,7 @@ func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (unsupport
 	adjustAnnotations(c, a.GetAnnotations())
 	adjustEnv(c, a.GetEnv())
 	if args := a.GetArgs(); len(args) > 0 {
-		if args[0] == "" { // an empty first argument marks replaced arguments
+		if args[0] == "" { // NRI marks replaced arguments by an empty first argument
 			args = args[1:]
 		}
 		c.Command, c.Args = args, nil
@@ -99,7 +99,7 @@ func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
 	n := len(c.Mounts)
 	c.Mounts = slices.DeleteFunc(c.Mounts, func(o *cri.Mount) bool { return o.GetContainerPath() == at })
 	if gone {
-		return len(c.Mounts) < n // mounts that the runtime adds by itself stay
+		return len(c.Mounts) < n // false for a mount that the runtime adds: the CRI cannot remove it
 	}
 	if m.GetType() != "" && m.GetType() != "bind" || m.GetSource() == "" {
 		return false
@@ -139,7 +139,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsup
 			carried.HugepageLimits = append(carried.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 		}
 		carried.Unified, rest.HugepageLimits, rest.Unified = rest.GetUnified(), nil, nil
-		unsupported = append(unsupported, namesOf(rest)...)
+		unsupported = append(unsupported, namesOfSetFields(rest)...)
 	}
 	c.Linux.Resources = mergeResources(carried, c.Linux.Resources)
 	if o := l.GetOomScoreAdj(); o != nil {
@@ -150,13 +150,13 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsup
 	}
 	l.Devices, l.Resources, l.OomScoreAdj = nil, nil, nil
 	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
-		l.Rdt = nil // the library's answer always has an empty one
+		l.Rdt = nil // the library's answer always has a Rdt, which may be empty
 	}
-	return append(unsupported, namesOf(l)...)
+	return append(unsupported, namesOfSetFields(l)...)
 }
 
-// namesOf returns the names of the fields that are set in a message, with the prefix "linux.".
-func namesOf[M proto.Message](m M) (names []string) {
+// namesOfSetFields returns the names of the fields that are set in a message, with the prefix "linux.".
+func namesOfSetFields[M proto.Message](m M) (names []string) {
 	r := m.ProtoReflect()
 	if !r.IsValid() {
 		return nil

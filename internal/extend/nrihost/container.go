@@ -37,7 +37,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	defer cancel()
 	pid := uint32(0)
 	if s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true}); err == nil {
-		v, _ := verboseIn(s.GetInfo()) // some runtimes do not report the PID
+		v, _ := parseVerboseStatus(s.GetInfo()) // some runtimes do not report the PID
 		pid = v.PID
 	}
 	h.objects.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
@@ -56,7 +56,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	if c == nil {
 		return invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
 	}
-	asked := fromCRI(req.GetLinux())
+	asked := toNRIResources(req.GetLinux())
 	if asked == nil {
 		asked = &api.LinuxResources{}
 	}
@@ -75,7 +75,7 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 		case u.GetContainerId() != id:
 			others = append(others, u)
 		default:
-			h.takeUpdate(req, asked, u)
+			h.mergeUpdate(req, asked, u)
 		}
 	}
 	resp, err := invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
@@ -92,8 +92,9 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	return resp, nil
 }
 
-// takeUpdate merges the resources of plugins' answers into a request.
-func (h *Host) takeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
+// mergeUpdate merges the resources that plugins answered into a request, and logs those that the CRI has no field for.
+// asked has the resources of the request before the merge.
+func (h *Host) mergeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
 	carried, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
 	if carried != nil {
 		req.Linux = mergeResources(carried, req.GetLinux())
@@ -120,7 +121,7 @@ func resourcesNotRequested(rest, asked *api.LinuxResources) (names []string) {
 		v, has := asked.GetUnified()[key]
 		return has && v == value
 	})
-	return namesOf(n)
+	return namesOfSetFields(n)
 }
 
 // stopContainer reports a stop to plugins after the runtime has stopped the container, so that plugins do not wait for
@@ -138,9 +139,9 @@ func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopCo
 
 func (h *Host) removeContainer(ctx context.Context, method string, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	id := req.GetContainerId()
-	h.hidden.await(ctx, id)
+	h.hidden.awaitVisible(ctx, id)
 	if h.objects.contains(id) {
-		if h.objects.isRunning(id) { // stop it first, because the next call reports to plugins that it has stopped
+		if h.objects.isRunning(id) { // notifyContainerRemoved also reports a stop, so the container must have stopped
 			_, _ = h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id})
 		}
 		h.notifyContainerRemoved(ctx, id)

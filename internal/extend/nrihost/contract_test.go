@@ -116,14 +116,14 @@ func (l *ledger) is() (events, faults []string, known map[string]bool) {
 func (g *rig) ledger(name, index string, during func(event, id string) error) *ledger {
 	g.t.Helper()
 	eventually(g.t, func() error {
-		if !g.h.serving.Load() {
+		if !g.host.serving.Load() {
 			return errors.New("the host does not run")
 		}
 		return nil
 	})
 	l := &ledger{synced: make(chan struct{}), known: map[string]bool{}, during: during}
 	var err error
-	if l.stub, err = stub.New(l, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithSocketPath(g.h.o.Socket), stub.WithOnClose(func() {})); err != nil {
+	if l.stub, err = stub.New(l, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithSocketPath(g.host.opts.Socket), stub.WithOnClose(func() {})); err != nil {
 		g.t.Fatal(err)
 	}
 	if err := l.stub.Start(g.t.Context()); err != nil {
@@ -296,7 +296,7 @@ func TestStopWaits(t *testing.T) {
 		stopped <- err
 	}()
 	eventually(t, func() error {
-		if !g.h.objects.isEnding(pod) {
+		if !g.host.objects.isEnding(pod) {
 			return errors.New("the stop has not begun")
 		}
 		return nil
@@ -414,18 +414,18 @@ func TestFailureOfOne(t *testing.T) {
 		t.Errorf("a creation during which a plugin dies: %v", err)
 	}
 	named, calls := false, uint64(0)
-	for _, p := range g.h.State().Plugins {
+	for _, p := range g.host.State().Plugins {
 		if p.Name == "20-middle" {
 			named, calls = !p.Connected && p.Err != "" && p.Failed > 0, p.Calls
 		}
 	}
 	if !named {
-		t.Errorf("the status does not name the plugin that died: %+v", g.h.State().Plugins)
+		t.Errorf("the status does not name the plugin that died: %+v", g.host.State().Plugins)
 	}
 	if _, err := g.create(pod, "goes-on-without"); err != nil {
 		t.Errorf("a creation after a plugin died: %v", err)
 	}
-	for _, p := range g.h.State().Plugins {
+	for _, p := range g.host.State().Plugins {
 		if p.Name == "20-middle" && p.Calls != calls {
 			t.Errorf("the plugin that died is still asked: %+v", p)
 		}

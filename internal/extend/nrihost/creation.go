@@ -18,7 +18,7 @@ import (
 )
 
 // createContainer creates a container, and applies the adjustments of plugins. If the agent can change the specs that
-// the runtime stores, it asks plugins after the creation. Otherwise it asks them before.
+// the runtime stores, it asks plugins after the creation. Otherwise it asks plugins before the creation.
 func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
 	if h.hidden.hides(id) {
@@ -36,8 +36,8 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	if h.objects.isEnding(id) {
 		return nil, status.Errorf(codes.FailedPrecondition, "create container %s: pod sandbox %q has stopped or stops now; create it in another sandbox", m.GetName(), id)
 	}
-	if h.specs == nil {
-		return h.adjustFirst(ctx, method, req, p, named)
+	if h.specStore == nil {
+		return h.adjustBeforeCreation(ctx, method, req, p, named)
 	}
 	begins, done := journalEntry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()}, func() {}
 	unasked := h.hasNoPlugins()
@@ -50,7 +50,7 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 		return nil, err
 	}
 	named(resp.GetContainerId())
-	if unasked && h.noteWithoutPlugins(resp.GetContainerId(), id, req.GetConfig()) {
+	if unasked && h.storeIfNoPlugins(resp.GetContainerId(), id, req.GetConfig()) {
 		return resp, nil
 	}
 	if unasked { // a plugin connected in the meantime
@@ -58,17 +58,17 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	}
 	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
-	if err := h.adjustCreated(ctx, resp.GetContainerId(), p); err != nil {
-		h.removeUntilGone(ctx, resp.GetContainerId(), done)
+	if err := h.adjustAfterCreation(ctx, resp.GetContainerId(), p); err != nil {
+		h.removeContainerUntilGone(ctx, resp.GetContainerId(), done)
 		return nil, err
 	}
 	done()
 	return resp, nil
 }
 
-// noteWithoutPlugins stores a new container if no plugin is connected. A plugin that connects later gets the container
+// storeIfNoPlugins stores a new container if no plugin is connected. A plugin that connects later gets the container
 // at its synchronisation, which waits until the container is stored.
-func (h *Host) noteWithoutPlugins(id, pod string, c *cri.ContainerConfig) bool {
+func (h *Host) storeIfNoPlugins(id, pod string, c *cri.ContainerConfig) bool {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
 	if !h.hasNoPlugins() {
@@ -80,8 +80,8 @@ func (h *Host) noteWithoutPlugins(id, pod string, c *cri.ContainerConfig) bool {
 	return true
 }
 
-// adjustCreated asks plugins about a container that the runtime has created, and applies their adjustments.
-func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) error {
+// adjustAfterCreation asks plugins about a container that the runtime has created, and applies their adjustments.
+func (h *Host) adjustAfterCreation(ctx context.Context, id string, p *api.PodSandbox) error {
 	c, err := h.containerMessage(ctx, id, p.GetId())
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "report the new container %s to NRI plugins: %v", id, err)
@@ -97,7 +97,7 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 		block.Unblock()
 		return err
 	}
-	c, err = h.adjust(ctx, c, withRemovals(resp.GetAdjust(), c, req.GetContainer()))
+	c, err = h.applyAdjustment(ctx, c, withRemovals(resp.GetAdjust(), c, req.GetContainer()))
 	h.objects.addContainer(c)
 	if err != nil {
 		block.Unblock()
@@ -113,9 +113,10 @@ func (h *Host) adjustCreated(ctx context.Context, id string, p *api.PodSandbox) 
 	return nil
 }
 
-// adjust applies an adjustment to a created container. It sends resources through the agent, and writes all other parts
-// into the spec that the runtime stores. It returns the adjusted container, as plugins see it from then on.
-func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
+// applyAdjustment applies an adjustment to a created container. It sends resources through the agent, and writes all
+// other parts into the spec that the runtime stores. It returns the adjusted container, in the form that later events
+// send to plugins.
+func (h *Host) applyAdjustment(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
 	if isEmptyAdjustment(a) {
 		return c, nil // nothing in the stored spec changes
 	}
@@ -130,12 +131,12 @@ func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdj
 	}
 	if carried != nil {
 		if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.GetId(), Linux: carried}); err != nil {
-			return c, fmt.Errorf("resources: %w", err)
+			return c, fmt.Errorf("update the resources of the container: %w", err)
 		}
 		h.reportNarrowed(ctx, c.GetId(), carried)
 	}
-	spec, err := h.specs.change(ctx, c.GetId(), func(s *specs.Spec) error {
-		if unsupported = append(unsupported, nriadjust.Adjust(s, a)...); len(unsupported) > 0 && !h.o.ReportUnsupported {
+	spec, err := h.specStore.changeSpec(ctx, c.GetId(), func(s *specs.Spec) error {
+		if unsupported = append(unsupported, nriadjust.Adjust(s, a)...); len(unsupported) > 0 && !h.opts.ReportUnsupported {
 			return fmt.Errorf("the agent cannot apply %s with this runtime", strings.Join(unsupported, ", "))
 		}
 		return nil
@@ -148,7 +149,7 @@ func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdj
 	}
 	n := clone(c)
 	n.Annotations = nil
-	fromSpec(n, spec)
+	addOCISpec(n, spec)
 	for k, v := range c.GetAnnotations() {
 		if _, has := n.Annotations[k]; !has && !removesAnnotation(a, k) {
 			n.Annotations[k] = v
@@ -157,8 +158,8 @@ func (h *Host) adjust(ctx context.Context, c *api.Container, a *api.ContainerAdj
 	return n, nil
 }
 
-// isEmptyAdjustment reports whether an adjustment changes nothing. If no plugin changed the container, the library's
-// adjustment has empty parts.
+// isEmptyAdjustment reports whether an adjustment changes nothing. The library returns an adjustment with empty parts
+// if no plugin changed the container.
 func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 	if a == nil {
 		return true
@@ -177,7 +178,7 @@ func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 	if r := l.Resources; r != nil {
 		carried := clone(r)
 		carried.Memory, carried.Cpu = nil, nil
-		if proto.Equal(carried, &api.LinuxResources{}) && len(namesOf(r)) == 0 {
+		if proto.Equal(carried, &api.LinuxResources{}) && len(namesOfSetFields(r)) == 0 {
 			l.Resources = nil
 		}
 	}
@@ -193,25 +194,25 @@ func removesAnnotation(a *api.ContainerAdjustment, key string) bool {
 	return removed
 }
 
-// removeUntilGone removes a container that a plugin refused, or that the host could not report or adjust. If that
-// fails, it tries again. If all attempts fail, the agent removes the container at its next start.
-func (h *Host) removeUntilGone(ctx context.Context, id string, done func()) {
-	for range maxUndoTries {
+// removeContainerUntilGone removes a container that a plugin refused, or that the host could not report or adjust. If
+// an attempt fails, the host tries again. If all attempts fail, the agent removes the container at its next start.
+func (h *Host) removeContainerUntilGone(ctx context.Context, id string, done func()) {
+	for range maxRemovalAttempts {
 		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
 		if err == nil || status.Code(err) == codes.NotFound {
 			done()
 			return
 		}
 		h.log.Warn("the agent cannot remove a container that an NRI plugin refused; it tries again", logkey.Container, id, logkey.Err, err)
-		if !sleep.For(ctx, undoPause) {
+		if !sleep.For(ctx, removalPause) {
 			return
 		}
 	}
 }
 
-// adjustFirst asks plugins about a container before its creation. It then sends the request with their changes to the
-// runtime. Plugins see a provisional id, because the container has no id yet.
-func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
+// adjustBeforeCreation asks plugins about a container before its creation. It then sends the request with their changes
+// to the runtime. Plugins see a provisional id, because the container has no id yet.
+func (h *Host) adjustBeforeCreation(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
 	c := containerOfConfig(req.GetConfig(), p.GetId())
 	c.Id = fmt.Sprintf("creating-%d", h.provisionalIDs.Add(1))
 	block := h.nri.BlockPluginSync()
@@ -227,7 +228,7 @@ func (h *Host) adjustFirst(ctx context.Context, method string, req *cri.CreateCo
 	}
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
 	if unsupported := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(unsupported) > 0 {
-		if !h.o.ReportUnsupported {
+		if !h.opts.ReportUnsupported {
 			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: the CRI has no field for %s", c.GetName(), strings.Join(unsupported, ", "))
 		}
 		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(unsupported, ", "))

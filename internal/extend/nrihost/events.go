@@ -26,41 +26,41 @@ var nriCalls = map[string]*handler{
 	"RemoveContainer":           typedHandler((*Host).removeContainer),
 }
 
-// waitsForOpen makes a creation wait while the host opens, because the host does not know the running
-// containers before.
+// waitsForOpen makes a creation wait while the host opens, because the host does not know the running containers before
+// it has opened.
 func waitsForOpen(to *handler) *handler {
 	return &handler{beforeOpen: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
-		h.opening.RLock()
-		defer h.opening.RUnlock()
+		h.openingMutex.RLock()
+		defer h.openingMutex.RUnlock()
 		switch {
 		case h.serving.Load():
 			return to.serve(h, ctx, method, req)
-		case h.o.FailClosed:
+		case h.opts.FailClosed:
 			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now, and failurePolicy.agent: fail forbids to create a container or pod without them")
 		}
 		return h.forward(ctx, method, req)
 	}}
 }
 
-// withoutCancel returns the context for the work after the runtime has answered a call. The work continues
-// even if the caller cancels the call.
+// withoutCancel returns the context for the host's work after the runtime has answered a call. The work continues even
+// if the caller cancels the call.
 func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), maxAfterwards)
+	return context.WithTimeout(context.WithoutCancel(ctx), followUpTimeout)
 }
 
-// maxAfterwards limits the time for the work after a call.
-const maxAfterwards = 2 * time.Minute
+// followUpTimeout limits the time for the host's work after the runtime has answered a call, and the delay of an event.
+const followUpTimeout = 2 * time.Minute
 
 // askPlugins calls f, which sends one event to plugins. An error names the plugin that failed.
 func (h *Host) askPlugins(event string, f func() error) error {
 	h.eventMutex.Lock()
 	defer h.eventMutex.Unlock()
-	h.plugins.reset()
+	h.plugins.resetFailedPlugin()
 	err := f()
 	if err == nil {
 		return nil
 	}
-	if name := h.plugins.lastFailed(); name != "" {
+	if name := h.plugins.lastFailedPlugin(); name != "" {
 		return status.Errorf(codes.FailedPrecondition, "NRI plugin %s failed at %s: %v", name, event, err)
 	}
 	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed at %s: %v", event, err)
@@ -102,8 +102,9 @@ func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// notifyContainerRemoved reports to plugins that a container is removed. It reports each removal only once. Like
-// containerd's NRI, it reports a stop before, even if the container never ran, so that plugins release its resources.
+// notifyContainerRemoved reports to plugins that a container is removed. It reports each removal only once. Before
+// the removal it reports a stop, like containerd's NRI, even if the container never ran, so that plugins release the
+// resources.
 func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
 	h.notifyContainerStopped(ctx, id)
 	block := h.nri.BlockPluginSync()

@@ -14,26 +14,26 @@ import (
 // A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex), which contains a ttrpc message.
 // All numbers in the headers are big endian.
 const (
-	muxHeader      = 8  // bytes: connection id (4), length (4)
-	runtimeService = 2  // the connection id of the runtime's service
-	ttrpcHeader    = 10 // bytes: length (4), stream (4), type, flags
-	ttrpcRequest   = 1  // the type of requests
+	muxHeaderBytes     = 8  // bytes: connection id (4), length (4)
+	runtimeServiceConn = 2  // the connection id of the runtime's service
+	ttrpcHeaderBytes   = 10 // bytes: length (4), stream (4), type (1), flags (1)
+	ttrpcRequestType   = 1  // the type of requests
 )
 
 // errNotPlugin is the error of a client whose first message is not a registration.
 var errNotPlugin = errors.New("the first message is not a registration")
 
 // readRegistration reads the frames of a plugin's first message, and returns the plugin's index and name. first has all
-// bytes that were read.
+// bytes that readRegistration has read.
 func readRegistration(r io.Reader) (first []byte, name string, err error) {
 	var body []byte
-	for len(body) < ttrpcHeader || len(body) < ttrpcHeader+int(binary.BigEndian.Uint32(body)) {
-		head := make([]byte, muxHeader)
+	for len(body) < ttrpcHeaderBytes || len(body) < ttrpcHeaderBytes+int(binary.BigEndian.Uint32(body)) {
+		head := make([]byte, muxHeaderBytes)
 		if _, err := io.ReadFull(r, head); err != nil {
 			return nil, "", fmt.Errorf("read the first message: %w", err)
 		}
 		n := binary.BigEndian.Uint32(head[4:])
-		if binary.BigEndian.Uint32(head) != runtimeService || n > maxFirstMessage || len(body)+int(n) > maxFirstMessage {
+		if binary.BigEndian.Uint32(head) != runtimeServiceConn || n > maxFirstMessage || len(body)+int(n) > maxFirstMessage {
 			return nil, "", errNotPlugin
 		}
 		frame := make([]byte, n)
@@ -41,7 +41,7 @@ func readRegistration(r io.Reader) (first []byte, name string, err error) {
 			return nil, "", fmt.Errorf("read the first message: %w", err)
 		}
 		first = append(append(first, head...), frame...)
-		if body = append(body, frame...); len(body) >= ttrpcHeader && binary.BigEndian.Uint32(body) > maxFirstMessage {
+		if body = append(body, frame...); len(body) >= ttrpcHeaderBytes && binary.BigEndian.Uint32(body) > maxFirstMessage {
 			return nil, "", errNotPlugin
 		}
 	}
@@ -51,11 +51,11 @@ func readRegistration(r io.Reader) (first []byte, name string, err error) {
 
 // registeredName returns the index and name of the plugin in a registration.
 func registeredName(body []byte) (string, error) {
-	if body[8] != ttrpcRequest {
+	if body[8] != ttrpcRequestType {
 		return "", errNotPlugin
 	}
 	req, register := &ttrpc.Request{}, &api.RegisterPluginRequest{}
-	if proto.Unmarshal(body[ttrpcHeader:ttrpcHeader+int(binary.BigEndian.Uint32(body))], req) != nil || req.GetMethod() != "RegisterPlugin" ||
+	if proto.Unmarshal(body[ttrpcHeaderBytes:ttrpcHeaderBytes+int(binary.BigEndian.Uint32(body))], req) != nil || req.GetMethod() != "RegisterPlugin" ||
 		proto.Unmarshal(req.GetPayload(), register) != nil || register.GetPluginName() == "" {
 		return "", errNotPlugin
 	}

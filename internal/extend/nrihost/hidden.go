@@ -36,8 +36,8 @@ func containerKey(pod string, m *cri.ContainerMetadata) string {
 // containersOf returns the prefix of the keys of all containers of a pod.
 func containersOf(pod string) string { return "container " + pod + "/" }
 
-// hide hides the object with a key. named adds its id, and reveal makes it visible. ok is false if the object is
-// already hidden, because a caller repeated its call.
+// hide hides the object with a key. The caller calls named when the runtime has reported the object's id, and reveal to
+// make the object visible. ok is false if the object is hidden already, because a caller repeated its call.
 func (v *hiddenObjects) hide(key string) (named func(id string), reveal func(), ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,8 +74,8 @@ func (v *hiddenObjects) hides(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return v.hidden[k] != nil })
 }
 
-// await waits until the object with a key or id is not hidden any more.
-func (v *hiddenObjects) await(ctx context.Context, key string) {
+// awaitVisible waits until the object with a key or id is not hidden any more.
+func (v *hiddenObjects) awaitVisible(ctx context.Context, key string) {
 	v.mu.Lock()
 	one := v.hidden[key]
 	v.mu.Unlock()
@@ -99,12 +99,12 @@ func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
 	}
 	v.mu.Unlock()
 	for _, k := range keys {
-		v.await(ctx, k)
+		v.awaitVisible(ctx, k)
 	}
 }
 
-// unknownIDRequest is a request with an id that no runtime assigns. It is valid for all calls in objectIDs, because
-// container_id and pod_sandbox_id are field 1 of their requests.
+// unknownIDRequest is a request with an id that no runtime assigns. All methods in requestObjectIDs accept the request,
+// because container_id and pod_sandbox_id are field 1 of their requests.
 var unknownIDRequest = mustEncode(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
 
 func mustEncode(b []byte, err error) []byte {
@@ -114,44 +114,46 @@ func mustEncode(b []byte, err error) []byte {
 	return b
 }
 
-// objectIDs has the forwarded calls for one pod or container, each with the function that returns the id in a request.
-var objectIDs = map[string]func([]byte) string{
-	"PodSandboxStatus": firstText, "ContainerStatus": firstText, "ContainerStats": firstText, "PodSandboxStats": firstText,
-	"ExecSync": firstText, "Exec": firstText, "Attach": firstText, "PortForward": firstText, "ReopenContainerLog": firstText, "CheckpointContainer": firstText,
+// requestObjectIDs has, for each forwarded method about one pod or container, the function that returns the id in a
+// request.
+var requestObjectIDs = map[string]func([]byte) string{
+	"PodSandboxStatus": firstStringField, "ContainerStatus": firstStringField, "ContainerStats": firstStringField, "PodSandboxStats": firstStringField,
+	"ExecSync": firstStringField, "Exec": firstStringField, "Attach": firstStringField, "PortForward": firstStringField, "ReopenContainerLog": firstStringField, "CheckpointContainer": firstStringField,
 }
 
-// firstText returns the text in field 1 of a message.
-func firstText(b []byte) string {
-	req := &cri.ContainerStatusRequest{} // holds field 1, and all others as unknown fields
+// firstStringField returns the text in field 1 of a message.
+func firstStringField(b []byte) string {
+	req := &cri.ContainerStatusRequest{} // decodes field 1, and keeps all other fields as unknown fields
 	if proto.Unmarshal(b, req) != nil {
 		return ""
 	}
 	return req.GetContainerId()
 }
 
-// filters has the functions that remove hidden objects from answers, by call.
-var filters = map[string]func(*Host, []byte) []byte{
-	"ListPodSandbox": filter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
+// answerFilters has, for each method that lists objects or streams events, the function that removes or delays the
+// parts of an answer about hidden objects.
+var answerFilters = map[string]func(*Host, []byte) []byte{
+	"ListPodSandbox": newAnswerFilter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
 	}),
-	"StreamPodSandboxes": filter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
+	"StreamPodSandboxes": newAnswerFilter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
 	}),
-	"ListContainers": filter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
+	"ListContainers": newAnswerFilter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
 		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
 			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
 		})
 	}),
-	"StreamContainers": filter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
+	"StreamContainers": newAnswerFilter(func(v *hiddenObjects, r *cri.ListContainersResponse) {
 		r.Containers = slices.DeleteFunc(r.Containers, func(c *cri.Container) bool {
 			return v.hides(c.GetId(), containerKey(c.GetPodSandboxId(), c.GetMetadata()))
 		})
 	}),
-	"ListContainerStats":    filter(hideContainerStats),
-	"StreamContainerStats":  filter(hideContainerStats),
-	"ListPodSandboxStats":   filter(hidePodStats),
-	"StreamPodSandboxStats": filter(hidePodStats),
-	"GetContainerEvents":    hideEvent,
+	"ListContainerStats":    newAnswerFilter(hideContainerStats),
+	"StreamContainerStats":  newAnswerFilter(hideContainerStats),
+	"ListPodSandboxStats":   newAnswerFilter(hidePodStats),
+	"StreamPodSandboxStats": newAnswerFilter(hidePodStats),
+	"GetContainerEvents":    delayEvent,
 }
 
 func hideContainerStats(v *hiddenObjects, r *cri.ListContainerStatsResponse) {
@@ -164,7 +166,7 @@ func hidePodStats(v *hiddenObjects, r *cri.ListPodSandboxStatsResponse) {
 	})
 }
 
-func filter[A any, P interface {
+func newAnswerFilter[A any, P interface {
 	*A
 	proto.Message
 }](hide func(v *hiddenObjects, a P)) func(*Host, []byte) []byte {
@@ -182,9 +184,9 @@ func filter[A any, P interface {
 	}
 }
 
-// hideEvent delays an event until its object is visible. Later events wait, so that the order of events does not
-// change. It drops the event if the pod or container was removed instead.
-func hideEvent(h *Host, b []byte) []byte {
+// delayEvent delays an event until its object is visible. Later events wait, so that the order of events does not
+// change. If the pod or container is removed before it becomes visible, delayEvent drops the event.
+func delayEvent(h *Host, b []byte) []byte {
 	e := &cri.ContainerEventResponse{}
 	if proto.Unmarshal(b, e) != nil {
 		return b
@@ -197,10 +199,10 @@ func hideEvent(h *Host, b []byte) []byte {
 		}
 	}
 	hidden := h.hidden.hides(keys...)
-	ctx, cancel := context.WithTimeout(context.Background(), maxAfterwards)
+	ctx, cancel := context.WithTimeout(context.Background(), followUpTimeout)
 	defer cancel()
 	for _, k := range keys {
-		h.hidden.await(ctx, k)
+		h.hidden.awaitVisible(ctx, k)
 	}
 	if hidden && !h.objects.contains(e.GetContainerId()) {
 		return nil

@@ -25,52 +25,52 @@ import (
 // Validator is the configuration of the library's default validator.
 type Validator = validator.DefaultValidatorConfig
 
-// Options configure a Host. Socket, Runtime and Log are required.
+// Options configure a Host. Socket, RuntimeSocket and Log are required.
 type Options struct {
 	Socket           string // the socket for plugins; the lock file and a private directory are beside it
 	PluginPath       string // the directory of pre-installed plugins
 	PluginConfigPath string
-	// Registration and Request limit the time that a plugin may take for its registration and for one request. The
-	// NRI library has global variables for both, so all hosts of a process use the values of the last host. 0 means
-	// the library's default.
-	Registration, Request time.Duration
-	DisableConnections    bool // only pre-installed plugins run
-	Validator             *Validator
+	// RegistrationTimeout and RequestTimeout limit the time that a plugin may take for its registration and for one
+	// request. The NRI library has global variables for both, so all hosts of a process use the values of the last
+	// host. 0 means the library's default.
+	RegistrationTimeout, RequestTimeout time.Duration
+	DisableConnections                  bool // only pre-installed plugins run
+	Validator                           *Validator
 	// ReportUnsupported means that the host logs the parts of an adjustment that it cannot apply, and continues the
 	// creation without them. Otherwise the creation fails.
 	ReportUnsupported bool
 	// FailClosed refuses creations while the host does not run (failurePolicy.agent).
-	FailClosed bool
-	State      string // the directory of the journal; "" means no journal
-	Runtime    string // the runtime's socket
-	Dial       socket.Dialer
-	Log        *slog.Logger
+	FailClosed       bool
+	JournalDirectory string // the directory of the journal; "" means no journal
+	RuntimeSocket    string // the runtime's socket
+	Dial             socket.Dialer
+	Log              *slog.Logger
 	// Recorder counts events for metrics; nil for no metrics.
 	Recorder Recorder
-	// Poll is the interval at which the host lists the runtime's containers to find containers that ended by
+	// PollInterval is the interval at which the host lists the runtime's containers to find containers that ended by
 	// themselves. The default is 1 s.
-	Poll time.Duration
+	PollInterval time.Duration
 }
 
 // Host is the NRI host: it serves NRI to plugins, in front of a CRI proxy.
 type Host struct {
-	o       Options
+	opts    Options
 	log     *slog.Logger
 	objects *objectStore
 	hidden  *hiddenObjects
 	journal journal
 	plugins *plugins
 
-	serving        atomic.Bool   // the host serves plugins
-	provisionalIDs atomic.Uint64 // the last provisional id of a container
-	heldCalls      atomic.Int64  // the number of calls that are held
-	opening        sync.RWMutex  // creations hold it for reading; the host holds it for writing while it opens
-	eventMutex     sync.Mutex    // held during each event, so that an error can name the plugin that failed
+	serving          atomic.Bool   // the host serves plugins
+	provisionalIDs   atomic.Uint64 // the last provisional id of a container
+	interceptedCalls atomic.Int64  // the number of running calls of methods in nriCalls
+	openingMutex     sync.RWMutex  // locked for reading by creations, and for writing while the host opens
+	eventMutex       sync.Mutex    // held during each event, so that an error can name the plugin that failed
 
-	mu     sync.Mutex // guards all below
-	server *grpc.Server
-	ended  bool  // Stop was called
-	reason error // the reason why the host does not serve plugins
+	mu            sync.Mutex // guards all below
+	server        *grpc.Server
+	stopCalled    bool  // Stop was called
+	notServingErr error // the reason why the host does not serve plugins
 
 	// The fields below are set by open.
 	nri            *adaptation.Adaptation
@@ -78,23 +78,23 @@ type Host struct {
 	pluginListener *pluginListener
 	runtime        cri.RuntimeServiceClient
 	runtimeConn    *grpc.ClientConn
-	specs          *specStore // nil if the host cannot change the runtime's stored specs
+	specStore      *specStore // nil if the host cannot change the runtime's stored specs
 }
 
 // New returns a Host. Serve starts it.
 func New(o Options) *Host {
-	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
+	o.PollInterval = cmp.Or(max(o.PollInterval, 0), time.Second)
 	if o.Recorder == nil {
 		o.Recorder = noRecorder{}
 	}
 	return &Host{
-		o: o, log: o.Log, objects: newObjectStore(), hidden: newHiddenObjects(), plugins: newPlugins(o.Recorder),
-		journal: journal{dir: o.State, log: o.Log}, reason: errors.New("the host has not been started"),
+		opts: o, log: o.Log, objects: newObjectStore(), hidden: newHiddenObjects(), plugins: newPlugins(o.Recorder),
+		journal: journal{dir: o.JournalDirectory, log: o.Log}, notServingErr: errors.New("the NRI host has not started yet"),
 	}
 }
 
-// Serve serves CRI calls on the listener until it closes, and plugins until Stop. dial connects to the CRI proxy. Serve
-// may be called only once.
+// Serve serves CRI calls on the listener until the listener closes. It serves plugins until Stop is called. dial
+// connects to the CRI proxy. Serve may be called only once.
 func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) error {
 	conn, err := grpc.NewClient("passthrough:///trimtab", clientOptions(dial)...)
 	if err != nil {
@@ -105,7 +105,7 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	server := grpc.NewServer(h.serverOptions()...)
 	h.mu.Lock()
 	h.server = server
-	ended := h.ended
+	ended := h.stopCalled
 	h.mu.Unlock()
 	if ended {
 		return nil
@@ -122,23 +122,23 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	return err
 }
 
-// Stop waits for running calls, and then closes the connections of plugins. It waits for calls that it
-// only forwards at most for the duration grace, and for held calls at most for the duration most.
+// Stop waits for running calls, and then closes the connections of plugins. It waits at most for the duration grace for
+// calls that it only forwards, and at most for the duration most for intercepted calls (nriCalls).
 func (h *Host) Stop(grace, most time.Duration) {
 	h.mu.Lock()
 	server := h.server
-	h.ended = true
+	h.stopCalled = true
 	h.mu.Unlock()
 	if server != nil {
-		h.drain(server, grace, most)
+		h.drainCalls(server, grace, most)
 	}
-	h.close(errors.New("the agent ends"))
+	h.close(errors.New("the agent stops"))
 	if h.runtimeConn != nil {
 		_ = h.runtimeConn.Close()
 	}
 }
 
-func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
+func (h *Host) drainCalls(server *grpc.Server, grace, most time.Duration) {
 	begun, done := time.Now(), make(chan struct{})
 	go func() { // ends with the server
 		server.GracefulStop()
@@ -151,7 +151,7 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 		case <-done:
 			return
 		case <-poll.C:
-			if waited := time.Since(begun); waited > most || waited > grace && h.heldCalls.Load() == 0 {
+			if waited := time.Since(begun); waited > most || waited > grace && h.interceptedCalls.Load() == 0 {
 				server.Stop()
 			}
 		}
@@ -161,11 +161,11 @@ func (h *Host) drain(server *grpc.Server, grace, most time.Duration) {
 // pollEnded polls the runtime for containers that ended without a CRI call, until ctx ends. If the host is not open, it
 // tries to open it instead.
 func (h *Host) pollEnded(ctx context.Context) {
-	for sleep.For(ctx, h.o.Poll) {
+	for sleep.For(ctx, h.opts.PollInterval) {
 		if !h.serving.Load() {
-			h.opening.Lock()
+			h.openingMutex.Lock()
 			h.tryOpen(ctx)
-			h.opening.Unlock()
+			h.openingMutex.Unlock()
 			continue
 		}
 		if err := h.reportEnded(ctx); err != nil && ctx.Err() == nil {
@@ -179,23 +179,23 @@ func (h *Host) pollEnded(ctx context.Context) {
 func (h *Host) tryOpen(ctx context.Context) {
 	err := h.open(ctx)
 	h.mu.Lock()
-	isNew := err != nil && (h.reason == nil || h.reason.Error() != err.Error())
-	h.reason = err
+	isNew := err != nil && (h.notServingErr == nil || h.notServingErr.Error() != err.Error())
+	h.notServingErr = err
 	h.mu.Unlock()
 	switch {
 	case isNew:
-		h.log.Error("the agent does not serve NRI plugins", logkey.Socket, h.o.Socket, logkey.Err, err)
+		h.log.Error("the agent does not serve NRI plugins", logkey.Socket, h.opts.Socket, logkey.Err, err)
 	case err == nil:
-		h.log.Info("serving NRI plugins", logkey.Socket, h.o.Socket, logkey.Mode, h.creationOrder())
+		h.log.Info("the agent serves NRI plugins", logkey.Socket, h.opts.Socket, logkey.Mode, h.creationOrder())
 	}
 }
 
-// open starts to serve plugins. It takes the lock, removes the unfinished creations of an earlier host, and reads the
-// pods and containers of the runtime. Then it accepts plugins.
+// open starts to serve plugins. It takes the lock, removes the pods and containers whose creation an earlier host did
+// not finish, and reads the pods and containers of the runtime. Then it accepts plugins.
 func (h *Host) open(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if h.pluginListener, err = newPluginListener(h.o, h.plugins); err != nil {
+	if h.pluginListener, err = newPluginListener(h.opts, h.plugins); err != nil {
 		return err
 	}
 	defer func() {
@@ -207,25 +207,25 @@ func (h *Host) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the runtime's version: %w", err)
 	}
-	h.specs = h.openSpecs(ctx)
-	if err := h.undo(ctx); err != nil {
+	h.specStore = h.openSpecStore(ctx)
+	if err := h.removeUnanswered(ctx); err != nil {
 		return err
 	}
-	if err := h.load(ctx); err != nil {
+	if err := h.loadObjects(ctx); err != nil {
 		return err
 	}
-	if h.nri, err = adaptation.New(version.RuntimeName, version.RuntimeVersion, h.synchronize, h.applyUnsolicited, h.options()...); err != nil {
-		return fmt.Errorf("make the NRI runtime: %w", err)
+	if h.nri, err = adaptation.New(version.RuntimeName, version.RuntimeVersion, h.synchronize, h.applyUnsolicited, h.adaptationOptions()...); err != nil {
+		return fmt.Errorf("make the NRI library's runtime side: %w", err)
 	}
-	if h.o.Registration > 0 {
-		adaptation.SetPluginRegistrationTimeout(h.o.Registration)
+	if h.opts.RegistrationTimeout > 0 {
+		adaptation.SetPluginRegistrationTimeout(h.opts.RegistrationTimeout)
 	}
-	if h.o.Request > 0 {
-		adaptation.SetPluginRequestTimeout(h.o.Request)
+	if h.opts.RequestTimeout > 0 {
+		adaptation.SetPluginRequestTimeout(h.opts.RequestTimeout)
 	}
-	h.hasOwnPlugins = h.o.hasOwnPlugins()
+	h.hasOwnPlugins = h.opts.hasOwnPlugins()
 	if err := h.nri.Start(); err != nil {
-		return fmt.Errorf("start the NRI runtime: %w", err)
+		return fmt.Errorf("start the NRI library's runtime side: %w", err)
 	}
 	if err := h.pluginListener.open(); err != nil {
 		h.nri.Stop()
@@ -238,13 +238,13 @@ func (h *Host) open(ctx context.Context) (err error) {
 // openTimeout limits the time for one attempt to open the host.
 const openTimeout = 20 * time.Second
 
-func (h *Host) options() []adaptation.Option {
+func (h *Host) adaptationOptions() []adaptation.Option {
 	o := []adaptation.Option{
-		adaptation.WithPluginPath(h.o.PluginPath), adaptation.WithPluginConfigPath(h.o.PluginConfigPath),
+		adaptation.WithPluginPath(h.opts.PluginPath), adaptation.WithPluginConfigPath(h.opts.PluginConfigPath),
 		adaptation.WithSocketPath(h.pluginListener.innerPath()), adaptation.WithMetrics(h.plugins),
-		adaptation.WithDefaultValidator(h.o.Validator),
+		adaptation.WithDefaultValidator(h.opts.Validator),
 	}
-	if h.o.DisableConnections {
+	if h.opts.DisableConnections {
 		o = append(o, adaptation.WithDisabledExternalConnections())
 	}
 	return o
@@ -256,22 +256,22 @@ func (h *Host) close(why error) {
 		return
 	}
 	h.mu.Lock()
-	h.reason = why
+	h.notServingErr = why
 	h.mu.Unlock()
 	h.pluginListener.stop()
 	h.nri.Stop()
 	h.pluginListener.close()
-	if h.specs != nil {
-		h.specs.close()
+	if h.specStore != nil {
+		h.specStore.close()
 	}
 }
 
 // creationOrder describes for users whether the host asks plugins before or after a creation.
 func (h *Host) creationOrder() string {
-	if h.specs != nil {
+	if h.specStore != nil {
 		return "created, then adjusted"
 	}
 	return "adjusted, then created"
 }
 
-func directoryOf(socket string) string { return filepath.Clean(socket) + ".d" }
+func privateDirectory(socket string) string { return filepath.Clean(socket) + ".d" }

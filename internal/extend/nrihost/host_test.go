@@ -39,7 +39,7 @@ func TestAdjustFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _ := g.h.objects.container(id)
+	c, _ := g.host.objects.container(id)
 	if !slices.Contains(c.GetEnv(), "PLUGIN=1") || c.GetLinux().GetResources().GetCpu().GetShares().GetValue() != 77 {
 		t.Errorf("plugins know %v", c)
 	}
@@ -50,7 +50,7 @@ func TestAdjustFirst(t *testing.T) {
 	if _, err := g.create(pod, "hooked"); err == nil || !strings.Contains(err.Error(), "hooks") {
 		t.Errorf("an OCI hook, which the CRI cannot say: %v", err)
 	}
-	if sets := g.h.State().Plugins[0].Sets; !slices.Equal(sets, []string{"env", "hooks.prestart", "linux.resources.cpu.shares"}) {
+	if sets := g.host.State().Plugins[0].FieldsSet; !slices.Equal(sets, []string{"env", "hooks.prestart", "linux.resources.cpu.shares"}) {
 		t.Errorf("the plugin sets %q", sets)
 	}
 	if _, err := g.calls.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: pod}); err != nil {
@@ -79,8 +79,8 @@ func TestRefusal(t *testing.T) {
 	if _, err := g.create(pod, "c"); err == nil || !strings.Contains(err.Error(), "NRI plugin 10-no failed at CreateContainer") || !strings.Contains(err.Error(), "I will not") {
 		t.Errorf("error %v", err)
 	}
-	s := g.h.State()
-	if len(s.Plugins) != 1 || s.Plugins[0].Failed != 1 || !s.Plugins[0].Connected || s.Flow == "" {
+	s := g.host.State()
+	if len(s.Plugins) != 1 || s.Plugins[0].Failed != 1 || !s.Plugins[0].Connected || s.CreationOrder == "" {
 		t.Errorf("state %+v", s)
 	}
 }
@@ -96,12 +96,12 @@ func TestSecondOfAName(t *testing.T) {
 	if err := g.plug(&plugin{}, "same"); err == nil {
 		t.Error("a second plugin of the name registered")
 	}
-	if s := g.h.State(); s.Rejected != 1 {
+	if s := g.host.State(); s.Rejected != 1 {
 		t.Errorf("state %+v", s)
 	}
 	first.stub.Stop()
 	eventually(t, func() error {
-		if g.h.State().Plugins[0].Connected {
+		if g.host.State().Plugins[0].Connected {
 			return errors.New("still connected")
 		}
 		return nil
@@ -115,13 +115,13 @@ func TestSecondOfAName(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	g := newRig(t, nil)
 	eventually(t, func() error {
-		if !g.h.serving.Load() {
+		if !g.host.serving.Load() {
 			return errors.New("the host does not run")
 		}
 		return nil
 	})
 	for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x02\xff\xff\xff\xff", strings.Repeat("\x00\x00\x00\x02\x00\x00\x00\x01a", 1000)} {
-		c, err := net.Dial("unix", g.h.o.Socket)
+		c, err := net.Dial("unix", g.host.opts.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestServedSocket(t *testing.T) {
 		}
 	})
 	eventually(t, func() error {
-		if s := g.h.State(); !strings.Contains(s.Err, "is served by another process") {
+		if s := g.host.State(); !strings.Contains(s.Err, "is served by another process") {
 			return errors.New("state " + s.Err)
 		}
 		return nil
@@ -161,10 +161,10 @@ func TestServedSocket(t *testing.T) {
 	if err := g.plug(&plugin{}, "a"); err != nil {
 		t.Error(err)
 	}
-	if fi, err := os.Stat(g.h.o.Socket); err != nil || fi.Mode().Perm() != 0o600 {
+	if fi, err := os.Stat(g.host.opts.Socket); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("socket %v, %v", fi, err)
 	}
-	if other, err := newPluginListener(g.h.o, newPlugins(noRecorder{})); err == nil {
+	if other, err := newPluginListener(g.host.opts, newPlugins(noRecorder{})); err == nil {
 		other.close()
 		t.Error("two hosts have one socket")
 	}
@@ -173,7 +173,7 @@ func TestServedSocket(t *testing.T) {
 // TestHang: a plugin that does not answer is skipped after its timeout, and the calls that waited for it
 // continue.
 func TestHang(t *testing.T) {
-	g := newRig(t, func(o *Options) { o.Request = 300 * time.Millisecond })
+	g := newRig(t, func(o *Options) { o.RequestTimeout = 300 * time.Millisecond })
 	hang := make(chan struct{})
 	defer close(hang)
 	err := g.plug(&plugin{create: func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
@@ -193,7 +193,7 @@ func TestHang(t *testing.T) {
 			t.Errorf("creation: %v", err)
 		}
 	}
-	if s := g.h.State(); s.Plugins[0].Failed != 1 || s.Plugins[0].Calls < 2 {
+	if s := g.host.State(); s.Plugins[0].Failed != 1 || s.Plugins[0].Calls < 2 {
 		t.Errorf("state %+v", s)
 	}
 }
@@ -234,12 +234,12 @@ func TestPreInstalled(t *testing.T) {
 		}
 	})
 	eventually(t, func() error {
-		if !g.h.serving.Load() {
-			return errors.New(g.h.State().Err)
+		if !g.host.serving.Load() {
+			return errors.New(g.host.State().Err)
 		}
 		return nil
 	})
-	if _, err := os.Stat(g.h.o.Socket); err == nil {
+	if _, err := os.Stat(g.host.opts.Socket); err == nil {
 		t.Error("external plugins can connect")
 	}
 	pod, err := g.runPod("p")
@@ -250,7 +250,7 @@ func TestPreInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, _ := g.h.objects.container(id); !slices.Contains(c.GetEnv(), "CONFIGURED=by its file") {
+	if c, _ := g.host.objects.container(id); !slices.Contains(c.GetEnv(), "CONFIGURED=by its file") {
 		t.Errorf("environment %v", c.GetEnv())
 	}
 }

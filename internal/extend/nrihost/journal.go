@@ -20,14 +20,14 @@ import (
 )
 
 // journal stores two kinds of facts on disk, so that they survive a crash of the agent: creations about which plugins
-// have not answered yet, and pods whose stop was reported to plugins. It does not sync files, because a crash of the
-// machine also ends its containers.
+// have not answered yet, and pods whose stop was reported to plugins. The journal does not call fsync, because a crash
+// of the machine also ends the containers.
 type journal struct {
 	dir string // "" means no journal
 	log *slog.Logger
 }
 
-// journalEntry is the content of a file of the journal.
+// journalEntry is one fact of the journal: a creation, or a stopped pod. Each entry is one file.
 type journalEntry struct {
 	Pod       string `json:"pod,omitempty"` // the sandbox, if the entry is a container
 	Name      string `json:"name,omitempty"`
@@ -48,8 +48,8 @@ func (j journal) encode(e journalEntry) (text []byte, at string, err error) {
 	return text, filepath.Join(j.dir, hex.EncodeToString(sum[:12])), nil
 }
 
-// drop removes an entry.
-func (j journal) drop(e journalEntry) {
+// removeEntry removes an entry.
+func (j journal) removeEntry(e journalEntry) {
 	if _, at, err := j.encode(e); err == nil && j.dir != "" {
 		_ = os.Remove(at + journalSuffix)
 	}
@@ -73,7 +73,7 @@ func (j journal) write(e journalEntry) (done func()) {
 	if err != nil {
 		j.log.Warn("the agent cannot write the NRI host's journal; if the agent crashes now, a container that plugins have not answered about may stay in the runtime", logkey.Err, err)
 	}
-	return func() { j.drop(e) }
+	return func() { j.removeEntry(e) }
 }
 
 // read returns the entries. drops has, for each entry, the function that removes it.
@@ -103,9 +103,9 @@ func (j journal) read() (all []journalEntry, drops []func(), err error) {
 	return all, drops, nil
 }
 
-// undo removes pods and containers that an earlier agent created, if that agent ended before plugins answered about
-// them.
-func (h *Host) undo(ctx context.Context) error {
+// removeUnanswered removes pods and containers that an earlier agent created, if that agent ended before plugins
+// answered about them.
+func (h *Host) removeUnanswered(ctx context.Context) error {
 	all, drops, err := h.journal.read()
 	if err != nil {
 		return err
@@ -115,19 +115,19 @@ func (h *Host) undo(ctx context.Context) error {
 		case e.Stopped != "":
 			continue
 		case e.Pod != "":
-			err = h.undoContainer(ctx, e)
+			err = h.removeUnansweredContainer(ctx, e)
 		default:
-			err = h.undoPod(ctx, e)
+			err = h.removeUnansweredPod(ctx, e)
 		}
 		if err != nil {
-			return fmt.Errorf("remove a container or pod about which NRI plugins have not answered: %w", err)
+			return fmt.Errorf("remove a container or pod of an earlier agent about which NRI plugins have not answered: %w", err)
 		}
 		drops[i]()
 	}
 	return nil
 }
 
-func (h *Host) undoContainer(ctx context.Context, e journalEntry) error {
+func (h *Host) removeUnansweredContainer(ctx context.Context, e journalEntry) error {
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: e.Pod}})
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (h *Host) undoContainer(ctx context.Context, e journalEntry) error {
 	return nil
 }
 
-func (h *Host) undoPod(ctx context.Context, e journalEntry) error {
+func (h *Host) removeUnansweredPod(ctx context.Context, e journalEntry) error {
 	l, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return err

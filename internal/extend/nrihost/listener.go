@@ -25,20 +25,20 @@ const (
 	maxFirstMessage = 64 << 10
 	// firstMessageTimeout is the time that a client may take for its first message.
 	firstMessageTimeout = 5 * time.Second
-	// innerSocket is the name of the library's own socket, in a directory that only root can enter.
-	innerSocket = "s"
+	// innerSocketName is the name of the library's own socket, in a directory that only root can enter.
+	innerSocketName = "s"
 )
 
-// pluginListener is the listener to which plugins connect. It forwards a client to the library's own socket only after
+// pluginListener is the listener to which plugins connect. It connects a client to the library's own socket only after
 // the client's first message, which names the plugin. The library's socket is in a private directory, because the
-// library deletes any file at its path, and the umask determines the mode of the socket. A client that connects and
-// sends nothing would block all other clients of the library's socket.
+// library deletes any file at its path, and the umask determines the mode of the socket. A client that connects to the
+// library's socket and sends nothing would block all other clients.
 type pluginListener struct {
-	o       Options
-	plugins *plugins
-	lock    *os.File
-	l       net.Listener
-	work    sync.WaitGroup
+	opts       Options
+	plugins    *plugins
+	lockFile   *os.File
+	listener   net.Listener
+	goroutines sync.WaitGroup
 
 	mu       sync.Mutex // guards all below
 	conns    map[net.Conn]struct{}
@@ -47,20 +47,20 @@ type pluginListener struct {
 
 // newPluginListener makes the listener, and takes the lock of its socket. It does not listen yet.
 func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
-	d := &pluginListener{o: o, plugins: p, conns: map[net.Conn]struct{}{}}
+	d := &pluginListener{opts: o, plugins: p, conns: map[net.Conn]struct{}{}}
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil { //nolint:gosec // the socket itself is root's
 		return nil, fmt.Errorf("create the directory of nriHost.socket %s: %w", o.Socket, err)
 	}
 	var err error
-	if d.lock, err = os.OpenFile(o.Socket+".lock", os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600); err != nil {
+	if d.lockFile, err = os.OpenFile(o.Socket+".lock", os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600); err != nil {
 		return nil, fmt.Errorf("open the lock file of nriHost.socket %s: %w", o.Socket, err)
 	}
-	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor
-		_ = d.lock.Close()
+	if err := unix.Flock(int(d.lockFile.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+		_ = d.lockFile.Close()
 		return nil, fmt.Errorf("lock %s.lock, which another process holds: %w", o.Socket, err)
 	}
 	if err := d.removeLeftovers(); err != nil {
-		_ = d.lock.Close()
+		_ = d.lockFile.Close()
 		return nil, err
 	}
 	return d, nil
@@ -69,56 +69,56 @@ func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
 // removeLeftovers removes the socket and the private directory of an earlier host, and makes a new private directory.
 // If another process serves the socket, it returns an error.
 func (d *pluginListener) removeLeftovers() error {
-	if d.o.DisableConnections {
+	if d.opts.DisableConnections {
 		return nil
 	}
-	if fi, err := os.Lstat(d.o.Socket); err == nil {
+	if fi, err := os.Lstat(d.opts.Socket); err == nil {
 		if fi.Mode().Type() != os.ModeSocket {
-			return fmt.Errorf("nriHost.socket %s exists and is not a socket; remove it or set another path", d.o.Socket)
+			return fmt.Errorf("nriHost.socket %s exists and is not a socket; remove it or set another path", d.opts.Socket)
 		}
 		to := net.Dialer{Timeout: time.Second}
-		if c, err := to.DialContext(context.Background(), "unix", d.o.Socket); err == nil {
+		if c, err := to.DialContext(context.Background(), "unix", d.opts.Socket); err == nil {
 			_ = c.Close()
-			return fmt.Errorf("nriHost.socket %s is served by another process, such as a runtime with NRI; set another socket or disable NRI in that process", d.o.Socket)
+			return fmt.Errorf("nriHost.socket %s is served by another process, such as a runtime with NRI; set another socket or disable NRI in that process", d.opts.Socket)
 		}
-		if err := os.Remove(d.o.Socket); err != nil {
+		if err := os.Remove(d.opts.Socket); err != nil {
 			return fmt.Errorf("remove the stale NRI socket: %w", err)
 		}
 	}
-	if err := os.RemoveAll(directoryOf(d.o.Socket)); err != nil {
+	if err := os.RemoveAll(privateDirectory(d.opts.Socket)); err != nil {
 		return fmt.Errorf("remove the stale directory of the NRI socket: %w", err)
 	}
-	if err := os.Mkdir(directoryOf(d.o.Socket), 0o700); err != nil {
+	if err := os.Mkdir(privateDirectory(d.opts.Socket), 0o700); err != nil {
 		return fmt.Errorf("create the private directory of the NRI socket: %w", err)
 	}
 	return nil
 }
 
 func (d *pluginListener) innerPath() string {
-	return filepath.Join(directoryOf(d.o.Socket), innerSocket)
+	return filepath.Join(privateDirectory(d.opts.Socket), innerSocketName)
 }
 
 // open starts to accept connections of plugins.
 func (d *pluginListener) open() error {
-	if d.o.DisableConnections {
+	if d.opts.DisableConnections {
 		return nil
 	}
 	var err error
-	if d.l, err = socket.Listen(context.Background(), d.o.Socket, 0o600); err != nil {
+	if d.listener, err = socket.Listen(context.Background(), d.opts.Socket, 0o600); err != nil {
 		return fmt.Errorf("listen on nriHost.socket: %w", err)
 	}
-	d.work.Go(d.accept)
+	d.goroutines.Go(d.accept)
 	return nil
 }
 
 func (d *pluginListener) accept() {
 	for {
-		c, err := d.l.Accept()
+		c, err := d.listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil: // too many open files, for example
-			d.o.Log.Error("the agent cannot accept an NRI plugin's connection", logkey.Err, err)
+			d.opts.Log.Error("the agent cannot accept an NRI plugin's connection", logkey.Err, err)
 			sleep.For(context.Background(), acceptPause)
 			continue
 		}
@@ -126,7 +126,7 @@ func (d *pluginListener) accept() {
 			_ = c.Close()
 			continue
 		}
-		d.work.Go(func() {
+		d.goroutines.Go(func() {
 			defer d.removeConn(c)
 			d.connectPlugin(c)
 		})
@@ -166,21 +166,21 @@ func (d *pluginListener) connectPlugin(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(firstMessageTimeout))
 	first, name, err := readRegistration(c)
 	if err != nil {
-		d.plugins.noteNotPlugin(err)
-		d.o.Log.Warn("a client of the NRI socket did not register as a plugin", logkey.Err, err)
+		d.plugins.countNonPlugin(err)
+		d.opts.Log.Warn("a client of the NRI socket did not register as a plugin", logkey.Err, err)
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	disconnect, ok := d.plugins.connect(name)
 	if !ok {
-		d.o.Log.Warn("the agent rejects an NRI plugin because another plugin with its name and index is connected", logkey.Hook, name)
+		d.opts.Log.Warn("the agent rejects an NRI plugin because another plugin with its name and index is connected", logkey.Hook, name)
 		return
 	}
 	defer disconnect()
 	to := net.Dialer{Timeout: firstMessageTimeout}
 	in, err := to.DialContext(context.Background(), "unix", d.innerPath())
 	if err != nil {
-		d.o.Log.Error("the NRI library does not accept a plugin", logkey.Hook, name, logkey.Err, err)
+		d.opts.Log.Error("the NRI library does not accept a plugin", logkey.Hook, name, logkey.Err, err)
 		return
 	}
 	if !d.addConn(in) {
@@ -191,7 +191,7 @@ func (d *pluginListener) connectPlugin(c net.Conn) {
 	if _, err := in.Write(first); err != nil {
 		return
 	}
-	d.o.Log.Info("an NRI plugin connected", logkey.Hook, name)
+	d.opts.Log.Info("an NRI plugin connected", logkey.Hook, name)
 	var back sync.WaitGroup
 	back.Go(func() {
 		_, _ = io.Copy(c, in)
@@ -200,13 +200,13 @@ func (d *pluginListener) connectPlugin(c net.Conn) {
 	_, _ = io.Copy(in, c)
 	_ = in.Close()
 	back.Wait()
-	d.o.Log.Info("an NRI plugin disconnected", logkey.Hook, name)
+	d.opts.Log.Info("an NRI plugin disconnected", logkey.Hook, name)
 }
 
 // stop stops accepting clients, and closes the open connections.
 func (d *pluginListener) stop() {
-	if d.l != nil {
-		_ = d.l.Close()
+	if d.listener != nil {
+		_ = d.listener.Close()
 	}
 	d.mu.Lock()
 	d.shutDown = true
@@ -214,14 +214,14 @@ func (d *pluginListener) stop() {
 		_ = c.Close()
 	}
 	d.mu.Unlock()
-	d.work.Wait()
+	d.goroutines.Wait()
 }
 
 // close removes the socket and releases its lock.
 func (d *pluginListener) close() {
 	d.stop()
-	if !d.o.DisableConnections {
-		_ = os.RemoveAll(directoryOf(d.o.Socket))
+	if !d.opts.DisableConnections {
+		_ = os.RemoveAll(privateDirectory(d.opts.Socket))
 	}
-	_ = d.lock.Close()
+	_ = d.lockFile.Close()
 }

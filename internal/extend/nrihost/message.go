@@ -12,8 +12,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verboseStatus has the used parts of the JSON in a verbose status. Containerd (1.6 to 2.x) and CRI-O put it under the key
-// "info".
+// verboseStatus has the parts of the JSON in a verbose status that the host reads. Containerd (1.6 to 2.x) and CRI-O
+// put this JSON under the key "info".
 type verboseStatus struct {
 	SandboxID string      `json:"sandboxID"`
 	PID       uint32      `json:"pid"`
@@ -33,8 +33,8 @@ type verboseStatus struct {
 // errNoSpec is the error for a verbose status without an OCI spec.
 var errNoSpec = errors.New("the runtime's verbose status has no OCI spec")
 
-// verboseIn parses the JSON in a verbose status.
-func verboseIn(info map[string]string) (v verboseStatus, err error) {
+// parseVerboseStatus parses the JSON in a verbose status.
+func parseVerboseStatus(info map[string]string) (v verboseStatus, err error) {
 	if info["info"] == "" {
 		return v, errNoSpec
 	}
@@ -62,11 +62,11 @@ func (h *Host) podMessage(ctx context.Context, id string) (p *api.PodSandbox, re
 	for _, ip := range st.GetNetwork().GetAdditionalIps() {
 		p.Ips = append(p.Ips, ip.GetIp())
 	}
-	v, err := verboseIn(s.GetInfo())
+	v, err := parseVerboseStatus(s.GetInfo())
 	if err == nil {
 		p.Pid = v.PID
 		p.Linux.CgroupParent = v.Config.Linux.CgroupParent
-		p.Linux.PodOverhead, p.Linux.PodResources = fromCRI(v.Config.Linux.Overhead), fromCRI(v.Config.Linux.Resources)
+		p.Linux.PodOverhead, p.Linux.PodResources = toNRIResources(v.Config.Linux.Overhead), toNRIResources(v.Config.Linux.Resources)
 		if v.Spec != nil {
 			if p.Annotations == nil {
 				p.Annotations = map[string]string{}
@@ -101,7 +101,7 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 		Image: &api.Image{Name: st.GetImage().GetImage()},
 	}
 	setTimes(c, st)
-	v, err := verboseIn(s.GetInfo())
+	v, err := parseVerboseStatus(s.GetInfo())
 	if err != nil {
 		return c, err
 	}
@@ -115,7 +115,7 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	if v.Spec == nil {
 		return c, errNoSpec
 	}
-	fromSpec(c, v.Spec)
+	addOCISpec(c, v.Spec)
 	return c, nil
 }
 
@@ -128,8 +128,8 @@ func setTimes(c *api.Container, st *cri.ContainerStatus) {
 	c.ExitCode, c.StatusReason, c.StatusMessage = st.GetExitCode(), st.GetReason(), st.GetMessage()
 }
 
-// fromSpec adds the data of an OCI spec to a container's message.
-func fromSpec(c *api.Container, s *specs.Spec) {
+// addOCISpec copies the fields of an OCI spec to a container's message.
+func addOCISpec(c *api.Container, s *specs.Spec) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}

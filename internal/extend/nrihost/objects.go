@@ -12,29 +12,29 @@ import (
 // objectStore stores pods and containers in the form in which plugins see them.
 type objectStore struct {
 	mu   sync.Mutex // guards all below
-	pods map[string]*podEntry
-	ctrs map[string]*containerEntry
+	pods map[string]*storedPod
+	ctrs map[string]*storedContainer
 }
 
-// podEntry is a sandbox. A change replaces msg and does not modify it.
-type podEntry struct {
-	msg     *api.PodSandbox
-	ending  bool // a caller stops or removes the pod, so no container may be created in it
-	stopped bool // the stop was reported to plugins
-	removed bool // the removal was reported to plugins
+// storedPod is a sandbox. A change replaces msg and does not modify it.
+type storedPod struct {
+	msg             *api.PodSandbox
+	ending          bool // a caller stops or removes the pod, so no container may be created in it
+	stopReported    bool // the stop was reported to plugins
+	removalReported bool // the removal was reported to plugins
 }
 
-// containerEntry is a container. A change replaces msg and does not modify it.
-type containerEntry struct {
-	msg     *api.Container
-	stopped bool // the stop was reported to plugins
-	removed bool // the removal was reported to plugins
+// storedContainer is a container. A change replaces msg and does not modify it.
+type storedContainer struct {
+	msg             *api.Container
+	stopReported    bool // the stop was reported to plugins
+	removalReported bool // the removal was reported to plugins
 	// undescribed means that msg has only the data of the request for the container.
 	undescribed bool
 }
 
 func newObjectStore() *objectStore {
-	return &objectStore{pods: map[string]*podEntry{}, ctrs: map[string]*containerEntry{}}
+	return &objectStore{pods: map[string]*storedPod{}, ctrs: map[string]*storedContainer{}}
 }
 
 func (b *objectStore) reset() {
@@ -47,42 +47,43 @@ func (b *objectStore) reset() {
 func (b *objectStore) addPod(p *api.PodSandbox, stopped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pods[p.GetId()] = &podEntry{msg: p, stopped: stopped}
+	b.pods[p.GetId()] = &storedPod{msg: p, stopReported: stopped}
 }
 
 func (b *objectStore) addContainer(c *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ctrs[c.GetId()] = &containerEntry{msg: c}
+	b.ctrs[c.GetId()] = &storedContainer{msg: c}
 }
 
 // addUndescribed adds a container whose message has only the data of the request.
 func (b *objectStore) addUndescribed(c *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ctrs[c.GetId()] = &containerEntry{msg: c, undescribed: true}
+	b.ctrs[c.GetId()] = &storedContainer{msg: c, undescribed: true}
 }
 
-// undescribed is a container whose message has only the data of the request.
-type undescribed struct {
+// undescribedContainer is a container whose message has only the data of the request.
+type undescribedContainer struct {
 	id, pod string
 	msg     *api.Container
 }
 
 // listUndescribed lists the containers whose messages have only the data of the request.
-func (b *objectStore) listUndescribed() (all []undescribed) {
+func (b *objectStore) listUndescribed() (all []undescribedContainer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, c := range b.ctrs {
-		if c.undescribed && !c.stopped && !c.removed {
-			all = append(all, undescribed{id, c.msg.GetPodSandboxId(), c.msg})
+		if c.undescribed && !c.stopReported && !c.removalReported {
+			all = append(all, undescribedContainer{id, c.msg.GetPodSandboxId(), c.msg})
 		}
 	}
 	return all
 }
 
-// describe replaces the message of an undescribed container, unless the stored message changed since k was listed.
-func (b *objectStore) describe(k undescribed, msg *api.Container) {
+// replaceUndescribed replaces the message of an undescribed container, unless the stored message changed since k was
+// listed.
+func (b *objectStore) replaceUndescribed(k undescribedContainer, msg *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.ctrs[k.id]; c != nil && c.undescribed && c.msg == k.msg {
@@ -150,7 +151,7 @@ func (b *objectStore) isRunning(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.ctrs[id]
-	return c != nil && !c.stopped && c.msg.GetState() == api.ContainerState_CONTAINER_RUNNING
+	return c != nil && !c.stopReported && c.msg.GetState() == api.ContainerState_CONTAINER_RUNNING
 }
 
 // changeContainer replaces a container by a changed copy.
@@ -174,8 +175,8 @@ func (b *objectStore) changePod(id string, change func(p *api.PodSandbox)) {
 	}
 }
 
-// end marks a pod that a caller stops or removes.
-func (b *objectStore) end(id string) {
+// markEnding marks a pod that a caller stops or removes.
+func (b *objectStore) markEnding(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.pods[id]; p != nil {
@@ -188,12 +189,12 @@ func (b *objectStore) isEnding(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pods[id]
-	return p != nil && (p.ending || p.stopped)
+	return p != nil && (p.ending || p.stopReported)
 }
 
 // markReported reports whether an event of an object was not reported to plugins yet, and marks it as reported. flag
-// selects the event.
-func (b *objectStore) markReported(id string, flag func(c *containerEntry, p *podEntry) *bool) bool {
+// returns the field that has the mark.
+func (b *objectStore) markReported(id string, flag func(c *storedContainer, p *storedPod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, p := b.ctrs[id], b.pods[id]
@@ -208,25 +209,25 @@ func (b *objectStore) markReported(id string, flag func(c *containerEntry, p *po
 
 // isReported reports whether an event of an object was reported to plugins. It is true if the store does not have the
 // object.
-func (b *objectStore) isReported(id string, flag func(c *containerEntry, p *podEntry) *bool) bool {
+func (b *objectStore) isReported(id string, flag func(c *storedContainer, p *storedPod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, p := b.ctrs[id], b.pods[id]
 	return c == nil && p == nil || *flag(c, p)
 }
 
-func stoppedField(c *containerEntry, p *podEntry) *bool {
+func stoppedField(c *storedContainer, p *storedPod) *bool {
 	if c != nil {
-		return &c.stopped
+		return &c.stopReported
 	}
-	return &p.stopped
+	return &p.stopReported
 }
 
-func removedField(c *containerEntry, p *podEntry) *bool {
+func removedField(c *storedContainer, p *storedPod) *bool {
 	if c != nil {
-		return &c.removed
+		return &c.removalReported
 	}
-	return &p.removed
+	return &p.removalReported
 }
 
 // remove removes a container, or a pod with its containers, from the store.
@@ -245,18 +246,18 @@ func (b *objectStore) remove(id string) {
 	}
 }
 
-// listed returns the pods and containers that Synchronize sends to a plugin, sorted by id. It leaves out pods that have
-// stopped, with their containers, and objects whose stop or removal was reported already.
-func (b *objectStore) listed() (pods []*api.PodSandbox, ctrs []*api.Container) {
+// objectsForSync returns the pods and containers that Synchronize sends to a plugin, sorted by id. It leaves out pods
+// that have stopped, with their containers, and objects whose stop or removal was reported already.
+func (b *objectStore) objectsForSync() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.pods {
-		if !p.stopped && !p.removed {
+		if !p.stopReported && !p.removalReported {
 			pods = append(pods, clone(p.msg))
 		}
 	}
 	for _, c := range b.ctrs {
-		if p := b.pods[c.msg.GetPodSandboxId()]; p != nil && !p.stopped && !p.removed && !c.stopped && !c.removed {
+		if p := b.pods[c.msg.GetPodSandboxId()]; p != nil && !p.stopReported && !p.removalReported && !c.stopReported && !c.removalReported {
 			ctrs = append(ctrs, clone(c.msg))
 		}
 	}

@@ -112,7 +112,7 @@ func TestJournal(t *testing.T) {
 		t.Fatalf("entries %v, %v", all, err)
 	}
 	done()
-	j.drop(b)
+	j.removeEntry(b)
 	if all, _, err = j.read(); err != nil || len(all) != 0 {
 		t.Errorf("entries %v, %v", all, err)
 	}
@@ -182,12 +182,12 @@ func TestListed(t *testing.T) {
 	}
 	b.markReported("stops", stoppedField)
 	b.markReported("goes", removedField)
-	pods, ctrs := b.listed()
+	pods, ctrs := b.objectsForSync()
 	if len(pods) != 1 || len(ctrs) != 1 || ctrs[0].GetId() != "stays" {
 		t.Errorf("pods %v, containers %v", pods, ctrs)
 	}
 	b.markReported("p", removedField)
-	if pods, ctrs = b.listed(); len(pods)+len(ctrs) > 0 {
+	if pods, ctrs = b.objectsForSync(); len(pods)+len(ctrs) > 0 {
 		t.Errorf("of a removed pod: %v, %v", pods, ctrs)
 	}
 }

@@ -14,15 +14,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Recorder counts requests to plugins, for metrics. Its method does not block. The number of plugin names is limited.
+// Recorder counts requests to plugins, for metrics. Its method must not block. The host limits the number of plugin
+// names.
 type Recorder interface {
-	// Called counts one request to a plugin, whose operation is an NRI event.
-	Called(plugin, operation string, failed bool, took time.Duration)
+	// CountRequest counts one request to a plugin, whose operation is an NRI event.
+	CountRequest(plugin, operation string, failed bool, took time.Duration)
 }
 
 type noRecorder struct{}
 
-func (noRecorder) Called(string, string, bool, time.Duration) {}
+func (noRecorder) CountRequest(string, string, bool, time.Duration) {}
 
 // maxPlugins limits the plugins that are counted under their own names. All other plugins are counted as "other".
 const maxPlugins = 64
@@ -36,9 +37,9 @@ type Plugin struct {
 	Err         string // the last error
 	TotalTime   time.Duration
 	LongestTime time.Duration
-	// Sets lists the fields of containers that the plugin has set or removed, sorted, such as
+	// FieldsSet lists the fields of containers that the plugin has set or removed, sorted, such as
 	// "linux.resources.cpu.shares".
-	Sets []string
+	FieldsSet []string
 
 	lastTime time.Duration // the duration of the last request
 }
@@ -47,18 +48,19 @@ type Plugin struct {
 type plugins struct {
 	recorder Recorder
 
-	mu           sync.Mutex // guards all below
-	byName       map[string]*Plugin
-	failedPlugin string // the plugin whose request failed last since reset was called
-	rejected     uint64 // the number of clients that the listener rejected
-	notPlugins   string // the error of the last client that was not a plugin
+	mu              sync.Mutex // guards all below
+	byName          map[string]*Plugin
+	failedPlugin    string // the last plugin whose request failed since resetFailedPlugin was called
+	rejectedClients uint64 // the number of clients that the listener rejected
+	lastClientError string // the error of the last client that was not a plugin
 }
 
 var _ adaptation.Metrics = (*plugins)(nil)
 
 func newPlugins(r Recorder) *plugins { return &plugins{recorder: r, byName: map[string]*Plugin{}} }
 
-func (p *plugins) getLocked(name string) *Plugin {
+// pluginLocked returns the state of a plugin, and makes it if it is missing. The caller holds mu.
+func (p *plugins) pluginLocked(name string) *Plugin {
 	if one := p.byName[name]; one != nil {
 		return one
 	}
@@ -83,9 +85,9 @@ func (p *plugins) getLocked(name string) *Plugin {
 func (p *plugins) connect(name string) (disconnect func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.getLocked(name)
+	one := p.pluginLocked(name)
 	if one.Connected {
-		p.rejected++
+		p.rejectedClients++
 		return nil, false
 	}
 	one.Connected = true
@@ -96,18 +98,18 @@ func (p *plugins) connect(name string) (disconnect func(), ok bool) {
 	}, true
 }
 
-// noteNotPlugin counts a client that is not a plugin.
-func (p *plugins) noteNotPlugin(err error) {
+// countNonPlugin counts a client that is not a plugin.
+func (p *plugins) countNonPlugin(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rejected++
-	p.notPlugins = err.Error()
+	p.rejectedClients++
+	p.lastClientError = err.Error()
 }
 
 // RecordPluginInvocation counts a request.
 func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
 	p.mu.Lock()
-	one := p.getLocked(name)
+	one := p.pluginLocked(name)
 	one.Calls++
 	if err != nil {
 		one.Failed++
@@ -116,14 +118,14 @@ func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
 	}
 	shown, took := one.Name, one.lastTime
 	p.mu.Unlock()
-	p.recorder.Called(shown, operation, err != nil, took)
+	p.recorder.CountRequest(shown, operation, err != nil, took)
 }
 
 // RecordPluginLatency adds the duration of a request. The library calls it before RecordPluginInvocation.
 func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.getLocked(name)
+	one := p.pluginLocked(name)
 	one.lastTime = took
 	one.TotalTime += took
 	one.LongestTime = max(one.LongestTime, took)
@@ -131,20 +133,20 @@ func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
 
 // RecordPluginAdjustments adds the fields that a plugin sets.
 func (p *plugins) RecordPluginAdjustments(name, _ string, a *adaptation.ContainerAdjustment, _, _ int) {
-	set := adjusted("", a.ProtoReflect(), nil)
+	set := adjustedFields("", a.ProtoReflect(), nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.getLocked(name)
+	one := p.pluginLocked(name)
 	for _, field := range set {
-		if at, has := slices.BinarySearch(one.Sets, field); !has {
-			one.Sets = slices.Insert(one.Sets, at, field)
+		if at, has := slices.BinarySearch(one.FieldsSet, field); !has {
+			one.FieldsSet = slices.Insert(one.FieldsSet, at, field)
 		}
 	}
 }
 
-// adjusted appends the names of the fields that are set in an adjustment. These are names of the protocol, so their
-// number is limited.
-func adjusted(prefix string, m protoreflect.Message, names []string) []string {
+// adjustedFields appends the names of the fields that are set in an adjustment. The protocol defines these names, so
+// their number is limited.
+func adjustedFields(prefix string, m protoreflect.Message, names []string) []string {
 	if !m.IsValid() {
 		return names
 	}
@@ -154,7 +156,7 @@ func adjusted(prefix string, m protoreflect.Message, names []string) []string {
 		case f.Message() == nil || f.IsList() || f.IsMap() || strings.HasPrefix(string(f.Message().Name()), "Optional"):
 			names = append(names, name)
 		default:
-			names = adjusted(name+".", v.Message(), names)
+			names = adjustedFields(name+".", v.Message(), names)
 		}
 		return true
 	})
@@ -164,29 +166,29 @@ func adjusted(prefix string, m protoreflect.Message, names []string) []string {
 // UpdatePluginCount does nothing, because the listener counts connections.
 func (p *plugins) UpdatePluginCount(int) {}
 
-func (p *plugins) reset() {
+func (p *plugins) resetFailedPlugin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failedPlugin = ""
 }
 
-func (p *plugins) lastFailed() string {
+func (p *plugins) lastFailedPlugin() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failedPlugin
 }
 
-// states returns the plugins that are or were connected, sorted by name, and the number of rejected clients.
-func (p *plugins) states() (all []Plugin, rejected uint64) {
+// pluginStates returns the plugins that are or were connected, sorted by name, and the number of rejected clients.
+func (p *plugins) pluginStates() (all []Plugin, rejected uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.byName {
 		copied := *one
-		copied.Sets = slices.Clone(one.Sets)
+		copied.FieldsSet = slices.Clone(one.FieldsSet)
 		all = append(all, copied)
 	}
 	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
-	return all, p.rejected
+	return all, p.rejectedClients
 }
 
 // hasOwnPlugins reports whether the host may have plugins that do not connect to its socket: pre-installed plugins, or
@@ -208,26 +210,26 @@ func (h *Host) hasNoPlugins() bool { return !h.hasOwnPlugins && h.pluginListener
 
 // State is the state of a host, for users.
 type State struct {
-	Socket  string
-	Flow    string // whether the host asks plugins before or after a creation; empty while it does not serve plugins
-	Err     string // the reason why the host does not serve plugins
-	Plugins []Plugin
+	Socket        string
+	CreationOrder string // whether the host asks plugins before or after a creation; empty while the host does not serve plugins
+	Err           string // the reason why the host does not serve plugins
+	Plugins       []Plugin
 	// Rejected counts clients that are not plugins, and plugins whose name was already connected.
 	Rejected uint64
 }
 
 // State returns the state of the host and its plugins.
 func (h *Host) State() State {
-	s := State{Socket: h.o.Socket}
-	s.Plugins, s.Rejected = h.plugins.states()
+	s := State{Socket: h.opts.Socket}
+	s.Plugins, s.Rejected = h.plugins.pluginStates()
 	if h.serving.Load() {
-		s.Flow = h.creationOrder()
+		s.CreationOrder = h.creationOrder()
 		return s
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.reason != nil {
-		s.Err = h.reason.Error()
+	if h.notServingErr != nil {
+		s.Err = h.notServingErr.Error()
 	}
 	return s
 }

@@ -8,8 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fromCRI converts resources of the CRI to resources of NRI. In the CRI, 0 means unset.
-func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
+// toNRIResources converts resources of the CRI to resources of NRI. In the CRI, 0 means unset.
+func toNRIResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 	if r == nil {
 		return nil
 	}
@@ -36,9 +36,9 @@ func fromCRI(r *cri.LinuxContainerResources) *api.LinuxResources {
 }
 
 // splitForCRI splits the resources of a plugin's answer. carried has the resources that UpdateContainerResources of the
-// CRI can set, and rest has the others. A value of 0 is in rest, because 0 means unset in the CRI. CPUs and memory nodes
-// in unified become fields of the CRI, because the agent reads only these fields. unsupported has the names of other
-// cpuset files in unified, which are in neither part.
+// CRI can set, and rest has the others. A value of 0 is in rest, because 0 means unset in the CRI. CPUs and memory
+// nodes in unified become fields of the CRI, because the agent reads only these fields. unsupported has the names of
+// other cpuset files in unified, which are in neither part.
 func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, unsupported []string) {
 	if from == nil {
 		return nil, nil, nil
@@ -97,7 +97,8 @@ func hasNoValue(r *api.LinuxResources) bool {
 	return proto.Equal(n, &api.LinuxResources{})
 }
 
-// mergeResources returns the resources in under, overridden by the resources in over. It returns nil if both are nil.
+// mergeResources returns the resources in under, with the values in over replacing those in under. It returns nil if
+// over and under are nil.
 func mergeResources(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	if under == nil || over == nil {
 		if over == nil {
@@ -110,7 +111,7 @@ func mergeResources(over, under *cri.LinuxContainerResources) *cri.LinuxContaine
 	return n
 }
 
-// addResources adds updated resources to a container's message.
+// addResources replaces the resources in a container's message that r sets, except limits of huge pages.
 func addResources(c *api.Container, r *cri.LinuxContainerResources) {
 	if r == nil {
 		return
@@ -121,7 +122,7 @@ func addResources(c *api.Container, r *cri.LinuxContainerResources) {
 	if c.Linux.Resources == nil {
 		c.Linux.Resources = &api.LinuxResources{}
 	}
-	now := fromCRI(r)
+	now := toNRIResources(r)
 	now.HugepageLimits = nil // merging would repeat the limits
 	proto.Merge(c.Linux.Resources, now)
 }

@@ -62,7 +62,7 @@ func launched() {
 // host.
 type rig struct {
 	t       *testing.T
-	h       *Host
+	host    *Host
 	dir     string
 	runtime *sim.Runtime
 	calls   cri.RuntimeServiceClient // through the host
@@ -95,20 +95,20 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Cleanup(server.Close)
 	o := Options{
 		Socket: filepath.Join(dir, "n"), PluginPath: filepath.Join(dir, "plugins"), PluginConfigPath: filepath.Join(dir, "conf"),
-		Request: 10 * time.Second, State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "c"), Poll: 20 * time.Millisecond,
+		RequestTimeout: 10 * time.Second, JournalDirectory: filepath.Join(dir, "state"), RuntimeSocket: filepath.Join(dir, "c"), PollInterval: 20 * time.Millisecond,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&o)
 	}
-	g := &rig{t: t, h: New(o), dir: dir, runtime: r}
+	g := &rig{t: t, host: New(o), dir: dir, runtime: r}
 	l, err := net.Listen("unix", filepath.Join(dir, "h"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- g.h.Serve(context.Background(), l, func(ctx context.Context) (net.Conn, error) {
+		done <- g.host.Serve(context.Background(), l, func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "c"))
 		})
 	}()
@@ -117,7 +117,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		g.h.Stop(0, time.Second)
+		g.host.Stop(0, time.Second)
 	})
 	g.calls, g.direct = client(t, filepath.Join(dir, "h")), client(t, filepath.Join(dir, "c"))
 	return g
@@ -191,13 +191,13 @@ func (p *plugin) StopContainer(context.Context, *api.PodSandbox, *api.Container)
 func (g *rig) plug(p *plugin, name string) error {
 	g.t.Helper()
 	eventually(g.t, func() error {
-		if !g.h.serving.Load() {
+		if !g.host.serving.Load() {
 			return errors.New("the host does not run")
 		}
 		return nil
 	})
 	p.synced = make(chan struct{})
-	s, err := stub.New(p, stub.WithPluginName(name), stub.WithPluginIdx("10"), stub.WithSocketPath(g.h.o.Socket), stub.WithOnClose(func() {}))
+	s, err := stub.New(p, stub.WithPluginName(name), stub.WithPluginIdx("10"), stub.WithSocketPath(g.host.opts.Socket), stub.WithOnClose(func() {}))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func (g *rig) plug(p *plugin, name string) error {
 	select {
 	case <-p.synced:
 		eventually(g.t, func() error { // the library counts a plugin after it has synchronised it
-			if g.h.nri.BlockPluginSync().Unblock(); g.h.plugins.byName["10-"+name] == nil {
+			if g.host.nri.BlockPluginSync().Unblock(); g.host.plugins.byName["10-"+name] == nil {
 				return errors.New("not known")
 			}
 			return nil

@@ -36,7 +36,7 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	if err := h.askAboutPod(ctx, id); err != nil {
-		h.undoUntilGone(ctx, id, done)
+		h.removePodUntilGone(ctx, id, done)
 		return nil, err
 	}
 	done()
@@ -61,17 +61,17 @@ func (h *Host) askAboutPod(ctx context.Context, id string) error {
 	return err
 }
 
-// undoUntilGone removes a sandbox that a plugin refused, or that the host could not report. If that fails, it tries
-// again. If all attempts fail, the agent removes the sandbox at its next start.
-func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
-	for range maxUndoTries {
+// removePodUntilGone removes a sandbox that a plugin refused, or that the host could not report. If an attempt
+// fails, the host tries again. If all attempts fail, the agent removes the sandbox at its next start.
+func (h *Host) removePodUntilGone(ctx context.Context, id string, done func()) {
+	for range maxRemovalAttempts {
 		err := h.removePod(ctx, id)
 		if err == nil {
 			done()
 			return
 		}
 		h.log.Warn("the agent cannot remove a pod that an NRI plugin refused; it tries again", logkey.Pod, id, logkey.Err, err)
-		if !sleep.For(ctx, undoPause) {
+		if !sleep.For(ctx, removalPause) {
 			return
 		}
 	}
@@ -80,29 +80,29 @@ func (h *Host) undoUntilGone(ctx context.Context, id string, done func()) {
 // maxCreationWait limits the time that the stop of a pod waits for creations of its containers.
 const maxCreationWait = 30 * time.Second
 
-// maxUndoTries limits the attempts to remove a pod or container that a plugin refused. undoPause is the pause between
-// them.
+// maxRemovalAttempts limits the attempts to remove a pod or container that a plugin refused. removalPause is the pause
+// between them.
 const (
-	maxUndoTries = 5
-	undoPause    = 200 * time.Millisecond
+	maxRemovalAttempts = 5
+	removalPause       = 200 * time.Millisecond
 )
 
 // stopPod stops a pod. It first stops the pod's containers, because NRI reports the pod's stop after the containers
 // have stopped, and before the runtime removes the pod's network.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
-	h.hidden.await(ctx, id)
+	h.hidden.awaitVisible(ctx, id)
 	if h.objects.pod(id) != nil {
-		h.endPod(ctx, id)
+		h.stopContainersOfPod(ctx, id)
 	}
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
 }
 
-// endPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins. No container can
-// be created in the pod any more. endPod waits for running creations, so that plugins see their events before the pod's
-// stop.
-func (h *Host) endPod(ctx context.Context, id string) {
-	h.objects.end(id)
+// stopContainersOfPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins.
+// Before that, it forbids new containers in the pod, and waits for running creations, so that plugins see the events of
+// these creations before the pod's stop.
+func (h *Host) stopContainersOfPod(ctx context.Context, id string) {
+	h.objects.markEnding(id)
 	created, cancel := context.WithTimeout(ctx, maxCreationWait)
 	h.hidden.awaitContainers(created, id)
 	cancel()
@@ -120,9 +120,9 @@ func (h *Host) endPod(ctx context.Context, id string) {
 
 func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
-	h.hidden.await(ctx, id)
+	h.hidden.awaitVisible(ctx, id)
 	if h.objects.pod(id) != nil {
-		h.endPod(ctx, id)
+		h.stopContainersOfPod(ctx, id)
 		for _, c := range h.objects.containersOf(id) {
 			h.notifyContainerRemoved(ctx, c)
 		}
@@ -131,7 +131,7 @@ func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.Rem
 	resp, err := invoke[cri.RemovePodSandboxResponse](ctx, h, method, req)
 	if err == nil {
 		h.objects.remove(id)
-		h.journal.drop(journalEntry{Stopped: id})
+		h.journal.removeEntry(journalEntry{Stopped: id})
 	}
 	return resp, err
 }
@@ -142,7 +142,7 @@ func (h *Host) updatePod(ctx context.Context, method string, req *cri.UpdatePodS
 	if p == nil {
 		return invoke[cri.UpdatePodSandboxResourcesResponse](ctx, h, method, req)
 	}
-	overhead, resources := fromCRI(req.GetOverhead()), fromCRI(req.GetResources())
+	overhead, resources := toNRIResources(req.GetOverhead()), toNRIResources(req.GetResources())
 	err := h.askPlugins("UpdatePodSandbox", func() error {
 		_, err := h.nri.UpdatePodSandbox(ctx, &api.UpdatePodSandboxRequest{Pod: p, OverheadLinuxResources: overhead, LinuxResources: resources})
 		return err

@@ -22,7 +22,7 @@ import (
 
 // specStore changes the OCI specs of containers that containerd stores. When a container starts, containerd's
 // CRI makes its process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x:
-// container.NewTask). Updates of resources by the CRI also change that spec.
+// container.NewTask). When the CRI updates the resources of a container, it also changes the stored spec.
 //
 // API: api/services/containers/v1/containers.proto of containerd. The two methods and six fields that
 // specStore uses have not changed since 1.0.
@@ -43,22 +43,22 @@ const (
 	requestContainer  protowire.Number = 1 // UpdateContainerRequest.container
 	requestMask       protowire.Number = 2 // UpdateContainerRequest.update_mask
 	containerSpec     protowire.Number = 5 // Container.spec
-	anyValue          protowire.Number = 2
+	anyValueField     protowire.Number = 2
 )
 
-// errSpec is the error of an answer that does not have the form of the API.
-var errSpec = errors.New("the agent cannot read the runtime's answer about a stored spec")
+// errMalformedSpec is the error of an answer without the field Container.spec.
+var errMalformedSpec = errors.New("the runtime's answer about a stored OCI spec does not have the form of containerd's API")
 
-// openSpecs opens the runtime's store of specs. It returns nil if the agent cannot change specs of this runtime.
-func (h *Host) openSpecs(ctx context.Context) *specStore {
-	conn, err := grpc.NewClient("passthrough:///containerd", clientOptions(func(ctx context.Context) (net.Conn, error) { return h.o.Dial.Dial(ctx, h.o.Runtime) })...)
+// openSpecStore opens the runtime's store of specs. It returns nil if the agent cannot change specs of this runtime.
+func (h *Host) openSpecStore(ctx context.Context) *specStore {
+	conn, err := grpc.NewClient("passthrough:///containerd", clientOptions(func(ctx context.Context) (net.Conn, error) { return h.opts.Dial.Dial(ctx, h.opts.RuntimeSocket) })...)
 	if err != nil {
 		return nil
 	}
 	s := &specStore{conn: conn}
-	// No container has this id: the error shows whether the service exists.
-	if _, err := s.get(ctx, "trimtab-asks-whether-it-may"); status.Code(err) != codes.NotFound {
-		h.log.Info("the agent cannot change the runtime's stored specs: it asks NRI plugins before a container is created, with a provisional id", logkey.Err, err)
+	// No container has this id, so the error NotFound shows that the service exists.
+	if _, err := s.getSpec(ctx, "trimtab-asks-whether-it-may"); status.Code(err) != codes.NotFound {
+		h.log.Info("the agent cannot change the OCI specs that the runtime stores, so it asks NRI plugins before the creation of a container, with a provisional id", logkey.Err, err)
 		s.close()
 		return nil
 	}
@@ -76,31 +76,32 @@ func (s *specStore) call(ctx context.Context, method string, req []byte) (resp [
 
 // storedSpec is an OCI spec in the form in which the runtime stores it.
 type storedSpec struct {
-	kind string // the type URL of the spec
-	text []byte // JSON
+	typeURL  string // the type URL of the spec
+	specJSON []byte // JSON
 }
 
-func (s *specStore) get(ctx context.Context, id string) (storedSpec, error) {
+// getSpec reads the stored spec of a container.
+func (s *specStore) getSpec(ctx context.Context, id string) (storedSpec, error) {
 	resp, err := s.call(ctx, containersGet, encodeText(id))
 	if err != nil {
 		return storedSpec{}, err
 	}
-	any := fieldIn(fieldIn(resp, responseContainer), containerSpec)
-	out := storedSpec{kind: string(fieldIn(any, firstField)), text: fieldIn(any, anyValue)}
-	if len(out.text) == 0 {
-		return storedSpec{}, errSpec
+	any := lastBytesField(lastBytesField(resp, responseContainer), containerSpec)
+	out := storedSpec{typeURL: string(lastBytesField(any, firstField)), specJSON: lastBytesField(any, anyValueField)}
+	if len(out.specJSON) == 0 {
+		return storedSpec{}, errMalformedSpec
 	}
 	return out, nil
 }
 
-// change reads a container's spec, applies the function change to it, and writes it. It returns the changed spec.
-func (s *specStore) change(ctx context.Context, id string, change func(*specs.Spec) error) (*specs.Spec, error) {
-	old, err := s.get(ctx, id)
+// changeSpec reads a container's spec, applies the function change to it, and writes it. It returns the changed spec.
+func (s *specStore) changeSpec(ctx context.Context, id string, change func(*specs.Spec) error) (*specs.Spec, error) {
+	old, err := s.getSpec(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read the stored spec of container %s: %w", id, err)
 	}
 	spec := &specs.Spec{}
-	if err := json.Unmarshal(old.text, spec); err != nil {
+	if err := json.Unmarshal(old.specJSON, spec); err != nil {
 		return nil, fmt.Errorf("read the stored spec of container %s: %w", id, err)
 	}
 	before, err := json.Marshal(spec)
@@ -117,11 +118,11 @@ func (s *specStore) change(ctx context.Context, id string, change func(*specs.Sp
 	if bytes.Equal(before, after) {
 		return spec, nil
 	}
-	document, err := mergeSpec(old.text, before, after)
+	document, err := mergeSpec(old.specJSON, before, after)
 	if err != nil {
 		return nil, fmt.Errorf("encode the changed spec of container %s: %w", id, err)
 	}
-	value := appendBytes(encodeText(old.kind), anyValue, document)
+	value := appendBytes(encodeText(old.typeURL), anyValueField, document)
 	c := appendBytes(encodeText(id), containerSpec, value)
 	req := appendBytes(appendBytes(nil, requestContainer, c), requestMask, encodeText("spec"))
 	if _, err := s.call(ctx, containersUpdate, req); err != nil {
@@ -144,6 +145,7 @@ func mergeSpec(document, before, after []byte) ([]byte, error) {
 	return json.Marshal(mergeChanges(d, b, a))
 }
 
+// mergeChanges is mergeSpec for decoded JSON: d is the document, b is before, and a is after.
 func mergeChanges(d, b, a any) any {
 	if reflect.DeepEqual(b, a) {
 		return d
@@ -165,7 +167,7 @@ func mergeChanges(d, b, a any) any {
 	return dm
 }
 
-// encodeText encodes a message that has only field 1, with a text.
+// encodeText encodes a message that has only a text, in field 1.
 func encodeText(v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, firstField, protowire.BytesType), v)
 }
@@ -174,8 +176,9 @@ func appendBytes(b []byte, n protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
 }
 
-// fieldIn returns the last field of bytes with this number in a message, or nil if there is none.
-func fieldIn(b []byte, want protowire.Number) (found []byte) {
+// lastBytesField returns the bytes of the last field with the number want in a message, or nil if there is no such
+// field.
+func lastBytesField(b []byte, want protowire.Number) (found []byte) {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {

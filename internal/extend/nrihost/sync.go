@@ -14,9 +14,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// load reads the runtime's pods and containers. It leaves out containers that have ended, and objects whose status the
-// runtime does not return.
-func (h *Host) load(ctx context.Context) error {
+// loadObjects reads the runtime's pods and containers. It leaves out containers that have ended, and objects whose
+// status the runtime does not return.
+func (h *Host) loadObjects(ctx context.Context) error {
 	h.objects.reset()
 	pods, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
@@ -69,9 +69,9 @@ func (h *Host) stoppedPods(there []*cri.PodSandbox) (map[string]bool, error) {
 }
 
 // synchronize reports all pods and containers to a plugin, and applies the updates that the plugin requests. The
-// library does not send events at the same time. synchronize must not call the library. A few pods with very large
-// containers cause a panic in the library (NRI 0.12.5, pkg/adaptation/plugin.go). synchronize converts it to an error
-// of the plugin.
+// library sends no events meanwhile. synchronize must not call methods of the library's Adaptation. A few pods with
+// very large containers cause a panic in the library (NRI 0.12.5, pkg/adaptation/plugin.go). synchronize converts this
+// panic to an error.
 func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -79,7 +79,7 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 		}
 	}()
 	h.describeAll(ctx)
-	pods, ctrs := h.objects.listed()
+	pods, ctrs := h.objects.objectsForSync()
 	trimContainers(ctrs)
 	updates, err := tell(ctx, pods, ctrs)
 	if err != nil {
@@ -89,7 +89,8 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 	return nil
 }
 
-// describeTries limits the attempts to read the status of a container that changes meanwhile.
+// describeTries limits the attempts to read the status of a container. An attempt fails if the container changes while
+// the host reads its status.
 const describeTries = 5
 
 // describeAll reads the status of the containers that were created while no plugin was connected.
@@ -99,7 +100,7 @@ func (h *Host) describeAll(ctx context.Context) {
 		for _, k := range h.objects.listUndescribed() {
 			c, err := h.containerMessage(ctx, k.id, k.pod)
 			if failed[k.id] = err; c != nil {
-				h.objects.describe(k, c)
+				h.objects.replaceUndescribed(k, c)
 			}
 		}
 	}
@@ -189,7 +190,7 @@ func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
 			return err
 		}
 	}
-	if unsupported = append(unsupported, namesOf(rest)...); len(unsupported) > 0 {
+	if unsupported = append(unsupported, namesOfSetFields(rest)...); len(unsupported) > 0 {
 		return fmt.Errorf("the CRI has no field for %v", unsupported)
 	}
 	return nil
@@ -215,7 +216,7 @@ func (h *Host) reportNarrowed(ctx context.Context, id string, r *cri.LinuxContai
 	if err != nil {
 		return
 	}
-	v, err := verboseIn(s.GetInfo())
+	v, err := parseVerboseStatus(s.GetInfo())
 	if err != nil || v.Spec == nil || v.Spec.Linux == nil || v.Spec.Linux.Resources == nil || v.Spec.Linux.Resources.CPU == nil {
 		return
 	}

@@ -21,9 +21,9 @@ import (
 // maxMessage is the longest message that kubelets and runtimes accept.
 const maxMessage = 16 << 20
 
-// services are the gRPC services of the CRI whose calls the host intercepts. v1alpha2 (Kubernetes before 1.26) has the
-// same fields with the same numbers.
-var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
+// criServices are the gRPC services of the CRI whose calls the host intercepts. v1alpha2 (Kubernetes before 1.26) has
+// the same fields with the same numbers.
+var criServices = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
 // bytesCodec passes messages on as bytes, without decoding them. It has the name of gRPC's own codec, so that the
 // content type of calls does not change.
@@ -65,31 +65,31 @@ func (h *Host) serverOptions() []grpc.ServerOption {
 // serve serves one call of any method.
 func (h *Host) serve(_ any, s grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(s)
-	c := call{h: h, method: method, stream: s}
-	for _, service := range services {
+	c := call{host: h, method: method, stream: s}
+	for _, service := range criServices {
 		name, ours := strings.CutPrefix(method, service)
 		if !ours {
 			continue
 		}
 		if handle := nriCalls[name]; handle != nil {
-			return c.serveHeld(handle)
+			return c.serveIntercepted(handle)
 		}
-		c.filter = filters[name]
-		c.objectID = objectIDs[name]
+		c.filter = answerFilters[name]
+		c.objectID = requestObjectIDs[name]
 	}
 	return c.forward()
 }
 
 // call is one call of a caller.
 type call struct {
-	h        *Host
+	host     *Host
 	method   string
 	stream   grpc.ServerStream
-	filter   func(*Host, []byte) []byte // applied to answers; nil if they are passed unchanged
-	objectID func([]byte) string        // returns the id in a request; nil for calls that are not in objectIDs
+	filter   func(*Host, []byte) []byte // changes answers; nil if the host forwards answers unchanged
+	objectID func([]byte) string        // returns the id in a request; nil for methods that are not in requestObjectIDs
 }
 
-// withCallerMetadata returns a context that sends the metadata of the caller.
+// withCallerMetadata returns a context for a call to the CRI proxy, with the gRPC metadata of the caller.
 func withCallerMetadata(ctx context.Context) context.Context {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if !ok {
@@ -110,10 +110,10 @@ func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []b
 	return resp, err
 }
 
-// serveHeld serves a call that has a handler.
-func (c call) serveHeld(handle *handler) error {
-	c.h.heldCalls.Add(1)
-	defer c.h.heldCalls.Add(-1)
+// serveIntercepted serves a call of a method in nriCalls.
+func (c call) serveIntercepted(handle *handler) error {
+	c.host.interceptedCalls.Add(1)
+	defer c.host.interceptedCalls.Add(-1)
 	var req []byte
 	if err := c.stream.RecvMsg(&req); err != nil {
 		return err
@@ -121,10 +121,10 @@ func (c call) serveHeld(handle *handler) error {
 	ctx := c.stream.Context()
 	var resp []byte
 	var err error
-	if c.h.serving.Load() || handle.beforeOpen {
-		resp, err = handle.serve(c.h, ctx, c.method, req)
+	if c.host.serving.Load() || handle.beforeOpen {
+		resp, err = handle.serve(c.host, ctx, c.method, req)
 	} else {
-		resp, err = c.h.forward(ctx, c.method, req)
+		resp, err = c.host.forward(ctx, c.method, req)
 	}
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c call) serveHeld(handle *handler) error {
 func (c call) forward() error {
 	ctx, cancel := context.WithCancel(withCallerMetadata(c.stream.Context()))
 	defer cancel()
-	to, err := c.h.runtimeConn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
+	to, err := c.host.runtimeConn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (c call) forwardToRuntime(to grpc.ClientStream) error {
 			}
 			return err
 		}
-		if c.objectID != nil && c.h.serving.Load() && c.h.hidden.hides(c.objectID(b)) {
+		if c.objectID != nil && c.host.serving.Load() && c.host.hidden.hides(c.objectID(b)) {
 			// The runtime must answer as if the hidden object did not exist, so the request gets an id that no runtime
 			// assigns.
 			b = unknownIDRequest
@@ -187,8 +187,8 @@ func (c call) forwardToCaller(to grpc.ClientStream) error {
 			}
 			return err
 		}
-		if c.filter != nil && c.h.serving.Load() && c.h.hidden.hasHidden() {
-			if b = c.filter(c.h, b); b == nil {
+		if c.filter != nil && c.host.serving.Load() && c.host.hidden.hasHidden() {
+			if b = c.filter(c.host, b); b == nil {
 				continue
 			}
 		}
@@ -198,8 +198,8 @@ func (c call) forwardToCaller(to grpc.ClientStream) error {
 	}
 }
 
-// handler serves a call that corresponds to an NRI event. beforeOpen means that it also serves the call
-// while the host does not serve plugins.
+// handler serves a call that corresponds to an NRI event. beforeOpen means that the handler also serves the call while
+// the host does not serve plugins.
 type handler struct {
 	serve      func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
 	beforeOpen bool

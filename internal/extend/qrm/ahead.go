@@ -7,13 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// MarkAhead marks a question that is asked before the runtime reports the container. The creation of the container
-// then uses the answers.
-func (q *Question) MarkAhead() { q.ahead = true }
+// MarkBeforeCreation marks a question that the agent asks before the runtime reports the container. The creation of the
+// container later uses the answers.
+func (q *Question) MarkBeforeCreation() { q.beforeCreation = true }
 
-// answeredAhead returns the plugin's answer to the same request from before the container's creation, unless a
+// answerBeforeCreation returns the plugin's answer to the same request from before the container's creation, unless a
 // creation has already used it.
-func (m *Manager) answeredAhead(req *api.ResourceRequest) (storedAllocation, bool) {
+func (m *Manager) answerBeforeCreation(req *api.ResourceRequest) (storedAllocation, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -21,7 +21,7 @@ func (m *Manager) answeredAhead(req *api.ResourceRequest) (storedAllocation, boo
 		return storedAllocation{}, false
 	}
 	a := p.answers[req.GetContainerName()][req.GetResourceName()]
-	return a, a.ahead && a.answer != nil && sameRequest(a.request, req)
+	return a, a.beforeCreation && a.answer != nil && sameRequest(a.request, req)
 }
 
 // sameRequest reports whether two requests are equal except for their hints.
@@ -34,7 +34,7 @@ func sameRequest(a, b *api.ResourceRequest) bool {
 	return proto.Equal(at, other)
 }
 
-// hints returns the hint in the request of the allocation; nil if it has none.
+// hints returns the hint in the request of the allocation; nil if the request has no hint.
 func (a storedAllocation) hints() []lifecycle.ResourceHints {
 	if a.request.GetHint() == nil {
 		return nil
@@ -51,10 +51,10 @@ func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	if p == nil {
 		return
 	}
-	p.ahead = false
+	p.noContainerYet = false
 	a := p.answers[req.GetContainerName()][req.GetResourceName()]
 	if a.answer != nil {
-		a.ahead = false
+		a.beforeCreation = false
 		p.answers[req.GetContainerName()][req.GetResourceName()] = a
 	}
 	m.wake()
@@ -65,7 +65,7 @@ func (m *Manager) noteCreated(req *api.ResourceRequest) {
 func (m *Manager) RemoveExpected(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p := m.pods[uid]; p != nil && p.ahead {
-		m.remove(uid)
+	if p := m.pods[uid]; p != nil && p.noContainerYet {
+		m.removeLocked(uid)
 	}
 }

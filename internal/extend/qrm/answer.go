@@ -19,28 +19,29 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Limits of one answer. The runtime's request and the container's record contain the whole answer.
+// Limits of one answer. They are needed because the runtime's request and the container's record have the whole answer.
 const (
 	maxEntries = 256      // variables, annotations, mounts or devices
 	maxBytes   = 32 << 10 // bytes of all texts together
 )
 
-// reserved is the prefix of annotations that no answer may set, because only the agent may write records.
-const reserved = "trimtab.io/record"
+// reservedAnnotationPrefix is the prefix of annotations that no answer may set, because only the agent may write
+// records.
+const reservedAnnotationPrefix = "trimtab.io/record"
 
-// answer collects the values of one plugin's answer.
-type answer struct {
-	plugin   string
-	dev      string // the directory with the node's device nodes
-	bytes    int
-	values   []lifecycle.Value
-	problems lifecycle.ProblemList
+// answerValues collects the values of one plugin's answer.
+type answerValues struct {
+	plugin       string
+	devDirectory string // the directory with the node's device nodes
+	textBytes    int
+	values       []lifecycle.Value
+	problems     lifecycle.ProblemList
 }
 
 // valuesOf converts a plugin's allocation to values. It reports invalid parts and leaves them out. dev is
 // the directory with the node's device nodes.
 func valuesOf(dev, resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
-	a := answer{plugin: resource, dev: dev}
+	a := answerValues{plugin: resource, devDirectory: dev}
 	all := from.GetResourceAllocation()
 	if len(all) > maxPlugins {
 		a.addProblem("resource_allocation", resource, fmt.Sprintf("has %d resources: the agent reads at most %d", len(all), maxPlugins))
@@ -65,20 +66,20 @@ func valuesOf(dev, resource string, from *api.ResourceAllocation) ([]lifecycle.V
 }
 
 // addProblem reports an invalid part of the answer.
-func (a *answer) addProblem(field, value, reason string) {
+func (a *answerValues) addProblem(field, value, reason string) {
 	a.problems.Add(lifecycle.Problem{
 		Hook: lifecycle.ResourcePluginName, Key: a.plugin + ": " + shorten(field), Value: shorten(value), Reason: reason, Then: "the agent ignores this part of the answer",
 	})
 }
 
 // addValue adds a value, or reports that the answer is too long, or that it has two values for one setting.
-func (a *answer) addValue(v lifecycle.Value, resource string) {
-	if a.bytes += len(v.Key) + len(v.Text); a.bytes > maxBytes {
+func (a *answerValues) addValue(v lifecycle.Value, resource string) {
+	if a.textBytes += len(v.Key) + len(v.Text); a.textBytes > maxBytes {
 		a.addProblem(resource, v.Setting(), fmt.Sprintf("the answer has more than %d bytes", maxBytes))
 		return
 	}
 	if slices.ContainsFunc(a.values, func(o lifecycle.Value) bool { return o.Field == v.Field && o.Key == v.Key }) {
-		a.addProblem(resource, v.Setting(), "the answer sets this twice")
+		a.addProblem(resource, v.Setting(), "the answer has two values for this setting")
 		return
 	}
 	v.Why = lifecycle.Reason{Hook: lifecycle.ResourcePluginName, Source: a.plugin, Text: "allocated " + resource}
@@ -86,7 +87,7 @@ func (a *answer) addValue(v lifecycle.Value, resource string) {
 }
 
 // addResource adds the values of one resource.
-func (a *answer) addResource(resource string, info *api.ResourceAllocationInfo) {
+func (a *answerValues) addResource(resource string, info *api.ResourceAllocationInfo) {
 	a.addProperty(resource, info.GetOciPropertyName(), info.GetAllocationResult())
 	for _, k := range slices.Sorted(maps.Keys(info.GetEnvs())) {
 		v := info.GetEnvs()[k]
@@ -101,7 +102,7 @@ func (a *answer) addResource(resource string, info *api.ResourceAllocationInfo) 
 		switch {
 		case k == "" || strings.IndexByte(k+v, 0) >= 0:
 			a.addProblem(resource+" annotations", k, "is not the key or value of an annotation")
-		case strings.HasPrefix(k, reserved):
+		case strings.HasPrefix(k, reservedAnnotationPrefix):
 			a.addProblem(resource+" annotations", k, "is reserved for the agent")
 		default:
 			a.addValue(lifecycle.Value{Field: lifecycle.Annotation, Key: k, Text: v}, resource)
@@ -117,7 +118,7 @@ func (a *answer) addResource(resource string, info *api.ResourceAllocationInfo) 
 
 // addProperty adds the value of an OCI property. A name with a dot is a file of cgroup v2, as in Katalyst's
 // memory plugin.
-func (a *answer) addProperty(resource, name, text string) {
+func (a *answerValues) addProperty(resource, name, text string) {
 	switch name {
 	case "":
 	case "CpusetCpus", "CpusetMems":
@@ -145,7 +146,7 @@ func (a *answer) addProperty(resource, name, text string) {
 }
 
 // addFile adds the text of a cgroup v2 file.
-func (a *answer) addFile(resource, name, text string) {
+func (a *answerValues) addFile(resource, name, text string) {
 	controller, _, isFile := strings.Cut(name, ".")
 	switch {
 	case !isFile || controller == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
@@ -160,9 +161,9 @@ func (a *answer) addFile(resource, name, text string) {
 }
 
 // addMount adds a mount with the options that the kubelet uses for device plugins.
-func (a *answer) addMount(resource string, m *api.Mount) {
+func (a *answerValues) addMount(resource string, m *api.Mount) {
 	to, from := m.GetContainerPath(), m.GetHostPath()
-	if why := badPath(to, from); why != "" {
+	if why := whyBadPath(to, from); why != "" {
 		a.addProblem(resource+" mounts", from+" -> "+to, why)
 		return
 	}
@@ -180,8 +181,8 @@ func (a *answer) addMount(resource string, m *api.Mount) {
 	}, resource)
 }
 
-// badPath returns the reason why a mount or device cannot have these paths; "" if it can.
-func badPath(container, host string) string {
+// whyBadPath returns the reason why a mount or device cannot have these paths; "" if the paths are valid.
+func whyBadPath(container, host string) string {
 	const longest = 4095 // PATH_MAX of Linux, without its NUL
 	for _, p := range []string{container, host} {
 		switch {
@@ -199,24 +200,24 @@ func badPath(container, host string) string {
 }
 
 // addDevice adds a device node of the host.
-func (a *answer) addDevice(resource string, d *api.DeviceSpec) {
+func (a *answerValues) addDevice(resource string, d *api.DeviceSpec) {
 	to, from := d.GetContainerPath(), d.GetHostPath()
 	if to == "" {
 		to = from
 	}
-	if why := badPath(to, from); why != "" {
+	if why := whyBadPath(to, from); why != "" {
 		a.addProblem(resource+" devices", from+" -> "+to, why)
 		return
 	}
 	if p := d.GetPermissions(); p != "" && (!strings.Contains(p, "r") || !strings.Contains(p, "w") || strings.Trim(p, "rwm") != "") {
-		a.addProblem(resource+" devices", from, fmt.Sprintf("permissions %q: a device can only be given for reading and writing (rw or rwm)", shorten(p)))
+		a.addProblem(resource+" devices", from, fmt.Sprintf("has the permissions %q: the agent supports only rw and rwm", shorten(p)))
 		return
 	}
 	at := path.Clean(from)
 	if below, is := strings.CutPrefix(at, "/dev/"); is {
-		at = path.Join(a.dev, below)
+		at = path.Join(a.devDirectory, below)
 	}
-	node, err := nodeAt(at)
+	node, err := readDeviceNode(at)
 	if err != nil {
 		a.addProblem(resource+" devices", from, err.Error())
 		return
@@ -227,8 +228,8 @@ func (a *answer) addDevice(resource string, d *api.DeviceSpec) {
 	a.addValue(lifecycle.Value{Field: lifecycle.DeviceNode, Key: node.Path, Device: &node}, resource)
 }
 
-// nodeAt reads the type, the numbers, the mode and the owner of a device node of the host.
-func nodeAt(file string) (lifecycle.Device, error) {
+// readDeviceNode reads the type, the numbers, the mode and the owner of a device node of the host.
+func readDeviceNode(file string) (lifecycle.Device, error) {
 	info, err := os.Stat(file) //nolint:gosec // a trusted plugin names it
 	if err != nil {
 		return lifecycle.Device{}, fmt.Errorf("read the device: %w", err)

@@ -17,28 +17,28 @@ const (
 	deviceHintsMethod   = "GetAssociatedDeviceTopologyHints"
 	deviceAnswerMethod  = "AllocateAssociatedDevice"
 	deviceUpdatesMethod = "UpdateAllocatableAssociatedDevices"
-	healthy             = "Healthy"
+	healthyDevice       = "Healthy"
 	// maxAssociated limits the associated devices of one container. maxKnownDevices limits the devices of the
 	// node that the manager sends to plugins.
 	maxAssociated, maxKnownDevices = 1024, 16384
 )
 
-// association asks one plugin about devices of one resource. The plugin chooses these devices together with its own
-// resource, for example GPUs together with their memory. A question may have several associations. The kubelet assigns
+// association is the part of a question about the associated devices of one plugin and one resource. The plugin chooses
+// these devices together with its own resource, for example GPUs together with their memory. The kubelet assigns
 // the devices before a container is created, so the plugin may choose only the assigned devices.
 type association struct {
-	p        *plugin
-	device   string // the name of the devices' resource
-	request  *api.AssociatedDeviceRequest
-	assigned []string // sorted; empty if the kubelet did not report them
+	plugin         *plugin
+	deviceResource string // the name of the devices' resource
+	request        *api.AssociatedDeviceRequest
+	assigned       []string // sorted; empty if the kubelet did not report them
 }
 
-// associate adds the associated devices of a plugin that a container requests.
-func (q *Question) associate(p *plugin, request *api.ResourceRequest, requests lifecycle.Amounts) {
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.options.associated))) {
+// addAssociations adds the associated devices of a plugin that a container requests.
+func (q *Question) addAssociations(p *plugin, request *api.ResourceRequest, requests lifecycle.Amounts) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.options.associatedDevices))) {
 		if n := requests[name]; n > 0 && n <= maxAssociated && isResourceName(name) {
 			one := &api.DeviceRequest{DeviceName: name, DeviceRequest: uint64(n)}
-			q.devices = append(q.devices, &association{p: p, device: name, request: &api.AssociatedDeviceRequest{
+			q.associations = append(q.associations, &association{plugin: p, deviceResource: name, request: &api.AssociatedDeviceRequest{
 				ResourceRequest: proto.CloneOf(request), AccompanyResourceName: p.resource, DeviceName: name, DeviceRequest: []*api.DeviceRequest{one},
 			}})
 		}
@@ -47,31 +47,31 @@ func (q *Question) associate(p *plugin, request *api.ResourceRequest, requests l
 
 // deviceHints asks plugins on which NUMA nodes the associated devices are available.
 func (q *Question) deviceHints(ctx context.Context) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
-	if len(q.devices) == 0 {
+	if len(q.associations) == 0 {
 		return nil, nil
 	}
-	if q.m.o.Assigned != nil {
-		limited, cancel := context.WithTimeout(ctx, q.m.o.Timeout)
-		by := q.m.o.Assigned(limited, q.pod, q.container)
+	if q.manager.opts.AssignedDevices != nil {
+		limited, cancel := context.WithTimeout(ctx, q.manager.opts.Timeout)
+		by := q.manager.opts.AssignedDevices(limited, q.pod, q.container)
 		cancel()
-		for _, d := range q.devices {
-			if ids := by[d.device]; len(ids) <= maxAssociated {
+		for _, d := range q.associations {
+			if ids := by[d.deviceResource]; len(ids) <= maxAssociated {
 				d.assigned = slices.Compact(slices.Sorted(slices.Values(ids)))
 				d.request.DeviceRequest[0].AvailableDevices = d.assigned
 			}
 		}
 	}
-	answers := make([][]lifecycle.ResourceHints, len(q.devices))
-	failed := make([][]lifecycle.Problem, len(q.devices))
+	answers := make([][]lifecycle.ResourceHints, len(q.associations))
+	failed := make([][]lifecycle.Problem, len(q.associations))
 	q.forEachDevice(func(i int, d *association) {
-		if d.p.options.aligned && len(d.assigned) > 0 && !d.p.lacksMethod(deviceHintsMethod) {
+		if d.plugin.options.topologyAligned && len(d.assigned) > 0 && !d.plugin.lacksMethod(deviceHintsMethod) {
 			answers[i], failed[i] = d.hints(ctx)
 		}
 	})
-	for i, d := range q.devices {
-		if len(d.assigned) == 0 && !q.ahead {
+	for i, d := range q.associations {
+		if len(d.assigned) == 0 && !q.beforeCreation {
 			problems = append(problems, lifecycle.Problem{
-				Hook: lifecycle.ResourcePluginName, Key: d.p.resource, Value: d.device, Warning: true,
+				Hook: lifecycle.ResourcePluginName, Key: d.plugin.resource, Value: d.deviceResource, Warning: true,
 				Reason: "the kubelet has not reported the devices of the container (podspec.kubelet.podResourcesSocket)", Then: "the agent does not ask the plugin about the devices",
 			})
 		}
@@ -83,37 +83,37 @@ func (q *Question) deviceHints(ctx context.Context) (out []lifecycle.ResourceHin
 // forEachDevice calls a function for all associated devices of a question in parallel, and waits for all calls.
 func (q *Question) forEachDevice(do func(i int, d *association)) {
 	var all sync.WaitGroup
-	for i, d := range q.devices {
+	for i, d := range q.associations {
 		all.Go(func() { do(i, d) })
 	}
 	all.Wait()
 }
 
-// hints asks one plugin for hints. If the plugin returns no list, it has no preference.
+// hints asks one plugin for hints about the devices. If the plugin returns no list, it has no preference.
 func (d *association) hints(ctx context.Context) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
 	var resp api.AssociatedDeviceHintsResponse
-	err := d.p.call(ctx, deviceHintsMethod, d.request, &resp, nil)
+	err := d.plugin.call(ctx, deviceHintsMethod, d.request, &resp, nil)
 	switch {
 	case isUnimplemented(err):
-		d.p.markUnimplemented(deviceHintsMethod)
+		d.plugin.markUnimplemented(deviceHintsMethod)
 		return nil, nil
 	case resultOf(err) == Failed:
-		p := callProblem(d.p, deviceHintsMethod, err, "no NUMA node has the devices")
-		return []lifecycle.ResourceHints{{Resource: d.device, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
+		p := callProblem(d.plugin, deviceHintsMethod, err, "no NUMA node has the devices")
+		return []lifecycle.ResourceHints{{Resource: d.deviceResource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
 	case err != nil:
-		return nil, []lifecycle.Problem{callProblem(d.p, deviceHintsMethod, err, "the agent places the container without hints for the devices")}
+		return nil, []lifecycle.Problem{callProblem(d.plugin, deviceHintsMethod, err, "the agent places the container without hints for the devices")}
 	case resp.GetDeviceHints() == nil:
 		return nil, nil
 	}
-	return hintsFrom(d.p.resource, map[string]*api.ListOfTopologyHints{d.device: resp.GetDeviceHints()}, nil)
+	return hintsFrom(d.plugin.resource, map[string]*api.ListOfTopologyHints{d.deviceResource: resp.GetDeviceHints()}, nil)
 }
 
 // allocateDevices notifies plugins of the devices that the kubelet assigned. It reports a plugin that chooses other
 // devices, because the agent cannot change the assigned devices.
 func (q *Question) allocateDevices(ctx context.Context, at *lifecycle.Affinity) (problems []lifecycle.Problem) {
-	failed := make([]*lifecycle.Problem, len(q.devices))
+	failed := make([]*lifecycle.Problem, len(q.associations))
 	q.forEachDevice(func(i int, d *association) {
-		if len(d.assigned) == 0 || d.p.lacksMethod(deviceAnswerMethod) {
+		if len(d.assigned) == 0 || d.plugin.lacksMethod(deviceAnswerMethod) {
 			return
 		}
 		if p, bad := q.allocateDevice(ctx, d, at); bad {
@@ -128,11 +128,11 @@ func (q *Question) allocateDevices(ctx context.Context, at *lifecycle.Affinity) 
 	return problems
 }
 
-// allocateDevice notifies one plugin. bad reports whether there is a problem.
+// allocateDevice notifies one plugin of the devices that the kubelet assigned. bad reports whether there is a problem.
 func (q *Question) allocateDevice(ctx context.Context, d *association, at *lifecycle.Affinity) (problem lifecycle.Problem, bad bool) {
 	const then = "the container has the devices that the kubelet assigned"
-	if d.p.options.aligned && at != nil {
-		h := at.HintFor(d.device)
+	if d.plugin.options.topologyAligned && at != nil {
+		h := at.HintFor(d.deviceResource)
 		hint := &api.TopologyHint{Preferred: h.Preferred}
 		for _, id := range h.Nodes {
 			hint.Nodes = append(hint.Nodes, uint64(max(id, 0))) //nolint:gosec // an id is not negative
@@ -140,18 +140,18 @@ func (q *Question) allocateDevice(ctx context.Context, d *association, at *lifec
 		d.request.DeviceRequest[0].Hint, d.request.ResourceRequest = hint, proto.CloneOf(d.request.GetResourceRequest())
 		d.request.ResourceRequest.Hint = hint
 	}
-	if err := q.m.keepPod(ctx, d.p.resource, q.pod.UID); err != nil {
-		return callProblem(d.p, deviceAnswerMethod, err, then), true
+	if err := q.manager.cancelRelease(ctx, d.plugin.resource, q.pod.UID); err != nil {
+		return callProblem(d.plugin, deviceAnswerMethod, err, then), true
 	}
-	q.m.noteAsked(d.request.GetResourceRequest(), q.ahead)
+	q.manager.noteAsked(d.request.GetResourceRequest(), q.beforeCreation)
 	var resp api.AssociatedDeviceAllocationResponse
-	err := d.p.call(ctx, deviceAnswerMethod, d.request, &resp, nil)
+	err := d.plugin.call(ctx, deviceAnswerMethod, d.request, &resp, nil)
 	switch {
 	case isUnimplemented(err):
-		d.p.markUnimplemented(deviceAnswerMethod)
+		d.plugin.markUnimplemented(deviceAnswerMethod)
 		return problem, false
 	case err != nil:
-		return callProblem(d.p, deviceAnswerMethod, err, then), true
+		return callProblem(d.plugin, deviceAnswerMethod, err, then), true
 	case resp.GetAllocationResult() == nil:
 		return problem, false
 	}
@@ -159,8 +159,8 @@ func (q *Question) allocateDevice(ctx context.Context, d *association, at *lifec
 	if slices.Equal(slices.Compact(got), d.assigned) {
 		return problem, false
 	}
-	err = fmt.Errorf("the plugin chooses %s of %s, but the kubelet has assigned %s", idList(got), d.device, idList(d.assigned))
-	return callProblem(d.p, deviceAnswerMethod, err, then), true
+	err = fmt.Errorf("the plugin chooses %s of %s, but the kubelet has assigned %s", idList(got), d.deviceResource, idList(d.assigned))
+	return callProblem(d.plugin, deviceAnswerMethod, err, then), true
 }
 
 // idList joins ids for messages.
@@ -179,26 +179,26 @@ func idList(ids []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// updateDevices sends all plugins the kubelet's devices of their associated resources, if these have changed.
+// updateDevices sends all plugins the kubelet's devices of their associated resources, if these devices have changed.
 func (m *Manager) updateDevices(ctx context.Context) {
 	var want []*plugin
 	for _, p := range m.sortedPlugins() {
-		if len(p.options.associated) > 0 && !p.lacksMethod(deviceUpdatesMethod) {
+		if len(p.options.associatedDevices) > 0 && !p.lacksMethod(deviceUpdatesMethod) {
 			want = append(want, p)
 		}
 	}
-	if len(want) == 0 || m.o.Devices == nil {
+	if len(want) == 0 || m.opts.NodeDevices == nil {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, m.o.Timeout)
-	known, err := m.o.Devices(limited)
+	limited, cancel := context.WithTimeout(ctx, m.opts.Timeout)
+	known, err := m.opts.NodeDevices(limited)
 	cancel()
 	if err != nil || len(known) > maxKnownDevices {
-		return // the next call tries again
+		return // the next call of updateDevices tries again
 	}
 	byResource := map[string][]*api.AssociatedDevice{}
 	for _, d := range known {
-		one := &api.AssociatedDevice{ID: d.ID, Health: healthy}
+		one := &api.AssociatedDevice{ID: d.ID, Health: healthyDevice}
 		for _, id := range d.Nodes {
 			if one.Topology == nil {
 				one.Topology = &api.TopologyInfo{}
@@ -214,13 +214,13 @@ func (m *Manager) updateDevices(ctx context.Context) {
 	all.Wait()
 }
 
-// updateDevices sends one plugin the devices of its associated resources, if these have changed. Calls must not
+// updateDevices sends one plugin the devices of its associated resources, if these devices have changed. Calls must not
 // overlap.
 func (p *plugin) updateDevices(ctx context.Context, byResource map[string][]*api.AssociatedDevice) {
-	for _, name := range p.options.associated {
+	for _, name := range p.options.associatedDevices {
 		req := &api.UpdateAllocatableAssociatedDevicesRequest{DeviceName: name, Devices: byResource[name]}
 		slices.SortFunc(req.Devices, func(a, b *api.AssociatedDevice) int { return strings.Compare(a.GetID(), b.GetID()) })
-		last := p.sent[name]
+		last := p.sentDevices[name]
 		if last == nil && len(req.GetDevices()) == 0 || last != nil && proto.Equal(last, req) {
 			continue
 		}
@@ -232,9 +232,9 @@ func (p *plugin) updateDevices(ctx context.Context, byResource map[string][]*api
 		case err != nil:
 			return
 		}
-		if p.sent == nil {
-			p.sent = map[string]*api.UpdateAllocatableAssociatedDevicesRequest{}
+		if p.sentDevices == nil {
+			p.sentDevices = map[string]*api.UpdateAllocatableAssociatedDevicesRequest{}
 		}
-		p.sent[name] = req
+		p.sentDevices[name] = req
 	}
 }

@@ -71,7 +71,7 @@ func startGPUs(t *testing.T, g *gpus, change func(*qrm.Options)) *rig {
 		allocate: gives("gpu_memory", "1"), hints: func() (*api.ResourceHintsResponse, error) { return &api.ResourceHintsResponse{}, nil },
 	}
 	r := start(t, t.TempDir(), func(o *qrm.Options) {
-		o.Assigned = func(context.Context, *lifecycle.Pod, string) map[string][]string {
+		o.AssignedDevices = func(context.Context, *lifecycle.Pod, string) map[string][]string {
 			return map[string][]string{gpu: {"g2", "g1"}}
 		}
 		if change != nil {
@@ -177,7 +177,7 @@ func TestBadAssociated(t *testing.T) {
 func TestUnknownAssigned(t *testing.T) {
 	g := &gpus{choice: takesAll}
 	r := startGPUs(t, g, func(o *qrm.Options) {
-		o.Assigned = func(context.Context, *lifecycle.Pod, string) map[string][]string { return nil }
+		o.AssignedDevices = func(context.Context, *lifecycle.Pod, string) map[string][]string { return nil }
 	})
 	q := r.Question(pod, app("app"), spec(lifecycle.Amounts{gpu: 2}))
 	_, problems := q.Hints(t.Context())
@@ -196,9 +196,9 @@ func TestDeviceUpdates(t *testing.T) {
 	devices := []lifecycle.KubeletDevice{{Resource: gpu, ID: "g2"}, {Resource: gpu, ID: "g1", Nodes: []int{0, 1}}, {Resource: "example.com/other", ID: "o1"}}
 	var state []byte
 	options := func(o *qrm.Options) {
-		o.Reconcile, o.Saved = 5*time.Millisecond, state
-		o.Save = func(b []byte) error { state = b; return nil }
-		o.Devices = func(context.Context) ([]lifecycle.KubeletDevice, error) {
+		o.ReconcileInterval, o.SavedState = 5*time.Millisecond, state
+		o.SaveState = func(b []byte) error { state = b; return nil }
+		o.NodeDevices = func(context.Context) ([]lifecycle.KubeletDevice, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(devices), nil

@@ -66,7 +66,7 @@ func TestForeignSocket(t *testing.T) {
 	}
 	r.stop() // connections end with the manager
 	r = start(t, r.dir, func(o *qrm.Options) {
-		o.Timeout, o.Saved = time.Second, []byte(`{"version":1,"plugins":[{"resource":"nic","socket":"`+path+`"}]}`)
+		o.Timeout, o.SavedState = time.Second, []byte(`{"version":1,"plugins":[{"resource":"nic","socket":"`+path+`"}]}`)
 	})
 	a, err := r.Question(pod, app("app"), spec(lifecycle.Amounts{"nic": 1})).Allocate(t.Context(), nil)
 	if err != nil || len(a.Values) > 0 || len(a.Problems) != 1 || called {
@@ -105,7 +105,7 @@ func TestBadSockets(t *testing.T) {
 	}{
 		"outside": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "a", Endpoint: outside + "/a.sock", SupportedVersions: []string{"v1alpha1"}}, "outside of the watched directory"},
 		"upwards": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "b", Endpoint: watched + "/../b.sock", SupportedVersions: []string{"v1alpha1"}}, "outside of the watched directory"},
-		"version": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "c", SupportedVersions: []string{"v9"}}, "the plugin supports versions v9"},
+		"version": {&registry.PluginInfo{Type: "ResourcePlugin", Name: "c", SupportedVersions: []string{"v9"}}, "the plugin supports the protocol versions v9"},
 		"name":    {&registry.PluginInfo{Type: "ResourcePlugin", Name: "d e", SupportedVersions: []string{"v1alpha1"}}, "is not the name of a resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,10 +132,10 @@ func TestBadSockets(t *testing.T) {
 	}
 }
 
-// TestAnothersName: a plugin under the name of another takes its place, which is counted; what the first allocated stays
-// with its containers, and the second is asked to allocate it.
+// TestAnothersName: a plugin under the name of another takes its place, which is counted; what the first allocated
+// stays with its containers, and the second is asked to allocate it.
 func TestAnothersName(t *testing.T) {
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Reconcile = 5 * time.Millisecond })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.ReconcileInterval = 5 * time.Millisecond })
 	first := &fake{options: &api.ResourcePluginOptions{NeedReconcile: true}, allocate: gives("nic", "first"), have: map[string]*api.ContainerResources{}}
 	first.serve(t, filepath.Join(r.dir, "first.sock"))
 	r.mustRegister("nic", "first.sock")

@@ -27,8 +27,8 @@ const (
 	maxEntriesRead = 100_000
 )
 
-// checkpoint is the JSON of the checkpoint. Its checksum covers Go values of Katalyst's program, so other
-// programs cannot check it.
+// checkpoint is the JSON of the checkpoint file. Katalyst computes the checksum in the file from Go values of its own
+// program, so other programs cannot check it.
 type checkpoint struct {
 	Data struct {
 		PodResourceEntries []checkpointEntry
@@ -40,22 +40,22 @@ type checkpointEntry struct {
 	AllocationInfo                      string // JSON of a ResourceAllocationInfo
 }
 
-// migrate reads the allocations in the checkpoint of an earlier manager, so that containers keep them
-// while plugins do not answer. If it cannot read the checkpoint, it only logs that, because the agent
-// also asks plugins for their allocations.
-func (m *Manager) migrate() {
-	if m.o.Directory == "" {
+// readOldCheckpoint reads the allocations in the checkpoint of an earlier manager, so that containers keep them while
+// plugins do not answer. If readOldCheckpoint cannot read the file, it logs a warning and continues, because the
+// manager also asks plugins for their allocations.
+func (m *Manager) readOldCheckpoint() {
+	if m.opts.Directory == "" {
 		return
 	}
-	path := filepath.Join(m.o.Directory, checkpointName)
+	path := filepath.Join(m.opts.Directory, checkpointName)
 	pods, skipped, err := readCheckpoint(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		m.o.Log.Warn("the agent cannot read the checkpoint of an earlier manager of resource plugins; it asks the plugins for their allocations", logkey.File, path, logkey.Err, err)
+		m.opts.Log.Warn("the agent cannot read the checkpoint of an earlier manager of resource plugins; it asks the plugins for their allocations", logkey.File, path, logkey.Err, err)
 	default:
 		m.pods = pods
-		m.o.Log.Info("read the allocations of resource plugins from the checkpoint of an earlier manager", logkey.File, path, logkey.Pods, len(pods), logkey.Text, fmt.Sprintf("%d entries are not valid", skipped))
+		m.opts.Log.Info("read the allocations of resource plugins from the checkpoint of an earlier manager", logkey.File, path, logkey.Pods, len(pods), logkey.Text, fmt.Sprintf("%d entries are not valid", skipped))
 	}
 }
 
@@ -122,7 +122,8 @@ func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error)
 	return pods, skipped, nil
 }
 
-// isUID reports whether a text can be the UID of a pod or the name of a container.
+// isUID reports whether a text can be the UID of a pod or the name of a container: it is short and has no control
+// characters.
 func isUID(s string) bool {
 	const longest = 253
 	return s != "" && len(s) <= longest && shorten(s) == s

@@ -47,8 +47,8 @@ func TestMigration(t *testing.T) {
 	var state []byte
 	live := map[string]bool{"u1": true}
 	with := func(o *qrm.Options) {
-		o.Reconcile, o.Saved, o.LivePods = 5*time.Millisecond, state, func() map[string]bool { return live }
-		o.Save = func(b []byte) error { state = b; return nil }
+		o.ReconcileInterval, o.SavedState, o.LivePods = 5*time.Millisecond, state, func() map[string]bool { return live }
+		o.SaveState = func(b []byte) error { state = b; return nil }
 	}
 	r := start(t, dir, with)
 	values := func() string {

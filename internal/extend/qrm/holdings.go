@@ -13,7 +13,7 @@ import (
 )
 
 // Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name.
-// The last report of a plugin has priority over its stored allocation. Amounts calls no plugin.
+// The last report of a plugin has priority over the plugin's stored allocation. Amounts calls no plugin.
 func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,8 +36,8 @@ func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 	return out
 }
 
-// allocatedAmounts returns the amounts in an allocation. An allocation lacks the amounts at the container's
-// creation, so allocatedAmounts uses the current amounts for them.
+// allocatedAmounts returns the amounts in an allocation. An allocation lacks the amounts at the container's creation,
+// so allocatedAmounts uses the current amounts as the amounts at the creation.
 func allocatedAmounts(answer *api.ResourceAllocation) (out []lifecycle.PluginAmount) {
 	all := answer.GetResourceAllocation()
 	for _, name := range sortedKeys(all) {
@@ -130,16 +130,16 @@ func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (ou
 		}
 		out = append(out, lifecycle.PluginAmount{
 			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
-			Total: finiteOrZero(r.GetAggregatedAllocatableQuantity()), ByNode: quantities(r.GetTopologyAwareAllocatableQuantityList()),
-			OtherTotal: finiteOrZero(r.GetAggregatedCapacityQuantity()), OtherByNode: quantities(r.GetTopologyAwareCapacityQuantityList()),
+			Total: finiteOrZero(r.GetAggregatedAllocatableQuantity()), ByNode: convertQuantities(r.GetTopologyAwareAllocatableQuantityList()),
+			OtherTotal: finiteOrZero(r.GetAggregatedCapacityQuantity()), OtherByNode: convertQuantities(r.GetTopologyAwareCapacityQuantityList()),
 		})
 	}
 	return out
 }
 
-// quantities converts the parts of an amount, sorted by node. It leaves out nodes that cannot exist, and
+// convertQuantities converts the parts of an amount, sorted by node. It leaves out nodes that cannot exist, and
 // texts that are too long.
-func quantities(all []*api.TopologyAwareQuantity) (out []lifecycle.PluginQuantity) {
+func convertQuantities(all []*api.TopologyAwareQuantity) (out []lifecycle.PluginQuantity) {
 	if len(all) > maxHints {
 		return nil
 	}

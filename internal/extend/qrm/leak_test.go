@@ -35,8 +35,8 @@ type node struct {
 
 func (n *node) start(saved []byte) {
 	n.r = start(n.t, n.dir, func(o *qrm.Options) {
-		o.Timeout, o.Reconcile, o.Saved = 2*time.Second, 3*time.Millisecond, saved
-		o.Save = func(b []byte) error {
+		o.Timeout, o.ReconcileInterval, o.SavedState = 2*time.Second, 3*time.Millisecond, saved
+		o.SaveState = func(b []byte) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.state = b
@@ -79,7 +79,7 @@ func (n *node) allocate(uid string) {
 func (n *node) expect(uid string) {
 	p := &lifecycle.Pod{UID: uid, Namespace: "default", Name: uid}
 	if q := n.r.Question(p, app("app"), spec(lifecycle.Amounts{"nic": 1})); q != nil {
-		q.MarkAhead()
+		q.MarkBeforeCreation()
 		_, _ = q.Allocate(n.t.Context(), nil)
 	}
 }

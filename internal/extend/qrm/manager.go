@@ -24,9 +24,9 @@ type Options struct {
 	Directory string
 	// WatchDirectories are directories in which plugins put sockets that serve pluginregistration.v1.
 	WatchDirectories []string
-	// Dev is the directory in which the agent sees the node's device nodes; "" for /dev. Plugins use paths in
+	// DevDirectory is the directory in which the agent sees the node's device nodes; "" for /dev. Plugins use paths in
 	// /dev.
-	Dev string
+	DevDirectory string
 	// Timeout is the time that one plugin may take for one call.
 	Timeout time.Duration
 	// ResourceNames maps a resource that pods request to the resource under which a plugin registered.
@@ -35,22 +35,22 @@ type Options struct {
 	FailClosed bool
 	// PodScope reports whether the topology manager has the scope pod; nil means that it does not.
 	PodScope func() bool
-	// Reconcile is the interval at which the manager asks plugins for their allocations; 0 for never.
-	Reconcile time.Duration
+	// ReconcileInterval is the interval at which the manager asks plugins for their allocations; 0 for never.
+	ReconcileInterval time.Duration
 	// LivePods returns the UIDs of the node's pods; nil if they are unknown.
 	LivePods func() map[string]bool
-	// Changed is called with the pods whose allocations plugins have changed; nil for no call.
-	Changed func(podUIDs []string)
-	// Devices returns all of the kubelet's devices. Assigned returns the ids of the devices that the kubelet has
-	// assigned to a container, by resource. If they are nil, the manager does not ask plugins about devices.
-	Devices  func(ctx context.Context) ([]lifecycle.KubeletDevice, error)
-	Assigned func(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string
+	// AllocationsChanged is called with the pods whose allocations plugins have changed; nil for no call.
+	AllocationsChanged func(podUIDs []string)
+	// NodeDevices returns all of the kubelet's devices. AssignedDevices returns the ids of the devices that the kubelet
+	// has assigned to a container, by resource. If they are nil, the manager does not ask plugins about devices.
+	NodeDevices     func(ctx context.Context) ([]lifecycle.KubeletDevice, error)
+	AssignedDevices func(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string
 	// ReadReports makes the manager read reports about each container's resources from plugins, for Amounts.
 	ReadReports bool
-	// Saved is the state that an earlier manager saved; nil for none. Save replaces the saved state; it
+	// SavedState is the state that an earlier manager saved; nil for none. SaveState replaces the saved state; it
 	// may be nil.
-	Saved []byte
-	Save  func([]byte) error
+	SavedState []byte
+	SaveState  func([]byte) error
 	// Recorder counts calls; nil for none.
 	Recorder Recorder
 	Log      *slog.Logger
@@ -80,20 +80,20 @@ const (
 
 // Manager is the manager of a node's plugins.
 type Manager struct {
-	o          Options
-	changed    chan struct{} // has an element if the state must be saved or a pod must be released
-	reportsDue chan struct{} // has an element if allocations may have changed, so that reports must be read
+	opts        Options
+	workPending chan struct{} // has an element if the state must be saved or a pod must be released
+	reportsDue  chan struct{} // has an element if allocations may have changed, so that reports must be read
 
-	mu          sync.Mutex // guards all below; never held during a call
-	plugins     map[string]*plugin
-	pods        map[string]*pod                     // the allocations of plugins, by pod UID
-	removals    map[string]map[string]bool          // pods that must be released, by resource and UID
-	removing    map[removal]chan struct{}           // releases that are in progress
-	synced      bool                                // ReleaseEnded was called
-	unclaimed   map[removal]bool                    // pods that a plugin listed once, and that the node does not have
-	allocatable map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
-	err         string                              // the reason why the manager cannot serve its socket
-	refusals    []RefusedRegistration               // the last refused registrations
+	mu                 sync.Mutex // guards all below; never held during a call
+	plugins            map[string]*plugin
+	pods               map[string]*pod                     // the allocations of plugins, by pod UID
+	removals           map[string]map[string]bool          // pods that must be released, by resource and UID
+	removalsInProgress map[removal]chan struct{}           // releases that are in progress
+	releasedEnded      bool                                // ReleaseEnded was called, so the node's pods are known
+	unknownPods        map[removal]bool                    // pods that a plugin listed in its last answer, and that the node does not have
+	allocatable        map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
+	err                string                              // the reason why the manager cannot serve its socket
+	refusals           []RefusedRegistration               // the last refused registrations
 }
 
 // RefusedRegistration is a registration that the manager refused.
@@ -110,18 +110,18 @@ func New(o Options) *Manager {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Dev == "" {
-		o.Dev = "/dev"
+	if o.DevDirectory == "" {
+		o.DevDirectory = "/dev"
 	}
 	if o.Recorder == nil {
 		o.Recorder = noRecorder{}
 	}
 	m := &Manager{
-		o: o, changed: make(chan struct{}, 1), reportsDue: make(chan struct{}, 1), plugins: map[string]*plugin{}, pods: map[string]*pod{},
-		removals: map[string]map[string]bool{}, removing: map[removal]chan struct{}{}, unclaimed: map[removal]bool{},
+		opts: o, workPending: make(chan struct{}, 1), reportsDue: make(chan struct{}, 1), plugins: map[string]*plugin{}, pods: map[string]*pod{},
+		removals: map[string]map[string]bool{}, removalsInProgress: map[removal]chan struct{}{}, unknownPods: map[removal]bool{},
 		allocatable: map[string][]lifecycle.PluginAmount{},
 	}
-	m.restore(o.Saved)
+	m.restoreState(o.SavedState)
 	return m
 }
 
@@ -129,21 +129,21 @@ func New(o Options) *Manager {
 // ends.
 func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if m.o.Directory != "" {
+	if m.opts.Directory != "" {
 		group.Go(func() error { m.serve(ctx); return nil })
 	}
-	if len(m.o.WatchDirectories) > 0 {
-		group.Go(func() error { return m.watch(ctx) })
+	if len(m.opts.WatchDirectories) > 0 {
+		group.Go(func() error { return m.watchSockets(ctx) })
 	}
-	group.Go(func() error { m.work(ctx); return nil })
-	if m.o.ReadReports {
+	group.Go(func() error { m.saveAndRelease(ctx); return nil })
+	if m.opts.ReadReports {
 		group.Go(func() error { m.readReports(ctx); return nil })
 	}
-	if m.o.Reconcile > 0 {
+	if m.opts.ReconcileInterval > 0 {
 		group.Go(func() error { m.reconcileAll(ctx); return nil })
 	}
 	err := group.Wait()
-	m.save()
+	m.saveState()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.plugins {
@@ -152,39 +152,39 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-// registration is the data with which a plugin registers.
+// registration is what the manager knows about a plugin from the plugin's registration.
 type registration struct {
 	resource, socket, version string
 	// watched means that the plugin was found in a directory. Its registration ends when its socket
 	// disappears.
 	watched    bool
 	options    options
-	hasOptions bool // the options were read
+	hasOptions bool // options has the plugin's options
 }
 
-var errLimit = fmt.Errorf("%d plugins are registered already, which is the limit", maxPlugins)
+var errTooManyPlugins = fmt.Errorf("%d plugins are registered already, and the agent accepts no more", maxPlugins)
 
 // register registers a plugin for its resource. It replaces an earlier registration for the resource, as in
 // the kubelet.
 func (m *Manager) register(ctx context.Context, r registration) error {
-	err := m.admit(ctx, &r)
+	err := m.checkRegistration(ctx, &r)
 	if err != nil {
-		m.refuse(r, err)
+		m.storeRefusal(r, err)
 		return err
 	}
-	p := newPlugin(r, &m.o)
+	p := newPlugin(r, &m.opts)
 	if !r.hasOptions {
 		if p.options, err = p.askOptions(ctx); err != nil {
 			p.close()
 			err = fmt.Errorf("ask the plugin for its options: %w", err)
-			m.refuse(r, err)
+			m.storeRefusal(r, err)
 			return err
 		}
 	}
-	if n := len(p.options.associated); n > maxPlugins {
+	if n := len(p.options.associatedDevices); n > maxPlugins {
 		p.close()
 		err = fmt.Errorf("the plugin names %d associated devices; the agent accepts at most %d", n, maxPlugins)
-		m.refuse(r, err)
+		m.storeRefusal(r, err)
 		return err
 	}
 	m.mu.Lock()
@@ -192,45 +192,45 @@ func (m *Manager) register(ctx context.Context, r registration) error {
 	if old == nil && len(m.plugins) >= maxPlugins {
 		m.mu.Unlock()
 		p.close()
-		m.refuse(r, errLimit)
-		return errLimit
+		m.storeRefusal(r, errTooManyPlugins)
+		return errTooManyPlugins
 	}
 	if m.plugins[r.resource] = p; old != nil {
 		p.replaced = old.replaced + 1
 		old.close()
 	}
 	m.mu.Unlock()
-	m.o.Log.Info("resource plugin registered", logkey.Key, r.resource, logkey.Socket, r.socket)
+	m.opts.Log.Info("resource plugin registered", logkey.Key, r.resource, logkey.Socket, r.socket)
 	m.wake()
 	return nil
 }
 
-// admit checks a registration before the manager calls the plugin.
-func (m *Manager) admit(_ context.Context, r *registration) error {
+// checkRegistration checks a registration before the manager calls the plugin.
+func (m *Manager) checkRegistration(_ context.Context, r *registration) error {
 	switch {
 	case r.version != "" && r.version != version:
-		return fmt.Errorf("version %q is not supported: want %s", shorten(r.version), version)
+		return fmt.Errorf("protocol version %q is not supported: the agent supports only %s", shorten(r.version), version)
 	case !isResourceName(r.resource):
 		return fmt.Errorf("%q is not the name of a resource", shorten(r.resource))
-	case !filepath.IsAbs(r.socket) || len(r.socket) > maxSocket:
+	case !filepath.IsAbs(r.socket) || len(r.socket) > maxSocketPath:
 		return fmt.Errorf("endpoint %q is not the absolute path of a socket", shorten(r.socket))
 	}
 	return checkSocket(r.socket)
 }
 
-// refuse logs and stores a refused registration.
-func (m *Manager) refuse(r registration, err error) {
-	m.o.Log.Warn("the agent refused a resource plugin", logkey.Key, shorten(r.resource), logkey.Socket, shorten(r.socket), logkey.Err, err)
+// storeRefusal logs and stores a refused registration.
+func (m *Manager) storeRefusal(r registration, err error) {
+	m.opts.Log.Warn("the agent refused a resource plugin", logkey.Key, shorten(r.resource), logkey.Socket, shorten(r.socket), logkey.Err, err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusals = append(m.refusals, RefusedRegistration{m.o.Now(), shorten(r.resource), shorten(r.socket), err.Error()})
+	m.refusals = append(m.refusals, RefusedRegistration{m.opts.Now(), shorten(r.resource), shorten(r.socket), err.Error()})
 	if len(m.refusals) > maxRefused {
 		m.refusals = m.refusals[len(m.refusals)-maxRefused:]
 	}
 }
 
-// dropSocket marks the plugin of a socket that was removed. The manager keeps the plugin's allocations.
-func (m *Manager) dropSocket(socket string) {
+// noteRemovedSocket marks the plugin whose socket was removed. The manager keeps the plugin's allocations.
+func (m *Manager) noteRemovedSocket(socket string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.plugins {
@@ -251,9 +251,9 @@ func (m *Manager) sortedPlugins() []*plugin {
 	return out
 }
 
-// wake makes work save the state and try pending releases, and makes readReports read reports of changed
-// allocations.
+// wake makes saveAndRelease save the state and try pending releases. It also makes readReports read reports about
+// changed allocations.
 func (m *Manager) wake() {
-	sleep.Wake(m.changed)
+	sleep.Wake(m.workPending)
 	sleep.Wake(m.reportsDue)
 }

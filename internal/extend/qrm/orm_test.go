@@ -143,7 +143,7 @@ func bothNames(t *testing.T) {
 func initContainer(t *testing.T) {
 	t.Helper()
 	f := &fake{options: &api.ResourcePluginOptions{NeedReconcile: true}, allocate: gives("nic", "1")}
-	r := start(t, t.TempDir(), func(o *qrm.Options) { o.Reconcile = 5 * time.Millisecond })
+	r := start(t, t.TempDir(), func(o *qrm.Options) { o.ReconcileInterval = 5 * time.Millisecond })
 	f.serve(t, filepath.Join(r.dir, "nic.sock"))
 	r.mustRegister("nic", "nic.sock")
 	of := spec(lifecycle.Amounts{"nic": 1})

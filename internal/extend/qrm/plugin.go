@@ -22,34 +22,36 @@ import (
 )
 
 const (
-	// maxAnswer limits one answer, in bytes.
-	maxAnswer = 4 << 20
-	// maxSocket is the longest path of a socket (the kernel's sockaddr_un without its NUL).
-	maxSocket = 107
+	// maxAnswerBytes limits one answer, in bytes.
+	maxAnswerBytes = 4 << 20
+	// maxSocketPath is the longest path of a socket (the kernel's sockaddr_un without its NUL).
+	maxSocketPath = 107
 )
 
-const service = "/resourceplugin.v1alpha1.ResourcePlugin/"
+const servicePrefix = "/resourceplugin.v1alpha1.ResourcePlugin/"
 
 // Result is the result of a call.
 type Result string
 
 // The results.
 const (
-	Done        Result = "done"
-	Failed      Result = "failed"      // the plugin answered with an error
-	TimedOut    Result = "timeout"     // the plugin did not answer in time
-	Unreachable Result = "unreachable" // no process serves the socket, or a process of another user does
-	Skipped     Result = "skipped"     // the plugin was not called, because its circuit breaker is open
-	Ahead       Result = "ahead"       // the plugin was not called, because it had answered before the creation
+	Done           Result = "done"
+	Failed         Result = "failed"      // the plugin answered with an error
+	TimedOut       Result = "timeout"     // the plugin did not answer in time
+	Unreachable    Result = "unreachable" // no process serves the socket, or a process of an untrusted user serves it
+	Skipped        Result = "skipped"     // the agent did not call the plugin, because the plugin's circuit breaker is open
+	AnsweredBefore Result = "ahead"       // the agent did not call the plugin, because the plugin had answered before the container's creation
 )
 
 // Results lists the results of calls.
-func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ahead} }
+func Results() []Result {
+	return []Result{Done, Failed, TimedOut, Unreachable, Skipped, AnsweredBefore}
+}
 
-// options are the options that a plugin sent.
+// options are the options that a plugin sent when it registered.
 type options struct {
-	preStart, aligned, reconcile bool
-	associated                   []string
+	preStartRequired, topologyAligned, needReconcile bool
+	associatedDevices                                []string
 }
 
 func optionsOf(o *api.ResourcePluginOptions) options {
@@ -60,39 +62,40 @@ func optionsOf(o *api.ResourcePluginOptions) options {
 type plugin struct {
 	registration
 
-	o    *Options
+	opts *Options
 	conn *grpc.ClientConn
 	err  error // the reason why there is no connection
 
-	// sent are the devices that were last sent to the plugin, by resource. Only updateDevices uses it.
-	sent map[string]*api.UpdateAllocatableAssociatedDevicesRequest
+	// sentDevices are the devices that were last sent to the plugin, by resource. Only updateDevices uses it.
+	sentDevices map[string]*api.UpdateAllocatableAssociatedDevicesRequest
 
 	replaced int // the number of earlier registrations for the resource
 
-	mu            sync.Mutex // guards all below
-	calls         uint64
-	failed        uint64
-	lastErr       string
-	socketRemoved bool // the plugin's socket was removed
-	breaker       breaker.Breaker
-	listed        bool            // the manager has requested the plugin's allocations
-	unimplemented map[string]bool // optional methods that the plugin does not implement
+	mu                   sync.Mutex // guards all below
+	calls                uint64
+	failed               uint64
+	lastErr              string
+	socketRemoved        bool // the plugin's socket was removed
+	breaker              breaker.Breaker
+	allocationsRequested bool            // the manager has requested the plugin's allocations
+	unimplemented        map[string]bool // optional methods that the plugin does not implement
 }
 
-// markListed marks the plugin as asked for its allocations. It reports whether that is the first time.
-func (p *plugin) markListed() bool {
+// markAllocationsRequested marks that the manager has requested the plugin's allocations. It reports whether this is
+// the first request.
+func (p *plugin) markAllocationsRequested() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was := p.listed
-	p.listed = true
+	was := p.allocationsRequested
+	p.allocationsRequested = true
 	return !was
 }
 
 func newPlugin(r registration, o *Options) *plugin {
-	p := &plugin{registration: r, o: o}
+	p := &plugin{registration: r, opts: o}
 	p.conn, p.err = grpc.NewClient("passthrough:///"+r.socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(socket.DialTrusted), grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
 		}))
@@ -122,8 +125,8 @@ func checkSocket(path string) error {
 
 // callError is the error of a failed call.
 type callError struct {
-	result Result
-	text   string
+	result  Result
+	message string
 	// unimplemented means that the plugin does not implement the method.
 	unimplemented bool
 }
@@ -134,7 +137,7 @@ func isUnimplemented(err error) bool {
 	return errors.As(err, &call) && call.unimplemented
 }
 
-func (e *callError) Error() string { return e.text }
+func (e *callError) Error() string { return e.message }
 
 // resultOf returns the result of a call from its error.
 func resultOf(err error) Result {
@@ -148,56 +151,56 @@ func resultOf(err error) Result {
 	return Failed
 }
 
-// call makes one call within the plugin's time limit. If raw is not nil, it gets the bytes of the answer. Errors are
-// *callError.
+// call makes one call within Options.Timeout. If raw is not nil, call stores the bytes of the answer in *raw. Errors
+// are *callError.
 func (p *plugin) call(ctx context.Context, method string, req, resp proto.Message, raw *[]byte) error {
-	now := p.o.Now()
-	if err := p.begin(now); err != nil {
-		p.o.Recorder.Call(p.resource, method, Skipped, 0)
+	now := p.opts.Now()
+	if err := p.beginCall(now); err != nil {
+		p.opts.Recorder.Call(p.resource, method, Skipped, 0)
 		return err
 	}
 	err := p.err
-	limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	limited, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
 	if err == nil {
-		err = p.conn.Invoke(limited, service+method, req, &rawAnswer{resp, raw}, grpc.ForceCodecV2(codec{}))
+		err = p.conn.Invoke(limited, servicePrefix+method, req, &rawAnswer{resp, raw}, grpc.ForceCodecV2(rawAnswerCodec{}))
 	}
-	took := p.o.Now().Sub(now)
+	took := p.opts.Now().Sub(now)
 	if err != nil {
-		err = describe(limited, err, took)
+		err = describeError(limited, err, took)
 	}
-	p.o.Recorder.Call(p.resource, method, resultOf(err), took)
-	p.end(err, p.o.Now(), errors.Is(ctx.Err(), context.Canceled))
+	p.opts.Recorder.Call(p.resource, method, resultOf(err), took)
+	p.endCall(err, p.opts.Now(), errors.Is(ctx.Err(), context.Canceled))
 	return err
 }
 
-// describe converts the error of a call to a *callError with a message for users.
-func describe(ctx context.Context, err error, took time.Duration) error {
+// describeError converts the error of a call to a *callError with a message for users.
+func describeError(ctx context.Context, err error, took time.Duration) error {
 	text := status.Convert(err)
 	switch {
 	case ctx.Err() != nil || text.Code() == codes.DeadlineExceeded:
-		return &callError{result: TimedOut, text: fmt.Sprintf("no answer within %v", took.Round(time.Millisecond))}
+		return &callError{result: TimedOut, message: fmt.Sprintf("no answer within %v", took.Round(time.Millisecond))}
 	case text.Code() == codes.Unavailable, text.Code() == codes.Canceled:
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
-		return &callError{result: Unreachable, text: "cannot be reached: " + shorten(strings.TrimSuffix(why, `"`))}
+		return &callError{result: Unreachable, message: "cannot be reached: " + shorten(strings.TrimSuffix(why, `"`))}
 	}
-	return &callError{result: Failed, text: fmt.Sprintf("answers %s: %s", text.Code(), shorten(text.Message())), unimplemented: text.Code() == codes.Unimplemented}
+	return &callError{result: Failed, message: fmt.Sprintf("answered with the gRPC error %s: %s", text.Code(), shorten(text.Message())), unimplemented: text.Code() == codes.Unimplemented}
 }
 
-// begin returns an error if the circuit breaker of the plugin is open.
-func (p *plugin) begin(now time.Time) error {
+// beginCall returns an error if the circuit breaker of the plugin is open.
+func (p *plugin) beginCall(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait, ok := p.breaker.Begin(now); !ok {
-		return &callError{result: Skipped, text: fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %s",
+		return &callError{result: Skipped, message: fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %s",
 			breaker.MaxFailures, wait.Round(time.Millisecond), p.lastErr)}
 	}
 	return nil
 }
 
-// end records the result of a call. An answer with an error does not open the circuit breaker. A call that its caller
-// cancelled does not count.
-func (p *plugin) end(err error, now time.Time, cancelled bool) {
+// endCall records the result of a call. An answer with an error does not open the circuit breaker. A call that its
+// caller cancelled does not count.
+func (p *plugin) endCall(err error, now time.Time, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cancelled && err != nil {

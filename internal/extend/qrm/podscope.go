@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// podRequest returns the request for a whole pod. With topologyManager.scope: pod, plugins can decide
-// once for all containers of a pod. The answer counts for each container that requests the resource.
+// podRequest returns the request for a whole pod. With topologyManager.scope: pod, plugins can decide once for all
+// containers of a pod. The answer is the allocation of each container of the pod that requests the resource.
 func podRequest(of *api.ResourceRequest, amount float64) *api.PodResourceRequest {
 	return &api.PodResourceRequest{
 		PodUid: of.GetPodUid(), PodNamespace: of.GetPodNamespace(), PodName: of.GetPodName(), PodRole: of.GetPodRole(), PodType: of.GetPodType(),
@@ -41,24 +41,24 @@ func requestsOfPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 // podHints asks a plugin on which NUMA nodes the resource of a pod is available. known is false if the
 // plugin decides by container.
 func (q *Question) podHints(ctx context.Context, it pluginRequest) (out []lifecycle.ResourceHints, problems []lifecycle.Problem, known bool) {
-	if it.p.lacksMethod("GetPodTopologyHints") {
+	if it.plugin.lacksMethod("GetPodTopologyHints") {
 		return nil, nil, false
 	}
 	var resp api.PodResourceHintsResponse
 	var raw []byte
-	err := it.p.call(ctx, "GetPodTopologyHints", podRequest(it.request, it.podAmount), &resp, &raw)
+	err := it.plugin.call(ctx, "GetPodTopologyHints", podRequest(it.request, it.podAmount), &resp, &raw)
 	switch {
 	case isUnimplemented(err):
-		it.p.markUnimplemented("GetPodTopologyHints")
+		it.plugin.markUnimplemented("GetPodTopologyHints")
 		return nil, nil, false
 	case resultOf(err) == Failed:
-		p := callProblem(it.p, "GetPodTopologyHints", err, "no NUMA node has the resource")
-		return []lifecycle.ResourceHints{{Resource: it.p.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}, true
+		p := callProblem(it.plugin, "GetPodTopologyHints", err, "no NUMA node has the resource")
+		return []lifecycle.ResourceHints{{Resource: it.plugin.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}, true
 	case err != nil:
-		return nil, []lifecycle.Problem{callProblem(it.p, "GetPodTopologyHints", err, "the agent places the pod without hints for the resource")}, true
+		return nil, []lifecycle.Problem{callProblem(it.plugin, "GetPodTopologyHints", err, "the agent places the pod without hints for the resource")}, true
 	}
 	const resourceHints = 7 // the field of PodResourceHintsResponse
-	out, problems = hintsFrom(it.p.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
+	out, problems = hintsFrom(it.plugin.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
 	return out, problems, true
 }
 

@@ -59,7 +59,7 @@ func TestPodScope(t *testing.T) {
 	var state []byte
 	scoped := func(o *qrm.Options) {
 		o.PodScope = func() bool { return true }
-		o.Saved, o.Save = state, func(b []byte) error { state = b; return nil }
+		o.SavedState, o.SaveState = state, func(b []byte) error { state = b; return nil }
 	}
 	f := &podFake{fake: fake{options: &api.ResourcePluginOptions{WithTopologyAlignment: true}}}
 	r := start(t, t.TempDir(), scoped)

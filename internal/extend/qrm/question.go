@@ -22,20 +22,20 @@ const (
 // Question has the requests about a new container: one to each plugin that serves a resource which the container
 // requests.
 type Question struct {
-	m        *Manager
-	items    []pluginRequest
-	problems []lifecycle.Problem
-	// devices are the associated devices, which plugins choose in addition to their own resources.
-	devices   []*association
-	pod       *lifecycle.Pod
-	container string
-	// ahead means that the question is asked before the runtime reports the container.
-	ahead bool
+	manager        *Manager
+	pluginRequests []pluginRequest
+	problems       []lifecycle.Problem
+	// associations are the associated devices, which plugins choose in addition to their own resources.
+	associations []*association
+	pod          *lifecycle.Pod
+	container    string
+	// beforeCreation means that the question is asked before the runtime reports the container.
+	beforeCreation bool
 }
 
 // pluginRequest is the part of a question for one plugin.
 type pluginRequest struct {
-	p         *plugin
+	plugin    *plugin
 	request   *api.ResourceRequest
 	podAmount float64 // the amount that the whole pod requests; 0 if plugins decide by container
 }
@@ -50,37 +50,37 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 	}
 	container, known := spec.Container(ctr.Name)
 	if !known {
-		return &Question{m: m, problems: []lifecycle.Problem{{
+		return &Question{manager: m, problems: []lifecycle.Problem{{
 			Hook: lifecycle.ResourcePluginName, Value: ctr.Name, Warning: true,
 			Reason: "the agent does not know the pod's spec (podspec), which has the requests of the container", Then: "the agent does not ask resource plugins about the container",
 		}}}
 	}
-	q := &Question{m: m, pod: pod, container: ctr.Name}
-	amounts, all := q.amounts(container.Requests), map[string]float64{}
-	if m.o.PodScope != nil && m.o.PodScope() {
-		all = (&Question{m: m}).amounts(requestsOfPod(spec))
+	q := &Question{manager: m, pod: pod, container: ctr.Name}
+	amounts, all := q.requestedAmounts(container.Requests), map[string]float64{}
+	if m.opts.PodScope != nil && m.opts.PodScope() {
+		all = (&Question{manager: m}).requestedAmounts(requestsOfPod(spec))
 	}
 	for _, p := range plugins {
 		amount, requested := amounts[p.resource]
-		if !requested && len(p.options.associated) == 0 {
+		if !requested && len(p.options.associatedDevices) == 0 {
 			continue
 		}
 		request := requestOf(pod, spec, container, p.resource, amount)
 		if requested {
-			q.items = append(q.items, pluginRequest{p, request, all[p.resource]})
+			q.pluginRequests = append(q.pluginRequests, pluginRequest{p, request, all[p.resource]})
 		}
-		q.associate(p, request, container.Requests)
+		q.addAssociations(p, request, container.Requests)
 	}
-	if len(q.items)+len(q.problems)+len(q.devices) == 0 {
+	if len(q.pluginRequests)+len(q.problems)+len(q.associations) == 0 {
 		return nil
 	}
 	return q
 }
 
-// amounts returns the requested amounts by the plugins' resource names, in base units: CPUs, bytes or pieces.
-// If a container requests two resources that the same plugin serves, amounts reports that and leaves out
+// requestedAmounts returns the requested amounts by the plugins' resource names, in base units: CPUs, bytes or pieces.
+// If a container requests two resources that the same plugin serves, requestedAmounts stores a problem and leaves out
 // both.
-func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
+func (q *Question) requestedAmounts(requests lifecycle.Amounts) map[string]float64 {
 	const milli = 1000
 	out := map[string]float64{}
 	from := map[string]string{}
@@ -90,7 +90,7 @@ func (q *Question) amounts(requests lifecycle.Amounts) map[string]float64 {
 			continue
 		}
 		served := name
-		if other, mapped := q.m.o.ResourceNames[name]; mapped {
+		if other, mapped := q.manager.opts.ResourceNames[name]; mapped {
 			served = other
 		}
 		if name == lifecycle.ResourceCPU || served == lifecycle.ResourceCPU && strings.HasSuffix(name, "_millicpu") {
@@ -153,7 +153,7 @@ func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Container
 // forEachItem calls a function for all items of a question in parallel, and waits for all calls.
 func (q *Question) forEachItem(do func(i int, it pluginRequest)) {
 	var all sync.WaitGroup
-	for i, it := range q.items {
+	for i, it := range q.pluginRequests {
 		all.Go(func() { do(i, it) })
 	}
 	all.Wait()
@@ -167,14 +167,14 @@ func callProblem(p *plugin, method string, err error, then string) lifecycle.Pro
 // Hints asks plugins for hints. A hint is a set of NUMA nodes on which a resource is available.
 func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	problems = slices.Clone(q.problems)
-	answers := make([][]lifecycle.ResourceHints, len(q.items))
-	failed := make([][]lifecycle.Problem, len(q.items))
+	answers := make([][]lifecycle.ResourceHints, len(q.pluginRequests))
+	failed := make([][]lifecycle.Problem, len(q.pluginRequests))
 	q.forEachItem(func(i int, it pluginRequest) {
-		if it.p.options.aligned {
+		if it.plugin.options.topologyAligned {
 			answers[i], failed[i] = q.hintsOf(ctx, it)
 		}
 	})
-	for i := range q.items {
+	for i := range q.pluginRequests {
 		out, problems = append(out, answers[i]...), append(problems, failed[i]...)
 	}
 	more, failures := q.deviceHints(ctx)
@@ -184,10 +184,10 @@ func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, pr
 // hintsOf asks one plugin for hints. An existing allocation keeps its NUMA nodes. If the plugin answers with an
 // error, no NUMA node has the resource. If the plugin does not answer, there are no hints.
 func (q *Question) hintsOf(ctx context.Context, it pluginRequest) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
-	if a, known := q.m.answeredAhead(it.request); known {
+	if a, known := q.manager.answerBeforeCreation(it.request); known {
 		return a.hints(), nil
 	}
-	if h, has := q.m.allocatedHints(it); has {
+	if h, has := q.manager.allocatedHints(it); has {
 		return []lifecycle.ResourceHints{h}, nil
 	}
 	if it.podAmount > 0 {
@@ -197,23 +197,23 @@ func (q *Question) hintsOf(ctx context.Context, it pluginRequest) ([]lifecycle.R
 	}
 	var resp api.ResourceHintsResponse
 	var raw []byte
-	err := it.p.call(ctx, "GetTopologyHints", it.request, &resp, &raw)
+	err := it.plugin.call(ctx, "GetTopologyHints", it.request, &resp, &raw)
 	switch {
 	case resultOf(err) == Failed:
-		p := callProblem(it.p, "GetTopologyHints", err, "no NUMA node has the resource")
-		return []lifecycle.ResourceHints{{Resource: it.p.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
+		p := callProblem(it.plugin, "GetTopologyHints", err, "no NUMA node has the resource")
+		return []lifecycle.ResourceHints{{Resource: it.plugin.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
 	case err != nil:
-		return nil, []lifecycle.Problem{callProblem(it.p, "GetTopologyHints", err, "the agent places the container without hints for the resource")}
+		return nil, []lifecycle.Problem{callProblem(it.plugin, "GetTopologyHints", err, "the agent places the container without hints for the resource")}
 	}
 	const resourceHints = 10 // the field of ResourceHintsResponse
-	return hintsFrom(it.p.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
+	return hintsFrom(it.plugin.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
 }
 
-// maxHints limits the hints of one resource. 64 NUMA nodes have too many sets to list them all.
+// maxHints limits the hints of one resource. An answer for 64 NUMA nodes cannot list all sets of nodes.
 const maxHints = 1024
 
 // hintsFrom converts the hints of an answer. It includes hints of accompanying resources. free has the
-// resources without a preference.
+// resources for which the plugin has no preference.
 func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free map[string]bool) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	complain := func(name, reason string) {
 		problems = append(problems, lifecycle.Problem{
@@ -270,7 +270,7 @@ type Refusal struct {
 	Err      error
 }
 
-// Error returns the sentence for the kubelet.
+// Error returns the message for the kubelet.
 func (r *Refusal) Error() string {
 	return fmt.Sprintf("resource plugin %s: %v (resourcePlugins.failurePolicy: fail)", r.Resource, r.Err)
 }
@@ -278,24 +278,24 @@ func (r *Refusal) Error() string {
 // Unwrap returns the error of the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Allocate asks plugins to allocate the resources. at has the chosen NUMA nodes; nil if none were chosen. If a
-// plugin fails, Allocate uses its last answer for the container.
+// Allocate asks plugins to allocate the resources. at has the NUMA nodes that the agent chose; nil if it chose none. If
+// a plugin fails, Allocate uses its last answer for the container.
 func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out lifecycle.HookServerAnswer, err error) {
-	answers := make([]*api.ResourceAllocation, len(q.items))
-	failed := make([]error, len(q.items))
+	answers := make([]*api.ResourceAllocation, len(q.pluginRequests))
+	failed := make([]error, len(q.pluginRequests))
 	q.forEachItem(func(i int, it pluginRequest) { answers[i], failed[i] = q.allocate(ctx, it, at) })
-	for i, it := range q.items {
+	for i, it := range q.pluginRequests {
 		if failed[i] != nil {
 			then := "the container does not get the resource"
-			if last := q.m.lastAnswer(it.request); last != nil {
+			if last := q.manager.lastAnswer(it.request); last != nil {
 				answers[i], then = last, "the agent uses the plugin's last answer for the container"
 			}
-			out.Problems = append(out.Problems, callProblem(it.p, "Allocate", failed[i], then))
-			if answers[i] == nil && q.m.o.FailClosed && err == nil {
-				err = &Refusal{it.p.resource, failed[i]}
+			out.Problems = append(out.Problems, callProblem(it.plugin, "Allocate", failed[i], then))
+			if answers[i] == nil && q.manager.opts.FailClosed && err == nil {
+				err = &Refusal{it.plugin.resource, failed[i]}
 			}
 		}
-		values, problems := valuesOf(q.m.o.Dev, it.p.resource, answers[i])
+		values, problems := valuesOf(q.manager.opts.DevDirectory, it.plugin.resource, answers[i])
 		out.Values = append(out.Values, values...)
 		out.Problems = append(out.Problems, problems...)
 	}
@@ -306,38 +306,39 @@ func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out li
 
 // allocate asks one plugin to allocate its resource, and stores the answer.
 func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle.Affinity) (*api.ResourceAllocation, error) {
-	if it.p.options.aligned && at != nil {
-		h := at.HintFor(it.p.resource)
+	if it.plugin.options.topologyAligned && at != nil {
+		h := at.HintFor(it.plugin.resource)
 		it.request.Hint = &api.TopologyHint{Preferred: h.Preferred}
 		for _, id := range h.Nodes {
 			it.request.Hint.Nodes = append(it.request.Hint.Nodes, uint64(max(id, 0))) //nolint:gosec // an id is not negative
 		}
 	}
-	if a, known := q.m.answeredAhead(it.request); known && !q.ahead {
-		q.m.noteCreated(it.request)
-		q.m.o.Recorder.Call(it.p.resource, "Allocate", Ahead, 0)
+	if a, known := q.manager.answerBeforeCreation(it.request); known && !q.beforeCreation {
+		q.manager.noteCreated(it.request)
+		q.manager.opts.Recorder.Call(it.plugin.resource, "Allocate", AnsweredBefore, 0)
 		return a.answer, nil
 	}
-	if err := q.m.keepPod(ctx, it.p.resource, it.request.GetPodUid()); err != nil {
+	if err := q.manager.cancelRelease(ctx, it.plugin.resource, it.request.GetPodUid()); err != nil {
 		return nil, err
 	}
-	q.m.noteAsked(it.request, q.ahead)
+	q.manager.noteAsked(it.request, q.beforeCreation)
 	if it.podAmount > 0 {
-		if answered := q.m.podAnswer(it.request); answered != nil { // the plugin answered for an earlier container of the pod
-			q.m.storeAnswer(it.request, answered.answer, answered.podAmount, q.ahead)
+		if answered := q.manager.podAnswer(it.request); answered != nil { // the plugin answered for an earlier container of the pod
+			q.manager.storeAnswer(it.request, answered.answer, answered.podAmount, q.beforeCreation)
 			return answered.answer, nil
 		}
 	}
-	answer, podAmount, err := q.m.requestAllocation(ctx, it.p, it.request, it.podAmount)
+	answer, podAmount, err := q.manager.requestAllocation(ctx, it.plugin, it.request, it.podAmount)
 	if err != nil {
 		return nil, err
 	}
-	q.m.storeAnswer(it.request, answer, podAmount, q.ahead)
+	q.manager.storeAnswer(it.request, answer, podAmount, q.beforeCreation)
 	return answer, nil
 }
 
-// requestAllocation asks a plugin to allocate a resource. If podAmount is not 0, and the plugin supports it, it asks
-// for the whole pod. It then returns podAmount, and otherwise 0.
+// requestAllocation asks a plugin to allocate a resource. If podAmount is not 0 and the plugin has the method
+// AllocateForPod, requestAllocation asks for the whole pod and returns podAmount. Otherwise it asks for the container
+// and returns 0.
 func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, podAmount float64) (*api.ResourceAllocation, float64, error) {
 	if podAmount > 0 {
 		if answer, known, err := m.allocateForPod(ctx, p, request, podAmount); known {
@@ -353,7 +354,7 @@ func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api
 // an allocation for the container.
 func (m *Manager) PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) (problems []lifecycle.Problem) {
 	for _, p := range m.sortedPlugins() {
-		if !p.options.preStart || !m.hasAllocation(pod.UID, ctr.Name, p.resource) {
+		if !p.options.preStartRequired || !m.hasAllocation(pod.UID, ctr.Name, p.resource) {
 			continue
 		}
 		req := &api.PreStartContainerRequest{PodUid: pod.UID, PodNamespace: pod.Namespace, PodName: pod.Name, ContainerName: ctr.Name}

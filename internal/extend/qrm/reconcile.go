@@ -14,11 +14,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// reconcileAll asks plugins for their allocations until ctx ends: at regular intervals those with the option
-// NeedReconcile, and each other plugin once. It asks them in parallel, so that a plugin that hangs does not delay the
-// others. At each interval it also sends plugins the devices of their associated resources.
+// reconcileAll asks plugins for their allocations until ctx ends. It asks plugins with the option NeedReconcile at
+// regular intervals, and each other plugin once. It asks them in parallel, so that a plugin that hangs does not delay
+// the others. At each interval it also sends plugins the devices of their associated resources.
 func (m *Manager) reconcileAll(ctx context.Context) {
-	tick := time.NewTicker(m.o.Reconcile)
+	tick := time.NewTicker(m.opts.ReconcileInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -29,7 +29,7 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 		var all sync.WaitGroup
 		all.Go(func() { m.updateDevices(ctx) })
 		for _, p := range m.sortedPlugins() {
-			if p.markListed() || p.options.reconcile {
+			if p.markAllocationsRequested() || p.options.needReconcile {
 				all.Go(func() { m.reconcile(ctx, p) })
 			}
 		}
@@ -38,14 +38,14 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 }
 
 // reconcile reads the allocations of one plugin, and stores those that differ from its last answers. If the
-// plugin lacks a stored allocation, reconcile repeats it.
+// plugin does not list a stored allocation, reconcile requests the allocation again.
 func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	var resp api.GetResourcesAllocationResponse
 	before := m.containerAllocations(p.resource)
 	if err := p.call(ctx, "GetResourcesAllocation", &api.GetResourcesAllocationRequest{}, &resp, nil); err != nil {
 		return // States returns the error
 	}
-	pods := m.adopt(p.resource, resp.GetPodResources())
+	pods := m.adoptAllocations(p.resource, resp.GetPodResources())
 	for _, at := range before {
 		allocations := resp.GetPodResources()[at.uid].GetContainerResources()
 		now := allocations[at.container]
@@ -55,36 +55,36 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 		if now == nil {
 			now = m.repeatAllocation(ctx, p, at)
 		}
-		if now != nil && m.replace(p.resource, at, now) && !slices.Contains(pods, at.uid) {
+		if now != nil && m.replaceAnswer(p.resource, at, now) && !slices.Contains(pods, at.uid) {
 			pods = append(pods, at.uid)
 		}
 	}
 	if len(pods) > 0 {
 		m.wake()
-		if m.o.Changed != nil {
-			m.o.Changed(pods)
+		if m.opts.AllocationsChanged != nil {
+			m.opts.AllocationsChanged(pods)
 		}
 	}
 }
 
-// adopt stores the allocations of a plugin for pods of the node that are not stored yet, because the state of
-// an earlier agent was lost. It returns the pods with such allocations. If a plugin lists allocations for a pod that
-// the node does not have, adopt releases them at the second call.
-func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources) (taken []string) {
+// adoptAllocations stores the allocations of a plugin for pods of the node that are not stored yet, because the state
+// of an earlier agent was lost. It returns the pods with such allocations. If a plugin lists allocations for a pod that
+// the node does not have, adoptAllocations releases them at the second call.
+func (m *Manager) adoptAllocations(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unknown []string
 	m.mu.Lock()
-	maps.DeleteFunc(m.unclaimed, func(at removal, _ bool) bool { return at.resource == resource && pods[at.uid] == nil })
+	maps.DeleteFunc(m.unknownPods, func(at removal, _ bool) bool { return at.resource == resource && pods[at.uid] == nil })
 	for _, uid := range sortedKeys(pods) {
 		if !m.pods[uid].hasAnswersFor(resource, pods[uid]) {
 			unknown = append(unknown, uid)
 		}
 	}
-	synced := m.synced
+	synced := m.releasedEnded
 	m.mu.Unlock()
-	if len(unknown) == 0 || m.o.LivePods == nil || !synced {
+	if len(unknown) == 0 || m.opts.LivePods == nil || !synced {
 		return nil
 	}
-	live := m.o.LivePods()
+	live := m.opts.LivePods()
 	if live == nil {
 		return nil
 	}
@@ -93,16 +93,16 @@ func (m *Manager) adopt(resource string, pods map[string]*api.ContainerResources
 	for _, uid := range unknown {
 		at := removal{resource, uid}
 		switch {
-		case m.removals[resource][uid] || m.removing[at] != nil || m.pods[uid].hasAnswersFor(resource, pods[uid]):
+		case m.removals[resource][uid] || m.removalsInProgress[at] != nil || m.pods[uid].hasAnswersFor(resource, pods[uid]):
 		case live[uid]:
 			m.storeAllocations(resource, uid, pods[uid])
 			taken = append(taken, uid)
-			delete(m.unclaimed, at)
-		case m.unclaimed[at]:
-			delete(m.unclaimed, at)
+			delete(m.unknownPods, at)
+		case m.unknownPods[at]:
+			delete(m.unknownPods, at)
 			m.releaseLater(resource, uid)
-		case len(m.unclaimed) < maxRemovals:
-			m.unclaimed[at] = true
+		case len(m.unknownPods) < maxRemovals:
+			m.unknownPods[at] = true
 		}
 	}
 	return taken
@@ -135,7 +135,7 @@ func (m *Manager) storeAllocations(resource, uid string, of *api.ContainerResour
 		if p.answers[ctr] == nil {
 			p.answers[ctr] = map[string]storedAllocation{}
 		}
-		p.forgetMigrated(ctr, resource, answer)
+		p.removeMigrated(ctr, resource, answer)
 		if p.answers[ctr][resource].answer == nil {
 			req := &api.ResourceRequest{PodUid: uid, ContainerName: ctr, ResourceName: resource}
 			p.answers[ctr][resource] = storedAllocation{request: req, answer: answer, adopted: true}
@@ -144,9 +144,9 @@ func (m *Manager) storeAllocations(resource, uid string, of *api.ContainerResour
 	m.wake()
 }
 
-// forgetMigrated removes the allocations from a checkpoint for resources that are part of the answer of
+// removeMigrated removes stored allocations that come from a checkpoint, if their resources are part of the answer of
 // another plugin.
-func (p *pod) forgetMigrated(container, resource string, now *api.ResourceAllocation) {
+func (p *pod) removeMigrated(container, resource string, now *api.ResourceAllocation) {
 	if !p.migrated {
 		return
 	}
@@ -185,15 +185,15 @@ func (m *Manager) repeatAllocation(ctx context.Context, p *plugin, at containerA
 	}
 	answer, _, err := m.requestAllocation(ctx, p, at.request, at.podAmount)
 	if err != nil {
-		m.o.Log.Warn("a resource plugin has lost the allocation for a container, and does not allocate the resource again",
+		m.opts.Log.Warn("a resource plugin has lost the allocation for a container, and does not allocate the resource again",
 			logkey.Key, p.resource, logkey.Pod, at.request.GetPodName(), logkey.Container, at.container, logkey.Err, err)
 		return nil
 	}
 	return answer
 }
 
-// replace stores a new answer. It returns false if the stored answer is equal or newer, or if the pod has ended.
-func (m *Manager) replace(resource string, at containerAllocation, now *api.ResourceAllocation) bool {
+// replaceAnswer stores a new answer. It returns false if the stored answer is equal or newer, or if the pod has ended.
+func (m *Manager) replaceAnswer(resource string, at containerAllocation, now *api.ResourceAllocation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[at.uid]
@@ -204,8 +204,8 @@ func (m *Manager) replace(resource string, at containerAllocation, now *api.Reso
 	if !is || have.answer != at.answer || proto.Equal(have.answer, now) {
 		return false // the stored answer is equal, or newer than the plugin's list
 	}
-	p.answers[at.container][resource] = storedAllocation{request: have.request, answer: now, adopted: have.adopted, ahead: have.ahead, podAmount: have.podAmount}
-	p.forgetMigrated(at.container, resource, now)
+	p.answers[at.container][resource] = storedAllocation{request: have.request, answer: now, adopted: have.adopted, beforeCreation: have.beforeCreation, podAmount: have.podAmount}
+	p.removeMigrated(at.container, resource, now)
 	return true
 }
 
@@ -225,7 +225,7 @@ func (m *Manager) Values(uid string) map[string][]lifecycle.Value {
 	out := map[string][]lifecycle.Value{}
 	for ctr, allocations := range answers {
 		for _, resource := range sortedKeys(allocations) {
-			values, _ := valuesOf(m.o.Dev, resource, allocations[resource])
+			values, _ := valuesOf(m.opts.DevDirectory, resource, allocations[resource])
 			out[ctr] = append(out[ctr], values...)
 		}
 	}

@@ -18,25 +18,25 @@ const (
 	retryRemovals = 2 * time.Second
 	// saveDelay is the time for which the manager collects changes before it saves the state of all pods.
 	saveDelay = 100 * time.Millisecond
-	// saveShare makes the delay longer if saves are slow: it is saveShare times the duration of the last save, and
-	// at most maxSaveDelay. If the agent crashes before a save, plugins and containers' records still have the
-	// allocations.
-	saveShare, maxSaveDelay = 30, 3 * time.Second
+	// saveDelayFactor makes the delay longer if saves are slow: it is saveDelayFactor times the duration of the last
+	// save, and at most maxSaveDelay. If the agent crashes before a save, plugins and containers' records still have
+	// the allocations.
+	saveDelayFactor, maxSaveDelay = 30, 3 * time.Second
 	// maxRemovals limits the pending releases of one plugin. Katalyst's plugins also release pods that no longer
 	// exist by themselves.
 	maxRemovals = 4096
 )
 
 // Remove queues the release of a pod's allocations. If a plugin does not answer, the manager tries again later.
-// For an unknown pod, Remove asks all plugins, because an earlier agent may have made allocations.
+// For an unknown pod, Remove queues a release by each plugin, because an earlier agent may have made allocations.
 func (m *Manager) Remove(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remove(uid)
+	m.removeLocked(uid)
 }
 
-// remove is Remove for callers that hold mu.
-func (m *Manager) remove(uid string) {
+// removeLocked queues the releases of a pod's allocations, as Remove does. The caller holds mu.
+func (m *Manager) removeLocked(uid string) {
 	asked := map[string]bool{}
 	p := m.pods[uid]
 	if p != nil {
@@ -59,14 +59,14 @@ func (m *Manager) releaseLater(resource, uid string) {
 		m.removals[resource] = map[string]bool{}
 	}
 	if len(m.removals[resource]) >= maxRemovals {
-		m.o.Log.Warn("a resource plugin does not release pods, and too many releases are pending: the agent drops one", logkey.Key, resource)
+		m.opts.Log.Warn("a resource plugin does not release pods, and too many releases are pending: the agent drops the newest release", logkey.Key, resource)
 		return
 	}
 	m.removals[resource][uid] = true
 	m.wake()
 }
 
-// ReleaseEnded gives the manager the UIDs of the runtime's pods. It releases the allocations for all other pods.
+// ReleaseEnded releases the allocations of all pods that are not in live, the UIDs of the runtime's pods.
 func (m *Manager) ReleaseEnded(live map[string]bool) {
 	for _, uid := range m.podUIDs() {
 		if !live[uid] {
@@ -74,17 +74,17 @@ func (m *Manager) ReleaseEnded(live map[string]bool) {
 		}
 	}
 	m.mu.Lock()
-	m.synced = true
+	m.releasedEnded = true
 	m.mu.Unlock()
 }
 
-// keepPod cancels the pending release of a pod that gets a new sandbox. If the release is in progress, it waits
-// for the end of the release.
-func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
+// cancelRelease cancels the pending release of a pod that gets a new sandbox. If a release is in progress,
+// cancelRelease waits until it has ended.
+func (m *Manager) cancelRelease(ctx context.Context, resource, uid string) error {
 	for {
 		m.mu.Lock()
 		delete(m.removals[resource], uid)
-		under := m.removing[removal{resource, uid}]
+		under := m.removalsInProgress[removal{resource, uid}]
 		m.mu.Unlock()
 		if under == nil {
 			return nil
@@ -92,13 +92,13 @@ func (m *Manager) keepPod(ctx context.Context, resource, uid string) error {
 		select {
 		case <-under:
 		case <-ctx.Done():
-			return &callError{result: TimedOut, text: "the plugin did not release the pod's earlier sandbox in time"}
+			return &callError{result: TimedOut, message: "the plugin did not release the pod's earlier sandbox in time"}
 		}
 	}
 }
 
-// work saves the state after changes, and releases pods, until ctx ends.
-func (m *Manager) work(ctx context.Context) {
+// saveAndRelease saves the state after changes, and releases pods, until ctx ends.
+func (m *Manager) saveAndRelease(ctx context.Context) {
 	tick := time.NewTicker(retryRemovals)
 	defer tick.Stop()
 	due := time.NewTimer(math.MaxInt64) // of the next save
@@ -109,18 +109,18 @@ func (m *Manager) work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.changed:
+		case <-m.workPending:
 			changed = true
 		case <-tick.C:
 		case <-due.C:
 			waiting = false
-			begin := m.o.Now()
-			m.save()
-			pause = min(max(saveDelay, saveShare*m.o.Now().Sub(begin)), maxSaveDelay)
+			begin := m.opts.Now()
+			m.saveState()
+			pause = min(max(saveDelay, saveDelayFactor*m.opts.Now().Sub(begin)), maxSaveDelay)
 			continue
 		}
 		for _, p := range m.sortedPlugins() {
-			changed = m.release(ctx, p) || changed
+			changed = m.releasePods(ctx, p) || changed
 		}
 		if changed && !waiting {
 			waiting = true
@@ -129,9 +129,9 @@ func (m *Manager) work(ctx context.Context) {
 	}
 }
 
-// release asks one plugin to release its pending pods. It stops at the first failure. It reports whether the
+// releasePods asks one plugin to release its pending pods. It stops at the first failure. It reports whether the
 // plugin released a pod.
-func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
+func (m *Manager) releasePods(ctx context.Context, p *plugin) (any bool) {
 	for ctx.Err() == nil {
 		r, done := m.nextRemoval(p.resource)
 		if done == nil {
@@ -139,7 +139,7 @@ func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
 		}
 		err := p.call(ctx, "RemovePod", &api.RemovePodRequest{PodUid: r.uid}, &api.RemovePodResponse{}, nil)
 		m.mu.Lock()
-		delete(m.removing, r)
+		delete(m.removalsInProgress, r)
 		if err == nil {
 			any = true
 		} else if m.removals[r.resource] != nil {
@@ -148,7 +148,7 @@ func (m *Manager) release(ctx context.Context, p *plugin) (any bool) {
 		m.mu.Unlock()
 		close(done)
 		if err != nil {
-			m.o.Log.Debug("a resource plugin has not released a pod; the agent asks it again", logkey.Key, p.resource, logkey.Pod, r.uid, logkey.Err, err)
+			m.opts.Log.Debug("a resource plugin has not released a pod; the agent asks it again", logkey.Key, p.resource, logkey.Pod, r.uid, logkey.Err, err)
 			return any
 		}
 	}
@@ -163,7 +163,7 @@ func (m *Manager) nextRemoval(resource string) (r removal, done chan struct{}) {
 	for _, uid := range sortedKeys(m.removals[resource]) {
 		r, done = removal{resource, uid}, make(chan struct{})
 		delete(m.removals[resource], uid)
-		m.removing[r] = done
+		m.removalsInProgress[r] = done
 		return r, done
 	}
 	return r, nil

@@ -12,7 +12,8 @@ import (
 )
 
 // containerReport is a plugin's last answer to GetTopologyAwareResources for a container. It has amounts by NUMA node
-// with the names of devices, and the amounts at the container's creation. No other call returns these.
+// with the names of devices, and the amounts at the container's creation. No other call returns the amounts at the
+// creation.
 type containerReport struct {
 	amounts []lifecycle.PluginAmount // nil if the plugin has not answered
 	// allocation is the stored allocation at the last request for a report. requestedAt is the time of that request.
@@ -24,14 +25,14 @@ const (
 	reportMethod = "GetTopologyAwareResources"
 	// reportPeriod is the interval between two requests about a container whose allocation did not change.
 	reportPeriod = time.Minute
-	// reportTick is the interval at which the manager makes such requests. reportBatch limits the requests to one
-	// plugin at a tick, so that a thousand containers do not cause too many calls.
+	// reportTick is the interval at which the manager looks for containers whose reportPeriod has passed. reportBatch
+	// limits the requests to one plugin at a tick, so that a thousand containers do not cause too many calls.
 	reportTick  = 5 * time.Second
 	reportBatch = 64
 )
 
 // readReports asks plugins for reports about the containers for which they have allocations, until ctx ends. It
-// asks soon after each change, and at regular intervals.
+// asks soon after an allocation has changed, and at regular intervals.
 func (m *Manager) readReports(ctx context.Context) {
 	tick := time.NewTicker(reportTick)
 	defer tick.Stop()
@@ -57,9 +58,9 @@ func (m *Manager) readReports(ctx context.Context) {
 	}
 }
 
-// dueReports returns the containers for which a plugin must be asked for a report. These are the containers whose
-// allocation changed since the last request, and some of the other containers, those with the oldest requests first.
-// again limits the number of these other containers.
+// dueReports returns the containers about which the manager must ask a plugin for a report. These are all containers
+// whose allocation changed since the last request, and at most again other containers, those with the oldest requests
+// first.
 func (m *Manager) dueReports(p *plugin, again int) (due []containerAllocation) {
 	if p.lacksMethod(reportMethod) {
 		return nil
@@ -69,7 +70,7 @@ func (m *Manager) dueReports(p *plugin, again int) (due []containerAllocation) {
 		at time.Time
 	}
 	var old []aged
-	now := m.o.Now()
+	now := m.opts.Now()
 	for _, at := range m.containerAllocations(p.resource) {
 		r := m.reportOf(p.resource, at)
 		switch {
@@ -134,7 +135,7 @@ func (m *Manager) noteReport(resource string, at containerAllocation, amounts []
 	if amounts == nil {
 		amounts = p.reports[at.container][resource].amounts
 	}
-	p.reports[at.container][resource] = containerReport{amounts, at.answer, m.o.Now()}
+	p.reports[at.container][resource] = containerReport{amounts, at.answer, m.opts.Now()}
 }
 
 // reportedAmounts converts an answer. It returns nil if the answer is about another container.
@@ -152,8 +153,8 @@ func reportedAmounts(at containerAllocation, resp *api.GetTopologyAwareResources
 		}
 		out = append(out, lifecycle.PluginAmount{
 			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
-			Total: finiteOrZero(r.GetAggregatedQuantity()), ByNode: quantities(r.GetTopologyAwareQuantityList()),
-			OtherTotal: finiteOrZero(r.GetOriginalAggregatedQuantity()), OtherByNode: quantities(r.GetOriginalTopologyAwareQuantityList()),
+			Total: finiteOrZero(r.GetAggregatedQuantity()), ByNode: convertQuantities(r.GetTopologyAwareQuantityList()),
+			OtherTotal: finiteOrZero(r.GetOriginalAggregatedQuantity()), OtherByNode: convertQuantities(r.GetOriginalTopologyAwareQuantityList()),
 		})
 	}
 	return out

@@ -18,15 +18,15 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// maxRequest limits a registration, in bytes.
-const maxRequest = 64 << 10
+// maxRegistrationBytes limits a registration, in bytes.
+const maxRegistrationBytes = 64 << 10
 
 // registrationTimeout is the time that a registration may take, as in the kubelet.
 const registrationTimeout = 10 * time.Second
 
 // serve serves registrations until ctx ends. If it cannot serve the socket, it tries again later.
 func (m *Manager) serve(ctx context.Context) {
-	path := filepath.Join(m.o.Directory, socketName)
+	path := filepath.Join(m.opts.Directory, socketName)
 	for {
 		err := m.serveOnce(ctx, path)
 		if ctx.Err() != nil {
@@ -39,7 +39,7 @@ func (m *Manager) serve(ctx context.Context) {
 		}
 		m.mu.Unlock()
 		if news {
-			m.o.Log.Error("resource plugins cannot register; the agent opens the socket again", logkey.Socket, path, logkey.Err, err)
+			m.opts.Log.Error("resource plugins cannot register; the agent opens the socket again", logkey.Socket, path, logkey.Err, err)
 		}
 		if !sleep.For(ctx, reopenPause) {
 			return
@@ -56,15 +56,15 @@ func (m *Manager) serveOnce(ctx context.Context, path string) error {
 	m.mu.Lock()
 	m.err = ""
 	m.mu.Unlock()
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxPlugins))
-	api.RegisterRegistrationServer(s, registrar{m: m})
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxRegistrationBytes), grpc.MaxConcurrentStreams(maxPlugins))
+	api.RegisterRegistrationServer(s, registrar{manager: m})
 	defer context.AfterFunc(ctx, s.Stop)()
 	watched, end := context.WithCancel(ctx)
 	defer end()
 	go func() {
 		for sleep.For(watched, reopenPause) {
 			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-				m.o.Log.Warn("the socket for resource plugins was removed; the agent opens it again", logkey.Socket, path)
+				m.opts.Log.Warn("the socket for resource plugins was removed; the agent opens it again", logkey.Socket, path)
 				s.Stop()
 				return
 			}
@@ -77,7 +77,7 @@ func (m *Manager) serveOnce(ctx context.Context, path string) error {
 type registrar struct {
 	api.UnimplementedRegistrationServer
 
-	m *Manager
+	manager *Manager
 }
 
 // Register registers a plugin whose socket is in the manager's directory.
@@ -95,11 +95,11 @@ func (r registrar) Register(ctx context.Context, req *api.RegisterRequest) (*api
 	if name == "" || name != filepath.Base(name) || name == "." || name == ".." || name == socketName {
 		reg.socket = name
 		err := fmt.Errorf("endpoint %q is not the name of a socket in the directory of plugins", shorten(name))
-		r.m.refuse(reg, err)
+		r.manager.storeRefusal(reg, err)
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	reg.socket = filepath.Join(r.m.o.Directory, name)
-	if err := r.m.register(ctx, reg); err != nil {
+	reg.socket = filepath.Join(r.manager.opts.Directory, name)
+	if err := r.manager.register(ctx, reg); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return &api.Empty{}, nil

@@ -16,15 +16,15 @@ import (
 
 // pod has the allocations of plugins for one pod.
 type pod struct {
-	// askedResources are the resources whose plugins were asked to allocate. The manager must ask these plugins to
-	// release the pod.
+	// askedResources are the resources that the manager asked plugins to allocate for the pod. The manager must ask
+	// these plugins to release the pod.
 	askedResources map[string]bool
 	// answers has the answers by container and plugin resource.
 	answers map[string]map[string]storedAllocation
 	// reports are the last reports of plugins about these allocations, by container and plugin resource.
 	reports map[string]map[string]containerReport
-	// ahead means that no container of the pod was created yet.
-	ahead bool
+	// noContainerYet means that no container of the pod was created yet.
+	noContainerYet bool
 	// migrated means that the allocations are from an earlier manager's checkpoint. Some of its resources
 	// may be accompanying resources in the answer of another plugin.
 	migrated bool
@@ -36,38 +36,38 @@ type storedAllocation struct {
 	answer  *api.ResourceAllocation
 	// adopted means that an earlier agent or manager made the request, so that request has only names.
 	adopted bool
-	// ahead means that the request was sent before the container was created.
-	ahead bool
+	// beforeCreation means that the request was sent before the container was created.
+	beforeCreation bool
 	// podAmount is the amount that the whole pod requests, if the answer is for all of its containers; else 0.
 	podAmount float64
 	// encoded has the encoded messages; nil until the first save.
 	encoded *encodedAllocation
 }
 
-// encodedAllocation has the encoded messages of an allocation. They are encoded only once, because each save writes the
-// messages of all pods, and creations wait meanwhile.
+// encodedAllocation has the encoded messages of an allocation. The manager encodes them only once, because each save
+// writes the messages of all pods while creations wait for the lock.
 type encodedAllocation struct{ request, answer []byte }
 
 func newPod() *pod {
 	return &pod{askedResources: map[string]bool{}, answers: map[string]map[string]storedAllocation{}}
 }
 
-// noteAsked stores that a plugin is asked to allocate a resource for a pod.
-func (m *Manager) noteAsked(req *api.ResourceRequest, ahead bool) {
+// noteAsked stores that the manager asks a plugin to allocate a resource for a pod.
+func (m *Manager) noteAsked(req *api.ResourceRequest, beforeCreation bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
 	if p == nil {
 		p = newPod()
-		p.ahead = ahead
+		p.noContainerYet = beforeCreation
 		m.pods[req.GetPodUid()] = p
 	}
-	p.ahead = p.ahead && ahead
+	p.noContainerYet = p.noContainerYet && beforeCreation
 	p.askedResources[req.GetResourceName()] = true
 }
 
 // storeAnswer stores the answer to a request.
-func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, podAmount float64, ahead bool) {
+func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllocation, podAmount float64, beforeCreation bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[req.GetPodUid()]
@@ -79,7 +79,7 @@ func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllo
 		allocations = map[string]storedAllocation{}
 		p.answers[req.GetContainerName()] = allocations
 	}
-	allocations[req.GetResourceName()] = storedAllocation{request: req, answer: answer, ahead: ahead, podAmount: podAmount}
+	allocations[req.GetResourceName()] = storedAllocation{request: req, answer: answer, beforeCreation: beforeCreation, podAmount: podAmount}
 	m.wake()
 }
 
@@ -156,28 +156,28 @@ type savedAnswer struct {
 
 const savedVersion = 1
 
-// save saves the state.
-func (m *Manager) save() {
-	if m.o.Save == nil {
+// saveState saves the state.
+func (m *Manager) saveState() {
+	if m.opts.SaveState == nil {
 		return
 	}
-	data, err := json.Marshal(m.snapshot())
+	data, err := json.Marshal(m.stateToSave())
 	if err == nil {
-		err = m.o.Save(data)
+		err = m.opts.SaveState(data)
 	}
 	if err != nil {
-		m.o.Log.Warn("the agent could not save the allocations of resource plugins; it tries again at the next change", logkey.Err, err)
+		m.opts.Log.Warn("the agent could not save the allocations of resource plugins; it tries again at the next change", logkey.Err, err)
 	}
 }
 
-func (m *Manager) snapshot() savedState {
+func (m *Manager) stateToSave() savedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := savedState{Version: savedVersion, Pods: map[string]savedPod{}, Removals: map[string][]string{}}
 	encode := proto.MarshalOptions{Deterministic: true}
 	for _, name := range sortedKeys(m.plugins) {
 		p := m.plugins[name]
-		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStart, p.options.aligned, p.options.reconcile, p.options.associated})
+		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStartRequired, p.options.topologyAligned, p.options.needReconcile, p.options.associatedDevices})
 	}
 	for uid, p := range m.pods {
 		s := savedPod{Asked: sortedKeys(p.askedResources), Migrated: p.migrated, Answers: map[string]map[string]savedAnswer{}}
@@ -193,7 +193,7 @@ func (m *Manager) snapshot() savedState {
 					a.encoded = &encodedAllocation{req, text}
 					allocations[resource] = a
 				}
-				s.Answers[ctr][resource] = savedAnswer{a.encoded.request, a.encoded.answer, a.adopted, a.ahead, a.podAmount}
+				s.Answers[ctr][resource] = savedAnswer{a.encoded.request, a.encoded.answer, a.adopted, a.beforeCreation, a.podAmount}
 			}
 		}
 		out.Pods[uid] = s
@@ -208,7 +208,7 @@ func (m *Manager) snapshot() savedState {
 // caller holds mu.
 func (m *Manager) pendingReleases(resource string) []string {
 	uids := sortedKeys(m.removals[resource])
-	for r := range m.removing {
+	for r := range m.removalsInProgress {
 		if r.resource == resource && !m.removals[resource][r.uid] {
 			uids = append(uids, r.uid)
 		}
@@ -217,11 +217,11 @@ func (m *Manager) pendingReleases(resource string) []string {
 	return uids
 }
 
-// restore loads a saved state. If it cannot read the state, it logs that and loads nothing. The manager later
+// restoreState loads a saved state. If it cannot read the state, it logs a warning and loads nothing. The manager later
 // asks plugins for their allocations.
-func (m *Manager) restore(data []byte) {
+func (m *Manager) restoreState(data []byte) {
 	if len(data) == 0 {
-		m.migrate()
+		m.readOldCheckpoint()
 		return
 	}
 	var s savedState
@@ -236,15 +236,15 @@ func (m *Manager) restore(data []byte) {
 		}
 	}
 	if err != nil {
-		m.o.Log.Warn("the agent cannot read the saved state of resource plugins; plugins must register again", logkey.Err, err)
+		m.opts.Log.Warn("the agent cannot read the saved state of resource plugins; plugins must register again", logkey.Err, err)
 		return
 	}
 	m.pods = pods
 	for _, p := range s.Plugins[:min(len(s.Plugins), maxPlugins)] {
-		if isResourceName(p.Resource) && len(p.Socket) <= maxSocket {
+		if isResourceName(p.Resource) && len(p.Socket) <= maxSocketPath {
 			r := registration{resource: p.Resource, socket: p.Socket, watched: p.Watched, version: version, hasOptions: true}
-			r.options = options{preStart: p.PreStart, aligned: p.Aligned, reconcile: p.Reconcile, associated: p.Associated[:min(len(p.Associated), maxPlugins)]}
-			m.plugins[p.Resource] = newPlugin(r, &m.o)
+			r.options = options{preStartRequired: p.PreStart, topologyAligned: p.Aligned, needReconcile: p.Reconcile, associatedDevices: p.Associated[:min(len(p.Associated), maxPlugins)]}
+			m.plugins[p.Resource] = newPlugin(r, &m.opts)
 		}
 	}
 	for resource, uids := range s.Removals {
@@ -264,7 +264,7 @@ func restorePod(p savedPod, err error) (*pod, error) {
 	for ctr, allocations := range p.Answers {
 		out.answers[ctr] = map[string]storedAllocation{}
 		for resource, a := range allocations {
-			one := storedAllocation{request: &api.ResourceRequest{}, answer: &api.ResourceAllocation{}, adopted: a.Adopted, ahead: a.Ahead, podAmount: a.Pod}
+			one := storedAllocation{request: &api.ResourceRequest{}, answer: &api.ResourceAllocation{}, adopted: a.Adopted, beforeCreation: a.Ahead, podAmount: a.Pod}
 			if err == nil {
 				err = proto.Unmarshal(a.Request, one.request)
 			}
@@ -298,7 +298,7 @@ func (m *Manager) States() (plugins []State, refused []RefusedRegistration, err 
 	for _, name := range sortedKeys(m.plugins) {
 		p := m.plugins[name]
 		s := State{
-			Resource: p.resource, Socket: p.socket, Aligned: p.options.aligned, Reconciled: p.options.reconcile, PreStart: p.options.preStart,
+			Resource: p.resource, Socket: p.socket, Aligned: p.options.topologyAligned, Reconciled: p.options.needReconcile, PreStart: p.options.preStartRequired,
 			Replaced: p.replaced, Removals: len(m.pendingReleases(name)),
 		}
 		for _, pod := range m.pods {

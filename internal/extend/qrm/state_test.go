@@ -19,7 +19,7 @@ func TestState(t *testing.T) {
 	var state []byte
 	keep := func(o *qrm.Options) {
 		o.Timeout = 2 * time.Second
-		o.Saved, o.Save = state, func(b []byte) error { state = b; return nil }
+		o.SavedState, o.SaveState = state, func(b []byte) error { state = b; return nil }
 	}
 	r := start(t, dir, keep)
 	stop := f.serve(t, filepath.Join(dir, "nic.sock"))
@@ -72,7 +72,7 @@ func TestReconcile(t *testing.T) {
 	}
 	changed := make(chan []string, 100)
 	r := start(t, t.TempDir(), func(o *qrm.Options) {
-		o.Reconcile, o.Changed = 5*time.Millisecond, func(uids []string) { changed <- uids }
+		o.ReconcileInterval, o.AllocationsChanged = 5*time.Millisecond, func(uids []string) { changed <- uids }
 		o.LivePods = func() map[string]bool { return map[string]bool{"u1": true, "u3": true} }
 	})
 	give("u1", "1")
@@ -117,12 +117,12 @@ func TestAhead(t *testing.T) {
 	var state []byte
 	var calls []qrm.Result
 	options := func(o *qrm.Options) {
-		o.Saved, o.Recorder = state, recorder(func(method string, r qrm.Result) {
+		o.SavedState, o.Recorder = state, recorder(func(method string, r qrm.Result) {
 			if method == "Allocate" {
 				calls = append(calls, r)
 			}
 		})
-		o.Save = func(b []byte) error { state = b; return nil }
+		o.SaveState = func(b []byte) error { state = b; return nil }
 	}
 	r := start(t, dir, options)
 	r.mustRegister("nic", "nic.sock")
@@ -131,7 +131,7 @@ func TestAhead(t *testing.T) {
 	ahead := func(amount int64) {
 		t.Helper()
 		q := r.Question(pod, app("app"), spec(lifecycle.Amounts{"nic": amount}))
-		q.MarkAhead()
+		q.MarkBeforeCreation()
 		if _, err := q.Allocate(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestAhead(t *testing.T) {
 	ahead(1)
 	f.allocate = gives("nic", "third")
 	create(2, "third")
-	if want := []qrm.Result{qrm.Done, qrm.Ahead, qrm.Done, qrm.Done, qrm.Done}; !slices.Equal(calls, want) {
+	if want := []qrm.Result{qrm.Done, qrm.AnsweredBefore, qrm.Done, qrm.Done, qrm.Done}; !slices.Equal(calls, want) {
 		t.Errorf("calls %v, want %v", calls, want)
 	}
 }

@@ -25,8 +25,8 @@ const (
 	// the wait for that.
 	quietTime    = 50 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheck is the interval at which the manager reads the directories without an event of inotify.
-	recheck = time.Second
+	// recheckInterval is the interval at which the manager reads the directories without an event of inotify.
+	recheckInterval = time.Second
 	// maxSockets limits the files of one directory that the manager reads.
 	maxSockets = 256
 	// pluginType is the type that plugins of this protocol report.
@@ -36,28 +36,28 @@ const (
 // foundSocket identifies one version of a socket in a watched directory.
 type foundSocket struct {
 	inode     uint64
-	changedAt int64 // of the inode's last change, in ns
+	changedAt int64 // the time of the inode's last change (ctime), in ns since 1970
 }
 
 // watcher finds plugins in the watched directories. It asks the process at each socket for its identity.
 type watcher struct {
-	m *Manager
+	manager *Manager
 
-	missing map[string]bool // the directories that the manager cannot read; only listSockets uses it
+	unreadableDirs map[string]bool // the directories that the manager cannot read; only listSockets uses it
 
 	mu           sync.Mutex             // guards askedSockets
 	askedSockets map[string]foundSocket // the sockets that were asked, by path
 }
 
-// watch finds the sockets of plugins until ctx ends.
-func (m *Manager) watch(ctx context.Context) error {
-	w := &watcher{m: m, missing: map[string]bool{}, askedSockets: map[string]foundSocket{}}
+// watchSockets finds the sockets of plugins until ctx ends.
+func (m *Manager) watchSockets(ctx context.Context) error {
+	w := &watcher{manager: m, unreadableDirs: map[string]bool{}, askedSockets: map[string]foundSocket{}}
 	f := follow.Follower{
-		QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck,
-		Dirs: func() []string { return m.o.WatchDirectories }, Read: func() { w.pollSockets(ctx) },
+		QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval,
+		Dirs: func() []string { return m.opts.WatchDirectories }, Read: func() { w.pollSockets(ctx) },
 	}
 	if err := f.Run(ctx); err != nil {
-		m.o.Log.Error("the agent cannot watch the directories of resource plugins", logkey.Err, err)
+		m.opts.Log.Error("the agent cannot watch the directories of resource plugins", logkey.Err, err)
 	}
 	return nil
 }
@@ -65,12 +65,12 @@ func (m *Manager) watch(ctx context.Context) error {
 // listSockets returns the sockets of the watched directories.
 func (w *watcher) listSockets() map[string]foundSocket {
 	out := map[string]foundSocket{}
-	for _, dir := range w.m.o.WatchDirectories {
+	for _, dir := range w.manager.opts.WatchDirectories {
 		entries, err := os.ReadDir(dir)
-		if err != nil && !w.missing[dir] { // log it once: the directory may be missing until the first plugin starts
-			w.m.o.Log.Warn("the agent cannot read a directory of resource plugins; it tries again", logkey.File, dir, logkey.Err, err)
+		if err != nil && !w.unreadableDirs[dir] { // log it once: the directory may be missing until the first plugin starts
+			w.manager.opts.Log.Warn("the agent cannot read a directory of resource plugins; it tries again", logkey.File, dir, logkey.Err, err)
 		}
-		w.missing[dir] = err != nil
+		w.unreadableDirs[dir] = err != nil
 		for _, e := range entries[:min(len(entries), maxSockets)] {
 			info, err := e.Info()
 			if err != nil || info.Mode().Type() != os.ModeSocket || e.Name() == socketName {
@@ -84,7 +84,7 @@ func (w *watcher) listSockets() map[string]foundSocket {
 	return out
 }
 
-// pollSockets registers the plugins of new sockets, and drops plugins whose sockets were removed.
+// pollSockets registers the plugins of new sockets, and marks plugins whose sockets were removed.
 func (w *watcher) pollSockets(ctx context.Context) {
 	present := w.listSockets()
 	w.mu.Lock()
@@ -98,7 +98,7 @@ func (w *watcher) pollSockets(ctx context.Context) {
 	for path := range w.askedSockets {
 		if _, there := present[path]; !there {
 			delete(w.askedSockets, path)
-			w.m.dropSocket(path)
+			w.manager.noteRemovedSocket(path)
 		}
 	}
 	w.mu.Unlock()
@@ -106,9 +106,9 @@ func (w *watcher) pollSockets(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, path := range news { // a socket that hangs must not delay the others
 		all.Go(func() {
-			if !w.identify(ctx, path) {
+			if !w.identifyPlugin(ctx, path) {
 				w.mu.Lock()
-				delete(w.askedSockets, path) // the next call asks it again
+				delete(w.askedSockets, path) // the next call of pollSockets asks this socket again
 				w.mu.Unlock()
 			}
 		})
@@ -116,13 +116,13 @@ func (w *watcher) pollSockets(ctx context.Context) {
 	all.Wait()
 }
 
-// identify asks the process at a socket for its identity. If the process is a resource plugin, identify registers it.
-// answered is false if there was no answer.
-func (w *watcher) identify(ctx context.Context, path string) (answered bool) {
-	ctx, cancel := context.WithTimeout(ctx, w.m.o.Timeout)
+// identifyPlugin asks the process at a socket for its identity. If the process is a resource plugin, identifyPlugin
+// registers it. answered is false if there was no answer.
+func (w *watcher) identifyPlugin(ctx context.Context, path string) (answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, w.manager.opts.Timeout)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(socket.DialTrusted), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxRequest)))
+		grpc.WithContextDialer(socket.DialTrusted), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxRegistrationBytes)))
 	if err != nil {
 		return false
 	}
@@ -130,7 +130,7 @@ func (w *watcher) identify(ctx context.Context, path string) (answered bool) {
 	client := registry.NewRegistrationClient(conn)
 	info, err := client.GetInfo(ctx, &registry.InfoRequest{})
 	if err != nil {
-		w.m.o.Log.Debug("a plugin at a socket did not report its identity", logkey.Socket, path, logkey.Err, err)
+		w.manager.opts.Log.Debug("a plugin at a socket did not report its identity", logkey.Socket, path, logkey.Err, err)
 		return false
 	}
 	if info.GetType() != pluginType {
@@ -142,7 +142,7 @@ func (w *watcher) identify(ctx context.Context, path string) (answered bool) {
 		state.Error = err.Error()
 	}
 	if _, err := client.NotifyRegistrationStatus(ctx, state); err != nil {
-		w.m.o.Log.Debug("the agent could not notify a plugin of its registration", logkey.Socket, path, logkey.Err, err)
+		w.manager.opts.Log.Debug("the agent could not notify a plugin of its registration", logkey.Socket, path, logkey.Err, err)
 	}
 	return true
 }
@@ -155,12 +155,12 @@ func (w *watcher) register(ctx context.Context, path string, info *registry.Plug
 	var err error
 	switch {
 	case !slices.Contains(info.GetSupportedVersions(), version):
-		err = fmt.Errorf("the plugin supports versions %s: want %s", shorten(strings.Join(info.GetSupportedVersions(), ", ")), version)
+		err = fmt.Errorf("the plugin supports the protocol versions %s: the agent supports only %s", shorten(strings.Join(info.GetSupportedVersions(), ", ")), version)
 	case filepath.Dir(r.socket) != filepath.Dir(path):
 		err = fmt.Errorf("endpoint %s is outside of the watched directory", shorten(r.socket))
 	default:
-		return w.m.register(ctx, r)
+		return w.manager.register(ctx, r)
 	}
-	w.m.refuse(r, err)
+	w.manager.storeRefusal(r, err)
 	return err
 }

@@ -12,35 +12,36 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec encodes messages like gRPC, and keeps the bytes of an answer if the caller wants them.
-type codec struct{}
+// rawAnswerCodec encodes messages like gRPC's own codec. It also returns the bytes of an answer if rawAnswer.raw is
+// set.
+type rawAnswerCodec struct{}
 
-// rawAnswer is an answer with its bytes; raw is nil if the caller does not want the bytes.
+// rawAnswer is where rawAnswerCodec stores an answer and its bytes. raw is nil if the caller does not need the bytes.
 type rawAnswer struct {
 	message proto.Message
 	raw     *[]byte
 }
 
-var _ encoding.CodecV2 = codec{}
+var _ encoding.CodecV2 = rawAnswerCodec{}
 
-// Name returns the name of gRPC's own codec, so that the content type stays the same.
-func (codec) Name() string { return "proto" }
+// Name returns the name of gRPC's own codec, so that the content type of calls does not change.
+func (rawAnswerCodec) Name() string { return "proto" }
 
 // Marshal encodes a request.
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
+func (rawAnswerCodec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("encode %T", v)
+		return nil, fmt.Errorf("encode a request of type %T: it is no proto.Message", v)
 	}
 	data, err := proto.Marshal(m)
 	return mem.BufferSlice{mem.SliceBuffer(data)}, err
 }
 
 // Unmarshal decodes an answer.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (rawAnswerCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	a, ok := v.(*rawAnswer)
 	if !ok {
-		return fmt.Errorf("decode %T", v)
+		return fmt.Errorf("decode an answer of type %T: it is no *rawAnswer", v)
 	}
 	all := data.Materialize()
 	if a.raw != nil {
@@ -50,8 +51,8 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins (gogo)
-// encode a nil message in this way, which means no preference. After decoding, it cannot be distinguished from
-// an empty message, which means that the resource is not available.
+// encode a nil message in this way: the plugin has no preference. An empty message means that the resource is not
+// available. The two messages are equal after decoding.
 func withoutValue(message []byte, field protowire.Number) map[string]bool {
 	out := map[string]bool{}
 	for len(message) > 0 {

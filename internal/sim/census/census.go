@@ -13,12 +13,12 @@ import (
 type Count map[string]int
 
 // Of counts the entries of all maps and slices that are reachable from roots, which must not change meanwhile. It
-// ignores values of types whose names begin with one of skip, such as "*topology.Machine" or "prometheus.".
+// ignores values of a type whose name begins with a prefix in skip, such as "*topology.Machine" or "prometheus.".
 func Of(skip []string, roots ...any) Count {
-	w := walk{count: Count{}, skip: skip, seen: map[visit]bool{}}
+	w := walker{count: Count{}, skip: skip, seen: map[visited]bool{}}
 	for _, r := range roots {
 		v := reflect.ValueOf(r)
-		w.value(v.Type().String(), v)
+		w.countValue(v.Type().String(), v)
 	}
 	return w.count
 }
@@ -35,24 +35,24 @@ func (c Count) Growth(before Count) []string {
 	return out
 }
 
-// visit identifies a pointer, map or slice that was counted.
-type visit struct {
-	at   uintptr
-	kind reflect.Type
+// visited identifies a pointer, map or slice that was counted.
+type visited struct {
+	address uintptr
+	kind    reflect.Type
 }
 
-type walk struct {
+type walker struct {
 	count Count
 	skip  []string
-	seen  map[visit]bool
+	seen  map[visited]bool
 }
 
 // firstVisit reports whether a value is not nil and was not counted before.
-func (w *walk) firstVisit(v reflect.Value) bool {
+func (w *walker) firstVisit(v reflect.Value) bool {
 	if v.IsNil() {
 		return false
 	}
-	key := visit{v.Pointer(), v.Type()}
+	key := visited{v.Pointer(), v.Type()}
 	if w.seen[key] {
 		return false
 	}
@@ -60,38 +60,38 @@ func (w *walk) firstVisit(v reflect.Value) bool {
 	return true
 }
 
-func (w *walk) value(path string, v reflect.Value) {
+func (w *walker) countValue(path string, v reflect.Value) {
 	if !v.IsValid() || slices.ContainsFunc(w.skip, func(s string) bool { return strings.HasPrefix(v.Type().String(), s) }) {
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		if w.firstVisit(v) {
-			w.value(path, v.Elem())
+			w.countValue(path, v.Elem())
 		}
 	case reflect.Interface:
-		w.value(path, v.Elem())
+		w.countValue(path, v.Elem())
 	case reflect.Struct:
 		if path = typePath(path, v.Type()); v.Type().PkgPath() == "time" {
 			return
 		}
 		for i := range v.NumField() {
-			w.value(path+"."+v.Type().Field(i).Name, v.Field(i))
+			w.countValue(path+"."+v.Type().Field(i).Name, v.Field(i))
 		}
 	case reflect.Map:
 		if w.firstVisit(v) {
 			w.count[path] += v.Len()
 			for at := v.MapRange(); at.Next(); {
-				w.value(path+"[]", at.Value())
+				w.countValue(path+"[]", at.Value())
 			}
 		}
 	case reflect.Slice:
 		if w.firstVisit(v) {
 			w.count[path] += v.Len()
 		}
-		w.elements(path, v)
+		w.countElements(path, v)
 	case reflect.Array:
-		w.elements(path, v)
+		w.countElements(path, v)
 	}
 }
 
@@ -104,12 +104,12 @@ func typePath(path string, t reflect.Type) string {
 	return t.String()
 }
 
-func (w *walk) elements(path string, v reflect.Value) {
+func (w *walker) countElements(path string, v reflect.Value) {
 	if !canReachMap(v.Type().Elem()) {
 		return
 	}
 	for i := range v.Len() {
-		w.value(path+"[]", v.Index(i))
+		w.countValue(path+"[]", v.Index(i))
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package clock has a clock for tests. A test can step its wall clock, like NTP or an administrator, while its
-// monotonic clock continues. Its times have both readings, like those of time.Now. It has no timers.
+// Package clock has a clock for tests. A test can step the wall clock, as NTP or an administrator does, while the
+// monotonic clock continues. Now returns times with both readings, as time.Now does. The clock has no timers.
 package clock
 
 import (
@@ -26,7 +26,7 @@ func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	passed := c.source().Sub(c.start) + c.advanced
-	return reading(c.start.Add(passed+c.step), time.Hour+passed)
+	return timeWithReadings(c.start.Add(passed+c.step), time.Hour+passed)
 }
 
 // Step sets the wall clock forward by d, or back if d is negative. The monotonic clock does not change.
@@ -44,22 +44,22 @@ func (c *Clock) Advance(d time.Duration) {
 }
 
 // These constants describe the layout of a time.Time with a monotonic reading, as documented in the source of package
-// time. It has a flag, 33 bits of seconds since 1885, 30 bits of nanoseconds, and the monotonic clock. TestReadings
-// fails if the layout changes.
+// time. The time has a flag, 33 bits of seconds since 1885, 30 bits of nanoseconds, and the reading of the monotonic
+// clock. TestReadings fails if the layout changes.
 const (
-	monotonic = 1 << 63
-	since1885 = 2682288000 // seconds from 1885 to 1970
+	hasMonotonic = 1 << 63
+	since1885    = 2682288000 // seconds from 1885 to 1970
 )
 
-// reading makes a time with both readings. The standard library has no function for that except time.Now, which reads
-// the host's clocks.
-func reading(wall time.Time, mono time.Duration) time.Time {
+// timeWithReadings makes a time with both readings. The standard library has no function for that except time.Now,
+// which reads the host's clocks.
+func timeWithReadings(wall time.Time, mono time.Duration) time.Time {
 	t := time.Unix(0, 0)
 	raw := (*struct {
 		wall uint64
 		ext  int64
 	})(unsafe.Pointer(&t)) //nolint:gosec // a test kit: see the layout above
-	raw.wall = monotonic | uint64(wall.Unix()+since1885)<<30 | uint64(wall.Nanosecond())
+	raw.wall = hasMonotonic | uint64(wall.Unix()+since1885)<<30 | uint64(wall.Nanosecond())
 	raw.ext = int64(mono)
 	return t
 }

@@ -17,13 +17,13 @@ import (
 // ListPodSandbox lists the pods that match the filter by id and state.
 func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	out := &cri.ListPodSandboxResponse{}
-	for _, p := range f.r.Sandboxes() {
+	for _, p := range f.runtime.Sandboxes() {
 		want := q.GetFilter()
 		if want.GetId() != "" && want.GetId() != p.ID || want.GetState() != nil && want.GetState().GetState() != podState(&p) {
 			continue
 		}
 		out.Items = append(out.Items, &cri.PodSandbox{
-			Id: p.ID, Metadata: podName(&p), State: podState(&p), CreatedAt: f.createdAt(p.ID, p.Number),
+			Id: p.ID, Metadata: podMetadata(&p), State: podState(&p), CreatedAt: f.createdAt(p.ID, p.Number),
 			Labels: maps.Clone(p.Pod.Labels), Annotations: maps.Clone(p.Pod.Annotations), RuntimeHandler: p.Pod.Handler,
 		})
 	}
@@ -32,31 +32,31 @@ func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest)
 
 // ListContainers lists the containers that match the filter by id, pod and state.
 func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
-	f.lists.Add(1)
+	f.listCalls.Add(1)
 	out := &cri.ListContainersResponse{}
-	for _, c := range f.r.Containers() {
+	for _, c := range f.runtime.Containers() {
 		want := q.GetFilter()
 		if want.GetId() != "" && want.GetId() != c.ID || want.GetPodSandboxId() != "" && want.GetPodSandboxId() != c.Pod ||
-			want.GetState() != nil && want.GetState().GetState() != stateOf[c.State] {
+			want.GetState() != nil && want.GetState().GetState() != criState[c.State] {
 			continue
 		}
 		out.Containers = append(out.Containers, &cri.Container{
-			Id: c.ID, PodSandboxId: c.Pod, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Image: &cri.ImageSpec{Image: image}, ImageRef: image,
-			State: stateOf[c.State], CreatedAt: f.createdAt(c.ID, c.Number), Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
+			Id: c.ID, PodSandboxId: c.Pod, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Image: &cri.ImageSpec{Image: imageName}, ImageRef: imageName,
+			State: criState[c.State], CreatedAt: f.createdAt(c.ID, c.Number), Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
 		})
 	}
 	return out, nil
 }
 
-// image is the image of every container.
-const image = "sim.invalid/none:latest"
+// imageName is the image of every container.
+const imageName = "sim.invalid/none:latest"
 
-var stateOf = map[string]cri.ContainerState{
+var criState = map[string]cri.ContainerState{
 	"created": cri.ContainerState_CONTAINER_CREATED, "running": cri.ContainerState_CONTAINER_RUNNING, "stopped": cri.ContainerState_CONTAINER_EXITED,
 }
 
 // labelsOf returns the labels of a container, with those that a kubelet sets.
-func labelsOf(c *sim.Info) map[string]string {
+func labelsOf(c *sim.ContainerInfo) map[string]string {
 	namespace, pod, name := c.Ref.Names()
 	labels := map[string]string{
 		"io.kubernetes.container.name": name, "io.kubernetes.pod.name": pod, "io.kubernetes.pod.namespace": namespace,
@@ -65,7 +65,7 @@ func labelsOf(c *sim.Info) map[string]string {
 	return labels
 }
 
-func podName(p *sim.Sandbox) *cri.PodSandboxMetadata {
+func podMetadata(p *sim.Sandbox) *cri.PodSandboxMetadata {
 	return &cri.PodSandboxMetadata{Name: p.Pod.Name, Namespace: p.Pod.Namespace, Uid: p.Pod.UID}
 }
 
@@ -78,13 +78,13 @@ func podState(p *sim.Sandbox) cri.PodSandboxState {
 
 func (f *Server) podStatus(p *sim.Sandbox) *cri.PodSandboxStatus {
 	return &cri.PodSandboxStatus{
-		Id: p.ID, Metadata: podName(p), State: podState(p), CreatedAt: f.createdAt(p.ID, p.Number),
+		Id: p.ID, Metadata: podMetadata(p), State: podState(p), CreatedAt: f.createdAt(p.ID, p.Number),
 		Labels: maps.Clone(p.Pod.Labels), Annotations: maps.Clone(p.Pod.Annotations), RuntimeHandler: p.Pod.Handler,
 	}
 }
 
 func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
-	for _, p := range f.r.Sandboxes() {
+	for _, p := range f.runtime.Sandboxes() {
 		if p.ID == id {
 			return &p, nil
 		}
@@ -103,7 +103,7 @@ func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequ
 	if !q.GetVerbose() {
 		return out, nil
 	}
-	if f.r.Kind().StatusHasNoConfig() {
+	if f.runtime.Kind().StatusHasNoConfig() {
 		text, err := sandboxInfo(p)
 		out.Info = map[string]string{"info": text}
 		return out, err
@@ -111,7 +111,7 @@ func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequ
 	info, err := json.Marshal(map[string]any{
 		"pid": p.PID, "processStatus": "running", "runtimeHandler": p.Pod.Handler, "runtimeType": "io.containerd.runc.v2",
 		"config": &cri.PodSandboxConfig{
-			Metadata: podName(p), Labels: p.Pod.Labels, Annotations: p.Pod.Annotations,
+			Metadata: podMetadata(p), Labels: p.Pod.Labels, Annotations: p.Pod.Annotations,
 			Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/" + p.Dir, Resources: AsCRI(p.Resources)},
 		},
 		"runtimeSpec": &specs.Spec{Version: specs.Version, Linux: &specs.Linux{
@@ -126,10 +126,10 @@ func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequ
 func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	out := &cri.ContainerStatusResponse{}
 	var err error
-	found := f.r.View(q.GetContainerId(), func(c sim.Info, spec *specs.Spec) {
+	found := f.runtime.ViewContainer(q.GetContainerId(), func(c sim.ContainerInfo, spec *specs.Spec) {
 		out.Status = &cri.ContainerStatus{
-			Id: c.ID, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, State: stateOf[c.State], CreatedAt: f.createdAt(c.ID, c.Number),
-			Image: &cri.ImageSpec{Image: image}, ImageRef: image, Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
+			Id: c.ID, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, State: criState[c.State], CreatedAt: f.createdAt(c.ID, c.Number),
+			Image: &cri.ImageSpec{Image: imageName}, ImageRef: imageName, Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
 		}
 		if c.State == "running" {
 			out.Status.StartedAt = out.Status.CreatedAt + 1
@@ -175,8 +175,8 @@ func sandboxInfo(p *sim.Sandbox) (string, error) {
 
 // verboseInfo returns the "info" of a container as containerd 1.6 to 2.x reports it (container_status.go), or as CRI-O
 // does, without a configuration.
-func (f *Server) verboseInfo(c *sim.Info, spec *specs.Spec) map[string]any {
-	if f.r.Kind().StatusHasNoConfig() {
+func (f *Server) verboseInfo(c *sim.ContainerInfo, spec *specs.Spec) map[string]any {
+	if f.runtime.Kind().StatusHasNoConfig() {
 		return map[string]any{"sandboxID": c.Pod, "pid": c.PID, "privileged": false, "runtimeSpec": spec}
 	}
 	config := &cri.ContainerConfig{

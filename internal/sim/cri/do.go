@@ -23,18 +23,18 @@ func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest)
 	}
 	parent := strings.Trim(c.GetLinux().GetCgroupParent(), "/")
 	for _, qos := range []string{"Guaranteed", "Burstable", "BestEffort"} {
-		if f.r.PodDir(qos, pod.UID) == parent {
+		if f.runtime.PodDir(qos, pod.UID) == parent {
 			pod.QoS = qos
 		}
 	}
 	if pod.QoS == "" || pod.Name == "" || pod.Namespace == "" || pod.UID == "" {
-		return nil, status.Errorf(codes.InvalidArgument, "pod %s/%s: its cgroup %q is not where a kubelet puts pods", pod.Namespace, pod.Name, parent)
+		return nil, status.Errorf(codes.InvalidArgument, "pod %s/%s: its cgroup parent %q is not the directory where a kubelet puts the pod", pod.Namespace, pod.Name, parent)
 	}
-	if err := f.r.RunPodSandbox(ctx, pod, scenarioResources(c.GetLinux().GetResources())); err != nil {
+	if err := f.runtime.RunPodSandbox(ctx, pod, scenarioResources(c.GetLinux().GetResources())); err != nil {
 		return nil, err
 	}
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
-	for _, p := range f.r.Sandboxes() {
+	for _, p := range f.runtime.Sandboxes() {
 		if p.Ref == ref {
 			f.setCreationTime(p.ID)
 			f.notify(cri.ContainerEventType_CONTAINER_CREATED_EVENT, p.ID, &p)
@@ -51,8 +51,8 @@ func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxReques
 	if err != nil {
 		return &cri.StopPodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
 	}
-	running := f.running(p.ID)
-	if err := f.r.StopPodSandbox(ctx, p.Ref); err != nil {
+	running := f.runningContainers(p.ID)
+	if err := f.runtime.StopPodSandbox(ctx, p.Ref); err != nil {
 		return nil, err
 	}
 	p.Stopped = true
@@ -70,13 +70,13 @@ func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRe
 	if err != nil {
 		return &cri.RemovePodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
 	}
-	var had []sim.Info
-	for _, c := range f.r.Containers() {
+	var had []sim.ContainerInfo
+	for _, c := range f.runtime.Containers() {
 		if c.Pod == p.ID {
 			had = append(had, c)
 		}
 	}
-	if err := f.r.RemovePodSandbox(ctx, p.Ref); err != nil {
+	if err := f.runtime.RemovePodSandbox(ctx, p.Ref); err != nil {
 		return nil, err
 	}
 	p.Stopped = true
@@ -94,11 +94,11 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 		return nil, err
 	}
 	request := requestOf(q.GetConfig())
-	f.r.NotifySent(runtimes.CRI, runtimes.Create, updateOf(q.GetConfig().GetLinux().GetResources()))
-	if err := f.r.Create(ctx, p.Ref, request); err != nil {
+	f.runtime.NotifySent(runtimes.CRI, runtimes.Create, nriResources(q.GetConfig().GetLinux().GetResources()))
+	if err := f.runtime.Create(ctx, p.Ref, request); err != nil {
 		return nil, err
 	}
-	for _, c := range f.r.Containers() {
+	for _, c := range f.runtime.Containers() {
 		if c.Ref == p.Ref.In(request.Name) {
 			f.setCreationTime(c.ID)
 			f.notify(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.ID, p)
@@ -108,8 +108,8 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 	return nil, status.Errorf(codes.NotFound, "container %s ended at once", request.Name)
 }
 
-// requestOf converts a container's configuration. It does not check the files of cgroup version 2 in unified. If the
-// node does not have them, the start fails, as with runc.
+// requestOf converts a container's configuration. It does not check whether the node has the cgroup files in unified.
+// If the node lacks such a file, the start of the container fails, as with runc.
 func requestOf(c *cri.ContainerConfig) sim.Request {
 	res := c.GetLinux().GetResources()
 	q := sim.Request{Container: scenario.Container{
@@ -145,7 +145,7 @@ func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerReques
 	if err != nil {
 		return nil, err
 	}
-	if err := f.r.StartContainer(ctx, c.Ref); err != nil {
+	if err := f.runtime.StartContainer(ctx, c.Ref); err != nil {
 		return nil, err
 	}
 	f.notify(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, p)
@@ -154,14 +154,14 @@ func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerReques
 
 // UpdateContainerResources updates the resources of a container.
 func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
-	f.updates.Add(1)
+	f.updateCalls.Add(1)
 	c, _, err := f.container(q.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	request := updateOf(q.GetLinux())
-	f.r.NotifySent(runtimes.CRI, runtimes.Request, request)
-	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, request)
+	request := nriResources(q.GetLinux())
+	f.runtime.NotifySent(runtimes.CRI, runtimes.Request, request)
+	return &cri.UpdateContainerResourcesResponse{}, f.runtime.Update(ctx, c.Ref, request)
 }
 
 // StopContainer stops a container. It returns no error for an unknown container.
@@ -170,7 +170,7 @@ func (f *Server) StopContainer(ctx context.Context, q *cri.StopContainerRequest)
 	if err != nil {
 		return &cri.StopContainerResponse{}, nil //nolint:nilerr // idempotent, as in containerd
 	}
-	if err := f.r.StopContainer(ctx, c.Ref); err != nil {
+	if err := f.runtime.StopContainer(ctx, c.Ref); err != nil {
 		return nil, err
 	}
 	f.notify(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
@@ -183,16 +183,16 @@ func (f *Server) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequ
 	if err != nil {
 		return &cri.RemoveContainerResponse{}, nil //nolint:nilerr // idempotent, as in containerd
 	}
-	if err := f.r.RemoveContainer(ctx, c.Ref); err != nil {
+	if err := f.runtime.RemoveContainer(ctx, c.Ref); err != nil {
 		return nil, err
 	}
 	f.notify(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
 	return &cri.RemoveContainerResponse{}, nil
 }
 
-func (f *Server) running(pod string) []sim.Info {
-	var all []sim.Info
-	for _, c := range f.r.Containers() {
+func (f *Server) runningContainers(pod string) []sim.ContainerInfo {
+	var all []sim.ContainerInfo
+	for _, c := range f.runtime.Containers() {
 		if c.Pod == pod && c.State == "running" {
 			all = append(all, c)
 		}
@@ -200,8 +200,8 @@ func (f *Server) running(pod string) []sim.Info {
 	return all
 }
 
-func (f *Server) container(id string) (*sim.Info, *sim.Sandbox, error) {
-	for _, c := range f.r.Containers() {
+func (f *Server) container(id string) (*sim.ContainerInfo, *sim.Sandbox, error) {
+	for _, c := range f.runtime.Containers() {
 		if c.ID == id {
 			p, err := f.sandbox(c.Pod)
 			return &c, p, err

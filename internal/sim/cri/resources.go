@@ -52,8 +52,8 @@ func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
 	return out
 }
 
-// updateOf converts an update of resources to NRI's form. Fields that are 0 or empty are not set.
-func updateOf(r *cri.LinuxContainerResources) *api.LinuxResources {
+// nriResources converts an update of resources to NRI's form. Fields that are 0 or empty are not set.
+func nriResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
 	out.Cpu.Shares = api.UInt64(nonZero[uint64](r.GetCpuShares()))
 	out.Cpu.Quota = api.Int64(nonZero[int64](r.GetCpuQuota()))
@@ -71,10 +71,10 @@ func statusResources(s *specs.Spec) *cri.LinuxContainerResources {
 	out, r := &cri.LinuxContainerResources{}, s.Linux.Resources
 	if c := r.CPU; c != nil {
 		out.CpusetCpus, out.CpusetMems = c.Cpus, c.Mems
-		out.CpuShares, out.CpuQuota, out.CpuPeriod = int64(value(c.Shares)), value(c.Quota), int64(value(c.Period))
+		out.CpuShares, out.CpuQuota, out.CpuPeriod = int64(valueOrZero(c.Shares)), valueOrZero(c.Quota), int64(valueOrZero(c.Period))
 	}
 	if r.Memory != nil {
-		out.MemoryLimitInBytes = value(r.Memory.Limit)
+		out.MemoryLimitInBytes = valueOrZero(r.Memory.Limit)
 	}
 	for _, h := range r.HugepageLimits {
 		out.HugepageLimits = append(out.HugepageLimits, &cri.HugepageLimit{PageSize: h.Pagesize, Limit: h.Limit})
@@ -86,7 +86,7 @@ func statusResources(s *specs.Spec) *cri.LinuxContainerResources {
 	return out
 }
 
-func value[T any](p *T) T {
+func valueOrZero[T any](p *T) T {
 	if p == nil {
 		var zero T
 		return zero

@@ -35,16 +35,16 @@ type Options struct {
 type Server struct {
 	cri.UnimplementedRuntimeServiceServer
 
-	r       *sim.Runtime
-	o       Options
-	server  *grpc.Server
-	served  sync.WaitGroup
-	lists   atomic.Int64
-	updates atomic.Int64
+	runtime        *sim.Runtime
+	opts           Options
+	server         *grpc.Server
+	serveGoroutine sync.WaitGroup
+	listCalls      atomic.Int64
+	updateCalls    atomic.Int64
 
-	mu        sync.Mutex
-	creations map[string]int64 // when pods and containers were created through this server, by id
-	listeners map[chan *cri.ContainerEventResponse]bool
+	mu            sync.Mutex
+	creationTimes map[string]int64 // creation times in ns since 1970, by the id of the pod or container
+	listeners     map[chan *cri.ContainerEventResponse]bool
 }
 
 // Serve serves the CRI of a runtime at a socket. The caller must close the server.
@@ -56,23 +56,23 @@ func Serve(r *sim.Runtime, o Options) (*Server, error) {
 		return nil, fmt.Errorf("remove the old CRI socket: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
-		return nil, fmt.Errorf("cri socket: %w", err)
+		return nil, fmt.Errorf("serve the CRI at the socket: %w", err)
 	}
 	l, err := socket.Listen(context.Background(), o.Socket, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("cri socket: %w", err)
+		return nil, fmt.Errorf("serve the CRI at the socket: %w", err)
 	}
-	f := &Server{r: r, o: o, creations: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
-	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20), grpc.UnaryInterceptor(f.receive))
+	f := &Server{runtime: r, opts: o, creationTimes: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
+	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20), grpc.UnaryInterceptor(f.reportRequest))
 	cri.RegisterRuntimeServiceServer(f.server, f)
-	f.served.Go(func() { _ = f.server.Serve(l) }) // ends at Close
+	f.serveGoroutine.Go(func() { _ = f.server.Serve(l) }) // ends at Close
 	return f, nil
 }
 
-// receive passes each request to Options.Received.
-func (f *Server) receive(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	if f.o.Received != nil {
-		f.o.Received(info.FullMethod, request)
+// reportRequest passes each request to Options.Received.
+func (f *Server) reportRequest(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if f.opts.Received != nil {
+		f.opts.Received(info.FullMethod, request)
 	}
 	return handle(ctx, request)
 }
@@ -80,39 +80,39 @@ func (f *Server) receive(ctx context.Context, request any, info *grpc.UnaryServe
 // Close removes the socket and closes all connections, like the end of a runtime.
 func (f *Server) Close() {
 	f.server.Stop()
-	f.served.Wait()
+	f.serveGoroutine.Wait()
 }
 
 // Lists returns the number of calls that list containers.
-func (f *Server) Lists() int64 { return f.lists.Load() }
+func (f *Server) Lists() int64 { return f.listCalls.Load() }
 
 // Updates returns the number of calls that update resources.
-func (f *Server) Updates() int64 { return f.updates.Load() }
+func (f *Server) Updates() int64 { return f.updateCalls.Load() }
 
 // sendsEvents reports whether a runtime of this version sends events.
 func (f *Server) sendsEvents() bool {
-	return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6")
+	return !strings.HasPrefix(strings.TrimPrefix(f.opts.Version, "v"), "1.6")
 }
 
 // statusHasResources reports whether a status that is not verbose has a container's resources.
 func (f *Server) statusHasResources() bool {
-	return f.name() != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.")
+	return f.runtimeName() != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.opts.Version, "v"), "1.")
 }
 
-// name returns the runtime's name.
-func (f *Server) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
+// runtimeName returns the runtime's name.
+func (f *Server) runtimeName() string { return cmp.Or(f.runtime.Kind().Name, "containerd") }
 
 // setCreationTime stores the current time as the creation time of a pod or container.
 func (f *Server) setCreationTime(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.creations[id] = time.Now().UnixNano()
+	f.creationTimes[id] = time.Now().UnixNano()
 }
 
 func (f *Server) createdAt(id string, number int) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at, known := f.creations[id]; known {
+	if at, known := f.creationTimes[id]; known {
 		return at
 	}
 	return int64(number) * int64(time.Second)
@@ -120,7 +120,7 @@ func (f *Server) createdAt(id string, number int) int64 {
 
 // Version reports the runtime's name and version.
 func (f *Server) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: f.name(), RuntimeVersion: f.o.Version, RuntimeApiVersion: "v1"}, nil
+	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: f.runtimeName(), RuntimeVersion: f.opts.Version, RuntimeApiVersion: "v1"}, nil
 }
 
 // Status reports that the runtime is ready.
@@ -138,7 +138,7 @@ func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeServi
 	if !f.sendsEvents() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
 	}
-	if f.name() == sim.CRIO.Name {
+	if f.runtimeName() == sim.CRIO.Name {
 		return nil // CRI-O ends the stream at once, unless its option enable_pod_events is set
 	}
 	events := make(chan *cri.ContainerEventResponse, maxQueuedEvents)

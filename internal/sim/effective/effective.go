@@ -17,7 +17,7 @@ import (
 // Unlimited is the quota or memory limit of a cgroup that has none.
 const Unlimited = -1
 
-// State is the effective state of a container or pod.
+// State is the effective state of a container, or of a pod's cgroup.
 type State struct {
 	CPUs string // the effective CPUs, as a kernel list
 	Mems string // the effective memory nodes, as a kernel list
@@ -62,26 +62,26 @@ func (s State) HasShares(want uint64) bool {
 	return s.Shares == want
 }
 
-// Cgroup reads the state of a cgroup. dir is its path below the hierarchy of each controller in version 1, and below
-// the only hierarchy in version 2.
-func Cgroup(files Files, v2 bool, dir string) (State, error) {
+// ReadCgroup reads the state of a cgroup. dir is its path below the hierarchy of each controller in version 1, and
+// below the only hierarchy in version 2.
+func ReadCgroup(files Files, v2 bool, dir string) (State, error) {
 	r := reader{files: files, dir: dir, v2: v2}
 	s := State{V2: v2}
 	if v2 {
 		s.CPUs = r.firstExisting("", "cpuset.cpus.effective", "cpuset.cpus")
 		s.Mems = r.firstExisting("", "cpuset.mems.effective", "cpuset.mems")
-		s.Shares = r.number("", "cpu.weight")
-		s.Memory = r.limit("", "memory.max")
-		s.Quota, s.Period = r.cpuMax()
+		s.Shares = r.readNumber("", "cpu.weight")
+		s.Memory = r.readLimit("", "memory.max")
+		s.Quota, s.Period = r.readCPUMax()
 		return s, r.err
 	}
 	s.CPUs = r.firstExisting("cpuset", "cpuset.effective_cpus", "cpuset.cpus")
 	s.Mems = r.firstExisting("cpuset", "cpuset.effective_mems", "cpuset.mems")
-	s.Shares = r.number("cpu", "cpu.shares")
-	s.Quota = r.limit("cpu", "cpu.cfs_quota_us")
-	s.Period = r.limit("cpu", "cpu.cfs_period_us")
-	s.Memory = r.limit("memory", "memory.limit_in_bytes")
-	// In version 1 unlimited memory is the largest multiple of a page in an int64.
+	s.Shares = r.readNumber("cpu", "cpu.shares")
+	s.Quota = r.readLimit("cpu", "cpu.cfs_quota_us")
+	s.Period = r.readLimit("cpu", "cpu.cfs_period_us")
+	s.Memory = r.readLimit("memory", "memory.limit_in_bytes")
+	// Version 1 reports the largest multiple of the page size in an int64 if the memory is unlimited.
 	if s.Memory >= 1<<62 {
 		s.Memory = Unlimited
 	}
@@ -96,7 +96,7 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) read(controller, file string) (string, error) {
+func (r *reader) readText(controller, file string) (string, error) {
 	path := r.dir + "/" + file
 	if controller != "" {
 		path = controller + "/" + path
@@ -105,7 +105,7 @@ func (r *reader) read(controller, file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-func (r *reader) keepErr(err error) {
+func (r *reader) keepFirstError(err error) {
 	if r.err == nil {
 		r.err = err
 	}
@@ -115,7 +115,7 @@ func (r *reader) keepErr(err error) {
 func (r *reader) firstExisting(controller string, names ...string) string {
 	var errs []error
 	for _, n := range names {
-		text, err := r.read(controller, n)
+		text, err := r.readText(controller, n)
 		if err == nil {
 			return text
 		}
@@ -124,51 +124,51 @@ func (r *reader) firstExisting(controller string, names ...string) string {
 			break
 		}
 	}
-	r.keepErr(errors.Join(errs...))
+	r.keepFirstError(errors.Join(errs...))
 	return ""
 }
 
-func (r *reader) number(controller, file string) uint64 {
-	text, err := r.read(controller, file)
+func (r *reader) readNumber(controller, file string) uint64 {
+	text, err := r.readText(controller, file)
 	if err != nil {
-		r.keepErr(err)
+		r.keepFirstError(err)
 		return 0
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		r.keepErr(fmt.Errorf("%s/%s: %w", r.dir, file, err))
+		r.keepFirstError(fmt.Errorf("%s/%s: %w", r.dir, file, err))
 	}
 	return n
 }
 
-// limit reads a limit. The texts max and -1 mean Unlimited.
-func (r *reader) limit(controller, file string) int64 {
-	text, err := r.read(controller, file)
+// readLimit reads a limit. The texts max and -1 mean Unlimited.
+func (r *reader) readLimit(controller, file string) int64 {
+	text, err := r.readText(controller, file)
 	if err != nil {
-		r.keepErr(err)
+		r.keepFirstError(err)
 		return 0
 	}
 	n, err := parseLimit(text)
 	if err != nil {
-		r.keepErr(fmt.Errorf("%s/%s: %w", r.dir, file, err))
+		r.keepFirstError(fmt.Errorf("%s/%s: %w", r.dir, file, err))
 	}
 	return n
 }
 
-func (r *reader) cpuMax() (quota, period int64) {
-	text, err := r.read("", "cpu.max")
+func (r *reader) readCPUMax() (quota, period int64) {
+	text, err := r.readText("", "cpu.max")
 	if err != nil {
-		r.keepErr(err)
+		r.keepFirstError(err)
 		return 0, 0
 	}
 	f := strings.Fields(text)
 	if len(f) != 2 {
-		r.keepErr(fmt.Errorf("%s/cpu.max: %q does not have two fields", r.dir, text))
+		r.keepFirstError(fmt.Errorf("%s/cpu.max: %q does not have the two fields quota and period", r.dir, text))
 		return 0, 0
 	}
 	quota, qerr := parseLimit(f[0])
 	period, perr := parseLimit(f[1])
-	r.keepErr(errors.Join(qerr, perr))
+	r.keepFirstError(errors.Join(qerr, perr))
 	return quota, period
 }
 
@@ -179,9 +179,9 @@ func parseLimit(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// Spec returns the state with the fields of an OCI spec that are not in cgroup files, such as environment, mounts and
-// devices.
-func (s State) Spec(spec *specs.Spec) State {
+// WithSpec returns the state with the fields of an OCI spec that are not in cgroup files, such as environment, mounts
+// and devices.
+func (s State) WithSpec(spec *specs.Spec) State {
 	s.Env, s.Mounts = map[string]string{}, map[string]string{}
 	if spec.Process != nil {
 		for _, e := range spec.Process.Env {
@@ -205,12 +205,12 @@ func (s State) Spec(spec *specs.Spec) State {
 	return s
 }
 
-// Planned returns the state that a container with a spec would have after its start. CPUs, Mems, Shares and
+// PlannedState returns the state that a container with a spec would have after its start. CPUs, Mems, Shares and
 // Period are empty if the spec does not set them.
-func Planned(spec *specs.Spec, v2 bool) State {
+func PlannedState(spec *specs.Spec, v2 bool) State {
 	s := State{V2: v2, Quota: Unlimited, Memory: Unlimited}
 	if spec.Linux == nil || spec.Linux.Resources == nil {
-		return s.Spec(spec)
+		return s.WithSpec(spec)
 	}
 	if c := spec.Linux.Resources.CPU; c != nil {
 		s.CPUs, s.Mems = c.Cpus, c.Mems
@@ -230,7 +230,7 @@ func Planned(spec *specs.Spec, v2 bool) State {
 	if m := spec.Linux.Resources.Memory; m != nil && m.Limit != nil && *m.Limit > 0 {
 		s.Memory = *m.Limit
 	}
-	return s.Spec(spec)
+	return s.WithSpec(spec)
 }
 
 // AddedEnv returns the environment variables, as NAME=value, that are missing in before or have another value there.

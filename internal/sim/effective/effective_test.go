@@ -41,7 +41,7 @@ func TestCgroup(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Cgroup(tt.in, tt.v2, "a/b")
+			got, err := ReadCgroup(tt.in, tt.v2, "a/b")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,12 +54,12 @@ func TestCgroup(t *testing.T) {
 					broken[k] = v
 				}
 				broken[name] = "x y z"
-				_, err := Cgroup(broken, tt.v2, "a/b")
+				_, err := ReadCgroup(broken, tt.v2, "a/b")
 				if !strings.Contains(name, "cpuset") && err == nil {
 					t.Errorf("%s: %q was accepted in place of %q", name, broken[name], text)
 				}
 				delete(broken, name)
-				if _, err := Cgroup(broken, tt.v2, "a/b"); err == nil {
+				if _, err := ReadCgroup(broken, tt.v2, "a/b"); err == nil {
 					t.Errorf("%s is missing, want an error", name)
 				}
 			}
@@ -96,7 +96,7 @@ func TestSpec(t *testing.T) {
 			},
 		},
 	}
-	got := Planned(spec, true)
+	got := PlannedState(spec, true)
 	want := State{
 		CPUs: "3", Shares: 39, V2: true, Quota: -1, Memory: 5,
 		Env: map[string]string{"A": "1", "B": "x=y", "C": ""}, Mounts: map[string]string{"/d": "/s"}, Devices: []string{"/dev/x"},
@@ -107,7 +107,7 @@ func TestSpec(t *testing.T) {
 	if d := cmp.Diff([]string{"B=x=y", "C="}, got.AddedEnv(map[string]string{"A": "1"})); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(State{Quota: -1, Memory: -1, Env: map[string]string{}, Mounts: map[string]string{}}, Planned(&specs.Spec{}, false)); d != "" {
+	if d := cmp.Diff(State{Quota: -1, Memory: -1, Env: map[string]string{}, Mounts: map[string]string{}}, PlannedState(&specs.Spec{}, false)); d != "" {
 		t.Error(d)
 	}
 }

@@ -22,7 +22,7 @@ func V1Name(name string) string {
 // FileText converts the text of a cgroup file of either version to the notation of version 2.
 func FileText(data []byte) string {
 	text := strings.TrimPrefix(strings.TrimSpace(string(data)), "default ")
-	// In version 1 no limit is the largest multiple of a page.
+	// Version 1 reports the largest multiple of the page size if there is no limit.
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1<<62 {
 		return "max"
 	}

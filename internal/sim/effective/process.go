@@ -8,9 +8,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// processSettings returns the settings in an OCI spec of the first process and of its namespaces, and the OCI hooks:
-// limits, priorities, scheduler, memory policy, intelRdt, kernel parameters, network devices, and whether cgroups are
-// writable. It returns nil if there are none.
+// processSettings returns the settings of the first process and of its namespaces in an OCI spec, and the OCI hooks;
+// nil if there are none. The settings are limits, priorities, the scheduler, the memory policy, intelRdt, kernel
+// parameters, network devices, and whether cgroups are writable.
 func processSettings(spec *specs.Spec) map[string]string {
 	out := map[string]string{}
 	addAttributes(out, spec.Process)

@@ -27,31 +27,31 @@ type Cgroups struct {
 	mu            sync.Mutex
 	root          *group
 	possible      cgroup.IDs
-	created       int             // the number of cgroups made so far
-	release       [2]int          // the major and minor version of the kernel
+	created       int             // the number of cgroups that were made so far
+	kernelVersion [2]int          // the major and minor version of the kernel
 	devices       map[string]bool // the block devices, as "major:minor"
-	offered       map[string]bool // the files that Offer added
-	hasPartitions bool            // a write has requested a partition; before that, there are no remote partitions
-	procs         map[int]*task
+	addedFiles    map[string]bool // the files that AddOptionalFiles added
+	hasPartitions bool            // a write has requested a partition; until then there can be no remote partitions
+	tasksByPID    map[int]*task
 	tiers         tiers
-	observe       func(path, value string)
+	onWrite       func(path, value string)
 	// listeners is replaced and never modified, so that a goroutine can read a copy without the lock.
-	listeners []*listener
-	fail      func(path, value string) error
+	listeners  []*listener
+	writeFault func(path, value string) error
 }
 
 // group is one cgroup, in all controllers.
 type group struct {
-	parent   *group
-	name     string
-	children map[string]*group
-	tasks    int // the number of tasks from SetTasks, which are in all controllers
-	serial   int // a unique number of the cgroup
+	parent       *group
+	name         string
+	children     map[string]*group
+	tasks        int // the number of tasks from SetTasks, which are in all controllers
+	uniqueNumber int // a unique number of the cgroup
 
 	// The fields of version 2.
-	subtree   map[string]bool // the controllers that it enables for its children
-	threaded  bool
-	partition partition
+	childControllers map[string]bool // the controllers that it enables for its children
+	threaded         bool
+	partition        partition
 
 	cpuState
 	cpusetState
@@ -70,39 +70,39 @@ func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 	if c.Empty() || m.Empty() || (version != cgroup.V1 && version != cgroup.V2) {
 		return nil, fmt.Errorf("simulated cgroups: need version 1 or 2, a CPU and a memory node, not version %d, CPUs %q and memory nodes %q", version, cpus, mems)
 	}
-	f := &Cgroups{version: version, cpus: c, mems: m, possible: c, release: [2]int{6, 1}, procs: map[int]*task{}}
+	f := &Cgroups{version: version, cpus: c, mems: m, possible: c, kernelVersion: [2]int{6, 1}, tasksByPID: map[int]*task{}}
 	f.root = f.newGroup(nil, "")
 	f.root.cpus, f.root.mems = c, m
 	for _, name := range controllers[version] {
-		f.root.subtree[name] = true
+		f.root.childControllers[name] = true
 	}
 	return f, nil
 }
 
 func (f *Cgroups) newGroup(parent *group, name string) *group {
-	g := &group{parent: parent, name: name, children: map[string]*group{}, subtree: map[string]bool{}}
+	g := &group{parent: parent, name: name, children: map[string]*group{}, childControllers: map[string]bool{}}
 	f.created++
-	g.serial = f.created
+	g.uniqueNumber = f.created
 	for _, c := range controllers[f.version] {
-		f.reset(g, c)
+		f.resetController(g, c)
 	}
-	if parent != nil && f.version == cgroup.V1 && parent.clone {
-		g.cpus, g.mems, g.clone = parent.cpus, parent.mems, true
+	if parent != nil && f.version == cgroup.V1 && parent.cloneChildren {
+		g.cpus, g.mems, g.cloneChildren = parent.cpus, parent.mems, true
 	}
 	return g
 }
 
-// reset sets the values of a cgroup in a controller to those of a new cgroup.
-func (f *Cgroups) reset(g *group, controller string) {
+// resetController sets the values of a cgroup in a controller to those of a new cgroup.
+func (f *Cgroups) resetController(g *group, controller string) {
 	switch controller {
 	case "cpu":
 		g.cpuState = cpuState{shares: f.defaultShares(), bandwidth: bandwidth{quota: noQuota, period: 100000 * microsecond}}
 	case "cpuset":
-		g.cpusetState, g.partition = cpusetState{balance: true, relax: -1}, partition{}
+		g.cpusetState, g.partition = cpusetState{schedLoadBalance: true, relaxDomainLevel: -1}, partition{}
 	case "memory":
 		n := cgroup.UnlimitedBytes()
 		// The memory in use does not change.
-		g.memoryState = memoryState{limit: n, swap: n, high: n, swapHigh: n, soft: n, swappiness: 60, usage: g.usage, onNodes: g.onNodes}
+		g.memoryState = memoryState{limit: n, swap: n, high: n, swapHigh: n, softLimit: n, swappiness: 60, usage: g.usage, memoryOnNodes: g.memoryOnNodes}
 	default:
 		g.resetOther(controller)
 	}
@@ -115,12 +115,12 @@ func (f *Cgroups) defaultShares() int64 {
 	return 100
 }
 
-// since reports whether the simulated kernel is 6.minor or later.
-func (f *Cgroups) since(minor int) bool {
-	return f.release[0] > 6 || f.release[0] == 6 && f.release[1] >= minor
+// kernelSince reports whether the simulated kernel is 6.minor or later.
+func (f *Cgroups) kernelSince(minor int) bool {
+	return f.kernelVersion[0] > 6 || f.kernelVersion[0] == 6 && f.kernelVersion[1] >= minor
 }
 
-// SetRelease sets the release of the simulated kernel. release is a text as from uname -r. The default is 6.1.
+// SetRelease sets the release of the simulated kernel, in the form of uname -r. The default is 6.1.
 func (f *Cgroups) SetRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
@@ -128,7 +128,7 @@ func (f *Cgroups) SetRelease(release string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.release = [2]int{major, minor}
+	f.kernelVersion = [2]int{major, minor}
 	return nil
 }
 
@@ -142,8 +142,8 @@ func (f *Cgroups) AddDevice(number string) {
 	f.devices[number] = true
 }
 
-// Offer adds files that not every kernel has, such as cpu.bvt_warp_ns.
-func (f *Cgroups) Offer(files ...string) error {
+// AddOptionalFiles adds files that not every kernel has, such as cpu.bvt_warp_ns.
+func (f *Cgroups) AddOptionalFiles(files ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range files {
@@ -152,13 +152,13 @@ func (f *Cgroups) Offer(files ...string) error {
 			controller, _, _ := strings.Cut(name, ".")
 			kind, ok = filesV1[controller][name]
 		}
-		if !ok || !kind.offered {
+		if !ok || !kind.optional {
 			return fmt.Errorf("simulated cgroups: the file %q cannot be added, because it is not simulated or every kernel has it", name)
 		}
-		if f.offered == nil {
-			f.offered = map[string]bool{}
+		if f.addedFiles == nil {
+			f.addedFiles = map[string]bool{}
 		}
-		f.offered[name] = true
+		f.addedFiles[name] = true
 	}
 	return nil
 }
@@ -168,14 +168,14 @@ func (f *Cgroups) Offer(files ...string) error {
 func (f *Cgroups) OnWrite(call func(path, value string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.observe = call
+	f.onWrite = call
 }
 
 // FailWrites sets a function that is called before each write. If it returns an error, the write fails with that error.
 func (f *Cgroups) FailWrites(call func(path, value string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fail = call
+	f.writeFault = call
 }
 
 // Mkdir makes a cgroup like mkdir(2), in version 1 in the hierarchies of all controllers. A new cpuset of version 1 is
@@ -192,7 +192,7 @@ func (f *Cgroups) mkdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	parent, name := path.Split(path.Clean(dir))
-	g, ok := f.find(path.Clean(parent))
+	g, ok := f.findGroup(path.Clean(parent))
 	switch {
 	case !fs.ValidPath(dir) || dir == ".":
 		return pathError("mkdir", dir, syscall.EINVAL)
@@ -226,7 +226,7 @@ func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 		at = path.Join(at, part)
 		for _, c := range controllers[f.version] {
 			if f.version == cgroup.V2 {
-				_ = f.control(g, map[string]bool{c: true}) // runc also ignores the error
+				_ = f.setControllers(g, map[string]bool{c: true}) // runc also ignores the error
 			}
 		}
 		next := g.children[part]
@@ -258,7 +258,7 @@ func (f *Cgroups) Rmdir(dir string) error {
 func (f *Cgroups) rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, ok := f.find(dir)
+	g, ok := f.findGroup(dir)
 	switch {
 	case !ok:
 		return pathError("rmdir", dir, syscall.ENOENT)
@@ -275,7 +275,7 @@ func (f *Cgroups) rmdir(dir string) error {
 func (f *Cgroups) SetUsage(dir string, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, ok := f.find(dir)
+	g, ok := f.findGroup(dir)
 	if !ok {
 		return pathError("write", dir, syscall.ENOENT)
 	}
@@ -287,7 +287,7 @@ func (f *Cgroups) SetUsage(dir string, bytes int64) error {
 func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, kind, err := f.file("open", file)
+	g, kind, err := f.findFile("open", file)
 	if err != nil {
 		return nil, err
 	}
@@ -304,14 +304,14 @@ func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 // WriteFile writes a file. It fails with the kernel's errno for a text that the kernel refuses.
 func (f *Cgroups) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
-	fail, observe, listeners := f.fail, f.observe, f.listeners
+	fail, observe, listeners := f.writeFault, f.onWrite, f.listeners
 	f.mu.Unlock()
 	if fail != nil {
 		if err := fail(file, string(data)); err != nil {
 			return err
 		}
 	}
-	if err := f.store(file, data); err != nil {
+	if err := f.storeFile(file, data); err != nil {
 		return err
 	}
 	if observe != nil {
@@ -323,10 +323,10 @@ func (f *Cgroups) WriteFile(file string, data []byte) error {
 	return nil
 }
 
-func (f *Cgroups) store(file string, data []byte) error {
+func (f *Cgroups) storeFile(file string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, kind, err := f.file("open", file)
+	g, kind, err := f.findFile("open", file)
 	if err != nil {
 		return err
 	}
@@ -359,7 +359,7 @@ func (f *Cgroups) List(dir string) ([]string, error) {
 		}
 		group = path.Clean(rest)
 	}
-	g, ok := f.find(group)
+	g, ok := f.findGroup(group)
 	if !ok {
 		return nil, pathError("open", dir, syscall.ENOENT)
 	}
@@ -371,8 +371,8 @@ func (f *Cgroups) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// find returns the cgroup with a path relative to the root of the hierarchy. "." is the root.
-func (f *Cgroups) find(dir string) (*group, bool) {
+// findGroup returns the cgroup with a path relative to the root of the hierarchy. "." is the root.
+func (f *Cgroups) findGroup(dir string) (*group, bool) {
 	g := f.root
 	if dir == "." || dir == "" {
 		return g, true
@@ -385,8 +385,8 @@ func (f *Cgroups) find(dir string) (*group, bool) {
 	return g, true
 }
 
-// file returns the cgroup and the model of the file with a path.
-func (f *Cgroups) file(op, file string) (*group, fileModel, error) {
+// findFile returns the cgroup and the model of the file with a path.
+func (f *Cgroups) findFile(op, file string) (*group, fileModel, error) {
 	dir, name := path.Split(file)
 	dir = strings.TrimSuffix(dir, "/")
 	controller, _, _ := strings.Cut(name, ".")
@@ -397,15 +397,15 @@ func (f *Cgroups) file(op, file string) (*group, fileModel, error) {
 			table, dir, controller = filesV1[c], rest, c
 		}
 	}
-	g, ok := f.find(dir)
+	g, ok := f.findGroup(dir)
 	kind, known := table[name]
 	if ok && !known && f.version == cgroup.V1 {
-		kind, known = coreFile(controller, name)
+		kind, known = coreFileV1(controller, name)
 	}
 	switch {
-	case !ok, !known, kind.offered && !f.offered[name], kind.minKernelMinor > 0 && !f.since(kind.minKernelMinor):
+	case !ok, !known, kind.optional && !f.addedFiles[name], kind.minKernelMinor > 0 && !f.kernelSince(kind.minKernelMinor):
 	case f.version == cgroup.V2 && g == f.root && !kind.atRoot, f.version == cgroup.V1 && g == f.root && kind.notAtRoot:
-	case f.version == cgroup.V2 && g != f.root && (kind.rootOnly || controller != "cgroup" && !g.parent.subtree[controller]):
+	case f.version == cgroup.V2 && g != f.root && (kind.rootOnly || controller != "cgroup" && !g.parent.childControllers[controller]):
 	default:
 		return g, kind, nil
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// listener has a function of OnChange. Its address identifies it.
+// listener holds a function that was passed to OnChange. The address of the listener identifies the function.
 type listener struct {
 	call func(file string, c cgroup.Change)
 }
 
-// OnChange adds a function that is called, without the lock, with the path of each cgroup that is made or removed,
-// and of each file that is written. In version 1 a new or removed cgroup has a path in each hierarchy. end removes
-// the function.
+// OnChange adds a function that is called for each cgroup that is made or removed, and for each file that is written,
+// with its path. Cgroups does not hold its lock during the call. In version 1 a new or removed cgroup has a path in
+// each hierarchy. end removes the function.
 func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func()) {
 	l := &listener{call}
 	f.mu.Lock()

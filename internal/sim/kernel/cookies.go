@@ -8,52 +8,52 @@ import (
 // Cookies simulates the kernel's core scheduling cookies. Cookies are numbered 1, 2 and so on, in the order of their
 // creation.
 type Cookies struct {
-	mu      sync.Mutex
-	of      map[int]uint64 // the cookie of each thread
-	created uint64         // the number of cookies created so far
-	ended   map[int]bool   // the threads that have ended
+	mu           sync.Mutex
+	cookieOf     map[int]uint64 // the cookie of each thread
+	created      uint64         // the number of cookies created so far
+	endedThreads map[int]bool   // the threads that have ended
 }
 
 // NewCookies returns a kernel in which no thread has a cookie.
-func NewCookies() *Cookies { return &Cookies{of: map[int]uint64{}, ended: map[int]bool{}} }
+func NewCookies() *Cookies { return &Cookies{cookieOf: map[int]uint64{}, endedThreads: map[int]bool{}} }
 
 // End ends a thread.
 func (f *Cookies) End(thread int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.of, thread)
-	f.ended[thread] = true
+	delete(f.cookieOf, thread)
+	f.endedThreads[thread] = true
 }
 
 // Cookie returns a thread's cookie.
 func (f *Cookies) Cookie(thread int) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended[thread] {
+	if f.endedThreads[thread] {
 		return 0, syscall.ESRCH
 	}
-	return f.of[thread], nil
+	return f.cookieOf[thread], nil
 }
 
-// Create gives a thread a new cookie.
+// Create creates a cookie and assigns it to a thread.
 func (f *Cookies) Create(thread int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended[thread] {
+	if f.endedThreads[thread] {
 		return syscall.ESRCH
 	}
 	f.created++
-	f.of[thread] = f.created
+	f.cookieOf[thread] = f.created
 	return nil
 }
 
-// Share gives one thread's cookie to another.
+// Share copies the cookie of one thread, from, to another thread, to.
 func (f *Cookies) Share(from, to int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended[from] || f.ended[to] {
+	if f.endedThreads[from] || f.endedThreads[to] {
 		return syscall.ESRCH
 	}
-	f.of[to] = f.of[from]
+	f.cookieOf[to] = f.cookieOf[from]
 	return nil
 }

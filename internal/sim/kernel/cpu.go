@@ -24,20 +24,20 @@ const (
 	microsecond = 1000
 	noQuota     = math.MaxUint64
 	// Limits of the kernel's tg_set_cfs_bandwidth.
-	maxRuntime = (1<<44 - 1) * microsecond
-	minSlice   = 1000 * microsecond
-	maxPeriod  = 1000000 * microsecond
-	maxMicros  = math.MaxUint64 / microsecond
+	maxQuota          = (1<<44 - 1) * microsecond
+	minQuotaAndPeriod = 1000 * microsecond
+	maxPeriod         = 1000000 * microsecond
+	maxMicros         = math.MaxUint64 / microsecond
 )
 
 // showShares shows the shares or the weight. Idle cgroups have fixed values.
 func showShares(f *Cgroups, g *group) string {
 	switch {
 	case !g.idle:
-		return number(g.shares)
+		return formatInt(g.shares)
 	case f.version == cgroup.V1:
 		return "3"
-	case f.since(12):
+	case f.kernelSince(12):
 		return "1"
 	}
 	return "0" // 3 of 1024, rounded
@@ -122,7 +122,7 @@ func setIdle(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-func showBVT(_ *Cgroups, g *group) string { return number(g.bvt) }
+func showBVT(_ *Cgroups, g *group) string { return formatInt(g.bvt) }
 
 // setBVT accepts the values in the documentation of the kernels that have this file.
 func setBVT(_ *Cgroups, g *group, text string) error {
@@ -193,7 +193,7 @@ func setBurst(f *Cgroups, g *group, text string) error {
 
 func showMax(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
-		return unlimited + " " + formatMicros(g.period)
+		return unlimitedText + " " + formatMicros(g.period)
 	}
 	return formatMicros(g.quota) + " " + formatMicros(g.period)
 }
@@ -211,7 +211,7 @@ func setMax(f *Cgroups, g *group, text string) error {
 	}
 	if n, _, ok := scanUint(word); ok {
 		b.quota = n * microsecond
-	} else if word == unlimited {
+	} else if word == unlimitedText {
 		b.quota = noQuota
 	} else {
 		return syscall.EINVAL
@@ -224,10 +224,10 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	limited := b.quota != noQuota
 	switch {
 	case g == f.root,
-		b.quota < minSlice || b.period < minSlice,
+		b.quota < minQuotaAndPeriod || b.period < minQuotaAndPeriod,
 		b.period > maxPeriod,
-		limited && b.quota > maxRuntime,
-		limited && (b.burst > b.quota || b.burst+b.quota > maxRuntime):
+		limited && b.quota > maxQuota,
+		limited && (b.burst > b.quota || b.burst+b.quota > maxQuota):
 		return syscall.EINVAL
 	}
 	old := g.bandwidth

@@ -30,14 +30,14 @@ type CPUHardware struct {
 // CPUFiles simulates the cpufreq and cpuidle files below /sys/devices/system/cpu. It accepts the same writes as the
 // drivers intel_pstate and cpuidle of Linux 6.8.
 type CPUFiles struct {
-	mu     sync.Mutex
-	files  map[string]string
-	policy map[string]string // the directory of each CPU's cpufreq policy
-	saved  map[string]string // each policy's energy preference before the governor was performance
+	mu               sync.Mutex
+	files            map[string]string
+	policyDirs       map[string]string // the directory of each CPU's cpufreq policy
+	savedPreferences map[string]string // the energy preference that each policy had before its governor became performance
 	// Refuse is called before each write. If it returns an error, the write fails with that error. It may be nil.
 	Refuse func(file, text string) error
-	// Wrote lists all accepted writes, as file=text.
-	Wrote []string
+	// AcceptedWrites lists all accepted writes, as file=text.
+	AcceptedWrites []string
 }
 
 // NewCPUFiles makes the cpufreq and cpuidle files of CPUs.
@@ -53,14 +53,14 @@ func NewCPUFiles(h CPUHardware, cpus []int) *CPUFiles {
 	if h.CStates == nil {
 		h.CStates = []string{"POLL", "C1", "C6"}
 	}
-	c := &CPUFiles{files: map[string]string{}, policy: map[string]string{}, saved: map[string]string{}}
+	c := &CPUFiles{files: map[string]string{}, policyDirs: map[string]string{}, savedPreferences: map[string]string{}}
 	for at := range slices.Chunk(slices.Sorted(slices.Values(cpus)), h.PerPolicy) {
 		dir := "cpufreq/policy" + strconv.Itoa(at[0])
 		var list []string
 		for _, cpu := range at {
 			list = append(list, strconv.Itoa(cpu))
 			name := "cpu" + strconv.Itoa(cpu)
-			c.policy[name] = dir
+			c.policyDirs[name] = dir
 			for i, state := range h.CStates {
 				idle := fmt.Sprintf("%s/cpuidle/state%d/", name, i)
 				c.files[idle+"name"], c.files[idle+"disable"] = state, "0"
@@ -78,11 +78,11 @@ func NewCPUFiles(h CPUHardware, cpus []int) *CPUFiles {
 	return c
 }
 
-// resolve replaces cpuN/cpufreq in a path, which is a link, by the directory of the CPU's policy.
-func (c *CPUFiles) resolve(file string) string {
+// resolvePolicyLink replaces cpuN/cpufreq in a path, which is a link, by the directory of the CPU's policy.
+func (c *CPUFiles) resolvePolicyLink(file string) string {
 	cpu, rest, _ := strings.Cut(path.Clean(file), "/")
-	if name, is := strings.CutPrefix(rest, "cpufreq/"); is && c.policy[cpu] != "" {
-		return c.policy[cpu] + "/" + name
+	if name, is := strings.CutPrefix(rest, "cpufreq/"); is && c.policyDirs[cpu] != "" {
+		return c.policyDirs[cpu] + "/" + name
 	}
 	return path.Clean(file)
 }
@@ -91,7 +91,7 @@ func (c *CPUFiles) resolve(file string) string {
 func (c *CPUFiles) Read(file string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text, found := c.files[c.resolve(file)]
+	text, found := c.files[c.resolvePolicyLink(file)]
 	if !found {
 		return "", &fs.PathError{Op: "open", Path: file, Err: fs.ErrNotExist}
 	}
@@ -102,7 +102,7 @@ func (c *CPUFiles) Read(file string) (string, error) {
 func (c *CPUFiles) Write(file, text string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.resolve(file)
+	at := c.resolvePolicyLink(file)
 	if _, found := c.files[at]; !found {
 		return &fs.PathError{Op: "open", Path: file, Err: fs.ErrNotExist}
 	}
@@ -113,7 +113,7 @@ func (c *CPUFiles) Write(file, text string) error {
 	if err != nil {
 		return &fs.PathError{Op: "write", Path: file, Err: err}
 	}
-	c.Wrote = append(c.Wrote, at+"="+text)
+	c.AcceptedWrites = append(c.AcceptedWrites, at+"="+text)
 	c.set(at, text)
 	return nil
 }
@@ -124,9 +124,9 @@ func (c *CPUFiles) set(at, text string) {
 	preference := path.Dir(at) + "/energy_performance_preference"
 	if path.Base(at) == "scaling_governor" && c.files[at] != text {
 		if text == "performance" {
-			c.saved[preference], c.files[preference] = c.files[preference], "performance"
+			c.savedPreferences[preference], c.files[preference] = c.files[preference], "performance"
 		} else if c.files[at] == "performance" {
-			c.files[preference] = cmp.Or(c.saved[preference], c.files[preference])
+			c.files[preference] = cmp.Or(c.savedPreferences[preference], c.files[preference])
 		}
 	}
 	c.files[at] = text
@@ -196,7 +196,7 @@ func (c *CPUFiles) WriteTo(dir string) error {
 		at := filepath.Join(dir, file)
 		errs = append(errs, os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte(text+"\n"), 0o600))
 	}
-	for cpu, policy := range c.policy {
+	for cpu, policy := range c.policyDirs {
 		errs = append(errs, os.MkdirAll(filepath.Join(dir, cpu), 0o700), os.Symlink("../"+policy, filepath.Join(dir, cpu, "cpufreq")))
 	}
 	return errors.Join(errs...)

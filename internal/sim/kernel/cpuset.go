@@ -10,12 +10,12 @@ import (
 // This file simulates the cpuset controller without partitions.
 
 type cpusetState struct {
-	cpus, mems                           cgroup.IDs
-	clone                                bool
-	cpuExclusive, memExclusive, hardwall bool // cpu_exclusive, mem_exclusive, mem_hardwall
-	migrate, spreadPage, spreadSlab      bool
-	balance                              bool
-	relax                                int64
+	cpus, mems                            cgroup.IDs
+	cloneChildren                         bool
+	cpuExclusive, memExclusive, hardwall  bool // cpu_exclusive, mem_exclusive, mem_hardwall
+	memoryMigrate, spreadPage, spreadSlab bool
+	schedLoadBalance                      bool
+	relaxDomainLevel                      int64
 }
 
 // maxNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
@@ -24,7 +24,7 @@ const maxNodes = 1024
 func setClone(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	if err == nil {
-		g.clone = n != 0
+		g.cloneChildren = n != 0
 	}
 	return err
 }
@@ -53,7 +53,7 @@ func setCPUs(f *Cgroups, g *group, text string) error {
 	if g == f.root {
 		return syscall.EACCES
 	}
-	want, err := kernelList(text, highest(f.possible)+1)
+	want, err := kernelList(text, highestID(f.possible)+1)
 	allowed := f.cpus
 	if f.version == cgroup.V2 {
 		allowed = f.possible
@@ -68,7 +68,7 @@ func setCPUs(f *Cgroups, g *group, text string) error {
 	}
 	trial := g.cpusetState
 	trial.cpus = want
-	if err := f.validate(g, trial); err != nil {
+	if err := f.checkChange(g, trial); err != nil {
 		return err
 	}
 	g.cpus = want
@@ -91,7 +91,7 @@ func setMems(f *Cgroups, g *group, text string) error {
 	}
 	trial := g.cpusetState
 	trial.mems = want
-	if err := f.validate(g, trial); err != nil {
+	if err := f.checkChange(g, trial); err != nil {
 		return err
 	}
 	g.mems = want
@@ -103,21 +103,21 @@ func (s cpusetState) isSubsetOf(o cpusetState) bool {
 	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.cpuExclusive || o.cpuExclusive) && (!s.memExclusive || o.memExclusive)
 }
 
-// validate makes the checks of the kernel's validate_change in the same order.
-func (f *Cgroups) validate(g *group, trial cpusetState) error {
+// checkChange makes the checks of the kernel's validate_change in the same order.
+func (f *Cgroups) checkChange(g *group, trial cpusetState) error {
 	if f.version == cgroup.V1 {
-		if err := f.validateV1(g, trial); err != nil {
+		if err := f.checkChangeV1(g, trial); err != nil {
 			return err
 		}
 	}
 	// A set must not become empty while the cgroup, or a cgroup below it, has tasks.
-	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.populated(g, "cpuset") {
+	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.isPopulated(g, "cpuset") {
 		return syscall.ENOSPC
 	}
 	return f.checkMayBecomeEmpty(g, trial)
 }
 
-func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
+func (f *Cgroups) checkChangeV1(g *group, trial cpusetState) error {
 	for _, c := range g.children {
 		if !c.isSubsetOf(trial) {
 			return syscall.EBUSY
@@ -158,7 +158,7 @@ func flagFile(at func(*cpusetState) *bool) fileModel {
 			}
 			trial := g.cpusetState
 			*at(&trial) = uint32(n) != 0
-			if err := f.validate(g, trial); err != nil {
+			if err := f.checkChange(g, trial); err != nil {
 				return err
 			}
 			g.cpusetState = trial
@@ -167,7 +167,7 @@ func flagFile(at func(*cpusetState) *bool) fileModel {
 	}
 }
 
-func showRelax(_ *Cgroups, g *group) string { return number(g.relax) }
+func showRelax(_ *Cgroups, g *group) string { return formatInt(g.relaxDomainLevel) }
 
 // setRelax accepts the numbers from -1 to the highest level of scheduling domains, which is 2 here.
 func setRelax(_ *Cgroups, g *group, text string) error {
@@ -178,7 +178,7 @@ func setRelax(_ *Cgroups, g *group, text string) error {
 	case n < -1 || n > 2:
 		return syscall.EINVAL
 	}
-	g.relax = n
+	g.relaxDomainLevel = n
 	return nil
 }
 
@@ -194,8 +194,8 @@ func (f *Cgroups) SetPossible(cpus string) error {
 	return nil
 }
 
-// SetOnline takes a CPU offline or online. Version 1 permanently removes an offline CPU from all cpusets, and moves the
-// tasks of a cpuset that has no other CPU to an ancestor. Version 2 changes only the effective CPUs.
+// SetOnline takes a CPU offline or online. Version 1 removes an offline CPU from all cpusets for good, and moves the
+// tasks of a cpuset without other CPUs to an ancestor. Version 2 changes only the effective CPUs.
 func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	var one cgroup.IDs
 	one[cpu>>6] = 1 << (cpu & 63)
@@ -215,37 +215,38 @@ func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	}
 	f.root.cpus = f.cpus
 	if f.version == cgroup.V1 && !online {
-		f.shrinkAll(f.root)
+		f.removeOfflineCPUs(f.root)
 	}
 	return nil
 }
 
-func (f *Cgroups) shrinkAll(g *group) {
+// removeOfflineCPUs removes from all cpusets below g the CPUs that g lacks, for version 1.
+func (f *Cgroups) removeOfflineCPUs(g *group) {
 	for _, c := range g.children {
 		had := !c.cpus.Empty()
 		c.cpus = c.cpus.And(g.cpus)
 		if had && c.cpus.Empty() {
-			f.moveUp(c)
+			f.moveTasksToAncestor(c)
 		}
-		f.shrinkAll(c)
+		f.removeOfflineCPUs(c)
 	}
 }
 
-// moveUp moves the tasks of a cpuset to the nearest ancestor that has CPUs and memory nodes.
-func (f *Cgroups) moveUp(g *group) {
+// moveTasksToAncestor moves the tasks of a cpuset to the nearest ancestor that has CPUs and memory nodes.
+func (f *Cgroups) moveTasksToAncestor(g *group) {
 	to := g.parent
 	for to != f.root && (to.cpus.Empty() || to.mems.Empty()) {
 		to = to.parent
 	}
-	for _, p := range f.procs {
-		if p.in["cpuset"] == g {
-			p.in["cpuset"] = to
+	for _, p := range f.tasksByPID {
+		if p.cgroupIn["cpuset"] == g {
+			p.cgroupIn["cpuset"] = to
 		}
 	}
 }
 
-// highest returns the largest id of a set; -1 for the empty set.
-func highest(s cgroup.IDs) int {
+// highestID returns the largest id of a set; -1 for the empty set.
+func highestID(s cgroup.IDs) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != 0 {
 			return i<<6 + bits.Len64(s[i]) - 1

@@ -12,7 +12,7 @@ type fileModel struct {
 	rootOnly       bool // version 2: the file exists only at the root
 	notAtRoot      bool // version 1: the file does not exist at the root
 	minKernelMinor int  // the file exists since Linux 6.minKernelMinor; 0 for all
-	offered        bool // the file exists only after Offer has added it
+	optional       bool // the file exists only after AddOptionalFiles has added it
 }
 
 // filesV1 has the files of version 1 by controller and name, and filesV2 the files of version 2 by name.
@@ -21,7 +21,7 @@ var (
 		"cpu": {
 			"cpu.shares":        {show: showShares, set: setShares},
 			"cpu.idle":          {show: showIdle, set: setIdle},
-			"cpu.bvt_warp_ns":   {show: showBVT, set: setBVT, offered: true},
+			"cpu.bvt_warp_ns":   {show: showBVT, set: setBVT, optional: true},
 			"cpu.cfs_quota_us":  {show: showQuota, set: setQuota},
 			"cpu.cfs_period_us": {show: showPeriod, set: setPeriod},
 			"cpu.cfs_burst_us":  {show: showBurst, set: setBurst},
@@ -34,29 +34,29 @@ var (
 			"cpuset.cpu_exclusive":            flagFile(func(s *cpusetState) *bool { return &s.cpuExclusive }),
 			"cpuset.mem_exclusive":            flagFile(func(s *cpusetState) *bool { return &s.memExclusive }),
 			"cpuset.mem_hardwall":             flagFile(func(s *cpusetState) *bool { return &s.hardwall }),
-			"cpuset.memory_migrate":           flagFile(func(s *cpusetState) *bool { return &s.migrate }),
+			"cpuset.memory_migrate":           flagFile(func(s *cpusetState) *bool { return &s.memoryMigrate }),
 			"cpuset.memory_spread_page":       flagFile(func(s *cpusetState) *bool { return &s.spreadPage }),
 			"cpuset.memory_spread_slab":       flagFile(func(s *cpusetState) *bool { return &s.spreadSlab }),
-			"cpuset.sched_load_balance":       flagFile(func(s *cpusetState) *bool { return &s.balance }),
+			"cpuset.sched_load_balance":       flagFile(func(s *cpusetState) *bool { return &s.schedLoadBalance }),
 			"cpuset.sched_relax_domain_level": {show: showRelax, set: setRelax},
 		},
 		"memory": {
 			"memory.limit_in_bytes":           byteFileV1(func(g *group) *int64 { return &g.limit }, checkLimit),
 			"memory.memsw.limit_in_bytes":     byteFileV1(func(g *group) *int64 { return &g.swap }, checkSwap),
-			"memory.soft_limit_in_bytes":      byteFileV1(func(g *group) *int64 { return &g.soft }, acceptAny),
+			"memory.soft_limit_in_bytes":      byteFileV1(func(g *group) *int64 { return &g.softLimit }, acceptAnyLimit),
 			"memory.usage_in_bytes":           {show: showUsage},
 			"memory.swappiness":               numberFile(func(g *group) *int64 { return &g.swappiness }, 0, 200),
 			"memory.use_hierarchy":            {show: func(*Cgroups, *group) string { return "1" }, set: numberFile(func(*group) *int64 { return new(int64) }, 1, 1).set},
-			"memory.oom_control":              {show: showOOM, set: numberFile(func(g *group) *int64 { return &g.oom }, 0, 1).set},
+			"memory.oom_control":              {show: showOOM, set: numberFile(func(g *group) *int64 { return &g.oomKillDisable }, 0, 1).set},
 			"memory.move_charge_at_immigrate": numberFile(func(g *group) *int64 { return &g.moveCharge }, 0, 3),
 		},
 		"blkio": {
-			"blkio.throttle.read_bps_device":   throttle(0),
-			"blkio.throttle.write_bps_device":  throttle(1),
-			"blkio.throttle.read_iops_device":  throttle(2),
-			"blkio.throttle.write_iops_device": throttle(3),
-			"blkio.bfq.weight":                 {show: showBFQv1, set: setBFQv1, offered: true, notAtRoot: true},
-			"blkio.bfq.weight_device":          {show: showBFQ, set: setBFQDevice, offered: true, notAtRoot: true},
+			"blkio.throttle.read_bps_device":   throttleFile(0),
+			"blkio.throttle.write_bps_device":  throttleFile(1),
+			"blkio.throttle.read_iops_device":  throttleFile(2),
+			"blkio.throttle.write_iops_device": throttleFile(3),
+			"blkio.bfq.weight":                 {show: showBFQv1, set: setBFQv1, optional: true, notAtRoot: true},
+			"blkio.bfq.weight_device":          {show: showBFQ, set: setBFQDevice, optional: true, notAtRoot: true},
 		},
 		"hugetlb": {
 			"hugetlb.2MB.limit_in_bytes": hugepageFile("2MB", 2<<20, "-1"),
@@ -79,7 +79,7 @@ var (
 		"cpu.weight":      {show: showShares, set: setWeight},
 		"cpu.weight.nice": {show: showNice, set: setNice},
 		"cpu.idle":        {show: showIdle, set: setIdle},
-		"cpu.bvt_warp_ns": {show: showBVT, set: setBVT, offered: true},
+		"cpu.bvt_warp_ns": {show: showBVT, set: setBVT, optional: true},
 		"cpu.max":         {show: showMax, set: setMax},
 		"cpu.max.burst":   {show: showBurst, set: setBurst},
 
@@ -100,18 +100,18 @@ var (
 		"memory.min":       byteFileV2(func(g *group) *int64 { return &g.protectMin }),
 		"memory.swap.max":  byteFileV2(func(g *group) *int64 { return &g.swap }),
 		"memory.swap.high": byteFileV2(func(g *group) *int64 { return &g.swapHigh }),
-		"memory.oom.group": {show: func(_ *Cgroups, g *group) string { return number(g.oomGroup) }, set: setOOMGroup},
+		"memory.oom.group": {show: func(_ *Cgroups, g *group) string { return formatInt(g.oomGroup) }, set: setOOMGroup},
 		"memory.reclaim":   {set: setReclaim},
 		"memory.numa_stat": {show: showNodeMemory, atRoot: true},
 
 		"io.weight":     {show: showIOWeight, set: setIOWeight},
 		"io.max":        {show: showIOMax, set: setIOMax, lines: true},
-		"io.bfq.weight": {show: showBFQ, set: setBFQ, offered: true},
+		"io.bfq.weight": {show: showBFQ, set: setBFQ, optional: true},
 
-		"hugetlb.2MB.max":      hugepageFile("2MB", 2<<20, unlimited),
-		"hugetlb.2MB.rsvd.max": hugepageFile("2MB.rsvd", 2<<20, unlimited),
-		"hugetlb.1GB.max":      hugepageFile("1GB", 1<<30, unlimited),
-		"hugetlb.1GB.rsvd.max": hugepageFile("1GB.rsvd", 1<<30, unlimited),
+		"hugetlb.2MB.max":      hugepageFile("2MB", 2<<20, unlimitedText),
+		"hugetlb.2MB.rsvd.max": hugepageFile("2MB.rsvd", 2<<20, unlimitedText),
+		"hugetlb.1GB.max":      hugepageFile("1GB", 1<<30, unlimitedText),
+		"hugetlb.1GB.rsvd.max": hugepageFile("1GB.rsvd", 1<<30, unlimitedText),
 		"hugetlb.2MB.current":  {show: showZero},
 		"hugetlb.1GB.current":  {show: showZero},
 

@@ -9,13 +9,13 @@ import (
 // This file simulates the memory controller.
 
 type memoryState struct {
-	usage                     int64
-	limit, swap               int64 // in bytes, in whole pages; in version 1 swap is the limit of memory and swap
-	protectMin, low, high     int64
-	swapHigh, soft            int64
-	oomGroup, swappiness, oom int64
-	moveCharge                int64
-	onNodes                   map[int]NodeMemory // the memory of its tasks by memory node, from SetNodeMemory
+	usage                                int64
+	limit, swap                          int64 // in bytes, in whole pages; in version 1 swap is the limit of memory and swap
+	protectMin, low, high                int64
+	swapHigh, softLimit                  int64
+	oomGroup, swappiness, oomKillDisable int64
+	moveCharge                           int64
+	memoryOnNodes                        map[int]NodeMemory // the memory of its tasks by memory node, from SetNodeMemory
 }
 
 // cgroupOverhead is the memory of the kernel's data structures for a cgroup, in bytes. The kernel charges it to the
@@ -25,61 +25,61 @@ const cgroupOverhead = 16384
 // usedMemory returns the memory that a cgroup and its descendants use.
 func (f *Cgroups) usedMemory(g *group) int64 {
 	n := g.usage
-	for _, p := range f.procs {
+	for _, p := range f.tasksByPID {
 		n += p.usage[g]
 	}
 	for _, c := range g.children {
 		n += f.usedMemory(c)
-		if f.version == cgroup.V1 || g.subtree["memory"] {
+		if f.version == cgroup.V1 || g.childControllers["memory"] {
 			n += cgroupOverhead
 		}
 	}
 	return n
 }
 
-func showUsage(f *Cgroups, g *group) string { return number(f.usedMemory(g)) }
+func showUsage(f *Cgroups, g *group) string { return formatInt(f.usedMemory(g)) }
 
 func byteFileV2(at func(*group) *int64) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string {
 			if n := *at(g); n != cgroup.UnlimitedBytes() {
-				return number(n)
+				return formatInt(n)
 			}
-			return unlimited
+			return unlimitedText
 		},
 		set: func(f *Cgroups, g *group, text string) error {
-			n, err := kernelBytes(text, unlimited)
+			n, err := kernelBytes(text, unlimitedText)
 			if err != nil {
 				return err
 			}
 			*at(g) = n
 			// If the limit is below the memory in use, the kernel kills tasks.
-			f.shrink(g)
+			f.killUntilBelowLimit(g)
 			return nil
 		},
 	}
 }
 
-// shrink kills tasks of a cgroup of version 2 until its memory in use is at most the limit. If no task is left, it
-// reduces the memory from SetUsage.
-func (f *Cgroups) shrink(g *group) {
+// killUntilBelowLimit kills tasks of a cgroup of version 2 until its memory in use is at most the limit. If no task is
+// left, it reduces the memory that SetUsage charged.
+func (f *Cgroups) killUntilBelowLimit(g *group) {
 	for f.usedMemory(g) > g.limit {
-		victim := f.largest(g)
+		victim := f.largestTask(g)
 		if victim == nil {
 			break
 		}
-		f.kill(victim, g)
+		f.killForMemory(victim, g)
 	}
 	if over := f.usedMemory(g) - g.limit; over > 0 {
 		g.usage = max(g.usage-over, 0)
 	}
 }
 
-// kill ends a task because of g's memory limit. If memory.oom.group is set in g, in the task's cgroup or in a cgroup
-// between them, it ends all tasks in and below the highest such cgroup.
-func (f *Cgroups) kill(p *task, g *group) {
+// killForMemory ends a task because of g's memory limit. If memory.oom.group is 1 in g, in the task's cgroup or in a
+// cgroup between the two, killForMemory ends all tasks in and below the highest of these cgroups.
+func (f *Cgroups) killForMemory(p *task, g *group) {
 	var whole *group
-	for at := p.in[""]; at != nil; at = at.parent {
+	for at := p.cgroupIn[""]; at != nil; at = at.parent {
 		if at.oomGroup == 1 {
 			whole = at
 		}
@@ -87,15 +87,15 @@ func (f *Cgroups) kill(p *task, g *group) {
 			break
 		}
 	}
-	delete(f.procs, p.pid)
-	for pid, o := range f.procs {
-		if whole != nil && o.in[""].below(whole) {
-			delete(f.procs, pid)
+	delete(f.tasksByPID, p.pid)
+	for pid, o := range f.tasksByPID {
+		if whole != nil && o.cgroupIn[""].isInOrBelow(whole) {
+			delete(f.tasksByPID, pid)
 		}
 	}
 }
 
-func (g *group) below(above *group) bool {
+func (g *group) isInOrBelow(above *group) bool {
 	for ; g != nil; g = g.parent {
 		if g == above {
 			return true
@@ -104,12 +104,12 @@ func (g *group) below(above *group) bool {
 	return false
 }
 
-// largest returns the task in g or below it that uses the most memory.
-func (f *Cgroups) largest(g *group) *task {
+// largestTask returns the task in g or below it that uses the most memory.
+func (f *Cgroups) largestTask(g *group) *task {
 	var found *task
 	var most int64
-	for _, p := range f.procs {
-		if !p.in[""].below(g) {
+	for _, p := range f.tasksByPID {
+		if !p.cgroupIn[""].isInOrBelow(g) {
 			continue
 		}
 		var n int64
@@ -126,7 +126,7 @@ func (f *Cgroups) largest(g *group) *task {
 // byteFileV1 returns the model of a limit of version 1. check returns the error with which the kernel refuses a value.
 func byteFileV1(at func(*group) *int64, check func(*Cgroups, *group, int64) error) fileModel {
 	return fileModel{
-		show: func(_ *Cgroups, g *group) string { return number(*at(g)) },
+		show: func(_ *Cgroups, g *group) string { return formatInt(*at(g)) },
 		set: func(f *Cgroups, g *group, text string) error {
 			n, err := kernelBytes(text, "-1")
 			if err == nil && g == f.root {
@@ -163,7 +163,7 @@ func checkSwap(f *Cgroups, g *group, n int64) error {
 	return nil
 }
 
-func acceptAny(*Cgroups, *group, int64) error { return nil }
+func acceptAnyLimit(*Cgroups, *group, int64) error { return nil }
 
 func setOOMGroup(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt32(trimBlanks(text))
@@ -180,7 +180,7 @@ func setOOMGroup(_ *Cgroups, g *group, text string) error {
 // numberFile returns the model of a file of version 1 that accepts the numbers from least to most.
 func numberFile(at func(*group) *int64, least, most uint64) fileModel {
 	return fileModel{
-		show: func(_ *Cgroups, g *group) string { return number(*at(g)) },
+		show: func(_ *Cgroups, g *group) string { return formatInt(*at(g)) },
 		set: func(_ *Cgroups, g *group, text string) error {
 			n, err := kernelUint(text)
 			switch {
@@ -196,5 +196,5 @@ func numberFile(at func(*group) *int64, least, most uint64) fileModel {
 }
 
 func showOOM(_ *Cgroups, g *group) string {
-	return "oom_kill_disable " + number(g.oom) + "\nunder_oom 0\noom_kill 0"
+	return "oom_kill_disable " + formatInt(g.oomKillDisable) + "\nunder_oom 0\noom_kill 0"
 }

@@ -14,21 +14,21 @@ import (
 // This file simulates the controllers io, blkio, hugetlb and pids.
 
 type otherState struct {
-	pids      int64 // the limit; -1 for none
-	huge      map[string]int64
-	ioWeight  uint64
-	bfqWeight uint64
-	throttle  map[string]*[4]uint64 // limits by device, in the order of ioLimits
+	pidsLimit      int64 // the limit; -1 for none
+	hugepageLimits map[string]int64
+	ioWeight       uint64
+	bfqWeight      uint64
+	throttleLimits map[string]*[4]uint64 // limits by device, in the order of ioLimits
 }
 
 func (o *otherState) resetOther(controller string) {
 	switch controller {
 	case "pids":
-		o.pids = -1
+		o.pidsLimit = -1
 	case "hugetlb":
-		o.huge = map[string]int64{}
+		o.hugepageLimits = map[string]int64{}
 	case "io", "blkio":
-		o.ioWeight, o.bfqWeight, o.throttle = 100, 100, map[string]*[4]uint64{}
+		o.ioWeight, o.bfqWeight, o.throttleLimits = 100, 100, map[string]*[4]uint64{}
 	}
 }
 
@@ -36,16 +36,16 @@ func (o *otherState) resetOther(controller string) {
 const maxPIDs = 4194304
 
 func showPids(_ *Cgroups, g *group) string {
-	if g.pids < 0 {
-		return unlimited
+	if g.pidsLimit < 0 {
+		return unlimitedText
 	}
-	return number(g.pids)
+	return formatInt(g.pidsLimit)
 }
 
 func setPids(_ *Cgroups, g *group, text string) error {
 	text = trimBlanks(text)
-	if text == unlimited {
-		g.pids = -1
+	if text == unlimitedText {
+		g.pidsLimit = -1
 		return nil
 	}
 	n, err := kernelInt(text)
@@ -55,14 +55,14 @@ func setPids(_ *Cgroups, g *group, text string) error {
 	case n < 0 || n > maxPIDs:
 		return syscall.EINVAL
 	}
-	g.pids = n
+	g.pidsLimit = n
 	return nil
 }
 
 func showPidsCurrent(f *Cgroups, g *group) string {
 	n := g.tasks
-	for _, p := range f.procs {
-		if p.in["pids"].below(g) || p.in[""].below(g) {
+	for _, p := range f.tasksByPID {
+		if p.cgroupIn["pids"].isInOrBelow(g) || p.cgroupIn[""].isInOrBelow(g) {
 			n++
 		}
 	}
@@ -74,14 +74,14 @@ func hugepageFile(name string, size int64, none string) fileModel {
 	most := cgroup.UnlimitedBytes() / size * size
 	return fileModel{
 		show: func(f *Cgroups, g *group) string {
-			n, given := g.huge[name]
+			n, given := g.hugepageLimits[name]
 			switch {
 			case g == f.root:
-				return number(cgroup.UnlimitedBytes()) // not in whole huge pages
+				return formatInt(cgroup.UnlimitedBytes()) // not in whole huge pages
 			case given && n != most, none == "-1" && given:
-				return number(n)
+				return formatInt(n)
 			case none == "-1":
-				return number(most)
+				return formatInt(most)
 			}
 			return none
 		},
@@ -91,15 +91,15 @@ func hugepageFile(name string, size int64, none string) fileModel {
 			}
 			n, err := kernelBytes(text, none)
 			if err == nil {
-				g.huge[name] = n / size * size
+				g.hugepageLimits[name] = n / size * size
 			}
 			return err
 		},
 	}
 }
 
-// device parses a leading "major:minor" like the kernel's blkg_conf_prep.
-func (f *Cgroups) device(text string) (dev, rest string, err error) {
+// parseDevice parses a leading "major:minor" like the kernel's blkg_conf_prep.
+func (f *Cgroups) parseDevice(text string) (dev, rest string, err error) {
 	major, rest, ok := scanUint(text)
 	if !ok || !strings.HasPrefix(rest, ":") {
 		return "", "", syscall.EINVAL
@@ -123,7 +123,7 @@ func showIOWeight(_ *Cgroups, g *group) string {
 // model.
 func setIOWeight(f *Cgroups, g *group, text string) error {
 	if strings.Contains(text, ":") {
-		if _, _, err := f.device(text); err != nil {
+		if _, _, err := f.parseDevice(text); err != nil {
 			return err
 		}
 		return syscall.EOPNOTSUPP
@@ -144,7 +144,7 @@ func showBFQv1(_ *Cgroups, g *group) string { return strconv.FormatUint(g.bfqWei
 // setBFQ sets io.bfq.weight. It refuses a weight for a device, because no simulated device uses the scheduler BFQ.
 func setBFQ(f *Cgroups, g *group, text string) error {
 	text = trimBlanks(text)
-	n, _, rest := digits(text, 0)
+	n, _, rest := parseDigits(text, 0)
 	ok := rest == ""
 	if after, given := strings.CutPrefix(text, "default"); !ok && given {
 		n, _, ok = scanUint(after)
@@ -156,7 +156,7 @@ func setBFQ(f *Cgroups, g *group, text string) error {
 }
 
 func setBFQDevice(f *Cgroups, _ *group, text string) error {
-	if _, _, err := f.device(text); err != nil {
+	if _, _, err := f.parseDevice(text); err != nil {
 		return err
 	}
 	return syscall.EOPNOTSUPP
@@ -184,21 +184,21 @@ var ioLimits = [4]struct {
 	none uint64
 }{{"rbps", math.MaxUint64}, {"wbps", math.MaxUint64}, {"riops", math.MaxUint32}, {"wiops", math.MaxUint32}}
 
-func noThrottle() *[4]uint64 {
+func noThrottleLimits() *[4]uint64 {
 	return &[4]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MaxUint32}
 }
 
-func (o *otherState) limits(dev string) *[4]uint64 {
-	if o.throttle[dev] == nil {
-		o.throttle[dev] = noThrottle()
+func (o *otherState) limitsOf(dev string) *[4]uint64 {
+	if o.throttleLimits[dev] == nil {
+		o.throttleLimits[dev] = noThrottleLimits()
 	}
-	return o.throttle[dev]
+	return o.throttleLimits[dev]
 }
 
-func (o *otherState) throttled() []string {
+func (o *otherState) throttledDevices() []string {
 	var out []string
-	for dev, l := range o.throttle {
-		if *l != *noThrottle() {
+	for dev, l := range o.throttleLimits {
+		if *l != *noThrottleLimits() {
 			out = append(out, dev)
 		}
 	}
@@ -208,11 +208,11 @@ func (o *otherState) throttled() []string {
 
 func showIOMax(_ *Cgroups, g *group) string {
 	var lines []string
-	for _, dev := range g.throttled() {
+	for _, dev := range g.throttledDevices() {
 		line := dev
 		for i, l := range ioLimits {
-			text := unlimited
-			if n := g.throttle[dev][i]; n != l.none {
+			text := unlimitedText
+			if n := g.throttleLimits[dev][i]; n != l.none {
 				text = strconv.FormatUint(n, 10)
 			}
 			line += " " + l.name + "=" + text
@@ -224,11 +224,11 @@ func showIOMax(_ *Cgroups, g *group) string {
 
 // setIOMax sets limits in io.max, with the checks of the kernel's tg_set_limit. A text with an error changes no limit.
 func setIOMax(f *Cgroups, g *group, text string) error {
-	dev, rest, err := f.device(text)
+	dev, rest, err := f.parseDevice(text)
 	if err != nil {
 		return err
 	}
-	limits := *g.limits(dev)
+	limits := *g.limitsOf(dev)
 	for {
 		var word string
 		if word, rest = scanWord(rest, 26); word == "" {
@@ -246,7 +246,7 @@ func setIOMax(f *Cgroups, g *group, text string) error {
 			return l.name == name
 		})
 		switch {
-		case !ok || !isNumber && value != unlimited:
+		case !ok || !isNumber && value != unlimitedText:
 			return syscall.EINVAL
 		case n == 0:
 			return syscall.ERANGE
@@ -255,26 +255,26 @@ func setIOMax(f *Cgroups, g *group, text string) error {
 		}
 		limits[i] = min(n, ioLimits[i].none)
 	}
-	*g.limits(dev) = limits
+	*g.limitsOf(dev) = limits
 	return nil
 }
 
-// throttle returns the model of a throttle file of version 1. In a write, 0 means no limit. Of a limit of requests the
-// kernel uses only the lower 32 bits.
-func throttle(i int) fileModel {
+// throttleFile returns the model of a throttle file of version 1. In a write, 0 means no limit. For a limit
+// of I/O operations, the kernel uses only the lower 32 bits of the number.
+func throttleFile(i int) fileModel {
 	return fileModel{
 		lines: true,
 		show: func(_ *Cgroups, g *group) string {
 			var lines []string
-			for _, dev := range g.throttled() {
-				if n := g.throttle[dev][i]; n != ioLimits[i].none {
+			for _, dev := range g.throttledDevices() {
+				if n := g.throttleLimits[dev][i]; n != ioLimits[i].none {
 					lines = append(lines, dev+" "+strconv.FormatUint(n, 10))
 				}
 			}
 			return strings.Join(lines, "\n")
 		},
 		set: func(f *Cgroups, g *group, text string) error {
-			dev, rest, err := f.device(text)
+			dev, rest, err := f.parseDevice(text)
 			if err != nil {
 				return err
 			}
@@ -285,7 +285,7 @@ func throttle(i int) fileModel {
 			if n == 0 {
 				n = math.MaxUint64
 			}
-			g.limits(dev)[i] = n & ioLimits[i].none
+			g.limitsOf(dev)[i] = n & ioLimits[i].none
 			return nil
 		},
 	}

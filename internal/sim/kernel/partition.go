@@ -12,10 +12,10 @@ import (
 
 // partition has the values of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
-	kind      string // "" (member), "root" or "isolated"
-	valid     bool
-	why       string // the reason why it is not valid; "" if the kernel gives none
-	exclusive cgroup.IDs
+	kind          string // "" (member), "root" or "isolated"
+	valid         bool
+	invalidReason string // the reason why it is not valid; "" if the kernel gives none
+	exclusive     cgroup.IDs
 }
 
 // The kernel's reasons why a partition is not valid.
@@ -90,10 +90,10 @@ func showPartition(_ *Cgroups, g *group) string {
 		return "member"
 	case p.valid:
 		return p.kind
-	case p.why == "":
+	case p.invalidReason == "":
 		return p.kind + " invalid"
 	}
-	return p.kind + " invalid (" + p.why + ")"
+	return p.kind + " invalid (" + p.invalidReason + ")"
 }
 
 func setPartition(f *Cgroups, g *group, text string) error {
@@ -107,7 +107,7 @@ func setPartition(f *Cgroups, g *group, text string) error {
 		return syscall.EINVAL
 	case g.partition.valid:
 		g.partition.kind = kind
-	case g.partition.kind != "" && !f.since(7):
+	case g.partition.kind != "" && !f.kernelSince(7):
 		g.partition.kind = kind // an invalid partition stays invalid until its CPUs change
 	default:
 		g.partition.kind = kind
@@ -119,14 +119,14 @@ func setPartition(f *Cgroups, g *group, text string) error {
 // updateValidity sets whether a partition is valid.
 func (f *Cgroups) updateValidity(g *group) {
 	g.partition.valid = false // so that the cgroup's own CPUs count as free
-	g.partition.why = f.whyInvalid(g)
-	g.partition.valid = g.partition.why == ""
+	g.partition.invalidReason = f.whyInvalid(g)
+	g.partition.valid = g.partition.invalidReason == ""
 }
 
 func (f *Cgroups) whyInvalid(g *group) string {
 	want := g.partitionCPUs()
 	switch {
-	case want.Empty() && f.since(7):
+	case want.Empty() && f.kernelSince(7):
 		return whyEmpty
 	case want.Empty():
 		return whyEmptyOld
@@ -141,7 +141,7 @@ func (f *Cgroups) whyInvalid(g *group) string {
 		if want.Contains(f.effectiveCPUs(g.parent)) && f.needsRemainingCPUs(g.parent, g) {
 			return whyNoneLeft
 		}
-	case !f.since(7):
+	case !f.kernelSince(7):
 		return whyParent
 	case g.partition.exclusive.Empty(), !f.effectiveExclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
 		return whyExclusive
@@ -149,14 +149,14 @@ func (f *Cgroups) whyInvalid(g *group) string {
 	return ""
 }
 
-// needsRemainingCPUs reports whether tasks use the CPUs of a partition root that its partitions leave. It ignores
-// tasks in the cgroup but and below it.
-func (f *Cgroups) needsRemainingCPUs(g, but *group) bool {
+// needsRemainingCPUs reports whether tasks use the CPUs of a partition root that its partitions leave. It does not
+// count the tasks in and below the child ignored.
+func (f *Cgroups) needsRemainingCPUs(g, ignored *group) bool {
 	if g == f.root || f.hasTasks(g, "") {
 		return true
 	}
 	for _, c := range g.children {
-		if c != but && !c.partition.valid && f.populated(c, "") {
+		if c != ignored && !c.partition.valid && f.isPopulated(c, "") {
 			return true
 		}
 	}
@@ -166,13 +166,13 @@ func (f *Cgroups) needsRemainingCPUs(g, but *group) bool {
 // endPartition makes a partition invalid. Partitions below it that got their CPUs from it become invalid, too.
 func (f *Cgroups) endPartition(g *group) {
 	if !g.partition.valid {
-		g.partition.why = ""
+		g.partition.invalidReason = ""
 		return
 	}
-	g.partition.valid, g.partition.why = false, ""
+	g.partition.valid, g.partition.invalidReason = false, ""
 	for _, c := range g.children {
 		if c.partition.valid && c.partition.exclusive.Empty() {
-			c.partition.valid, c.partition.why = false, whyParent
+			c.partition.valid, c.partition.invalidReason = false, whyParent
 		}
 	}
 }
@@ -186,16 +186,16 @@ func (f *Cgroups) cpusChanged(g *group) {
 	for _, o := range g.parent.children {
 		if o != g && o.partition.valid && !o.partitionCPUs().And(g.cpus).Empty() {
 			f.endPartition(o)
-			if !f.since(7) {
-				o.partition.why = whyShared // later kernels give no reason
+			if !f.kernelSince(7) {
+				o.partition.invalidReason = whyShared // later kernels give no reason
 			}
 		}
 	}
 	switch {
 	case g.partition.valid && g.partitionCPUs().Empty():
 		f.endPartition(g)
-		g.partition.why = whyExclusive
-	case g.partition.kind != "" && !g.partition.valid && !f.since(7):
+		g.partition.invalidReason = whyExclusive
+	case g.partition.kind != "" && !g.partition.valid && !f.kernelSince(7):
 		f.updateValidity(g)
 	}
 }
@@ -216,7 +216,7 @@ func showExclusive(_ *Cgroups, g *group) string          { return g.partition.ex
 func showEffectiveExclusive(f *Cgroups, g *group) string { return f.effectiveExclusiveCPUs(g).String() }
 
 func setExclusive(f *Cgroups, g *group, text string) error {
-	want, err := kernelList(text, highest(f.possible)+1)
+	want, err := kernelList(text, highestID(f.possible)+1)
 	switch {
 	case err != nil:
 		return err
@@ -242,21 +242,21 @@ func (f *Cgroups) endPartitionsBelow(g *group) {
 	for _, c := range g.children {
 		if c.partition.kind != "" && !f.isPartitionRoot(c.parent) && !f.effectiveExclusiveCPUs(g).Contains(c.partitionCPUs()) {
 			f.endPartition(c)
-			c.partition.why = whyParent
+			c.partition.invalidReason = whyParent
 		}
 		f.endPartitionsBelow(c)
 	}
 }
 
-func showIsolated(f *Cgroups, _ *group) string { return f.isolated(f.root).String() }
+func showIsolated(f *Cgroups, _ *group) string { return f.isolatedCPUs(f.root).String() }
 
-func (f *Cgroups) isolated(g *group) cgroup.IDs {
+func (f *Cgroups) isolatedCPUs(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
 		if c.partition.valid && c.partition.kind == "isolated" {
 			out = out.Union(c.partitionCPUs())
 		}
-		out = out.Union(f.isolated(c))
+		out = out.Union(f.isolatedCPUs(c))
 	}
 	return out
 }
@@ -264,7 +264,7 @@ func (f *Cgroups) isolated(g *group) cgroup.IDs {
 // checkMayBecomeEmpty returns an error if a change would remove all CPUs of a partition. Since Linux 6.12 the deadline
 // scheduler needs a CPU in each partition that is not isolated.
 func (f *Cgroups) checkMayBecomeEmpty(g *group, trial cpusetState) error {
-	if f.since(12) && g.partition.valid && g.partition.kind == "root" && g.partition.exclusive.Empty() && trial.cpus.Empty() {
+	if f.kernelSince(12) && g.partition.valid && g.partition.kind == "root" && g.partition.exclusive.Empty() && trial.cpus.Empty() {
 		return syscall.EBUSY
 	}
 	return nil
@@ -273,7 +273,7 @@ func (f *Cgroups) checkMayBecomeEmpty(g *group, trial cpusetState) error {
 // checkOffline returns an error if a CPU cannot go offline, because it is the last CPU of a partition (since Linux
 // 6.12).
 func (f *Cgroups) checkOffline(cpu cgroup.IDs) error {
-	if f.version == cgroup.V2 && f.since(12) && f.isLastCPU(f.root, cpu) {
+	if f.version == cgroup.V2 && f.kernelSince(12) && f.isLastCPU(f.root, cpu) {
 		return syscall.EBUSY
 	}
 	return nil

@@ -25,26 +25,26 @@ type ResctrlHardware struct {
 type Resctrl struct {
 	hardware ResctrlHardware
 
-	mu     sync.Mutex
-	groups map[string]*resctrlGroup // the groups by directory; the root is "."
-	of     map[int]string           // the directory of each thread's control group
-	mon    map[int]string           // the directory of each thread's monitoring group
-	status string                   // the text of info/last_cmd_status
+	mu                sync.Mutex
+	groups            map[string]*resctrlGroup // the groups by directory; the root is "."
+	controlGroupOf    map[int]string           // the directory of each thread's control group
+	monitoringGroupOf map[int]string           // the directory of each thread's monitoring group
+	lastCommandStatus string                   // the text of info/last_cmd_status
 }
 
 type resctrlGroup struct {
-	lines map[string]string // the schemata lines by resource
+	schemataLines map[string]string // the schemata lines by resource
 }
 
 // NewResctrl returns a tree in the state after it was mounted.
 func NewResctrl(h ResctrlHardware) *Resctrl {
-	f := &Resctrl{hardware: h, groups: map[string]*resctrlGroup{}, of: map[int]string{}, mon: map[int]string{}, status: "ok"}
+	f := &Resctrl{hardware: h, groups: map[string]*resctrlGroup{}, controlGroupOf: map[int]string{}, monitoringGroupOf: map[int]string{}, lastCommandStatus: "ok"}
 	f.groups["."] = f.newGroup()
 	return f
 }
 
 func (f *Resctrl) newGroup() *resctrlGroup {
-	g := &resctrlGroup{lines: map[string]string{}}
+	g := &resctrlGroup{schemataLines: map[string]string{}}
 	all := func(value string) string {
 		var out []string
 		for _, id := range f.hardware.Caches {
@@ -53,10 +53,10 @@ func (f *Resctrl) newGroup() *resctrlGroup {
 		return strings.Join(out, ";")
 	}
 	if f.hardware.CacheMask != "" {
-		g.lines["L3"] = all(f.hardware.CacheMask)
+		g.schemataLines["L3"] = all(f.hardware.CacheMask)
 	}
 	if f.hardware.Bandwidth != 0 {
-		g.lines["MB"] = all(strconv.Itoa(f.hardware.Bandwidth))
+		g.schemataLines["MB"] = all(strconv.Itoa(f.hardware.Bandwidth))
 	}
 	return g
 }
@@ -69,7 +69,7 @@ func (f *Resctrl) Group(thread int) string {
 }
 
 func (f *Resctrl) groupLocked(thread int) string {
-	if at, known := f.of[thread]; known {
+	if at, known := f.controlGroupOf[thread]; known {
 		return at
 	}
 	return "."
@@ -79,7 +79,7 @@ func (f *Resctrl) groupLocked(thread int) string {
 func (f *Resctrl) MonitoringGroupOf(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mon[thread]
+	return f.monitoringGroupOf[thread]
 }
 
 // ReadFile returns a file's text.
@@ -89,7 +89,7 @@ func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 	h := f.hardware
 	switch {
 	case file == "info/last_cmd_status":
-		return []byte(f.status + "\n"), nil
+		return []byte(f.lastCommandStatus + "\n"), nil
 	case h.CacheMask != "" && file == "info/L3/cbm_mask":
 		return []byte(h.CacheMask + "\n"), nil
 	case h.CacheMask != "" && file == "info/L3/min_cbm_bits":
@@ -107,7 +107,7 @@ func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 	case path.Base(file) == "schemata" && !isMonitoringGroup(path.Dir(file)):
 		var out strings.Builder
 		for _, resource := range []string{"L3", "MB"} {
-			if line, has := g.lines[resource]; has {
+			if line, has := g.schemataLines[resource]; has {
 				out.WriteString("    " + resource + ":" + line + "\n")
 			}
 		}
@@ -119,9 +119,9 @@ func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 }
 
 func (f *Resctrl) tasksLocked(dir string) []byte {
-	from := f.of
+	from := f.controlGroupOf
 	if isMonitoringGroup(dir) {
-		from = f.mon
+		from = f.monitoringGroupOf
 	}
 	var ids []int
 	for id, at := range from {
@@ -143,7 +143,7 @@ func isMonitoringGroup(dir string) bool { return path.Base(path.Dir(dir)) == "mo
 func (f *Resctrl) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.status = "ok"
+	f.lastCommandStatus = "ok"
 	dir := path.Dir(file)
 	g := f.groups[dir]
 	switch {
@@ -154,25 +154,25 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 			return pathError("write", file, syscall.EINVAL)
 		}
 		if !isMonitoringGroup(dir) {
-			f.of[id] = dir
-			delete(f.mon, id) // a thread that moves leaves its monitoring group
+			f.controlGroupOf[id] = dir
+			delete(f.monitoringGroupOf, id) // a thread that moves leaves its monitoring group
 			return nil
 		}
 		if f.groupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
-			f.status = "Can't move task to different control group"
+			f.lastCommandStatus = "Can't move task to different control group"
 			return pathError("write", file, syscall.EINVAL)
 		}
-		f.mon[id] = dir
+		f.monitoringGroupOf[id] = dir
 		return nil
 	case path.Base(file) == "schemata" && !isMonitoringGroup(dir):
-		return f.setLocked(g, file, string(data))
+		return f.setSchemataLocked(g, file, string(data))
 	}
 	return pathError("open", file, syscall.ENOENT)
 }
 
-func (f *Resctrl) setLocked(g *resctrlGroup, file, text string) error {
+func (f *Resctrl) setSchemataLocked(g *resctrlGroup, file, text string) error {
 	no := func(why string) error {
-		f.status = why
+		f.lastCommandStatus = why
 		return pathError("write", file, syscall.EINVAL)
 	}
 	if !strings.HasSuffix(text, "\n") {
@@ -180,7 +180,7 @@ func (f *Resctrl) setLocked(g *resctrlGroup, file, text string) error {
 	}
 	for line := range strings.Lines(text) {
 		resource, entries, ok := strings.Cut(strings.TrimSpace(line), ":")
-		if _, has := g.lines[resource]; !ok || !has {
+		if _, has := g.schemataLines[resource]; !ok || !has {
 			return no("Unknown or unsupported resource name")
 		}
 		for entry := range strings.SplitSeq(entries, ";") {
@@ -199,7 +199,7 @@ func (f *Resctrl) setLocked(g *resctrlGroup, file, text string) error {
 				return no("MB value out of range")
 			}
 		}
-		g.lines[resource] = entries
+		g.schemataLines[resource] = entries
 	}
 	return nil
 }
@@ -266,14 +266,14 @@ func (f *Resctrl) Rmdir(dir string) error {
 			delete(f.groups, at)
 		}
 	}
-	for id, at := range f.of {
+	for id, at := range f.controlGroupOf {
 		if at == dir {
-			delete(f.of, id)
+			delete(f.controlGroupOf, id)
 		}
 	}
-	for id, at := range f.mon {
+	for id, at := range f.monitoringGroupOf {
 		if f.groups[at] == nil {
-			delete(f.mon, id)
+			delete(f.monitoringGroupOf, id)
 		}
 	}
 	return nil

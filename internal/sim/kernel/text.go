@@ -13,10 +13,10 @@ import (
 
 // This file parses the text of writes like the kernel.
 
-// unlimited is the text for no limit in version 2.
-const unlimited = "max"
+// unlimitedText is the text for no limit in version 2.
+const unlimitedText = "max"
 
-func number(n int64) string { return strconv.FormatInt(n, 10) }
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
 func formatBool(b bool) string {
 	if b {
@@ -30,9 +30,9 @@ func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // trimBlanks removes blanks from both ends of a text, like the kernel's strstrip.
 func trimBlanks(text string) string { return strings.Trim(text, " \t\n\v\f\r") }
 
-// digits parses leading digits. With base 0 the prefix of the digits determines the base. It returns the value modulo
-// 2^64, whether the value overflowed, and the rest of the text.
-func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
+// parseDigits parses leading digits. With base 0 the prefix of the digits determines the base. It returns the value
+// modulo 2^64, whether the value overflowed, and the rest of the text.
+func parseDigits(text string, base uint64) (n uint64, overflow bool, rest string) {
 	digit := func(c byte) uint64 {
 		switch {
 		case c >= '0' && c <= '9':
@@ -64,7 +64,7 @@ func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
 // be followed by one newline. Leading blanks are an error.
 func kernelUint(text string) (uint64, error) {
 	text = strings.TrimPrefix(text, "+")
-	n, overflow, rest := digits(text, 0)
+	n, overflow, rest := parseDigits(text, 0)
 	switch {
 	case rest == text:
 		return 0, syscall.EINVAL
@@ -108,7 +108,7 @@ func kernelInt32(text string) (int64, error) {
 // and returns the number modulo 2^64.
 func scanUint(text string) (n uint64, rest string, ok bool) {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
-	n, _, rest = digits(text, 10)
+	n, _, rest = parseDigits(text, 10)
 	return n, rest, rest != text
 }
 
@@ -123,14 +123,14 @@ func scanWord(text string, n int) (word, rest string) {
 }
 
 // kernelBytes parses a number of bytes like page_counter_memparse. The number may have a suffix K to E, and is
-// rounded down to whole pages. none is the text for no limit. A number that is too large means no limit, too. An
-// empty text is 0.
+// rounded down to whole pages. none is the text for no limit. A number above the
+// greatest limit also means no limit. An empty text is 0.
 func kernelBytes(text, none string) (int64, error) {
 	text = trimBlanks(text)
 	if text == none {
 		return cgroup.UnlimitedBytes(), nil
 	}
-	n, _, rest := digits(text, 0)
+	n, _, rest := parseDigits(text, 0)
 	if rest != "" {
 		if i := strings.IndexByte("kmgtpe", rest[0]|0x20); i >= 0 {
 			n, rest = n<<(10*(i+1)), rest[1:]
@@ -171,11 +171,11 @@ func kernelList(text string, size int) (cgroup.IDs, error) {
 	}
 }
 
-// region is an element of a list, such as "0-7:1/2": the first off ids of each group of ids from start to end.
-type region struct{ start, end, off, group int }
+// idRegion is an element of a list, such as "0-7:1/2": the first off ids of each group of ids from start to end.
+type idRegion struct{ start, end, off, group int }
 
-func parseRegion(text string, size int) (region, string, error) {
-	var r region
+func parseRegion(text string, size int) (idRegion, string, error) {
+	var r idRegion
 	var err error
 	ends := func() bool { return text == "" || text[0] == ',' || isBlank(text[0]) }
 	take := func(into *int) bool {
@@ -216,7 +216,7 @@ func regionNumber(text string, size int) (int, string, error) {
 	if strings.HasPrefix(text, "N") {
 		return size - 1, text[1:], nil
 	}
-	n, overflow, rest := digits(text, 10)
+	n, overflow, rest := parseDigits(text, 10)
 	switch {
 	case rest == text:
 		return 0, "", syscall.EINVAL

@@ -36,8 +36,8 @@ type TierNode struct {
 // tiers is the state of a kernel with memory tiers. Without nodes, memory.reclaim does nothing.
 type tiers struct {
 	Tiers
-	nodes         []TierNode
-	dropped, swap int64 // bytes that reclaim dropped or swapped
+	nodes              []TierNode
+	droppedBytes, swap int64 // bytes that reclaim dropped or swapped
 }
 
 // SetTiers sets the memory nodes with their tiers, and the settings of the kernel.
@@ -51,14 +51,14 @@ func (f *Cgroups) SetTiers(t Tiers, nodes []TierNode) {
 func (f *Cgroups) SetNodeMemory(dir string, node int, m NodeMemory) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, ok := f.find(dir)
+	g, ok := f.findGroup(dir)
 	if !ok {
 		return pathError("write", dir, syscall.ENOENT)
 	}
-	if g.onNodes == nil {
-		g.onNodes = map[int]NodeMemory{}
+	if g.memoryOnNodes == nil {
+		g.memoryOnNodes = map[int]NodeMemory{}
 	}
-	g.onNodes[node] = m
+	g.memoryOnNodes[node] = m
 	return nil
 }
 
@@ -66,23 +66,23 @@ func (f *Cgroups) SetNodeMemory(dir string, node int, m NodeMemory) error {
 func (f *Cgroups) NodeMemory(dir string) map[int]NodeMemory {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, ok := f.find(dir)
+	g, ok := f.findGroup(dir)
 	if !ok {
 		return nil
 	}
-	return maps.Clone(g.onNodes)
+	return maps.Clone(g.memoryOnNodes)
 }
 
-// Lost returns how many bytes memory.reclaim dropped from the page cache, or swapped.
-func (f *Cgroups) Lost() int64 {
+// LostBytes returns how many bytes memory.reclaim dropped from the page cache, or swapped.
+func (f *Cgroups) LostBytes() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tiers.dropped + f.tiers.swap
+	return f.tiers.droppedBytes + f.tiers.swap
 }
 
 // nodeMemory returns the memory of a cgroup and the cgroups below it on a node.
 func (g *group) nodeMemory(node int) NodeMemory {
-	m := g.onNodes[node]
+	m := g.memoryOnNodes[node]
 	for _, c := range g.children {
 		below := c.nodeMemory(node)
 		m.Anonymous += below.Anonymous
@@ -114,8 +114,8 @@ func showNodeMemory(f *Cgroups, g *group) string {
 }
 
 // setReclaim reclaims memory of a cgroup. The kernel moves anonymous memory to a slower node, or to swap. On a node
-// where neither is possible it drops page cache, even if only anonymous memory was requested. It scans each node for
-// the whole amount.
+// where neither is possible it drops page cache, even if only anonymous memory was requested. It tries to reclaim
+// the whole amount from each node.
 func setReclaim(f *Cgroups, g *group, text string) error {
 	first, option, _ := strings.Cut(trimBlanks(text), " ")
 	want, err := kernelBytes(first, "")
@@ -124,31 +124,31 @@ func setReclaim(f *Cgroups, g *group, text string) error {
 	}
 	anonymousOnly := option == "swappiness=max"
 	switch {
-	case option == "", anonymousOnly && f.since(16), strings.HasPrefix(option, "swappiness=") && !anonymousOnly && f.since(10):
+	case option == "", anonymousOnly && f.kernelSince(16), strings.HasPrefix(option, "swappiness=") && !anonymousOnly && f.kernelSince(10):
 	default:
 		return syscall.EINVAL
 	}
 	if len(f.tiers.nodes) == 0 {
 		return nil
 	}
-	if g.onNodes == nil {
-		g.onNodes = map[int]NodeMemory{}
+	if g.memoryOnNodes == nil {
+		g.memoryOnNodes = map[int]NodeMemory{}
 	}
 	done := int64(0)
 	for _, n := range f.tiers.nodes {
-		m := g.onNodes[n.ID]
+		m := g.memoryOnNodes[n.ID]
 		to, demotes := f.demotionTarget(g, n)
 		swaps := f.tiers.Swap && g.swap != 0
 		switch {
 		case demotes:
 			moved := min(want-done, m.Anonymous, to.Size-f.root.nodeMemory(to.ID).Anonymous)
-			slow := g.onNodes[to.ID]
+			slow := g.memoryOnNodes[to.ID]
 			slow.Anonymous += moved
-			g.onNodes[to.ID] = slow
+			g.memoryOnNodes[to.ID] = slow
 			m.Anonymous, done = m.Anonymous-moved, done+moved
 			if !anonymousOnly {
 				slow.PageCache += m.PageCache
-				g.onNodes[to.ID], m.PageCache = slow, 0
+				g.memoryOnNodes[to.ID], m.PageCache = slow, 0
 			}
 		case swaps:
 			out := min(want, m.Anonymous)
@@ -156,9 +156,9 @@ func setReclaim(f *Cgroups, g *group, text string) error {
 		}
 		if !demotes && (!swaps || !anonymousOnly) {
 			out := min(want, m.PageCache)
-			m.PageCache, f.tiers.dropped, done = m.PageCache-out, f.tiers.dropped+out, done+out
+			m.PageCache, f.tiers.droppedBytes, done = m.PageCache-out, f.tiers.droppedBytes+out, done+out
 		}
-		g.onNodes[n.ID] = m
+		g.memoryOnNodes[n.ID] = m
 	}
 	if done < want {
 		return syscall.EAGAIN
@@ -189,8 +189,8 @@ type TierFiles struct{ f *Cgroups }
 // TierFiles returns the files in which the simulated kernel lists its memory tiers.
 func (f *Cgroups) TierFiles() TierFiles { return TierFiles{f} }
 
-// texts returns the texts of all files, by path.
-func (t TierFiles) texts() map[string]string {
+// textsByPath returns the texts of all files, by path.
+func (t TierFiles) textsByPath() map[string]string {
 	t.f.mu.Lock()
 	defer t.f.mu.Unlock()
 	s := &t.f.tiers
@@ -219,7 +219,7 @@ func (t TierFiles) texts() map[string]string {
 
 // Read returns the text of a file.
 func (t TierFiles) Read(file string) (string, error) {
-	text, found := t.texts()[file]
+	text, found := t.textsByPath()[file]
 	if !found {
 		return "", pathError("open", file, fs.ErrNotExist)
 	}
@@ -228,7 +228,7 @@ func (t TierFiles) Read(file string) (string, error) {
 
 // List returns the names in a directory.
 func (t TierFiles) List(dir string) (names []string, err error) {
-	for file := range t.texts() {
+	for file := range t.textsByPath() {
 		if rest, below := strings.CutPrefix(file, dir+"/"); below {
 			name, _, _ := strings.Cut(rest, "/")
 			names = append(names, name)

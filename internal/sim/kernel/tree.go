@@ -17,30 +17,30 @@ var controllers = map[cgroup.Version][]string{
 	cgroup.V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},
 }
 
-// threadable reports whether a controller supports threaded cgroups.
-func threadable(controller string) bool {
+// supportsThreads reports whether a controller supports threaded cgroups.
+func supportsThreads(controller string) bool {
 	return controller == "cpuset" || controller == "cpu" || controller == "pids"
 }
 
 // task is a process.
 type task struct {
-	pid   int
-	in    map[string]*group // the cgroup in each controller's hierarchy; in version 2 the only key is ""
-	usage map[*group]int64  // the memory that the task allocated while it was in a cgroup
+	pid      int
+	cgroupIn map[string]*group // the cgroup in each controller's hierarchy; in version 2 the only key is ""
+	usage    map[*group]int64  // the memory that the task allocated while it was in a cgroup
 }
 
 // Spawn starts a task in the root cgroup.
 func (f *Cgroups) Spawn() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &task{pid: 1000 + len(f.procs), in: map[string]*group{}, usage: map[*group]int64{}}
-	for f.procs[p.pid] != nil {
+	p := &task{pid: 1000 + len(f.tasksByPID), cgroupIn: map[string]*group{}, usage: map[*group]int64{}}
+	for f.tasksByPID[p.pid] != nil {
 		p.pid++
 	}
 	for _, c := range f.hierarchies() {
-		p.in[c] = f.root
+		p.cgroupIn[c] = f.root
 	}
-	f.procs[p.pid] = p
+	f.tasksByPID[p.pid] = p
 	return p.pid, nil
 }
 
@@ -51,23 +51,23 @@ func (f *Cgroups) hierarchies() []string {
 	return []string{""}
 }
 
-// memoryOf returns the cgroup to which a task's memory is charged.
-func (f *Cgroups) memoryOf(p *task) *group {
+// memoryGroup returns the cgroup to which a task's memory is charged.
+func (f *Cgroups) memoryGroup(p *task) *group {
 	if f.version == cgroup.V1 {
-		return p.in["memory"]
+		return p.cgroupIn["memory"]
 	}
-	return p.in[""]
+	return p.cgroupIn[""]
 }
 
 // Grow makes a task allocate memory.
 func (f *Cgroups) Grow(pid int, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := f.procs[pid]
+	p := f.tasksByPID[pid]
 	if p == nil {
 		return syscall.ESRCH
 	}
-	p.usage[f.memoryOf(p)] += bytes
+	p.usage[f.memoryGroup(p)] += bytes
 	return nil
 }
 
@@ -75,15 +75,15 @@ func (f *Cgroups) Grow(pid int, bytes int64) error {
 func (f *Cgroups) Kill(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.procs, pid)
+	delete(f.tasksByPID, pid)
 	return nil
 }
 
-// AwaitEnd returns an error if a task has not ended.
+// AwaitEnd returns an error if a task has not ended. It does not wait, because Kill ends a task at once.
 func (f *Cgroups) AwaitEnd(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.procs[pid] != nil {
+	if f.tasksByPID[pid] != nil {
 		return syscall.ETIMEDOUT
 	}
 	return nil
@@ -95,7 +95,7 @@ func (f *Cgroups) AwaitEnd(pid int) error {
 func (f *Cgroups) SetTasks(dir string, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, ok := f.find(dir)
+	g, ok := f.findGroup(dir)
 	if !ok {
 		return pathError("write", dir, syscall.ENOENT)
 	}
@@ -117,11 +117,11 @@ func (f *Cgroups) checkAdmits(g *group, controller string) error {
 		return nil
 	}
 	switch {
-	case !f.validDomain(g.domain()):
+	case !f.validDomain(g.nearestDomain()):
 		return syscall.EOPNOTSUPP
 	case g.parent == nil, g.threaded, f.canBeThreadRoot(g):
 		return nil
-	case len(g.subtree) > 0:
+	case len(g.childControllers) > 0:
 		return syscall.EBUSY
 	}
 	return nil
@@ -132,8 +132,8 @@ func (f *Cgroups) hasTasks(g *group, controller string) bool {
 	if g.tasks > 0 {
 		return true
 	}
-	for _, p := range f.procs {
-		for c, in := range p.in {
+	for _, p := range f.tasksByPID {
+		for c, in := range p.cgroupIn {
 			if in == g && (controller == "" || c == "" || c == controller) {
 				return true
 			}
@@ -142,13 +142,13 @@ func (f *Cgroups) hasTasks(g *group, controller string) bool {
 	return false
 }
 
-// populated reports whether g or a cgroup below it has tasks in a controller's hierarchy.
-func (f *Cgroups) populated(g *group, controller string) bool {
+// isPopulated reports whether g or a cgroup below it has tasks in a controller's hierarchy.
+func (f *Cgroups) isPopulated(g *group, controller string) bool {
 	if f.hasTasks(g, controller) {
 		return true
 	}
 	for _, c := range g.children {
-		if f.populated(c, controller) {
+		if f.isPopulated(c, controller) {
 			return true
 		}
 	}
@@ -158,8 +158,8 @@ func (f *Cgroups) populated(g *group, controller string) bool {
 func showProcs(controller string) func(*Cgroups, *group) string {
 	return func(f *Cgroups, g *group) string {
 		var pids []int
-		for _, p := range f.procs {
-			if p.in[controller] == g {
+		for _, p := range f.tasksByPID {
+			if p.cgroupIn[controller] == g {
 				pids = append(pids, p.pid)
 			}
 		}
@@ -172,14 +172,14 @@ func showProcs(controller string) func(*Cgroups, *group) string {
 	}
 }
 
-// showThreads shows the threads of a cgroup: one for each process, and one for each task of SetTasks. The latter have
-// made-up ids.
+// showThreads shows the threads of a cgroup: one for each process, and one for each task of SetTasks. The ids of the
+// tasks of SetTasks are invented.
 func showThreads(controller string) func(*Cgroups, *group) string {
 	procs := showProcs(controller)
 	return func(f *Cgroups, g *group) string {
 		ids := strings.Fields(procs(f, g))
 		for i := range g.tasks {
-			ids = append(ids, strconv.Itoa(1_000_000+g.serial*1000+i))
+			ids = append(ids, strconv.Itoa(1_000_000+g.uniqueNumber*1000+i))
 		}
 		return strings.Join(ids, "\n")
 	}
@@ -191,43 +191,45 @@ func setProcs(controller string) func(*Cgroups, *group, string) error {
 		if err != nil || pid < 0 {
 			return syscall.EINVAL
 		}
-		p := f.procs[int(pid)]
+		p := f.tasksByPID[int(pid)]
 		if p == nil {
 			return syscall.ESRCH
 		}
-		if p.in[controller] == g {
+		if p.cgroupIn[controller] == g {
 			return nil
 		}
 		if err := f.checkAdmits(g, controller); err != nil {
 			return err
 		}
-		p.in[controller] = g
+		p.cgroupIn[controller] = g
 		return nil
 	}
 }
 
-// coreFile returns the model of a file that cgroups of version 1 have in each controller's hierarchy.
-func coreFile(controller, name string) (fileModel, bool) {
+// coreFileV1 returns the model of a file that cgroups of version 1 have in each controller's hierarchy.
+func coreFileV1(controller, name string) (fileModel, bool) {
 	switch name {
 	case "cgroup.procs":
 		return fileModel{show: showProcs(controller), set: setProcs(controller), lines: true}, true
 	case "tasks":
 		return fileModel{show: showThreads(controller), set: setProcs(controller), lines: true}, true
 	case "cgroup.clone_children":
-		return fileModel{show: func(_ *Cgroups, g *group) string { return formatBool(g.clone) }, set: setClone}, true
+		return fileModel{show: func(_ *Cgroups, g *group) string { return formatBool(g.cloneChildren) }, set: setClone}, true
 	}
 	return fileModel{}, false
 }
 
-// domain returns the nearest cgroup that is not threaded: g itself or an ancestor.
-func (g *group) domain() *group {
+// nearestDomain returns the nearest cgroup that is not threaded, which is g or an ancestor of g.
+func (g *group) nearestDomain() *group {
 	for g.threaded {
 		g = g.parent
 	}
 	return g
 }
 
-func (f *Cgroups) threadRoot(g *group) bool {
+// isThreadRoot reports whether g is the root of a threaded subtree: g is not threaded, and has a threaded child, or has
+// tasks and enables a controller that supports threads (the kernel's cgroup_is_thread_root).
+func (f *Cgroups) isThreadRoot(g *group) bool {
 	if g.threaded {
 		return false
 	}
@@ -236,12 +238,12 @@ func (f *Cgroups) threadRoot(g *group) bool {
 			return true
 		}
 	}
-	return g.parent != nil && f.hasTasks(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return threadable(c) && g.subtree[c] })
+	return g.parent != nil && f.hasTasks(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return supportsThreads(c) && g.childControllers[c] })
 }
 
 func (g *group) enablesDomainController() bool {
-	for c := range g.subtree {
-		if !threadable(c) {
+	for c := range g.childControllers {
+		if !supportsThreads(c) {
 			return true
 		}
 	}
@@ -256,7 +258,7 @@ func (f *Cgroups) canBeThreadRoot(g *group) bool {
 		return false
 	}
 	for _, c := range g.children {
-		if !c.threaded && f.populated(c, "") {
+		if !c.threaded && f.isPopulated(c, "") {
 			return false
 		}
 	}
@@ -270,7 +272,7 @@ func (f *Cgroups) validDomain(g *group) bool {
 		return false
 	}
 	for g = g.parent; g != nil; g = g.parent {
-		if g.threaded || g.parent != nil && f.threadRoot(g) {
+		if g.threaded || g.parent != nil && f.isThreadRoot(g) {
 			return false
 		}
 	}
@@ -283,7 +285,7 @@ func showType(f *Cgroups, g *group) string {
 		return "threaded"
 	case !f.validDomain(g):
 		return "domain invalid"
-	case f.threadRoot(g):
+	case f.isThreadRoot(g):
 		return "domain threaded"
 	}
 	return "domain"
@@ -294,11 +296,11 @@ func setType(f *Cgroups, g *group, text string) error {
 	if trimBlanks(text) != "threaded" {
 		return syscall.EINVAL
 	}
-	above := g.parent.domain()
+	above := g.parent.nearestDomain()
 	switch {
 	case g.threaded:
 		return nil
-	case f.populated(g, ""), g.enablesDomainController(), !f.validDomain(above), !f.canBeThreadRoot(above):
+	case f.isPopulated(g, ""), g.enablesDomainController(), !f.validDomain(above), !f.canBeThreadRoot(above):
 		return syscall.EOPNOTSUPP
 	}
 	g.threaded = true
@@ -310,7 +312,7 @@ func (f *Cgroups) availableControllers(g *group) []string {
 	if g.parent == nil {
 		return controllers[cgroup.V2]
 	}
-	return slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.parent.subtree[c] || g.threaded && !threadable(c) })
+	return slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.parent.childControllers[c] || g.threaded && !supportsThreads(c) })
 }
 
 func showControllers(f *Cgroups, g *group) string {
@@ -318,7 +320,7 @@ func showControllers(f *Cgroups, g *group) string {
 }
 
 func showSubtree(_ *Cgroups, g *group) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.subtree[c] }), " ")
+	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.childControllers[c] }), " ")
 }
 
 // setSubtree enables or disables controllers for a text such as "+cpu -memory".
@@ -335,21 +337,21 @@ func setSubtree(f *Cgroups, g *group, text string) error {
 			return syscall.EINVAL
 		}
 	}
-	return f.control(g, want)
+	return f.setControllers(g, want)
 }
 
-// control enables or disables controllers for the children of a cgroup of version 2.
-func (f *Cgroups) control(g *group, want map[string]bool) error {
+// setControllers enables or disables controllers for the children of a cgroup of version 2.
+func (f *Cgroups) setControllers(g *group, want map[string]bool) error {
 	enable, domain := false, false
 	for _, c := range controllers[cgroup.V2] {
 		on, named := want[c]
 		switch {
-		case !named || on == g.subtree[c]:
+		case !named || on == g.childControllers[c]:
 			delete(want, c)
 		case on && !slices.Contains(f.availableControllers(g), c):
 			return syscall.ENOENT
 		case on:
-			enable, domain = true, domain || !threadable(c)
+			enable, domain = true, domain || !supportsThreads(c)
 		case g.childEnables(c):
 			return syscall.EBUSY
 		}
@@ -361,12 +363,12 @@ func (f *Cgroups) control(g *group, want map[string]bool) error {
 	}
 	for c, on := range want {
 		if on {
-			g.subtree[c] = true
+			g.childControllers[c] = true
 			continue
 		}
-		delete(g.subtree, c)
+		delete(g.childControllers, c)
 		for _, child := range g.children {
-			f.reset(child, c)
+			f.resetController(child, c)
 		}
 	}
 	return nil
@@ -375,7 +377,7 @@ func (f *Cgroups) control(g *group, want map[string]bool) error {
 // childEnables reports whether a child of g enables a controller for its own children.
 func (g *group) childEnables(controller string) bool {
 	for _, c := range g.children {
-		if c.subtree[controller] {
+		if c.childControllers[controller] {
 			return true
 		}
 	}
@@ -384,11 +386,11 @@ func (g *group) childEnables(controller string) bool {
 
 func (f *Cgroups) checkEnable(g *group, domain bool) error {
 	switch {
-	case !f.validDomain(g.domain()):
+	case !f.validDomain(g.nearestDomain()):
 		return syscall.EOPNOTSUPP
 	case g.parent == nil:
 		return nil
-	case domain && (f.threadRoot(g) || g.threaded):
+	case domain && (f.isThreadRoot(g) || g.threaded):
 		return syscall.EOPNOTSUPP
 	case !domain && (g.threaded || f.canBeThreadRoot(g)):
 		return nil

@@ -18,9 +18,9 @@ type Balloons struct {
 	CPUs map[string]string `json:"cpus"`
 }
 
-// Differ lists the differences between the existing balloons and the wanted ones. got has the CPUs of all existing
+// Differences lists the differences between the existing balloons and the wanted ones. got has the CPUs of all existing
 // balloons by name, as lists.
-func (b *Balloons) Differ(got map[string]string) (notes []string) {
+func (b *Balloons) Differences(got map[string]string) (notes []string) {
 	if b == nil {
 		return nil
 	}

@@ -20,11 +20,11 @@ func TestBalloonsDiffer(t *testing.T) {
 		"none of a type":   {map[string]string{"six": ""}, nil},
 		"not none of them": {map[string]string{"four": ""}, []string{`there is a balloon four[0] with CPUs "4-7", wanted none [table]`}},
 	} {
-		if notes := (&Balloons{From: "table", CPUs: test.want}).Differ(got); !slices.Equal(notes, test.notes) {
+		if notes := (&Balloons{From: "table", CPUs: test.want}).Differences(got); !slices.Equal(notes, test.notes) {
 			t.Errorf("%s: %q, want %q", name, notes, test.notes)
 		}
 	}
-	if notes := (*Balloons)(nil).Differ(got); notes != nil {
+	if notes := (*Balloons)(nil).Differences(got); notes != nil {
 		t.Errorf("without a want: %q", notes)
 	}
 }

@@ -24,8 +24,8 @@ func TestCaptured(t *testing.T) {
 		switch {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", node, err, want)
-		case err == nil && (s.Node.Captured != filepath.Join(filepath.Dir(file), "n.tar.gz") || !s.Node.Special()):
-			t.Errorf("%s: %q, special: %v", node, s.Node.Captured, s.Node.Special())
+		case err == nil && (s.Node.Captured != filepath.Join(filepath.Dir(file), "n.tar.gz") || !s.Node.HasSpecialProperties()):
+			t.Errorf("%s: %q, special: %v", node, s.Node.Captured, s.Node.HasSpecialProperties())
 		}
 	}
 }

@@ -18,14 +18,14 @@ type Claim struct {
 	Pods   []Ref  `json:"pods,omitempty"` // the pods that use the claim
 }
 
-// device returns the qualified name of the claim's CDI device.
-func (c *Claim) device() string { return cmp.Or(c.Device, ClaimKind+"=claim-"+c.UID) }
+// cdiDeviceName returns the qualified name of the claim's CDI device.
+func (c *Claim) cdiDeviceName() string { return cmp.Or(c.Device, ClaimKind+"=claim-"+c.UID) }
 
 // ClaimKind is the kind of the CDI devices of claims for CPUs.
 const ClaimKind = "dra.k8s.io/cpu"
 
-// device is a device of a CDI specification.
-type device struct {
+// cdiDevice is a device of a CDI specification.
+type cdiDevice struct {
 	Name  string `json:"name"`
 	Edits struct {
 		Env []string `json:"env"`
@@ -33,13 +33,13 @@ type device struct {
 }
 
 // devicesOf returns the devices of claims by their kinds.
-func devicesOf(claims []Claim) map[string][]device {
-	out := map[string][]device{ClaimKind: {}}
+func devicesOf(claims []Claim) map[string][]cdiDevice {
+	out := map[string][]cdiDevice{ClaimKind: {}}
 	for _, c := range claims {
-		kind, name, _ := strings.Cut(c.device(), "=")
-		d := device{Name: name}
+		kind, name, _ := strings.Cut(c.cdiDeviceName(), "=")
+		d := cdiDevice{Name: name}
 		d.Edits.Env = []string{"DRA_CPUSET_" + c.UID + "=" + c.CPUs}
-		if !slices.ContainsFunc(out[kind], func(other device) bool { return other.Name == name }) {
+		if !slices.ContainsFunc(out[kind], func(other cdiDevice) bool { return other.Name == name }) {
 			out[kind] = append(out[kind], d)
 		}
 	}
@@ -61,7 +61,7 @@ func ClaimVariables(claims []Claim) map[string][]string {
 func ClaimSpecs(claims []Claim) map[string][]byte {
 	out := map[string][]byte{}
 	for kind, all := range devicesOf(claims) {
-		text, _ := json.Marshal(map[string]any{"cdiVersion": "0.8.0", "kind": kind, "devices": all}) // strings always marshal
+		text, _ := json.Marshal(map[string]any{"cdiVersion": "0.8.0", "kind": kind, "devices": all}) // no error: the value has only strings
 		out[strings.ReplaceAll(kind, "/", "-")+".json"] = text
 	}
 	return out
@@ -84,7 +84,7 @@ func ClaimCheckpoint(claims []Claim, uid func(Ref) string) []byte {
 		}
 		s := state{
 			ClaimUID: c.UID, ClaimName: name, Namespace: namespace, PodUIDs: map[string]struct{}{},
-			DriverState: map[string]driver{"driver.example": {[]prepared{{[]string{c.device()}}}}},
+			DriverState: map[string]driver{"driver.example": {[]prepared{{[]string{c.cdiDeviceName()}}}}},
 		}
 		for _, ref := range c.Pods {
 			s.PodUIDs[uid(ref)] = struct{}{}

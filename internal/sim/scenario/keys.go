@@ -30,13 +30,13 @@ func addNearestKey(err error, into any) error {
 func keysAt(t reflect.Type, path []string) (keys []string) {
 	for _, part := range path {
 		name, _, _ := strings.Cut(part, "[")
-		f, ok := field(element(t), name)
+		f, ok := fieldByKey(elementType(t), name)
 		if !ok {
 			return nil
 		}
 		t = f.Type
 	}
-	if t = element(t); t.Kind() != reflect.Struct {
+	if t = elementType(t); t.Kind() != reflect.Struct {
 		return nil
 	}
 	for _, f := range reflect.VisibleFields(t) {
@@ -47,15 +47,15 @@ func keysAt(t reflect.Type, path []string) (keys []string) {
 	return keys
 }
 
-// element returns the element type of a pointer, slice or map type, and any other type unchanged.
-func element(t reflect.Type) reflect.Type {
+// elementType returns the element type of a pointer, slice or map type, and any other type unchanged.
+func elementType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
 	return t
 }
 
-func field(t reflect.Type, key string) (reflect.StructField, bool) {
+func fieldByKey(t reflect.Type, key string) (reflect.StructField, bool) {
 	if t.Kind() != reflect.Struct {
 		return reflect.StructField{}, false
 	}

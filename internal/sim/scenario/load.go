@@ -40,10 +40,10 @@ func Parse(text []byte) (*Scenario, error) {
 		return nil, jsonwords.Error(err)
 	}
 	s := &Scenario{}
-	if err := decode(asJSON, s); err != nil {
+	if err := decodeStrict(asJSON, s); err != nil {
 		return nil, err
 	}
-	if err := s.expand(); err != nil {
+	if err := s.expandManifests(); err != nil {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
@@ -52,9 +52,9 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// decode decodes JSON. Unlike encoding/json it is case-sensitive, and reports unknown keys with their path and the most
-// similar valid key.
-func decode(text []byte, into any) error {
+// decodeStrict decodes JSON. Unlike encoding/json it is case-sensitive, and reports unknown keys with their path and
+// the most similar valid key.
+func decodeStrict(text []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(text, into)
 	for i := range strict {
 		strict[i] = addNearestKey(strict[i], into)
@@ -70,11 +70,11 @@ func (s *Scenario) check() error {
 		}
 	}
 	if s.Name == "" {
-		fail("name", errors.New("the key is missing"))
+		fail("name", errors.New("the key is missing: set it to the name of the scenario"))
 	}
 	fail("node", s.Node.check())
 	if len(s.Steps) == 0 {
-		fail("steps", errors.New("the scenario has no steps"))
+		fail("steps", errors.New("the scenario has no steps: write at least one"))
 	}
 	for i := range s.Steps {
 		where := fmt.Sprintf("steps[%d]", i)
@@ -157,7 +157,7 @@ func (s *Step) checkAction() error {
 		errs = append(errs, errors.New("the step has more than one action: write several steps"))
 	}
 	if s.Rejected != "" && n == 0 {
-		errs = append(errs, errors.New("the step has wantRejected, but no action that could be rejected"))
+		errs = append(errs, errors.New("the step has wantRejected, but no action that could be rejected: add an action or remove wantRejected"))
 	}
 	if s.Create != nil {
 		errs = append(errs, s.Create.Pod.check(-1), s.Create.Container.check())
@@ -224,7 +224,7 @@ func (s *Static) check() error {
 
 func (c *Container) check() error {
 	if c.Name == "" {
-		return errors.New("a container has no name")
+		return errors.New("a container has no name: set its key name")
 	}
 	return nil
 }

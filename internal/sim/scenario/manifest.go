@@ -11,12 +11,12 @@ import (
 	"github.com/trimtab/trimtab/internal/podspec"
 )
 
-// expand converts the manifests of all steps to pods and containers.
-func (s *Scenario) expand() error {
+// expandManifests converts the manifests of all steps to pods and containers.
+func (s *Scenario) expandManifests() error {
 	var errs []error
 	for i := range s.Steps {
 		for j := range s.Steps[i].Run {
-			if err := s.Steps[i].Run[j].expand(); err != nil {
+			if err := s.Steps[i].Run[j].expandManifest(); err != nil {
 				errs = append(errs, fmt.Errorf("steps[%d].run[%d].manifest: %w", i, j, err))
 			}
 		}
@@ -24,9 +24,10 @@ func (s *Scenario) expand() error {
 	return errors.Join(errs...)
 }
 
-// expand sets the pod and its containers from the manifest, as the API server and the kubelet convert it. It leaves out
-// init containers, because Run does not end them before it starts the other containers.
-func (r *Run) expand() error {
+// expandManifest sets the pod and its containers from the manifest, as the API server and the kubelet convert it. It
+// leaves out init containers, because a step with Run does not wait for their end before it starts the other
+// containers.
+func (r *Run) expandManifest() error {
 	if len(r.Manifest) == 0 {
 		return nil
 	}
@@ -69,11 +70,11 @@ func (r *Run) expand() error {
 
 // resourcesOf converts resources to those of a scenario.
 func resourcesOf(r lifecycle.Resources) Resources {
-	return Resources{Shares: pointer(r.CPU.Shares), Quota: pointer(r.CPU.Quota), Period: pointer(r.CPU.Period), Memory: pointer(r.Memory.Limit)}
+	return Resources{Shares: pointerOrNil(r.CPU.Shares), Quota: pointerOrNil(r.CPU.Quota), Period: pointerOrNil(r.CPU.Period), Memory: pointerOrNil(r.Memory.Limit)}
 }
 
-// pointer returns a pointer to a value; nil if the value is absent.
-func pointer[T comparable](o lifecycle.Opt[T]) *T {
+// pointerOrNil returns a pointer to a value; nil if the value is absent.
+func pointerOrNil[T comparable](o lifecycle.Opt[T]) *T {
 	if !o.Set {
 		return nil
 	}

@@ -85,8 +85,8 @@ func (n *Node) NodeDevices() (out []lifecycle.NodeDevice) {
 	return out
 }
 
-// Special reports whether the node has properties that a text for CPUs cannot describe.
-func (n *Node) Special() bool {
+// HasSpecialProperties reports whether the node has properties that a text for CPUs cannot describe.
+func (n *Node) HasSpecialProperties() bool {
 	return n.Captured != "" || n.Present != "" || n.WithoutNUMA || n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || n.Tiers != nil || len(n.Distances) > 0
 }
 
@@ -193,8 +193,8 @@ type Pod struct {
 	Handler     string            `json:"runtimeHandler,omitempty"` // the handler of the pod's runtime class
 	// Resources are the resources of the pod's cgroup. If left out, they are the sums of the containers' resources.
 	Resources *Resources `json:"resources,omitempty"`
-	// Spec is the pod's spec as the kubelet reports it at /pods, with the fields of v1.PodSpec. If left out, the kubelet
-	// does not report the pod.
+	// Spec is the pod's spec as the kubelet reports it at /pods, with the fields of v1.PodSpec. If left out, the
+	// kubelet does not report the pod.
 	Spec json.RawMessage `json:"spec,omitempty"`
 	// PodResources has the grants of the kubelet's CPU, memory and device managers, by container name. The kubelet
 	// reports them by an API. If left out, that API does not report the pod.
@@ -322,8 +322,8 @@ type Want struct {
 	NoGroups []string `json:"noGroups,omitempty"`
 	// IOLimits has the effective I/O limits by disk and direction, such as "8:0 rbps"; -1 is no limit.
 	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
-	// Files has the texts of cgroup files by their name in version 2. Files that the node's cgroup version does not have
-	// are not compared.
+	// Files has the texts of cgroup files by their name in version 2. Files that the node's cgroup version does not
+	// have are not compared.
 	Files map[string]string `json:"files,omitempty"`
 	// OnNodes is the anonymous memory of its processes, in bytes by memory node. The kernel must not have dropped or
 	// swapped pages. With cgroup v1 it is not compared.

@@ -13,7 +13,7 @@ import (
 var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
 // wayNames has short names of the ways in which a value is set, for the table of fields.
-var wayNames = map[parity.Way]string{
+var wayNames = map[parity.Delivery]string{
 	parity.AtCreation: "creation", parity.KernelBeforeStart: "before", parity.KernelAfterStart: "after", parity.NotApplied: "no",
 }
 
@@ -33,7 +33,7 @@ These words say when a value is in force:
 
 `)
 	for _, w := range []struct {
-		way  parity.Way
+		way  parity.Delivery
 		text string
 	}{
 		{parity.AtCreation, "the runtime sets the value when it creates the container"},
@@ -54,7 +54,7 @@ These words say when a value is in force:
 	for _, r := range parity.Table() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
 		for _, c := range r.Cells {
-			fmt.Fprintf(&b, " %s |", wayNames[c.Way])
+			fmt.Fprintf(&b, " %s |", wayNames[c.Delivery])
 		}
 		b.WriteString("\n")
 	}
@@ -80,7 +80,7 @@ func limits(at int, a parity.Attachment) string {
 	var reasons []string
 	without := map[string][]string{}
 	for _, r := range parity.Table() {
-		if c := r.Cells[at]; c.Way == parity.NotApplied {
+		if c := r.Cells[at]; c.Delivery == parity.NotApplied {
 			reason := fmt.Sprintf(" (of %ss). Reason: %s", r.Scope, c.Why)
 			if without[reason] == nil {
 				reasons = append(reasons, reason)
@@ -134,7 +134,7 @@ this, and the source of this knowledge. "an update of our own" is an update of a
 func lateFields(at int) string {
 	var fields []string
 	for _, r := range parity.Table() {
-		if r.Cells[at].Way == parity.KernelAfterStart && r.Scope == lifecycle.OfContainer {
+		if r.Cells[at].Delivery == parity.KernelAfterStart && r.Scope == lifecycle.OfContainer {
 			fields = append(fields, "`"+r.Field.String()+"`")
 		}
 	}

@@ -241,7 +241,7 @@ func FakeOf(r Recording) (*kernel.Cgroups, Machine, error) {
 	f.AddDevice(device)
 	err = f.SetRelease(r.Kernel)
 	if err == nil && r.Modules == "bfq" {
-		err = f.Offer("io.bfq.weight", "blkio.bfq.weight", "blkio.bfq.weight_device")
+		err = f.AddOptionalFiles("io.bfq.weight", "blkio.bfq.weight", "blkio.bfq.weight_device")
 	}
 	return f, m, err
 }

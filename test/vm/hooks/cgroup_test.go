@@ -44,7 +44,7 @@ func (n *machine) cgroup(dir string) (effective.State, vm.Files, error) {
 	for at, b := range files {
 		named[path.Base(at)] = b
 	}
-	s, err := effective.Cgroup(rooted(files), !n.m.Guest.CgroupV1, dir)
+	s, err := effective.ReadCgroup(rooted(files), !n.m.Guest.CgroupV1, dir)
 	return s, named, err
 }
 

@@ -333,10 +333,10 @@ func (n *machine) state(ref scenario.Ref) (effective.State, vm.Files, string, er
 		cri.ContainerState_CONTAINER_CREATED: "created", cri.ContainerState_CONTAINER_RUNNING: "running", cri.ContainerState_CONTAINER_EXITED: "stopped",
 	}[answer.Status.State]
 	if name != "running" {
-		return effective.Planned(info.RuntimeSpec, !n.m.Guest.CgroupV1), nil, name, nil
+		return effective.PlannedState(info.RuntimeSpec, !n.m.Guest.CgroupV1), nil, name, nil
 	}
 	s, files, err := n.cgroup(n.containerDir(ref.Pod(), c.id))
-	s = s.Spec(info.RuntimeSpec)
+	s = s.WithSpec(info.RuntimeSpec)
 	s.CDI = givenCDI(s.Env)
 	return s, files, name, err
 }

@@ -168,7 +168,7 @@ func (p *player) checkBalloons(want *scenario.Balloons) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return want.Differ(sim.BalloonsOf(n.CPUs.Pools))
+	return want.Differences(sim.BalloonsOf(n.CPUs.Pools))
 }
 
 func (p *player) checkOne(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
@@ -247,7 +247,7 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {
 		want, wanted := s.Want[ref]
-		want = p.at.AtStart(want)
+		want = p.at.WantAtStart(want)
 		c := p.ctrs[ref]
 		if !wanted || c == nil {
 			continue
@@ -255,7 +255,7 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 		note := func(format string, args ...any) {
 			unmet = append(unmet, fmt.Sprintf("  %s: at its first instruction %s", ref, fmt.Sprintf(format, args...)))
 		}
-		got, err := effective.Cgroup(seen(c.first.Cgroup), !p.m.Guest.CgroupV1, "own")
+		got, err := effective.ReadCgroup(seen(c.first.Cgroup), !p.m.Guest.CgroupV1, "own")
 		if err != nil {
 			note("%v", err)
 			continue

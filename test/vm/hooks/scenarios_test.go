@@ -132,7 +132,7 @@ func unplayable(s *scenario.Scenario) string {
 // special reports whether a node has what no guest has. Guests do have memory without CPUs, and distances.
 func special(n scenario.Node) bool {
 	n.FarMemory, n.Distances = nil, nil
-	return n.Special()
+	return n.HasSpecialProperties()
 }
 
 // shapeOf makes the shape of a guest. Sizes of memory count only for a node with memory without CPUs or with distances.

@@ -199,10 +199,10 @@ func (n *node) look(name string) (running, error) {
 		return r, err
 	}
 	r.procs = strings.TrimSpace(string(files[path.Join(cgroups, own, "cgroup.procs")]))
-	if r.pod, err = effective.Cgroup(rooted(files), true, dir); err != nil {
+	if r.pod, err = effective.ReadCgroup(rooted(files), true, dir); err != nil {
 		return r, err
 	}
-	r.own, err = effective.Cgroup(rooted(files), true, own)
+	r.own, err = effective.ReadCgroup(rooted(files), true, own)
 	return r, err
 }
 
