@@ -117,7 +117,7 @@ func similarPods(known []string, namespace, pod string) []string {
 	}
 	like := slices.DeleteFunc(slices.Clone(known), func(p string) bool {
 		in, name, _ := strings.Cut(p, "/")
-		_, d := nearest.To(pod, []string{name})
+		_, d := nearest.Word(pod, []string{name})
 		return d > len(pod)/3 || (namespace != "" && in != namespace)
 	})
 	if len(like) > 0 {

@@ -59,7 +59,7 @@ reads. The paths of the node's cgroups and devices are those in the agent's conf
 				return out.PrintAs(w, "Hook", hooks[i], func() error { return hookPage(w, &hooks[i]) })
 			}
 		}
-		if near, distance := nearest.To(args[0], hookNames()); distance <= 2 {
+		if near, distance := nearest.Word(args[0], hookNames()); distance <= 2 {
 			return &usageError{fmt.Errorf("there is no hook %q; did you mean %q?", args[0], near)}
 		}
 		return &usageError{fmt.Errorf("there is no hook %q: 'trimtab hooks' lists all hooks", args[0])}

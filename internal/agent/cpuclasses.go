@@ -34,11 +34,11 @@ func (a *Agent) cpuClasses() *cpuclass.Writer {
 			closeOthers := a.close
 			a.close = func() error { return errors.Join(closeOthers(), files.Close()) }
 		} else {
-			o.Files = cpuclass.Missing(err)
+			o.Files = cpuclass.UnavailableFS(err)
 		}
 	}
 	if o.Files == nil {
-		o.Files = cpuclass.Missing(errors.New("the node is simulated without cpufreq and cpuidle files"))
+		o.Files = cpuclass.UnavailableFS(errors.New("the node is simulated without cpufreq and cpuidle files"))
 	}
 	w, err := cpuclass.New(o)
 	if err != nil {
@@ -91,7 +91,7 @@ func CheckCPUs(c config.Config, m *topology.Machine) (wrong []error) {
 	if err != nil {
 		return []error{err}
 	}
-	classes := balloons.Classes(c.Placement.Balloons)
+	classes := balloons.CPUClasses(c.Placement.Balloons)
 	unsupported := cpuclass.Check(files, classes, ids)
 	for i := range classes {
 		if why := unsupported[classes[i].Name]; why != "" {

@@ -110,7 +110,7 @@ func (n node) Probe(feature string) lifecycle.Finding {
 		return coresched.Probe(n.cookies)
 	case feature == "nsdelegate":
 		return n.probeDelegation()
-	case strings.HasPrefix(feature, resctrl.Mounted):
+	case strings.HasPrefix(feature, resctrl.FeatureMounted):
 		return resctrl.Probe(n.resctrl, feature)
 	case n.tree == nil:
 		return lifecycle.Finding{Why: "no cgroup tree was opened"}
@@ -131,12 +131,12 @@ func (n node) MakeShared(path string) error {
 
 // hostOf returns a function that reads the node's devices from the configured directories.
 func hostOf(p config.Paths) func() (lifecycle.Host, error) {
-	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
+	return func() (lifecycle.Host, error) { return sysfs.ReadHost(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
 }
 
 // deviceOf returns a function that finds a device in the configured directory.
 func deviceOf(p config.Paths) func(string) (lifecycle.Device, bool) {
-	return func(path string) (lifecycle.Device, bool) { return sysfs.Device(os.DirFS(p.Dev), path) }
+	return func(path string) (lifecycle.Device, bool) { return sysfs.ReadDevice(os.DirFS(p.Dev), path) }
 }
 
 // probeDevice reports whether a device node exists whose path is the prefix and a number.

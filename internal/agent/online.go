@@ -45,7 +45,7 @@ func (h hardware) watch(ctx context.Context) {
 			ids, err := topology.ParseList(list)
 			// After a CPU comes online, the kernel updates cgroups with a delay. So new CPUs are used after the next
 			// poll.
-			if late := list == seen || h.settings.hardware().OnlineIDs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
+			if late := list == seen || h.settings.hardware().OnlineCPUs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
 				cpus = list
 				h.applyOnline(ids)
 			}
@@ -61,7 +61,7 @@ func (h hardware) watch(ctx context.Context) {
 
 // applyMemory applies a change of the NUMA nodes' memory. Running containers keep their memory nodes.
 func (h hardware) applyMemory() {
-	nodes, err := sysfs.Memory(h.sys)
+	nodes, err := sysfs.ReadMemory(h.sys)
 	if err != nil {
 		h.log.Error("the agent cannot read the memory of NUMA nodes; it uses the last known values", logkey.Err, err)
 		return
@@ -124,7 +124,7 @@ func (h hardware) applyOnline(ids []int) {
 
 // readOnline returns the machine with the topology of CPUs that were offline when it was read, if they are online now.
 func (h hardware) readOnline(m *topology.Machine) *topology.Machine {
-	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.PlaceUnknown }) {
+	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.TopologyUnknown }) {
 		return m
 	}
 	later, err := sysfs.Read(h.sys)
@@ -132,5 +132,5 @@ func (h hardware) readOnline(m *topology.Machine) *topology.Machine {
 		h.log.Warn("the agent cannot read the topology of CPUs that came online; it treats each CPU as a separate core", logkey.Err, err)
 		return m
 	}
-	return m.WithPlacesFrom(later)
+	return m.WithTopologyFrom(later)
 }

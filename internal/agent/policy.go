@@ -143,7 +143,7 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 		}
 	}
 	if all.Placement.Policy == "balloons" {
-		p = balloons.New(m, pick.For(m), all.Placement.Balloons)
+		p = balloons.New(m, pick.New(m), all.Placement.Balloons)
 	}
 	if c := all.Placement.TopologyAware; all.Placement.Policy == "topology-aware" {
 		p = topologyaware.New(m, topologyaware.Options{

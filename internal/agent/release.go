@@ -121,5 +121,5 @@ func removeResctrlGroups(c config.Config) error {
 		return nil // without the mount there are no groups
 	}
 	defer groups.Close()
-	return resctrl.New(groups).Tidy()
+	return resctrl.New(groups).RemoveUnownedGroups()
 }

@@ -75,7 +75,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			}
 		})
 	}
-	if near, distance := nearest.To(name, names); near != "" && distance <= max(2, len(name)/3) {
+	if near, distance := nearest.Word(name, names); near != "" && distance <= max(2, len(name)/3) {
 		return fmt.Errorf("unknown flag --%s of %q; did you mean --%s?", name, cmd.CommandPath(), near)
 	}
 	return fmt.Errorf("unknown flag --%s of %q", name, cmd.CommandPath())

@@ -29,7 +29,7 @@ type cpuClasses struct {
 	log        *slog.Logger
 	// wanted returns the classes that CPUs should have; known is false until the runtime's list of
 	// containers was decided.
-	wanted func() (want []cpuclass.Wanted, known bool)
+	wanted func() (want []cpuclass.WantedClass, known bool)
 	// report is called with the reasons why CPUs do not have their class, when these change.
 	report func(faults []lifecycle.Problem)
 
@@ -52,7 +52,7 @@ func (c *Conductor) newCPUClasses(o Options) *cpuClasses {
 }
 
 // wantedClasses returns the classes that CPUs should have now.
-func (c *Conductor) wantedClasses() (want []cpuclass.Wanted, known bool) {
+func (c *Conductor) wantedClasses() (want []cpuclass.WantedClass, known bool) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	return nodeview.WantedClasses(c.node.state), !c.synced.IsZero()
@@ -98,11 +98,11 @@ func (k *cpuClasses) release() (given int, failed []api.NotRestored) {
 // ReleaseCPUClasses restores the original values of all CPUs. It returns how many files it restored, and the CPUs whose
 // files it could not restore.
 func ReleaseCPUClasses(w *cpuclass.Writer) (given int, failed []api.NotRestored) {
-	given = w.Originals()
+	given = w.OriginalCount()
 	for _, f := range w.Repair(nil).Faults {
-		failed = append(failed, api.NotRestored{Owner: "CPUs " + topology.FormatList(f.CPUs), Setting: "CPU class", Why: f.What})
+		failed = append(failed, api.NotRestored{Owner: "CPUs " + topology.FormatList(f.CPUs), Setting: "CPU class", Why: f.Reason})
 	}
-	left := w.Originals()
+	left := w.OriginalCount()
 	if left > 0 && len(failed) == 0 {
 		failed = append(failed, api.NotRestored{Owner: "CPUs that are offline or gone", Setting: "CPU class", Why: fmt.Sprintf("%d files do not have their original values", left)})
 	}
@@ -118,7 +118,7 @@ func (k *cpuClasses) note(r cpuclass.Report) {
 	var all []lifecycle.Problem
 	var texts []string
 	for _, f := range r.Faults {
-		p := lifecycle.Problem{Key: "placement.balloons.cpuClasses", Value: f.Class, Reason: fmt.Sprintf("CPUs %s do not have this class: %s", topology.FormatList(f.CPUs), f.What)}
+		p := lifecycle.Problem{Key: "placement.balloons.cpuClasses", Value: f.Class, Reason: fmt.Sprintf("CPUs %s do not have this class: %s", topology.FormatList(f.CPUs), f.Reason)}
 		all, texts = append(all, p), append(texts, p.Value+": "+p.Reason)
 	}
 	if text := strings.Join(texts, "\n"); text != k.faults {

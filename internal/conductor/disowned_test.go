@@ -15,7 +15,7 @@ func TestOwnerLosesCPUsByConfiguration(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		mo := newModel(t, v, faults{})
 		reserve := func(cpus ...int) {
-			mo.policy.Pools.Reserved = mo.machine.OnlineIDs(cpus)
+			mo.policy.Pools.Reserved = mo.machine.OnlineCPUs(cpus)
 			mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 			mo.con.Configure(mo.policy, conductor.Tuning{})
 		}

@@ -27,7 +27,7 @@ func classStage(t testing.TB) (s *stage, files *kernel.CPUFiles) {
 		t.Fatal(err)
 	}
 	s.classes = w
-	s.policy.Placement = balloons.New(s.machine, pick.For(s.machine), balloons.PolicyOptions{
+	s.policy.Placement = balloons.New(s.machine, pick.New(s.machine), balloons.PolicyOptions{
 		CPUClasses: []balloons.CPUClassOptions{
 			{Name: "fast", MinFreq: "turbo", FreqGovernor: "performance", DisabledCStates: []string{"C6"}},
 			{Name: "slow", MaxFreq: "1GHz", EnergyPerformancePreference: "power"},

@@ -105,7 +105,7 @@ func (mo *model) configure(s step) {
 	mo.policy.Pools.UnlabelledShared = s.A%2 == 0
 	mo.policy.Pools.Reserved = topology.Set{}
 	if s.B%2 == 1 {
-		mo.policy.Pools.Reserved = mo.machine.OnlineIDs(mo.all[len(mo.all)-1:])
+		mo.policy.Pools.Reserved = mo.machine.OnlineCPUs(mo.all[len(mo.all)-1:])
 	}
 	if mo.dress != nil {
 		mo.policy.Pools.Reserved = mo.reserved()

@@ -187,4 +187,4 @@ func intersect(a, b []int) []int {
 }
 
 // reserved is the CPU that is reserved for the system if pools are used.
-func (mo *model) reserved() topology.Set { return mo.machine.OnlineIDs([]int{mo.first}) }
+func (mo *model) reserved() topology.Set { return mo.machine.OnlineCPUs([]int{mo.first}) }

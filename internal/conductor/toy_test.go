@@ -20,7 +20,7 @@ type toy struct{ none.Policy }
 
 // Terms lets pods of class dedicated own CPUs.
 func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
-	t := placement.Terms{Chooses: true}
+	t := placement.Terms{ChoosesCPUsOrMemory: true}
 	if s.Intent.Class.V == intent.Dedicated {
 		t.CountBasis, t.Key = placement.CountByResources, s.Intent.Class.Key
 	}
@@ -35,8 +35,8 @@ func (toy) Choose(v placement.View, _ placement.Subject, w placement.CPURequest)
 		return a, nil
 	}
 	missing := w.N - w.OwnedCPUs.Len()
-	a.CPUs = highest(w.UsableCPUs, w.TakenOver, missing)
-	a.CPUs = highest(a.CPUs, v.Free, missing-a.CPUs.Minus(w.UsableCPUs).Len())
+	a.CPUs = highest(w.UsableCPUs, w.TakenOverCPUs, missing)
+	a.CPUs = highest(a.CPUs, v.FreeCPUs, missing-a.CPUs.Minus(w.UsableCPUs).Len())
 	if has := a.CPUs.Minus(w.UsableCPUs).Len(); has < missing {
 		return a, fmt.Errorf("%d CPUs are requested, and %d are free", missing, has)
 	}

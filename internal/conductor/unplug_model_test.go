@@ -169,7 +169,7 @@ func (u *unplugged) plug() {
 			ids = append(ids, id)
 		}
 	}
-	mo.machine, _ = mo.machine.WithPlacesFrom(found(u.offline)).WithOnline(ids)
+	mo.machine, _ = mo.machine.WithTopologyFrom(found(u.offline)).WithOnline(ids)
 	u.host()
 	mo.con.ConfigureMachine(mo.machine, mo.policy, conductor.Tuning{})
 	mo.con.Flush()

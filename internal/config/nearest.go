@@ -9,7 +9,7 @@ import (
 // suggest returns the valid key that is nearest to an unknown one. If the key is unlike all its siblings but valid
 // elsewhere, it returns the place where it is valid.
 func suggest(parent, key string, siblings []string) string {
-	near, d := nearest.To(key, siblings)
+	near, d := nearest.Word(key, siblings)
 	switch {
 	case d == 0:
 		return "keys are case-sensitive; nearest valid key " + quoteShort(joinPath(parent, near))

@@ -132,7 +132,7 @@ func (f *faults) placement(p *Placement) {
 	for _, w := range balloons.Check(p.Balloons) {
 		f.add("placement.balloons."+w.Path, "%s", w.Text)
 	}
-	known, wrong := class.Scheduling(p.TopologyAware.SchedulingClasses).Check()
+	known, wrong := class.SchedulingClasses(p.TopologyAware.SchedulingClasses).Check()
 	for i, of := range p.TopologyAware.NamespaceSchedulingClasses {
 		wrong = append(wrong, class.CheckSchedulingClass(known, fmt.Sprintf("namespaceSchedulingClasses[%d].schedulingClass", i), of.SchedulingClass)...)
 	}
@@ -296,7 +296,7 @@ func (r rule) choice(s string) string {
 		return fmt.Sprintf("is %s, want %s; Koordinator's class %s is %q here", quoteShort(s), want, s, same)
 	}
 	words := slices.DeleteFunc(slices.Clone(r.choices), func(c string) bool { return c == "" })
-	if near, d := nearest.To(s, words); len(words) > 1 && d <= 2 {
+	if near, d := nearest.Word(s, words); len(words) > 1 && d <= 2 {
 		return fmt.Sprintf("is %s, want %s; nearest %q", quoteShort(s), want, near)
 	}
 	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)

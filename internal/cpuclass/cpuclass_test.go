@@ -66,13 +66,13 @@ var (
 	fast = lifecycle.CPUClass{Name: "fast", MinFreq: "turbo", MaxFreq: "turbo", Governor: "performance", DisabledCStates: []string{"C6"}}
 )
 
-func of(c lifecycle.CPUClass, cpus ...int) cpuclass.Wanted {
-	return cpuclass.Wanted{Class: c, CPUs: cpus}
+func of(c lifecycle.CPUClass, cpus ...int) cpuclass.WantedClass {
+	return cpuclass.WantedClass{Class: c, CPUs: cpus}
 }
 
 func faults(r cpuclass.Report) (all []string) {
 	for _, f := range r.Faults {
-		all = append(all, f.Class+": "+f.What)
+		all = append(all, f.Class+": "+f.Reason)
 	}
 	return all
 }
@@ -81,7 +81,7 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, kernel.CPUHardware{}, 0, 1, 2)
 	before := n.files.Texts()
-	if r := n.w.Apply([]cpuclass.Wanted{of(fast, 1), of(slow, 2)}); len(r.Faults) > 0 {
+	if r := n.w.Apply([]cpuclass.WantedClass{of(fast, 1), of(slow, 2)}); len(r.Faults) > 0 {
 		t.Fatal(faults(r))
 	}
 	n.expect(t, "two classes", map[string]string{
@@ -91,18 +91,18 @@ func TestApply(t *testing.T) {
 		"cpu2/cpufreq/scaling_governor": "powersave", "cpu2/cpufreq/scaling_max_freq": "1000000", "cpu2/cpufreq/energy_performance_preference": "power",
 	})
 	n.files.AcceptedWrites = nil
-	n.w.Apply([]cpuclass.Wanted{of(fast, 1), of(slow, 0, 2)})
+	n.w.Apply([]cpuclass.WantedClass{of(fast, 1), of(slow, 0, 2)})
 	for _, line := range n.files.AcceptedWrites {
 		if !strings.HasPrefix(line, "cpufreq/policy0/") {
 			t.Errorf("wrote %s, although only the class of CPU 0 changed", line)
 		}
 	}
-	n.w.Apply([]cpuclass.Wanted{of(slow, 1)})
+	n.w.Apply([]cpuclass.WantedClass{of(slow, 1)})
 	n.w.Apply(nil)
 	if d := cmp.Diff(before, n.files.Texts()); d != "" {
 		t.Errorf("not restored: %s", d)
 	}
-	if got := n.w.Originals(); got != 0 {
+	if got := n.w.OriginalCount(); got != 0 {
 		t.Errorf("%d originals are left", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestLacks(t *testing.T) {
 				return nil
 			}
 			before := n.files.Texts()
-			r := n.w.Apply([]cpuclass.Wanted{of(c.class, 0)})
+			r := n.w.Apply([]cpuclass.WantedClass{of(c.class, 0)})
 			got := strings.Join(faults(r), "\n")
 			if c.want == "" != (got == "") || !strings.Contains(got, c.want) {
 				t.Fatalf("faults are %q, want %q", got, c.want)
@@ -142,7 +142,7 @@ func TestLacks(t *testing.T) {
 			if d := cmp.Diff(before, n.files.Texts()); d != "" && c.want != "" {
 				t.Errorf("half applied: %s", d)
 			}
-			n.w.Repair([]cpuclass.Wanted{of(c.class, 0)})
+			n.w.Repair([]cpuclass.WantedClass{of(c.class, 0)})
 			if d := cmp.Diff(before, n.files.Texts()); d != "" && c.want != "" {
 				t.Errorf("half applied at the repair: %s", d)
 			}
@@ -161,7 +161,7 @@ func TestRefusedOnce(t *testing.T) {
 		}
 		return nil
 	}
-	want := []cpuclass.Wanted{of(slow, 0)}
+	want := []cpuclass.WantedClass{of(slow, 0)}
 	if r := n.w.Apply(want); len(r.Faults) != 1 {
 		t.Fatal(faults(r))
 	}
@@ -180,7 +180,7 @@ func TestRefusedOnce(t *testing.T) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, kernel.CPUHardware{}, 0)
-	want := []cpuclass.Wanted{of(slow, 0)}
+	want := []cpuclass.WantedClass{of(slow, 0)}
 	n.w.Apply(want)
 	if err := n.files.Write("cpu0/cpufreq/scaling_max_freq", "3500000"); err != nil {
 		t.Fatal(err)
@@ -203,14 +203,14 @@ func TestSharedPolicy(t *testing.T) {
 	before := n.files.Texts()
 	idle := of(slow, 1, 2, 3)
 	idle.Idle = true
-	if r := n.w.Apply([]cpuclass.Wanted{idle, of(fast, 0)}); len(r.Faults) > 0 {
+	if r := n.w.Apply([]cpuclass.WantedClass{idle, of(fast, 0)}); len(r.Faults) > 0 {
 		t.Fatal(faults(r))
 	}
 	n.expect(t, "idle", map[string]string{
 		"cpu0/cpufreq/scaling_governor": "performance", "cpu1/cpufreq/scaling_governor": "performance", "cpu1/cpuidle/state2/disable": "1",
 		"cpu3/cpufreq/scaling_max_freq": "1000000",
 	})
-	r := n.w.Apply([]cpuclass.Wanted{of(slow, 1), of(fast, 0)})
+	r := n.w.Apply([]cpuclass.WantedClass{of(slow, 1), of(fast, 0)})
 	if got := faults(r); len(got) != 1 || !strings.Contains(got[0], "CPUs 0-1 share one cpufreq policy, so they cannot have the classes fast and slow at the same time") {
 		t.Error(got)
 	}
@@ -224,12 +224,12 @@ func TestUnsaved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, kernel.CPUHardware{}, 0)
 	n.fails = errors.New("disk full")
-	r := n.w.Apply([]cpuclass.Wanted{of(slow, 0)})
+	r := n.w.Apply([]cpuclass.WantedClass{of(slow, 0)})
 	if got := faults(r); len(got) != 1 || !strings.Contains(got[0], "disk full") || len(n.files.AcceptedWrites) > 0 {
 		t.Error(got, n.files.AcceptedWrites)
 	}
 	n.fails = nil
-	if r := n.w.Apply([]cpuclass.Wanted{of(slow, 0)}); len(r.Faults) > 0 || len(n.files.AcceptedWrites) == 0 {
+	if r := n.w.Apply([]cpuclass.WantedClass{of(slow, 0)}); len(r.Faults) > 0 || len(n.files.AcceptedWrites) == 0 {
 		t.Error(faults(r), n.files.AcceptedWrites)
 	}
 }
@@ -238,13 +238,13 @@ func TestUnsaved(t *testing.T) {
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, kernel.CPUHardware{}, 0)
-	n.w.Apply([]cpuclass.Wanted{of(slow, 0)})
+	n.w.Apply([]cpuclass.WantedClass{of(slow, 0)})
 	n.restart(t)
-	if n.w.Originals() == 0 {
+	if n.w.OriginalCount() == 0 {
 		t.Error("a restart lost the originals")
 	}
 	n.boot = "another"
-	if n.restart(t); n.w.Originals() != 0 {
+	if n.restart(t); n.w.OriginalCount() != 0 {
 		t.Error("originals of another boot count")
 	}
 }
@@ -252,14 +252,14 @@ func TestReboot(t *testing.T) {
 // TestMissing: a node without these files gives no class, and says why.
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	w, err := cpuclass.New(cpuclass.Options{Files: cpuclass.Missing(errors.New("no such directory")), Now: time.Now})
+	w, err := cpuclass.New(cpuclass.Options{Files: cpuclass.UnavailableFS(errors.New("no such directory")), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := faults(w.Apply([]cpuclass.Wanted{of(slow, 0)})); len(got) != 1 || got[0] != "slow: no such directory" {
+	if got := faults(w.Apply([]cpuclass.WantedClass{of(slow, 0)})); len(got) != 1 || got[0] != "slow: no such directory" {
 		t.Error(got)
 	}
-	if _, err := cpuclass.Open(t.TempDir() + "/missing"); err == nil || errors.Is(cpuclass.Missing(err).Write("x", ""), fs.ErrNotExist) {
+	if _, err := cpuclass.Open(t.TempDir() + "/missing"); err == nil || errors.Is(cpuclass.UnavailableFS(err).Write("x", ""), fs.ErrNotExist) {
 		t.Errorf("a directory that is missing looks like a file that the kernel lacks: %v", err)
 	}
 }
@@ -280,7 +280,7 @@ func TestDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := w.Apply([]cpuclass.Wanted{of(fast, 1)}); len(r.Faults) > 0 {
+	if r := w.Apply([]cpuclass.WantedClass{of(fast, 1)}); len(r.Faults) > 0 {
 		t.Fatal(faults(r))
 	}
 	read := func(name string) string {

@@ -19,37 +19,37 @@ type FS interface {
 	List(dir string) ([]string, error)
 }
 
-// Real is a directory of this machine. No link can lead out of it.
-type Real struct{ root *os.Root }
+// DirFS is a directory of this machine. No link can lead out of it.
+type DirFS struct{ root *os.Root }
 
 // Open opens the tree at dir, usually /sys/devices/system/cpu.
-func Open(dir string) (*Real, error) {
+func Open(dir string) (*DirFS, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the cpufreq and cpuidle files: %w", err)
 	}
-	return &Real{root: root}, nil
+	return &DirFS{root: root}, nil
 }
 
 // Close closes the root.
-func (r *Real) Close() error { return r.root.Close() }
+func (r *DirFS) Close() error { return r.root.Close() }
 
-// maxFile limits the bytes that are read of one file. Attributes of sysfs have at most a page.
-const maxFile = 64 << 10
+// maxFileBytes limits the bytes that are read of one file. Attributes of sysfs have at most a page.
+const maxFileBytes = 64 << 10
 
 // Read returns the text of a file.
-func (r *Real) Read(file string) (string, error) {
+func (r *DirFS) Read(file string) (string, error) {
 	f, err := r.root.Open(file)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile))
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
 	return strings.TrimSpace(string(text)), err
 }
 
 // Write writes a text in one write.
-func (r *Real) Write(file, text string) error {
+func (r *DirFS) Write(file, text string) error {
 	f, err := r.root.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (r *Real) Write(file, text string) error {
 }
 
 // List returns the names of the files and directories in a directory.
-func (r *Real) List(dir string) ([]string, error) {
+func (r *DirFS) List(dir string) ([]string, error) {
 	entries, err := fs.ReadDir(r.root.FS(), dir)
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
@@ -68,12 +68,12 @@ func (r *Real) List(dir string) ([]string, error) {
 	return names, err
 }
 
-// Missing returns a tree without files. Its methods return the text of err. They never return fs.ErrNotExist, because
-// that means that the kernel lacks one file.
-func Missing(err error) FS { return missingFS{errors.New(err.Error())} }
+// UnavailableFS returns a tree without files. Its methods return the text of err. They never return fs.ErrNotExist,
+// because that means that the kernel lacks one file.
+func UnavailableFS(err error) FS { return unavailableFS{errors.New(err.Error())} }
 
-type missingFS struct{ err error }
+type unavailableFS struct{ err error }
 
-func (m missingFS) Read(string) (string, error)   { return "", m.err }
-func (m missingFS) Write(string, string) error    { return m.err }
-func (m missingFS) List(string) ([]string, error) { return nil, m.err }
+func (m unavailableFS) Read(string) (string, error)   { return "", m.err }
+func (m unavailableFS) Write(string, string) error    { return m.err }
+func (m unavailableFS) List(string) ([]string, error) { return nil, m.err }

@@ -167,7 +167,7 @@ func idleStates(files FS, cpu int, disabled []string) (out []setting, err error)
 func Check(files FS, classes []lifecycle.CPUClass, cpus []int) (unsupported map[string]string) {
 	unsupported = map[string]string{}
 	for i := range classes {
-		for _, u := range unitsOf(policiesOf(files), []Wanted{{Class: classes[i], CPUs: cpus}}, nil) {
+		for _, u := range unitsOf(policiesOf(files), []WantedClass{{Class: classes[i], CPUs: cpus}}, nil) {
 			if _, err := settingsOf(files, &u); err != nil {
 				unsupported[classes[i].Name] = fmt.Sprintf("CPU %d: %v", u.cpus[0], err)
 				break

@@ -13,8 +13,8 @@ type savedOriginals struct {
 	Files map[string]string `json:"files"`
 }
 
-// load reads stored originals. It ignores the originals of another boot.
-func (w *Writer) load(data []byte) error {
+// loadOriginals reads stored originals. It ignores the originals of another boot.
+func (w *Writer) loadOriginals(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (w *Writer) load(data []byte) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("read the original frequencies and idle states of CPUs: %w", err)
 	}
-	if s.Boot == w.o.Boot {
+	if s.Boot == w.options.Boot {
 		maps.Copy(w.originals, s.Files)
 	}
 	return nil
@@ -30,12 +30,12 @@ func (w *Writer) load(data []byte) error {
 
 // saveOriginals stores the originals if they changed since they were stored.
 func (w *Writer) saveOriginals() error {
-	if !w.unsaved || w.o.Save == nil {
+	if !w.unsaved || w.options.Save == nil {
 		return nil
 	}
-	data, err := json.Marshal(savedOriginals{Boot: w.o.Boot, Files: w.originals})
+	data, err := json.Marshal(savedOriginals{Boot: w.options.Boot, Files: w.originals})
 	if err == nil {
-		err = w.o.Save(data)
+		err = w.options.Save(data)
 	}
 	w.unsaved = err != nil
 	return err

@@ -33,10 +33,10 @@ func (w *Writer) plan(u unit) plan {
 
 // computeSettings computes the settings of a plan's class. It returns an error if the class cannot be applied.
 func (w *Writer) computeSettings(p *plan) (err error) {
-	if r := w.refused[p.key()]; r.unit == p.fingerprint() && w.o.Now().Before(r.until) {
+	if r := w.refusals[p.key()]; r.fingerprint == p.fingerprint() && w.options.Now().Before(r.until) {
 		return errors.New(r.why)
 	}
-	if p.settings, err = settingsOf(w.o.Files, &p.unit); err != nil {
+	if p.settings, err = settingsOf(w.options.Files, &p.unit); err != nil {
 		return err
 	}
 	if err := w.checkLimits(p); err != nil {
@@ -60,7 +60,7 @@ func (w *Writer) keepOriginal(file string) error {
 	if _, known := w.originals[file]; known {
 		return nil
 	}
-	text, err := w.o.Files.Read(file)
+	text, err := w.options.Files.Read(file)
 	if err == nil {
 		w.originals[file], w.unsaved = text, true
 	}
@@ -96,7 +96,7 @@ func (w *Writer) checkLimits(p *plan) error {
 		if i := slices.IndexFunc(p.settings, func(s setting) bool { return s.file == file }); i >= 0 {
 			text = p.settings[i].text
 		} else if !known {
-			text, _ = w.o.Files.Read(file) // an unreadable limit counts as 0
+			text, _ = w.options.Files.Read(file) // an unreadable limit counts as 0
 		}
 		kHz, _ = strconv.ParseUint(text, 10, 64)
 		return kHz

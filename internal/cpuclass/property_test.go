@@ -100,7 +100,7 @@ func (m *model) expected() map[string]string {
 	return out
 }
 
-func (m *model) wanted() (all []cpuclass.Wanted) {
+func (m *model) wanted() (all []cpuclass.WantedClass) {
 	for cpu := range modelCPUs {
 		if c := m.want[cpu]; c != nil {
 			all = append(all, of(*c, cpu))

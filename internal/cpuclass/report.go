@@ -8,19 +8,19 @@ import (
 // Report is the state of CPU classes after the last call of Apply or Repair.
 type Report struct {
 	// Wanted are the classes that CPUs should have. Faults are the reasons why CPUs do not have them.
-	Wanted []Wanted
+	Wanted []WantedClass
 	Faults []Fault
 	// InForce are the classes that CPUs have, with the texts of their files.
-	InForce []InForce
+	InForce []AppliedClass
 	// Repairs counts the values that other programs changed and that the writer wrote again.
 	// LastRepair describes the last such value.
 	Repairs    uint64
 	LastRepair string
 }
 
-// InForce is a class that CPUs have. Idle CPUs that share a cpufreq policy with CPUs of a balloon have
+// AppliedClass is a class that CPUs have. Idle CPUs that share a cpufreq policy with CPUs of a balloon have
 // the class of the balloon.
-type InForce struct {
+type AppliedClass struct {
 	Class string
 	CPUs  []int
 	// Files are the names and texts of the files that the class sets, such as "scaling_governor
@@ -31,13 +31,13 @@ type InForce struct {
 // Fault is the reason why CPUs do not have their class. Class is "" for CPUs that should have their
 // original values.
 type Fault struct {
-	Class string
-	CPUs  []int
-	What  string
+	Class  string
+	CPUs   []int
+	Reason string
 }
 
 // publish updates the report and returns it.
-func (w *Writer) publish(want []Wanted, inForce []InForce, faults []Fault, repairs []string) Report {
+func (w *Writer) publish(want []WantedClass, inForce []AppliedClass, faults []Fault, repairs []string) Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.report.Wanted, w.report.InForce, w.report.Faults = want, inForce, mergeFaults(faults)
@@ -58,7 +58,7 @@ func (w *Writer) Report() Report {
 // mergeFaults returns one fault for all CPUs with the same class and the same reason.
 func mergeFaults(faults []Fault) (out []Fault) {
 	for _, f := range faults {
-		i := slices.IndexFunc(out, func(o Fault) bool { return o.Class == f.Class && o.What == f.What })
+		i := slices.IndexFunc(out, func(o Fault) bool { return o.Class == f.Class && o.Reason == f.Reason })
 		if i < 0 {
 			f.CPUs = slices.Clone(f.CPUs)
 			out = append(out, f)
@@ -71,16 +71,16 @@ func mergeFaults(faults []Fault) (out []Fault) {
 
 // inForce returns the classes that units have. It merges units that have the same class and the same
 // texts in their files.
-func (w *Writer) inForce(units []unit) (out []InForce) {
+func (w *Writer) inForce(units []unit) (out []AppliedClass) {
 	for i := range units {
 		u := &units[i]
 		files, has := w.kernelTexts[u.key()]
-		if !has || u.class == nil || w.done[u.key()] != u.fingerprint() {
+		if !has || u.class == nil || w.appliedFingerprints[u.key()] != u.fingerprint() {
 			continue
 		}
-		at := slices.IndexFunc(out, func(o InForce) bool { return o.Class == u.className() && slices.Equal(o.Files, files) })
+		at := slices.IndexFunc(out, func(o AppliedClass) bool { return o.Class == u.className() && slices.Equal(o.Files, files) })
 		if at < 0 {
-			out = append(out, InForce{Class: u.className(), CPUs: slices.Clone(u.cpus), Files: files})
+			out = append(out, AppliedClass{Class: u.className(), CPUs: slices.Clone(u.cpus), Files: files})
 			continue
 		}
 		out[at].CPUs = append(out[at].CPUs, u.cpus...)
@@ -93,13 +93,13 @@ func (w *Writer) kernelTextsOf(p *plan) (files []string) {
 	for _, s := range p.settings {
 		name := path.Base(s.file)
 		if name == "disable" { // of an idle state
-			state, err := w.o.Files.Read(path.Join(path.Dir(s.file), "name"))
+			state, err := w.options.Files.Read(path.Join(path.Dir(s.file), "name"))
 			if err != nil {
 				state = path.Base(path.Dir(s.file))
 			}
 			name = state + " disable"
 		}
-		if text := name + " " + w.wrote[s.file].kernelText; !slices.Contains(files, text) { // each CPU of a policy has idle states
+		if text := name + " " + w.lastWritten[s.file].kernelText; !slices.Contains(files, text) { // each CPU of a policy has idle states
 			files = append(files, text)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Wanted is the class that some CPUs should have.
-type Wanted struct {
+// WantedClass is the class that some CPUs should have.
+type WantedClass struct {
 	Class lifecycle.CPUClass
 	CPUs  []int // their numbers
 	// Idle reports that no balloon has the CPUs. If CPUs of a balloon have the same cpufreq policy,
@@ -74,8 +74,8 @@ func (u *unit) fingerprint() string {
 
 // unitsOf groups CPUs by policies. It includes CPUs that should have a class, and CPUs of files that
 // were written before.
-func unitsOf(policies []policy, want []Wanted, written []string) []unit {
-	of, needed, dirs := map[int]*Wanted{}, map[int]bool{}, map[string]bool{}
+func unitsOf(policies []policy, want []WantedClass, written []string) []unit {
+	of, needed, dirs := map[int]*WantedClass{}, map[int]bool{}, map[string]bool{}
 	for i := range want {
 		for _, cpu := range want[i].CPUs {
 			of[cpu], needed[cpu] = &want[i], true
@@ -110,7 +110,7 @@ func unitsOf(policies []policy, want []Wanted, written []string) []unit {
 }
 
 // chooseClass chooses the class of a unit. The class of a balloon has precedence over the class of idle CPUs.
-func (u *unit) chooseClass(of map[int]*Wanted) {
+func (u *unit) chooseClass(of map[int]*WantedClass) {
 	for _, idle := range []bool{false, true} {
 		for _, cpu := range u.cpus {
 			w := of[cpu]

@@ -20,7 +20,7 @@ func (w *Writer) execute(p *plan) {
 			return
 		}
 		p.fault = err.Error()
-		w.refused[p.key()] = refusal{unit: p.fingerprint(), why: p.fault, until: w.o.Now().Add(retryPause)}
+		w.refusals[p.key()] = refusal{fingerprint: p.fingerprint(), why: p.fault, until: w.options.Now().Add(retryPause)}
 		p.settings, p.restore = nil, w.originalsExcept(&p.unit, nil)
 	}
 	var errs []error
@@ -60,7 +60,7 @@ func (w *Writer) forgetRestoredFiles(p *plan) {
 // forgetRestored drops the stored original value of a file whose content is that value again.
 func (w *Writer) forgetRestored(file string) {
 	delete(w.originals, file)
-	delete(w.wrote, file)
+	delete(w.lastWritten, file)
 	w.unsaved = true
 }
 
@@ -80,7 +80,7 @@ func (w *Writer) ordered(all []setting) []setting {
 		if path.Base(s.file) != lowestFile {
 			continue
 		}
-		has, _ := w.o.Files.Read(s.file) // if it fails, write returns the error
+		has, _ := w.options.Files.Read(s.file) // if it fails, write returns the error
 		present, _ := strconv.ParseUint(has, 10, 64)
 		if next, err := strconv.ParseUint(text[highestFile], 10, 64); err == nil && next >= present {
 			order[2], order[3] = order[3], order[2]
@@ -97,23 +97,23 @@ func (w *Writer) ordered(all []setting) []setting {
 
 // write writes a text to a file, unless the file has that text. It reports a value that another program changed.
 func (w *Writer) write(p *plan, s setting) error {
-	has, err := w.o.Files.Read(s.file)
+	has, err := w.options.Files.Read(s.file)
 	if err != nil {
 		return err
 	}
-	before := w.wrote[s.file]
+	before := w.lastWritten[s.file]
 	if has == s.text || before.text == s.text && has == before.kernelText {
-		w.wrote[s.file] = writtenText{s.text, has}
+		w.lastWritten[s.file] = writtenText{s.text, has}
 		return nil
 	}
 	if before.text == s.text {
 		p.repairs = append(p.repairs, fmt.Sprintf("%s had %q instead of %q", s.file, has, s.text))
 	}
-	if err := w.o.Files.Write(s.file, s.text); err != nil {
+	if err := w.options.Files.Write(s.file, s.text); err != nil {
 		return fmt.Errorf("write %q to %s: %w", s.text, s.file, err)
 	}
-	if has, err = w.o.Files.Read(s.file); err == nil {
-		w.wrote[s.file] = writtenText{s.text, has}
+	if has, err = w.options.Files.Read(s.file); err == nil {
+		w.lastWritten[s.file] = writtenText{s.text, has}
 	}
 	return err
 }
@@ -122,14 +122,14 @@ func (w *Writer) write(p *plan, s setting) error {
 // frequencies, because the kernel may limit them for a while, for example when the processor is hot.
 func (w *Writer) verify(p *plan) error {
 	for _, s := range p.settings {
-		has, err := w.o.Files.Read(s.file)
+		has, err := w.options.Files.Read(s.file)
 		if err != nil {
 			return err
 		}
 		if name := path.Base(s.file); has != s.text && name != lowestFile && name != highestFile {
 			return fmt.Errorf("%s has %q after %q was written", s.file, has, s.text)
 		}
-		w.wrote[s.file] = writtenText{s.text, has}
+		w.lastWritten[s.file] = writtenText{s.text, has}
 	}
 	return nil
 }

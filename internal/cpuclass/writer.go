@@ -26,21 +26,21 @@ type Options struct {
 
 // Writer gives CPUs their classes. Its methods may be called by several goroutines concurrently.
 type Writer struct {
-	o Options
+	options Options
 
-	writing  sync.Mutex // held while files are read and written; guards the fields below
+	filesMu  sync.Mutex // held while files are read and written; guards the fields below
 	policies []policy
 	// originals are the texts that files had before the first write, by file. They are saved before that
 	// write, so that a crash loses none.
-	originals map[string]string
-	unsaved   bool // the originals changed since they were saved
-	wrote     map[string]writtenText
-	// done has the fingerprint of each unit whose class, or whose original values, are in force. kernelTexts has the
-	// texts of the files that the classes of these units set. refused has the classes that the kernel refused. The
-	// keys of all three are unit keys.
-	done        map[int]string
-	kernelTexts map[int][]string
-	refused     map[int]refusal
+	originals   map[string]string
+	unsaved     bool // the originals changed since they were saved
+	lastWritten map[string]writtenText
+	// appliedFingerprints has the fingerprint of each unit whose class, or whose original values, are in force.
+	// kernelTexts has the texts of the files that the classes of these units set. refusals has the classes that the
+	// kernel refused. The keys of all three are unit keys.
+	appliedFingerprints map[int]string
+	kernelTexts         map[int][]string
+	refusals            map[int]refusal
 
 	mu     sync.Mutex // guards the report
 	report Report
@@ -50,41 +50,42 @@ type Writer struct {
 // differ if the kernel limits a frequency.
 type writtenText struct{ text, kernelText string }
 
-// refusal is a class that the kernel refused for a unit.
+// refusal is a class that the kernel refused for a unit. why is the error of the write. The writer does not try the class
+// again before until.
 type refusal struct {
-	unit, why string
-	until     time.Time
+	fingerprint, why string
+	until            time.Time
 }
 
 // New returns a writer. It returns an error if it cannot read Options.Saved. The writer then works without
 // the saved values.
 func New(o Options) (*Writer, error) {
-	w := &Writer{o: o, originals: map[string]string{}, wrote: map[string]writtenText{}, done: map[int]string{}, kernelTexts: map[int][]string{}, refused: map[int]refusal{}}
-	return w, w.load(o.Saved)
+	w := &Writer{options: o, originals: map[string]string{}, lastWritten: map[string]writtenText{}, appliedFingerprints: map[int]string{}, kernelTexts: map[int][]string{}, refusals: map[int]refusal{}}
+	return w, w.loadOriginals(o.Saved)
 }
 
 // Apply gives CPUs their classes, and CPUs without a class their original values. It writes only to CPUs
 // whose class changed or was not in force.
-func (w *Writer) Apply(want []Wanted) Report { return w.apply(want, false) }
+func (w *Writer) Apply(want []WantedClass) Report { return w.apply(want, false) }
 
 // Repair is Apply for all CPUs. It reads the files of all CPUs that have a class, and writes the files again
 // that another program changed.
-func (w *Writer) Repair(want []Wanted) Report { return w.apply(want, true) }
+func (w *Writer) Repair(want []WantedClass) Report { return w.apply(want, true) }
 
-func (w *Writer) apply(want []Wanted, all bool) Report {
-	w.writing.Lock()
-	defer w.writing.Unlock()
+func (w *Writer) apply(want []WantedClass, all bool) Report {
+	w.filesMu.Lock()
+	defer w.filesMu.Unlock()
 	if len(want)+len(w.originals) == 0 {
 		return w.publish(nil, nil, nil, nil)
 	}
 	if all || w.policies == nil {
-		w.policies = policiesOf(w.o.Files)
+		w.policies = policiesOf(w.options.Files)
 	}
 	var plans []plan
 	var faults []Fault
 	units := unitsOf(w.policies, want, slices.Collect(maps.Keys(w.originals)))
 	for _, u := range units {
-		if all || u.fault != "" || w.done[u.key()] != u.fingerprint() {
+		if all || u.fault != "" || w.appliedFingerprints[u.key()] != u.fingerprint() {
 			plans = append(plans, w.plan(u))
 		}
 	}
@@ -99,10 +100,10 @@ func (w *Writer) apply(want []Wanted, all bool) Report {
 		}
 		repairs = append(repairs, p.repairs...)
 		if p.fault != "" {
-			faults = append(faults, Fault{Class: p.className(), CPUs: p.cpus, What: p.fault})
-			delete(w.done, p.key())
+			faults = append(faults, Fault{Class: p.className(), CPUs: p.cpus, Reason: p.fault})
+			delete(w.appliedFingerprints, p.key())
 		} else {
-			w.done[p.key()], w.kernelTexts[p.key()] = p.fingerprint(), w.kernelTextsOf(p)
+			w.appliedFingerprints[p.key()], w.kernelTexts[p.key()] = p.fingerprint(), w.kernelTextsOf(p)
 		}
 	}
 	_ = w.saveOriginals() // restored originals are not stored any more; if it fails, the next call saves again
@@ -117,9 +118,9 @@ func (u *unit) className() string {
 	return u.class.Name
 }
 
-// Originals counts the files that do not have their original values.
-func (w *Writer) Originals() int {
-	w.writing.Lock()
-	defer w.writing.Unlock()
+// OriginalCount counts the files that do not have their original values.
+func (w *Writer) OriginalCount() int {
+	w.filesMu.Lock()
+	defer w.filesMu.Unlock()
 	return len(w.originals)
 }

@@ -46,7 +46,7 @@ func (c claim) devices() (names []string) {
 
 // classDevices returns the CDI devices of a claim that name a class, pool or balloon type.
 func (c claim) classDevices() []string {
-	return slices.DeleteFunc(c.devices(), func(name string) bool { return !lifecycle.IsClassDevice(name) || len(name) > maxName })
+	return slices.DeleteFunc(c.devices(), func(name string) bool { return !lifecycle.IsClassDevice(name) || len(name) > maxDeviceName })
 }
 
 // name returns namespace/name, or "" for the zero claim.
@@ -80,16 +80,16 @@ func (u *uids) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// file is the JSON of the checkpoint. Kubernetes before 1.32 wrote the claims in entries, with a
+// checkpointFile is the JSON of the checkpoint. Kubernetes before 1.32 wrote the claims in entries, with a
 // checksum of the kubelet's Go values, which other programs cannot compute.
-type file struct {
-	Data     *string `json:"Data"`
-	Checksum uint64  `json:"Checksum"`
-	Version  string  `json:"version"`
-	Old      []claim `json:"entries"`
+type checkpointFile struct {
+	Data      *string `json:"Data"`
+	Checksum  uint64  `json:"Checksum"`
+	Version   string  `json:"version"`
+	OldClaims []claim `json:"entries"`
 }
 
-// checkpointData is the JSON in a file's Data.
+// checkpointData is the JSON in Data of a checkpointFile.
 type checkpointData struct {
 	Kind               string  `json:"kind"`
 	ClaimInfoStateList []claim // Kubernetes 1.32 and later
@@ -98,9 +98,9 @@ type checkpointData struct {
 
 const checkpointKind = "DRACheckpoint"
 
-// readText returns the text of the kubelet's checkpoint; nil without an error if there is no such
+// readCheckpointText returns the text of the kubelet's checkpoint; nil without an error if there is no such
 // file.
-func readText(path string, read func(string) ([]byte, error)) ([]byte, error) {
+func readCheckpointText(path string, read func(string) ([]byte, error)) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -116,6 +116,8 @@ func readText(path string, read func(string) ([]byte, error)) ([]byte, error) {
 	return text, nil
 }
 
+// readFile reads a checkpoint of the node. It returns an error for a symbolic link, for a file that is not regular, and
+// for a file that trust.CheckWriters refuses.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // a file that the configuration names
 	if err != nil {
@@ -139,12 +141,13 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
+// parseCheckpoint returns the claims of a checkpoint by UID.
 func parseCheckpoint(text []byte) (map[string]claim, error) {
-	var f file
+	var f checkpointFile
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, err
 	}
-	all := f.Old
+	all := f.OldClaims
 	switch {
 	case f.Data != nil:
 		if sum := crc32.ChecksumIEEE([]byte(*f.Data)); uint64(sum) != f.Checksum {

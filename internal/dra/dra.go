@@ -29,9 +29,9 @@ const (
 	variablePrefix = "DRA_CPUSET_"
 	// noExclusiveCPUs is the value of the variable of a claim without exclusive CPUs.
 	noExclusiveCPUs = "dynamic"
-	// maxUID limits the UID of a claim, in bytes. maxNamed limits the problems of a container.
-	maxUID, maxNamed = 64, 8
-	// problemKey is the configuration key of problems.
+	// maxUID limits the UID of a claim, in bytes. maxProblems limits the number of problems of a container.
+	maxUID, maxProblems = 64, 8
+	// problemKey is the configuration key that problems name.
 	problemKey = "authority"
 )
 
@@ -49,9 +49,9 @@ type Options struct {
 
 // Source has the claims that give CPUs to containers. Refresh reads the files, ForContainer does no I/O.
 type Source struct {
-	o Options
+	options Options
 
-	reading sync.Mutex // held while read reads the files, so that an older read does not replace a newer one
+	readMu sync.Mutex // held while read reads the files, so that the result of an older read does not replace a newer one
 
 	mu sync.Mutex
 	// devices has the variables of claims' devices, by device name. faults are the faults of the CDI
@@ -59,17 +59,17 @@ type Source struct {
 	devices map[string][]string
 	faults  []string
 	// claims has the claims of the checkpoint by UID; nil if the checkpoint is missing or not valid.
-	// err is the reason why it is not valid.
-	claims map[string]claim
-	err    error
-	// checkpoint has the content at the last read. classDevices has the devices that name classes, by pod UID. It and
-	// podsWithCPUClaims are those of the last valid checkpoint.
+	// checkpointErr is the reason why it is not valid.
+	claims        map[string]claim
+	checkpointErr error
+	// checkpoint has the content at the last read. classDevices has the devices that name classes, by pod UID, and
+	// podsWithCPUClaims the UIDs of the pods with claims for CPUs. Both are from the last valid checkpoint.
 	checkpoint        checkpoint
 	classDevices      map[string][]lifecycle.ClaimedDevice
-	podsWithCPUClaims map[string]bool // pods with claims for CPUs
+	podsWithCPUClaims map[string]bool
 }
 
-// New makes a source. It has no claims until Refresh or Reread reads the files.
+// New makes a source. It has no claims until Refresh or ReadCheckpoint reads the files.
 func New(o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -77,7 +77,7 @@ func New(o Options) *Source {
 	if o.Read == nil {
 		o.Read = readFile
 	}
-	return &Source{o: o}
+	return &Source{options: o}
 }
 
 // MayGiveCPUs reports whether a container's request has the CDI device or a variable of a claim for CPUs.
@@ -90,8 +90,8 @@ func isDevice(name string) bool { return strings.HasPrefix(name, devicePrefix) }
 
 func isVariable(env string) bool { return strings.HasPrefix(env, variablePrefix) }
 
-// Refresh reads up to attempts times: while a driver writes its specification in place, a reader may
-// find only half of it.
+// Refresh reads the files at most attempts times, and waits for rereadPause after each incomplete read. While a driver
+// writes its specification in place, a reader may find only the first part of the file.
 const (
 	rereadPause = 20 * time.Millisecond
 	attempts    = 10
@@ -111,10 +111,10 @@ func (s *Source) Refresh(ctx context.Context, devices []string) {
 // read reads the files once, and reports whether it found all devices in names. A device in names that
 // is no longer in the files keeps its variables.
 func (s *Source) read(names []string) (found bool) {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	all, faults := s.o.Devices()
-	s.Reread()
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	all, faults := s.options.Devices()
+	s.ReadCheckpoint()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices := make(map[string][]string, len(names))
@@ -160,9 +160,9 @@ func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycl
 		}
 		g.Claims = append(g.Claims, c)
 	}
-	if len(g.Claims) > 0 && s.err != nil {
+	if len(g.Claims) > 0 && s.checkpointErr != nil {
 		g.Problems = append(g.Problems, lifecycle.Problem{
-			Key: problemKey, Value: s.o.Checkpoint, Warning: true, Reason: "the checkpoint of the kubelet's DRA manager is not valid: " + s.err.Error(),
+			Key: problemKey, Value: s.options.Checkpoint, Warning: true, Reason: "the checkpoint of the kubelet's DRA manager is not valid: " + s.checkpointErr.Error(),
 			Then: "the agent does not check whether the claims of the container belong to its pod",
 		})
 	}
@@ -175,8 +175,8 @@ func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycl
 	if len(g.Claims)+len(g.Problems) == 0 {
 		return nil
 	}
-	if len(g.Problems) > maxNamed {
-		g.Problems = g.Problems[:maxNamed]
+	if len(g.Problems) > maxProblems {
+		g.Problems = g.Problems[:maxProblems]
 	}
 	return g
 }

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxName limits the name of a device that names a class, in bytes. maxNamedOfPod limits the number
+	// maxDeviceName limits the name of a device that names a class, in bytes. maxClassDevicesOfPod limits the number
 	// of such devices of one pod.
-	maxName, maxNamedOfPod = 200, 16
+	maxDeviceName, maxClassDevicesOfPod = 200, 16
 )
 
 // checkpoint is the content of the kubelet's checkpoint at the last read. A changed file is parsed again.
@@ -26,7 +26,7 @@ type checkpoint struct {
 // read reads the file. changed reports whether the result differs from the result of the last read.
 // The caller holds mu.
 func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claims map[string]claim, changed bool, err error) {
-	text, err := readText(path, file)
+	text, err := readCheckpointText(path, file)
 	switch {
 	case err != nil || text == nil:
 		changed = c.text != nil || c.claims != nil || (err == nil) != (c.err == nil)
@@ -38,19 +38,19 @@ func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claim
 	return c.claims, changed, c.err
 }
 
-// Reread reads the kubelet's checkpoint. While the file is missing or not valid, pods keep the classes that
+// ReadCheckpoint reads the kubelet's checkpoint. While the file is missing or not valid, pods keep the classes that
 // it named before.
-func (s *Source) Reread() {
+func (s *Source) ReadCheckpoint() {
 	s.checkpoint.mu.Lock()
 	defer s.checkpoint.mu.Unlock()
-	claims, changed, err := s.checkpoint.read(s.o.Checkpoint, s.o.Read)
+	claims, changed, err := s.checkpoint.read(s.options.Checkpoint, s.options.Read)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.o.Log.Warn("the checkpoint of the kubelet's DRA manager is not valid; the agent does not know the names of claims, and does not check which pods may use them",
-			logkey.File, s.o.Checkpoint, logkey.Err, err)
+	if err != nil && (s.checkpointErr == nil || s.checkpointErr.Error() != err.Error()) {
+		s.options.Log.Warn("the checkpoint of the kubelet's DRA manager is not valid; the agent does not know the names of claims, and does not check which pods may use them",
+			logkey.File, s.options.Checkpoint, logkey.Err, err)
 	}
-	s.claims, s.err = claims, err
+	s.claims, s.checkpointErr = claims, err
 	if changed && claims != nil {
 		s.classDevices, s.podsWithCPUClaims = classDevicesByPod(claims), podsWithCPUClaims(claims)
 	}
@@ -68,7 +68,7 @@ func classDevicesByPod(claims map[string]claim) map[string][]lifecycle.ClaimedDe
 	}
 	for pod, all := range named {
 		slices.SortFunc(all, lifecycle.ClaimedDevice.Compare)
-		named[pod] = all[:min(len(all), maxNamedOfPod)]
+		named[pod] = all[:min(len(all), maxClassDevicesOfPod)]
 	}
 	return named
 }
@@ -86,18 +86,18 @@ func podsWithCPUClaims(claims map[string]claim) map[string]bool {
 	return uses
 }
 
-// Uses reports whether the kubelet prepared claims for CPUs for a pod. It does no I/O. It returns false until a
+// HasCPUClaims reports whether the kubelet prepared claims for CPUs for a pod. It does no I/O. It returns false until a
 // valid checkpoint was read.
-func (s *Source) Uses(podUID string) bool {
+func (s *Source) HasCPUClaims(podUID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.podsWithCPUClaims[podUID]
 }
 
-// Named returns the CDI devices by which the claims of a pod name a class, pool or balloon type, sorted. It
+// ClassDevices returns the CDI devices by which the claims of a pod name a class, pool or balloon type, sorted. It
 // does no I/O. It uses only the kubelet's checkpoint, because other programs may add devices to a runtime's
 // request. Callers must not change the slice.
-func (s *Source) Named(podUID string) []lifecycle.ClaimedDevice {
+func (s *Source) ClassDevices(podUID string) []lifecycle.ClaimedDevice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.classDevices[podUID]

@@ -40,8 +40,8 @@ func TestNamed(t *testing.T) {
 		{name: "ended", text: checkpointOf("[]")},
 	} {
 		text, failed = c.text, c.failed
-		s.Reread()
-		if p, q := s.Named("p"), s.Named("q"); !reflect.DeepEqual(p, c.p) || !reflect.DeepEqual(q, c.q) {
+		s.ReadCheckpoint()
+		if p, q := s.ClassDevices("p"), s.ClassDevices("q"); !reflect.DeepEqual(p, c.p) || !reflect.DeepEqual(q, c.q) {
 			t.Errorf("%s: %v, %v", c.name, p, q)
 		}
 	}

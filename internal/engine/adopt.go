@@ -115,7 +115,7 @@ func (b *recovery) adopt() *Record {
 	if ours {
 		b.c.Pristine.CPU.CPUs = ""
 	}
-	if b.n.terms(b.p).Chooses {
+	if b.n.terms(b.p).ChoosesCPUsOrMemory {
 		// The container keeps its memory nodes, whichever program set them, because its pages
 		// are there and a release moves no pages.
 		b.c.Mems = b.c.Pristine.CPU.Mems

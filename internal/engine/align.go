@@ -65,8 +65,8 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 		return a
 	}
 	nodes := got.Nodes
-	if got.Each != nil && !got.Each[0].Any { // under the policy numeric, each resource has its own nodes
-		nodes = got.Each[0].Nodes
+	if got.ResourceHints != nil && !got.ResourceHints[0].Any { // under the policy numeric, each resource has its own nodes
+		nodes = got.ResourceHints[0].Nodes
 	}
 	for _, i := range nodes.Indices() {
 		a.cpus = a.cpus.Union(m.Nodes[i].CPUs)
@@ -179,7 +179,7 @@ func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.
 	}
 	function := func(address string) {
 		if dev, ok := m.DeviceAt(address); intent.IsPCIAddress(address) && ok {
-			add(address, 1, nodesOf(m, m.Near(dev)))
+			add(address, 1, nodesOf(m, m.CPUsNear(dev)))
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(g.IDs)) {
@@ -198,8 +198,8 @@ func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.
 		function(name[strings.LastIndexByte(name, '=')+1:])
 	}
 	for _, node := range g.Nodes {
-		if dev, ok := m.DeviceOf(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
-			add(dev.Address, 1, nodesOf(m, m.Near(dev)))
+		if dev, ok := m.DeviceWithNumber(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
+			add(dev.Address, 1, nodesOf(m, m.CPUsNear(dev)))
 		}
 	}
 	return out
@@ -246,7 +246,7 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		s.reportMisaligned(a.refusal, "the agent chooses the container's CPUs as with the policy best-effort")
 	}
 	ask := func(free, passed topology.Set) (placement.Assignment, error) {
-		w := placement.CPURequest{N: n, TakenOver: passed, Memory: memory}
+		w := placement.CPURequest{N: n, TakenOverCPUs: passed, Memory: memory}
 		return s.n.policy.Placement.Choose(s.n.placementView(free), s.subject(), w)
 	}
 	var got placement.Assignment

@@ -24,7 +24,7 @@ func (p *Plan) Affinity() *lifecycle.Affinity {
 // the choice.
 func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, used numahints.Policy, refusal string) {
 	t, m := &s.n.policy.Topology, s.n.machine
-	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, Align: t.Align}
+	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, AlignedResources: t.Align}
 	got = numahints.Merge(len(m.Nodes), hints, o)
 	if !got.Admitted {
 		refusal = "no NUMA nodes meet the policy: " + describeFit(m, hints)
@@ -32,7 +32,7 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 		got = numahints.Merge(len(m.Nodes), hints, o)
 	}
 	a := &lifecycle.Affinity{NUMAHint: numaHint(m, got.Hint()), Refused: refusal}
-	for i, h := range got.Each {
+	for i, h := range got.ResourceHints {
 		if a.Each == nil {
 			a.Each = map[string]lifecycle.NUMAHint{}
 		}

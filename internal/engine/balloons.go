@@ -125,7 +125,7 @@ func (n *view) heldBalloonCPUs(runs, recorded string) topology.Set {
 	if on.Empty() {
 		return known
 	}
-	return on.Union(known.And(n.machine.Spread(topology.CoreLevel, on)))
+	return on.Union(known.And(n.machine.ExpandToGroups(topology.CoreLevel, on)))
 }
 
 // BalloonCPUs returns the own CPUs of a balloon.

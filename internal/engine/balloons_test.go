@@ -49,7 +49,7 @@ func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topol
 	p.Pools.Reserved = topology.SetOf(0)
 	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
 	o.ReservedPoolNamespaces, o.PinCPU, o.PinMemory = []string{"kube-system"}, true, true
-	p.Placement = balloons.New(m, pick.For(m), o)
+	p.Placement = balloons.New(m, pick.New(m), o)
 	return m, p
 }
 
@@ -237,7 +237,7 @@ func checkAsked(t *rapid.T, s *State, pod *lifecycle.Pod, c *Container) {
 		t.Fatalf("a pod of namespace %s is in %s", pod.Namespace, c.Balloon)
 	}
 	cpus, _ := s.layout.CPUs(c.Assignment.CPUGroup)
-	if !preserved && asked(intent.NRIHideThreads) == "true" && cpus.Len() > s.Machine.Spread(topology.CoreLevel, cpus).Len()/2 {
+	if !preserved && asked(intent.NRIHideThreads) == "true" && cpus.Len() > s.Machine.ExpandToGroups(topology.CoreLevel, cpus).Len()/2 {
 		t.Fatalf("it hides threads and runs on %s", s.Machine.Format(cpus))
 	}
 }

@@ -79,7 +79,7 @@ func TestNearGranted(t *testing.T) {
 	}
 	first := run(1, 3, "one", 2000)
 	want("the first", 0, 0, 0, 2)
-	if !strings.Contains(first.Assignment.Why, "it prefers CPUs "+m.Format(m.Nodes[3].CPUs)+", near tech.com/tpu") {
+	if !strings.Contains(first.Assignment.Why, "the balloon prefers CPUs "+m.Format(m.Nodes[3].CPUs)+", near tech.com/tpu") {
 		t.Errorf("the reason is %q", first.Assignment.Why)
 	}
 	run(2, 2, "one", 3000)
@@ -91,7 +91,7 @@ func TestNearGranted(t *testing.T) {
 	run(4, 3, "one", 9000)
 	want("more than the node has, so the wish does not count", 0, 0, 8, 4)
 	other := run(5, 3, "nic", 500)
-	if len(other.Assignment.Devices) > 0 || !strings.Contains(other.Assignment.Why, "no device of podresourceapi:example.com/nic whose place is known") {
+	if len(other.Assignment.Devices) > 0 || !strings.Contains(other.Assignment.Why, "no device of podresourceapi:example.com/nic whose nearest CPUs are known") {
 		t.Errorf("a device of another resource: %q", other.Assignment.Why)
 	}
 }

@@ -54,7 +54,7 @@ func TestLoadedL2(t *testing.T) {
 	}
 	for _, loads := range [][]string{{"streams"}, nil} {
 		_, p := balloonsPolicy(t, "1s x 8c", balloons.PolicyOptions{})
-		p.Placement = balloons.New(m, pick.For(m), balloons.PolicyOptions{
+		p.Placement = balloons.New(m, pick.New(m), balloons.PolicyOptions{
 			PinCPU: true, LoadClasses: []balloons.LoadOptions{{Name: "streams", Level: "l2cache"}},
 			BalloonTypes: []balloons.TypeOptions{{Name: "a", Namespaces: []string{"a"}, MaxCPUs: 1, PreferNewBalloons: true, Loads: loads}},
 		})
@@ -63,7 +63,7 @@ func TestLoadedL2(t *testing.T) {
 		for n := range 2 {
 			pod, c := balloonPod(n, "a", "x", 1000)
 			s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
-			near = append(near, m.Spread(topology.L2Level, s.CPUs(s.Container(c.ID))))
+			near = append(near, m.ExpandToGroups(topology.L2Level, s.CPUs(s.Container(c.ID))))
 		}
 		if apart := near[0].And(near[1]).Empty(); apart != (loads != nil) {
 			t.Errorf("loads %v: %s and %s", loads, m.Format(near[0]), m.Format(near[1]))

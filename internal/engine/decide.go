@@ -496,7 +496,7 @@ func (d *draft) stopPod(pod *lifecycle.Pod) {
 		d.unexpect(uid)
 		d.n.ledger.freeDevices(uid)
 	}
-	if !another && d.n.ledger.Owns(uid) {
+	if !another && d.n.ledger.HasCPUs(uid) {
 		d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
 		d.n.ledger.grantsChanged = true
 	}

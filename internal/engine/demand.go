@@ -79,7 +79,7 @@ func addNeed(to placement.Needs, l *placement.Layout, c *Container, sign int) pl
 	if !l.UsesRequestsOf(pool) {
 		return to
 	}
-	return to.With(c.Assignment.PoolID, int64(sign)*milli, sign, c.Assignment.Devices...)
+	return to.WithRequests(c.Assignment.PoolID, int64(sign)*milli, sign, c.Assignment.Devices...)
 }
 
 // layout returns the layout of the pools. It returns an earlier layout if the demand has not changed. more is
@@ -91,7 +91,7 @@ func (n *view) layout(more *Container) *placement.Layout {
 	// A CPU that is reserved for its owner may be online: cgroup v1 removes a CPU that goes offline from all
 	// cgroups and never adds it again. Such a CPU does not count for the size of pools, because their
 	// containers could not use it.
-	demand := placement.Demand{Owned: n.ledger.OwnedOrReserved().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
+	demand := placement.Demand{OwnedCPUs: n.ledger.OwnedOrReservedCPUs().And(n.policy.Pools.Online), LentCPUs: n.ledger.LentCPUs()}
 	if n.lastLayout().UsesRequests() {
 		if demand.Needs = n.needs(); more != nil {
 			was, laid := n.countedAs(more.ID)
@@ -105,7 +105,7 @@ func (n *view) layout(more *Container) *placement.Layout {
 	}
 	demand.Previous = n.baseLayout
 	switch {
-	case n.stepLayout != nil && n.stepLayout.Demand.Owned == demand.Owned:
+	case n.stepLayout != nil && n.stepLayout.Demand.OwnedCPUs == demand.OwnedCPUs:
 		demand.Previous = n.stepLayout
 	case demand.Previous == nil:
 		demand.Previous = n.base.layout

@@ -45,7 +45,7 @@ func checkDerived(t *rapid.T, before *placement.Layout, s *State) {
 	}
 	checkScopes(t, s)
 	anew := s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{
-		Owned: s.layout.Demand.Owned, Lent: s.layout.Demand.Lent, Needs: needs, Previous: &placement.Layout{Balloons: before.Balloons},
+		OwnedCPUs: s.layout.Demand.OwnedCPUs, LentCPUs: s.layout.Demand.LentCPUs, Needs: needs, Previous: &placement.Layout{Balloons: before.Balloons},
 	})
 	if diff := cmp.Diff(anew.Balloons, s.layout.Balloons); diff != "" || anew.Idle != s.layout.Idle || !maps.Equal(anew.Tree, s.layout.Tree) {
 		t.Fatal("layout made anew and kept: ", diff)

@@ -377,11 +377,11 @@ func nodesOfDevice(m *topology.Machine, d *lifecycle.NodeDevice) (at numahints.M
 	}
 	address := d.Name[strings.LastIndexByte(d.Name, '=')+1:]
 	if dev, ok := m.DeviceAt(address); ok && intent.IsPCIAddress(address) {
-		at |= nodesOf(m, m.Near(dev))
+		at |= nodesOf(m, m.CPUsNear(dev))
 	}
 	for _, node := range d.Nodes {
-		if dev, ok := m.DeviceOf(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
-			at |= nodesOf(m, m.Near(dev))
+		if dev, ok := m.DeviceWithNumber(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
+			at |= nodesOf(m, m.CPUsNear(dev))
 		}
 	}
 	return at

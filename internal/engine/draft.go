@@ -183,17 +183,17 @@ type draftLedger struct {
 
 // write changes the ledger, and notes whether the owned, lent or reserved CPUs changed.
 func (b *draftLedger) write(change func(*placement.Ledger)) {
-	held, owned, lent := b.OwnedOrReserved(), b.Exclusive(), b.Lent()
+	held, owned, lent := b.OwnedOrReservedCPUs(), b.Exclusive(), b.LentCPUs()
 	if !b.cloned {
 		b.Ledger, b.cloned = b.Clone(), true
 	}
 	change(b.Ledger)
-	b.grantsChanged = b.grantsChanged || b.OwnedOrReserved() != held || b.Exclusive() != owned || b.Lent() != lent
+	b.grantsChanged = b.grantsChanged || b.OwnedOrReservedCPUs() != held || b.Exclusive() != owned || b.LentCPUs() != lent
 }
 
 // dropKey ends the grant and the reservation of one key.
 func (b *draftLedger) dropKey(key placement.Key) {
-	if _, owns := b.GrantOf(key); owns || !b.Reserved(key).Empty() {
+	if _, owns := b.GrantOf(key); owns || !b.ReservedCPUs(key).Empty() {
 		b.write(func(l *placement.Ledger) { l.Drop(key) })
 	}
 }

@@ -16,7 +16,7 @@ func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 		return topology.Set{} // no hook needs these CPUs
 	}
 	cpus := n.ledger.CPUsOfPod(p.Pod.UID)
-	if cpus.Empty() || p.Stopped || !cpus.And(n.ledger.Lent()).Empty() {
+	if cpus.Empty() || p.Stopped || !cpus.And(n.ledger.LentCPUs()).Empty() {
 		return topology.Set{}
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {

@@ -30,7 +30,7 @@ func (d *draft) expect(ev *lifecycle.Event) {
 	case ev.Container == nil:
 		d.unexpect(uid)
 		d.n.ledger.freeDevices(uid)
-		if d.n.ledger.Owns(uid) {
+		if d.n.ledger.HasCPUs(uid) {
 			d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
 		}
 	default:
@@ -86,7 +86,7 @@ func (d *draft) expectUnlisted() {
 		key := placement.Key{PodUID: uid}
 		pools := &d.n.policy.Pools
 		cpus := d.n.machine.PlacesOf(d.facts.Grants[uid]).And(d.n.machine.Online()).Minus(pools.Reserved)
-		if listed[uid] || cpus.Empty() || d.n.ledger.Check(key, cpus) != nil || pools.UnclassifiedCPUs().Minus(d.n.ledger.OwnedOrReserved()).Minus(cpus).Empty() {
+		if listed[uid] || cpus.Empty() || d.n.ledger.Check(key, cpus) != nil || pools.UnclassifiedCPUs().Minus(d.n.ledger.OwnedOrReservedCPUs()).Minus(cpus).Empty() {
 			continue
 		}
 		d.n.ledger.write(func(l *placement.Ledger) {
@@ -192,7 +192,7 @@ func (s *State) ExpectedPods() []string {
 
 // LendingPods returns the UIDs of pods whose own CPUs reclaimed containers may use; nil for none.
 func (s *State) LendingPods() (lending map[string]bool) {
-	if s.ledger.Lent().Empty() {
+	if s.ledger.LentCPUs().Empty() {
 		return nil // the usual case, without a loop over all grants
 	}
 	for _, g := range s.ledger.Grants() {

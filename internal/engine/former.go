@@ -31,7 +31,7 @@ func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
 	} else if !read { // the container has no cgroup yet, so it will start on the CPUs in the runtime's copy
 		has = gave
 	}
-	if b.n.terms(b.p).Chooses {
+	if b.n.terms(b.p).ChoosesCPUsOrMemory {
 		c.Mems = c.Pristine.CPU.Mems // the pages of the container are on these nodes
 	}
 	c.decided.narrowed = has != whole
@@ -92,7 +92,7 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 
 // wholeNodes reports whether the pod requests whole NUMA nodes, and the CPUs are all CPUs of some nodes.
 func (b *recovery) wholeNodes(cpus topology.Set) bool {
-	all := b.n.machine.Spread(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
+	all := b.n.machine.ExpandToGroups(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 	return b.p.Intent.NUMA.V.Exclusive && cpus.Contains(all)
 }
 

@@ -64,7 +64,7 @@ func (n *view) liveNames(podID, except string) map[string]bool {
 // handOver frees the CPUs of a pod's init containers that no container took over. It does so when all app
 // containers and sidecars of the pod are alive and no init container is.
 func (d *draft) handOver(p *Pod) {
-	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
+	if p.Spec == nil || !d.n.ledger.HasCPUs(p.Pod.UID) {
 		return
 	}
 	lives := d.n.liveNames(p.Pod.ID, "")

@@ -32,7 +32,7 @@ func (d *draft) decidePod(p *Pod) {
 	p.burstSum, p.exclusive = d.n.sumBursts(p), d.n.exclusiveCPUs(p)
 	var err error
 	if p.assigned, err = d.n.assignedCPUs(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
-		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
+		!d.n.ledger.HasCPUs(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
 		p.assigned = topology.Set{} // the assigned CPUs cannot be granted, or the pod's live containers own none
 	}
 	values, trouble := d.n.propose(p, nil)

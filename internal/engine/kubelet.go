@@ -21,7 +21,7 @@ func (n *view) grantedCPUs(p *Pod, container string, requested *lifecycle.Resour
 	if t := n.termsOf(p, container, requested, claims); t.NoGrantReason != nil {
 		return t.External.CPUs
 	}
-	return placement.Pinned(n.machine, p.Intent, requested)
+	return placement.KubeletCPUsByRequest(n.machine, p.Intent, requested)
 }
 
 // placeExternal makes a container own the CPUs that another program gave it, if that program decides who owns

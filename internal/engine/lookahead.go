@@ -15,7 +15,7 @@ import (
 func (d *draft) lookAhead() {
 	c, p := d.plan.Container, d.plan.Pod
 	t := &d.n.policy.Topology
-	if !t.Refuse || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.Place || !d.n.terms(p).Chooses {
+	if !t.Refuse || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.Place || !d.n.terms(p).ChoosesCPUsOrMemory {
 		return
 	}
 	if own, known := p.Spec.Container(c.Name); !known || !hasQuotaOfSpec(own, &c.Pristine) || d.hasOtherContainers(c) {

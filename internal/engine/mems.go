@@ -30,12 +30,12 @@ func (s *placer) bindMemory() {
 	if s.c.Assignment.Pool == placement.Exclusive {
 		s.c.Assignment.Memory = t.Memory
 	}
-	if !t.Chooses || t.KeepsRequestedMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
+	if !t.ChoosesCPUsOrMemory || t.KeepsRequestedMemory || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.External.Mems) > 0 {
 		return
 	}
 	every, bounded := s.memoryNodes()
 	usable := s.alignedMemory(every)
-	q := choose.Memory{
+	q := choose.MemoryRequest{
 		AllowedNodes: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
 		FallbackKinds: []topology.MemoryKind{topology.HBM, topology.PMEM},
 	}
@@ -64,7 +64,7 @@ func (s *placer) bindMemory() {
 
 // withPages adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes of
 // q.AllowedNodes, or, if the pages do not fit there, nodes of every.
-func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
+func (s *placer) withPages(ids, every []int, q choose.MemoryRequest) []int {
 	for _, r := range s.pageHints() {
 		q.Bytes, q.Free, q.FallbackKinds = r.Counts.Need, r.Counts.Free, nil
 		more, err := choose.MemoryNodes(s.n.machine, q)
@@ -87,7 +87,7 @@ func (s *placer) withPages(ids, every []int, q choose.Memory) []int {
 // memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the memory does not
 // fit. It adds a problem for each kind of which no node has free memory. If no kind has any, it returns DRAM
 // nodes.
-func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (ids []int) {
+func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKind) (ids []int) {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		names[i] = k.String()
@@ -98,7 +98,7 @@ func (s *placer) memoryOfKinds(q choose.Memory, kinds []topology.MemoryKind) (id
 		})
 	}
 	for _, k := range kinds {
-		one := choose.Memory{CPUs: q.CPUs, AllowedNodes: q.AllowedNodes, Free: q.Free, Kinds: []topology.MemoryKind{k}}
+		one := choose.MemoryRequest{CPUs: q.CPUs, AllowedNodes: q.AllowedNodes, Free: q.Free, Kinds: []topology.MemoryKind{k}}
 		near, err := choose.MemoryNodes(s.n.machine, one)
 		if err != nil {
 			warn("this node has no free memory of kind "+k.String(), "the container gets memory of the other kinds that it requests, or else of kind DRAM")

@@ -27,7 +27,7 @@ func (n *view) ownedOrReserved(p *Pod) topology.Set {
 // unusableCPUs returns the CPUs that an owner cannot use now. If the container is created again, these
 // include the reserved CPUs of its pod, if all containers of the pod own the same CPUs.
 func (s *placer) unusableCPUs() topology.Set {
-	own := s.c.Stamp.CPUs.Union(s.n.ledger.Reserved(s.c.Key))
+	own := s.c.Stamp.CPUs.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownsAsOne(s.p)) {
 		own = own.Union(s.n.ledger.ReservedForPod(s.p.Pod.UID))
 	}
@@ -50,7 +50,7 @@ func (s *placer) waitOnCreate() bool {
 // placeWaitingOwner places an owner that waits in a pool because it could use none of its CPUs. If its key
 // has been granted CPUs meanwhile, the owner gets these. It reports whether the owner got CPUs.
 func (s *placer) placeWaitingOwner() bool {
-	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Reserved(s.c.Key).Empty() {
+	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.ReservedCPUs(s.c.Key).Empty() {
 		return false
 	}
 	g, _ := s.n.ledger.GrantOf(s.c.Key)
@@ -114,7 +114,7 @@ func lowestCPUs(cpus topology.Set, n int) topology.Set {
 
 // withOffline adds the CPUs that are reserved for a container to a set of CPUs.
 func (s *placer) withOffline(have topology.Set) topology.Set {
-	return have.Union(s.n.ledger.Reserved(s.c.Key))
+	return have.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 }
 
 // ownOrReserve grants a key the CPUs that its pod can use now, and reserves the other CPUs for it. It does
@@ -132,7 +132,7 @@ func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from 
 
 // reserveCPUs reserves CPUs that their owner cannot use now, so no other container gets them.
 func (n *view) reserveCPUs(p *Pod, key placement.Key, cpus topology.Set, from string) {
-	if n.ledger.Reserved(key) != cpus {
+	if n.ledger.ReservedCPUs(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Reserve(n.grantOf(p, key, cpus, from)) })
 	}
 }

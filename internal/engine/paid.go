@@ -124,7 +124,7 @@ func (p *Pod) paidAtResize(live *lifecycle.Resources) (n int, sum *lifecycle.Res
 // resized container; nil if the pod was resized. revokeUnpaid reports whether a container lost CPUs.
 func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
-	if !p.Intent.CPUs.IsSet() || !d.n.ledger.Owns(p.Pod.UID) {
+	if !p.Intent.CPUs.IsSet() || !d.n.ledger.HasCPUs(p.Pod.UID) {
 		return false
 	}
 	live := d.n.podSum(p, c)

@@ -65,7 +65,7 @@ func (n *view) checkGrantable(p *Pod, key placement.Key, cpus topology.Set) erro
 	if err := n.ledger.Check(key, cpus); errors.As(err, &taken) {
 		return fmt.Errorf("CPUs %s are owned by %s", format(taken.CPUs), taken.Owner.Pod)
 	}
-	if pools.UnclassifiedCPUs().Minus(n.ledger.OwnedOrReserved()).Minus(cpus).Empty() {
+	if pools.UnclassifiedCPUs().Minus(n.ledger.OwnedOrReservedCPUs()).Minus(cpus).Empty() {
 		return errors.New("no CPU would be left for all other containers")
 	}
 	return nil
@@ -192,7 +192,7 @@ func (s *placer) reportRefused() {
 func (s *placer) placeChosen() bool {
 	old := s.n.container(s.c.ID)
 	switch {
-	case s.p.Intent.CPUs.IsSet() || !s.n.policy.Place || !s.n.terms(s.p).Chooses:
+	case s.p.Intent.CPUs.IsSet() || !s.n.policy.Place || !s.n.terms(s.p).ChoosesCPUsOrMemory:
 		return false
 	case old != nil && old.Alive() && old.Assignment.Pool == placement.Exclusive && !placement.IsExternal(old.Assignment.From) && s.staysOnOwnCPUs(old):
 		cpus := s.n.ownedBy(old).And(s.n.usableCPUs(s.p))

@@ -65,7 +65,7 @@ func benchTree(b *testing.B, n int, milli, limit int64) {
 // works without allocations: arithmetic, and reads of 256 KiB in another order. What they take more than usual, the machine
 // takes. Decisions during which the kernel ran another thread are in all-p99 and not in p99: afterwards the caches have
 // the other's memory.
-func measureDecisions(b *testing.B, s *State, ev *lifecycle.Event, want placement.Pool) {
+func measureDecisions(b *testing.B, s *State, ev *lifecycle.Event, want placement.PoolKind) {
 	b.Helper()
 	b.ReportAllocs()
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: ev.Pod}, Facts{})) // a runtime reports it before

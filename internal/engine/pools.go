@@ -11,7 +11,7 @@ import (
 
 // PoolShare is a pool with its current CPUs and the number of its containers.
 type PoolShare struct {
-	Pool   placement.Pool
+	Pool   placement.PoolKind
 	PoolID placement.PoolID
 	CPUs   topology.Set
 	// Members is the number of live containers in the pool.
@@ -23,7 +23,7 @@ type PoolShare struct {
 // to fewer CPUs.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
-		pool  placement.Pool
+		pool  placement.PoolKind
 		which placement.PoolID
 	}
 	members := map[name]int{{pool: placement.Shared}: 0, {pool: placement.Reclaimed}: 0}

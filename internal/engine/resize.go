@@ -57,7 +57,7 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 		})
 		return have
 	}
-	if cpus.Empty() && s.n.ledger.Reserved(s.c.Key).Empty() {
+	if cpus.Empty() && s.n.ledger.ReservedCPUs(s.c.Key).Empty() {
 		s.reportLostAll(key, owned)
 		s.c.Stamp.CPUs, s.c.decided.narrowed = topology.Set{}, true
 		for _, g := range s.n.ledger.CombinedGrants(s.p.Pod.UID) {
@@ -76,7 +76,7 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 			if g.CPUs = cpus; !cpus.Empty() {
 				s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 			}
-			s.n.reserveCPUs(s.p, g.Key, s.n.ledger.Reserved(s.c.Key), g.From)
+			s.n.reserveCPUs(s.p, g.Key, s.n.ledger.ReservedCPUs(s.c.Key), g.From)
 		}
 	}
 	return cpus
@@ -256,7 +256,7 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 
 // holdsCPUs reports whether a container is alive, and owns CPUs or waits for its reserved CPUs.
 func (n *view) holdsCPUs(c *Container) bool {
-	return c.Alive() && (c.Assignment.Pool == placement.Exclusive || !c.Stamp.CPUs.Empty() && !n.ledger.Reserved(c.Key).Empty())
+	return c.Alive() && (c.Assignment.Pool == placement.Exclusive || !c.Stamp.CPUs.Empty() && !n.ledger.ReservedCPUs(c.Key).Empty())
 }
 
 // resizeFromOther adapts the CPUs that a pod's containers own together after the resize of a container of the

@@ -114,7 +114,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 		if ok && a.pod {
 			n, _ = b.p.paidAtResize(&now)
 		}
-		if n < owned.Len() && b.n.terms(b.p).Chooses {
+		if n < owned.Len() && b.n.terms(b.p).ChoosesCPUsOrMemory {
 			have := owned.And(b.n.usableCPUs(b.p))
 			left = (&placer{n: b.n, p: b.p, c: b.c}).shrinkTo(have, owned.Minus(have), n)
 			left = left.Union(b.c.Stamp.CPUs)

@@ -332,7 +332,7 @@ func (s *State) ReservedGrants() []placement.Grant { return s.ledger.Reservation
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
 
 // PoolCPUs returns the current CPUs of a pool.
-func (s *State) PoolCPUs(p placement.Pool) topology.Set {
+func (s *State) PoolCPUs(p placement.PoolKind) topology.Set {
 	cpus, _ := s.layout.CPUs(placement.CPUGroup{Pool: p})
 	return cpus
 }

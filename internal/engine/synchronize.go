@@ -128,7 +128,7 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	}
 	// c has the other fields of the record already.
 	g, _ := owners.GrantOf(c.Key)
-	cpus := cmp.Or(g.CPUs.Union(owners.Reserved(c.Key)), c.Stamp.CPUs)
+	cpus := cmp.Or(g.CPUs.Union(owners.ReservedCPUs(c.Key)), c.Stamp.CPUs)
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
@@ -146,7 +146,7 @@ func (d *draft) keepGrantsBetweenAttempts(owners *placement.Ledger) {
 		}
 		decided[g.Key] = true
 		had, _ := owners.GrantOf(g.Key)
-		d.n.ownOrReserve(d.n.pod(pod.Pod.ID), g.Key, had.CPUs.Union(owners.Reserved(g.Key)), g.From)
+		d.n.ownOrReserve(d.n.pod(pod.Pod.ID), g.Key, had.CPUs.Union(owners.ReservedCPUs(g.Key)), g.From)
 	}
 }
 

@@ -185,7 +185,7 @@ func (s *placer) memory() placement.Memory {
 // placementView returns the view of the node for the placement policy. free are the CPUs from which the policy
 // may choose CPUs that the pod does not own yet.
 func (n *view) placementView(free topology.Set) placement.View {
-	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, PlacementOff: !n.policy.Place, CountMembers: balloonContainers{n}.countMembers}
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), FreeCPUs: free, PlacementOff: !n.policy.Place, CountMembers: balloonContainers{n}.countMembers}
 }
 
 // subject returns the container, for the choice of CPUs of its own.
@@ -195,8 +195,8 @@ func (s *placer) subject() placement.Subject {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
 	return placement.Subject{
-		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices, s.namedDevices()), Owned: s.n.ledger.CPUsOfPod(s.p.Pod.UID),
-		Pod: s.p.Pod, Balloon: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), Attraction: s.attraction,
+		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices, s.namedDevices()), OwnedByPod: s.n.ledger.CPUsOfPod(s.p.Pod.UID),
+		Pod: s.p.Pod, PoolName: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), AffinityWeights: s.attraction,
 	}
 }
 
@@ -205,8 +205,8 @@ func (s *placer) subject() placement.Subject {
 func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticGrantOf(s.c.Name),
-		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode, Owns: s.c.Assignment.Owned,
-		Pod: s.p.Pod, Name: s.c.Name, Balloon: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), Attraction: s.attraction,
+		FirstPoolChoice: isNew, CurrentCPUs: runsOn, PoolNode: s.c.PoolNode, OwnedByContainer: s.c.Assignment.Owned,
+		Pod: s.p.Pod, Name: s.c.Name, PoolName: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), AffinityWeights: s.attraction,
 	}
 	if isNew && s.n.lastLayout().Tree != nil || s.n.terms(s.p).PoolsNearDevices { // pools may get CPUs near the container's devices
 		who.Devices = s.subject().Devices

@@ -217,7 +217,7 @@ func TestTopologyAwareRequiresIsolated(t *testing.T) {
 				t.Errorf("%s: refused %q", c.name, plan.Reject)
 				continue
 			}
-			if got := m.Format(plan.Container.Assignment.Owned.And(m.Isolated())); plan.Reject == "" && got != c.cpus {
+			if got := m.Format(plan.Container.Assignment.Owned.And(m.IsolatedCPUs())); plan.Reject == "" && got != c.cpus {
 				t.Errorf("%s: owns isolated CPUs %q, want %q", c.name, got, c.cpus)
 			}
 		}
@@ -233,14 +233,14 @@ func TestOwnerThatWouldShare(t *testing.T) {
 	c.State = lifecycle.StateRunning
 	records := map[string]Record{c.ID: {CPUs: "2-3", RecordFields: lifecycle.RecordFields{Pristine: c.Resources}}}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{c}}, Facts{Records: records}))
-	if a := s.Container(c.ID).Assignment; m.Format(a.Owned) != "2-3" || a.From != topologyaware.Key {
-		t.Errorf("it owns %s by %s, wanted 2-3 by %s", m.Format(a.Owned), a.From, topologyaware.Key)
+	if a := s.Container(c.ID).Assignment; m.Format(a.Owned) != "2-3" || a.From != topologyaware.ConfigKey {
+		t.Errorf("it owns %s by %s, wanted 2-3 by %s", m.Format(a.Owned), a.From, topologyaware.ConfigKey)
 	}
 	_, smaller := treePod(1, "shop", 1000, 1000)
 	pod.Resources = &smaller.Resources
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &smaller.Resources}, Facts{}))
 	got := s.Container(c.ID)
-	if said := fmt.Sprint(got.ProblemSummary.Problems); got.Assignment.Owned.Len() != 1 || !strings.Contains(said, topologyaware.Key) || !strings.Contains(said, "the container would share CPUs, and it still owns 1") {
+	if said := fmt.Sprint(got.ProblemSummary.Problems); got.Assignment.Owned.Len() != 1 || !strings.Contains(said, topologyaware.ConfigKey) || !strings.Contains(said, "the container would share CPUs, and it still owns 1") {
 		t.Errorf("it owns %s: %s", m.Format(got.Assignment.Owned), said)
 	}
 }

@@ -20,17 +20,17 @@ type Claims interface {
 	Refresh(ctx context.Context, devices []string)
 	// ForContainer returns the claims that give CPUs to a container; nil for none. It does not block.
 	ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant
-	// Uses reports whether the kubelet prepared claims for CPUs for a pod. It does not block.
-	Uses(podUID string) bool
+	// HasCPUClaims reports whether the kubelet prepared claims for CPUs for a pod. It does not block.
+	HasCPUClaims(podUID string) bool
 	NamedClaims
 }
 
 // NamedClaims is a source of the classes, pools and balloon types that resource claims name for pods.
 type NamedClaims interface {
-	// Reread reads again what claims name for pods.
-	Reread()
-	// Named returns the devices by which claims name them for a pod, as of the last Reread, sorted.
-	Named(podUID string) []lifecycle.ClaimedDevice
+	// ReadCheckpoint reads again what claims name for pods.
+	ReadCheckpoint()
+	// ClassDevices returns the devices by which claims name them for a pod, as of the last ReadCheckpoint, sorted.
+	ClassDevices(podUID string) []lifecycle.ClaimedDevice
 }
 
 // creationEvents are the events whose containers the state may not have yet.

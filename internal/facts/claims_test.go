@@ -26,10 +26,10 @@ func (*claimSource) MayGiveCPUs(ctr *lifecycle.Container) bool {
 	return slices.ContainsFunc(ctr.CDIDevices, func(name string) bool { return strings.HasPrefix(name, cpuDevice) })
 }
 func (*claimSource) Refresh(context.Context, []string) {}
-func (*claimSource) Reread()                           {}
-func (s *claimSource) Uses(uid string) bool            { return s.uses[uid] }
+func (*claimSource) ReadCheckpoint()                   {}
+func (s *claimSource) HasCPUClaims(uid string) bool    { return s.uses[uid] }
 
-func (s *claimSource) Named(uid string) []lifecycle.ClaimedDevice { return s.named[uid] }
+func (s *claimSource) ClassDevices(uid string) []lifecycle.ClaimedDevice { return s.named[uid] }
 
 func (*claimSource) ForContainer(_ string, ctr *lifecycle.Container) *lifecycle.ClaimGrant {
 	g := &lifecycle.ClaimGrant{}

@@ -35,7 +35,7 @@ func (g *Gatherer) podsWithHiddenClaims(ev *lifecycle.Event) (pods []*lifecycle.
 }
 
 func (g *Gatherer) usesClaims(p *lifecycle.Pod) bool {
-	return g.o.Claims != nil && p != nil && p.UID != "" && g.o.Claims.Uses(p.UID)
+	return g.o.Claims != nil && p != nil && p.UID != "" && g.o.Claims.HasCPUClaims(p.UID)
 }
 
 // readGrantedClaims adds the claims of containers whose devices the kubelet reported after their creation.

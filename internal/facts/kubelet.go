@@ -165,7 +165,7 @@ func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	pod, m := s.Pod(ev.Pod.ID), s.Machine
 	given := g.granted(ev.Pod.UID).StaticGrantOf(ev.Container.Name)
 	return s.Policy.KubeletDecidesCPUs() && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
-		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
+		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineCPUs(given.CPUs)
 }
 
 // Inform decides pods again whose specs, grants or allocations became known or changed. It skips pods that the

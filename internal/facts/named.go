@@ -14,7 +14,7 @@ func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *li
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.Synchronize, lifecycle.Expect:
 		if g.o.Claims != nil {
-			g.o.Claims.Reread()
+			g.o.Claims.ReadCheckpoint()
 		}
 	default:
 	}
@@ -24,7 +24,7 @@ func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *li
 // renewNamed decides the pod of a new container again if its claims name devices that the earlier decision did not
 // know.
 func (g *Gatherer) renewNamed(ev *lifecycle.Event) {
-	if g.o.Claims == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || len(g.o.Claims.Named(ev.Pod.UID)) == 0 {
+	if g.o.Claims == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || len(g.o.Claims.ClassDevices(ev.Pod.UID)) == 0 {
 		return
 	}
 	for _, p := range g.podsWhere(func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} }, func(p *engine.Pod) bool {
@@ -74,7 +74,7 @@ func (g *Gatherer) devicesBefore(ev *lifecycle.Event) map[string][]lifecycle.Cla
 
 // namedDevices returns the devices that the claims of a pod name now or named before, sorted.
 func (g *Gatherer) namedDevices(podUID string, before []lifecycle.ClaimedDevice) []lifecycle.ClaimedDevice {
-	now := g.o.Claims.Named(podUID)
+	now := g.o.Claims.ClassDevices(podUID)
 	has := func(device string) bool {
 		return slices.ContainsFunc(now, func(c lifecycle.ClaimedDevice) bool { return c.Device == device })
 	}

@@ -41,7 +41,7 @@ type Input struct {
 	Pristine *lifecycle.Resources
 	// Pool is the container's pool. CPUs are the CPUs of its group, as a kernel list. AssignedBy
 	// is the key that led to the assignment, and AssignedWhy a clause that explains it.
-	Pool        placement.Pool
+	Pool        placement.PoolKind
 	CPUs        string
 	AssignedBy  string
 	AssignedWhy string

@@ -227,7 +227,7 @@ func TestNoConflict(t *testing.T) {
 			Pod: &lifecycle.Pod{UID: "4f1c"}, Pristine: &lifecycle.Resources{},
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
-			Pool:      placement.Pool(rapid.IntRange(0, int(placement.Exclusive)).Draw(t, "pool")),
+			Pool:      placement.PoolKind(rapid.IntRange(0, int(placement.Exclusive)).Draw(t, "pool")),
 			Scheduling: lifecycle.SchedulingClass{
 				Name: rapid.SampledFrom([]string{"", "c"}).Draw(t, "scheduling class"), Scheduler: "SCHED_IDLE", IOPriority: "IOPRIO_CLASS_IDLE 0",
 			},

@@ -117,7 +117,7 @@ func (h MemoryPolicy) resolve(in *Input, nodes string) string {
 		picks = func(cpus topology.Set, node int) bool { return !m.Nodes[node].CPUs.And(cpus).Empty() }
 	case nodes == intent.CPUPackages:
 		picks = func(cpus topology.Set, node int) bool {
-			return !m.Spread(topology.PackageLevel, cpus).And(m.Nodes[node].CPUs).Empty()
+			return !m.ExpandToGroups(topology.PackageLevel, cpus).And(m.Nodes[node].CPUs).Empty()
 		}
 	case far:
 		picks = func(cpus topology.Set, node int) bool {

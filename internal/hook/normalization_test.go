@@ -47,7 +47,7 @@ func TestNormalization(t *testing.T) {
 		name      string
 		class     intent.Class
 		container string
-		seat      placement.Pool
+		seat      placement.PoolKind
 		ratio     Ratio
 		scaled    bool
 		set       bool

@@ -13,12 +13,12 @@ type RDT struct{ Groups *resctrl.Groups }
 func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	switch {
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
-		return Applied, r.Groups.Leave(t.Owner, v.Key)
+		return Applied, r.Groups.RemoveOwner(t.Owner, v.Key)
 	case v.Field == lifecycle.RDTSchemata:
 		changed, err := r.Groups.AddOwner(t.Owner, v.Key, v.Text)
 		return joinState(true, changed, err)
 	case v.Field == lifecycle.RDTMonitor && v.Text == "":
-		return Applied, r.Groups.Forget(t.Owner)
+		return Applied, r.Groups.RemoveOwnerFromAll(t.Owner)
 	}
 	return joinState(r.Groups.Join(t.Owner, v.Text, threads))
 }
@@ -36,7 +36,7 @@ func joinState(found, changed bool, err error) (State, error) {
 }
 
 // Forget removes an owner's groups.
-func (r RDT) Forget(owner string) error { return r.Groups.Forget(owner) }
+func (r RDT) Forget(owner string) error { return r.Groups.RemoveOwnerFromAll(owner) }
 
 // Tidy removes groups of earlier runs.
-func (r RDT) Tidy() error { return r.Groups.Tidy() }
+func (r RDT) Tidy() error { return r.Groups.RemoveUnownedGroups() }

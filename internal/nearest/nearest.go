@@ -4,9 +4,9 @@ package nearest
 
 import "strings"
 
-// To returns the candidate with the smallest edit distance to word, and the distance. It ignores the case of
+// Word returns the candidate with the smallest edit distance to word, and the distance. It ignores the case of
 // letters, because a wrong case is the most common mistake. If there are no candidates, the distance is -1.
-func To(word string, candidates []string) (string, int) {
+func Word(word string, candidates []string) (string, int) {
 	best, least := "", -1
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); least < 0 || d < least {

@@ -5,12 +5,12 @@ import "testing"
 func TestTo(t *testing.T) {
 	words := []string{"status", "since", "output", "follow"}
 	for word, want := range map[string]string{"sattus": "status", "SINCE": "since", "sinec": "since", "folow": "follow", "output": "output"} {
-		got, d := To(word, words)
+		got, d := Word(word, words)
 		if got != want || d > 1 {
 			t.Errorf("nearest to %q is %q at distance %d, want %q at most 1 away", word, got, d, want)
 		}
 	}
-	if got, d := To("x", nil); got != "" || d != -1 {
+	if got, d := Word("x", nil); got != "" || d != -1 {
 		t.Errorf("without candidates: %q, %d", got, d)
 	}
 }

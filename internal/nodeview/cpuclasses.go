@@ -12,11 +12,11 @@ import (
 )
 
 // WantedClasses returns the classes that CPUs should have. It names CPUs by their kernel ids.
-func WantedClasses(s *engine.State) (all []cpuclass.Wanted) {
+func WantedClasses(s *engine.State) (all []cpuclass.WantedClass) {
 	for _, c := range s.CPUClasses() {
 		last := len(all) - 1
 		if last < 0 || all[last].Class.Name != c.Class.Name || all[last].Idle != c.Idle { // these CPUs have another class than the last ones
-			all, last = append(all, cpuclass.Wanted{Class: c.Class, Idle: c.Idle}), last+1
+			all, last = append(all, cpuclass.WantedClass{Class: c.Class, Idle: c.Idle}), last+1
 		}
 		all[last].CPUs = append(all[last].CPUs, cpuIDs(s.Machine, c.CPUs)...)
 	}
@@ -47,7 +47,7 @@ func CPUClasses(r cpuclass.Report) *api.CPUClasses {
 		out.Classes = append(out.Classes, api.CPUClass{Name: w.Class.Name, CPUs: topology.FormatList(w.CPUs), Idle: w.Idle})
 	}
 	for _, f := range r.Faults {
-		out.Faults = append(out.Faults, api.CPUClassFault{Class: f.Class, CPUs: topology.FormatList(f.CPUs), Reason: f.What})
+		out.Faults = append(out.Faults, api.CPUClassFault{Class: f.Class, CPUs: topology.FormatList(f.CPUs), Reason: f.Reason})
 	}
 	return out
 }
@@ -107,7 +107,7 @@ func (v *View) classResult(class string, cpu int) (r api.ContainerCPUClass) {
 	}
 	for _, f := range v.CPUClasses.Faults {
 		if slices.Contains(f.CPUs, cpu) {
-			return api.ContainerCPUClass{Reason: f.What}
+			return api.ContainerCPUClass{Reason: f.Reason}
 		}
 	}
 	for _, is := range v.CPUClasses.InForce {

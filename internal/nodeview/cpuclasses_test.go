@@ -16,11 +16,11 @@ import (
 func TestClassResults(t *testing.T) {
 	t.Parallel()
 	v := &View{CPUClasses: cpuclass.Report{
-		InForce: []cpuclass.InForce{
+		InForce: []cpuclass.AppliedClass{
 			{Class: "fast", CPUs: []int{0, 1, 2}, Files: []string{"scaling_governor performance", "scaling_max_freq 3500000"}},
 			{Class: "slow", CPUs: []int{3}, Files: []string{"scaling_max_freq 1000000"}},
 		},
-		Faults: []cpuclass.Fault{{Class: "fast", CPUs: []int{4, 5}, What: "refused"}, {CPUs: []int{6}, What: "not restored"}},
+		Faults: []cpuclass.Fault{{Class: "fast", CPUs: []int{4, 5}, Reason: "refused"}, {CPUs: []int{6}, Reason: "not restored"}},
 	}}
 	of := placement.ClassCPUs{Class: lifecycle.CPUClass{Name: "fast"}, Type: "latency"}
 	in := func(cpus string) api.ContainerCPUClass {

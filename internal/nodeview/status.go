@@ -100,7 +100,7 @@ func (v *View) cpus() api.NodeCPUs {
 }
 
 // poolName is the name of a pool in reports.
-func poolName(pool placement.Pool, which placement.PoolID) string {
+func poolName(pool placement.PoolKind, which placement.PoolID) string {
 	return strings.TrimSuffix(pool.String()+" "+which.String(), " ")
 }
 

@@ -70,6 +70,7 @@ func BalloonsFromCPUs(cpus map[string]topology.Set) Balloons {
 	return all
 }
 
+// find returns the index of a balloon by name. If found is false, at is the index at which to insert the balloon.
 func (b Balloons) find(name string) (at int, found bool) {
 	return slices.BinarySearchFunc(b, name, func(a *BalloonCPUs, name string) int { return compareNames(a.Need.PoolID.Name, name) })
 }
@@ -123,20 +124,20 @@ func (b Balloons) ChangedSince(old Balloons) (changed []string) {
 	return changed
 }
 
-// WithChanges returns a list with the balloons of by added or replaced, and the balloons named in gone
-// removed.
-func (b Balloons) WithChanges(by Balloons, gone []string) Balloons {
-	if len(by) == 0 && len(gone) == 0 {
+// WithChanges returns a list in which the balloons in changed are added or replaced, and the balloons that removed
+// names are left out.
+func (b Balloons) WithChanges(changed Balloons, removed []string) Balloons {
+	if len(changed) == 0 && len(removed) == 0 {
 		return b
 	}
-	out := make(Balloons, len(b), len(b)+len(by))
+	out := make(Balloons, len(b), len(b)+len(changed))
 	copy(out, b)
-	for _, name := range gone {
+	for _, name := range removed {
 		if at, found := out.find(name); found {
 			out = slices.Delete(out, at, at+1)
 		}
 	}
-	for _, next := range by {
+	for _, next := range changed {
 		at, found := out.find(next.Need.PoolID.Name)
 		switch {
 		case !found:

@@ -10,9 +10,9 @@ import (
 
 // Demand is the input from which a policy computes the CPUs of pools, besides the configuration.
 type Demand struct {
-	// Owned are the CPUs that containers own or that are reserved for them. Lent are the owned CPUs that
+	// OwnedCPUs are the CPUs that containers own or that are reserved for them. LentCPUs are the owned CPUs that
 	// reclaimed containers may also use.
-	Owned, Lent topology.Set
+	OwnedCPUs, LentCPUs topology.Set
 	// Needs are the requests of containers, for pools that the policy sizes by requests.
 	Needs Needs
 	// Previous is the current layout. Balloons keep the CPUs that they have in it. DefaultLayout clears the
@@ -59,14 +59,14 @@ type ClassCPUs struct {
 // DefaultLayout makes the layout in which pools have their configured CPUs, except owned ones.
 func (p *Pools) DefaultLayout(d Demand) *Layout {
 	d.Previous = nil
-	return &Layout{Pools: *p, Demand: d, Reclaimed: p.Reclaimed.Minus(d.Owned)}
+	return &Layout{Pools: *p, Demand: d, Reclaimed: p.Reclaimed.Minus(d.OwnedCPUs)}
 }
 
 // SizesSharedPools reports whether the policy sizes shared pools by the requests of their containers.
 func (l *Layout) SizesSharedPools() bool { return l.Shared != nil }
 
 // UsesRequestsOf reports whether the requests of a pool's containers affect the layout.
-func (l *Layout) UsesRequestsOf(p Pool) bool {
+func (l *Layout) UsesRequestsOf(p PoolKind) bool {
 	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil || p == TreePool && l.Tree != nil
 }
 
@@ -77,7 +77,7 @@ func (l *Layout) UsesRequests() bool {
 
 // NamedPoolKind returns the kind of the pools to which the policy gives names: parts of the node, or
 // balloons.
-func (l *Layout) NamedPoolKind() Pool {
+func (l *Layout) NamedPoolKind() PoolKind {
 	if l.Tree != nil {
 		return TreePool
 	}
@@ -102,7 +102,7 @@ func (l *Layout) CPUsByBalloon() map[string]topology.Set {
 
 // Matches reports whether the layout was made from these pools and an equal demand.
 func (l *Layout) Matches(p *Pools, d Demand) bool {
-	return l.Pools == *p && l.Demand.Owned == d.Owned && l.Demand.Lent == d.Lent && l.Demand.Needs.Equal(d.Needs)
+	return l.Pools == *p && l.Demand.OwnedCPUs == d.OwnedCPUs && l.Demand.LentCPUs == d.LentCPUs && l.Demand.Needs.Equal(d.Needs)
 }
 
 // ChangedSince returns the balloons that may have other CPUs than in an older layout. known is false if the
@@ -111,7 +111,7 @@ func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	if l == old {
 		return nil, true
 	}
-	if l.Balloons == nil || old.Balloons == nil || l.Pools != old.Pools || l.Demand.Owned != old.Demand.Owned || l.Policy == nil || l.Policy != old.Policy {
+	if l.Balloons == nil || old.Balloons == nil || l.Pools != old.Pools || l.Demand.OwnedCPUs != old.Demand.OwnedCPUs || l.Policy == nil || l.Policy != old.Policy {
 		return nil, false
 	}
 	for _, name := range l.Balloons.ChangedSince(old.Balloons) {
@@ -139,11 +139,11 @@ func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
 	case s.Pool == System && s.PoolID.Name == ReservedPool:
-		return l.Pools.Reserved.Minus(l.Demand.Owned)
+		return l.Pools.Reserved.Minus(l.Demand.OwnedCPUs)
 	case s.Pool == System && s.PoolID.Name != "":
 		return l.poolsWithPrefix(s.PoolID.Name)
 	}
-	return l.Pools.configuredCPUs(s.Pool).Minus(l.Demand.Owned)
+	return l.Pools.configuredCPUs(s.Pool).Minus(l.Demand.OwnedCPUs)
 }
 
 // limitThreads returns one thread of each core if the group uses only one, otherwise all CPUs.
@@ -167,7 +167,7 @@ func (l *Layout) balloonCPUs(s CPUGroup) (cpus topology.Set) {
 			cpus = other
 		}
 	}
-	return cpus.Minus(l.Demand.Owned)
+	return cpus.Minus(l.Demand.OwnedCPUs)
 }
 
 // poolsWithPrefix returns the CPUs of all shared pools whose name has the prefix.
@@ -192,7 +192,7 @@ func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 		return l.limitThreads(s, s.Owned), true
 	}
 	free := l.poolCPUs(s)
-	all := l.Pools.configuredCPUs(Unclassified).Minus(l.Demand.Owned)
+	all := l.Pools.configuredCPUs(Unclassified).Minus(l.Demand.OwnedCPUs)
 	var there topology.Set
 	if s.Pool == Reclaimed {
 		there = l.ReclaimedNear.And(s.Near)
@@ -205,7 +205,7 @@ func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 		}
 	}
 	if all.Empty() { // all CPUs that are not reserved have an owner
-		all = l.Pools.Online.Minus(l.Demand.Owned)
+		all = l.Pools.Online.Minus(l.Demand.OwnedCPUs)
 	}
 	return all, false
 }

@@ -34,20 +34,22 @@ type Grant struct {
 // Ledger records who owns which CPUs. Containers of one pod may own the same CPUs. Two pods own the
 // same CPUs only if they share a resource claim. The zero Ledger is not usable; see NewLedger.
 type Ledger struct {
-	pods  map[string][]Grant // by pod UID; code replaces a list and never changes it
-	owned topology.Set
-	lent  topology.Set // the owned CPUs that reclaimed containers may also use
+	grantsByPod map[string][]Grant // by pod UID; code replaces a list and never changes it
+	ownedCPUs   topology.Set
+	lentCPUs    topology.Set // the owned CPUs that reclaimed containers may also use
 	// exclusiveNodes counts the grants with ExclusiveNodes.
-	exclusiveNodes int
+	exclusiveNodeGrants int
 	// reserved has the CPUs that their owners cannot use now, by owner.
-	reserved map[Key]Grant
+	reservations map[Key]Grant
 	// devices has the names of the CDI devices that a container has exclusively, by owner. Code replaces the
 	// map and its lists, and never changes them.
-	devices map[Key][]string
+	devicesByOwner map[Key][]string
 }
 
 // NewLedger returns an empty ledger.
-func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}, reserved: map[Key]Grant{}} }
+func NewLedger() *Ledger {
+	return &Ledger{grantsByPod: map[string][]Grant{}, reservations: map[Key]Grant{}}
+}
 
 // OwnedError is the error for CPUs that belong to another pod.
 type OwnedError struct {
@@ -57,12 +59,12 @@ type OwnedError struct {
 
 // Error says how many CPUs are owned, and by which pod.
 func (t *OwnedError) Error() string {
-	return fmt.Sprintf("%d CPUs are owned by %s", t.CPUs.Len(), t.Owner.Pod)
+	return fmt.Sprintf("%d CPUs are owned by pod %s", t.CPUs.Len(), t.Owner.Pod)
 }
 
 // Check returns an *OwnedError if another pod owns some of the CPUs, or has them reserved.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
-	if l.owned.And(cpus).Minus(l.CPUsOfPod(key.PodUID)).Empty() && len(l.reserved) == 0 {
+	if l.ownedCPUs.And(cpus).Minus(l.CPUsOfPod(key.PodUID)).Empty() && len(l.reservations) == 0 {
 		return nil
 	}
 	for _, g := range append(l.Grants(), l.Reservations()...) {
@@ -90,25 +92,25 @@ func (l *Ledger) CheckClaims(grant Grant) error {
 
 // Put records a grant that Check or CheckClaims allowed.
 func (l *Ledger) Put(g Grant) {
-	l.put(g.Key.PodUID, append(withoutKey(l.pods[g.Key.PodUID], g.Key), g))
+	l.put(g.Key.PodUID, append(withoutKey(l.grantsByPod[g.Key.PodUID], g.Key), g))
 }
 
 // Reserve records CPUs that a key owns in addition to its grant and cannot use now, for example because they
 // are offline. Other pods cannot get them. An empty set ends the reservation.
 func (l *Ledger) Reserve(g Grant) {
 	if g.CPUs.Empty() {
-		delete(l.reserved, g.Key)
+		delete(l.reservations, g.Key)
 		return
 	}
-	l.reserved[g.Key] = g
+	l.reservations[g.Key] = g
 }
 
-// Reserved returns the CPUs that are reserved for a key.
-func (l *Ledger) Reserved(key Key) topology.Set { return l.reserved[key].CPUs }
+// ReservedCPUs returns the CPUs that are reserved for a key.
+func (l *Ledger) ReservedCPUs(key Key) topology.Set { return l.reservations[key].CPUs }
 
 // ReservedForPod returns the CPUs that are reserved for the containers of a pod.
 func (l *Ledger) ReservedForPod(uid string) topology.Set {
-	return union(maps.Values(l.reserved), func(g Grant) bool { return g.Key.PodUID == uid })
+	return union(maps.Values(l.reservations), func(g Grant) bool { return g.Key.PodUID == uid })
 }
 
 // union returns all CPUs of the grants that match.
@@ -122,18 +124,20 @@ func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 }
 
 // Reservations returns all reservations, sorted by key.
-func (l *Ledger) Reservations() []Grant { return sortGrants(slices.Collect(maps.Values(l.reserved))) }
+func (l *Ledger) Reservations() []Grant {
+	return sortGrants(slices.Collect(maps.Values(l.reservations)))
+}
 
-// OwnedOrReserved returns the CPUs that have an owner or are reserved for an owner.
-func (l *Ledger) OwnedOrReserved() topology.Set {
-	return l.owned.Union(union(maps.Values(l.reserved), func(Grant) bool { return true }))
+// OwnedOrReservedCPUs returns the CPUs that have an owner or are reserved for an owner.
+func (l *Ledger) OwnedOrReservedCPUs() topology.Set {
+	return l.ownedCPUs.Union(union(maps.Values(l.reservations), func(Grant) bool { return true }))
 }
 
 // Drop ends a key's grant and reservation.
 func (l *Ledger) Drop(key Key) {
-	delete(l.reserved, key)
+	delete(l.reservations, key)
 	if _, has := l.GrantOf(key); has {
-		l.put(key.PodUID, withoutKey(l.pods[key.PodUID], key))
+		l.put(key.PodUID, withoutKey(l.grantsByPod[key.PodUID], key))
 	}
 }
 
@@ -143,23 +147,23 @@ func withoutKey(grants []Grant, key Key) []Grant {
 
 // put replaces the grants of a pod, and updates the sums over all pods.
 func (l *Ledger) put(uid string, grants []Grant) {
-	old, was := l.CPUsOfPod(uid), l.pods[uid]
-	l.owned, l.lent = l.owned.Minus(old), l.lent.Minus(old)
-	l.exclusiveNodes += countExclusiveNodes(grants) - countExclusiveNodes(was)
-	delete(l.pods, uid)
+	old, was := l.CPUsOfPod(uid), l.grantsByPod[uid]
+	l.ownedCPUs, l.lentCPUs = l.ownedCPUs.Minus(old), l.lentCPUs.Minus(old)
+	l.exclusiveNodeGrants += countExclusiveNodes(grants) - countExclusiveNodes(was)
+	delete(l.grantsByPod, uid)
 	if slices.ContainsFunc(was, func(g Grant) bool { return g.Claims != nil }) { // containers of other pods may share these CPUs
-		for _, others := range l.pods {
-			l.owned = l.owned.Union(union(slices.Values(others), func(g Grant) bool { return g.Claims != nil }))
+		for _, others := range l.grantsByPod {
+			l.ownedCPUs = l.ownedCPUs.Union(union(slices.Values(others), func(g Grant) bool { return g.Claims != nil }))
 		}
 	}
 	if len(grants) == 0 {
 		return
 	}
-	l.pods[uid] = grants
+	l.grantsByPod[uid] = grants
 	lent := union(slices.Values(grants), func(g Grant) bool { return g.Lent })
 	kept := union(slices.Values(grants), func(g Grant) bool { return !g.Lent })
-	l.owned = l.owned.Union(lent).Union(kept)
-	l.lent = l.lent.Union(lent.Minus(kept))
+	l.ownedCPUs = l.ownedCPUs.Union(lent).Union(kept)
+	l.lentCPUs = l.lentCPUs.Union(lent.Minus(kept))
 }
 
 func countExclusiveNodes(grants []Grant) (n int) {
@@ -173,7 +177,7 @@ func countExclusiveNodes(grants []Grant) (n int) {
 
 // GrantOf returns the grant of a key.
 func (l *Ledger) GrantOf(key Key) (Grant, bool) {
-	for _, g := range l.pods[key.PodUID] {
+	for _, g := range l.grantsByPod[key.PodUID] {
 		if g.Key == key {
 			return g, true
 		}
@@ -182,23 +186,23 @@ func (l *Ledger) GrantOf(key Key) (Grant, bool) {
 }
 
 // Exclusive returns all CPUs that containers own.
-func (l *Ledger) Exclusive() topology.Set { return l.owned }
+func (l *Ledger) Exclusive() topology.Set { return l.ownedCPUs }
 
-// Lent returns the owned CPUs that reclaimed containers may also use.
-func (l *Ledger) Lent() topology.Set { return l.lent }
+// LentCPUs returns the owned CPUs that reclaimed containers may also use.
+func (l *Ledger) LentCPUs() topology.Set { return l.lentCPUs }
 
 // CPUsOfPod returns the CPUs that the containers of a pod own.
 func (l *Ledger) CPUsOfPod(uid string) topology.Set {
-	return union(slices.Values(l.pods[uid]), func(Grant) bool { return true })
+	return union(slices.Values(l.grantsByPod[uid]), func(Grant) bool { return true })
 }
 
 // GrantsOfPod returns the grants of a pod, in the order in which Put recorded them last.
-func (l *Ledger) GrantsOfPod(uid string) []Grant { return slices.Clone(l.pods[uid]) }
+func (l *Ledger) GrantsOfPod(uid string) []Grant { return slices.Clone(l.grantsByPod[uid]) }
 
 // CombinedGrants returns one grant for each key of a pod. Its CPUs are the granted and the reserved ones.
 func (l *Ledger) CombinedGrants(uid string) []Grant {
 	out := l.GrantsOfPod(uid)
-	for key, kept := range l.reserved {
+	for key, kept := range l.reservations {
 		i := slices.IndexFunc(out, func(g Grant) bool { return g.Key == key })
 		switch {
 		case key.PodUID != uid:
@@ -215,17 +219,17 @@ func (l *Ledger) CombinedGrants(uid string) []Grant {
 // containers owns now. The ledger has them under a key without a container name.
 func (l *Ledger) UnclaimedCPUs(uid string) topology.Set {
 	left, _ := l.GrantOf(Key{PodUID: uid})
-	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
+	return left.CPUs.Minus(union(slices.Values(l.grantsByPod[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
 // ExclusiveNodeCPUsOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
 // have. No other pod may use memory of the NUMA nodes of these CPUs.
 func (l *Ledger) ExclusiveNodeCPUsOfOthers(uid string) topology.Set {
 	var s topology.Set
-	if l.exclusiveNodes == 0 {
+	if l.exclusiveNodeGrants == 0 {
 		return s
 	}
-	for other, grants := range l.pods {
+	for other, grants := range l.grantsByPod {
 		if other != uid {
 			s = s.Union(union(slices.Values(grants), func(g Grant) bool { return g.ExclusiveNodes }))
 		}
@@ -235,32 +239,32 @@ func (l *Ledger) ExclusiveNodeCPUsOfOthers(uid string) topology.Set {
 
 // DropPod ends all grants and reservations of a pod, and reports whether the pod had any.
 func (l *Ledger) DropPod(uid string) bool {
-	had := l.Owns(uid)
+	had := l.HasCPUs(uid)
 	l.put(uid, nil)
-	maps.DeleteFunc(l.reserved, func(key Key, _ Grant) bool { return key.PodUID == uid })
+	maps.DeleteFunc(l.reservations, func(key Key, _ Grant) bool { return key.PodUID == uid })
 	return had
 }
 
 // HoldDevices replaces the list of CDI devices that a key has exclusively. An empty list frees its devices.
 func (l *Ledger) HoldDevices(key Key, names []string) {
-	l.devices = maps.Clone(l.devices)
+	l.devicesByOwner = maps.Clone(l.devicesByOwner)
 	if len(names) == 0 {
-		delete(l.devices, key)
+		delete(l.devicesByOwner, key)
 		return
 	}
-	if l.devices == nil {
-		l.devices = map[Key][]string{}
+	if l.devicesByOwner == nil {
+		l.devicesByOwner = map[Key][]string{}
 	}
-	l.devices[key] = names
+	l.devicesByOwner[key] = names
 }
 
 // Devices returns the names of the CDI devices that each key has exclusively. Callers must not change the
 // map.
-func (l *Ledger) Devices() map[Key][]string { return l.devices }
+func (l *Ledger) Devices() map[Key][]string { return l.devicesByOwner }
 
 // DevicesOfPod returns the keys of a pod that have CDI devices exclusively, sorted.
 func (l *Ledger) DevicesOfPod(uid string) (keys []Key) {
-	for key := range l.devices {
+	for key := range l.devicesByOwner {
 		if key.PodUID == uid {
 			keys = append(keys, key)
 		}
@@ -269,13 +273,15 @@ func (l *Ledger) DevicesOfPod(uid string) (keys []Key) {
 	return keys
 }
 
-// Owns reports whether a pod owns CPUs or has reserved CPUs.
-func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 || !l.ReservedForPod(uid).Empty() }
+// HasCPUs reports whether a pod owns CPUs or has reserved CPUs.
+func (l *Ledger) HasCPUs(uid string) bool {
+	return len(l.grantsByPod[uid]) > 0 || !l.ReservedForPod(uid).Empty()
+}
 
 // Grants returns all grants, sorted by key.
 func (l *Ledger) Grants() []Grant {
-	out := make([]Grant, 0, len(l.pods))
-	for _, grants := range l.pods {
+	out := make([]Grant, 0, len(l.grantsByPod))
+	for _, grants := range l.grantsByPod {
 		out = append(out, grants...)
 	}
 	return sortGrants(out)
@@ -292,6 +298,6 @@ func sortGrants(grants []Grant) []Grant {
 // Clone returns an independent copy.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
-	c.pods, c.reserved = maps.Clone(l.pods), maps.Clone(l.reserved)
+	c.grantsByPod, c.reservations = maps.Clone(l.grantsByPod), maps.Clone(l.reservations)
 	return &c
 }

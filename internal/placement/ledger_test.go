@@ -23,7 +23,7 @@ func TestLedgerCounts(t *testing.T) {
 				c.Drop(key)
 				delete(plain, key)
 			case 1:
-				if had := c.Owns(key.PodUID); c.DropPod(key.PodUID) != had {
+				if had := c.HasCPUs(key.PodUID); c.DropPod(key.PodUID) != had {
 					t.Fatal("DropPod does not say whether there was one")
 				}
 				for k := range plain {
@@ -51,8 +51,8 @@ func TestLedgerCounts(t *testing.T) {
 					kept = kept.Union(g.CPUs)
 				}
 			}
-			if len(l.Grants()) != len(plain) || l.Exclusive() != owned || l.Lent() != owned.Minus(kept) {
-				t.Fatalf("%v: owned %v, lent %v", plain, l.Exclusive().Members(), l.Lent().Members())
+			if len(l.Grants()) != len(plain) || l.Exclusive() != owned || l.LentCPUs() != owned.Minus(kept) {
+				t.Fatalf("%v: owned %v, lent %v", plain, l.Exclusive().Members(), l.LentCPUs().Members())
 			}
 		}
 		if !l.Exclusive().Empty() && l.Check(Key{"other", "a"}, l.Exclusive()) == nil {

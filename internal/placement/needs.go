@@ -10,9 +10,9 @@ import (
 
 // Need is the sum of the requests of a pool's containers.
 type Need struct {
-	PoolID  PoolID
-	Milli   int64 // milli-CPUs
-	Members int   // number of containers
+	PoolID    PoolID
+	MilliCPUs int64 // the requested CPU time
+	Members   int   // the number of containers
 	// Devices are the sums for containers with devices near which the pool should have CPUs, sorted; nil for
 	// none.
 	Devices []DeviceNeed
@@ -32,14 +32,14 @@ func (d DeviceCPUs) compare(o DeviceCPUs) int {
 type DeviceNeed struct {
 	DeviceCPUs
 
-	Milli   int64
-	Members int
+	MilliCPUs int64
+	Members   int
 }
 
 // Size returns the number of CPUs that the containers request, rounded up, and at least one.
 func (d *DeviceNeed) Size() int {
 	const milliOfCPU = 1000
-	return int(min(max((d.Milli+milliOfCPU-1)/milliOfCPU, 1), topology.MaxCPUs))
+	return int(min(max((d.MilliCPUs+milliOfCPU-1)/milliOfCPU, 1), topology.MaxCPUs))
 }
 
 // withDevices adds milli and members to the needs of the given devices. Negative numbers subtract.
@@ -53,7 +53,7 @@ func withDevices(all []DeviceNeed, milli int64, members int, devices []DeviceCPU
 		if !found {
 			all = slices.Insert(all, at, DeviceNeed{DeviceCPUs: d})
 		}
-		all[at].Milli, all[at].Members = all[at].Milli+milli, all[at].Members+members
+		all[at].MilliCPUs, all[at].Members = all[at].MilliCPUs+milli, all[at].Members+members
 	}
 	if all = slices.DeleteFunc(all, func(d DeviceNeed) bool { return d.Members == 0 }); len(all) == 0 {
 		return nil // the same as for a pool without devices, so that equal needs compare as equal
@@ -62,21 +62,22 @@ func withDevices(all []DeviceNeed, milli int64, members int, devices []DeviceCPU
 }
 
 func (n *Need) equals(o *Need) bool {
-	return n.PoolID == o.PoolID && n.Milli == o.Milli && n.Members == o.Members && slices.Equal(n.Devices, o.Devices)
+	return n.PoolID == o.PoolID && n.MilliCPUs == o.MilliCPUs && n.Members == o.Members && slices.Equal(n.Devices, o.Devices)
 }
 
-// Needs are the needs of all pools that have containers, sorted by pool. Code never changes a list; With
+// Needs are the needs of all pools that have containers, sorted by pool. Code never changes a list; WithRequests
 // makes a new one. So layouts can share the entries, and most comparisons only compare pointers.
 type Needs []*Need
 
 // NeedsOf makes needs from the milli-CPUs of pools, with one container in each pool.
 func NeedsOf(milli map[PoolID]int64) (n Needs) {
 	for w, amount := range milli {
-		n = n.With(w, amount, 1)
+		n = n.WithRequests(w, amount, 1)
 	}
 	return n
 }
 
+// find returns the index of a pool's need. If found is false, at is the index at which to insert the need.
 func (n Needs) find(w PoolID) (at int, found bool) {
 	return slices.BinarySearchFunc(n, w, func(a *Need, w PoolID) int { return a.PoolID.Compare(w) })
 }
@@ -89,13 +90,13 @@ func (n Needs) OfPool(w PoolID) (of Need, used bool) {
 	return Need{PoolID: w}, false
 }
 
-// With returns needs in which a pool has milli more milli-CPUs and members more containers. Negative numbers
+// WithRequests returns needs in which a pool has milli more milli-CPUs and members more containers. Negative numbers
 // subtract. devices are the devices of these containers.
-func (n Needs) With(w PoolID, milli int64, members int, devices ...DeviceCPUs) Needs {
+func (n Needs) WithRequests(w PoolID, milli int64, members int, devices ...DeviceCPUs) Needs {
 	at, found := n.find(w)
-	sum := Need{PoolID: w, Milli: milli, Members: members}
+	sum := Need{PoolID: w, MilliCPUs: milli, Members: members}
 	if found {
-		sum.Milli, sum.Members, sum.Devices = sum.Milli+n[at].Milli, sum.Members+n[at].Members, n[at].Devices
+		sum.MilliCPUs, sum.Members, sum.Devices = sum.MilliCPUs+n[at].MilliCPUs, sum.Members+n[at].Members, n[at].Devices
 	}
 	sum.Devices = withDevices(sum.Devices, milli, members, devices)
 	out := make(Needs, 0, len(n)+1)
@@ -113,7 +114,7 @@ func (n Needs) With(w PoolID, milli int64, members int, devices ...DeviceCPUs) N
 func (n Needs) All() iter.Seq2[PoolID, int64] {
 	return func(yield func(PoolID, int64) bool) {
 		for _, need := range n {
-			if !yield(need.PoolID, need.Milli) {
+			if !yield(need.PoolID, need.MilliCPUs) {
 				return
 			}
 		}

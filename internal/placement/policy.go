@@ -40,8 +40,8 @@ func PartOf(p Policy, g CPUGroup) string {
 	return ""
 }
 
-// Scheduling is a policy that chooses scheduling classes for all containers, including those that own CPUs.
-type Scheduling interface {
+// SchedulingChooser is a policy that chooses scheduling classes for all containers, including those that own CPUs.
+type SchedulingChooser interface {
 	// SchedulingOf returns the scheduling class of a container. The class has no name if the container gets
 	// none.
 	SchedulingOf(s Subject) (lifecycle.SchedulingClass, []lifecycle.Problem)
@@ -50,7 +50,7 @@ type Scheduling interface {
 // SchedulingOf returns the scheduling class that a policy chooses for a container. The class has no name if
 // the policy chooses none, or chooses it in Share together with the pool.
 func SchedulingOf(p Policy, s Subject) (c lifecycle.SchedulingClass, problems []lifecycle.Problem) {
-	if schedules, is := p.(Scheduling); is {
+	if schedules, is := p.(SchedulingChooser); is {
 		return schedules.SchedulingOf(s)
 	}
 	return c, nil
@@ -77,8 +77,8 @@ type View struct {
 	Pools   *Pools
 	// Layout has the current CPUs of the pools, and the demand for which they were computed.
 	Layout *Layout
-	// Free are the CPUs that the pod of the subject could own.
-	Free topology.Set
+	// FreeCPUs are the CPUs that the pod of the subject could own.
+	FreeCPUs topology.Set
 	// PlacementOff reports that placement is off, so no container owns CPUs.
 	PlacementOff bool
 	// CountMembers returns how many containers of a balloon have the membership.
@@ -105,29 +105,29 @@ type Subject struct {
 	Claims       *lifecycle.ClaimGrant
 	// Devices are the devices of all containers that own, or will own, the same CPUs.
 	Devices []lifecycle.DeviceGrant
-	// Owned are the CPUs that the containers of its pod own.
-	Owned topology.Set
-	// Owns are the CPUs that the container owns, if Share should choose a pool for the rest of its request.
-	Owns topology.Set
-	// New reports that no pool was chosen for the container before. RunsOn are the CPUs that it runs on, if
-	// an earlier agent chose them and left no record; otherwise empty.
-	New    bool
-	RunsOn topology.Set
+	// OwnedByPod are the CPUs that the containers of its pod own.
+	OwnedByPod topology.Set
+	// OwnedByContainer are the CPUs that the container owns, if Share should choose a pool for the rest of its request.
+	OwnedByContainer topology.Set
+	// FirstPoolChoice reports that no pool was chosen for the container before. CurrentCPUs are the CPUs on which the
+	// container runs, if an earlier agent chose them and left no record; otherwise empty.
+	FirstPoolChoice bool
+	CurrentCPUs     topology.Set
 	// Memory is the memory that should be near its CPUs, if the container is bound to NUMA nodes.
 	Memory Memory
 	// PoolNode is the NUMA node of its pool. PodPoolNode is the NUMA node of the pools of its pod's other
 	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty means all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	AllowedNodes          []int
-	// Pod is the container's pod, and Name the container's name. Balloon is the name of its balloon or part
-	// of the node; "" for none. Neighbours are the other live containers of its pod.
+	// Pod is the container's pod, and Name the container's name. PoolName is the name of its balloon, or of
+	// its part of the node; "" for none. Neighbours are the other live containers of its pod.
 	Pod        *lifecycle.Pod
 	Name       string
-	Balloon    string
+	PoolName   string
 	Neighbours []Neighbour
-	// Attraction returns the sums of the weights of the container's affinities, by the part of the node in
+	// AffinityWeights returns the sums of the weights of the container's affinities, by the part of the node in
 	// which the matching containers are. A negative sum means that the container should be far from them.
-	Attraction func() map[string]int
+	AffinityWeights func() map[string]int
 }
 
 // Neighbour is another container of the same pod. It has either the name of its pool or the CPUs that it
@@ -144,14 +144,14 @@ type CountBasis int
 const (
 	CountNone         CountBasis = iota // the policy chooses no CPUs
 	CountByResources                    // the resources of the pod, or of the container if the pod's are unknown
-	CountWholeRequest                   // the container's request, if it is a whole number of CPUs and equal to its limit
-	CountWholePart                      // the container's request rounded down to whole CPUs, if it is equal to its limit
+	CountWholeRequest                   // the container's request, if the request is a whole number of CPUs and equal to the limit
+	CountWholePart                      // the container's request rounded down to whole CPUs, if the request is equal to the limit
 )
 
 // Terms are the conditions under which a container owns CPUs.
 type Terms struct {
-	// Chooses reports that the policy chooses CPUs and memory nodes for containers.
-	Chooses bool
+	// ChoosesCPUsOrMemory reports that the policy chooses CPUs or memory nodes for containers.
+	ChoosesCPUsOrMemory bool
 	// KeepsRequestedMemory means that the policy leaves the memory nodes as the runtime requests them.
 	// Otherwise Memory says which memory nodes an owner gets.
 	KeepsRequestedMemory bool
@@ -175,7 +175,7 @@ type Terms struct {
 	// ByClaims means that resource claims decide who owns CPUs. A cpuset in the runtime's request then comes
 	// from the DRA driver, and does not limit pools.
 	ByClaims bool
-	// External has the CPUs that the other program gave the container.
+	// External has the CPUs that another program, such as the kubelet's CPU manager, gave the container.
 	External ExternalGrant
 }
 
@@ -222,8 +222,8 @@ type CPURequest struct {
 	// UsableCPUs are the CPUs that the owner has and can use. The policy adds CPUs to them, or chooses which
 	// of them the owner keeps. OwnedCPUs also has the CPUs that the owner has and cannot use now.
 	UsableCPUs, OwnedCPUs topology.Set
-	// TakenOver are CPUs of its pod that a new owner should get before any other CPUs.
-	TakenOver topology.Set
+	// TakenOverCPUs are CPUs of its pod that a new owner should get before any other CPUs.
+	TakenOverCPUs topology.Set
 	// AnyCPUs reports that the owner has no preference among CPUs.
 	AnyCPUs bool
 	// Memory is the memory that a new owner may use.
@@ -284,12 +284,12 @@ type MemoryChoice struct {
 // sharesOfCPU is the value of cpu.shares that the kubelet sets for a request of one CPU.
 const sharesOfCPU = 1024
 
-// Pinned returns the CPUs that the kubelet's static CPU manager gave to a container
+// KubeletCPUsByRequest returns the CPUs that the kubelet's static CPU manager gave to a container
 // exclusively, as the runtime's request shows them. No field says so explicitly. In a
 // Guaranteed pod, a request for whole CPUs together with a cpuset of as many CPUs is the sign
 // (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). Other containers get the
 // cpuset of the remaining CPUs, or none.
-func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
+func KubeletCPUsByRequest(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}
 	}
@@ -313,27 +313,27 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case v.PlacementOff:
 	case class == intent.Shared && s.PoolNode.Set:
 		w := PoolID{Name: in.Pool.V, BoundToNodes: true, Node: s.PoolNode.V, ExclusiveNode: in.NUMA.V.ExcludeOthers}
-		assign(CPUGroup{Pool: Shared, PoolID: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
+		assign(CPUGroup{Pool: Shared, PoolID: w}, in.NUMA.Key, "the shared pool of the NUMA node to which the container is bound")
 	case class == intent.Shared && len(SharedNodes(v, in)) > 1:
 		w := BoundPool(in.Pool.V, SharedNodes(v, in))
-		assign(CPUGroup{Pool: Shared, PoolID: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		assign(CPUGroup{Pool: Shared, PoolID: w}, in.NUMA.Key, "the shared pool of the NUMA nodes that the scheduler chose")
 		a.Problems = unknownNodes(v.Machine, in)
 	case class == intent.Reclaimed && s.PoolNode.Set:
 		node, _ := v.Machine.Node(s.PoolNode.V)
-		assign(CPUGroup{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+		assign(CPUGroup{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node to which the container is bound")
 	case class == intent.Reclaimed && in.NUMA.IsSet() && len(in.Nodes.V) > 1 && v.Layout.SizesSharedPools():
-		assign(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
+		assign(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes that the scheduler chose")
 		a.narrowToNodes(v.Machine, in)
 	case in.Nodes.IsSet() && class != intent.Reclaimed:
-		assign(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		assign(shared, in.Nodes.Key, "the shared pool of the NUMA nodes that the scheduler chose")
 		a.narrowToNodes(v.Machine, in)
 	case in.Nodes.IsSet() && pools.ReclaimedByNUMA:
-		assign(reclaimed, in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose")
+		assign(reclaimed, in.Nodes.Key, "the reclaimed pool of the NUMA nodes that the scheduler chose")
 		a.narrowToNodes(v.Machine, in)
 	case class == intent.Shared && named:
-		assign(CPUGroup{Pool: Shared, PoolID: PoolID{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names")
+		assign(CPUGroup{Pool: Shared, PoolID: PoolID{Name: in.Pool.V}}, in.Pool.Key, "the shared pool that the pod names")
 	case class == intent.System && named && (in.Pool.V != ReservedPool || !pools.Reserved.Empty()):
-		assign(CPUGroup{Pool: System, PoolID: PoolID{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names begin with the name that it gives")
+		assign(CPUGroup{Pool: System, PoolID: PoolID{Name: in.Pool.V}}, in.Pool.Key, "the shared pools whose names begin with the name that the pod gives")
 	case class == intent.System && !pools.System.Empty():
 		assign(CPUGroup{Pool: System}, key, "the system pool")
 	case class == intent.Reclaimed:
@@ -341,13 +341,13 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case class == intent.Shared:
 		assign(shared, key, "the shared pool")
 	case class == intent.Dedicated && v.Layout.SizesSharedPools(): // the agent could choose no CPUs for it, and a problem says why
-		assign(shared, key, "the shared pool: it got no CPUs of its own")
+		assign(shared, key, "the shared pool: the container got no CPUs of its own")
 	case class == intent.Dedicated:
 		assign(shared, key, "the shared pool: the scheduler assigned no CPUs")
 	case pools.UnlabelledShared && in.QoS != intent.BestEffort:
 		assign(shared, "hooks.cpuset.unlabelled", "the shared pool, which pods without a class use")
 	default:
-		a.Why = "without the CPUs that others own"
+		a.Why = "the CPUs that no container owns"
 	}
 	return a
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Pool is a kind of pool. The containers of a pool share its CPUs.
-type Pool int
+// PoolKind is a kind of pool. The containers of a pool share its CPUs.
+type PoolKind int
 
 // The kinds of pools. Unclassified is for containers that request nothing; it has all CPUs without an owner,
 // except reserved CPUs with Pools.HardReserved.
@@ -17,7 +17,7 @@ type Pool int
 // the containers of the balloon use. A TreePool has the CPUs of a part of the node, such as a NUMA node, that
 // nobody owns.
 const (
-	Unclassified Pool = iota
+	Unclassified PoolKind = iota
 	Shared
 	Reclaimed
 	System
@@ -27,13 +27,13 @@ const (
 )
 
 // String returns the pool's name.
-func (p Pool) String() string {
+func (p PoolKind) String() string {
 	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive", "balloon", "tree"}[p]
 }
 
 // Named reports whether the policy gives names to pools of this kind. The record of a container has the name
 // of its pool.
-func (p Pool) Named() bool { return p == Balloon || p == TreePool }
+func (p PoolKind) Named() bool { return p == Balloon || p == TreePool }
 
 // Pools are the CPUs of each pool while no CPU has an owner.
 type Pools struct {
@@ -51,7 +51,7 @@ type Pools struct {
 // UnclassifiedCPUs returns the CPUs for containers in the pool Unclassified.
 func (p *Pools) UnclassifiedCPUs() topology.Set { return p.configuredCPUs(Unclassified) }
 
-func (p *Pools) configuredCPUs(pool Pool) topology.Set {
+func (p *Pools) configuredCPUs(pool PoolKind) topology.Set {
 	switch {
 	case pool == Shared:
 		return p.Shared
@@ -124,7 +124,7 @@ const ReservedPool = "reserve"
 // CPUGroup says which CPUs a container has: CPUs of a pool with limits, or owned CPUs. Containers with equal
 // groups always have the same CPUs.
 type CPUGroup struct {
-	Pool   Pool
+	Pool   PoolKind
 	PoolID PoolID `json:"which"`
 	// Near limits the pool to these CPUs, as long as the pool has any of them. AllowedCPUs always limits it:
 	// to the CPUs of the pod's cgroup or of the runtime's request. An empty set is no limit.

@@ -20,37 +20,37 @@ type FS interface {
 	Rmdir(dir string) error
 }
 
-// Real is the machine's resctrl tree, usually /sys/fs/resctrl. Neither ".." nor a
+// DirFS is the machine's resctrl tree, usually /sys/fs/resctrl. Neither ".." nor a
 // symbolic link leads out of it.
-type Real struct{ root *os.Root }
+type DirFS struct{ root *os.Root }
 
 // OpenRoot opens the tree at dir, whether something is mounted there or not.
-func OpenRoot(dir string) (*Real, error) {
+func OpenRoot(dir string) (*DirFS, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open resctrl: %w", err)
 	}
-	return &Real{root: root}, nil
+	return &DirFS{root: root}, nil
 }
 
 // Close closes the root.
-func (r *Real) Close() error { return r.root.Close() }
+func (r *DirFS) Close() error { return r.root.Close() }
 
-// maxFile limits what is read of one file: a list of the threads of a node.
-const maxFile = 4 << 20
+// maxFileBytes limits what is read of one file: a list of the threads of a node.
+const maxFileBytes = 4 << 20
 
 // ReadFile returns a file's text.
-func (r *Real) ReadFile(path string) ([]byte, error) {
+func (r *DirFS) ReadFile(path string) ([]byte, error) {
 	f, err := r.root.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile))
+	return io.ReadAll(io.LimitReader(f, maxFileBytes))
 }
 
 // WriteFile writes data in one write.
-func (r *Real) WriteFile(path string, data []byte) error {
+func (r *DirFS) WriteFile(path string, data []byte) error {
 	f, err := r.root.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *Real) WriteFile(path string, data []byte) error {
 }
 
 // List returns the names of the directories directly below dir, sorted.
-func (r *Real) List(dir string) ([]string, error) {
+func (r *DirFS) List(dir string) ([]string, error) {
 	entries, err := fs.ReadDir(r.root.FS(), dir)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *Real) List(dir string) ([]string, error) {
 }
 
 // Mkdir makes a group.
-func (r *Real) Mkdir(dir string) error { return r.root.Mkdir(dir, 0o755) }
+func (r *DirFS) Mkdir(dir string) error { return r.root.Mkdir(dir, 0o755) }
 
 // Rmdir removes a group.
-func (r *Real) Rmdir(dir string) error { return r.root.Remove(dir) }
+func (r *DirFS) Rmdir(dir string) error { return r.root.Remove(dir) }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Prefix begins the names of groups made here.
+// Prefix begins the names of all groups that Trimtab makes.
 const Prefix = "trimtab-"
 
 // Groups manages the groups of a tree. A group exists while it has an owner. Its methods may be called by
@@ -24,7 +24,7 @@ type Groups struct {
 	owners map[string]map[string]bool // by path of the group
 }
 
-// New makes Groups on a tree. Tidy removes the groups of earlier runs.
+// New makes Groups on a tree. It leaves the groups of an earlier agent as they are; see RemoveUnownedGroups.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
 // checkName returns an error for a name that no group of Trimtab may have. A name is "" for the root group, GROUP for a
@@ -69,7 +69,7 @@ func (g *Groups) AddOwner(owner, name, allocation string) (changed bool, err err
 	if err != nil {
 		return false, err
 	}
-	if changed, err = g.makeLocked(owner, name); err != nil {
+	if changed, err = g.makeGroupLocked(owner, name); err != nil {
 		return changed, err
 	}
 	file := path.Join(dir(name), "schemata")
@@ -82,14 +82,15 @@ func (g *Groups) AddOwner(owner, name, allocation string) (changed bool, err err
 			continue
 		}
 		if err := g.files.WriteFile(file, []byte(line+"\n")); err != nil {
-			return changed, fmt.Errorf("write %q: %w%s", line, err, g.status())
+			return changed, fmt.Errorf("write %q: %w%s", line, err, g.lastCommandStatus())
 		}
 		changed = true
 	}
 	return changed, nil
 }
 
-func (g *Groups) makeLocked(owner, name string) (made bool, err error) {
+// makeGroupLocked makes a group, unless it exists, and adds the owner. made reports whether it made the group.
+func (g *Groups) makeGroupLocked(owner, name string) (made bool, err error) {
 	err = g.files.Mkdir(dir(name))
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -104,8 +105,8 @@ func (g *Groups) makeLocked(owner, name string) (made bool, err error) {
 	return err == nil, nil
 }
 
-// status returns the kernel's explanation of its last refusal.
-func (g *Groups) status() string {
+// lastCommandStatus returns the kernel's explanation of its last refusal.
+func (g *Groups) lastCommandStatus() string {
 	text, err := g.files.ReadFile("info/last_cmd_status")
 	if s := strings.TrimSpace(string(text)); err == nil && s != "" && s != "ok" {
 		return " (" + s + ")"
@@ -127,7 +128,7 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found,
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if strings.Contains(name, "/") {
-		if _, err := g.makeLocked(owner, name); err != nil {
+		if _, err := g.makeGroupLocked(owner, name); err != nil {
 			return false, false, err
 		}
 	}
@@ -153,7 +154,7 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found,
 		for _, id := range missing {
 			err := g.files.WriteFile(file, strconv.AppendInt(nil, int64(id), 10))
 			if err != nil && !errors.Is(err, syscall.ESRCH) { // the thread has ended meanwhile
-				return found, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.status())
+				return found, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.lastCommandStatus())
 			}
 			moved = true
 		}
@@ -161,14 +162,14 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found,
 	return found, moved, nil
 }
 
-// Leave removes an owner from a group. It removes the group after its last owner.
-func (g *Groups) Leave(owner, name string) error {
+// RemoveOwner removes an owner from a group. It removes the group after its last owner.
+func (g *Groups) RemoveOwner(owner, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.leaveLocked(owner, name)
+	return g.removeOwnerLocked(owner, name)
 }
 
-func (g *Groups) leaveLocked(owner, name string) error {
+func (g *Groups) removeOwnerLocked(owner, name string) error {
 	if !g.owners[name][owner] {
 		return nil
 	}
@@ -183,24 +184,24 @@ func (g *Groups) leaveLocked(owner, name string) error {
 	return nil
 }
 
-// Forget removes an owner from all groups.
-func (g *Groups) Forget(owner string) error {
+// RemoveOwnerFromAll removes an owner from all groups.
+func (g *Groups) RemoveOwnerFromAll(owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(g.owners)) {
-		errs = append(errs, g.leaveLocked(owner, name))
+		errs = append(errs, g.removeOwnerLocked(owner, name))
 	}
 	return errors.Join(errs...)
 }
 
-// Tidy removes groups of earlier runs that have no owner.
-func (g *Groups) Tidy() error {
+// RemoveUnownedGroups removes the groups that an earlier agent left: all groups with Prefix that have no owner.
+func (g *Groups) RemoveUnownedGroups() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	groups, err := g.files.List(".")
 	if err != nil {
-		return fmt.Errorf("list the groups of an earlier run: %w", err)
+		return fmt.Errorf("list the groups of an earlier agent: %w", err)
 	}
 	var errs []error
 	ours := []string{""}

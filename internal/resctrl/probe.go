@@ -9,10 +9,10 @@ import (
 
 // Features that a node may have: the file system itself, and what it can allocate and monitor.
 const (
-	Mounted    = "resctrl"
-	Cache      = "resctrl.L3"
-	Bandwidth  = "resctrl.MB"
-	Monitoring = "resctrl.L3_MON"
+	FeatureMounted      = "resctrl"
+	FeatureL3Allocation = "resctrl.L3"
+	FeatureMBAllocation = "resctrl.MB"
+	FeatureL3Monitoring = "resctrl.L3_MON"
 )
 
 // Probe reports whether a tree has a feature. A nil tree is a node without resctrl.
@@ -26,13 +26,13 @@ func Probe(files FS, feature string) lifecycle.Finding {
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "resctrl is not mounted"}
 	case err != nil:
 		return lifecycle.Finding{Why: err.Error()}
-	case feature == Mounted:
+	case feature == FeatureMounted:
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
 	what := map[string][2]string{
-		Cache:      {"info/L3/num_closids", "this machine cannot allocate parts of its L3 cache"},
-		Bandwidth:  {"info/MB/num_closids", "this machine cannot allocate memory bandwidth"},
-		Monitoring: {"info/L3_MON/num_rmids", "this machine cannot monitor its L3 cache"},
+		FeatureL3Allocation: {"info/L3/num_closids", "this machine cannot allocate parts of its L3 cache"},
+		FeatureMBAllocation: {"info/MB/num_closids", "this machine cannot allocate memory bandwidth"},
+		FeatureL3Monitoring: {"info/L3_MON/num_rmids", "this machine cannot monitor its L3 cache"},
 	}[feature]
 	_, err = files.ReadFile(what[0])
 	switch {

@@ -119,16 +119,16 @@ func TestGroups(t *testing.T) {
 	if _, _, err := g.Join("c", "trimtab-BE/trimtab-c", func() ([]int, error) { return []int{9}, nil }); err == nil || !strings.Contains(err.Error(), "different control group") {
 		t.Errorf("a thread of another group: %v", err)
 	}
-	if err := errors.Join(g.Leave("pod1", "trimtab-BE"), g.Forget("c")); err != nil || files.Group(1) != "trimtab-BE" || files.MonitoringGroupOf(1) != "" {
+	if err := errors.Join(g.RemoveOwner("pod1", "trimtab-BE"), g.RemoveOwnerFromAll("c")); err != nil || files.Group(1) != "trimtab-BE" || files.MonitoringGroupOf(1) != "" {
 		t.Errorf("one owner is left: %s, %v", files.Group(1), err)
 	}
-	if err := g.Forget("pod2"); err != nil || files.Group(1) != "." {
+	if err := g.RemoveOwnerFromAll("pod2"); err != nil || files.Group(1) != "." {
 		t.Errorf("nobody is left: %s, %v", files.Group(1), err)
 	}
 }
 
-// TestTidy removes the groups that an earlier run left, and no others.
-func TestTidy(t *testing.T) {
+// TestRemoveUnownedGroups removes the groups that an earlier run left, and no others.
+func TestRemoveUnownedGroups(t *testing.T) {
 	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, HasMonitoring: true})
 	for _, dir := range []string{"trimtab-old", "theirs", "trimtab-BE", "mon_groups/trimtab-x", "mon_groups/theirs", "trimtab-BE/mon_groups/trimtab-y"} {
 		if err := files.Mkdir(dir); err != nil {
@@ -139,7 +139,7 @@ func TestTidy(t *testing.T) {
 	if _, err := g.AddOwner("pod", "trimtab-BE", "L3 0-50"); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Tidy(); err != nil {
+	if err := g.RemoveUnownedGroups(); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{".": "theirs trimtab-BE", "mon_groups": "theirs", "trimtab-BE/mon_groups": ""} {
@@ -173,14 +173,14 @@ func TestProbe(t *testing.T) {
 		feature string
 		want    lifecycle.Support
 	}{
-		{"nothing to open", nil, Mounted, lifecycle.NotSupported},
-		{"not mounted", bare, Mounted, lifecycle.NotSupported},
-		{"mounted", whole, Mounted, lifecycle.Supported},
-		{"cache", whole, Cache, lifecycle.Supported},
-		{"measuring", whole, Monitoring, lifecycle.Supported},
-		{"no bandwidth", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Bandwidth, lifecycle.NotSupported},
-		{"no measuring", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Monitoring, lifecycle.NotSupported},
-		{"may not look", denied{whole}, Mounted, lifecycle.Unknown},
+		{"nothing to open", nil, FeatureMounted, lifecycle.NotSupported},
+		{"not mounted", bare, FeatureMounted, lifecycle.NotSupported},
+		{"mounted", whole, FeatureMounted, lifecycle.Supported},
+		{"cache", whole, FeatureL3Allocation, lifecycle.Supported},
+		{"measuring", whole, FeatureL3Monitoring, lifecycle.Supported},
+		{"no bandwidth", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), FeatureMBAllocation, lifecycle.NotSupported},
+		{"no measuring", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), FeatureL3Monitoring, lifecycle.NotSupported},
+		{"may not look", denied{whole}, FeatureMounted, lifecycle.Unknown},
 	} {
 		if got := Probe(c.files, c.feature); got.Support != c.want || (c.want == lifecycle.Supported) != (got.Why == "") {
 			t.Errorf("%s: %+v, want %v", c.name, got, c.want)

@@ -20,8 +20,8 @@ type Allocation map[string]map[int]Share
 // AnyCache stands for every cache.
 const AnyCache = -1
 
-// ParseAllocation parses the text of a decided value: "L3 0-40, L3@1 20-60, MB 30, MB@1 50", in
-// percent, with @ before a cache id.
+// ParseAllocation parses the text of an allocation, such as "L3 0-40, L3@1 20-60, MB 30, MB@1 50". The numbers are
+// percent; the number after @ is a cache id.
 func ParseAllocation(text string) (Allocation, error) {
 	a := Allocation{}
 	for part := range strings.SplitSeq(text, ", ") {
@@ -41,7 +41,7 @@ func ParseAllocation(text string) (Allocation, error) {
 		high, errHigh := strconv.Atoi(to)
 		if !ok || errLow != nil || errHigh != nil || (resource != "L3" && resource != "MB") || ranged != (resource == "L3") ||
 			low < 0 || high > 100 || low >= high {
-			return nil, fmt.Errorf("%q is no share of a resource, such as L3 0-40 or MB 30", part)
+			return nil, fmt.Errorf("%q is not a share of a resource, such as L3 0-40 or MB 30", part)
 		}
 		if a[resource] == nil {
 			a[resource] = map[int]Share{}
@@ -53,18 +53,18 @@ func ParseAllocation(text string) (Allocation, error) {
 
 // machine is what a tree shows about the hardware.
 type machine struct {
-	cbm     uint64           // mask of all ways of a cache
-	minBits int              // the smallest number of ways of a group
-	step    int              // the smallest step of bandwidth, in percent
-	ids     map[string][]int // ids of caches, by resource
-	full    map[string]int64 // for MB, the value of a group without limit
+	waysMask      uint64           // the mask of all ways of an L3 cache
+	minWays       int              // the smallest number of ways of a group
+	bandwidthStep int              // the smallest step of bandwidth, in percent
+	cacheIDs      map[string][]int // the ids of caches, by resource
+	maxValue      map[string]int64 // the largest value in the root group, by resource: for MB, the value for no limit
 }
 
-// amdFull and amdUnit are AMD's bandwidth values: no limit, and 100 percent in eighths of GB/s,
-// as Koordinator 1.7 assumes.
+// amdNoLimit is the value for no limit of bandwidth on AMD processors. amdFullBandwidth is the value that counts as 100
+// percent there, in eighths of GB/s (Koordinator 1.7).
 const (
-	amdFull = 2048
-	amdUnit = 160
+	amdNoLimit       = 2048
+	amdFullBandwidth = 160
 )
 
 // lines returns an allocation's lines of schemata. A resource has no line if a cache would have
@@ -72,7 +72,7 @@ const (
 func (m *machine) lines(a Allocation) ([]string, error) {
 	var out []string
 	for _, resource := range []string{"L3", "MB"} {
-		shares, ids := a[resource], m.ids[resource]
+		shares, ids := a[resource], m.cacheIDs[resource]
 		if len(shares) == 0 {
 			continue
 		}
@@ -98,7 +98,7 @@ func (m *machine) lines(a Allocation) ([]string, error) {
 // entries returns the shares of the caches up to the first one without a share.
 func (m *machine) entries(resource string, shares map[int]Share) ([]string, error) {
 	var out []string
-	for _, id := range m.ids[resource] {
+	for _, id := range m.cacheIDs[resource] {
 		s, has := shares[id]
 		if !has {
 			s, has = shares[AnyCache]
@@ -106,7 +106,7 @@ func (m *machine) entries(resource string, shares map[int]Share) ([]string, erro
 		if !has {
 			break
 		}
-		text, err := m.amount(resource, s)
+		text, err := m.shareValue(resource, s)
 		if err != nil {
 			return nil, err
 		}
@@ -115,21 +115,22 @@ func (m *machine) entries(resource string, shares map[int]Share) ([]string, erro
 	return out, nil
 }
 
-func (m *machine) amount(resource string, s Share) (string, error) {
+// shareValue returns the text of a share in schemata: a mask of cache ways for L3, and a number for MB.
+func (m *machine) shareValue(resource string, s Share) (string, error) {
 	if resource == "L3" {
-		mask, err := waysMask(m.cbm, s)
-		if n := bits.OnesCount64(mask); err == nil && n < m.minBits {
-			err = fmt.Errorf("%d-%d percent of the cache are %d ways, and this machine needs at least %d", s.From, s.To, n, m.minBits)
+		mask, err := waysMask(m.waysMask, s)
+		if n := bits.OnesCount64(mask); err == nil && n < m.minWays {
+			err = fmt.Errorf("%d-%d percent of the cache are %d ways, and this machine needs at least %d", s.From, s.To, n, m.minWays)
 		}
 		return strconv.FormatUint(mask, 16), err
 	}
-	if m.full["MB"] == amdFull {
+	if m.maxValue["MB"] == amdNoLimit {
 		if s.To == 100 {
-			return strconv.Itoa(amdFull), nil
+			return strconv.Itoa(amdNoLimit), nil
 		}
-		return strconv.Itoa(max(amdUnit*s.To/100, 1)), nil
+		return strconv.Itoa(max(amdFullBandwidth*s.To/100, 1)), nil
 	}
-	step := max(m.step, 1)
+	step := max(m.bandwidthStep, 1)
 	return strconv.Itoa(min((s.To+step-1)/step*step, 100)), nil
 }
 
@@ -147,9 +148,9 @@ func waysMask(cbm uint64, s Share) (uint64, error) {
 	return 1<<end - 1<<start, nil
 }
 
-// readMachine reads the root of a tree.
+// readMachine reads what the hardware supports from the root of a tree.
 func readMachine(files FS) (*machine, error) {
-	m := &machine{ids: map[string][]int{}, full: map[string]int64{}, minBits: 1, step: 10}
+	m := &machine{cacheIDs: map[string][]int{}, maxValue: map[string]int64{}, minWays: 1, bandwidthStep: 10}
 	text, err := files.ReadFile("schemata")
 	if err != nil {
 		return nil, err
@@ -165,23 +166,23 @@ func readMachine(files FS) (*machine, error) {
 			if err != nil {
 				return nil, fmt.Errorf("schemata: %q has no cache id", strings.TrimSpace(line))
 			}
-			m.ids[resource] = append(m.ids[resource], n)
+			m.cacheIDs[resource] = append(m.cacheIDs[resource], n)
 			if v, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
-				m.full[resource] = max(m.full[resource], v)
+				m.maxValue[resource] = max(m.maxValue[resource], v)
 			}
 		}
 	}
-	if full := m.full["MB"]; full > 100 && full != amdFull {
-		return nil, errors.New("resctrl is mounted with the option mba_MBps, which allows no bandwidth in percent: mount it without")
+	if full := m.maxValue["MB"]; full > 100 && full != amdNoLimit {
+		return nil, errors.New("resctrl is mounted with the option mba_MBps, which allows no bandwidth in percent: mount it without this option")
 	}
 	if n, err := readNumber(files, "info/L3/cbm_mask", 16); err == nil {
-		m.cbm = n
+		m.waysMask = n
 	}
 	if n, err := readNumber(files, "info/L3/min_cbm_bits", 10); err == nil {
-		m.minBits = int(n)
+		m.minWays = int(n)
 	}
 	if n, err := readNumber(files, "info/MB/bandwidth_gran", 10); err == nil {
-		m.step = int(n)
+		m.bandwidthStep = int(n)
 	}
 	return m, nil
 }

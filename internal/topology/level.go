@@ -1,7 +1,7 @@
 package topology
 
-// Level is a kind of group of CPUs. Levels are ordered outermost first. On some machines a
-// level does not divide the one before it, on others two of them are the same.
+// Level is a level of the topology, such as sockets or cores. The outermost level has the lowest number. A level may
+// have the same groups of CPUs as the level before it. A group may have CPUs of several groups of the level before it.
 type Level uint8
 
 // The levels.
@@ -14,7 +14,7 @@ const (
 	L2Level
 	CoreLevel
 
-	levels
+	levels // the number of levels
 )
 
 // Levels lists all levels, outermost first.
@@ -27,35 +27,36 @@ func (l Level) String() string {
 	return [...]string{"socket", "die", "NUMA node", "L3 cache", "cluster", "L2 cache", "core"}[l]
 }
 
-// place identifies a group of one level.
-type place [3]int
+// groupKey identifies a group of one level.
+type groupKey [3]int
 
-func (l Level) of(c CPU) place {
+// keyOf returns the key of a CPU's group.
+func (l Level) keyOf(c CPU) groupKey {
 	switch l {
 	case PackageLevel:
-		return place{c.Package}
+		return groupKey{c.Package}
 	case DieLevel:
-		return place{c.Package, c.Die}
+		return groupKey{c.Package, c.Die}
 	case NodeLevel:
-		return place{c.Node}
+		return groupKey{c.Node}
 	case L3Level:
-		return place{c.L3}
+		return groupKey{c.L3}
 	case ClusterLevel:
-		return place{c.Package, c.Die, c.Cluster}
+		return groupKey{c.Package, c.Die, c.Cluster}
 	case L2Level:
-		return place{c.L2}
+		return groupKey{c.L2}
 	default:
-		return place{c.Package, c.Die, c.Core}
+		return groupKey{c.Package, c.Die, c.Core}
 	}
 }
 
-// group assigns the CPUs to the groups of each level.
-func (m *Machine) group() {
+// buildGroups assigns the CPUs to the groups of each level.
+func (m *Machine) buildGroups() {
 	for _, l := range Levels() {
-		at := map[place]int{}
-		m.member[l] = make([]int, len(m.CPUs))
+		at := map[groupKey]int{}
+		m.groupIndexes[l] = make([]int, len(m.CPUs))
 		for i, c := range m.CPUs {
-			p := l.of(c)
+			p := l.keyOf(c)
 			g, known := at[p]
 			if !known {
 				g = len(m.groups[l])
@@ -63,7 +64,7 @@ func (m *Machine) group() {
 				m.groups[l] = append(m.groups[l], Set{})
 			}
 			m.groups[l][g].Add(i)
-			m.member[l][i] = g
+			m.groupIndexes[l][i] = g
 		}
 	}
 }
@@ -73,22 +74,22 @@ func (m *Machine) group() {
 func (m *Machine) Groups(l Level) []Set { return m.groups[l] }
 
 // GroupOf returns the index in Groups of a CPU's group.
-func (m *Machine) GroupOf(l Level, cpu int) int { return m.member[l][cpu] }
+func (m *Machine) GroupOf(l Level, cpu int) int { return m.groupIndexes[l][cpu] }
 
-// Spread returns all CPUs of the groups of a level that have one of the given CPUs.
-func (m *Machine) Spread(l Level, cpus Set) Set {
+// ExpandToGroups returns all CPUs of the groups of a level that have one of the given CPUs.
+func (m *Machine) ExpandToGroups(l Level, cpus Set) Set {
 	var s Set
 	for i := range cpus.All() {
-		s = s.Union(m.groups[l][m.member[l][i]])
+		s = s.Union(m.groups[l][m.groupIndexes[l][i]])
 	}
 	return s
 }
 
-// Count returns how many groups of a level the given CPUs are in.
-func (m *Machine) Count(l Level, cpus Set) int {
+// CountGroups returns how many groups of a level the given CPUs are in.
+func (m *Machine) CountGroups(l Level, cpus Set) int {
 	n := 0
 	for !cpus.Empty() {
-		cpus = cpus.Minus(m.groups[l][m.member[l][cpus.First()]])
+		cpus = cpus.Minus(m.groups[l][m.groupIndexes[l][cpus.First()]])
 		n++
 	}
 	return n

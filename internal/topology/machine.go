@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// Machine describes the node: its CPUs with their places, and its NUMA nodes. It is made once
-// (by sysfs or describe) and then only read.
+// Machine describes the hardware of a node: its CPUs with their positions in the topology, its NUMA nodes and its
+// devices. Code never changes a Machine; the methods With... return a changed copy.
 type Machine struct {
-	// CPUs are the CPUs with a place, online or not, in ascending order of kernel id. Sets use
-	// their index here.
+	// CPUs are the CPUs that a Set can contain, online or not, in ascending order of kernel id. The members of a Set
+	// are indexes of this list.
 	CPUs []CPU
 	// Nodes are the NUMA nodes in ascending order of id.
 	Nodes []Node
 	// Offline are the kernel ids of CPUs that exist and are offline.
 	Offline []int
-	// Devices are the devices with a known place, by PCI address.
+	// Devices are PCI functions, sorted by PCI address.
 	Devices []Device
 
-	index  map[int]int
-	all    Set
-	groups [levels][]Set
-	member [levels][]int
+	indexByID    map[int]int // the index in CPUs, by kernel id
+	online       Set
+	groups       [levels][]Set // the result of Groups, by level
+	groupIndexes [levels][]int // the result of GroupOf, by level and CPU
 }
 
-// CPU is one hardware thread. Core, Die and Package have the kernel's numbers: a core within
-// its die, a die within its package. L2, L3 and Cluster are equal for CPUs that share one, and
-// 0 everywhere if unknown.
+// CPU is one hardware thread. Core, Die and Package are the kernel's numbers. Core is unique within the die, and Die
+// within the package. L2, L3 and Cluster are equal for CPUs that share the cache or the cluster. They are 0 for all
+// CPUs if unknown.
 type CPU struct {
 	ID      int // kernel id
 	Core    int
@@ -39,19 +39,19 @@ type CPU struct {
 	Kind    CoreKind
 	// BaseMHz and MaxMHz are the guaranteed and the highest clock rate; 0 if unknown.
 	BaseMHz, MaxMHz int
-	// Isolated CPUs are those of isolcpus, on which the kernel balances no threads. NoHz CPUs
-	// have no timer tick while they run one task (nohz_full).
+	// Isolated means that the CPU is in isolcpus, so the kernel balances no threads over it. NoHz means that the CPU is
+	// in nohz_full, so it has no timer tick while it runs one task.
 	Isolated, NoHz bool
-	// PlaceUnknown means that the CPU was offline when the machine was read, so the kernel showed
+	// TopologyUnknown means that the CPU was offline when the machine was read, so the kernel showed
 	// only its NUMA node. See NewOfflineCPU.
-	PlaceUnknown bool
+	TopologyUnknown bool `json:"placeUnknown"`
 }
 
-// NewOfflineCPU returns a CPU that was offline when the machine was read. It counts as a core
-// of its own on a NUMA node until WithPlacesFrom finds its place.
+// NewOfflineCPU returns a CPU that was offline when the machine was read. Until
+// WithTopologyFrom finds its position, it counts as a core of its own on the NUMA node with id node.
 func NewOfflineCPU(id, node int) CPU {
 	alone := -1 - id // the kernel uses no such number
-	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, PlaceUnknown: true}
+	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, TopologyUnknown: true}
 }
 
 // CoreKind is the kind of a core on a hybrid processor.
@@ -81,8 +81,8 @@ const (
 // String returns the kind's name.
 func (k MemoryKind) String() string { return [...]string{"DRAM", "HBM", "PMEM", "none"}[k] }
 
-// Node is a NUMA node. CPUs has dense indices; it is empty for a memory-only node. Memory is in
-// bytes; 0 if unknown or absent.
+// Node is a NUMA node. CPUs are its online CPUs, by their index in Machine.CPUs. Memory is in bytes; 0 if it is unknown
+// or if the node has none.
 type Node struct {
 	ID     int
 	CPUs   Set
@@ -95,7 +95,7 @@ type Node struct {
 	HugePages map[uint64]uint64
 }
 
-// Device is a device with a known place on the machine.
+// Device is a PCI function, with its position on the machine as far as the kernel reports it.
 type Device struct {
 	Address string // PCI address such as "0000:3b:00.0"
 	Class   uint32 // PCI class code, 24 bits
@@ -109,13 +109,13 @@ type Device struct {
 type Layout struct {
 	CPUs  []CPU
 	Nodes []Node // Build sets their CPUs
-	// Offline are the ids of CPUs that are not online. Some of them are also in CPUs, with their place.
+	// Offline are the ids of CPUs that are not online. Some of them are also in CPUs.
 	Offline []int
 	Devices []Device
 }
 
-// New makes a machine from the given online CPUs and its nodes' memory in bytes by node id.
-// It fails without CPUs, with more than MaxCPUs, and if an id is repeated.
+// New makes a machine from online CPUs, and from the memory of NUMA nodes in bytes, by node id. It returns the errors
+// of Build.
 func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
 	l := Layout{CPUs: cpus}
 	for id, bytes := range memory {
@@ -124,39 +124,40 @@ func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
 	return Build(l)
 }
 
-// Build makes a machine from a layout. It adds nodes that only CPUs name, and keeps none of the
-// layout's slices. Errors: no CPU, more than MaxCPUs or MaxNodes, a repeated id, distances that
-// do not match the nodes.
+// Build makes a machine from a layout. It adds NUMA nodes that a CPU names and the layout lacks. It returns an error if
+// no CPU is online, if there are more than MaxCPUs CPUs or MaxNodes nodes, if an id appears twice, or if a node's
+// distances do not match the nodes.
 func Build(l Layout) (*Machine, error) {
 	if len(l.CPUs) == 0 || len(l.CPUs) > MaxCPUs {
 		return nil, fmt.Errorf("a machine must have 1 to %d CPUs, not %d", MaxCPUs, len(l.CPUs))
 	}
 	m := &Machine{
-		CPUs: slices.Clone(l.CPUs), index: make(map[int]int, len(l.CPUs)),
+		CPUs: slices.Clone(l.CPUs), indexByID: make(map[int]int, len(l.CPUs)),
 		Offline: slices.Sorted(slices.Values(l.Offline)), Devices: slices.Clone(l.Devices),
 	}
 	slices.SortFunc(m.CPUs, func(a, b CPU) int { return a.ID - b.ID })
 	for i, c := range m.CPUs {
-		if _, twice := m.index[c.ID]; twice {
+		if _, twice := m.indexByID[c.ID]; twice {
 			return nil, fmt.Errorf("CPU %d appears twice", c.ID)
 		}
-		m.index[c.ID] = i
+		m.indexByID[c.ID] = i
 		if _, offline := slices.BinarySearch(m.Offline, c.ID); !offline {
-			m.all.Add(i)
+			m.online.Add(i)
 		}
 	}
-	if m.all.Empty() {
+	if m.online.Empty() {
 		return nil, fmt.Errorf("none of the %d CPUs is online", len(m.CPUs))
 	}
 	slices.SortFunc(m.Devices, func(a, b Device) int { return cmp.Compare(a.Address, b.Address) })
 	if err := m.addNodes(l.Nodes); err != nil {
 		return nil, err
 	}
-	m.group()
+	m.buildGroups()
 	return m, nil
 }
 
-// addNodes sorts the nodes, adds those that only CPUs name, and assigns the CPUs to them.
+// addNodes adds the given nodes and the nodes that only CPUs name, sorts them by id, and assigns the online CPUs to
+// them.
 func (m *Machine) addNodes(nodes []Node) error {
 	at := map[int]*Node{}
 	for _, n := range nodes {
@@ -171,7 +172,7 @@ func (m *Machine) addNodes(nodes []Node) error {
 		if at[c.Node] == nil {
 			at[c.Node] = &Node{ID: c.Node}
 		}
-		if m.all.Has(i) {
+		if m.online.Has(i) {
 			at[c.Node].CPUs.Add(i)
 		}
 	}
@@ -189,28 +190,28 @@ func (m *Machine) addNodes(nodes []Node) error {
 }
 
 // Online returns all online CPUs.
-func (m *Machine) Online() Set { return m.all }
+func (m *Machine) Online() Set { return m.online }
 
-// WithOnline returns the machine with other CPUs online, by kernel id. Sets mean the same on
-// both machines. A CPU that went offline keeps its index and its groups, and belongs to no
-// node. unknown lists the CPUs that did not exist when the machine was read.
+// WithOnline returns a copy of the machine on which exactly the CPUs with the given kernel ids are online. A Set has
+// the same CPUs on both machines. A CPU that is offline now keeps its index and its groups, but no NUMA node lists
+// it. unknown has the ids that are not in Machine.CPUs.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
-	n.all, n.Offline = Set{}, nil
+	n.online, n.Offline = Set{}, nil
 	for _, id := range ids {
-		if i, known := m.index[id]; known {
-			n.all.Add(i)
+		if i, known := m.indexByID[id]; known {
+			n.online.Add(i)
 		} else {
 			unknown = append(unknown, id)
 		}
 	}
 	for i, c := range m.CPUs {
-		if !n.all.Has(i) {
+		if !n.online.Has(i) {
 			n.Offline = append(n.Offline, c.ID)
 		}
 	}
 	n.Offline = append(n.Offline, slices.DeleteFunc(slices.Clone(m.Offline), func(id int) bool {
-		_, known := m.index[id]
+		_, known := m.indexByID[id]
 		return known || slices.Contains(ids, id)
 	})...)
 	slices.Sort(n.Offline)
@@ -218,32 +219,32 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	for i := range n.Nodes {
 		n.Nodes[i].CPUs = Set{}
 	}
-	for i := range n.all.All() {
+	for i := range n.online.All() {
 		at, _ := n.NodeIndex(n.CPUs[i].Node)
 		n.Nodes[at].CPUs.Add(i)
 	}
 	return &n, unknown
 }
 
-// WithPlacesFrom returns the machine with the places of CPUs that were offline when it was
-// read, from a later reading of the same machine. Sets mean the same on both. The place of a
-// CPU on an unknown NUMA node stays unknown.
-func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
+// WithTopologyFrom returns a copy of the machine in which CPUs with TopologyUnknown get their position from a later
+// reading of the same machine. A Set has the same CPUs on both machines. The position stays unknown if the later
+// reading has the CPU on a NUMA node that this machine lacks.
+func (m *Machine) WithTopologyFrom(later *Machine) *Machine {
 	n := *m
 	n.CPUs = slices.Clone(m.CPUs)
 	for i, c := range m.CPUs {
-		at, there := later.index[c.ID]
-		if !c.PlaceUnknown || !there || later.CPUs[at].PlaceUnknown {
+		at, there := later.indexByID[c.ID]
+		if !c.TopologyUnknown || !there || later.CPUs[at].TopologyUnknown {
 			continue
 		}
 		if _, known := m.NodeIndex(later.CPUs[at].Node); known {
 			n.CPUs[i] = n.withNumbersOf(later, at)
 		}
 	}
-	n.groups, n.member = [levels][]Set{}, [levels][]int{}
-	n.group()
+	n.groups, n.groupIndexes = [levels][]Set{}, [levels][]int{}
+	n.buildGroups()
 	var online []int
-	for i := range m.all.All() {
+	for i := range m.online.All() {
 		online = append(online, m.CPUs[i].ID)
 	}
 	now, _ := n.WithOnline(online)
@@ -252,12 +253,13 @@ func (m *Machine) WithPlacesFrom(later *Machine) *Machine {
 }
 
 // withNumbersOf returns a CPU of a later reading with this machine's numbers for cores and caches.
-// Numbers that depend on the order of CPUs are copied from another CPU in the same group.
+// Numbers that depend on the order of CPUs are copied from another CPU in the same group. at is the index of the CPU in
+// later.
 func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
-		for i := range later.groups[l][later.member[l][at]].All() {
-			if j, there := m.index[later.CPUs[i].ID]; there && i != at && !m.CPUs[j].PlaceUnknown {
+		for i := range later.groups[l][later.groupIndexes[l][at]].All() {
+			if j, there := m.indexByID[later.CPUs[i].ID]; there && i != at && !m.CPUs[j].TopologyUnknown {
 				return m.CPUs[j], true
 			}
 		}
@@ -266,7 +268,7 @@ func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 	alone := -1 - c.ID
 	if o, found := same(CoreLevel); found {
 		c.Core = o.Core
-	} else if slices.ContainsFunc(m.CPUs, func(o CPU) bool { return CoreLevel.of(o) == CoreLevel.of(c) }) {
+	} else if slices.ContainsFunc(m.CPUs, func(o CPU) bool { return CoreLevel.keyOf(o) == CoreLevel.keyOf(c) }) {
 		c.Core = alone
 	}
 	for _, cache := range []struct {
@@ -281,8 +283,8 @@ func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 	return c
 }
 
-// WithMemory returns the machine with other memory on its NUMA nodes: sizes, kinds and huge
-// pages, by id. Unknown nodes are returned.
+// WithMemory returns a copy of the machine in which NUMA nodes have the memory size, memory kind and huge pages of the
+// given node with the same id. unknown has the ids of given nodes that the machine lacks.
 func (m *Machine) WithMemory(nodes []Node) (now *Machine, unknown []int) {
 	n := *m
 	n.Nodes = slices.Clone(m.Nodes)
@@ -310,8 +312,8 @@ func (m *Machine) NodeIndex(id int) (int, bool) {
 	return slices.BinarySearchFunc(m.Nodes, id, func(n Node, id int) int { return n.ID - id })
 }
 
-// Distance returns the distance of node b from node a, both by index in Nodes. If the firmware
-// does not report it, it is 10 for the node itself and 20 for any other.
+// Distance returns the distance of node b from node a, both by index in Nodes. If the firmware reports no distances,
+// the result is 10 if a is b, and 20 otherwise.
 func (m *Machine) Distance(a, b int) int {
 	if d := m.Nodes[a].Distance; d != nil {
 		return d[b]
@@ -322,7 +324,7 @@ func (m *Machine) Distance(a, b int) int {
 	return 20
 }
 
-// DeviceAt returns the device at a PCI address, as the kernel writes it.
+// DeviceAt returns the device with a PCI address in the kernel's form, such as 0000:3b:00.0.
 func (m *Machine) DeviceAt(address string) (Device, bool) {
 	i, ok := slices.BinarySearchFunc(m.Devices, address, func(d Device, address string) int { return cmp.Compare(d.Address, address) })
 	if !ok {
@@ -331,9 +333,9 @@ func (m *Machine) DeviceAt(address string) (Device, bool) {
 	return m.Devices[i], true
 }
 
-// DeviceOf returns the device that has a character device node with this number,
+// DeviceWithNumber returns the device that has a character device node with this number,
 // major:minor.
-func (m *Machine) DeviceOf(number string) (Device, bool) {
+func (m *Machine) DeviceWithNumber(number string) (Device, bool) {
 	for _, d := range m.Devices {
 		if slices.Contains(d.Numbers, number) {
 			return d, true
@@ -342,15 +344,14 @@ func (m *Machine) DeviceOf(number string) (Device, bool) {
 	return Device{}, false
 }
 
-// Near returns the online CPUs near a device: those of its NUMA node or, if the firmware names
-// none, those that the device lists. The set is empty if neither is known, or if all CPUs are
-// equally near.
-func (m *Machine) Near(d Device) Set {
-	near := d.CPUs.And(m.all)
+// CPUsNear returns the online CPUs near a device: the CPUs of its NUMA node, or else
+// the CPUs in Device.CPUs. The result is empty if neither is known, or if all online CPUs are near.
+func (m *Machine) CPUsNear(d Device) Set {
+	near := d.CPUs.And(m.online)
 	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {
 		near = n.CPUs
 	}
-	if near == m.all {
+	if near == m.online {
 		return Set{}
 	}
 	return near
@@ -359,7 +360,7 @@ func (m *Machine) Near(d Device) Set {
 // CPUsOfKind returns the online CPUs on cores of a kind.
 func (m *Machine) CPUsOfKind(k CoreKind) Set {
 	var s Set
-	for i := range m.all.All() {
+	for i := range m.online.All() {
 		if m.CPUs[i].Kind == k {
 			s.Add(i)
 		}
@@ -367,10 +368,10 @@ func (m *Machine) CPUsOfKind(k CoreKind) Set {
 	return s
 }
 
-// Isolated returns the online CPUs of isolcpus, on which the kernel balances no threads.
-func (m *Machine) Isolated() Set {
+// IsolatedCPUs returns the online CPUs of isolcpus, on which the kernel balances no threads.
+func (m *Machine) IsolatedCPUs() Set {
 	var s Set
-	for i := range m.all.All() {
+	for i := range m.online.All() {
 		if m.CPUs[i].Isolated {
 			s.Add(i)
 		}
@@ -378,8 +379,7 @@ func (m *Machine) Isolated() Set {
 	return s
 }
 
-// ParseCPUs parses a kernel list of CPU ids. A CPU that is not online is an error that names
-// it.
+// ParseCPUs parses a kernel list of CPU ids. If one of the CPUs is not online, it returns an error that names the CPU.
 func (m *Machine) ParseCPUs(list string) (Set, error) {
 	ids, err := ParseList(list)
 	if err != nil {
@@ -387,26 +387,26 @@ func (m *Machine) ParseCPUs(list string) (Set, error) {
 	}
 	var s Set
 	for _, id := range ids {
-		i, ok := m.index[id]
-		if !ok || !m.all.Has(i) {
-			return Set{}, fmt.Errorf("CPU %d is not online on this node (online: %s)", id, m.Format(m.all))
+		i, ok := m.indexByID[id]
+		if !ok || !m.online.Has(i) {
+			return Set{}, fmt.Errorf("CPU %d is not online on this node (online: %s)", id, m.Format(m.online))
 		}
 		s.Add(i)
 	}
 	return s, nil
 }
 
-// OnlineOf parses a kernel list of CPU ids and leaves out those that are not online. Malformed
-// text gives the empty set.
+// OnlineOf returns the online CPUs of a kernel list of CPU ids. If the text is not a valid list, the result is empty.
 func (m *Machine) OnlineOf(list string) Set {
 	ids, err := ParseList(list)
 	if err != nil {
 		return Set{}
 	}
-	return m.OnlineIDs(ids)
+	return m.OnlineCPUs(ids)
 }
 
-// PlacesOf returns the CPUs of a kernel list that have a place, online or not.
+// PlacesOf returns the CPUs of a kernel list of CPU ids that are in Machine.CPUs, online or not. If the text is not a
+// valid list, the result is empty.
 func (m *Machine) PlacesOf(list string) Set {
 	ids, err := ParseList(list)
 	if err != nil {
@@ -414,18 +414,18 @@ func (m *Machine) PlacesOf(list string) Set {
 	}
 	var s Set
 	for _, id := range ids {
-		if i, ok := m.index[id]; ok {
+		if i, ok := m.indexByID[id]; ok {
 			s.Add(i)
 		}
 	}
 	return s
 }
 
-// OnlineIDs returns the CPUs of some kernel ids that are online.
-func (m *Machine) OnlineIDs(ids []int) Set {
+// OnlineCPUs returns the online CPUs among those with the given kernel ids.
+func (m *Machine) OnlineCPUs(ids []int) Set {
 	var s Set
 	for _, id := range ids {
-		if i, ok := m.index[id]; ok && m.all.Has(i) {
+		if i, ok := m.indexByID[id]; ok && m.online.Has(i) {
 			s.Add(i)
 		}
 	}

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// MaxCPUs is the most CPUs a Set can hold.
+// MaxCPUs is the largest number of members of a Set.
 const MaxCPUs = 1024
 
-// MaxNodes is the most NUMA nodes a machine can have.
+// MaxNodes is the largest number of NUMA nodes of a machine.
 const MaxNodes = 64
 
-// MaxID is the largest kernel CPU or node id that is accepted.
+// MaxID is the largest kernel id of a CPU or NUMA node that is accepted.
 const MaxID = 4095
 
-// Set is a set of CPUs by dense index (see Machine) or of NUMA nodes by id. It is comparable;
-// the zero Set is empty.
+// Set is a set of CPUs, by their index in Machine.CPUs, or a set of NUMA nodes, by id. Sets can be compared with ==.
+// The zero Set is empty.
 type Set [MaxCPUs / 64]uint64
 
 // SetOf returns the set of the given members.
@@ -110,8 +110,8 @@ func (s Set) All() iter.Seq[int] {
 }
 
 // ParseList parses a kernel list such as "0-3,8,10-11" into ascending ids without repeats.
-// Empty text is the empty list. Strides ("0-8:2/4") are refused, because no runtime or
-// scheduler writes them.
+// Empty text is the empty list. It returns an error for strides such as "0-8:2/4", because no runtime or scheduler
+// writes them.
 func ParseList(text string) ([]int, error) {
 	seen, err := ParseBits(text)
 	if err != nil {
@@ -141,8 +141,7 @@ func (b *Bits) Members() []int {
 	return ids
 }
 
-// add sets the bits from lo to hi, a word at a time, so that many wide ranges cost no more than
-// their text's length.
+// add sets the bits from lo to hi. It sets whole words, so that a list of many wide ranges does not take long.
 func (b *Bits) add(lo, hi int) {
 	first, last := lo>>6, hi>>6
 	from, to := ^uint64(0)<<(lo&63), ^uint64(0)>>(63-hi&63)
@@ -157,7 +156,7 @@ func (b *Bits) add(lo, hi int) {
 	b[last] |= to
 }
 
-// ParseBits is ParseList with a bit set as the result, in time linear in the text.
+// ParseBits is like ParseList, but returns a bit set. Its time is linear in the length of the text.
 func ParseBits(text string) (Bits, error) {
 	var seen Bits
 	text = strings.TrimSpace(text)
@@ -246,7 +245,7 @@ func FormatList(ids []int) string {
 	return b.String()
 }
 
-// shorten keeps foreign text in messages within bounds.
+// shorten limits untrusted text in a message to 64 bytes.
 func shorten(s string) string {
 	if len(s) > 64 {
 		return s[:61] + "..."

@@ -154,8 +154,8 @@ func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 		}
 	}
 	if ev.Pod != nil {
-		e.granter.Reread()
-		if named := e.granter.Named(ev.Pod.UID); len(named) > 0 {
+		e.granter.ReadCheckpoint()
+		if named := e.granter.ClassDevices(ev.Pod.UID); len(named) > 0 {
 			with := *ev.Pod
 			with.Claimed, ev.Pod = named, &with
 		}

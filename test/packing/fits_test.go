@@ -48,8 +48,8 @@ type question struct {
 // price returns the cost of a choice. reach has the NUMA nodes on which its memory may be, by index; nil for all.
 func (q *question) price(cpus topology.Set, reach []bool) cost {
 	c := cost{
-		packages: q.m.Count(topology.PackageLevel, cpus), nodes: bits.OnesCount(uint(q.touched(cpus))),
-		caches: q.m.Count(topology.L3Level, cpus), split: q.splits(cpus),
+		packages: q.m.CountGroups(topology.PackageLevel, cpus), nodes: bits.OnesCount(uint(q.touched(cpus))),
+		caches: q.m.CountGroups(topology.L3Level, cpus), split: q.splits(cpus),
 	}
 	for k := topology.PlainCore; k <= topology.EfficiencyCore; k++ {
 		if !cpus.And(q.m.CPUsOfKind(k)).Empty() {

@@ -50,7 +50,7 @@ func (k *katalyst) own(e event) (placed, bool) {
 	perSocket := bits.OnesCount(uint(all)) / len(k.m.Groups(topology.PackageLevel))
 	for mask := 1; mask <= all; mask++ {
 		on := cpusOn(k.m, mask)
-		if mask&all != mask || bits.OnesCount(uint(mask)) != count || count <= perSocket && k.m.Count(topology.PackageLevel, on) > 1 {
+		if mask&all != mask || bits.OnesCount(uint(mask)) != count || count <= perSocket && k.m.CountGroups(topology.PackageLevel, on) > 1 {
 			continue
 		}
 		free := k.free().And(on)

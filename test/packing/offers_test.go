@@ -53,7 +53,7 @@ func (q *question) among(mask int, of kindSet) *fit {
 	if room < q.more {
 		return nil
 	}
-	f.cost[packages], f.cost[nodes] = q.m.Count(topology.PackageLevel, all), bits.OnesCount(uint(mask))
+	f.cost[packages], f.cost[nodes] = q.m.CountGroups(topology.PackageLevel, all), bits.OnesCount(uint(mask))
 	f.cost[device], f.cost[kinds] = q.missed(mask), of.n
 	return f
 }

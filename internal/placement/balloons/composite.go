@@ -15,32 +15,32 @@ import (
 // the type that has the fewest balloons.
 const balancedComponents = "balance-balloons"
 
-// part is a part of a balloon that gets CPUs: the whole balloon, or one component of a composite balloon.
-type part struct {
-	name string // the name of the balloon, or the result of partName for a component
-	t    *TypeOptions
-	size int
-	cpus topology.Set
+// balloonPart is a part of a balloon that gets CPUs: the whole balloon, or one component of a composite balloon.
+type balloonPart struct {
+	name        string // the name of the balloon, or the result of partName for a component
+	balloonType *TypeOptions
+	size        int
+	cpus        topology.Set
 	// devices are the needs of the balloon's containers that have devices, the most important first.
 	devices []placement.DeviceNeed
 }
 
-// leavesOf returns the types without components of which a type consists: the type itself, or the types of
+// leafTypesOf returns the types without components of which a type consists: the type itself, or the types of
 // its components and of their components.
-func leavesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
+func leafTypesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
 	if len(t.Components) == 0 {
 		return []*TypeOptions{t}
 	}
 	for _, c := range t.Components {
 		if i := slices.IndexFunc(types, func(o TypeOptions) bool { return o.Name == c.BalloonType }); i >= 0 {
-			all = append(all, leavesOf(types, &types[i])...)
+			all = append(all, leafTypesOf(types, &types[i])...)
 		}
 	}
 	return all
 }
 
 // componentSizes returns the number of CPUs of each component of a composite balloon, if its containers
-// request milli milli-CPUs.
+// request milli milli-CPUs. used means that the balloon has containers.
 func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used bool) (sizes []int) {
 	n := len(leaves)
 	share := (milli + int64(n) - 1) / int64(n)
@@ -57,7 +57,7 @@ func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used boo
 // leafTypes returns the types of the parts of a balloon. For a balanced composite it returns only the first
 // type, because such a balloon has one component.
 func (p *Policy) leafTypes(t *TypeOptions) []*TypeOptions {
-	all := p.parts[t.Name]
+	all := p.partTypes[t.Name]
 	if t.ComponentCreation == balancedComponents && len(all) > 1 {
 		return all[:1]
 	}
@@ -89,21 +89,21 @@ func (p *Policy) maxCPUsOf(t *TypeOptions) (n int) {
 
 // partsOf makes the parts of a balloon, and counts them in counts, the number of balloons by type. A balanced
 // composite that has no component yet gets one of the type with the fewest balloons.
-func (p *Policy) partsOf(w placement.PoolID, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []part) {
+func (p *Policy) partsOf(w placement.PoolID, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []balloonPart) {
 	need, used := needs.OfPool(w)
-	milli := need.Milli
+	milli := need.MilliCPUs
 	if len(t.Components) == 0 {
 		counts[t.Name]++
-		return []part{{name: w.Name, t: t, size: t.size(milli, used), devices: devicesOf(t, &need, 1)}}
+		return []balloonPart{{name: w.Name, balloonType: t, size: t.size(milli, used), devices: devicesOf(t, &need, 1)}}
 	}
-	leaves, first := p.parts[t.Name], 0
+	leaves, first := p.partTypes[t.Name], 0
 	if t.ComponentCreation == balancedComponents {
 		first = p.leastUsedComponent(w, leaves, had, counts)
 		leaves = leaves[first : first+1]
 	}
 	for i, size := range componentSizes(t, leaves, milli, used) {
 		counts[leaves[i].Name]++
-		parts = append(parts, part{name: partName(w.Name, first+i), t: leaves[i], size: size, devices: devicesOf(leaves[i], &need, len(leaves))})
+		parts = append(parts, balloonPart{name: partName(w.Name, first+i), balloonType: leaves[i], size: size, devices: devicesOf(leaves[i], &need, len(leaves))})
 	}
 	return parts
 }
@@ -114,7 +114,7 @@ func (p *Policy) choosesComponent(w placement.PoolID, t *TypeOptions, had placem
 		return false
 	}
 	b := had.ByName(w.Name)
-	for i := range p.parts[t.Name] {
+	for i := range p.partTypes[t.Name] {
 		if _, has := b.ComponentCPUs(partName(w.Name, i)); has {
 			return false
 		}

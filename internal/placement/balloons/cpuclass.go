@@ -22,8 +22,8 @@ func (o *CPUClassOptions) class() lifecycle.CPUClass {
 	return c
 }
 
-// Classes returns the CPU classes of a configuration.
-func Classes(o PolicyOptions) (all []lifecycle.CPUClass) {
+// CPUClasses returns the CPU classes of a configuration.
+func CPUClasses(o PolicyOptions) (all []lifecycle.CPUClass) {
 	for i := range o.CPUClasses {
 		all = append(all, o.CPUClasses[i].class())
 	}
@@ -61,7 +61,7 @@ func (p *Policy) cpuClasses(l *placement.Layout) (all []placement.ClassCPUs) {
 		}
 		for _, part := range b.Components {
 			if i, ok := componentIndex(part.Name); ok {
-				put(p.parts[name][i], part.CPUs)
+				put(p.partTypes[name][i], part.CPUs)
 			}
 		}
 	}

@@ -31,10 +31,10 @@ func cpusNearDevice(m *topology.Machine, device string) (cpus topology.Set, ok b
 		level, known := map[string]topology.Level{
 			"cache/index0": topology.CoreLevel, "cache/index1": topology.CoreLevel, "cache/index2": topology.L2Level, "cache/index3": topology.L3Level,
 		}[cache]
-		return m.Spread(level, cpu), known
+		return m.ExpandToGroups(level, cpu), known
 	}
 	d, ok := m.DeviceAt(path.Base(rest))
-	if cpus = m.Near(d); !ok || cpus.Empty() {
+	if cpus = m.CPUsNear(d); !ok || cpus.Empty() {
 		return topology.Set{}, false
 	}
 	return cpus, true
@@ -50,13 +50,13 @@ func numberAfter(text, prefix string) (n int, ok bool) {
 // hints are sets of CPUs that the balloons of a type should have or should avoid, the most important first. A
 // hint that would leave too few CPUs has no effect.
 type hints struct {
-	preferred []preferred
-	avoided   []topology.Set
+	preferredCPUs []cpuPreference
+	avoidedCPUs   []topology.Set
 }
 
-// preferred are CPUs that the balloons of a type should have. If they depend on the devices that the kubelet
+// cpuPreference has CPUs that the balloons of a type should have. If they depend on the devices that the kubelet
 // grants to containers, pattern is the entry of preferCloseToDevices; otherwise it is "".
-type preferred struct {
+type cpuPreference struct {
 	cpus    topology.Set
 	pattern string
 }
@@ -69,18 +69,18 @@ func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 		t := &types[i]
 		var h hints
 		for _, device := range t.PreferCloseToDevices {
-			h.preferred = append(h.preferred, preferredFor(m, device))
+			h.preferredCPUs = append(h.preferredCPUs, preferredFor(m, device))
 		}
 		if t.PreferIsolCPUs {
-			h.preferred = append(h.preferred, preferred{cpus: m.Isolated()})
+			h.preferredCPUs = append(h.preferredCPUs, cpuPreference{cpus: m.IsolatedCPUs()})
 		}
 		if t.PreferCoreType != "" {
-			h.preferred = append(h.preferred, preferred{cpus: m.CPUsOfKind(intent.CoreTypes()[t.PreferCoreType])})
+			h.preferredCPUs = append(h.preferredCPUs, cpuPreference{cpus: m.CPUsOfKind(intent.CoreTypes()[t.PreferCoreType])})
 		}
 		for o := range types {
 			for _, device := range types[o].PreferCloseToDevices {
 				if cpus, ok := cpusNearDevice(m, device); ok && !t.prefers(device) {
-					h.avoided = append(h.avoided, cpus)
+					h.avoidedCPUs = append(h.avoidedCPUs, cpus)
 				}
 			}
 		}
@@ -91,12 +91,12 @@ func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 
 // preferredFor returns the hint for an entry of preferCloseToDevices. It has no CPUs if the machine does not
 // have the device, or if the entry is a pattern of devices that the kubelet grants.
-func preferredFor(m *topology.Machine, device string) preferred {
+func preferredFor(m *topology.Machine, device string) cpuPreference {
 	if _, granted := resourcePattern(device); granted {
-		return preferred{pattern: device}
+		return cpuPreference{pattern: device}
 	}
 	cpus, _ := cpusNearDevice(m, device)
-	return preferred{cpus: cpus}
+	return cpuPreference{cpus: cpus}
 }
 
 // prefers reports whether preferCloseToDevices of the type has the device.
@@ -111,18 +111,18 @@ func (t *TypeOptions) prefers(device string) bool {
 
 // withAvoided returns the hints with more sets of CPUs to avoid, as the least important ones.
 func (h hints) withAvoided(far []topology.Set) hints {
-	h.avoided = slices.Concat(h.avoided, far)
+	h.avoidedCPUs = slices.Concat(h.avoidedCPUs, far)
 	return h
 }
 
 // apply returns the CPUs of from that the hints leave for a choice of n CPUs (nri-plugins, cputree.go).
 func (h *hints) apply(from topology.Set, n int) topology.Set {
-	for _, near := range h.preferred {
+	for _, near := range h.preferredCPUs {
 		if some := from.And(near.cpus); some.Len() >= n {
 			from = some
 		}
 	}
-	for _, far := range h.avoided {
+	for _, far := range h.avoidedCPUs {
 		if some := from.Minus(far); some.Len() >= n {
 			from = some
 		}

@@ -62,21 +62,21 @@ func GrantedDeviceKeys(o PolicyOptions) (paths []string) {
 // grantedDevices returns the CPUs near the devices of a container that match patterns of type t. why
 // continues the reason for the container's balloon; "" if the type has no patterns.
 func (p *Policy) grantedDevices(t *TypeOptions, s placement.Subject) (all []placement.DeviceCPUs, why string) {
-	for _, pattern := range devicePatterns(p.parts[t.Name]) {
+	for _, pattern := range devicePatterns(p.partTypes[t.Name]) {
 		var cpus topology.Set
 		var names []string
 		for _, d := range p.matchingDevices(pattern, s) {
-			cpus = cpus.Union(d.Near)
+			cpus = cpus.Union(d.NearCPUs)
 			if name := intent.Printable(d.Name); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
 		if cpus.Empty() {
-			why += "; it has no device of " + intent.Printable(pattern) + " whose place is known"
+			why += "; the container has no device of " + intent.Printable(pattern) + " whose nearest CPUs are known"
 			continue
 		}
 		all = append(all, placement.DeviceCPUs{Pattern: pattern, CPUs: cpus})
-		why += "; it prefers CPUs " + p.Machine.Format(cpus) + ", near " + strings.Join(names, ", ")
+		why += "; the balloon prefers CPUs " + p.Machine.Format(cpus) + ", near " + strings.Join(names, ", ")
 	}
 	return all, why
 }
@@ -118,7 +118,7 @@ func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement
 	for _, pattern := range devicePatterns([]*TypeOptions{t}) {
 		for _, d := range need.Devices {
 			if d.Pattern == pattern {
-				d.Milli = (d.Milli + int64(parts) - 1) / int64(parts)
+				d.MilliCPUs = (d.MilliCPUs + int64(parts) - 1) / int64(parts)
 				all = append(all, d)
 			}
 		}
@@ -128,8 +128,8 @@ func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement
 
 // pick chooses n CPUs of from for a part of a balloon that already has the CPUs in has. First it chooses CPUs
 // near devices, as many as the containers with these devices request, and then other CPUs.
-func (p *Policy) pick(s *part, n int, from, has topology.Set, avoided []topology.Set, prefers Preference) (got topology.Set) {
-	h := p.hints[s.t.Name].withAvoided(avoided)
+func (p *Policy) pick(s *balloonPart, n int, from, has topology.Set, avoided []topology.Set, prefers Preference) (got topology.Set) {
+	h := p.hints[s.balloonType.Name].withAvoided(avoided)
 	more := func(n int, first *placement.DeviceNeed) {
 		near := h.withDevices(s.devices, first)
 		got = got.Union(p.Pick.Pick(n, near.apply(from.Minus(got), n), has.Union(got), prefers))
@@ -152,11 +152,11 @@ func (h hints) withDevices(all []placement.DeviceNeed, one *placement.DeviceNeed
 	if len(all) == 0 {
 		return h
 	}
-	h.preferred = slices.Clone(h.preferred)
-	for i := range h.preferred {
+	h.preferredCPUs = slices.Clone(h.preferredCPUs)
+	for i := range h.preferredCPUs {
 		for k := range all {
-			if d := &all[k]; d.Pattern == h.preferred[i].pattern && (one == nil || one.Pattern != d.Pattern || one == d) {
-				h.preferred[i].cpus = h.preferred[i].cpus.Union(d.CPUs)
+			if d := &all[k]; d.Pattern == h.preferredCPUs[i].pattern && (one == nil || one.Pattern != d.Pattern || one == d) {
+				h.preferredCPUs[i].cpus = h.preferredCPUs[i].cpus.Union(d.CPUs)
 			}
 		}
 	}

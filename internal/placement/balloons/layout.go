@@ -15,12 +15,12 @@ import (
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	before := cmp.Or(d.Previous, &placement.Layout{})
 	l := pools.DefaultLayout(d)
-	l.Policy, l.OneThread, l.CPUClasses = p, p.threads.OneOfEach, p.cpuClasses
+	l.Policy, l.OneThread, l.CPUClasses = p, p.cores.OneOfEach, p.cpuClasses
 	if !p.Options.PinCPU {
 		l.OneThread = func(cpus topology.Set) topology.Set { return cpus }
 	}
-	w := layoutRun{p: p, l: l, previous: before.Balloons}
-	if before.Policy == placement.Policy(p) && before.Pools == *pools && before.Demand.Owned == d.Owned {
+	w := layoutRun{policy: p, layout: l, previous: before.Balloons}
+	if before.Policy == placement.Policy(p) && before.Pools == *pools && before.Demand.OwnedCPUs == d.OwnedCPUs {
 		w.layoutChanged(before)
 	} else {
 		w.layoutAll()
@@ -32,8 +32,8 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 
 // layoutRun is the computation of one layout.
 type layoutRun struct {
-	p        *Policy
-	l        *placement.Layout
+	policy   *Policy
+	layout   *placement.Layout
 	previous placement.Balloons // the balloons of the previous layout
 	pending  []sizedBalloon     // the balloons whose CPUs must be computed
 	removed  []string           // the names of the balloons that end
@@ -41,20 +41,20 @@ type layoutRun struct {
 
 // sizedBalloon is a balloon and the number of CPUs that it should have.
 type sizedBalloon struct {
-	poolID    placement.PoolID
-	t         *TypeOptions
-	typeIndex int // the index of the type in Policy.types
-	index     int
-	parts     []part
-	cpus      topology.Set
+	poolID      placement.PoolID
+	balloonType *TypeOptions
+	typeIndex   int // the index of the type in Policy.types
+	index       int
+	parts       []balloonPart
+	cpus        topology.Set
 }
 
 // layoutAll puts all balloons into w.pending.
 func (w *layoutRun) layoutAll() {
-	w.l.Balloons, w.l.Idle = placement.Balloons{}, w.p.allCPUs(w.l)
-	for nth := range w.p.types {
-		for _, i := range w.existing(&w.p.types[nth]) {
-			w.put(nth, i)
+	w.layout.Balloons, w.layout.Idle = placement.Balloons{}, w.policy.allCPUs(w.layout)
+	for nth := range w.policy.types {
+		for _, i := range w.existing(&w.policy.types[nth]) {
+			w.appendPending(nth, i)
 		}
 	}
 }
@@ -62,16 +62,16 @@ func (w *layoutRun) layoutAll() {
 // layoutChanged puts the balloons into w.pending whose requests differ from the previous layout, or that lack
 // CPUs. It keeps all other balloons.
 func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
-	w.l.Balloons, w.l.Idle = before.Balloons, before.Idle
+	w.layout.Balloons, w.layout.Idle = before.Balloons, before.Idle
 	counted := map[int]bool{}
-	for _, which := range w.l.Demand.Needs.ChangedSince(before.Demand.Needs) {
+	for _, which := range w.layout.Demand.Needs.ChangedSince(before.Demand.Needs) {
 		name, i, ok := splitName(which.Name)
-		nth, known := w.p.typeIndexes[name]
-		_, used := w.l.Demand.Needs.OfPool(which)
+		nth, known := w.policy.typeIndexes[name]
+		_, used := w.layout.Demand.Needs.OfPool(which)
 		_, was := before.Demand.Needs.OfPool(which)
 		switch {
 		case !ok || !known:
-		case used != was && w.p.types[nth].MinBalloons > 0:
+		case used != was && w.policy.types[nth].MinBalloons > 0:
 			if !counted[nth] {
 				counted[nth] = true
 				w.recountType(nth)
@@ -80,70 +80,70 @@ func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit 
 			w.removed = append(w.removed, which.Name)
 		}
 		if ok && known && used {
-			w.add(nth, i)
+			w.addPending(nth, i)
 		}
 	}
 	for _, b := range before.Balloons {
 		if name := b.Need.PoolID.Name; b.Size > b.OwnCPUs.Len() && !slices.Contains(w.removed, name) {
 			of, i, _ := splitName(name)
-			w.add(w.p.typeIndexes[of], i)
+			w.addPending(w.policy.typeIndexes[of], i)
 		}
 	}
 	for _, name := range w.removed {
 		if b := before.Balloons.ByName(name); b != nil {
-			w.l.Idle = w.l.Idle.Union(b.OwnCPUs)
+			w.layout.Idle = w.layout.Idle.Union(b.OwnCPUs)
 		}
 	}
 	for i := range w.pending {
 		if b := before.Balloons.ByName(w.pending[i].poolID.Name); b != nil {
-			w.l.Idle = w.l.Idle.Union(b.OwnCPUs)
+			w.layout.Idle = w.layout.Idle.Union(b.OwnCPUs)
 		}
 	}
 }
 
-// recountType finds the balloons of a type that begin, end or become empty. It is needed for types with
-// minBalloons, because their balloons also exist without containers.
+// recountType finds the balloons of a type that begin or end, that become empty, or that get their first container. It
+// is needed for types with minBalloons, because their balloons also exist without containers.
 func (w *layoutRun) recountType(nth int) {
-	t := &w.p.types[nth]
+	t := &w.policy.types[nth]
 	exist := w.existing(t)
 	slices.Sort(exist)
 	had := w.previous.OfType(t.Name)
 	for _, b := range had {
-		_, used := w.l.Demand.Needs.OfPool(b.Need.PoolID)
+		_, used := w.layout.Demand.Needs.OfPool(b.Need.PoolID)
 		switch _, stays := slices.BinarySearch(exist, b.Index); {
 		case !stays:
 			w.removed = append(w.removed, b.Need.PoolID.Name)
-		case used != (b.Need.Members > 0): // it became empty
-			w.add(nth, b.Index)
+		case used != (b.Need.Members > 0): // the balloon became empty, or got its first container
+			w.addPending(nth, b.Index)
 		}
 	}
 	for _, i := range exist {
 		if had.ByName(t.balloonName(i)) == nil {
-			w.add(nth, i)
+			w.addPending(nth, i)
 		}
 	}
 }
 
-// add adds a balloon to w.pending, unless it is there already.
-func (w *layoutRun) add(nth, index int) {
+// addPending adds a balloon to w.pending, unless it is there already.
+func (w *layoutRun) addPending(nth, index int) {
 	for i := range w.pending {
 		if w.pending[i].typeIndex == nth && w.pending[i].index == index {
 			return
 		}
 	}
-	w.put(nth, index)
+	w.appendPending(nth, index)
 }
 
-// put adds a balloon to w.pending. nth is the index of its type.
-func (w *layoutRun) put(nth, index int) {
-	t := &w.p.types[nth]
-	w.pending = append(w.pending, sizedBalloon{poolID: placement.PoolID{Name: t.balloonName(index)}, t: t, typeIndex: nth, index: index})
+// appendPending adds a balloon to w.pending. nth is the index of its type.
+func (w *layoutRun) appendPending(nth, index int) {
+	t := &w.policy.types[nth]
+	w.pending = append(w.pending, sizedBalloon{poolID: placement.PoolID{Name: t.balloonName(index)}, balloonType: t, typeIndex: nth, index: index})
 }
 
 // existing returns the indexes of the balloons of a type that should exist: those with containers, and as
 // many others as minBalloons requires. Of the others, those that exist already come first.
 func (w *layoutRun) existing(t *TypeOptions) (all []int) {
-	for _, of := range w.l.Demand.Needs {
+	for _, of := range w.layout.Demand.Needs {
 		if name, i, ok := splitName(of.PoolID.Name); ok && name == t.Name {
 			all = append(all, i)
 		}
@@ -168,16 +168,16 @@ func (w *layoutRun) existing(t *TypeOptions) (all []int) {
 // type, and by index. It also divides each balloon into its parts.
 func (w *layoutRun) sortAndDivide() {
 	slices.SortFunc(w.pending, func(a, b sizedBalloon) int {
-		return cmp.Or(cmp.Compare(priorityRank(a.t), priorityRank(b.t)), cmp.Compare(a.typeIndex, b.typeIndex), cmp.Compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(priorityRank(a.balloonType), priorityRank(b.balloonType)), cmp.Compare(a.typeIndex, b.typeIndex), cmp.Compare(a.index, b.index))
 	})
 	counts := map[string]int{}
-	if slices.ContainsFunc(w.pending, func(b sizedBalloon) bool { return w.p.choosesComponent(b.poolID, b.t, w.previous) }) {
+	if slices.ContainsFunc(w.pending, func(b sizedBalloon) bool { return w.policy.choosesComponent(b.poolID, b.balloonType, w.previous) }) {
 		counts = w.countsByType()
 	}
 	for _, choosing := range []bool{false, true} { // balloons that choose a component come last, because they count the others
 		for i := range w.pending {
-			if b := &w.pending[i]; w.p.choosesComponent(b.poolID, b.t, w.previous) == choosing {
-				b.parts = w.p.partsOf(b.poolID, b.t, w.l.Demand.Needs, w.previous, counts)
+			if b := &w.pending[i]; w.policy.choosesComponent(b.poolID, b.balloonType, w.previous) == choosing {
+				b.parts = w.policy.partsOf(b.poolID, b.balloonType, w.layout.Demand.Needs, w.previous, counts)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (w *layoutRun) sortAndDivide() {
 // countsByType returns the number of balloons and components of each type, without the balloons in w.pending.
 func (w *layoutRun) countsByType() map[string]int {
 	counts := map[string]int{}
-	for _, b := range w.l.Balloons {
+	for _, b := range w.layout.Balloons {
 		which := b.Need.PoolID
 		name, _, _ := splitName(which.Name)
 		if slices.Contains(w.removed, which.Name) || slices.ContainsFunc(w.pending, func(s sizedBalloon) bool { return s.poolID == which }) {
@@ -197,7 +197,7 @@ func (w *layoutRun) countsByType() map[string]int {
 		}
 		for _, part := range b.Components {
 			if i, ok := componentIndex(part.Name); ok {
-				counts[w.p.parts[name][i].Name]++
+				counts[w.policy.partTypes[name][i].Name]++
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func (w *layoutRun) countsByType() map[string]int {
 // assignCPUs gives CPUs to the balloons in w.pending. First all of them keep CPUs that they had, and then
 // they get more.
 func (w *layoutRun) assignCPUs() {
-	p, l := w.p, w.l
+	p, l := w.policy, w.layout
 	for i := range w.pending {
 		for n := range w.pending[i].parts {
 			s := &w.pending[i].parts[n]
@@ -231,17 +231,17 @@ func (w *layoutRun) assignCPUs() {
 }
 
 // inflate gives a part of a balloon the CPUs that it lacks, as far as CPUs are idle.
-func (w *layoutRun) inflate(b *sizedBalloon, s *part) {
+func (w *layoutRun) inflate(b *sizedBalloon, s *balloonPart) {
 	step := s.size - s.cpus.Len()
-	if w.p.picksOneByOne(b, s) {
+	if w.policy.picksOneByOne(b, s) {
 		step = min(step, 1)
 	}
 	for step > 0 && s.cpus.Len() < s.size {
-		got := w.p.moreCPUs(w.l, s, min(step, s.size-s.cpus.Len()), w.cpusToAvoid(b, s))
+		got := w.policy.moreCPUs(w.layout, s, min(step, s.size-s.cpus.Len()), w.cpusToAvoid(b, s))
 		if got.Empty() {
 			return
 		}
-		s.cpus, w.l.Idle = s.cpus.Union(got), w.l.Idle.Minus(got)
+		s.cpus, w.layout.Idle = s.cpus.Union(got), w.layout.Idle.Minus(got)
 	}
 }
 
@@ -252,7 +252,7 @@ func (w *layoutRun) renewSharing(all placement.Balloons) placement.Balloons {
 		if b.SharedIdleCPUs.Empty() {
 			continue
 		}
-		if cpus := b.OwnCPUs.Union(b.SharedIdleCPUs.And(w.l.Idle)); cpus != b.AllowedCPUs {
+		if cpus := b.OwnCPUs.Union(b.SharedIdleCPUs.And(w.layout.Idle)); cpus != b.AllowedCPUs {
 			next := *b
 			next.AllowedCPUs, next.MemoryCPUs = cpus, cpus
 			renewed = append(renewed, &next)
@@ -269,7 +269,7 @@ func priorityRank(t *TypeOptions) int {
 // allCPUs returns the CPUs that balloons may have. It leaves out isolated CPUs, unless a type prefers them or all
 // CPUs are isolated.
 func (p *Policy) allCPUs(l *placement.Layout) topology.Set {
-	cpus := l.Pools.Shared.Union(l.Pools.Reserved.And(l.Pools.Online)).Minus(l.Demand.Owned)
+	cpus := l.Pools.Shared.Union(l.Pools.Reserved.And(l.Pools.Online)).Minus(l.Demand.OwnedCPUs)
 	if p.usesIsolated {
 		return cpus
 	}
@@ -300,20 +300,20 @@ func (p *Policy) idleCPUs(l *placement.Layout, t *TypeOptions) topology.Set {
 // keptCPUs returns the CPUs that a part of a balloon keeps of its previous CPUs. They must be idle and,
 // except for the type reserved, not reserved. If only the CPUs of the whole balloon are known, the part keeps CPUs
 // of these.
-func (w *layoutRun) keptCPUs(b *sizedBalloon, s *part) topology.Set {
-	p, l, was := w.p, w.l, w.previous.ByName(b.poolID.Name)
+func (w *layoutRun) keptCPUs(b *sizedBalloon, s *balloonPart) topology.Set {
+	p, l, was := w.policy, w.layout, w.previous.ByName(b.poolID.Name)
 	had, known := was.ComponentCPUs(s.name)
 	if !known && was != nil {
 		had = was.OwnCPUs
 	}
-	if had = had.And(l.Idle); b.t.Name != reservedType {
+	if had = had.And(l.Idle); b.balloonType.Name != reservedType {
 		had = had.Minus(l.Pools.Reserved)
 	}
 	if had.Len() <= s.size {
 		return had
 	}
 	if best := had.And(l.Pools.Reserved); !best.Empty() && best.Len() <= s.size {
-		return best.Union(p.Pick.Pick(s.size-best.Len(), had.Minus(best), best, p.preference(s.t)))
+		return best.Union(p.Pick.Pick(s.size-best.Len(), had.Minus(best), best, p.preference(s.balloonType)))
 	}
 	// The balloon gives up CPUs where it has the fewest of them (nri-plugins 0.14, cputree.go), so that it
 	// does not become more scattered.
@@ -322,13 +322,13 @@ func (w *layoutRun) keptCPUs(b *sizedBalloon, s *part) topology.Set {
 
 // moreCPUs returns n more CPUs for a part of a balloon, or fewer if too few are idle. far are sets of CPUs to
 // avoid because of loads.
-func (p *Policy) moreCPUs(l *placement.Layout, s *part, n int, far []topology.Set) topology.Set {
-	from := p.idleCPUs(l, s.t)
+func (p *Policy) moreCPUs(l *placement.Layout, s *balloonPart, n int, far []topology.Set) topology.Set {
+	from := p.idleCPUs(l, s.balloonType)
 	if first := from.And(l.Pools.Reserved); !first.Empty() { // only the type reserved may get reserved CPUs
-		got := p.Pick.Pick(n, first, s.cpus, p.preference(s.t))
-		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), s.cpus.Union(got), p.preference(s.t)))
+		got := p.Pick.Pick(n, first, s.cpus, p.preference(s.balloonType))
+		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), s.cpus.Union(got), p.preference(s.balloonType)))
 	}
-	return p.pick(s, n, from, s.cpus, far, p.preference(s.t))
+	return p.pick(s, n, from, s.cpus, far, p.preference(s.balloonType))
 }
 
 // preference returns which CPUs balloons of a type prefer.
@@ -342,10 +342,10 @@ func (p *Policy) preference(t *TypeOptions) Preference {
 // balloon makes the entry of a balloon in the layout.
 func (p *Policy) balloon(l *placement.Layout, b *sizedBalloon) *placement.BalloonCPUs {
 	need, _ := l.Demand.Needs.OfPool(b.poolID)
-	out := &placement.BalloonCPUs{Need: need, Index: b.index, OwnCPUs: b.cpus, AllowedCPUs: b.cpus, MemoryCPUs: b.cpus, HidesThreads: b.t.HideHyperthreads}
+	out := &placement.BalloonCPUs{Need: need, Index: b.index, OwnCPUs: b.cpus, AllowedCPUs: b.cpus, MemoryCPUs: b.cpus, HidesThreads: b.balloonType.HideHyperthreads}
 	for i := range b.parts {
 		out.Size += b.parts[i].size
-		if len(b.t.Components) > 0 {
+		if len(b.balloonType.Components) > 0 {
 			out.Components = append(out.Components, placement.BalloonComponent{Name: b.parts[i].name, CPUs: b.parts[i].cpus})
 		}
 	}
@@ -353,7 +353,7 @@ func (p *Policy) balloon(l *placement.Layout, b *sizedBalloon) *placement.Balloo
 	case !p.Options.PinCPU:
 		out.AllowedCPUs = p.allCPUs(l)
 	case !b.cpus.Empty():
-		out.SharedIdleCPUs = p.nearCPUs(b.t.ShareIdleCPUsInSame, b.cpus).Minus(l.Pools.Reserved).Minus(p.isolated)
+		out.SharedIdleCPUs = p.nearCPUs(b.balloonType.ShareIdleCPUsInSame, b.cpus).Minus(l.Pools.Reserved).Minus(p.isolated)
 		out.AllowedCPUs = b.cpus.Union(out.SharedIdleCPUs.And(l.Idle))
 		out.MemoryCPUs = out.AllowedCPUs
 	}
@@ -367,15 +367,15 @@ func (p *Policy) nearCPUs(level string, cpus topology.Set) topology.Set {
 	case "system":
 		return p.Machine.Online()
 	case "package":
-		return p.Machine.Spread(topology.PackageLevel, cpus)
+		return p.Machine.ExpandToGroups(topology.PackageLevel, cpus)
 	case "die":
-		return p.Machine.Spread(topology.DieLevel, cpus)
+		return p.Machine.ExpandToGroups(topology.DieLevel, cpus)
 	case "numa":
-		return p.Machine.Spread(topology.NodeLevel, cpus)
+		return p.Machine.ExpandToGroups(topology.NodeLevel, cpus)
 	case "l2cache":
-		return p.Machine.Spread(topology.L2Level, cpus)
+		return p.Machine.ExpandToGroups(topology.L2Level, cpus)
 	case "core":
-		return p.Machine.Spread(topology.CoreLevel, cpus)
+		return p.Machine.ExpandToGroups(topology.CoreLevel, cpus)
 	}
 	return topology.Set{}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// load is a load class of a part of a balloon. The containers of the balloon use its cores, or its L2 caches,
+// loadClass is a load class of a part of a balloon. The containers of the balloon use its cores, or its L2 caches,
 // heavily.
-type load struct {
+type loadClass struct {
 	level topology.Level
 	// alsoWithinBalloon means that the CPUs of the balloon should not share a core, or an L2 cache, with each
 	// other either.
@@ -19,11 +19,11 @@ type load struct {
 }
 
 // loadsOf returns the loads of all the given types: the type of a balloon and the type of one of its parts.
-func (p *Policy) loadsOf(types ...*TypeOptions) (all []load) {
+func (p *Policy) loadsOf(types ...*TypeOptions) (all []loadClass) {
 	for _, t := range types {
 		for _, o := range p.Options.LoadClasses {
 			if slices.Contains(t.Loads, o.Name) {
-				all = append(all, load{map[string]topology.Level{"core": topology.CoreLevel, "l2cache": topology.L2Level}[o.Level], o.OverloadsLevelInBalloon})
+				all = append(all, loadClass{map[string]topology.Level{"core": topology.CoreLevel, "l2cache": topology.L2Level}[o.Level], o.OverloadsLevelInBalloon})
 			}
 		}
 	}
@@ -31,22 +31,22 @@ func (p *Policy) loadsOf(types ...*TypeOptions) (all []load) {
 }
 
 // cpusToAvoid returns, for each load of a part, the CPUs that the part should avoid. They share a core or an
-// L2 cache with a CPU of another part that has a load of the same level. With alsoWithinBalloon, CPUs that
-// share one with the part's own CPUs are avoided, too.
-func (w *layoutRun) cpusToAvoid(b *sizedBalloon, s *part) (sets []topology.Set) {
-	for _, l := range w.p.loadsOf(b.t, s.t) {
-		cpus := w.loadedCPUs(l.level, w.l.Balloons, func(name string) bool {
+// L2 cache with a CPU of another part that has a load of the same level. With alsoWithinBalloon, the result
+// also has the CPUs that share a core or an L2 cache with the part's own CPUs.
+func (w *layoutRun) cpusToAvoid(b *sizedBalloon, s *balloonPart) (sets []topology.Set) {
+	for _, l := range w.policy.loadsOf(b.balloonType, s.balloonType) {
+		cpus := w.loadedCPUs(l.level, w.layout.Balloons, func(name string) bool {
 			return slices.Contains(w.removed, name) || slices.ContainsFunc(w.pending, func(d sizedBalloon) bool { return d.poolID.Name == name })
 		})
 		for i := range w.pending {
 			for n := range w.pending[i].parts {
-				if o := &w.pending[i].parts[n]; o != s && w.p.loads(l.level, w.pending[i].t, o.t) {
-					cpus = cpus.Union(w.p.Machine.Spread(l.level, o.cpus))
+				if o := &w.pending[i].parts[n]; o != s && w.policy.hasLoad(l.level, w.pending[i].balloonType, o.balloonType) {
+					cpus = cpus.Union(w.policy.Machine.ExpandToGroups(l.level, o.cpus))
 				}
 			}
 		}
 		if l.alsoWithinBalloon {
-			cpus = cpus.Union(w.p.Machine.Spread(l.level, s.cpus))
+			cpus = cpus.Union(w.policy.Machine.ExpandToGroups(l.level, s.cpus))
 		}
 		sets = append(sets, cpus)
 	}
@@ -55,8 +55,8 @@ func (w *layoutRun) cpusToAvoid(b *sizedBalloon, s *part) (sets []topology.Set) 
 
 // previousCPUsToAvoid is like cpusToAvoid, for the other balloons of the previous layout. It decides which
 // CPUs a part gives up.
-func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *part) (sets []topology.Set) {
-	for _, l := range w.p.loadsOf(b.t, s.t) {
+func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *balloonPart) (sets []topology.Set) {
+	for _, l := range w.policy.loadsOf(b.balloonType, s.balloonType) {
 		sets = append(sets, w.loadedCPUs(l.level, w.previous, func(name string) bool { return name == b.poolID.Name }))
 	}
 	return sets
@@ -65,7 +65,7 @@ func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *part) (sets []topolo
 // loadedCPUs returns the CPUs that share a core or an L2 cache, by level, with a CPU of a balloon that has a
 // load of this level. except excludes balloons by name.
 func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, except func(name string) bool) (cpus topology.Set) {
-	p := w.p
+	p := w.policy
 	for _, o := range all {
 		name := o.Need.PoolID.Name
 		of, _, _ := splitName(name)
@@ -73,27 +73,27 @@ func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, exc
 		if t == nil || except(name) {
 			continue
 		}
-		if len(o.Components) == 0 && p.loads(level, t) {
-			cpus = cpus.Union(p.Machine.Spread(level, o.OwnCPUs))
+		if len(o.Components) == 0 && p.hasLoad(level, t) {
+			cpus = cpus.Union(p.Machine.ExpandToGroups(level, o.OwnCPUs))
 		}
 		for _, part := range o.Components {
-			if i, is := componentIndex(part.Name); is && i < len(p.parts[of]) && p.loads(level, t, p.parts[of][i]) {
-				cpus = cpus.Union(p.Machine.Spread(level, part.CPUs))
+			if i, is := componentIndex(part.Name); is && i < len(p.partTypes[of]) && p.hasLoad(level, t, p.partTypes[of][i]) {
+				cpus = cpus.Union(p.Machine.ExpandToGroups(level, part.CPUs))
 			}
 		}
 	}
 	return cpus
 }
 
-// loads reports whether one of the types has a load of the level.
-func (p *Policy) loads(level topology.Level, types ...*TypeOptions) bool {
-	return slices.ContainsFunc(p.loadsOf(types...), func(l load) bool { return l.level == level })
+// hasLoad reports whether one of the types has a load of the level.
+func (p *Policy) hasLoad(level topology.Level, types ...*TypeOptions) bool {
+	return slices.ContainsFunc(p.loadsOf(types...), func(l loadClass) bool { return l.level == level })
 }
 
 // picksOneByOne reports whether a part must get its CPUs one at a time, because each CPU should avoid the
 // core or L2 cache of the CPUs before.
-func (p *Policy) picksOneByOne(b *sizedBalloon, s *part) bool {
-	return slices.ContainsFunc(p.loadsOf(b.t, s.t), func(l load) bool { return l.alsoWithinBalloon })
+func (p *Policy) picksOneByOne(b *sizedBalloon, s *balloonPart) bool {
+	return slices.ContainsFunc(p.loadsOf(b.balloonType, s.balloonType), func(l loadClass) bool { return l.alsoWithinBalloon })
 }
 
 // checkLoads returns the problems of loadClasses, and of the types that name such classes.

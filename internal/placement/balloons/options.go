@@ -159,7 +159,7 @@ type ExpressionOptions struct {
 	Key string `json:"key" check:"text"`
 	// Operator compares the value of the key with values.
 	Operator string `json:"operator" check:"Equals|NotEqual|In|NotIn|Exists|NotExists|AlwaysTrue|Matches|MatchesNot|MatchesAny|MatchesNone"`
-	// Values are the values with which the operator compares the value of the key. For Matches, MatchesNot, MatchesAny and
-	// MatchesNone they are patterns.
+	// Values are the values with which the operator compares the value of the key. For Matches, MatchesNot,
+	// MatchesAny and MatchesNone they are patterns.
 	Values []string `json:"values" check:"texts"`
 }

@@ -25,14 +25,14 @@ type Policy struct {
 	Options     PolicyOptions
 	types       []TypeOptions
 	typeIndexes map[string]int // the indexes in types, by name
-	threads     placement.Cores
+	cores       placement.Cores
 	// isolated are the isolated CPUs of the machine. usesIsolated reports that a type prefers isolated CPUs.
 	isolated     topology.Set
 	usesIsolated bool
-	// parts has the types without components of which balloons consist, by the name of the balloon's type.
+	// partTypes has the types without components of which balloons consist, by the name of the balloon's type.
 	// hints has the hints of each type, by name.
-	parts map[string][]*TypeOptions
-	hints map[string]hints
+	partTypes map[string][]*TypeOptions
+	hints     map[string]hints
 	// usesGrantedDevices reports that a type prefers CPUs near devices that the kubelet grants to containers.
 	usesGrantedDevices bool
 	// classes are the CPU classes of the configuration.
@@ -53,14 +53,14 @@ type Preference struct {
 
 // New returns the policy for a machine. The options must be valid.
 func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
-	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), typeIndexes: map[string]int{}, threads: placement.CoresOf(m), parts: map[string][]*TypeOptions{}}
+	p := &Policy{Machine: m, Pick: pick, Options: o, types: Types(o), typeIndexes: map[string]int{}, cores: placement.CoresOf(m), partTypes: map[string][]*TypeOptions{}}
 	for i := range p.types {
 		p.typeIndexes[p.types[i].Name] = i
-		p.parts[p.types[i].Name] = leavesOf(p.types, &p.types[i])
+		p.partTypes[p.types[i].Name] = leafTypesOf(p.types, &p.types[i])
 	}
 	p.usesGrantedDevices = slices.ContainsFunc(p.types, func(t TypeOptions) bool { return len(devicePatterns([]*TypeOptions{&t})) > 0 })
-	p.classes = Classes(o)
-	p.hints, p.isolated = hintsOf(m, p.types), m.Isolated()
+	p.classes = CPUClasses(o)
+	p.hints, p.isolated = hintsOf(m, p.types), m.IsolatedCPUs()
 	p.usesIsolated = slices.ContainsFunc(p.types, func(t TypeOptions) bool { return t.PreferIsolCPUs })
 	return p
 }
@@ -70,7 +70,7 @@ func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
 func (p *Policy) Terms(*topology.Machine, placement.Subject) placement.Terms {
 	pins := func(t TypeOptions) bool { return p.pinsMemory(&t) }
 	return placement.Terms{
-		Chooses: p.Options.PinMemory || slices.ContainsFunc(p.types, pins), NearDevices: p.usesGrantedDevices, PoolsNearDevices: p.usesGrantedDevices,
+		ChoosesCPUsOrMemory: p.Options.PinMemory || slices.ContainsFunc(p.types, pins), NearDevices: p.usesGrantedDevices, PoolsNearDevices: p.usesGrantedDevices,
 	}
 }
 
@@ -96,29 +96,31 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	}
 	t, from, wrong := p.typeOf(s, who)
 	a.From, a.Problems = from, wrong
-	f := balloonChoice{p: p, v: v, t: t, s: s, milli: intent.SharesMilli(s.Requested.CPU.Shares.V)}
+	f := balloonChoice{policy: p, view: v, balloonType: t, subject: s, requestedMilli: intent.SharesMilli(s.Requested.CPU.Shares.V)}
 	if t.GroupBy != "" {
 		f.group, _ = who.Expand(t.GroupBy)
 	}
 	name, why := "", ""
-	if had, _, _ := splitName(s.Balloon); had != defaultType || t.Name == defaultType {
+	// If the balloons of its type had no room when the container was created, the container stays in the type default,
+	// also after a restart of the agent.
+	if had, _, _ := splitName(s.PoolName); had != defaultType || t.Name == defaultType {
 		name, why = f.choose()
-	} // a container that its type had no room for at its creation stays in the type default, also after a restart
+	}
 	if name == "" {
 		a.Problems = append(a.Problems, lifecycle.Problem{
 			Key: "placement.balloons", Value: t.Name, Reason: errNoRoom.Error(), Refused: true, Then: "the container runs in the balloon of type default",
 		})
-		f.t, f.group = p.typeNamed(defaultType), ""
+		f.balloonType, f.group = p.typeNamed(defaultType), ""
 		if name, why = f.choose(); name == "" {
 			name, why = defaultType+"[0]", "the balloon of type default, although it has no room either"
 		}
 	}
 	a.Group = placement.CPUGroup{Pool: placement.Balloon, PoolID: placement.PoolID{Name: name}, Threads: threadsOf(s)}
-	devices, near := p.grantedDevices(f.t, s)
+	devices, near := p.grantedDevices(f.balloonType, s)
 	a.Memberships, a.Devices, a.Why = f.memberships(name), devices, "balloon "+name+": "+why+near
-	a.Memory = p.memoryOf(f.t, s)
-	a.Scheduling, wrong = class.Scheduling(p.Options.SchedulingClasses).ClassOf(s, "placement.balloons", "the container gets the class of its balloon's type",
-		f.t.SchedulingClass, "placement.balloons."+f.t.Name)
+	a.Memory = p.memoryOf(f.balloonType, s)
+	a.Scheduling, wrong = class.SchedulingClasses(p.Options.SchedulingClasses).ClassOf(s, "placement.balloons", "the container gets the class of its balloon's type",
+		f.balloonType.SchedulingClass, "placement.balloons."+f.balloonType.Name)
 	a.Problems = append(a.Problems, wrong...)
 	return a
 }
@@ -143,22 +145,22 @@ func lowestFreeIndex(all placement.Balloons) (index int) {
 
 // balloonChoice chooses the balloon of one container.
 type balloonChoice struct {
-	p     *Policy
-	v     placement.View
-	t     *TypeOptions
-	s     placement.Subject
-	milli int64
-	group string
-	all   placement.Balloons // the balloons of the type
-	idle  int                // how many more CPUs a balloon of the type can get
+	policy         *Policy
+	view           placement.View
+	balloonType    *TypeOptions
+	subject        placement.Subject
+	requestedMilli int64
+	group          string
+	balloons       placement.Balloons // the balloons of the type
+	idleCPUCount   int                // how many more CPUs a balloon of the type can get
 }
 
 // choose returns the name of the balloon and the reason; "" if no balloon can take the container. The order
 // of the attempts is that of nri-plugins (fillmethod.go).
 func (f *balloonChoice) choose() (name, why string) {
-	f.all, f.idle = f.v.Layout.Balloons.OfType(f.t.Name), f.p.idleCPUs(f.v.Layout, f.t).Len()
-	if f.s.Balloon != "" && f.all.ByName(f.s.Balloon) != nil {
-		return f.s.Balloon, "the container is already in this balloon"
+	f.balloons, f.idleCPUCount = f.view.Layout.Balloons.OfType(f.balloonType.Name), f.policy.idleCPUs(f.view.Layout, f.balloonType).Len()
+	if f.subject.PoolName != "" && f.balloons.ByName(f.subject.PoolName) != nil {
+		return f.subject.PoolName, "the container is already in this balloon"
 	}
 	for _, try := range f.attempts() {
 		if name, why := try(); name != "" {
@@ -171,16 +173,16 @@ func (f *balloonChoice) choose() (name, why string) {
 // attempts returns the functions that choose a balloon, in the order in which they are tried.
 func (f *balloonChoice) attempts() []func() (string, string) {
 	var all []func() (string, string)
-	if f.t.GroupBy != "" && f.group != "" {
+	if f.balloonType.GroupBy != "" && f.group != "" {
 		all = append(all, f.sameGroup)
 	}
-	if !f.t.PreferSpreadingPods {
+	if !f.balloonType.PreferSpreadingPods {
 		all = append(all, f.samePod)
 	}
-	if f.t.PreferPerNamespaceBalloon {
+	if f.balloonType.PreferPerNamespaceBalloon {
 		all = append(all, f.sameNamespace, f.emptyOrNew)
 	}
-	if f.t.PreferNewBalloons {
+	if f.balloonType.PreferNewBalloons {
 		return append(all, f.emptyOrNew, f.mostRoomNow, f.mostRoomInflated)
 	}
 	return append(all, f.mostRoomNow, f.mostRoomInflated, f.emptyOrNew)
@@ -189,8 +191,8 @@ func (f *balloonChoice) attempts() []func() (string, string) {
 // memberships returns the namespace and the group of the container in a balloon, if the type places
 // containers by these.
 func (f *balloonChoice) memberships(name string) (all []placement.Membership) {
-	if f.t.PreferPerNamespaceBalloon {
-		all = append(all, placement.Membership{Balloon: name, Namespace: f.s.Pod.Namespace})
+	if f.balloonType.PreferPerNamespaceBalloon {
+		all = append(all, placement.Membership{Balloon: name, Namespace: f.subject.Pod.Namespace})
 	}
 	if f.group != "" {
 		all = append(all, placement.Membership{Balloon: name, Group: f.group})
@@ -200,8 +202,8 @@ func (f *balloonChoice) memberships(name string) (all []placement.Membership) {
 
 // find returns the name of the first balloon that meets a condition; "" if none meets it.
 func (f *balloonChoice) find(meets func(*placement.BalloonCPUs) bool) string {
-	if i := slices.IndexFunc(f.all, meets); i >= 0 {
-		return f.all[i].Need.PoolID.Name
+	if i := slices.IndexFunc(f.balloons, meets); i >= 0 {
+		return f.balloons[i].Need.PoolID.Name
 	}
 	return ""
 }
@@ -209,22 +211,22 @@ func (f *balloonChoice) find(meets func(*placement.BalloonCPUs) bool) string {
 // possibleRoom returns how many milli-CPUs a balloon could have free if it inflated as far as possible.
 func (f *balloonChoice) possibleRoom(b *placement.BalloonCPUs) int64 {
 	own := b.OwnCPUs.Len()
-	return int64(max(own, min(own+f.idle, f.p.maxCPUsOf(f.t))))*milliOfCPU - b.Need.Milli
+	return int64(max(own, min(own+f.idleCPUCount, f.policy.maxCPUsOf(f.balloonType))))*milliOfCPU - b.Need.MilliCPUs
 }
 
 // fits reports whether a balloon can take the container, if it may inflate.
 func (f *balloonChoice) fits(b *placement.BalloonCPUs) bool {
-	return f.possibleRoom(b) >= f.milli && (!b.OwnCPUs.Empty() || f.p.maxCPUsOf(f.t) > 0 && f.idle > 0)
+	return f.possibleRoom(b) >= f.requestedMilli && (!b.OwnCPUs.Empty() || f.policy.maxCPUsOf(f.balloonType) > 0 && f.idleCPUCount > 0)
 }
 
 // fitsNow reports whether a balloon can take the container without inflating.
 func (f *balloonChoice) fitsNow(b *placement.BalloonCPUs) bool {
-	return !b.OwnCPUs.Empty() && freeMilli(b) >= f.milli
+	return !b.OwnCPUs.Empty() && freeMilli(b) >= f.requestedMilli
 }
 
 // freeMilli returns the milli-CPUs that a balloon has free.
 func freeMilli(b *placement.BalloonCPUs) int64 {
-	return int64(b.OwnCPUs.Len())*milliOfCPU - b.Need.Milli
+	return int64(b.OwnCPUs.Len())*milliOfCPU - b.Need.MilliCPUs
 }
 
 // sameGroup returns a balloon with containers of the same group.
@@ -237,20 +239,20 @@ func (f *balloonChoice) sameGroup() (string, string) {
 // samePod returns a balloon with containers of the same pod.
 func (f *balloonChoice) samePod() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
-		return slices.ContainsFunc(f.s.Neighbours, func(n placement.Neighbour) bool { return n.Pool == b.Need.PoolID.Name }) && f.fits(b)
+		return slices.ContainsFunc(f.subject.Neighbours, func(n placement.Neighbour) bool { return n.Pool == b.Need.PoolID.Name }) && f.fits(b)
 	}), "the balloon has containers of the same pod"
 }
 
 // sameNamespace returns a balloon with containers of the same namespace.
 func (f *balloonChoice) sameNamespace() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
-		return f.fits(b) && f.hasMember(placement.Membership{Balloon: b.Need.PoolID.Name, Namespace: f.s.Pod.Namespace})
+		return f.fits(b) && f.hasMember(placement.Membership{Balloon: b.Need.PoolID.Name, Namespace: f.subject.Pod.Namespace})
 	}), "the balloon has containers of the same namespace"
 }
 
 // hasMember reports whether a balloon has a container with the membership.
 func (f *balloonChoice) hasMember(m placement.Membership) bool {
-	return f.v.CountMembers != nil && f.v.CountMembers(m) > 0
+	return f.view.CountMembers != nil && f.view.CountMembers(m) > 0
 }
 
 // emptyOrNew returns an empty balloon that can take the container, or the name of a new balloon.
@@ -258,11 +260,11 @@ func (f *balloonChoice) emptyOrNew() (string, string) {
 	if name := f.find(func(b *placement.BalloonCPUs) bool { return b.Need.Members == 0 && f.fits(b) }); name != "" {
 		return name, "the balloon was empty"
 	}
-	need := f.p.sizeOf(f.t, f.milli, true)
-	if f.t.MaxBalloons != 0 && len(f.all) >= f.t.MaxBalloons || f.idle < need || int64(need)*milliOfCPU < f.milli {
+	need := f.policy.sizeOf(f.balloonType, f.requestedMilli, true)
+	if f.balloonType.MaxBalloons != 0 && len(f.balloons) >= f.balloonType.MaxBalloons || f.idleCPUCount < need || int64(need)*milliOfCPU < f.requestedMilli {
 		return "", ""
 	}
-	return f.t.balloonName(lowestFreeIndex(f.all)), "the balloon is new"
+	return f.balloonType.balloonName(lowestFreeIndex(f.balloons)), "the balloon is new"
 }
 
 // mostRoomNow returns the balloon with the most free CPU time among those that need not inflate.
@@ -279,7 +281,7 @@ func (f *balloonChoice) mostRoomInflated() (string, string) {
 // equal room it returns the one with the fewest containers.
 func (f *balloonChoice) withMostRoom(fits func(*placement.BalloonCPUs) bool, room func(*placement.BalloonCPUs) int64) string {
 	var best *placement.BalloonCPUs
-	for _, b := range f.all {
+	for _, b := range f.balloons {
 		if fits(b) && (best == nil || cmp.Or(cmp.Compare(room(b), room(best)), best.Need.Members-b.Need.Members) > 0) {
 			best = b
 		}

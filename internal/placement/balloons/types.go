@@ -113,7 +113,7 @@ func Check(o PolicyOptions) (wrong []class.Problem) {
 		}
 	}
 	wrong = append(wrong, checkComponents(o.BalloonTypes)...)
-	known, faults := class.Scheduling(o.SchedulingClasses).Check()
+	known, faults := class.SchedulingClasses(o.SchedulingClasses).Check()
 	wrong = append(wrong, faults...)
 	for i := range o.BalloonTypes {
 		wrong = append(wrong, class.CheckSchedulingClass(known, fmt.Sprintf("balloonTypes[%d].schedulingClass", i), o.BalloonTypes[i].SchedulingClass)...)
@@ -133,7 +133,7 @@ func checkExpressions(at string, all []ExpressionOptions) (wrong []class.Problem
 	return wrong
 }
 
-// wrongKey returns the first key in a template that is not a key of expressions; "" if all are.
+// wrongKey returns the first key in a template that is not a key of expressions; "" if all keys are valid.
 func wrongKey(template string) string {
 	for {
 		_, rest, more := strings.Cut(template, "$")

@@ -100,7 +100,7 @@ func withDistances(b *testing.B, shape string) *topology.Machine {
 			switch {
 			case i == j:
 				distance = 10
-			case m.Count(topology.PackageLevel, m.Nodes[i].CPUs.Union(m.Nodes[j].CPUs)) == 1:
+			case m.CountGroups(topology.PackageLevel, m.Nodes[i].CPUs.Union(m.Nodes[j].CPUs)) == 1:
 				distance = 12
 			}
 			l.Nodes[i].Distance = append(l.Nodes[i].Distance, distance)
@@ -128,7 +128,7 @@ func wantsOn(m *topology.Machine, full int, inUse bool) []Request {
 	}
 	wants := make([]Request, 64)
 	for i := range wants {
-		w := Request{N: 1 + random.IntN(free.Len()), From: free, Cores: Cores(i % 4), PreferEmptiest: i%8 > 3}
+		w := Request{N: 1 + random.IntN(free.Len()), From: free, Cores: CoreUse(i % 4), PreferEmptiest: i%8 > 3}
 		if inUse {
 			w.N = 1 + min(random.IntN(free.Len()), random.IntN(free.Len()))
 			w.Shared = shared

@@ -19,10 +19,10 @@ type BindRequest struct {
 	Count int
 	// Even requires the same number of CPUs from each node.
 	Even bool
-	// Whole means that the caller takes all CPUs of the chosen nodes. Together they must have at least N CPUs.
-	Whole bool
+	// WholeNodes means that the caller takes all CPUs of the chosen nodes. Together they must have at least N CPUs.
+	WholeNodes bool
 	// Cores says how the threads of a core may be divided.
-	Cores Cores
+	Cores CoreUse
 	// FewestPackages uses no more packages than N CPUs need.
 	FewestPackages bool
 	// PreferEmptiest prefers the nodes with the most CPUs left over.
@@ -44,10 +44,10 @@ type BindRequest struct {
 
 // BindError is the error for a BindRequest that no set of nodes can meet.
 type BindError struct {
-	Want    BindRequest
-	Nodes   int // the number of nodes that may be chosen and have CPUs
-	Have    int // the number of CPUs that may be taken on all of these nodes
-	Largest int // the number of CPUs that may be taken on the node with the most of them
+	Want          BindRequest
+	Nodes         int // the number of nodes that may be chosen and have CPUs
+	AvailableCPUs int // the number of CPUs that may be taken on all of these nodes
+	MaxOnNode     int // the number of CPUs that may be taken on the node with the most of them
 }
 
 // Error says how many CPUs are requested, in which way, and how many are available.
@@ -66,7 +66,7 @@ func (e *BindError) Error() string {
 		}
 	}
 	return fmt.Sprintf("no NUMA nodes have %s (%s): %d are available on %s, at most %d on one node",
-		formatCount(w.N, "CPU"), how, e.Have, formatCount(e.Nodes, "NUMA node"), e.Largest)
+		formatCount(w.N, "CPU"), how, e.AvailableCPUs, formatCount(e.Nodes, "NUMA node"), e.MaxOnNode)
 }
 
 // Bind returns the ids of the chosen nodes, ascending, and the reasons. The error is a
@@ -78,12 +78,12 @@ func (t *Tree) Bind(w BindRequest) (ids []int, why []Reason, err error) {
 	}
 	defer t.scratchPool.Put(buffers)
 	w.From = w.From.And(t.machine.Online())
-	s := nodeSearch{tree: t, want: &w, sets: buffers.sets, losers: buffers.losers, picker: picker{tree: t, scratch: buffers, want: Request{
+	s := nodeSearch{tree: t, request: &w, sets: buffers.sets, losers: buffers.losers, picker: picker{tree: t, scratch: buffers, request: Request{
 		N: w.N, From: w.From, Cores: w.Cores, PreferEmptiest: w.PreferEmptiest, Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve,
 	}}}
 	defer func() { buffers.sets, buffers.losers = s.sets, s.losers }()
 	e := s.countCPUs()
-	if w.N <= 0 || e.Have < w.N || w.Count > e.Nodes {
+	if w.N <= 0 || e.AvailableCPUs < w.N || w.Count > e.Nodes {
 		return nil, nil, e
 	}
 	least, most := 1, e.Nodes
@@ -106,7 +106,7 @@ func (t *Tree) Bind(w BindRequest) (ids []int, why []Reason, err error) {
 // countCPUs counts the CPUs on each node. The result is the error to return if no set of nodes has enough
 // CPUs.
 func (s *nodeSearch) countCPUs() *BindError {
-	w, p, e := s.want, &s.picker, &BindError{Want: *s.want}
+	w, p, e := s.request, &s.picker, &BindError{Want: *s.request}
 	p.computeReserve(w.From)
 	s.prepareNodes(w)
 	for i := range p.tree.machine.Nodes {
@@ -114,13 +114,13 @@ func (s *nodeSearch) countCPUs() *BindError {
 		if w.AllowedNodes != nil && !slices.Contains(w.AllowedNodes, n.ID) {
 			continue
 		}
-		holds := p.limitOnNode(i, p.usable(w.From.And(n.CPUs)).Len())
-		if holds <= 0 {
+		available := p.limitOnNode(i, p.usableCPUs(w.From.And(n.CPUs)).Len())
+		if available <= 0 {
 			continue
 		}
-		s.holds[i] = holds
+		s.availableCPUs[i] = available
 		s.nodesWithCPUs[e.Nodes] = i
-		e.Nodes, e.Have, e.Largest = e.Nodes+1, e.Have+holds, max(e.Largest, holds)
+		e.Nodes, e.AvailableCPUs, e.MaxOnNode = e.Nodes+1, e.AvailableCPUs+available, max(e.MaxOnNode, available)
 	}
 	s.nodeCount = e.Nodes
 	if w.FewestPackages {
@@ -129,11 +129,11 @@ func (s *nodeSearch) countCPUs() *BindError {
 	return e
 }
 
-// prepareNodes notes which nodes have CPUs of w.Near, and how much free memory nodes have.
+// prepareNodes stores which nodes have CPUs of w.Near, and how much free memory nodes have.
 func (s *nodeSearch) prepareNodes(w *BindRequest) {
 	for i := range s.tree.machine.Nodes {
 		if !s.tree.machine.Nodes[i].CPUs.And(w.Near).Empty() {
-			s.near |= 1 << i
+			s.nearNodes |= 1 << i
 		}
 	}
 	s.memory = s.tree.needOf(w.Memory, w.FreeMemory)

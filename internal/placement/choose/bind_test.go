@@ -31,7 +31,7 @@ func TestBind(t *testing.T) {
 		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindRequest{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
 		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: BindRequest{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
 		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: BindRequest{N: 2, Count: 2}, nodes: "[0 1]"},
-		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindRequest{N: 4, Count: 2, Whole: true}, nodes: "[0 1]", why: "the fewest CPUs left"},
+		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindRequest{N: 4, Count: 2, WholeNodes: true}, nodes: "[0 1]", why: "the fewest CPUs left"},
 		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindRequest{N: 2, AllowedNodes: []int{1}, Count: 1}, nodes: "[1]"},
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindRequest{N: 2, AllowedNodes: []int{0, 2, 4}, Count: 3}, err: "7 are available on 2 NUMA nodes"},
 		{name: "more than there is", machine: t16, from: "1,3-15", want: BindRequest{N: 15}, err: "have 15 CPUs (as few as possible): 14 are available on 4 NUMA nodes, at most 4 on one"},
@@ -136,7 +136,7 @@ func TestBindAgainstOracle(t *testing.T) {
 			t.Fatalf("%+v: %v were chosen at a cost of %v, though %v cost %v", w, ids, cost, of, best)
 		}
 		lost := 0
-		for _, a := range why[0].LostTo {
+		for _, a := range why[0].Eliminations {
 			lost += a.N
 		}
 		if why[0].Candidates != hold[best[0]] || lost != why[0].Candidates-1 {

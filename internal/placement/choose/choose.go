@@ -15,27 +15,27 @@ func (t *Tree) Choose(w Request) (Choice, error) {
 		buffers = &scratch{}
 	}
 	defer t.scratchPool.Put(buffers)
-	p := picker{tree: t, want: w, scratch: buffers}
-	free := p.usable(w.From)
+	p := picker{tree: t, request: w, scratch: buffers}
+	free := p.usableCPUs(w.From)
 	if err := p.checkPossible(free); err != nil {
 		return Choice{}, err
 	}
 	free = p.applyPreferences(free)
-	p.weighMemory()
+	p.computeMemoryDistances()
 	if !p.chooseWithReserve(free) && !p.spread(free, w.N, w.Spread) {
 		return Choice{}, &InvalidCountError{w.N, "cannot be made up of the whole cores that are available"}
 	}
 	c := Choice{CPUs: p.chosen, Why: p.reasons}
 	if w.Cores == OneThread {
-		c.Idle = t.machine.Spread(topology.CoreLevel, p.chosen).Minus(p.chosen)
+		c.Idle = t.machine.ExpandToGroups(topology.CoreLevel, p.chosen).Minus(p.chosen)
 	}
 	return c, nil
 }
 
-// usable returns the CPUs of a set that the request may use. With WholeCores these are the CPUs of whole
+// usableCPUs returns the CPUs of a set that the request may use. With WholeCores these are the CPUs of whole
 // cores, and with OneThread the first CPU of each whole core.
-func (p *picker) usable(from topology.Set) topology.Set {
-	if p.want.Cores != WholeCores && p.want.Cores != OneThread {
+func (p *picker) usableCPUs(from topology.Set) topology.Set {
+	if p.request.Cores != WholeCores && p.request.Cores != OneThread {
 		return from
 	}
 	return p.wholeCoreCPUs(from)
@@ -50,7 +50,7 @@ func (p *picker) wholeCoreCPUs(from topology.Set) topology.Set {
 		if core[0] != first || !hasAll(from, core) {
 			continue // each core is handled at its first CPU
 		}
-		if p.want.Cores == OneThread {
+		if p.request.Cores == OneThread {
 			core = core[:1]
 		}
 		for _, cpu := range core {
@@ -72,7 +72,7 @@ func hasAll(set topology.Set, cpus []int) bool {
 
 // checkPossible returns an error if no choice from the free CPUs can meet the request.
 func (p *picker) checkPossible(free topology.Set) error {
-	w := p.want
+	w := p.request
 	if have := free.Len(); have < w.N {
 		return &TooFewCPUsError{w.N, have, [...]string{
 			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from", "to choose from",
@@ -86,7 +86,7 @@ func (p *picker) checkPossible(free topology.Set) error {
 	}
 	parts := p.tree.divide(free, w.Spread[0])
 	// A group without free CPUs must give as many CPUs as the others, too.
-	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
+	if n := p.tree.machine.CountGroups(w.Spread[0], w.From); len(parts) < n {
 		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than must give the same number"}
 	}
 	each := w.N / len(parts)
@@ -104,7 +104,7 @@ func (p *picker) checkPossible(free topology.Set) error {
 // unit is the number by which the count of CPUs can grow: with WholeCores it is the number of threads of a
 // core. On a machine with cores of different sizes it is 1, and Choose reports counts that are impossible.
 func (p *picker) unit() int {
-	if p.want.Cores == WholeCores && p.tree.uniform {
+	if p.request.Cores == WholeCores && p.tree.uniform {
 		return p.tree.maxThreads
 	}
 	return 1
@@ -112,7 +112,7 @@ func (p *picker) unit() int {
 
 // applyPreferences applies the preferences in order. It skips a preference that would leave too few CPUs.
 func (p *picker) applyPreferences(free topology.Set) topology.Set {
-	for _, pref := range p.want.Preferences {
+	for _, pref := range p.request.Preferences {
 		left, kept := p.applyPreference(free, &pref)
 		if left == free {
 			continue
@@ -124,17 +124,17 @@ func (p *picker) applyPreferences(free topology.Set) topology.Set {
 		if kept {
 			free = left
 		} else if partly {
-			p.near, p.nearName = p.matching(pref.CPUs), pref.Name
+			p.near, p.nearName = p.matchingCPUs(pref.CPUs), pref.Name
 		}
 	}
 	return p.keepWhole(free)
 }
 
-// matching returns the CPUs that match a preference for the given CPUs. With OneThread, the other threads of
+// matchingCPUs returns the CPUs that match a preference for the given CPUs. With OneThread, the other threads of
 // their cores match, too.
-func (p *picker) matching(cpus topology.Set) topology.Set {
-	if p.want.Cores == OneThread {
-		return p.tree.machine.Spread(topology.CoreLevel, cpus)
+func (p *picker) matchingCPUs(cpus topology.Set) topology.Set {
+	if p.request.Cores == OneThread {
+		return p.tree.machine.ExpandToGroups(topology.CoreLevel, cpus)
 	}
 	return cpus
 }
@@ -142,34 +142,34 @@ func (p *picker) matching(cpus topology.Set) topology.Set {
 // applyPreference returns the free CPUs that remain after one preference, and whether they are enough for the
 // request.
 func (p *picker) applyPreference(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
-	left = free.And(p.matching(pref.CPUs))
+	left = free.And(p.matchingCPUs(pref.CPUs))
 	if pref.Avoid {
-		left = free.Minus(p.matching(pref.CPUs))
+		left = free.Minus(p.matchingCPUs(pref.CPUs))
 	}
 	if left == free {
 		return free, true
 	}
-	if p.want.Cores == WholeCores {
-		left = p.usable(left)
+	if p.request.Cores == WholeCores {
+		left = p.usableCPUs(left)
 	}
-	return left, left.Len() >= p.want.N && p.checkPossible(left) == nil
+	return left, left.Len() >= p.request.N && p.checkPossible(left) == nil
 }
 
 // chooseWithReserve chooses CPUs, and leaves as many free as Request.Reserve says. It returns false, and
 // chooses nothing, if that is impossible, if there is nothing to reserve, or with Request.Spread.
 func (p *picker) chooseWithReserve(free topology.Set) bool {
-	if len(p.want.Spread) > 0 {
+	if len(p.request.Spread) > 0 {
 		return false
 	}
 	if p.computeReserve(free); len(p.leaveFree) == 0 {
 		return false
 	}
 	p.reset(free)
-	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: PreferenceApplied, Avoid: true, Candidates: free.Len(), Remaining: int(p.have[0])}
-	r.Kept = r.Remaining >= p.want.N
+	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: PreferenceApplied, Avoid: true, Candidates: free.Len(), Remaining: int(p.freeCount[0])}
+	r.Kept = r.Remaining >= p.request.N
 	reasonIndex := len(p.reasons)
 	p.reasons = append(p.reasons, r)
-	if r.Kept && p.take(0, p.want.N) {
+	if r.Kept && p.take(0, p.request.N) {
 		return true
 	}
 	p.reasons[reasonIndex].Kept = false
@@ -180,7 +180,7 @@ func (p *picker) chooseWithReserve(free topology.Set) bool {
 // computeReserve computes how many of the given CPUs must stay free on each NUMA node because of
 // Request.Reserve.
 func (p *picker) computeReserve(free topology.Set) {
-	for _, l := range p.want.Reserve {
+	for _, l := range p.request.Reserve {
 		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
 			at, _ := p.tree.machine.NodeIndex(l.Node)
 			p.leaveFree = append(p.leaveFree, leaveLimit{at, n})
@@ -203,14 +203,14 @@ func (p *picker) limitOnNode(node, n int) int {
 // keepWhole returns only the CPUs of whole cores, if the request prefers whole cores and these have enough
 // CPUs. Otherwise it returns all CPUs.
 func (p *picker) keepWhole(free topology.Set) topology.Set {
-	if p.want.Cores != PreferWhole || p.want.N < p.tree.maxThreads {
+	if p.request.Cores != PreferWhole || p.request.N < p.tree.maxThreads {
 		return free
 	}
 	whole := p.wholeCoreCPUs(free)
 	if whole == free {
 		return free
 	}
-	kept := whole.Len() >= p.want.N && p.checkPossible(whole) == nil
+	kept := whole.Len() >= p.request.N && p.checkPossible(whole) == nil
 	p.reasons = append(p.reasons, Reason{Rule: "whole cores", Step: PreferenceApplied, Candidates: free.Len(), Remaining: whole.Len(), Kept: kept})
 	if kept {
 		return whole
@@ -255,7 +255,7 @@ func (p *picker) evenShares(parts []topology.Set, n int) []int {
 			}
 		}
 		if best < 0 {
-			return out // the parts have too few CPUs: spread returns false, and Choose an error
+			return out // the parts have too few CPUs: spread returns false, and Choose returns an error
 		}
 		out[best] += unit
 		n -= unit

@@ -27,7 +27,7 @@ func TestDocumented(t *testing.T) {
 	if len(lists) != 2 {
 		t.Fatalf("%d lists of criteria, want that of CPUs and that of NUMA nodes", len(lists))
 	}
-	nodes := append(nodeCriteria[:], fmt.Sprintf("criteria %d to %d of the list above, for the CPUs that would be chosen there", fewestKinds+1, len(criteria)), (&nodeSearch{}).rule(lowestNodes))
+	nodes := append(nodeCriteria[:], fmt.Sprintf("criteria %d to %d of the list above, for the CPUs that would be chosen there", fewestKinds+1, len(criteria)), (&nodeSearch{}).ruleName(lowestNodes))
 	for i, want := range [][]string{criteria[:], nodes} {
 		if len(lists[i]) != len(want) {
 			t.Fatalf("list %d has %d criteria, want %d", i+1, len(lists[i]), len(want))

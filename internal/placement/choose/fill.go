@@ -21,7 +21,7 @@ type groupSet struct {
 func (f *groupSet) add(p *picker, s portion, c cost) {
 	f.distance += p.distanceOf(s.group, f.portions)
 	f.nodes |= p.nodesIn(s.group, s.n)
-	f.portions, f.cost, f.free = append(f.portions, s), f.cost.add(c), f.free+int(p.have[s.group])
+	f.portions, f.cost, f.free = append(f.portions, s), f.cost.add(c), f.free+int(p.freeCount[s.group])
 	if n := p.usedWithIn(s.group); n > 0 {
 		f.usedWith += n
 	} else {
@@ -44,7 +44,7 @@ func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 	for i := range p.seeds(parts, &first) {
 		found = p.tryFill(parts, n, first[i:i+1], &best, found)
 	}
-	for _, has := range [...]tally{p.usedWithCount, p.nearby} {
+	for _, has := range [...]tally{p.usedWithCount, p.nearCount} {
 		if k := p.groupsWith(parts, has, &first); k > 0 {
 			found = p.tryFill(parts, n, first[:k], &best, found)
 		}
@@ -59,20 +59,20 @@ func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 // fillAll takes all CPUs of the parts. ok is false if their number is not n, or if they cannot all be taken.
 func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 	for _, part := range parts {
-		n -= int(p.have[part])
+		n -= int(p.freeCount[part])
 	}
 	if n != 0 {
 		return f, false
 	}
-	f.portions = p.list()
+	f.portions = p.emptyList()
 	for _, part := range parts {
-		have := int(p.have[part])
+		have := int(p.freeCount[part])
 		if have == 0 {
 			continue
 		}
-		c, ok := p.measure(part, have)
+		c, ok := p.costOf(part, have)
 		if !ok {
-			p.release(f.portions)
+			p.releaseList(f.portions)
 			return groupSet{}, false
 		}
 		f.add(p, portion{part, have}, c)
@@ -83,10 +83,10 @@ func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 // fillKinds divides n over the two kinds of cores of a NUMA node. It tries every division, because divisions
 // differ in the number of cores that are split.
 func (p *picker) fillKinds(a, b, n int) (best groupSet, found bool) {
-	for k := max(1, n-int(p.have[b])); k <= min(n-1, int(p.have[a])); k++ {
-		one, okA := p.measure(a, k)
-		two, okB := p.measure(b, n-k)
-		f := groupSet{portions: p.list()}
+	for k := max(1, n-int(p.freeCount[b])); k <= min(n-1, int(p.freeCount[a])); k++ {
+		one, okA := p.costOf(a, k)
+		two, okB := p.costOf(b, n-k)
+		f := groupSet{portions: p.emptyList()}
 		f.add(p, portion{a, k}, one)
 		f.add(p, portion{b, n - k}, two)
 		found = p.keepBetter(&f, okA && okB, &best, found)
@@ -104,11 +104,11 @@ func (p *picker) tryFill(parts []int, n int, first []int, best *groupSet, found 
 // keepBetter stores f in best if f is better. ok is whether f has enough CPUs.
 func (p *picker) keepBetter(f *groupSet, ok bool, best *groupSet, found bool) bool {
 	f.rank = p.rank(&f.candidate)
-	if !ok || found && (f.newGroups > best.newGroups || f.newGroups == best.newGroups && !f.rank.better(&best.rank)) {
-		p.release(f.portions)
+	if !ok || found && (f.newGroups > best.newGroups || f.newGroups == best.newGroups && !f.rank.beats(&best.rank)) {
+		p.releaseList(f.portions)
 		return found
 	}
-	p.release(best.portions)
+	p.releaseList(best.portions)
 	*best = *f
 	return true
 }
@@ -120,11 +120,11 @@ func (p *picker) groupsWith(parts []int, has tally, groups *[topology.MaxNodes]i
 		return 0
 	}
 	for _, part := range parts {
-		if has[part] == 0 || p.have[part] == 0 || n == len(groups) {
+		if has[part] == 0 || p.freeCount[part] == 0 || n == len(groups) {
 			continue
 		}
 		at := n
-		for ; at > 0 && p.have[groups[at-1]] < p.have[part]; at-- {
+		for ; at > 0 && p.freeCount[groups[at-1]] < p.freeCount[part]; at-- {
 			groups[at] = groups[at-1]
 		}
 		groups[at] = part
@@ -142,7 +142,7 @@ const maxSeeds = 8
 func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	most, first := int32(0), parts[0]
 	for _, part := range parts {
-		if have := p.have[part]; have > most || have == most && p.sharing(part) < p.sharing(first) {
+		if have := p.freeCount[part]; have > most || have == most && p.sharedIn(part) < p.sharedIn(first) {
 			most, first = have, part
 		}
 	}
@@ -152,12 +152,12 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	}
 	var known [maxSeeds]uint64 // the result of hashAround for each group in out
 	for _, part := range parts {
-		if p.have[part] != most {
+		if p.freeCount[part] != most {
 			continue
 		}
 		around := p.hashAround(part, parts)
 		switch i := slices.Index(known[:n], around); {
-		case i >= 0 && p.sharing(part) < p.sharing(out[i]):
+		case i >= 0 && p.sharedIn(part) < p.sharedIn(out[i]):
 			out[i] = part
 		case i < 0 && n < maxSeeds:
 			out[n], known[n] = part, around
@@ -172,12 +172,12 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 // unique hash.
 func (p *picker) hashAround(part int, parts []int) (sum uint64) {
 	g := &p.tree.groups[part]
-	if int(p.have[part]) != g.size || g.node < 0 || p.usedWithIn(part) > 0 || p.nearby != nil && p.nearby[part] > 0 {
+	if int(p.freeCount[part]) != g.size || g.node < 0 || p.usedWithIn(part) > 0 || p.nearCount != nil && p.nearCount[part] > 0 {
 		return spreadBits(uint64(part) + 1)
 	}
 	for _, other := range parts {
 		o := &p.tree.groups[other]
-		h := uint64(p.have[other])<<32 | uint64(p.usedWithIn(other))<<16
+		h := uint64(p.freeCount[other])<<32 | uint64(p.usedWithIn(other))<<16
 		if o.node >= 0 {
 			h |= uint64(p.tree.machine.Distance(g.node, o.node))
 		}
@@ -194,12 +194,12 @@ func spreadBits(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// sharing returns the number of a group's free CPUs that are in Request.Shared.
-func (p *picker) sharing(group int) int {
-	if p.shared == nil {
+// sharedIn returns the number of a group's free CPUs that are in Request.Shared.
+func (p *picker) sharedIn(group int) int {
+	if p.sharedCount == nil {
 		return 0
 	}
-	return int(p.shared[group])
+	return int(p.sharedCount[group])
 }
 
 // distancesMatter reports whether the distances from a group's NUMA node to other nodes are known.
@@ -211,7 +211,7 @@ func (p *picker) distancesMatter(group int) bool {
 // fillFrom takes all CPUs of the groups in first, in their order, and then of the largest other groups, until
 // one group has enough for the rest.
 func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool) {
-	f.portions = p.list()
+	f.portions = p.emptyList()
 	for i := 0; n > 0; i++ {
 		var next int
 		if i < len(first) {
@@ -222,11 +222,11 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 		} else if next = p.largestGroup(parts, f.portions); next < 0 {
 			return f, false
 		}
-		take := min(int(p.have[next]), n)
-		c, ok := p.measure(next, take)
+		take := min(int(p.freeCount[next]), n)
+		c, ok := p.costOf(next, take)
 		for !ok && take > 1 { // with WholeCores, the group's whole cores may not add up to take
 			take--
-			c, ok = p.measure(next, take)
+			c, ok = p.costOf(next, take)
 		}
 		if !ok {
 			return f, false
@@ -242,12 +242,12 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 func (p *picker) largestGroup(parts []int, used []portion) int {
 	best, near := -1, 0
 	for _, part := range parts {
-		have := p.have[part]
-		if have == 0 || best >= 0 && have < p.have[best] || isUsed(used, part) {
+		have := p.freeCount[part]
+		if have == 0 || best >= 0 && have < p.freeCount[best] || isUsed(used, part) {
 			continue
 		}
 		far := p.distanceOf(part, used)
-		if best < 0 || have > p.have[best] || cmp.Or(far-near, p.sharing(part)-p.sharing(best)) < 0 {
+		if best < 0 || have > p.freeCount[best] || cmp.Or(far-near, p.sharedIn(part)-p.sharedIn(best)) < 0 {
 			best, near = part, far
 		}
 	}

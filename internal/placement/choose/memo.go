@@ -3,8 +3,8 @@ package choose
 // memo caches the cost of taking n CPUs of a group, until the set of free CPUs changes. A search needs the
 // same costs many times.
 type memo struct {
-	first []int32 // by group: the index of the last entry + 1; 0 for none
-	all   []memoEntry
+	heads   []int32 // by group: the index of the last entry + 1; 0 for none
+	entries []memoEntry
 }
 
 // memoEntry is the cost of taking n CPUs of a group. next is the index of the group's next entry + 1; 0 for
@@ -17,16 +17,16 @@ type memoEntry struct {
 }
 
 func (m *memo) reset(groups int) {
-	if m.all = m.all[:0]; m.first == nil {
-		m.first = make([]int32, groups)
+	if m.entries = m.entries[:0]; m.heads == nil {
+		m.heads = make([]int32, groups)
 		return
 	}
-	clear(m.first)
+	clear(m.heads)
 }
 
 func (m *memo) find(group, n int) *memoEntry {
-	for i := m.first[group]; i > 0; i = m.all[i-1].next {
-		if e := &m.all[i-1]; e.n == int32(n) {
+	for i := m.heads[group]; i > 0; i = m.entries[i-1].next {
+		if e := &m.entries[i-1]; e.n == int32(n) {
 			return e
 		}
 	}
@@ -34,7 +34,7 @@ func (m *memo) find(group, n int) *memoEntry {
 }
 
 func (m *memo) add(group int, e memoEntry) {
-	e.next = m.first[group]
-	m.all = append(m.all, e)
-	m.first[group] = int32(len(m.all))
+	e.next = m.heads[group]
+	m.entries = append(m.entries, e)
+	m.heads[group] = int32(len(m.entries))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Memory is a request for memory nodes.
-type Memory struct {
+// MemoryRequest is a request for memory nodes.
+type MemoryRequest struct {
 	// Bytes is how much free memory the nodes must have together; 0 means the nearest nodes with any free
 	// memory.
 	Bytes uint64
@@ -27,13 +27,13 @@ type Memory struct {
 
 // MemoryError is the error for a request for memory if the allowed nodes have too little free memory.
 type MemoryError struct {
-	Want, Have uint64
-	Nodes      int
+	WantBytes, FreeBytes uint64
+	Nodes                int
 }
 
 // Error has the requested and the free number of bytes.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%d bytes of memory are requested, and %d are free on %s", e.Want, e.Have, formatCount(e.Nodes, "NUMA node"))
+	return fmt.Sprintf("%d bytes of memory are requested, and %d are free on %s", e.WantBytes, e.FreeBytes, formatCount(e.Nodes, "NUMA node"))
 }
 
 // MemoryNodes returns the ids of the memory nodes for a request, ascending. They are the nodes of the CPUs.
@@ -41,7 +41,7 @@ func (e *MemoryError) Error() string {
 // too little free memory, it adds the nearest other nodes. Of equally near nodes, those in the packages of
 // the CPUs come first, because some firmware reports the same distance for all. Then come the nodes with the
 // most free memory. Nodes of FallbackKinds come last. The error is a *MemoryError.
-func MemoryNodes(m *topology.Machine, q Memory) ([]int, error) {
+func MemoryNodes(m *topology.Machine, q MemoryRequest) ([]int, error) {
 	kinds := q.Kinds
 	if len(kinds) == 0 {
 		kinds = []topology.MemoryKind{topology.DRAM}
@@ -122,8 +122,8 @@ func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind)
 
 // nearestFirst sorts nodes by their distance to the nodes at, those of the request's CPUs. nodes and at are
 // indices.
-func nearestFirst(m *topology.Machine, nodes, at []int, q *Memory) {
-	packages := m.Spread(topology.PackageLevel, q.CPUs)
+func nearestFirst(m *topology.Machine, nodes, at []int, q *MemoryRequest) {
+	packages := m.ExpandToGroups(topology.PackageLevel, q.CPUs)
 	far := func(i int) int { return nearest(m, at, i) }
 	outside := func(i int) int {
 		if m.Nodes[i].CPUs.And(packages).Empty() {
@@ -137,7 +137,7 @@ func nearestFirst(m *topology.Machine, nodes, at []int, q *Memory) {
 }
 
 // freeBytes returns the free memory of node i in bytes.
-func freeBytes(m *topology.Machine, q *Memory, i int) uint64 {
+func freeBytes(m *topology.Machine, q *MemoryRequest, i int) uint64 {
 	if q.Free == nil {
 		return m.Nodes[i].Memory
 	}

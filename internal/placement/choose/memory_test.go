@@ -41,27 +41,27 @@ func TestNodes(t *testing.T) {
 	further := append(slow, topology.HBM)
 	for _, tt := range []struct {
 		name string
-		q    Memory
+		q    MemoryRequest
 		cpus string
 		want string
 	}{
-		{"the node of the CPUs", Memory{Bytes: 50}, "0-1", "[0]"},
-		{"both nodes of the CPUs, though one would do", Memory{Bytes: 50}, "3-4", "[0 1]"},
-		{"overflow to the nearest DRAM", Memory{Bytes: 150}, "0-1", "[0 1]"},
-		{"HBM of its own node", Memory{Bytes: 10, Kinds: []topology.MemoryKind{topology.HBM}}, "4", "[3]"},
-		{"overflow to HBM before the far DRAM", Memory{Bytes: 110, Kinds: both}, "4", "[1 3]"},
-		{"PMEM only", Memory{Bytes: 10, Kinds: []topology.MemoryKind{topology.PMEM}}, "0", "[4]"},
-		{"what is left counts", Memory{Bytes: 50, Free: []uint64{40, 90, 0, 0, 0}}, "0", "[0 1]"},
-		{"within a bound", Memory{Bytes: 50, AllowedNodes: []int{1}}, "0", "[1]"},
-		{"nothing asked", Memory{}, "5", "[1]"},
-		{"nothing is left there", Memory{Free: []uint64{0, 90, 0, 0, 0}}, "0", "[0 1]"},
-		{"nor at the next", Memory{Bytes: 1, Free: []uint64{0, 0, 9, 0, 9}, Kinds: both}, "0", "[0 2]"},
-		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are requested, and 0 are free on 2 NUMA nodes"},
-		{"further kinds where it does not fit", Memory{Bytes: 150, FallbackKinds: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
-		{"no further kinds where it does", Memory{Bytes: 130, FallbackKinds: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
-		{"further kinds by distance", Memory{Bytes: 45, FallbackKinds: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
-		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are requested, and 200 are free on 2 NUMA nodes"},
-		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are requested, and 0 are free on 0 NUMA nodes"},
+		{"the node of the CPUs", MemoryRequest{Bytes: 50}, "0-1", "[0]"},
+		{"both nodes of the CPUs, though one would do", MemoryRequest{Bytes: 50}, "3-4", "[0 1]"},
+		{"overflow to the nearest DRAM", MemoryRequest{Bytes: 150}, "0-1", "[0 1]"},
+		{"HBM of its own node", MemoryRequest{Bytes: 10, Kinds: []topology.MemoryKind{topology.HBM}}, "4", "[3]"},
+		{"overflow to HBM before the far DRAM", MemoryRequest{Bytes: 110, Kinds: both}, "4", "[1 3]"},
+		{"PMEM only", MemoryRequest{Bytes: 10, Kinds: []topology.MemoryKind{topology.PMEM}}, "0", "[4]"},
+		{"what is left counts", MemoryRequest{Bytes: 50, Free: []uint64{40, 90, 0, 0, 0}}, "0", "[0 1]"},
+		{"within a bound", MemoryRequest{Bytes: 50, AllowedNodes: []int{1}}, "0", "[1]"},
+		{"nothing asked", MemoryRequest{}, "5", "[1]"},
+		{"nothing is left there", MemoryRequest{Free: []uint64{0, 90, 0, 0, 0}}, "0", "[0 1]"},
+		{"nor at the next", MemoryRequest{Bytes: 1, Free: []uint64{0, 0, 9, 0, 9}, Kinds: both}, "0", "[0 2]"},
+		{"nothing is left anywhere", MemoryRequest{Free: make([]uint64, 5)}, "0", "0 bytes of memory are requested, and 0 are free on 2 NUMA nodes"},
+		{"further kinds where it does not fit", MemoryRequest{Bytes: 150, FallbackKinds: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
+		{"no further kinds where it does", MemoryRequest{Bytes: 130, FallbackKinds: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
+		{"further kinds by distance", MemoryRequest{Bytes: 45, FallbackKinds: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
+		{"too much", MemoryRequest{Bytes: 201}, "0", "201 bytes of memory are requested, and 200 are free on 2 NUMA nodes"},
+		{"no such kind", MemoryRequest{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are requested, and 0 are free on 0 NUMA nodes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestNodesHoldWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	m := memoryMachine(t)
 	rapid.Check(t, func(t *rapid.T) {
-		q := Memory{Bytes: rapid.Uint64Range(0, 900).Draw(t, "bytes"), CPUs: someOf(t, m, "cpus")}
+		q := MemoryRequest{Bytes: rapid.Uint64Range(0, 900).Draw(t, "bytes"), CPUs: someOf(t, m, "cpus")}
 		for k := range topology.NoMemory {
 			if rapid.Bool().Draw(t, "kind") {
 				q.Kinds = append(q.Kinds, k)
@@ -150,7 +150,7 @@ func TestSpillsToTheNearest(t *testing.T) {
 		{"2", 0, []uint64{90, 50, 0, 0}, "[1 2]"},
 		{"0-1", 250, []uint64{100, 100, 60, 60}, "[0 1 2]"},
 	} {
-		got, err := MemoryNodes(m, Memory{Bytes: tt.bytes, CPUs: cpus(t, m, tt.cpu), Free: tt.free})
+		got, err := MemoryNodes(m, MemoryRequest{Bytes: tt.bytes, CPUs: cpus(t, m, tt.cpu), Free: tt.free})
 		if fmt.Sprint(got) != tt.want || err != nil {
 			t.Errorf("%d bytes for CPUs %s of %v: %v, %v, want %s", tt.bytes, tt.cpu, tt.free, got, err, tt.want)
 		}

@@ -13,7 +13,7 @@ type memoryNeed struct {
 	tree       *Tree
 	bytes      uint64
 	freeByNode []uint64
-	full       uint64 // the nodes without free memory, as a bit set of indices
+	fullNodes  uint64 // the nodes without free memory, as a bit set of indices
 }
 
 // needOf makes a memoryNeed. left is the free memory of each node; nil if unknown.
@@ -21,7 +21,7 @@ func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
 	m := memoryNeed{tree: t, bytes: bytes, freeByNode: left}
 	for i, n := range left {
 		if n == 0 {
-			m.full |= 1 << i
+			m.fullNodes |= 1 << i
 		}
 	}
 	return m
@@ -55,28 +55,28 @@ func (m *memoryNeed) farMemory(nodes uint64, limit int64) (far int64) {
 	if short == 0 {
 		return 0
 	}
-	done, read := nodes|m.full, [topology.MaxNodes]uint8{}
+	done, read := nodes|m.fullNodes, [topology.MaxNodes]uint8{}
 	for short > 0 && far <= limit {
-		next, way := m.nearestLeft(nodes, done, &read)
+		next, distance := m.nearestRemaining(nodes, done, &read)
 		if next < 0 {
 			break
 		}
 		some := min(short, m.freeByNode[next])
-		far += int64(some>>20) * int64(max(0, way-localDistance))
+		far += int64(some>>20) * int64(max(0, distance-localDistance))
 		short -= some
 		done |= 1 << next
 	}
 	return far + int64(short>>20)*(unreachable-localDistance)
 }
 
-// nearestLeft returns the node outside of done that is nearest to one of the given nodes, and its distance;
+// nearestRemaining returns the node outside of done that is nearest to one of the given nodes, and its distance;
 // -1 if there is none. Of equally near nodes it returns the lowest. read is the position in the list of
 // nearest nodes of each node.
-func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, way int) {
+func (m *memoryNeed) nearestRemaining(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, distance int) {
 	next = -1
 	for b := nodes; b != 0; b &= b - 1 {
 		i := bits.TrailingZeros64(b)
-		order := m.tree.nearest[i]
+		order := m.tree.nodesByDistance[i]
 		for int(read[i]) < len(order) && done>>order[read[i]]&1 != 0 {
 			read[i]++
 		}
@@ -84,23 +84,23 @@ func (m *memoryNeed) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]ui
 			continue
 		}
 		o := int(order[read[i]])
-		if d := m.tree.machine.Distance(i, o); next < 0 || d < way || d == way && o < next {
-			next, way = o, d
+		if d := m.tree.machine.Distance(i, o); next < 0 || d < distance || d == distance && o < next {
+			next, distance = o, d
 		}
 	}
-	return next, way
+	return next, distance
 }
 
-// weighMemory computes how far the requested memory would be from each NUMA node, if the nodes differ in
+// computeMemoryDistances computes how far the requested memory would be from each NUMA node, if the nodes differ in
 // that.
-func (p *picker) weighMemory() {
-	need := p.tree.needOf(p.want.Memory, p.want.FreeMemory)
-	if p.want.Memory == 0 || !need.matters() {
+func (p *picker) computeMemoryDistances() {
+	need := p.tree.needOf(p.request.Memory, p.request.FreeMemory)
+	if p.request.Memory == 0 || !need.matters() {
 		return
 	}
 	p.memory = &p.memoryDistances
 	p.memory.need = need
-	for i := range p.want.FreeMemory {
+	for i := range p.request.FreeMemory {
 		p.memory.far[i] = clamp(need.farMemory(1<<i, math.MaxInt64))
 	}
 }
@@ -126,7 +126,7 @@ type memoryDistances struct {
 }
 
 // nodesIn returns the NUMA nodes on which n CPUs of a group would be chosen, as a bit set of indices. It
-// returns 0 if the distance of memory does not matter. measure must have been called before.
+// returns 0 if the distance of memory does not matter. costOf must have been called before.
 func (p *picker) nodesIn(group, n int) uint64 {
 	if p.memory == nil {
 		return 0

@@ -21,20 +21,20 @@ type NodeRequest struct {
 
 // NodeRoom is the number of milli-CPUs that are left on a NUMA node after the request.
 type NodeRoom struct {
-	Node int // the id of the node
-	Left int64
+	Node      int // the id of the node
+	LeftMilli int64
 }
 
 // PickNode chooses a NUMA node. Nodes with CPUs of w.Near come first, then the nodes with the nearest memory,
 // then the node with the most milli-CPUs left. ok is false if w.Nodes is empty.
 func (t *Tree) PickNode(w NodeRequest) (id int, why Reason, ok bool) {
-	s := nodeSearch{tree: t, setSize: 1, want: &BindRequest{Memory: w.Memory, FreeMemory: w.FreeMemory, Near: w.Near, NearName: w.NearName}}
-	s.prepareNodes(s.want)
+	s := nodeSearch{tree: t, setSize: 1, request: &BindRequest{Memory: w.Memory, FreeMemory: w.FreeMemory, Near: w.Near, NearName: w.NearName}}
+	s.prepareNodes(s.request)
 	for _, one := range w.Nodes {
 		i, _ := t.machine.NodeIndex(one.Node)
-		c := nodeSet{nodes: 1 << i, left: int(one.Left)}
+		c := nodeSet{nodes: 1 << i, left: int(one.LeftMilli)}
 		c.rank[nearestMemory] = s.memory.farMemory(c.nodes, math.MaxInt64)
-		c.rank[mostNodesNear] = -int64(s.near >> i & 1)
+		c.rank[mostNodesNear] = -int64(s.nearNodes >> i & 1)
 		c.rankByLeft(true)
 		s.sets = append(s.sets, c)
 	}

@@ -22,36 +22,36 @@ const (
 	mostNodesNear nodeCriterion = iota
 	fewestPackages
 	nearestMemory
-	shortestBetween
-	mostPreferred
+	shortestDistanceBetween
+	mostPreferredCPUs
 	firstCPUCriterion // the criteria about CPUs follow, beginning with fewestKinds
 )
 
-const lowestNodes = firstCPUCriterion + nodeCriterion(lowest-fewestKinds)
+const lowestNodes = firstCPUCriterion + nodeCriterion(lowestCPU-fewestKinds)
 
 // nodeCriteria has the names of the criteria about nodes, for users.
 var nodeCriteria = [...]string{
-	mostNodesNear:   "the most nodes near ", // followed by NearName
-	fewestPackages:  "the fewest sockets",
-	nearestMemory:   "the nearest memory",
-	shortestBetween: "the shortest distance between them",
-	mostPreferred:   "the most preferred CPUs",
+	mostNodesNear:           "the most nodes near ", // followed by NearName
+	fewestPackages:          "the fewest sockets",
+	nearestMemory:           "the nearest memory",
+	shortestDistanceBetween: "the shortest distance between them",
+	mostPreferredCPUs:       "the most preferred CPUs",
 }
 
 // nodeRank has a number for each criterion; a lower number is better.
 type nodeRank [lowestNodes]int64
 
-// rule returns the name of a criterion for users.
-func (s *nodeSearch) rule(by nodeCriterion) string {
+// ruleName returns the name of a criterion for users.
+func (s *nodeSearch) ruleName(by nodeCriterion) string {
 	switch {
 	case by == mostNodesNear:
-		return nodeCriteria[by] + s.want.NearName
+		return nodeCriteria[by] + s.request.NearName
 	case by < firstCPUCriterion:
 		return nodeCriteria[by]
 	case by == lowestNodes:
 		return "the lowest node ids"
 	}
-	return s.picker.name(criterion(by-firstCPUCriterion) + fewestKinds)
+	return s.picker.criterionName(criterion(by-firstCPUCriterion) + fewestKinds)
 }
 
 // isBetter reports whether set a is better than set b, and which criterion decides.
@@ -68,9 +68,9 @@ func (a *nodeSet) isBetter(b *nodeSet) (yes bool, by nodeCriterion) {
 // rankByLeft ranks a set by the number of CPUs that it would leave unused. With roomy, more are better.
 func (a *nodeSet) rankByLeft(roomy bool) {
 	if roomy {
-		a.rank[firstCPUCriterion+nodeCriterion(mostFree-fewestKinds)] = -int64(a.left)
+		a.rank[firstCPUCriterion+nodeCriterion(mostFreeCPUs-fewestKinds)] = -int64(a.left)
 	} else {
-		a.rank[firstCPUCriterion+nodeCriterion(leastFree-fewestKinds)] = int64(a.left)
+		a.rank[firstCPUCriterion+nodeCriterion(fewestFreeCPUs-fewestKinds)] = int64(a.left)
 	}
 }
 
@@ -91,28 +91,28 @@ func (s *nodeSearch) explain(best *nodeSet) Reason {
 	why := Reason{Step: NodesChosen, Candidates: len(s.sets), Remaining: s.setSize, Level: topology.NodeLevel}
 	for i := range s.sets {
 		if s.sets[i].nodes != best.nodes {
-			s.noteElimination(&why, best, &s.sets[i])
+			s.addSetElimination(&why, best, &s.sets[i])
 		}
 	}
 	for by, n := range s.lostByCriterion {
 		if why.Candidates += n; n > 0 && s.setSize > 1 {
-			why.addElimination(by, s.rule(nodeCriterion(by)), n, -1)
+			why.addElimination(by, s.ruleName(nodeCriterion(by)), n, -1)
 		}
 	}
 	for i := range s.losers {
-		s.noteElimination(&why, best, &s.losers[i])
+		s.addSetElimination(&why, best, &s.losers[i])
 	}
 	return why
 }
 
-// noteElimination adds to the reason by which criterion set c lost against the best set.
-func (s *nodeSearch) noteElimination(why *Reason, best, c *nodeSet) {
+// addSetElimination adds to the reason by which criterion set c lost against the best set.
+func (s *nodeSearch) addSetElimination(why *Reason, best, c *nodeSet) {
 	id := -1
 	if s.setSize == 1 {
 		id = s.firstID(c.nodes)
 	}
 	_, by := best.isBetter(c)
-	why.addElimination(int(by), s.rule(by), 1, id)
+	why.addElimination(int(by), s.ruleName(by), 1, id)
 }
 
 // firstID returns the id of the first node of a set.
@@ -123,7 +123,7 @@ func (s *nodeSearch) firstID(nodes uint64) int {
 // rankByCost ranks sets by the CPUs that would be chosen on their nodes, if several sets are left. It drops
 // sets on which the CPUs cannot be chosen. It does nothing if whole nodes are taken.
 func (s *nodeSearch) rankByCost() {
-	if len(s.sets) < 2 || s.want.Whole {
+	if len(s.sets) < 2 || s.request.WholeNodes {
 		return
 	}
 	for i := range s.sets {
@@ -136,7 +136,7 @@ func (s *nodeSearch) rankByCost() {
 	if s.setSize == 1 {
 		s.prepareEach()
 	} else {
-		s.picker.reset(s.picker.usable(s.want.From))
+		s.picker.reset(s.picker.usableCPUs(s.request.From))
 	}
 	n := 0
 	for i := range s.sets {
@@ -155,19 +155,19 @@ func (s *nodeSearch) prepareEach() {
 	var all topology.Set
 	for i := range s.sets {
 		c := &s.sets[i]
-		free, dropped := s.picker.preferred(s.picker.usable(s.want.From.And(s.tree.machine.Nodes[bits.TrailingZeros64(c.nodes)].CPUs)))
-		c.rank[mostPreferred] = dropped
+		free, dropped := s.picker.applyExactPreferences(s.picker.usableCPUs(s.request.From.And(s.tree.machine.Nodes[bits.TrailingZeros64(c.nodes)].CPUs)))
+		c.rank[mostPreferredCPUs] = dropped
 		all = all.Union(free)
 	}
 	s.picker.reset(all)
 }
 
-// preferred applies the preferences that do not have Partly, and then PreferWhole. It notes no reasons. dropped
-// has a bit for each of them that was skipped: the highest for the most important preference, the lowest for
+// applyExactPreferences applies the preferences that do not have Partly, and then PreferWhole. It adds no reasons.
+// dropped has a bit for each of them that was skipped: the highest for the most important preference, the lowest for
 // PreferWhole.
-func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
-	for i := range p.want.Preferences {
-		pref := &p.want.Preferences[i]
+func (p *picker) applyExactPreferences(free topology.Set) (left topology.Set, dropped int64) {
+	for i := range p.request.Preferences {
+		pref := &p.request.Preferences[i]
 		if pref.Partly { // nearness has already decided in mostNodesNear
 			continue
 		}
@@ -179,8 +179,8 @@ func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64)
 		}
 	}
 	dropped <<= 1
-	if p.want.Cores == PreferWhole && p.want.N >= p.tree.maxThreads {
-		if whole := p.wholeCoreCPUs(free); whole.Len() >= p.want.N {
+	if p.request.Cores == PreferWhole && p.request.N >= p.tree.maxThreads {
+		if whole := p.wholeCoreCPUs(free); whole.Len() >= p.request.N {
 			free = whole
 		} else {
 			dropped |= 1
@@ -201,21 +201,21 @@ func (s *nodeSearch) rankSet(c *nodeSet) (ok bool) {
 	var sum candidate
 	switch {
 	case k == 1:
-		sum.cost, ok = p.measure(groups[0], s.want.N)
-	case s.want.Even:
+		sum.cost, ok = p.costOf(groups[0], s.request.N)
+	case s.request.Even:
 		ok = true
 		for _, g := range groups[:k] {
-			one, can := p.measure(g, s.want.N/k)
+			one, can := p.costOf(g, s.request.N/k)
 			sum.cost, ok = sum.cost.add(one), ok && can
 		}
 	default:
-		f, found := p.fill(groups[:k], s.want.N)
+		f, found := p.fill(groups[:k], s.request.N)
 		sum.cost, ok = f.cost, found
-		p.release(f.portions)
+		p.releaseList(f.portions)
 	}
 	sum.free = c.left
 	r := p.rank(&sum)
-	for i := fewestKinds; i < mostFree; i++ {
+	for i := fewestKinds; i < mostFreeCPUs; i++ {
 		c.rank[firstCPUCriterion+nodeCriterion(i-fewestKinds)] = int64(r[i])
 	}
 	return ok

@@ -44,9 +44,9 @@ func (p *picker) groupsInside(g *group, l topology.Level) []innerGroup {
 	var add func(at, pkg int)
 	add = func(at, pkg int) {
 		switch of := &p.tree.groups[at]; {
-		case p.have[at] == 0:
+		case p.freeCount[at] == 0:
 		case of.inner >= l:
-			parts = append(parts, innerGroup{at, pkg, int(p.have[at])})
+			parts = append(parts, innerGroup{at, pkg, int(p.freeCount[at])})
 		default:
 			for _, part := range of.parts {
 				add(part, pkg)
@@ -132,7 +132,7 @@ func (p *picker) divideOverFewest(parts []innerGroup, n int, sets []packageSet) 
 		return nil, c, false
 	}
 	for _, s := range portions {
-		one, whole := p.measure(s.group, s.n)
+		one, whole := p.costOf(s.group, s.n)
 		if c = c.add(one); !whole {
 			return nil, c, false
 		}

@@ -7,7 +7,7 @@ import (
 // picker chooses the CPUs for one request.
 type picker struct {
 	tree    *Tree
-	want    Request
+	request Request
 	reasons []Reason
 	chosen  topology.Set
 	// near are the CPUs of which as many as possible should be chosen (Preference.Partly). nearName is the
@@ -22,10 +22,10 @@ type picker struct {
 	*scratch
 	// free are the CPUs to choose from now. The following numbers count CPUs of each group.
 	free           topology.Set
-	have           tally // the free CPUs, without those that must stay free
+	freeCount      tally // the free CPUs, without those that must stay free
 	usedWithCount  tally // the CPUs in Request.UsedWith; nil if that is empty
-	nearby         tally // the free CPUs that are in near; nil if none is
-	shared         tally // the free CPUs in Request.Shared; nil if none is
+	nearCount      tally // the free CPUs that are in near; nil if none is
+	sharedCount    tally // the free CPUs in Request.Shared; nil if none is
 	wholeCoreCount tally // the free CPUs in whole cores; nil if none is, or if that does not matter
 	// usedWithNodes are the indices of the NUMA nodes with CPUs in Request.UsedWith.
 	usedWithNodes []int
@@ -41,22 +41,22 @@ type portion struct{ group, n int }
 func (p *picker) reset(free topology.Set) {
 	p.free = free
 	p.costs.reset(len(p.tree.groups) + p.tree.shapes)
-	p.have = p.count(freeTally, &free)
+	p.freeCount = p.count(freeTally, &free)
 	if len(p.leaveFree) > 0 {
 		p.subtractReserve()
 	}
-	near, shared := p.near.And(free), p.want.Shared.And(free)
-	p.nearby, p.shared = p.count(nearbyTally, &near), p.count(sharedTally, &shared)
-	if p.tree.hybrid && (p.want.Cores == AnyThread || p.want.Cores == PreferWhole) {
+	near, shared := p.near.And(free), p.request.Shared.And(free)
+	p.nearCount, p.sharedCount = p.count(nearTally, &near), p.count(sharedTally, &shared)
+	if p.tree.hybrid && (p.request.Cores == AnyThread || p.request.Cores == PreferWhole) {
 		whole := p.wholeCoreCPUs(free)
 		p.wholeCoreCount = p.count(wholeCoreTally, &whole)
 	}
-	if p.want.UsedWith.Empty() || p.usedWithCount != nil {
+	if p.request.UsedWith.Empty() || p.usedWithCount != nil {
 		return
 	}
-	p.usedWithCount = p.count(usedWithTally, &p.want.UsedWith)
+	p.usedWithCount = p.count(usedWithTally, &p.request.UsedWith)
 	for i := range p.tree.machine.Nodes {
-		if !p.tree.machine.Nodes[i].CPUs.And(p.want.UsedWith).Empty() {
+		if !p.tree.machine.Nodes[i].CPUs.And(p.request.UsedWith).Empty() {
 			p.usedWithNodes = append(p.usedWithNodes, i)
 		}
 	}
@@ -80,12 +80,12 @@ func (p *picker) subtractReserve() {
 		g := &groups[i]
 		switch {
 		case g.node < 0 && g.parts != nil:
-			p.have[i] = 0
+			p.freeCount[i] = 0
 			for _, part := range g.parts {
-				p.have[i] += p.have[part]
+				p.freeCount[i] += p.freeCount[part]
 			}
 		case g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel:
-			p.have[i] = int32(p.limitOnNode(g.node, int(p.have[i])))
+			p.freeCount[i] = int32(p.limitOnNode(g.node, int(p.freeCount[i])))
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (p *picker) usedWithIn(group int) int {
 	return int(p.usedWithCount[group])
 }
 
-// take adds n CPUs of a group to the chosen CPUs, and notes the reasons. It chooses among the parts of the
+// take adds n CPUs of a group to the chosen CPUs, and the reasons to p.reasons. It chooses among the parts of the
 // group, then among the parts of the chosen part, and so on down to CPUs. It reports whether that was
 // possible.
 func (p *picker) take(at, n int) bool {
@@ -110,11 +110,11 @@ func (p *picker) take(at, n int) bool {
 		}
 		return ok
 	}
-	best, by, of, f, ok := p.split(g, n)
-	defer p.release(f.portions)
+	best, by, of, f, ok := p.chooseParts(g, n)
+	defer p.releaseList(f.portions)
 	if of > 0 {
-		r := Reason{Step: GroupChosen, Rule: p.rule(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.isDividedByKind(g), Candidates: of}
-		p.noteEliminated(&r, g.parts, n, &best)
+		r := Reason{Step: GroupChosen, Rule: p.ruleName(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.isDividedByKind(g), Candidates: of}
+		p.addGroupEliminations(&r, g.parts, n, &best)
 		p.reasons = append(p.reasons, r)
 		return p.take(best.group, n)
 	}
@@ -129,30 +129,30 @@ func (p *picker) take(at, n int) bool {
 	return ok
 }
 
-// noteEliminated adds to a reason the criterion by which each other part with enough CPUs lost.
-func (p *picker) noteEliminated(r *Reason, parts []int, n int, best *candidate) {
+// addGroupEliminations adds to a reason the criterion by which each other part with enough CPUs lost.
+func (p *picker) addGroupEliminations(r *Reason, parts []int, n int, best *candidate) {
 	for _, part := range parts {
-		if r.Candidates < 2 || part == best.group || int(p.have[part]) < n {
+		if r.Candidates < 2 || part == best.group || int(p.freeCount[part]) < n {
 			continue
 		}
-		c := candidate{group: part, distance: p.distanceOf(part, nil), usedWith: p.usedWithIn(part), free: int(p.have[part])}
+		c := candidate{group: part, distance: p.distanceOf(part, nil), usedWith: p.usedWithIn(part), free: int(p.freeCount[part])}
 		var ok bool
-		if c.cost, ok = p.measure(part, n); !ok {
+		if c.cost, ok = p.costOf(part, n); !ok {
 			continue
 		}
 		c.nodes = p.nodesIn(part, n)
 		c.rank = p.rank(&c)
 		_, by := best.rank.isBetter(&c.rank)
-		r.addElimination(int(by), p.rule(by, r.Candidates), 1, p.tree.id(part))
+		r.addElimination(int(by), p.ruleName(by, r.Candidates), 1, p.tree.id(part))
 	}
 }
 
-// split decides which parts of a group give n CPUs. If of is not 0, one part gives all: of is the number of
+// chooseParts decides which parts of a group give n CPUs. If of is not 0, one part gives all: of is the number of
 // parts with enough CPUs, and best is the best of them. If of is 0, the parts in f give the CPUs. That
 // happens if no part has enough CPUs. It also happens if the best part has no UsedWith CPUs, and several parts,
 // all with UsedWith CPUs except at most one, need and split no more cores. On hybrid processors it also happens
 // if several parts of a NUMA node split fewer cores.
-func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f groupSet, ok bool) {
+func (p *picker) chooseParts(g *group, n int) (best candidate, by criterion, of int, f groupSet, ok bool) {
 	best, by, of = p.bestGroup(g.parts, n, nil)
 	if of > 0 && (p.usedWithCount == nil || best.usedWith > 0) {
 		if f, ok = p.preferWholeCores(g, n, &best); ok {
@@ -162,7 +162,7 @@ func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f
 	}
 	f, ok = p.fill(g.parts, n)
 	if of > 0 && (!ok || f.newGroups > 1 || f.usedWith == 0 ||
-		f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel] || f.cost.split > best.cost.split) {
+		f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel] || f.cost.splitCores > best.cost.splitCores) {
 		return best, by, of, f, true
 	}
 	if of > 0 {
@@ -174,24 +174,24 @@ func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f
 // preferWholeCores divides n over several parts of a NUMA node of a hybrid processor. ok is false if that
 // does not split fewer cores than the best single part.
 func (p *picker) preferWholeCores(g *group, n int, best *candidate) (f groupSet, ok bool) {
-	if p.wholeCoreCount == nil || best.cost.split == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.isDividedByKind(g) {
+	if p.wholeCoreCount == nil || best.cost.splitCores == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.isDividedByKind(g) {
 		return f, false
 	}
-	if f, ok = p.fillWhole(g.parts, n); !ok || f.cost.split >= best.cost.split {
-		p.release(f.portions)
+	if f, ok = p.fillWhole(g.parts, n); !ok || f.cost.splitCores >= best.cost.splitCores {
+		p.releaseList(f.portions)
 		return groupSet{}, false
 	}
-	f.betterBy = criteria[fewestSplit]
+	f.betterBy = criteria[fewestSplitCores]
 	return f, true
 }
 
 // takeThreads adds the lowest free threads of a core to the chosen CPUs. Near threads come first, and then
 // threads that are not in Request.Shared.
 func (p *picker) takeThreads(s portion) {
-	turns := p.passes()
-	for turn := range turns {
+	passCount := p.passes()
+	for pass := range passCount {
 		for _, cpu := range p.tree.groups[s.group].threads {
-			if s.n > 0 && p.free.Has(cpu) && (turns == 1 || turn == p.passOfCPU(cpu)) {
+			if s.n > 0 && p.free.Has(cpu) && (passCount == 1 || pass == p.passOfCPU(cpu)) {
 				p.chosen.Add(cpu)
 				s.n--
 			}
@@ -202,15 +202,15 @@ func (p *picker) takeThreads(s portion) {
 // passOfCPU returns the pass in which takeThreads takes a CPU.
 func (p *picker) passOfCPU(cpu int) int {
 	sharing := 0
-	if p.shared != nil && p.want.Shared.Has(cpu) {
+	if p.sharedCount != nil && p.request.Shared.Has(cpu) {
 		sharing = 1
 	}
 	return p.passFor(!p.near.Has(cpu), sharing)
 }
 
-// measure returns the cost of taking n CPUs of a group, without taking them. ok is false if they cannot be
+// costOf returns the cost of taking n CPUs of a group, without taking them. ok is false if they cannot be
 // taken.
-func (p *picker) measure(at, n int) (c cost, ok bool) {
+func (p *picker) costOf(at, n int) (c cost, ok bool) {
 	g := &p.tree.groups[at]
 	key := at
 	if p.isUniform(at) { // groups of one shape cost the same
@@ -223,17 +223,17 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	if g.hasCores {
 		c, ok = p.divideOverCores(at, n)
 	} else {
-		best, _, of, f, found := p.split(g, n)
+		best, _, of, f, found := p.chooseParts(g, n)
 		if c, nodes, ok = f.cost, f.nodes, found; of > 0 {
 			c, nodes = best.cost, best.nodes
 		}
-		p.release(f.portions)
+		p.releaseList(f.portions)
 	}
 	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // addCore has already counted the levels of a core
 		c.spans[l]++
 	}
 	if g.isCoreKind && g.threads == nil {
-		c.kinds++
+		c.coreKinds++
 	}
 	p.costs.add(key, memoEntry{n: int32(n), cost: c, nodes: nodes, ok: ok})
 	return c, ok
@@ -242,9 +242,9 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 // isUniform reports whether all CPUs of a group are free and equally good. Then the cost depends only on the
 // group's shape.
 func (p *picker) isUniform(at int) bool {
-	return int(p.have[at]) == p.tree.groups[at].size && p.usedWithIn(at) == 0 &&
+	return int(p.freeCount[at]) == p.tree.groups[at].size && p.usedWithIn(at) == 0 &&
 		(p.memory == nil || p.tree.groups[at].node >= 0) &&
-		(p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
+		(p.nearCount == nil || p.nearCount[at] == 0) && (p.sharedCount == nil || p.sharedCount[at] == 0)
 }
 
 // bestGroup returns the best unused part with at least n free CPUs, and the criterion by which it beat the next
@@ -252,12 +252,12 @@ func (p *picker) isUniform(at int) bool {
 func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, by criterion, of int) {
 	var next rank
 	for _, part := range parts {
-		if int(p.have[part]) < n || isUsed(used, part) {
+		if int(p.freeCount[part]) < n || isUsed(used, part) {
 			continue
 		}
-		c := candidate{group: part, distance: p.distanceOf(part, used), usedWith: p.usedWithIn(part), free: int(p.have[part])}
+		c := candidate{group: part, distance: p.distanceOf(part, used), usedWith: p.usedWithIn(part), free: int(p.freeCount[part])}
 		var ok bool
-		if c.cost, ok = p.measure(part, n); !ok {
+		if c.cost, ok = p.costOf(part, n); !ok {
 			continue
 		}
 		if p.memory != nil {
@@ -268,9 +268,9 @@ func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, 
 		switch {
 		case of == 1:
 			best = c
-		case c.rank.better(&best.rank):
+		case c.rank.beats(&best.rank):
 			best, next = c, best.rank
-		case of == 2 || c.rank.better(&next):
+		case of == 2 || c.rank.beats(&next):
 			next = c.rank
 		}
 	}

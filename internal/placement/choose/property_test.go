@@ -52,7 +52,7 @@ func TestAnswersKeepTheirWord(t *testing.T) {
 		m := oddMachine(t, 60)
 		w := Request{
 			N: rapid.IntRange(-1, 40).Draw(t, "n"), From: someOf(t, m, "from"),
-			Cores: Cores(rapid.IntRange(0, 3).Draw(t, "cores")), PreferEmptiest: rapid.Bool().Draw(t, "roomy"),
+			Cores: CoreUse(rapid.IntRange(0, 3).Draw(t, "cores")), PreferEmptiest: rapid.Bool().Draw(t, "roomy"),
 			UsedWith: someOf(t, m, "beside"),
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "preferences") {
@@ -84,7 +84,7 @@ func TestAnswersKeepTheirWord(t *testing.T) {
 		}
 		keepsCores(t, m, w, got)
 		if w.Even && len(w.Spread) > 0 && w.N > 0 {
-			each := w.N / m.Count(w.Spread[0], w.From)
+			each := w.N / m.CountGroups(w.Spread[0], w.From)
 			for _, part := range tree.divide(got.CPUs, w.Spread[0]) {
 				if part.Len() != each {
 					t.Fatalf("not even over %ss: %s", w.Spread[0], m.Format(got.CPUs))
@@ -95,19 +95,19 @@ func TestAnswersKeepTheirWord(t *testing.T) {
 }
 
 func keepsCores(t *rapid.T, m *topology.Machine, w Request, got Choice) {
-	whole := m.Spread(topology.CoreLevel, got.CPUs)
+	whole := m.ExpandToGroups(topology.CoreLevel, got.CPUs)
 	switch w.Cores {
 	case WholeCores:
 		if whole != got.CPUs {
 			t.Fatalf("not whole cores: %s", m.Format(got.CPUs))
 		}
 	case OneThread:
-		if m.Count(topology.CoreLevel, got.CPUs) != got.CPUs.Len() || got.Idle != whole.Minus(got.CPUs) || !w.From.Contains(whole) {
+		if m.CountGroups(topology.CoreLevel, got.CPUs) != got.CPUs.Len() || got.Idle != whole.Minus(got.CPUs) || !w.From.Contains(whole) {
 			t.Fatalf("not one thread of each core: %s, idle %s", m.Format(got.CPUs), m.Format(got.Idle))
 		}
 	case SpreadThreads:
-		most := min(w.N, m.Count(topology.CoreLevel, w.From))
-		if n := m.Count(topology.CoreLevel, got.CPUs); len(w.Spread)+len(w.Preferences) == 0 && n < min(most, coresOfGroup(m, got.CPUs, w.From, w.N)) {
+		most := min(w.N, m.CountGroups(topology.CoreLevel, w.From))
+		if n := m.CountGroups(topology.CoreLevel, got.CPUs); len(w.Spread)+len(w.Preferences) == 0 && n < min(most, coresOfGroup(m, got.CPUs, w.From, w.N)) {
 			t.Fatalf("%d cores for %d CPUs: %s", n, w.N, m.Format(got.CPUs))
 		}
 	case AnyThread:
@@ -117,10 +117,10 @@ func keepsCores(t *rapid.T, m *topology.Machine, w Request, got Choice) {
 // coresOfGroup returns the smallest number of cores for n CPUs in the innermost group that contains the
 // chosen ones.
 func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
-	best := m.Count(topology.CoreLevel, from)
+	best := m.CountGroups(topology.CoreLevel, from)
 	for _, l := range topology.Levels() {
-		if m.Count(l, chosen) == 1 {
-			best = min(best, m.Count(topology.CoreLevel, from.And(m.Groups(l)[m.GroupOf(l, chosen.First())])))
+		if m.CountGroups(l, chosen) == 1 {
+			best = min(best, m.CountGroups(topology.CoreLevel, from.And(m.Groups(l)[m.GroupOf(l, chosen.First())])))
 		} else {
 			return 0 // several groups are filled one after another
 		}
@@ -203,7 +203,7 @@ func price(m *topology.Machine, w *Request, hybrid bool, s topology.Set) []int {
 				out = append(out, split, s.And(m.CPUsOfKind(topology.EfficiencyCore)).Len())
 			}
 		}
-		n := m.Count(l, s)
+		n := m.CountGroups(l, s)
 		out = append(out, n)
 		if l == topology.NodeLevel && n == 1 {
 			out = append(out, farMemory(m, w, s))
@@ -212,13 +212,13 @@ func price(m *topology.Machine, w *Request, hybrid bool, s topology.Set) []int {
 		case n == 1:
 			continue
 		case l == topology.PackageLevel && len(m.Groups(topology.DieLevel)) > len(m.Groups(l)):
-			return append(out, m.Count(topology.DieLevel, s))
+			return append(out, m.CountGroups(topology.DieLevel, s))
 		case l == topology.PackageLevel:
-			return append(out, m.Count(topology.NodeLevel, s))
+			return append(out, m.CountGroups(topology.NodeLevel, s))
 		}
 		return out
 	}
-	out = append(out, m.Count(topology.CoreLevel, s))
+	out = append(out, m.CountGroups(topology.CoreLevel, s))
 	broken := 0
 	for _, core := range m.Groups(topology.CoreLevel) {
 		if both := s.And(core); w.From.Contains(core) && !both.Empty() && both != core {

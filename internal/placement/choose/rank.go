@@ -17,16 +17,15 @@ type candidate struct {
 	nodes uint64
 }
 
-// cost is what a choice of CPUs uses. spans has the number of groups of each level. kinds is the number of
-// kinds of cores, summed over NUMA nodes. efficient counts CPUs of efficient cores, near the near CPUs, and
-// shared the Shared CPUs. split is the number of cores that are used partly, and broken how many of these
-// were completely free. A core with other threads in UsedWith is not counted again. If the choice completes
-// such a core, it subtracts 1 from split.
+// cost is what a choice of CPUs uses. It does not count a core again of which UsedWith has other threads.
 type cost struct {
-	spans            [topology.CoreLevel + 1]int16
-	kinds, efficient int16
-	split, broken    int16
-	near, shared     int16
+	spans         [topology.CoreLevel + 1]int16 // the number of groups of each level with chosen CPUs
+	coreKinds     int16                         // the number of kinds of cores, summed over NUMA nodes
+	efficientCPUs int16                         // the chosen CPUs on efficient cores
+	// splitCores is the number of cores that are used partly. It is 1 lower for each core that UsedWith uses partly and
+	// whose other threads are all chosen. brokenCores is how many of the partly used cores were completely free.
+	splitCores, brokenCores int16
+	nearCPUs, sharedCPUs    int16 // the chosen CPUs in picker.near, and those in Request.Shared
 }
 
 // add returns the sum of two costs.
@@ -34,9 +33,9 @@ func (c cost) add(d cost) cost {
 	for l := range c.spans {
 		c.spans[l] += d.spans[l]
 	}
-	c.kinds, c.efficient = c.kinds+d.kinds, c.efficient+d.efficient
-	c.split, c.broken = c.split+d.split, c.broken+d.broken
-	c.near, c.shared = c.near+d.near, c.shared+d.shared
+	c.coreKinds, c.efficientCPUs = c.coreKinds+d.coreKinds, c.efficientCPUs+d.efficientCPUs
+	c.splitCores, c.brokenCores = c.splitCores+d.splitCores, c.brokenCores+d.brokenCores
+	c.nearCPUs, c.sharedCPUs = c.nearCPUs+d.nearCPUs, c.sharedCPUs+d.sharedCPUs
 	return c
 }
 
@@ -53,80 +52,80 @@ const (
 	leastFarMemory
 	shortestDistance
 	fewestKinds
-	fewestSplit
-	fewestEfficient
+	fewestSplitCores
+	fewestEfficientCores
 	fewestL3
 	fewestClusters
 	fewestL2
 	mostCores
 	fewestCores
-	fewestBroken
-	fewestShared
-	mostFree
-	leastFree
-	lowest
+	fewestBrokenCores
+	fewestSharedCPUs
+	mostFreeCPUs
+	fewestFreeCPUs
+	lowestCPU
 )
 
 // criteria has the names of the criteria for users.
 var criteria = [...]string{
-	mostUsedWith:     "the most CPUs near those that the owner already has",
-	fewestDies:       "the fewest dies",
-	fewestNodes:      "the fewest NUMA nodes",
-	mostCPUsNear:     "the most CPUs near ", // followed by the request's NearName
-	leastFarMemory:   "the nearest memory",
-	shortestDistance: "the shortest distance to the other chosen CPUs",
-	fewestKinds:      "the fewest kinds of cores",
-	fewestSplit:      "the fewest cores shared with others",
-	fewestEfficient:  "the fewest efficient cores",
-	fewestL3:         "the fewest L3 caches",
-	fewestClusters:   "the fewest clusters",
-	fewestL2:         "the fewest L2 caches",
-	mostCores:        "the most cores",
-	fewestCores:      "the fewest cores",
-	fewestBroken:     "the fewest whole cores split",
-	fewestShared:     "the fewest CPUs of shared pools",
-	mostFree:         "the most CPUs left",
-	leastFree:        "the fewest CPUs left",
-	lowest:           "the lowest CPU",
+	mostUsedWith:         "the most CPUs near those that the owner already has",
+	fewestDies:           "the fewest dies",
+	fewestNodes:          "the fewest NUMA nodes",
+	mostCPUsNear:         "the most CPUs near ", // followed by the request's NearName
+	leastFarMemory:       "the nearest memory",
+	shortestDistance:     "the shortest distance to the other chosen CPUs",
+	fewestKinds:          "the fewest kinds of cores",
+	fewestSplitCores:     "the fewest cores shared with others",
+	fewestEfficientCores: "the fewest efficient cores",
+	fewestL3:             "the fewest L3 caches",
+	fewestClusters:       "the fewest clusters",
+	fewestL2:             "the fewest L2 caches",
+	mostCores:            "the most cores",
+	fewestCores:          "the fewest cores",
+	fewestBrokenCores:    "the fewest whole cores split",
+	fewestSharedCPUs:     "the fewest CPUs of shared pools",
+	mostFreeCPUs:         "the most CPUs left",
+	fewestFreeCPUs:       "the fewest CPUs left",
+	lowestCPU:            "the lowest CPU",
 }
 
 // rank has a number for each criterion; a lower number is better.
-type rank [lowest]int32
+type rank [lowestCPU]int32
 
 // rank returns the rank of a candidate.
 func (p *picker) rank(c *candidate) rank {
 	r := rank{
-		mostUsedWith:     -int32(c.usedWith),
-		fewestDies:       int32(c.cost.spans[topology.DieLevel]),
-		fewestNodes:      int32(c.cost.spans[topology.NodeLevel]),
-		mostCPUsNear:     -int32(c.cost.near),
-		shortestDistance: int32(c.distance),
-		fewestKinds:      int32(c.cost.kinds),
-		fewestEfficient:  int32(c.cost.efficient),
-		fewestL3:         int32(c.cost.spans[topology.L3Level]),
-		fewestClusters:   int32(c.cost.spans[topology.ClusterLevel]),
-		fewestL2:         int32(c.cost.spans[topology.L2Level]),
-		fewestBroken:     int32(c.cost.broken),
-		fewestShared:     int32(c.cost.shared),
+		mostUsedWith:         -int32(c.usedWith),
+		fewestDies:           int32(c.cost.spans[topology.DieLevel]),
+		fewestNodes:          int32(c.cost.spans[topology.NodeLevel]),
+		mostCPUsNear:         -int32(c.cost.nearCPUs),
+		shortestDistance:     int32(c.distance),
+		fewestKinds:          int32(c.cost.coreKinds),
+		fewestEfficientCores: int32(c.cost.efficientCPUs),
+		fewestL3:             int32(c.cost.spans[topology.L3Level]),
+		fewestClusters:       int32(c.cost.spans[topology.ClusterLevel]),
+		fewestL2:             int32(c.cost.spans[topology.L2Level]),
+		fewestBrokenCores:    int32(c.cost.brokenCores),
+		fewestSharedCPUs:     int32(c.cost.sharedCPUs),
 	}
-	if cores := int32(c.cost.spans[topology.CoreLevel]); p.want.Cores == SpreadThreads {
+	if cores := int32(c.cost.spans[topology.CoreLevel]); p.request.Cores == SpreadThreads {
 		r[mostCores] = -cores
 	} else {
 		r[fewestCores] = cores
 	}
-	if p.tree.hybrid && p.want.Cores != SpreadThreads && p.want.Cores != OneThread {
-		r[fewestSplit] = int32(c.cost.split)
+	if p.tree.hybrid && p.request.Cores != SpreadThreads && p.request.Cores != OneThread {
+		r[fewestSplitCores] = int32(c.cost.splitCores)
 	}
 	if p.memory != nil {
 		r[leastFarMemory] = p.farMemory(c.nodes)
 	}
-	if p.want.Efficient {
-		r[fewestEfficient] *= -1
+	if p.request.Efficient {
+		r[fewestEfficientCores] *= -1
 	}
-	if p.want.PreferEmptiest {
-		r[mostFree] = -int32(c.free)
+	if p.request.PreferEmptiest {
+		r[mostFreeCPUs] = -int32(c.free)
 	} else {
-		r[leastFree] = int32(c.free)
+		r[fewestFreeCPUs] = int32(c.free)
 	}
 	return r
 }
@@ -139,29 +138,29 @@ func (a *rank) isBetter(b *rank) (yes bool, by criterion) {
 			return a[i] < b[i], criterion(i)
 		}
 	}
-	return false, lowest
+	return false, lowestCPU
 }
 
-// better reports whether a is better than b.
-func (a *rank) better(b *rank) bool {
+// beats reports whether a is better than b.
+func (a *rank) beats(b *rank) bool {
 	yes, _ := a.isBetter(b)
 	return yes
 }
 
-// rule returns the name of the criterion that decided between candidates; "" if there was only one candidate.
-func (p *picker) rule(by criterion, of int) string {
+// ruleName returns the name of the criterion that decided between candidates; "" if there was only one candidate.
+func (p *picker) ruleName(by criterion, of int) string {
 	switch {
 	case of < 2:
 		return ""
 	case by == mostCPUsNear:
 		return criteria[by] + p.nearName
 	}
-	return p.name(by)
+	return p.criterionName(by)
 }
 
-// name returns the name of a criterion for users.
-func (p *picker) name(by criterion) string {
-	if by == fewestEfficient && p.want.Efficient {
+// criterionName returns the name of a criterion for users.
+func (p *picker) criterionName(by criterion) string {
+	if by == fewestEfficientCores && p.request.Efficient {
 		return "the most efficient cores"
 	}
 	return criteria[by]

@@ -40,9 +40,9 @@ type Reason struct {
 	// preference left, or how many groups were filled.
 	Candidates, Remaining int
 	Avoid, Kept           bool
-	// LostTo has the criteria by which the other groups with enough CPUs lost, the least important criterion
+	// Eliminations has the criteria by which the other groups with enough CPUs lost, the least important criterion
 	// first.
-	LostTo []Elimination
+	Eliminations []Elimination
 	// Partly means that too few preferred CPUs were free, so as many of them as possible were taken, and others
 	// added.
 	Partly bool
@@ -58,18 +58,18 @@ type Elimination struct {
 	criterion int
 }
 
-// addElimination notes that n more groups lost by a criterion. by orders the criteria: less important ones
-// have higher numbers. id identifies one of the groups; -1 for none.
+// addElimination counts n more groups that lost by a criterion. by is the position of the criterion: less
+// important criteria have higher positions. id identifies one of the groups; -1 for none.
 func (r *Reason) addElimination(by int, rule string, n, id int) {
-	i, known := slices.BinarySearchFunc(r.LostTo, by, func(a Elimination, by int) int { return by - a.criterion })
+	i, known := slices.BinarySearchFunc(r.Eliminations, by, func(a Elimination, by int) int { return by - a.criterion })
 	if !known {
-		r.LostTo = slices.Insert(r.LostTo, i, Elimination{Rule: rule, criterion: by})
+		r.Eliminations = slices.Insert(r.Eliminations, i, Elimination{Rule: rule, criterion: by})
 	}
-	a := &r.LostTo[i]
+	a := &r.Eliminations[i]
 	if a.N += n; id >= 0 {
 		a.IDs = append(a.IDs, id)
 	}
-	r.Rule = r.LostTo[0].Rule
+	r.Rule = r.Eliminations[0].Rule
 }
 
 // String formats a reason.
@@ -110,11 +110,11 @@ func (r Reason) String() string {
 // rules returns the names of the criteria that decided. If there are several, it also says which groups lost
 // by each criterion.
 func (r Reason) rules() string {
-	if len(r.LostTo) < 2 {
+	if len(r.Eliminations) < 2 {
 		return r.Rule
 	}
-	parts := make([]string, len(r.LostTo))
-	for i, a := range r.LostTo {
+	parts := make([]string, len(r.Eliminations))
+	for i, a := range r.Eliminations {
 		losers := formatCount(a.N, "other")
 		switch ids := topology.FormatList(slices.Sorted(slices.Values(a.IDs))); {
 		case len(a.IDs) == 0:

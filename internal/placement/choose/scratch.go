@@ -21,7 +21,7 @@ type scratch struct {
 const (
 	freeTally = iota
 	usedWithTally
-	nearbyTally
+	nearTally
 	sharedTally
 	wholeCoreTally
 	tallies
@@ -39,7 +39,7 @@ func (t *Tree) count(into tally, s *topology.Set) tally {
 	}
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {
-			into[t.leaf[i<<6+bits.TrailingZeros64(w)]]++
+			into[t.innermostGroup[i<<6+bits.TrailingZeros64(w)]]++
 		}
 	}
 	for i := len(into) - 1; i > 0; i-- {
@@ -48,8 +48,8 @@ func (t *Tree) count(into tally, s *topology.Set) tally {
 	return into
 }
 
-// list returns an empty list. release makes a list available again.
-func (s *scratch) list() []portion {
+// emptyList returns an empty list. It reuses a list that releaseList stored, if there is one.
+func (s *scratch) emptyList() []portion {
 	last := len(s.freeLists) - 1
 	if last < 0 {
 		return make([]portion, 0, 8)
@@ -59,8 +59,8 @@ func (s *scratch) list() []portion {
 	return list[:0]
 }
 
-// release makes a list available for list.
-func (s *scratch) release(list []portion) {
+// releaseList stores a list, so that emptyList can reuse it.
+func (s *scratch) releaseList(list []portion) {
 	if list != nil {
 		s.freeLists = append(s.freeLists, list)
 	}

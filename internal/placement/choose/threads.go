@@ -8,7 +8,7 @@ import (
 
 // divideOverCores divides n over the cores of a group and returns the cost. It stores the division in
 // p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores.
-// It takes the CPUs that are still missing of the split core with the fewest free threads, but enough. With
+// It takes the rest from one split core: of the cores with enough free threads, the one with the fewest. With
 // SpreadThreads and OneThread, oneThreadEach divides n.
 func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
@@ -16,27 +16,27 @@ func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 		cores = []int{at}
 	}
 	p.portions = p.portions[:0]
-	if p.want.Cores == SpreadThreads || p.want.Cores == OneThread {
+	if p.request.Cores == SpreadThreads || p.request.Cores == OneThread {
 		return p.oneThreadEach(cores, n)
 	}
 	n = p.takeWholeCores(cores, p.completeCores(cores, n))
-	if n > 0 && p.want.Cores != WholeCores {
+	if n > 0 && p.request.Cores != WholeCores {
 		n = p.takeSplitCores(cores, n)
 	}
 	return p.threadCost(), n == 0
 }
 
 // isFree reports whether all threads of a core are free.
-func (p *picker) isFree(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
+func (p *picker) isFree(core int) bool { return int(p.freeCount[core]) == p.tree.groups[core].size }
 
 // completeCores takes all free threads of cores that UsedWith uses partly, as long as they fit. It returns
 // how many CPUs are still missing.
 func (p *picker) completeCores(cores []int, n int) int {
-	if p.usedWithCount == nil || p.want.Cores == WholeCores {
+	if p.usedWithCount == nil || p.request.Cores == WholeCores {
 		return n
 	}
 	for _, core := range cores {
-		if have := int(p.have[core]); p.restIsFree(core) && have <= n {
+		if have := int(p.freeCount[core]); p.restIsFree(core) && have <= n {
 			p.portions = append(p.portions, portion{core, have})
 			n -= have
 		}
@@ -46,18 +46,18 @@ func (p *picker) completeCores(cores []int, n int) int {
 
 // restIsFree reports whether UsedWith has threads of a core, and other threads of the core are free.
 func (p *picker) restIsFree(core int) bool {
-	beside, have := p.usedWithIn(core), int(p.have[core])
+	beside, have := p.usedWithIn(core), int(p.freeCount[core])
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
 }
 
 // takeWholeCores takes completely free cores, as long as they fit. It returns how many CPUs are still
 // missing. Cores with many threads come first, because smaller cores can fill the remainder.
 func (p *picker) takeWholeCores(cores []int, n int) int {
-	turns := p.passes()
+	passCount := p.passes()
 	for size := p.tree.maxThreads; size > 0 && n > 0; size-- {
-		for turn := range turns {
+		for pass := range passCount {
 			for _, core := range cores {
-				if size <= n && p.tree.groups[core].size == size && p.isFree(core) && (turns == 1 || p.passOf(core) == turn) {
+				if size <= n && p.tree.groups[core].size == size && p.isFree(core) && (passCount == 1 || p.passOf(core) == pass) {
 					p.portions = append(p.portions, portion{core, size})
 					n -= size
 				}
@@ -83,9 +83,9 @@ func (p *picker) takeSplitCores(cores []int, n int) int {
 		return 0
 	}
 	for size := p.tree.maxThreads; size > 0; size-- {
-		for turn := range p.passes() {
+		for pass := range p.passes() {
 			for _, core := range cores {
-				if n > 0 && int(p.have[core]) == size && p.passOf(core) == turn && !p.wasTaken(core, taken) {
+				if n > 0 && int(p.freeCount[core]) == size && p.passOf(core) == pass && !p.wasTaken(core, taken) {
 					take := min(n, size)
 					p.portions = append(p.portions, portion{core, take})
 					n -= take
@@ -103,10 +103,10 @@ func (p *picker) takeSplitCores(cores []int, n int) int {
 func (p *picker) fullestCore(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
-		if int(p.have[core]) < n || p.isFree(core) != whole || p.wasTaken(core, taken) {
+		if int(p.freeCount[core]) < n || p.isFree(core) != whole || p.wasTaken(core, taken) {
 			continue
 		}
-		if best < 0 || cmp.Or(p.farPenalty(core)-p.farPenalty(best), int(p.have[core]-p.have[best]), p.sharing(core)-p.sharing(best)) < 0 {
+		if best < 0 || cmp.Or(p.farPenalty(core)-p.farPenalty(best), int(p.freeCount[core]-p.freeCount[best]), p.sharedIn(core)-p.sharedIn(best)) < 0 {
 			best = core
 		}
 	}
@@ -128,9 +128,9 @@ func (p *picker) wasTaken(core, n int) bool {
 // second thread of any core.
 func (p *picker) oneThreadEach(cores []int, n int) (c cost, ok bool) {
 	for _, whole := range []bool{true, false} {
-		for turn := range p.passes() {
+		for pass := range p.passes() {
 			for _, core := range cores {
-				if n > 0 && p.have[core] > 0 && p.isFree(core) == whole && p.passOf(core) == turn {
+				if n > 0 && p.freeCount[core] > 0 && p.isFree(core) == whole && p.passOf(core) == pass {
 					p.portions = append(p.portions, portion{core, 1})
 					n--
 				}
@@ -140,7 +140,7 @@ func (p *picker) oneThreadEach(cores []int, n int) (c cost, ok bool) {
 	for took := true; took && n > 0; {
 		took = false
 		for i := range p.portions {
-			if s := &p.portions[i]; n > 0 && s.n < int(p.have[s.group]) {
+			if s := &p.portions[i]; n > 0 && s.n < int(p.freeCount[s.group]) {
 				s.n++
 				n--
 				took = true
@@ -155,14 +155,14 @@ func (p *picker) threadCost() (c cost) {
 	for _, s := range p.portions {
 		g := &p.tree.groups[s.group]
 		if g.efficient {
-			c.efficient += int16(s.n)
+			c.efficientCPUs += int16(s.n)
 		}
 		c.addCore(g, s.n, p.isFree(s.group), p.restIsFree(s.group), p.usedWithIn(s.group))
-		if p.nearby != nil {
-			c.near += int16(min(s.n, int(p.nearby[s.group])))
+		if p.nearCount != nil {
+			c.nearCPUs += int16(min(s.n, int(p.nearCount[s.group])))
 		}
-		if p.shared != nil {
-			c.shared += int16(max(0, s.n-int(p.have[s.group]-p.shared[s.group])))
+		if p.sharedCount != nil {
+			c.sharedCPUs += int16(max(0, s.n-int(p.freeCount[s.group]-p.sharedCount[s.group])))
 		}
 	}
 	return c
@@ -173,7 +173,7 @@ func (p *picker) threadCost() (c cost) {
 func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	if rest {
 		if n+beside == g.size {
-			c.split--
+			c.splitCores--
 		}
 		return
 	}
@@ -181,12 +181,12 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 		c.spans[l]++
 	}
 	if g.isCoreKind {
-		c.kinds++
+		c.coreKinds++
 	}
 	if n < g.size {
-		c.split++
+		c.splitCores++
 		if whole {
-			c.broken++
+			c.brokenCores++
 		}
 	}
 }
@@ -194,10 +194,10 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 // passes returns the number of passes over the cores. passOf says in which pass a core is taken.
 func (p *picker) passes() int {
 	n := 1
-	if p.shared != nil {
+	if p.sharedCount != nil {
 		n = p.tree.maxThreads + 1
 	}
-	if p.nearby != nil {
+	if p.nearCount != nil {
 		n *= 2
 	}
 	return n
@@ -205,12 +205,12 @@ func (p *picker) passes() int {
 
 // passOf returns the pass in which a core is taken.
 func (p *picker) passOf(core int) int {
-	return p.passFor(p.farPenalty(core) > 0, p.sharing(core))
+	return p.passFor(p.farPenalty(core) > 0, p.sharedIn(core))
 }
 
 // farPenalty returns 1 for a core without near CPUs, and 0 for other cores.
 func (p *picker) farPenalty(core int) int {
-	if p.nearby != nil && p.nearby[core] == 0 {
+	if p.nearCount != nil && p.nearCount[core] == 0 {
 		return 1
 	}
 	return 0
@@ -218,9 +218,9 @@ func (p *picker) farPenalty(core int) int {
 
 // passFor returns the pass in which a core or CPU is taken. Near cores come before far ones, and of both
 // kinds those with the fewest Shared CPUs come first.
-func (p *picker) passFor(far bool, sharing int) (turn int) {
-	if far && p.nearby != nil {
-		turn = p.passes() / 2
+func (p *picker) passFor(far bool, sharing int) (pass int) {
+	if far && p.nearCount != nil {
+		pass = p.passes() / 2
 	}
-	return turn + sharing
+	return pass + sharing
 }

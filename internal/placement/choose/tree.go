@@ -21,12 +21,12 @@ type Tree struct {
 	// byNode has the index of the group that has exactly the CPUs of each NUMA node, by the node's index; -1
 	// if there is no such group.
 	byNode []int
-	// nearest has, for each NUMA node, the indices of all nodes, the nearest first. packages has the packages
+	// nodesByDistance has, for each NUMA node, the indices of all nodes, the nearest first. packages has the packages
 	// of each node as a bit set; nil if the machine has more than 64 packages.
-	nearest  [][]uint8
-	packages []uint64
-	// leaf has the index of the innermost group of each CPU.
-	leaf [topology.MaxCPUs]int32
+	nodesByDistance [][]uint8
+	packages        []uint64
+	// innermostGroup has the index of the innermost group of each CPU.
+	innermostGroup [topology.MaxCPUs]int32
 	// scratchPool has buffers that requests reuse.
 	scratchPool sync.Pool
 }
@@ -74,7 +74,7 @@ func NewTree(m *topology.Machine) *Tree {
 	return t
 }
 
-// computeDistances computes t.nearest and t.packages.
+// computeDistances computes t.nodesByDistance and t.packages.
 func (t *Tree) computeDistances() {
 	m := t.machine
 	if packages := len(m.Groups(topology.PackageLevel)); packages <= 64 {
@@ -91,7 +91,7 @@ func (t *Tree) computeDistances() {
 			order[j] = uint8(j)
 		}
 		slices.SortStableFunc(order, func(a, b uint8) int { return m.Distance(i, int(a)) - m.Distance(i, int(b)) })
-		t.nearest = append(t.nearest, order)
+		t.nodesByDistance = append(t.nodesByDistance, order)
 	}
 }
 
@@ -124,7 +124,7 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 	if g.parts == nil {
 		g.threads = cpus.Members()
 		for _, cpu := range g.threads {
-			t.leaf[cpu] = int32(at)
+			t.innermostGroup[cpu] = int32(at)
 		}
 	}
 	if g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel {

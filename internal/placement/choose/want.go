@@ -6,13 +6,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Cores says how the threads of one core may be divided.
-type Cores uint8
+// CoreUse says how the threads of one core may be divided.
+type CoreUse uint8
 
 // The ways to use cores.
 const (
 	// AnyThread takes whole cores as long as they fit, and then single threads, of split cores if possible.
-	AnyThread Cores = iota
+	AnyThread CoreUse = iota
 	// WholeCores takes only whole cores. A count that whole cores cannot make up is an error.
 	WholeCores
 	// OneThread takes one thread of each core and leaves the sibling threads idle. The answer lists the
@@ -51,7 +51,7 @@ type Request struct {
 	From topology.Set
 	// Cores says how the threads of a core may be divided. A core is whole if all its online
 	// threads are in From.
-	Cores Cores
+	Cores CoreUse
 	// UsedWith are CPUs that will be used together with the chosen CPUs. Groups with more of them are
 	// preferred. Only Preferences are more important.
 	UsedWith topology.Set

@@ -26,9 +26,9 @@ func (p *picker) fillWhole(parts []int, n int) (f groupSet, ok bool) {
 	if used, ok = p.addThreads(parts, used, n); !ok {
 		return f, false
 	}
-	f.portions = p.list()
+	f.portions = p.emptyList()
 	for _, s := range used {
-		c, can := p.measure(s.group, s.n)
+		c, can := p.costOf(s.group, s.n)
 		f.add(p, s, c)
 		ok = ok && can
 	}
@@ -57,13 +57,13 @@ func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []porti
 		least = 1
 	}
 	for i, s := range used {
-		if c, ok := p.measure(s.group, s.n+n); ok && int(p.have[s.group]) >= s.n+n && c.split <= least {
+		if c, ok := p.costOf(s.group, s.n+n); ok && int(p.freeCount[s.group]) >= s.n+n && c.splitCores <= least {
 			used[i].n += n
 			return used, true
 		}
 	}
 	last, _, of := p.bestGroup(parts, n, used)
-	if of == 0 || last.cost.split > least || len(used) == cap(used) {
+	if of == 0 || last.cost.splitCores > least || len(used) == cap(used) {
 		return used, false
 	}
 	return append(used, portion{last.group, n}), true
@@ -73,7 +73,7 @@ func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []porti
 // CPUs. ok is false if there are too few CPUs.
 func (p *picker) addThreads(parts []int, used []portion, n int) (portions []portion, ok bool) {
 	for i, s := range used {
-		more := min(n, int(p.have[s.group])-s.n)
+		more := min(n, int(p.freeCount[s.group])-s.n)
 		used[i].n, n = s.n+more, n-more
 	}
 	for n > 0 {
@@ -81,7 +81,7 @@ func (p *picker) addThreads(parts []int, used []portion, n int) (portions []port
 		if next < 0 || len(used) == cap(used) {
 			return used, false
 		}
-		take := min(n, int(p.have[next]))
+		take := min(n, int(p.freeCount[next]))
 		used, n = append(used, portion{next, take}), n-take
 	}
 	return used, true

@@ -58,7 +58,7 @@ func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.Ext
 		if known.Len() != len(c.CPUs) {
 			return refusedGrant(g, lifecycle.Problem{
 				Key: "authority", Value: topology.FormatList(c.CPUs), Refused: true, Then: "the container owns none of these CPUs",
-				Reason: fmt.Sprintf("%s gives it CPUs that this node does not have", claimName(c)),
+				Reason: fmt.Sprintf("%s gives the container CPUs that this node does not have", claimName(c)),
 			})
 		}
 		g.CPUs, g.Offline = g.CPUs.Union(known.And(m.Online())), g.Offline.Union(known.Minus(m.Online()))

@@ -10,12 +10,12 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Scheduling is the list of scheduling classes in the configuration of a policy.
-type Scheduling []SchedulingOptions
+// SchedulingClasses is the list of scheduling classes in the configuration of a policy.
+type SchedulingClasses []SchedulingOptions
 
 // Check returns the names of the classes, and the problems of the classes. The paths of problems are relative
 // to the policy's key. Numbers have the same limits as in annotations.
-func (all Scheduling) Check() (known map[string]bool, wrong []Problem) {
+func (all SchedulingClasses) Check() (known map[string]bool, wrong []Problem) {
 	known, wrong = CheckNames(len(all), "schedulingClasses", func(i int) string { return all[i].Name })
 	for i := range all {
 		wrong = append(wrong, all[i].check(fmt.Sprintf("schedulingClasses[%d].", i))...)
@@ -36,7 +36,7 @@ func CheckSchedulingClass(known map[string]bool, path, name string) []Problem {
 // with the given name, which the configuration key chose. The result has no name if there is no such class.
 // section is the policy's configuration section. otherwise is the text for users about what the container gets
 // if the pod names a class that does not exist.
-func (all Scheduling) ClassOf(s placement.Subject, section, otherwise, name, key string) (c lifecycle.SchedulingClass, wrong []lifecycle.Problem) {
+func (all SchedulingClasses) ClassOf(s placement.Subject, section, otherwise, name, key string) (c lifecycle.SchedulingClass, wrong []lifecycle.Problem) {
 	if asked := s.Intent.SchedulingClass.V.Of(s.Name); asked.IsSet() {
 		if o := all.byName(asked.V); o != nil {
 			return o.forContainer(asked.Key), nil
@@ -52,7 +52,7 @@ func (all Scheduling) ClassOf(s placement.Subject, section, otherwise, name, key
 }
 
 // byName returns the class with a name; nil if there is none.
-func (all Scheduling) byName(name string) *SchedulingOptions {
+func (all SchedulingClasses) byName(name string) *SchedulingOptions {
 	i := slices.IndexFunc(all, func(o SchedulingOptions) bool { return o.Name == name })
 	if i < 0 {
 		return nil

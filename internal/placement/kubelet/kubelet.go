@@ -18,9 +18,9 @@ type Policy struct{ placement.Policy }
 // errKubeletDecides is the reason why the agent grants no CPUs.
 var errKubeletDecides = errors.New("under authority: kubelet, the kubelet's static CPU manager decides who owns CPUs: it gives CPUs to containers of Guaranteed pods that request whole CPUs")
 
-// Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns
-// the CPUs that the kubelet reports for it in its PodResources API. If the API reports nothing, the container
-// owns the CPUs that the kubelet requests from the runtime, if they look like a grant (see placement.Pinned).
+// Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns the CPUs
+// that the kubelet reports for it in its PodResources API. If the API reports nothing, the container owns the CPUs
+// that the kubelet requests from the runtime, if they look like a grant (see placement.KubeletCPUsByRequest).
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s).WithoutGrants(errKubeletDecides)
 	if s.Requested != nil {
@@ -52,14 +52,14 @@ func externalGrant(m *topology.Machine, s placement.Subject) placement.ExternalG
 	asked := s.Requested.CPU.CPUs
 	g := placement.ExternalGrant{
 		From: placement.ByKubelet, SentenceStart: "the kubelet gave it",
-		CPUs: placement.Pinned(m, s.Intent, s.Requested), Offline: m.PlacesOf(asked).Minus(m.Online()), Mems: memoryNodes(s),
-		Why: "owned because of the kubelet: its request is whole CPUs, and its cpuset has as many",
+		CPUs: placement.KubeletCPUsByRequest(m, s.Intent, s.Requested), Offline: m.PlacesOf(asked).Minus(m.Online()), Mems: memoryNodes(s),
+		Why: "owned because of the kubelet: the container requests whole CPUs, and its cpuset has as many CPUs",
 	}
 	if !s.KubeletGrant.Reported {
 		return g
 	}
 	inferred := g.CPUs
-	g.CPUs, g.Why = m.OnlineIDs(s.KubeletGrant.CPUs), "owned because of the kubelet, by its PodResources API"
+	g.CPUs, g.Why = m.OnlineCPUs(s.KubeletGrant.CPUs), "owned because of the kubelet, by its PodResources API"
 	g.Offline = m.PlacesOf(topology.FormatList(s.KubeletGrant.CPUs)).Minus(m.Online())
 	warn := func(reason, then string) {
 		g.Problems = []lifecycle.Problem{{Key: "authority", Value: m.Format(m.OnlineOf(asked)), Warning: true, Reason: reason, Then: then}}

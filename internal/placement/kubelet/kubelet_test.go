@@ -60,13 +60,13 @@ func TestGiven(t *testing.T) {
 type whole struct{ none.Policy }
 
 func (whole) Terms(*topology.Machine, placement.Subject) placement.Terms {
-	return placement.Terms{Chooses: true, CountBasis: placement.CountWholeRequest, Key: "key", NearDevices: true}
+	return placement.Terms{ChoosesCPUsOrMemory: true, CountBasis: placement.CountWholeRequest, Key: "key", NearDevices: true}
 }
 
 // TestNobodyElse: only the kubelet gives the whole CPUs that the other policy would give.
 func TestNobodyElse(t *testing.T) {
 	got := Policy{Policy: whole{}}.Terms(nil, placement.Subject{Intent: &intent.Pod{}})
-	if got.CountBasis != placement.CountNone || !got.Chooses || got.NoGrantReason == nil {
+	if got.CountBasis != placement.CountNone || !got.ChoosesCPUsOrMemory || got.NoGrantReason == nil {
 		t.Errorf("%+v", got)
 	}
 }

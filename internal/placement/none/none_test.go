@@ -12,11 +12,11 @@ import (
 func TestNone(t *testing.T) {
 	pools := &placement.Pools{Online: topology.SetOf(0, 1, 2, 3), Shared: topology.SetOf(1, 2, 3), Reclaimed: topology.SetOf(3)}
 	p, in := Policy{}, &intent.Pod{}
-	l := p.Layout(pools, placement.Demand{Owned: topology.SetOf(1), Needs: placement.NeedsOf(map[placement.PoolID]int64{{}: 9000})})
+	l := p.Layout(pools, placement.Demand{OwnedCPUs: topology.SetOf(1), Needs: placement.NeedsOf(map[placement.PoolID]int64{{}: 9000})})
 	if got, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared}); got != topology.SetOf(2, 3) || l.SizesSharedPools() {
 		t.Errorf("the shared pool has %v", got)
 	}
-	if t2 := p.Terms(nil, placement.Subject{Intent: in}); t2.Chooses || t2.CountBasis != placement.CountNone || t2.NoGrantReason != nil {
+	if t2 := p.Terms(nil, placement.Subject{Intent: in}); t2.ChoosesCPUsOrMemory || t2.CountBasis != placement.CountNone || t2.NoGrantReason != nil {
 		t.Errorf("%+v", t2)
 	}
 	have := topology.SetOf(1, 2)
@@ -24,7 +24,7 @@ func TestNone(t *testing.T) {
 		t.Errorf("an owner keeps %v, %v", got.CPUs, err)
 	}
 	v := placement.View{Pools: pools, Layout: l}
-	for class, want := range map[intent.Class]placement.Pool{
+	for class, want := range map[intent.Class]placement.PoolKind{
 		intent.None: placement.Unclassified, intent.Shared: placement.Shared, intent.Reclaimed: placement.Reclaimed, intent.Dedicated: placement.Shared, intent.System: placement.Unclassified,
 	} {
 		in.Class.V = class

@@ -45,7 +45,7 @@ func eight(seed uint64, plugins bool) (out []Resource) {
 func BenchmarkMerge64Nodes8Resources(b *testing.B) {
 	for name, plugins := range map[string]bool{"own": false, "4 plugins of 64 hints": true} {
 		for _, o := range []Options{
-			{Policy: BestEffort}, {Policy: BestEffort, PreferClosest: true, Distance: apart}, {Policy: SingleNode}, {Policy: Numeric, Align: []string{"r0", "r1"}},
+			{Policy: BestEffort}, {Policy: BestEffort, PreferClosest: true, Distance: apart}, {Policy: SingleNode}, {Policy: Numeric, AlignedResources: []string{"r0", "r1"}},
 		} {
 			b.Run(fmt.Sprintf("%s/%s/closest=%v", name, o.Policy, o.PreferClosest), func(b *testing.B) {
 				runtime.LockOSThread()

@@ -5,7 +5,7 @@ import "math/bits"
 // cover returns the best set of the given size that has enough of every resource; ok is false if it found
 // none. It tries nodes from the highest index down, so that the first set that it finds has the lowest value.
 func (s *search) cover(size int, counts []*Counts) (best Mask, ok bool) {
-	return s.coverWithin(size, counts, computeMaxCounts(counts, s.n, size))
+	return s.coverWithin(size, counts, computeMaxCounts(counts, s.nodeCount, size))
 }
 
 // coverWithin does the work of cover. most is the result of computeMaxCounts for this or a larger size.
@@ -14,7 +14,7 @@ func (s *search) coverWithin(size int, counts []*Counts, most [][][]uint64) (bes
 	for i, r := range counts {
 		c.need[i] = r.Need
 	}
-	c.try(s.n-1, size, 0, 0)
+	c.try(s.nodeCount-1, size, 0, 0)
 	return c.best, c.best != 0
 }
 
@@ -37,7 +37,7 @@ func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
 	if !c.spendWork(len(c.counts)) {
 		return true
 	}
-	if c.o.PreferClosest && c.best != 0 && apart >= c.bestDistance {
+	if c.options.PreferClosest && c.best != 0 && apart >= c.bestDistance {
 		return false
 	}
 	for r, need := range c.need {
@@ -47,7 +47,7 @@ func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
 	}
 	if size == 0 {
 		c.best, c.bestDistance = chosen, apart
-		return !c.o.PreferClosest
+		return !c.options.PreferClosest
 	}
 	if c.try(i-1, size, chosen, apart) {
 		return true
@@ -58,12 +58,12 @@ func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
 		c.need[r] -= min(c.need[r], sumOn(count.Free, 1<<i))
 	}
 	more := 0
-	if c.o.PreferClosest {
+	if c.options.PreferClosest {
 		for m := chosen; m != 0; m &= m - 1 {
 			j := bits.TrailingZeros64(uint64(m))
-			more += c.o.Distance(i, j) + c.o.Distance(j, i)
+			more += c.options.Distance(i, j) + c.options.Distance(j, i)
 		}
-		more += c.o.Distance(i, i)
+		more += c.options.Distance(i, i)
 	}
 	done = c.try(i-1, size-1, chosen|1<<i, apart+more)
 	copy(c.need, before)
@@ -77,7 +77,7 @@ func computeMaxCounts(counts []*Counts, n, size int) [][][]uint64 {
 		out[r] = make([][]uint64, n)
 		var sorted []uint64 // the largest amounts so far, descending
 		for i := range n {
-			sorted = insert(sorted, sumOn(c.Free, 1<<i))
+			sorted = insertDescending(sorted, sumOn(c.Free, 1<<i))
 			sorted = sorted[:min(len(sorted), size)]
 			sums := make([]uint64, size+1)
 			for k := 1; k <= size; k++ {

@@ -106,18 +106,18 @@ func (c *Counts) minNodes(n int) int {
 	if need == 0 {
 		need = c.Need
 	}
-	return smallest(c.Capacity, need, n)
+	return smallestSetSize(c.Capacity, need, n)
 }
 
 // fits reports whether a set of nodes has enough of the resource.
 func (c *Counts) fits(m Mask) bool { return sumOn(c.Free, m) >= c.Need }
 
-// smallest returns the size of the smallest set of nodes that has enough; 0 if even all nodes
+// smallestSetSize returns the size of the smallest set of nodes that has enough; 0 if even all nodes
 // have too little.
-func smallest(amounts []uint64, need uint64, n int) int {
+func smallestSetSize(amounts []uint64, need uint64, n int) int {
 	sorted := make([]uint64, 0, n)
 	for _, a := range amounts[:min(n, len(amounts))] {
-		sorted = insert(sorted, a)
+		sorted = insertDescending(sorted, a)
 	}
 	var sum uint64
 	for i, a := range sorted {
@@ -128,8 +128,8 @@ func smallest(amounts []uint64, need uint64, n int) int {
 	return 0
 }
 
-// insert adds an amount to a list in descending order. Lists are short.
-func insert(sorted []uint64, a uint64) []uint64 {
+// insertDescending adds an amount to a list in descending order. Lists are short.
+func insertDescending(sorted []uint64, a uint64) []uint64 {
 	at := len(sorted)
 	for at > 0 && sorted[at-1] < a {
 		at--
@@ -153,8 +153,8 @@ func (c *Counts) hintsUpTo(n, most int) []Hint {
 	return out
 }
 
-// preferred returns only the preferred hints of hintsOn.
-func (c *Counts) preferred(n int) (out []Hint) {
+// preferredHints returns only the preferred hints of hintsOn.
+func (c *Counts) preferredHints(n int) (out []Hint) {
 	best := c.minNodes(n)
 	if best == 0 {
 		return nil

@@ -8,10 +8,10 @@ import (
 // merge returns the best set that is the intersection of one hint of each resource.
 func (s *search) merge(resources []Resource) Hint {
 	// Try preferred hints first: they are few, and often the resources have a preferred set in common.
-	if h, ok := s.preferred(s.split(resources, (*Counts).preferred)); ok {
+	if h, ok := s.mergePreferred(s.splitHints(resources, (*Counts).preferredHints)); ok {
 		return h
 	}
-	lists, counts := s.split(resources, (*Counts).hintsOn)
+	lists, counts := s.splitHints(resources, (*Counts).hintsOn)
 	target := s.targetSize(resources)
 	var best *Hint
 	for _, m := range s.intersections(target, lists) {
@@ -21,32 +21,32 @@ func (s *search) merge(resources []Resource) Hint {
 				continue
 			}
 		}
-		if h := (Hint{Nodes: m}); s.better(target, best, h) {
+		if h := (Hint{Nodes: m}); s.isBetterHint(target, best, h) {
 			best = &h
 		}
-		if s.workLeft <= 0 && s.n > exhaustiveNodes {
+		if s.workLeft <= 0 && s.nodeCount > exhaustiveNodes {
 			break
 		}
 	}
 	if best == nil {
-		return Hint{Nodes: s.all}
+		return Hint{Nodes: s.allNodes}
 	}
 	return *best
 }
 
-// split returns the hints of the resources that have a preference. On machines with few nodes all hints are
+// splitHints returns the hints of the resources that have a preference. On machines with few nodes all hints are
 // lists. On other machines, Counts are returned as they are. A resource that is not available gets a list
 // with one hint that is not preferred.
-func (s *search) split(resources []Resource, list func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
+func (s *search) splitHints(resources []Resource, list func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
 	for _, r := range resources {
 		switch c := r.Counts; {
 		case c == nil && r.Hints == nil:
-		case c == nil && len(r.Hints) == 0, c != nil && !c.fits(s.all):
+		case c == nil && len(r.Hints) == 0, c != nil && !c.fits(s.allNodes):
 			lists = append(lists, []Hint{{Any: true}})
 		case c == nil:
 			lists = append(lists, r.Hints)
-		case s.n <= s.o.enumerate:
-			lists = append(lists, list(c, s.n))
+		case s.nodeCount <= s.options.enumerate:
+			lists = append(lists, list(c, s.nodeCount))
 		default:
 			counts = append(counts, c)
 		}
@@ -54,15 +54,15 @@ func (s *search) split(resources []Resource, list func(*Counts, int) []Hint) (li
 	return lists, counts
 }
 
-// preferred returns the best set that every resource prefers.
-func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
+// mergePreferred returns the best set that every resource prefers.
+func (s *search) mergePreferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	sets, any := s.preferredOfLists(lists)
 	if sets == nil && !any {
 		return Hint{}, false
 	}
 	size := 0
 	for i, c := range counts {
-		least := c.minNodes(s.n)
+		least := c.minNodes(s.nodeCount)
 		if least == 0 || i > 0 && least != size {
 			return Hint{}, false
 		}
@@ -73,7 +73,7 @@ func (s *search) preferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	}
 	switch {
 	case any && len(counts) == 0:
-		sets = append(sets, s.all)
+		sets = append(sets, s.allNodes)
 	case any: // no list restricts the nodes, so only the counts decide
 		m, ok := s.cover(size, counts)
 		return Hint{Nodes: m, Preferred: true}, ok
@@ -99,8 +99,8 @@ func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 			case !h.Preferred:
 			case h.Any:
 				free = true
-			case h.Nodes&s.all != 0:
-				own = append(own, h.Nodes&s.all)
+			case h.Nodes&s.allNodes != 0:
+				own = append(own, h.Nodes&s.allNodes)
 			}
 		}
 		slices.Sort(own)
@@ -131,19 +131,19 @@ const maxSets = 64
 // intersections returns all intersections of one hint of each list, without the empty set. If there are too
 // many, it returns those with the best sizes.
 func (s *search) intersections(target int, lists [][]Hint) []Mask {
-	sets := []Mask{s.all}
+	sets := []Mask{s.allNodes}
 	for _, list := range lists {
 		masks := make([]Mask, 0, len(list))
 		for _, h := range list {
 			if h.Any {
-				masks = append(masks, s.all)
-			} else if m := h.Nodes & s.all; m != 0 {
+				masks = append(masks, s.allNodes)
+			} else if m := h.Nodes & s.allNodes; m != 0 {
 				masks = append(masks, m)
 			}
 		}
 		slices.Sort(masks)
 		sets = s.intersect(sets, slices.Compact(masks))
-		if s.n > exhaustiveNodes && len(sets) > maxSets {
+		if s.nodeCount > exhaustiveNodes && len(sets) > maxSets {
 			slices.SortFunc(sets, func(a, b Mask) int {
 				return cmp.Or(cmp.Compare(sizeRank(target, a.Len()), sizeRank(target, b.Len())), cmp.Compare(a, b))
 			})
@@ -157,7 +157,7 @@ func (s *search) intersections(target int, lists [][]Hint) []Mask {
 // intersect returns the intersections of each of the sets with each of the masks, without duplicates and
 // without the empty set.
 func (s *search) intersect(sets, masks []Mask) (out []Mask) {
-	if s.n <= exhaustiveNodes {
+	if s.nodeCount <= exhaustiveNodes {
 		return s.intersectFew(sets, masks)
 	}
 	for _, a := range sets {
@@ -184,7 +184,7 @@ func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
 				out = append(out, both)
 			}
 		}
-		if len(out) == int(s.all) { // out has every set except the empty one
+		if len(out) == int(s.allNodes) { // out has every set except the empty one
 			break
 		}
 	}

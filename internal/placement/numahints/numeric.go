@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// numeric is Katalyst's policy. The resources in Options.Align get the same set of nodes, and at least one of
-// them prefers it. The sets of all resources form a chain: each set contains the next. Of such choices, the
-// one with the most preferred hints outside of Align wins, then fewer nodes, then lower values. Katalyst's
-// result depends on the order of resources, because it compares only neighbours. This policy counts all
-// preferred hints, so the order does not matter.
+// numeric is Katalyst's policy. The resources in Options.AlignedResources get the same set of nodes, and at least one
+// of them prefers it. The sets of all resources form a chain: each set contains the next. Of such choices, the one
+// with the most preferred hints outside of AlignedResources wins, then fewer nodes, then lower values. Katalyst's
+// result depends on the order of resources, because it compares only neighbours. This policy counts all preferred
+// hints, so the order does not matter.
 func (s *search) numeric(resources []Resource) Result {
 	c := chains{search: s, choices: make([]Hint, len(resources))}
 	for i, r := range resources {
-		if r.Counts == nil && r.Hints != nil && len(r.Hints) == 0 || r.Counts != nil && !r.Counts.fits(s.all) {
+		if r.Counts == nil && r.Hints != nil && len(r.Hints) == 0 || r.Counts != nil && !r.Counts.fits(s.allNodes) {
 			return Result{Nodes: 0, Any: true}
 		}
 		c.choices[i] = Hint{Any: true, Preferred: true}
 	}
-	if !c.chooseSmall(resources) && (!c.listItems(resources, s.n) || !c.choose(s.n)) {
+	if !c.chooseSmall(resources) && (!c.listItems(resources, s.nodeCount) || !c.choose(s.nodeCount)) {
 		return Result{Any: true}
 	}
-	out := Result{Any: true, Preferred: true, Admitted: true, Each: c.choices}
+	out := Result{Any: true, Preferred: true, Admitted: true, ResourceHints: c.choices}
 	for _, h := range c.choices {
 		if !h.Any {
 			out.Nodes, out.Any, out.Preferred = out.Nodes|h.Nodes, false, out.Preferred && h.Preferred
@@ -38,7 +38,7 @@ const smallSetSize = 2
 // chooseSmall tries only sets of up to smallSetSize nodes. It returns false if larger sets may give a better
 // choice.
 func (c *chains) chooseSmall(resources []Resource) bool {
-	if c.n > c.o.enumerate || slices.ContainsFunc(resources, func(r Resource) bool { return r.Counts != nil && r.Counts.minNodes(c.n) > smallSetSize }) {
+	if c.nodeCount > c.options.enumerate || slices.ContainsFunc(resources, func(r Resource) bool { return r.Counts != nil && r.Counts.minNodes(c.nodeCount) > smallSetSize }) {
 		return false
 	}
 	left := c.workLeft
@@ -56,7 +56,7 @@ func (c *chains) listItems(resources []Resource, most int) bool {
 	var aligned []int
 	free := false // the nodes do not matter to one of the aligned resources
 	for i, r := range resources {
-		align := slices.Contains(c.o.Align, r.Name)
+		align := slices.Contains(c.options.AlignedResources, r.Name)
 		switch {
 		case c.possibleHints[i] == nil: // the nodes do not matter
 			free = free || align
@@ -98,16 +98,16 @@ func (c *chains) possibleHintsOf(resources []Resource, most int) [][]Hint {
 	out := make([][]Hint, len(resources))
 	for i, r := range resources {
 		switch {
-		case r.Counts != nil && c.n <= c.o.enumerate:
-			out[i] = r.Counts.hintsUpTo(c.n, most) // already sorted
+		case r.Counts != nil && c.nodeCount <= c.options.enumerate:
+			out[i] = r.Counts.hintsUpTo(c.nodeCount, most) // already sorted
 		case r.Counts == nil && r.Hints != nil && !slices.Contains(r.Hints, Hint{Any: true, Preferred: true}):
 			out[i] = sortHints(r.Hints)
 		}
 	}
-	if c.n <= c.o.enumerate {
+	if c.nodeCount <= c.options.enumerate {
 		return out
 	}
-	pool := []Mask{c.all} // the sets that are tried for counts, because there are too many to list all
+	pool := []Mask{c.allNodes} // the sets that are tried for counts, because there are too many to list all
 	for i, r := range resources {
 		if r.Counts != nil {
 			pool = append(pool, c.smallSets(r.Counts)...)
@@ -130,8 +130,8 @@ const maxSmall = 4
 // smallSets returns, for each size up to maxSmall, the best set with enough of the resource.
 func (c *chains) smallSets(counts *Counts) (out []Mask) {
 	c.incomplete = true // other sets exist that are not tried
-	one, largest := []*Counts{counts}, min(c.n, maxSmall)
-	most := computeMaxCounts(one, c.n, largest)
+	one, largest := []*Counts{counts}, min(c.nodeCount, maxSmall)
+	most := computeMaxCounts(one, c.nodeCount, largest)
 	for size := 1; size <= largest; size++ {
 		if m, ok := c.coverWithin(size, one, most); ok {
 			out = append(out, m)
@@ -142,7 +142,7 @@ func (c *chains) smallSets(counts *Counts) (out []Mask) {
 
 // hintsAmong returns the sets in pool that have enough of the resource, as hints.
 func (c *chains) hintsAmong(counts *Counts, pool []Mask) []Hint {
-	least := counts.minNodes(c.n)
+	least := counts.minNodes(c.nodeCount)
 	var out []Hint
 	for _, m := range pool {
 		if counts.fits(m) {
@@ -205,20 +205,20 @@ func intersectHints(a, b []Hint) []Hint {
 	return out
 }
 
-// set is one set of nodes, with the items for which it is possible, as bit sets.
-type set struct {
+// candidateSet is one set of nodes, with the items for which it is possible, as bit sets.
+type candidateSet struct {
 	nodes    Mask
 	possible uint64 // the items that have a hint with these nodes
-	// preferring are the items outside of Options.Align that prefer these nodes.
+	// preferring are the items outside of Options.AlignedResources that prefer these nodes.
 	preferring uint64
 }
 
 // sets iterates over the possible sets of all items, the best set first.
-func (c *chains) sets() iter.Seq[set] {
-	if !c.o.PreferClosest {
+func (c *chains) sets() iter.Seq[candidateSet] {
+	if !c.options.PreferClosest {
 		return c.setsBySize
 	}
-	return slices.Values(slices.SortedFunc(c.setsBySize, func(a, b set) int {
+	return slices.Values(slices.SortedFunc(c.setsBySize, func(a, b candidateSet) int {
 		if c.isBetterSet(a.nodes, b.nodes) {
 			return -1
 		}
@@ -228,7 +228,7 @@ func (c *chains) sets() iter.Seq[set] {
 
 // setsBySize iterates over the possible sets of all items by size and value. It merges the items' sorted
 // lists.
-func (c *chains) setsBySize(yield func(set) bool) {
+func (c *chains) setsBySize(yield func(candidateSet) bool) {
 	rest := make([][]Hint, len(c.items))
 	for j, it := range c.items {
 		rest[j] = it.sets
@@ -240,7 +240,7 @@ func (c *chains) setsBySize(yield func(set) bool) {
 
 // takeSet removes the first set from the remaining lists and returns it. At the end it returns a set without
 // nodes.
-func (c *chains) takeSet(rest [][]Hint) (one set) {
+func (c *chains) takeSet(rest [][]Hint) (one candidateSet) {
 	for _, list := range rest {
 		if len(list) > 0 && (one.nodes == 0 || bySize(list[0].Nodes, one.nodes) < 0) {
 			one.nodes = list[0].Nodes
@@ -283,7 +283,7 @@ func (c *chains) choose(most int) bool {
 		best = 0
 	}
 	wanted := c.preferringItems()
-	var sets []set // the sets to which steps refer by index
+	var sets []candidateSet // the sets to which steps refer by index
 	// done reports that no later set can improve the choice.
 	done := func() bool { return best >= 0 && steps[best].preferred == wanted }
 	for one := range c.sets() {
@@ -299,14 +299,14 @@ func (c *chains) choose(most int) bool {
 			}
 		}
 	}
-	if best < 0 || most < c.n && !done() {
+	if best < 0 || most < c.nodeCount && !done() {
 		return false
 	}
 	c.assignChain(steps, sets, best)
 	return true
 }
 
-// preferringItems returns the items outside of Options.Align that have a preferred set.
+// preferringItems returns the items outside of Options.AlignedResources that have a preferred set.
 func (c *chains) preferringItems() (items uint64) {
 	for j, it := range c.items {
 		if !it.aligned && slices.ContainsFunc(it.sets, func(h Hint) bool { return h.Preferred }) {
@@ -318,7 +318,7 @@ func (c *chains) preferringItems() (items uint64) {
 
 // assignChain gives each item the first set of the best chain that the item prefers. An item that prefers none of
 // them gets the first set that is possible for it.
-func (c *chains) assignChain(steps []chainStep, sets []set, best int) {
+func (c *chains) assignChain(steps []chainStep, sets []candidateSet, best int) {
 	for k := best; steps[k].from >= 0; k = steps[k].from {
 		here, before := sets[steps[k].set], steps[steps[k].from]
 		for j, it := range c.items {
@@ -339,7 +339,7 @@ func (c *chains) setHint(it item, nodes Mask) {
 
 // extend adds steps whose last set is sets[at]. It skips a step that places no more than the step that it
 // continues, and a step that another new step covers.
-func (c *chains) extend(steps []chainStep, sets []set, at int) []chainStep {
+func (c *chains) extend(steps []chainStep, sets []candidateSet, at int) []chainStep {
 	here, first := sets[at], len(steps)
 	for i := 0; i < first && c.spendWork(1); i++ {
 		was := steps[i]

@@ -11,7 +11,7 @@ import (
 // oracle is the kubelet's merge as the kubelet implements it: every combination of one hint of each
 // resource.
 func oracle(n int, resources []Resource, o Options) (best Hint) {
-	s := &search{n: n, all: AllNodes(n), o: o}
+	s := &search{nodeCount: n, allNodes: AllNodes(n), options: o}
 	var lists [][]Hint
 	for _, r := range resources {
 		switch {
@@ -46,7 +46,7 @@ func oracle(n int, resources []Resource, o Options) (best Hint) {
 			}
 			return
 		}
-		merged := Hint{Nodes: s.all, Preferred: true}
+		merged := Hint{Nodes: s.allNodes, Preferred: true}
 		var first *Hint
 		for _, h := range chosen {
 			merged.Preferred = merged.Preferred && h.Preferred
@@ -59,7 +59,7 @@ func oracle(n int, resources []Resource, o Options) (best Hint) {
 			first = &h
 			merged.Nodes &= h.Nodes
 		}
-		if s.better(target, now, merged) {
+		if s.isBetterHint(target, now, merged) {
 			now = &merged
 		}
 	}
@@ -67,10 +67,10 @@ func oracle(n int, resources []Resource, o Options) (best Hint) {
 	switch {
 	case o.Policy == SingleNode && (now == nil || !now.Preferred):
 		return nilF
-	case o.Policy == SingleNode && now.Nodes == s.all:
+	case o.Policy == SingleNode && now.Nodes == s.allNodes:
 		return nilT
 	case now == nil:
-		return Hint{Nodes: s.all}
+		return Hint{Nodes: s.allNodes}
 	}
 	return *now
 }
@@ -105,7 +105,7 @@ func resource(t *rapid.T, n, i int, most int) Resource {
 }
 
 func check(t *rapid.T, n int, resources []Resource, apart []int) {
-	o := Options{PreferClosest: rapid.Bool().Draw(t, "closest"), enumerate: rapid.SampledFrom([]int{1, 8}).Draw(t, "written out up to"), Work: 10_000_000}
+	o := Options{PreferClosest: rapid.Bool().Draw(t, "closest"), enumerate: rapid.SampledFrom([]int{1, 8}).Draw(t, "written out up to"), MaxWork: 10_000_000}
 	o.Distance = func(a, b int) int {
 		if a == b {
 			return 10
@@ -218,7 +218,7 @@ func TestNumericOracle(t *testing.T) {
 			resources = append(resources, resource(t, n, i, 6))
 		}
 		valid, preferred, nodes := numericOracle(n, resources, map[string]bool{"cpu": true, "memory": true})
-		got := Merge(n, resources, Options{Policy: Numeric, Align: []string{"cpu", "memory"}})
+		got := Merge(n, resources, Options{Policy: Numeric, AlignedResources: []string{"cpu", "memory"}})
 		if got.Admitted != valid || !got.Exact {
 			t.Fatalf("%+v, want admitted %v", got, valid)
 		}
@@ -226,7 +226,7 @@ func TestNumericOracle(t *testing.T) {
 			return
 		}
 		p, m := 0, 0
-		for i, h := range got.Each {
+		for i, h := range got.ResourceHints {
 			if h.Preferred && i > 1 {
 				p++
 			}
@@ -252,10 +252,10 @@ func TestSmallSetsFirst(t *testing.T) {
 				resources = append(resources, r)
 			}
 		}
-		o := Options{Policy: Numeric, Align: []string{"cpu", "memory"}, enumerate: exhaustiveNodes, PreferClosest: rapid.Bool().Draw(t, "closest")}
+		o := Options{Policy: Numeric, AlignedResources: []string{"cpu", "memory"}, enumerate: exhaustiveNodes, PreferClosest: rapid.Bool().Draw(t, "closest")}
 		o.Distance = func(a, b int) int { return 10 + (a ^ b) }
 		choice := func() *chains {
-			return &chains{search: &search{n: n, all: AllNodes(n), o: o, workLeft: 10_000_000}, choices: make([]Hint, len(resources))}
+			return &chains{search: &search{nodeCount: n, allNodes: AllNodes(n), options: o, workLeft: 10_000_000}, choices: make([]Hint, len(resources))}
 		}
 		first, all := choice(), choice()
 		if !first.chooseSmall(resources) {

@@ -18,13 +18,13 @@ type Options struct {
 	// PreferClosest prefers, of sets with equally many nodes, the set with the smallest average distance
 	// between its nodes (the kubelet's prefer-closest-numa-nodes).
 	PreferClosest bool
-	// Distance returns the distance between the nodes with two indices. PreferClosest needs it.
+	// Distance returns the distance between two nodes, by index. PreferClosest needs this function.
 	Distance func(a, b int) int
-	// Align has the names of the resources that get the same set of nodes under the policy numeric.
-	Align []string
-	// Work limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the result is the
+	// AlignedResources has the names of the resources that get the same set of nodes under the policy numeric.
+	AlignedResources []string
+	// MaxWork limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the result is the
 	// best set found so far. With up to 8 nodes, the limit affects only the policy numeric.
-	Work int
+	MaxWork int
 
 	// enumerate is the largest number of nodes for which Counts are expanded into lists of hints; 0 means 8.
 	// Tests set a lower number.
@@ -52,9 +52,9 @@ type Result struct {
 	// Exact is false if the search did not try all sets, so that a better set may exist. The reason is the limit
 	// of work, or a large number of nodes or hints.
 	Exact bool
-	// Each has the chosen hint of each resource, in the order of the resources. Only the policy numeric sets
+	// ResourceHints has the chosen hint of each resource, in the order of the resources. Only the policy numeric sets
 	// it.
-	Each []Hint
+	ResourceHints []Hint
 }
 
 // Hint returns the result as a hint.
@@ -63,13 +63,13 @@ func (r Result) Hint() Hint { return Hint{Nodes: r.Nodes, Any: r.Any, Preferred:
 // Merge chooses the nodes of a container with these resources on a machine with n nodes, at most MaxNodes.
 // Equal arguments give equal results.
 func Merge(n int, resources []Resource, o Options) Result {
-	if o.Work == 0 {
-		o.Work = DefaultWork
+	if o.MaxWork == 0 {
+		o.MaxWork = DefaultWork
 	}
 	if o.enumerate == 0 {
 		o.enumerate = exhaustiveNodes
 	}
-	s := &search{n: n, all: AllNodes(n), o: o, workLeft: o.Work}
+	s := &search{nodeCount: n, allNodes: AllNodes(n), options: o, workLeft: o.MaxWork}
 	var r Result
 	switch o.Policy {
 	case SingleNode:
@@ -91,9 +91,9 @@ func Merge(n int, resources []Resource, o Options) Result {
 
 // search is the state of one merge.
 type search struct {
-	n          int
-	all        Mask
-	o          Options
+	nodeCount  int
+	allNodes   Mask
+	options    Options
 	workLeft   int  // the number of sets that may still be tried
 	incomplete bool // the search did not try all sets
 }
@@ -111,7 +111,7 @@ func (s *search) isBetterSet(a, b Mask) bool {
 	if a.Len() != b.Len() {
 		return a.Len() < b.Len()
 	}
-	if s.o.PreferClosest {
+	if s.options.PreferClosest {
 		if da, db := s.distance(a), s.distance(b); da != db {
 			return da < db
 		}
@@ -125,15 +125,15 @@ func (s *search) distance(m Mask) (sum int) {
 	in := m.Indices()
 	for _, a := range in {
 		for _, b := range in {
-			sum += s.o.Distance(a, b)
+			sum += s.options.Distance(a, b)
 		}
 	}
 	return sum
 }
 
-// better reports whether a candidate is better than the current best hint. target is the best size for sets
+// isBetterHint reports whether a candidate is better than the current best hint. target is the best size for sets
 // that are not preferred (bestNonPreferred of the kubelet).
-func (s *search) better(target int, current *Hint, candidate Hint) bool {
+func (s *search) isBetterHint(target int, current *Hint, candidate Hint) bool {
 	switch {
 	case candidate.Nodes == 0:
 		return false
@@ -163,7 +163,7 @@ func sizeRank(target, size int) int {
 func (s *search) targetSize(resources []Resource) (most int) {
 	for _, r := range resources {
 		if r.Counts != nil {
-			most = max(most, smallest(r.Counts.Free, r.Counts.Need, s.n))
+			most = max(most, smallestSetSize(r.Counts.Free, r.Counts.Need, s.nodeCount))
 			continue
 		}
 		least := 0

@@ -16,7 +16,7 @@ func (s *search) single(resources []Resource) Result {
 			best = m
 		}
 	}
-	if best == 0 || best == s.all { // on a machine with one node, the set does not restrict the container
+	if best == 0 || best == s.allNodes { // on a machine with one node, the set does not restrict the container
 		return Result{Any: true, Preferred: best != 0 || any}
 	}
 	return Result{Nodes: best, Preferred: true}
@@ -26,8 +26,8 @@ func (s *search) single(resources []Resource) Result {
 // matter.
 func (s *search) singleNodeHints(r Resource) (out []Hint) {
 	if c := r.Counts; c != nil {
-		one := c.minNodes(s.n) == 1
-		for i := range s.n {
+		one := c.minNodes(s.nodeCount) == 1
+		for i := range s.nodeCount {
 			if one && c.fits(1<<i) {
 				out = append(out, Hint{Nodes: 1 << i, Preferred: true})
 			}

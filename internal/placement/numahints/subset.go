@@ -6,11 +6,11 @@ import "math/bits"
 // false if one of the counts has no hints. target is the best size.
 func (s *search) subset(target int, within Mask, counts []*Counts) (m Mask, ok bool) {
 	for _, c := range counts {
-		if !c.fits(s.all) {
+		if !c.fits(s.allNodes) {
 			return 0, false
 		}
 	}
-	if len(counts) == 1 && within == s.all {
+	if len(counts) == 1 && within == s.allNodes {
 		if m, ok := s.cover(target, counts); ok {
 			return m, true
 		}
@@ -42,7 +42,7 @@ func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 		}
 		m := expandBits(set, nodes)
 		if (best == 0 || s.isBetterSet(m, best)) && s.reachable(m, within, counts) {
-			if best = m; !s.o.PreferClosest {
+			if best = m; !s.options.PreferClosest {
 				return best // the first has the lowest value
 			}
 		}
@@ -78,7 +78,7 @@ const maxAssign = 4096
 // reachable reports whether m is the intersection of within and one hint of each of the counts. A hint may
 // have more nodes than m, if each of these nodes is missing in another hint or in within.
 func (s *search) reachable(m, within Mask, counts []*Counts) bool {
-	outside, rest := s.all&^within, within&^m
+	outside, rest := s.allNodes&^within, within&^m
 	slack := make([]uint64, len(counts))
 	for i, c := range counts {
 		has := sumOn(c.Free, m|outside)

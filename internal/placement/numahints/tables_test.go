@@ -87,7 +87,9 @@ func TestMergeTable(t *testing.T) {
 	}
 	for _, tc := range rows {
 		t.Run(tc.name, func(t *testing.T) {
-			play := func(p Policy) Result { return Merge(4, tc.in, Options{Policy: p, Align: []string{"cpu", "memory"}}) }
+			play := func(p Policy) Result {
+				return Merge(4, tc.in, Options{Policy: p, AlignedResources: []string{"cpu", "memory"}})
+			}
 			if tc.best != none {
 				if r := play(BestEffort); r.Hint() != tc.best || !r.Admitted {
 					t.Errorf("best-effort: %+v, want %+v", r, tc.best)
@@ -100,7 +102,7 @@ func TestMergeTable(t *testing.T) {
 				}
 			}
 			r := play(Numeric)
-			if !tc.skipNumeric && (r.Admitted != (tc.numeric != nil) || r.Admitted && len(r.Each)+len(tc.numeric) > 0 && !cmp.Equal(r.Each, tc.numeric)) {
+			if !tc.skipNumeric && (r.Admitted != (tc.numeric != nil) || r.Admitted && len(r.ResourceHints)+len(tc.numeric) > 0 && !cmp.Equal(r.ResourceHints, tc.numeric)) {
 				t.Errorf("numeric: %+v, want %+v", r, tc.numeric)
 			}
 			if r := play(None); !r.Admitted || !r.Any {
@@ -112,7 +114,7 @@ func TestMergeTable(t *testing.T) {
 
 // TestTarget: the table of bestNonPreferred.
 func TestTarget(t *testing.T) {
-	s := &search{n: 4, all: AllNodes(4)}
+	s := &search{nodeCount: 4, allNodes: AllNodes(4)}
 	for _, tc := range []struct {
 		want int
 		in   []Resource
@@ -133,7 +135,7 @@ func TestTarget(t *testing.T) {
 
 // TestSingles: the filter of single-numa-node.
 func TestSingles(t *testing.T) {
-	s := &search{n: 4, all: AllNodes(4)}
+	s := &search{nodeCount: 4, allNodes: AllNodes(4)}
 	for _, tc := range []struct {
 		name     string
 		in, want []Hint
@@ -155,7 +157,7 @@ func TestSingles(t *testing.T) {
 
 // TestBetter: the table of compareHints. The winner is the candidate where that is true.
 func TestBetter(t *testing.T) {
-	s := &search{n: 4, all: AllNodes(4)}
+	s := &search{nodeCount: 4, allNodes: AllNodes(4)}
 	p := func(h Hint) *Hint { return &h }
 	for _, tc := range []struct {
 		target  int
@@ -185,7 +187,7 @@ func TestBetter(t *testing.T) {
 		{4, p(f0(0, 1, 2)), f0(1, 2, 3), false},
 		{4, p(f0(1, 2, 3)), f0(0, 1, 2), true},
 	} {
-		if got := s.better(tc.target, tc.current, tc.next); got != tc.want {
+		if got := s.isBetterHint(tc.target, tc.current, tc.next); got != tc.want {
 			t.Errorf("target %d, %+v, %+v: %v", tc.target, tc.current, tc.next, got)
 		}
 	}
@@ -226,8 +228,9 @@ func TestCPUHints(t *testing.T) {
 	}
 }
 
-// TestNodeCount: Katalyst's helpers that count the NUMA nodes of a request for CPUs (in thousandths) and for memory. They
-// also divide the request evenly among the nodes; here the nodes' own amounts count, so that no division is needed.
+// TestNodeCount: Katalyst's helpers that count the NUMA nodes of a request for CPUs (in thousandths) and for memory.
+// They also divide the request evenly among the nodes; here the nodes' own amounts count, so that no division is
+// needed.
 func TestNodeCount(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -252,7 +255,7 @@ func TestNodeCount(t *testing.T) {
 		{"101 bytes of 2 nodes", []uint64{100, 100}, 101, 2},
 		{"nodes without memory", []uint64{0, 0}, 1, 0},
 	} {
-		if got := smallest(tc.nodes, tc.need, len(tc.nodes)); got != tc.want {
+		if got := smallestSetSize(tc.nodes, tc.need, len(tc.nodes)); got != tc.want {
 			t.Errorf("%s: %d NUMA nodes, want %d", tc.name, got, tc.want)
 		}
 	}

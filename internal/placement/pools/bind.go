@@ -17,7 +17,7 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, m
 		return topology.Set{}, nil, err
 	}
 	q := choose.BindRequest{
-		N: w.N, From: w.From, AllowedNodes: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, FewestPackages: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
+		N: w.N, From: w.From, AllowedNodes: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, WholeNodes: numa.Exclusive, FewestPackages: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
 		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve, Memory: memory.Bytes, FreeMemory: memory.FreeByNode,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
@@ -39,7 +39,7 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, m
 		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
 	}
 	chosen, err := p.Tree.Choose(w)
-	if err == nil && q.Count > 1 && !numa.Even && w.N >= q.Count && v.Machine.Count(topology.NodeLevel, chosen.CPUs) < len(ids) {
+	if err == nil && q.Count > 1 && !numa.Even && w.N >= q.Count && v.Machine.CountGroups(topology.NodeLevel, chosen.CPUs) < len(ids) {
 		// The pod requested a number of nodes or the ids of nodes, and its memory is on the nodes of its
 		// CPUs. So it should get CPUs of all these nodes.
 		w.Spread = []topology.Level{topology.NodeLevel}
@@ -98,7 +98,7 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 // isUnused reports whether no CPU of a NUMA node has an owner and no pool other than small ones is bound to the
 // node. Then one pod can have the node exclusively.
 func isUnused(v placement.View, n topology.Node) bool {
-	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
+	if n.CPUs.Empty() || !v.FreeCPUs.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false
 	}
 	for w, milli := range v.Layout.Demand.Needs.All() {

@@ -80,7 +80,7 @@ func TestBound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			u := newUsed(t, c.machine, c.needs)
-			u.demand.Owned = u.m.OnlineOf(c.owned)
+			u.demand.OwnedCPUs = u.m.OnlineOf(c.owned)
 			if !c.in.NUMA.IsSet() {
 				c.in.NUMA.Key = "numa_binding"
 			}

@@ -28,7 +28,7 @@ func newUsed(t testing.TB, text string, needs map[placement.PoolID]int64) *used 
 
 func (u *used) view() placement.View {
 	return placement.View{
-		Machine: u.m, Pools: u.pools, Layout: u.policy.Layout(u.pools, u.demand), Free: u.m.Online().Minus(u.demand.Owned),
+		Machine: u.m, Pools: u.pools, Layout: u.policy.Layout(u.pools, u.demand), FreeCPUs: u.m.Online().Minus(u.demand.OwnedCPUs),
 	}
 }
 
@@ -80,7 +80,7 @@ func TestLocalityFirst(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			u := newUsed(t, c.machine, c.needs)
-			u.demand.Owned = u.m.OnlineOf(c.owned)
+			u.demand.OwnedCPUs = u.m.OnlineOf(c.owned)
 			s := placement.Subject{Intent: &c.in}
 			if c.device != "" {
 				s.Devices = []lifecycle.DeviceGrant{{NUMA: map[string][]int{"x/gpu": {int(c.device[0] - '0')}}}}
@@ -106,7 +106,7 @@ func TestNoAvoidableStraddle(t *testing.T) {
 	for range 400 {
 		if len(owners) > 0 && random.IntN(5) < 2 {
 			i := random.IntN(len(owners))
-			u.demand.Owned = u.demand.Owned.Minus(owners[i])
+			u.demand.OwnedCPUs = u.demand.OwnedCPUs.Minus(owners[i])
 			owners = append(owners[:i], owners[i+1:]...)
 			continue
 		}
@@ -114,20 +114,20 @@ func TestNoAvoidableStraddle(t *testing.T) {
 		v := u.view()
 		most := 0
 		for _, node := range u.m.Nodes {
-			most = max(most, v.Free.And(node.CPUs).Len())
+			most = max(most, v.FreeCPUs.And(node.CPUs).Len())
 		}
-		if u.demand.Owned.Len()+n > 230 {
+		if u.demand.OwnedCPUs.Len()+n > 230 {
 			continue
 		}
 		got, err := u.policy.Choose(v, placement.Subject{Intent: &intent.Pod{}}, placement.CPURequest{N: n})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if nodes := u.m.Count(topology.NodeLevel, got.CPUs); most >= n && nodes > 1 {
+		if nodes := u.m.CountGroups(topology.NodeLevel, got.CPUs); most >= n && nodes > 1 {
 			t.Fatalf("owner %d of %d CPUs is on %d nodes, of which one has %d: %s", asked, n, nodes, most, got.Why)
 		}
 		asked++
-		owners, u.demand.Owned = append(owners, got.CPUs), u.demand.Owned.Union(got.CPUs)
+		owners, u.demand.OwnedCPUs = append(owners, got.CPUs), u.demand.OwnedCPUs.Union(got.CPUs)
 	}
 	if asked < 100 {
 		t.Errorf("%d owners show little", asked)

@@ -21,7 +21,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	if s.PodPoolNode.Set { // all containers of a pod are on one node
 		binds = binds || class == intent.Shared
 	}
-	if s.New && !s.PoolNode.Set && binds && in.NUMA.IsSet() && p.Sizing != nil {
+	if s.FirstPoolChoice && !s.PoolNode.Set && binds && in.NUMA.IsSet() && p.Sizing != nil {
 		var err error
 		if s.PoolNode, why, err = p.poolNode(v, s); err != nil {
 			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
@@ -38,9 +38,9 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 // poolNode chooses the NUMA node for a container that shares CPUs of one node. All containers of a pod get
 // the same node. The error is a sentence for users.
 func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
-	if !s.RunsOn.Empty() {
+	if !s.CurrentCPUs.Empty() {
 		for _, n := range v.Machine.Nodes {
-			if n.CPUs.Contains(s.RunsOn) && slices.Contains(p.nodes(v, s), n.ID) {
+			if n.CPUs.Contains(s.CurrentCPUs) && slices.Contains(p.nodes(v, s), n.ID) {
 				node = lifecycle.Some(n.ID)
 			}
 		}
@@ -60,7 +60,7 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 			continue
 		}
 		if left, open := roomOnNode(v, s.Intent, id); open && left >= milli {
-			w.Nodes = append(w.Nodes, choose.NodeRoom{Node: id, Left: left - milli})
+			w.Nodes = append(w.Nodes, choose.NodeRoom{Node: id, LeftMilli: left - milli})
 		}
 	}
 	id, reason, ok := p.Tree.PickNode(w)
@@ -74,7 +74,7 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 // false if the pod's pool may not use the node.
 func roomOnNode(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
 	node, _ := v.Machine.Node(id)
-	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU
+	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.OwnedCPUs).Len()) * milliOfCPU
 	open = left != 0
 	for w, milli := range v.Layout.Demand.Needs.All() {
 		if w.IsBoundTo(id) {

@@ -37,8 +37,8 @@ type Policy struct {
 // IsolatedCPUs says which containers prefer to own isolated CPUs.
 type IsolatedCPUs int
 
-// The choices. The kernel does not balance threads over isolated CPUs. That is good for a container with one
-// thread. But all threads of a larger container may run on its first isolated CPU.
+// The values of IsolatedCPUs. The kernel does not balance threads over isolated CPUs. That is good for a container
+// with one thread. But all threads of a larger container may run on its first isolated CPU.
 const (
 	IsolatedSingle IsolatedCPUs = iota // only owners of one CPU
 	IsolatedPreferred
@@ -48,7 +48,7 @@ const (
 // WholeCPUs says in which pods containers without a class own CPUs.
 type WholeCPUs int
 
-// The choices.
+// The values of WholeCPUs.
 const (
 	WholeNowhere    WholeCPUs = iota
 	WholeGuaranteed           // like the kubelet's static CPU manager
@@ -60,7 +60,7 @@ const (
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	in := s.Intent
 	t := placement.Terms{
-		Chooses: true, NearDevices: p.NearDevices,
+		ChoosesCPUsOrMemory: true, NearDevices: p.NearDevices,
 		Lent: p.Lend && in.Name == "LSR", ExclusiveNodes: in.NUMA.V.Exclusive && !in.CPUs.IsSet(),
 	}
 	switch {
@@ -92,13 +92,13 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	case !w.UsableCPUs.Empty():
 		cpus, err = p.chooseFewer(s, w)
 	case s.Intent.NUMA.IsSet():
-		q := p.requestFor(v, s, w.N, w.TakenOver)
-		q.From = q.From.Union(w.TakenOver)
+		q := p.requestFor(v, s, w.N, w.TakenOverCPUs)
+		q.From = q.From.Union(w.TakenOverCPUs)
 		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
-		q := p.requestFor(v, s, w.N, w.TakenOver)
+		q := p.requestFor(v, s, w.N, w.TakenOverCPUs)
 		q.Memory, q.FreeMemory = w.Memory.Bytes, w.Memory.FreeByNode
-		cpus, why, err = p.chooseAmong(q, w.TakenOver)
+		cpus, why, err = p.chooseAmong(q, w.TakenOverCPUs)
 	}
 	return placement.Assignment{CPUs: cpus, Why: formatReasons(why)}, err
 }
@@ -107,7 +107,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 // pod already has.
 func (p *Policy) requestFor(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Request {
 	w := choose.Request{
-		N: n, From: v.Free, PreferEmptiest: p.PreferEmptiest, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
+		N: n, From: v.FreeCPUs, PreferEmptiest: p.PreferEmptiest, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
 		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.sharedOnly(v.Layout), Reserve: p.nodeNeeds(v),
 	}
 	if !passed.Empty() {
@@ -117,7 +117,7 @@ func (p *Policy) requestFor(v placement.View, s placement.Subject, n int, passed
 }
 
 // cores returns how the threads of cores may be divided for a pod.
-func cores(in *intent.Pod) choose.Cores {
+func cores(in *intent.Pod) choose.CoreUse {
 	switch {
 	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
 		return choose.WholeCores
@@ -162,10 +162,10 @@ func (p *Policy) chooseMore(v placement.View, s placement.Subject, w placement.C
 	q := p.requestFor(v, s, w.N-w.OwnedCPUs.Len(), topology.Set{})
 	q.UsedWith = w.UsableCPUs
 	if s.Intent.NUMA.IsSet() {
-		q.From = q.From.And(v.Machine.Spread(topology.NodeLevel, w.OwnedCPUs))
+		q.From = q.From.And(v.Machine.ExpandToGroups(topology.NodeLevel, w.OwnedCPUs))
 	}
 	if s.Intent.NUMA.V.Even {
-		if v.Machine.Count(topology.NodeLevel, q.From) < v.Machine.Count(topology.NodeLevel, w.OwnedCPUs) {
+		if v.Machine.CountGroups(topology.NodeLevel, q.From) < v.Machine.CountGroups(topology.NodeLevel, w.OwnedCPUs) {
 			return w.UsableCPUs, &choose.TooFewCPUsError{Want: q.N, Available: q.From.Len(), What: "available, on fewer NUMA nodes than the CPUs that the container has"}
 		}
 		q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true

@@ -35,14 +35,14 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	partly("the NUMA nodes that a scheduler chose", near)
 	cpus, devices := p.devices(v, s).near()
 	partly(devices, cpus)
-	others := v.Layout.Demand.Owned.Minus(s.Owned)
+	others := v.Layout.Demand.OwnedCPUs.Minus(s.OwnedByPod)
 	if in.Cores.V.NodeApart {
-		prefer("NUMA nodes where others own CPUs", v.Machine.Spread(topology.NodeLevel, others), true)
+		prefer("NUMA nodes where others own CPUs", v.Machine.ExpandToGroups(topology.NodeLevel, others), true)
 	}
 	if in.Cores.V.CoreApart {
-		prefer("cores where others own CPUs", v.Machine.Spread(topology.CoreLevel, others), true)
+		prefer("cores where others own CPUs", v.Machine.ExpandToGroups(topology.CoreLevel, others), true)
 	}
-	prefer("isolated CPUs", v.Machine.Isolated(), p.avoidsIsolated(in, n))
+	prefer("isolated CPUs", v.Machine.IsolatedCPUs(), p.avoidsIsolated(in, n))
 	if kind := p.coreKind(in); kind != topology.PlainCore {
 		prefer(kind.String()+" cores", v.Machine.CPUsOfKind(kind), false)
 	}
@@ -80,7 +80,7 @@ func (p *Policy) nodeNeeds(v placement.View) (out []choose.NodeReserve) {
 			}
 		}
 		if need > 0 {
-			free := v.Pools.Shared.And(n.CPUs).Minus(v.Layout.Demand.Owned).And(p.Sizing.usableCPUs())
+			free := v.Pools.Shared.And(n.CPUs).Minus(v.Layout.Demand.OwnedCPUs).And(p.Sizing.usableCPUs())
 			out = append(out, choose.NodeReserve{Node: n.ID, CPUs: free, N: min(need, free.Len())})
 		}
 	}
@@ -123,7 +123,7 @@ func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
 		return l
 	}
 	for _, d := range placement.LocatedDevices(v.Machine, s.Devices) {
-		l.add(d.Name, d.Near)
+		l.add(d.Name, d.NearCPUs)
 	}
 	for _, address := range s.Intent.RDMA.V {
 		l.addFunction(address)
@@ -139,7 +139,7 @@ func (l *deviceList) addFunction(address string) {
 		return
 	}
 	if dev, ok := l.machine.DeviceAt(address); ok {
-		l.add(address, l.machine.Near(dev))
+		l.add(address, l.machine.CPUsNear(dev))
 	}
 }
 
@@ -150,13 +150,13 @@ func (l *deviceList) add(name string, near topology.Set) {
 	l.cpus, l.names = l.cpus.Union(near), append(l.names, intent.Printable(name))
 }
 
-// mostNamed is the largest number of devices that a reason lists by name.
-const mostNamed = 3
+// maxNamedDevices is the largest number of devices that a reason lists by name.
+const maxNamedDevices = 3
 
 // near returns the CPUs near the devices, and the names of the devices for users.
 func (l *deviceList) near() (topology.Set, string) {
-	names := strings.Join(l.names[:min(mostNamed, len(l.names))], ", ")
-	if more := len(l.names) - mostNamed; more > 0 {
+	names := strings.Join(l.names[:min(maxNamedDevices, len(l.names))], ", ")
+	if more := len(l.names) - maxNamedDevices; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return l.cpus, "its devices (" + names + ")"

@@ -17,8 +17,8 @@ import (
 // pool. So a growing pool keeps its CPUs, and CPUs in the middle can become owned without moving a pool.
 // Pools that request less than one CPU use the CPUs of the default pool (isSmallPool).
 type Sizing struct {
-	order []int
-	nodes map[int]topology.Set
+	cpuOrder   []int
+	cpusByNode map[int]topology.Set
 	// Expand means that shared pools together use all CPUs without an owner. The reclaimed pool then overlaps
 	// with them.
 	Expand bool
@@ -33,10 +33,10 @@ type Sizing struct {
 // NewSizing returns the sizing of a machine's pools. Isolated CPUs (isolcpus) belong to no
 // pool, unless all CPUs are isolated.
 func NewSizing(m *topology.Machine) *Sizing {
-	s := &Sizing{nodes: map[int]topology.Set{}, MinReclaimed: 1}
+	s := &Sizing{cpusByNode: map[int]topology.Set{}, MinReclaimed: 1}
 	queues := make([][]topology.Set, len(m.Nodes))
 	for i, n := range m.Nodes {
-		s.nodes[n.ID] = n.CPUs
+		s.cpusByNode[n.ID] = n.CPUs
 		for _, core := range m.Groups(topology.CoreLevel) {
 			if at := core.And(n.CPUs); !at.Empty() {
 				queues[i] = append(queues[i], at)
@@ -51,9 +51,9 @@ func NewSizing(m *topology.Machine) *Sizing {
 			}
 		}
 	}
-	s.order = slices.DeleteFunc(slices.Clone(all), func(cpu int) bool { return m.CPUs[cpu].Isolated })
-	if len(s.order) == 0 {
-		s.order = all
+	s.cpuOrder = slices.DeleteFunc(slices.Clone(all), func(cpu int) bool { return m.CPUs[cpu].Isolated })
+	if len(s.cpuOrder) == 0 {
+		s.cpuOrder = all
 	}
 	return s
 }
@@ -62,10 +62,10 @@ func NewSizing(m *topology.Machine) *Sizing {
 // negative, it returns up to -n CPUs from the end of the order.
 func (s *Sizing) firstCPUs(from topology.Set, n int) topology.Set {
 	var out topology.Set
-	for i := range s.order {
-		cpu := s.order[i]
+	for i := range s.cpuOrder {
+		cpu := s.cpuOrder[i]
 		if n < 0 {
-			cpu = s.order[len(s.order)-1-i]
+			cpu = s.cpuOrder[len(s.cpuOrder)-1-i]
 		}
 		if n == 0 {
 			break
@@ -81,7 +81,7 @@ func (s *Sizing) firstCPUs(from topology.Set, n int) topology.Set {
 // nodeCPUs returns the CPUs of the NUMA nodes to which a pool is bound.
 func (s *Sizing) nodeCPUs(w placement.PoolID) (cpus topology.Set) {
 	for _, id := range w.NodeIDs() {
-		cpus = cpus.Union(s.nodes[id])
+		cpus = cpus.Union(s.cpusByNode[id])
 	}
 	return cpus
 }
@@ -91,7 +91,7 @@ func (s *Sizing) nodeCPUs(w placement.PoolID) (cpus topology.Set) {
 func (s *Sizing) openNodeCPUs(l *placement.Layout, w placement.PoolID) (cpus topology.Set) {
 	for _, id := range w.NodeIDs() {
 		if !isExclusiveNode(l, id) {
-			cpus = cpus.Union(s.nodes[id])
+			cpus = cpus.Union(s.cpusByNode[id])
 		}
 	}
 	if cpus.Empty() {
@@ -101,7 +101,7 @@ func (s *Sizing) openNodeCPUs(l *placement.Layout, w placement.PoolID) (cpus top
 }
 
 // usableCPUs returns the CPUs that pools may have.
-func (s *Sizing) usableCPUs() topology.Set { return topology.SetOf(s.order...) }
+func (s *Sizing) usableCPUs() topology.Set { return topology.SetOf(s.cpuOrder...) }
 
 // layout makes the layout for a demand.
 func (s *Sizing) layout(p *placement.Pools, d placement.Demand) *placement.Layout {
@@ -112,7 +112,7 @@ func (s *Sizing) layout(p *placement.Pools, d placement.Demand) *placement.Layou
 
 // sizePools divides the CPUs without an owner among the pools.
 func (s *Sizing) sizePools(l *placement.Layout) {
-	free := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usableCPUs())
+	free := l.Pools.Shared.Minus(l.Demand.OwnedCPUs).And(s.usableCPUs())
 	l.Shared = make(map[placement.PoolID]topology.Set, len(l.Demand.Needs)+1)
 	rest := free
 	var open, wide, smallPools []placement.PoolID // pools bound to no node, pools bound to several nodes, and small pools
@@ -129,10 +129,10 @@ func (s *Sizing) sizePools(l *placement.Layout) {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
-		s.divide(l, rest.And(s.nodes[node]), byNode[node], s.Expand)
+		s.divide(l, rest.And(s.cpusByNode[node]), byNode[node], s.Expand)
 		for _, w := range byNode[node] {
 			if w.ExclusiveNode {
-				l.Shared[w] = rest.And(s.nodes[node])
+				l.Shared[w] = rest.And(s.cpusByNode[node])
 			}
 			rest = rest.Minus(l.Shared[w])
 		}
@@ -162,7 +162,7 @@ func (s *Sizing) sizePools(l *placement.Layout) {
 // nodes. A default pool without containers needs no CPUs, unless smallPools is set: small pools use its
 // CPUs, too.
 func (s *Sizing) shareUnused(l *placement.Layout, smallPools bool) {
-	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usableCPUs())
+	spare := l.Pools.Shared.Minus(l.Demand.OwnedCPUs).And(s.usableCPUs())
 	for w, cpus := range l.Shared {
 		if _, used := l.Demand.Needs.OfPool(w); used || smallPools {
 			spare = spare.Minus(cpus)
@@ -202,7 +202,7 @@ func (s *Sizing) assignSmallPools(l *placement.Layout, smallPools []placement.Po
 			others = others.Minus(cpus)
 		}
 	}
-	left := l.Reclaimed.Minus(l.Demand.Owned)
+	left := l.Reclaimed.Minus(l.Demand.OwnedCPUs)
 	for _, w := range smallPools {
 		cpus := l.Shared[placement.PoolID{}]
 		near := cpus
@@ -223,7 +223,7 @@ func (s *Sizing) assignSmallPools(l *placement.Layout, smallPools []placement.Po
 // small pools.
 func poolNeed(l *placement.Layout, w placement.PoolID) int64 {
 	of, _ := l.Demand.Needs.OfPool(w)
-	sum := of.Milli
+	sum := of.MilliCPUs
 	if w != (placement.PoolID{}) {
 		return sum
 	}
@@ -237,18 +237,18 @@ func poolNeed(l *placement.Layout, w placement.PoolID) int64 {
 
 // buildReclaimed builds the reclaimed pool from the CPUs that no shared pool took.
 func (s *Sizing) buildReclaimed(l *placement.Layout) {
-	free := l.Pools.Reclaimed.Minus(l.Demand.Owned).And(s.usableCPUs())
+	free := l.Pools.Reclaimed.Minus(l.Demand.OwnedCPUs).And(s.usableCPUs())
 	left := free
 	for w := range l.Shared {
 		left = left.Minus(l.Shared[w])
 	}
 	// If too few CPUs are left, the reclaimed pool also uses CPUs of shared pools, which keep these CPUs. It first uses
 	// the CPUs that the default pool took last.
-	for n := 1; left.Len() < s.MinReclaimed && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
+	for n := 1; left.Len() < s.MinReclaimed && n <= len(s.cpuOrder) && !free.Minus(left).Empty(); n++ {
 		left = left.Union(s.lastCPUs(l, free.Minus(left), 1))
 	}
-	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
-	for node, cpus := range s.nodes {
+	l.Reclaimed = left.Union(l.Demand.LentCPUs.And(l.Pools.Reclaimed))
+	for node, cpus := range s.cpusByNode {
 		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isExclusiveNode(l, node) {
 			l.ReclaimedNear = l.ReclaimedNear.Union(s.lastCPUs(l, at, max(s.MinReclaimed, 1)))
 		}

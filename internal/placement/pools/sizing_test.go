@@ -151,7 +151,7 @@ func TestLayout(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, p, s := rig(t, t16, "0,2")
 			s.Expand, s.ShareUnused, s.MinReclaimed = c.expand, c.together, max(c.least, 1)
-			l := s.layout(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: placement.NeedsOf(c.needs)})
+			l := s.layout(p, placement.Demand{OwnedCPUs: m.OnlineOf(c.owned), LentCPUs: m.OnlineOf(c.lent), Needs: placement.NeedsOf(c.needs)})
 			got := map[placement.PoolID]string{}
 			for w, s := range l.Shared {
 				got[w] = m.Format(s)
@@ -169,13 +169,13 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 	d, needs := placement.Demand{}, map[placement.PoolID]int64{}
 	free := p.Online.Minus(p.Reserved).Members()
 	for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(free)-1), 0, len(free)-1).Draw(t, "owned") {
-		if d.Owned.Len() < len(free)-1 {
-			d.Owned.Add(free[i])
+		if d.OwnedCPUs.Len() < len(free)-1 {
+			d.OwnedCPUs.Add(free[i])
 		}
 	}
-	for cpu := range d.Owned.All() {
+	for cpu := range d.OwnedCPUs.All() {
 		if cpu%5 == 0 {
-			d.Lent.Add(cpu)
+			d.LentCPUs.Add(cpu)
 		}
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "pools") {
@@ -227,19 +227,19 @@ func TestLayoutHolds(t *testing.T) {
 			if cpus.Empty() {
 				t.Fatalf("%+v has no CPU, with %+v", s, d)
 			}
-			if both := cpus.And(d.Owned); !both.Empty() && (s.Pool != placement.Reclaimed || !d.Lent.Contains(both)) {
+			if both := cpus.And(d.OwnedCPUs); !both.Empty() && (s.Pool != placement.Reclaimed || !d.LentCPUs.Contains(both)) {
 				t.Fatalf("%+v has owned CPUs %s", s, m.Format(both))
 			}
 			if s.Pool == placement.Unclassified && p.HardReserved && !cpus.And(kept).Empty() {
 				t.Fatalf("others are on reserved CPUs")
 			}
 		}
-		if least := min(s.MinReclaimed, rest.Minus(d.Owned).Len()); l.Reclaimed.Minus(d.Lent).Len() < least {
+		if least := min(s.MinReclaimed, rest.Minus(d.OwnedCPUs).Len()); l.Reclaimed.Minus(d.LentCPUs).Len() < least {
 			t.Fatalf("%d CPUs are reclaimed, want %d", l.Reclaimed.Len(), least)
 		}
 		for _, n := range m.Nodes {
 			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Reclaimed, Near: n.CPUs})
-			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isExclusiveNode(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
+			if open := n.CPUs.And(rest).Minus(d.OwnedCPUs); !open.Empty() && !isExclusiveNode(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.LentCPUs))) != (topology.Set{}) {
 				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
 			}
 		}
@@ -251,8 +251,8 @@ func TestLayoutHolds(t *testing.T) {
 				}
 			}
 			cpus, _ := l.CPUs(placement.CPUGroup{Pool: placement.Shared, PoolID: w})
-			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isSmallPool(w, milli) && !there.Contains(cpus)) {
-				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.Owned))
+			if !there.And(rest).Minus(d.OwnedCPUs).Empty() && (cpus.And(there).Empty() || !isSmallPool(w, milli) && !there.Contains(cpus)) {
+				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.OwnedCPUs))
 			}
 		}
 		again := s.layout(p, d)
@@ -269,7 +269,7 @@ func testTogether(t *rapid.T, s *Sizing, p *placement.Pools, d placement.Demand,
 	apart := *s
 	apart.ShareUnused = false
 	was := apart.layout(p, d)
-	idle := p.Shared.Minus(d.Owned)
+	idle := p.Shared.Minus(d.OwnedCPUs)
 	for w, cpus := range l.Shared {
 		idle = idle.Minus(cpus)
 		if !cpus.Contains(was.Shared[w]) {
@@ -322,7 +322,7 @@ func TestGuestsCostNothing(t *testing.T) {
 			}
 		}
 		for w := range guests.Needs.All() {
-			if got, _ := together.CPUs(placement.CPUGroup{Pool: placement.Shared, PoolID: w}); got.Empty() || !got.And(d.Owned).Empty() {
+			if got, _ := together.CPUs(placement.CPUGroup{Pool: placement.Shared, PoolID: w}); got.Empty() || !got.And(d.OwnedCPUs).Empty() {
 				t.Fatalf("%+v has %s", w, m.Format(got))
 			}
 		}
@@ -367,7 +367,7 @@ func TestIsolatedCPUsAreInNoPool(t *testing.T) {
 		t.Errorf("reclaimed are %s, want 3-5", got)
 	}
 	// If others own all ordinary CPUs, isolated ones are better than none.
-	l = s.layout(p, placement.Demand{Owned: m.OnlineOf("0-5")})
+	l = s.layout(p, placement.Demand{OwnedCPUs: m.OnlineOf("0-5")})
 	for _, s := range []placement.CPUGroup{{Pool: placement.Shared}, {Pool: placement.Reclaimed}} {
 		if got, _ := l.CPUs(s); m.Format(got) != "6-7" {
 			t.Errorf("%s is %s, want 6-7", s.Pool, m.Format(got))
@@ -376,7 +376,7 @@ func TestIsolatedCPUsAreInNoPool(t *testing.T) {
 	for i := range cpus {
 		cpus[i].Isolated = true
 	}
-	if m, err = topology.New(cpus, nil); err != nil || len(NewSizing(m).order) != 8 || !slices.IsSorted(NewSizing(m).order) {
+	if m, err = topology.New(cpus, nil); err != nil || len(NewSizing(m).cpuOrder) != 8 || !slices.IsSorted(NewSizing(m).cpuOrder) {
 		t.Error("where all are isolated, all are in pools")
 	}
 }

@@ -15,7 +15,7 @@ func (p *Policy) wantsReserved(s placement.Subject) (is bool, key string) {
 		return asked.V, asked.Key
 	}
 	is = s.Pod != nil && slices.ContainsFunc(p.options.ReservedPoolNamespaces, func(pattern string) bool { return intent.MatchNamespace(pattern, s.Pod.Namespace) })
-	return is, Key + ".reservedPoolNamespaces"
+	return is, ConfigKey + ".reservedPoolNamespaces"
 }
 
 // wantsShared reports whether a container shares CPUs although it requests whole CPUs, and the key that
@@ -24,7 +24,7 @@ func (p *Policy) wantsShared(s placement.Subject) (yes bool, key string) {
 	if asked := s.Intent.PreferShared.V.Of(s.Name); asked.IsSet() {
 		return asked.V, asked.Key
 	}
-	return p.options.PreferSharedCPUs, Key
+	return p.options.PreferSharedCPUs, ConfigKey
 }
 
 // requiresIsolated returns the annotation that requires isolated CPUs for an owner; "" for none. A preference
@@ -57,7 +57,7 @@ func preservesMemory(s placement.Subject) bool { return s.Intent.PreserveMemory.
 // of its namespace, or else the class of its QoS class.
 func (p *Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, []lifecycle.Problem) {
 	name, key := p.schedulingClass(s)
-	return p.options.SchedulingClasses.ClassOf(s, Key, "the container gets the class of its namespace or QoS class", name, key)
+	return p.options.SchedulingClasses.ClassOf(s, ConfigKey, "the container gets the class of its namespace or QoS class", name, key)
 }
 
 // schedulingClass returns the name of the scheduling class that the configuration gives a container, and the
@@ -65,12 +65,12 @@ func (p *Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, [
 func (p *Policy) schedulingClass(s placement.Subject) (name, key string) {
 	for _, of := range p.options.NamespaceSchedulingClasses {
 		if slices.ContainsFunc(of.Namespaces, func(pattern string) bool { return intent.MatchNamespace(pattern, s.Pod.Namespace) }) {
-			return of.SchedulingClass, Key + ".namespaceSchedulingClasses"
+			return of.SchedulingClass, ConfigKey + ".namespaceSchedulingClasses"
 		}
 	}
 	for _, of := range p.options.PodQoSSchedulingClasses {
 		if of.QoSClass == s.Intent.QoS.String() {
-			return of.SchedulingClass, Key + ".podQoSSchedulingClasses"
+			return of.SchedulingClass, ConfigKey + ".podQoSSchedulingClasses"
 		}
 	}
 	return "", ""
@@ -96,7 +96,7 @@ func memoryOf(s placement.Subject) placement.MemoryChoice {
 func (p *Policy) affinityOf(v placement.View, s placement.Subject) affinity {
 	a := affinity{tree: p.tree}
 	if len(s.Intent.AffinitiesOf(s.Name)) > 0 {
-		by := s.Attraction()
+		by := s.AffinityWeights()
 		for i := range p.tree {
 			a.attract(i, float64(by[p.tree[i].name]))
 		}
@@ -104,12 +104,12 @@ func (p *Policy) affinityOf(v placement.View, s placement.Subject) affinity {
 	}
 	if p.options.ColocatePods {
 		for _, n := range s.Neighbours {
-			a.attract(p.partIndex(n.Pool, n.Owned), colocated)
+			a.attract(p.partIndex(n.Pool, n.Owned), colocationWeight)
 		}
 	}
 	if p.options.ColocateNamespaces && v.CountMembers != nil && s.Pod != nil {
 		for i := range p.tree {
-			a.attract(i, colocated*float64(v.CountMembers(placement.Membership{Balloon: p.tree[i].name, Namespace: s.Pod.Namespace})))
+			a.attract(i, colocationWeight*float64(v.CountMembers(placement.Membership{Balloon: p.tree[i].name, Namespace: s.Pod.Namespace})))
 		}
 	}
 	return a

@@ -31,11 +31,11 @@ func (p *Policy) hintsOf(s placement.Subject) hints {
 			continue
 		}
 		if i, known := at[d.Path]; known {
-			h.nearCPUs[i] = h.nearCPUs[i].Union(d.Near)
+			h.nearCPUs[i] = h.nearCPUs[i].Union(d.NearCPUs)
 			continue
 		}
 		at[d.Path] = len(h.nearCPUs)
-		h.nearCPUs, h.names = append(h.nearCPUs, d.Near), append(h.names, intent.Printable(d.Name))
+		h.nearCPUs, h.names = append(h.nearCPUs, d.NearCPUs), append(h.names, intent.Printable(d.Name))
 	}
 	return h
 }
@@ -85,13 +85,13 @@ func (h *hints) nearnessSum(i int) (s float64) {
 	return s
 }
 
-// mostNamed is the largest number of devices that a reason lists by name.
-const mostNamed = 3
+// maxNamedDevices is the largest number of devices that a reason lists by name.
+const maxNamedDevices = 3
 
-// deviceNames returns the names of the devices for a reason, at most mostNamed of them.
+// deviceNames returns the names of the devices for a reason, at most maxNamedDevices of them.
 func (h *hints) deviceNames() string {
-	names := strings.Join(h.names[:min(mostNamed, len(h.names))], ", ")
-	if more := len(h.names) - mostNamed; more > 0 {
+	names := strings.Join(h.names[:min(maxNamedDevices, len(h.names))], ", ")
+	if more := len(h.names) - maxNamedDevices; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return names

@@ -21,7 +21,7 @@ type Options struct {
 	ColocatePods, ColocateNamespaces bool
 	ReservedPoolNamespaces           []string
 	UnlimitedBurstable               Level
-	SchedulingClasses                class.Scheduling
+	SchedulingClasses                class.SchedulingClasses
 	NamespaceSchedulingClasses       []class.NamespaceOptions
 	PodQoSSchedulingClasses          []class.QoSOptions
 }
@@ -31,7 +31,7 @@ type Policy struct {
 	options Options
 	machine *topology.Machine
 	tree    tree
-	names   names
+	indexes partIndexes
 	chooser *choose.Tree
 	cores   placement.Cores
 }
@@ -39,16 +39,16 @@ type Policy struct {
 // New returns the policy for a machine.
 func New(m *topology.Machine, o Options) *Policy {
 	t := newTree(m)
-	return &Policy{options: o, machine: m, tree: t, names: t.names(), chooser: choose.NewTree(m), cores: placement.CoresOf(m)}
+	return &Policy{options: o, machine: m, tree: t, indexes: t.partIndexes(), chooser: choose.NewTree(m), cores: placement.CoresOf(m)}
 }
 
-// Key is the configuration key of the policy, which reasons and problems name.
-const Key = "placement.topologyAware"
+// ConfigKey is the configuration key of the policy, which reasons and problems name.
+const ConfigKey = "placement.topologyAware"
 
 // Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs. A container whose request also has
 // a fraction of a CPU can own the whole CPUs, and share CPUs for the fraction.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
-	t := placement.Terms{Chooses: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
+	t := placement.Terms{ChoosesCPUsOrMemory: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
 	reserved, _ := p.wantsReserved(s)
 	milli, rest := wholeAndFraction(s.Requested)
 	t.SharesFraction = s.Intent.QoS == intent.Guaranteed && rest > 0 && milli > milliOfCPU
@@ -91,7 +91,7 @@ func (p *Policy) partIndex(name string, owned topology.Set) int {
 	if !owned.Empty() {
 		return p.tree.smallestAround(owned)
 	}
-	if i, known := p.names[name]; known {
+	if i, known := p.indexes[name]; known {
 		return i
 	}
 	return -1
@@ -102,13 +102,13 @@ func (p *Policy) partIndex(name string, owned topology.Set) int {
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	l := pools.DefaultLayout(d)
 	l.Policy, l.OneThread = p, p.cores.OneOfEach
-	if b := d.Previous; b != nil && b.Policy == placement.Policy(p) && b.Pools == *pools && b.Demand.Owned == d.Owned {
+	if b := d.Previous; b != nil && b.Policy == placement.Policy(p) && b.Pools == *pools && b.Demand.OwnedCPUs == d.OwnedCPUs {
 		l.Tree = b.Tree // code never changes the map, so layouts can share it
 		return l
 	}
 	l.Tree = make(map[placement.PoolID]topology.Set, len(p.tree))
-	sharable := pools.Shared.Minus(pools.Reserved).Minus(d.Owned)
-	if plain := sharable.Minus(p.machine.Isolated()); !plain.Empty() {
+	sharable := pools.Shared.Minus(pools.Reserved).Minus(d.OwnedCPUs)
+	if plain := sharable.Minus(p.machine.IsolatedCPUs()); !plain.Empty() {
 		sharable = plain
 	}
 	for _, part := range p.tree {
@@ -124,26 +124,26 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		a.Why = "placement is off"
 		return a
 	}
-	if a.From = preservesCPU(s); a.From != "" && s.Owns.Empty() {
+	if a.From = preservesCPU(s); a.From != "" && s.OwnedByContainer.Empty() {
 		a.Why, a.Memory.KeepRequested = "the container keeps the CPUs of its request, as its pod asks", true
 		return a
 	}
-	if reserved, key := p.wantsReserved(s); reserved && !v.Pools.Reserved.Empty() && s.Owns.Empty() {
+	if reserved, key := p.wantsReserved(s); reserved && !v.Pools.Reserved.Empty() && s.OwnedByContainer.Empty() {
 		a.From, a.Why, a.Memory = key, "the reserved CPUs", memoryOf(s)
 		a.Group = placement.CPUGroup{Pool: placement.System, PoolID: placement.PoolID{Name: placement.ReservedPool}}
 		return a
 	}
-	a.From, a.Memory = Key, memoryOf(s)
-	at := p.partIndex(s.Balloon, topology.Set{})
+	a.From, a.Memory = ConfigKey, memoryOf(s)
+	at := p.partIndex(s.PoolName, topology.Set{})
 	switch {
 	case at >= 0:
 		a.Why = "shares the CPUs of " + p.tree[at].name + ", where it was placed before"
 	default:
 		r := p.request(v, s)
-		if at = r.best(-1); !(candidate{r, at}).enough() {
+		if at = r.best(-1); !(candidate{r, at}).hasEnough() {
 			a.Problems = append(a.Problems, lifecycle.Problem{
-				Key: Key, Value: fmt.Sprintf("%dm", r.milli), Refused: true,
-				Reason: "no part of the node has that much free CPU time", Then: "the container shares the CPUs of " + p.tree[at].name,
+				Key: ConfigKey, Value: fmt.Sprintf("%dm", r.milli), Refused: true,
+				Reason: "no part of the node has as much free CPU time as the container requests", Then: "the container shares the CPUs of " + p.tree[at].name,
 			})
 		}
 		a.Why = r.why(at)
@@ -170,30 +170,30 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	}
 	have, held := w.UsableCPUs, w.OwnedCPUs.Len() // an owner keeps its CPUs
 	if have.Empty() {                             // a new owner first gets CPUs that its pod already has
-		have = p.pick(w.N, w.TakenOver, topology.Set{})
+		have = p.pick(w.N, w.TakenOverCPUs, topology.Set{})
 		held = have.Len()
 	}
 	if got := p.isolatedCPUs(v, s, w); held == 0 && !got.Empty() {
 		return placement.Assignment{CPUs: got, Why: "isolated CPUs"}, nil
 	}
 	if held >= w.N {
-		return placement.Assignment{CPUs: have, Why: "CPUs its pod has already"}, nil
+		return placement.Assignment{CPUs: have, Why: "CPUs that its pod already has"}, nil
 	}
 	h := p.hintsOf(s)
-	r := &ownerChoice{p: p, n: w.N - held, currentCPUs: have, supply: p.supply(v.Layout), affinity: p.affinityOf(v, s), rank: ownerCriteria(&h)}
-	if p.Terms(v.Machine, s).SharesFraction && s.Balloon == "" { // Share chooses its pool later, and the part must have room for that, too
+	r := &ownerChoice{policy: p, cpuCount: w.N - held, currentCPUs: have, supply: p.supply(v.Layout), affinity: p.affinityOf(v, s), rank: ownerCriteria(&h)}
+	if p.Terms(v.Machine, s).SharesFraction && s.PoolName == "" { // Share chooses its pool later, and the part must have room for that, too
 		r.sharedMilli = max(intent.LimitMilli(&s.Requested.CPU)-int64(w.N)*milliOfCPU, 0)
 	}
-	p.countOwnable(r.supply, v.Free)
+	p.countOwnable(r.supply, v.FreeCPUs)
 	at := r.best(-1)
 	if at < 0 {
 		return placement.Assignment{CPUs: w.UsableCPUs}, errTooFewCPUs
 	}
-	from := p.tree[at].cpus.And(v.Free) // the smallest parts have no parts to which they must leave CPUs
+	from := p.tree[at].cpus.And(v.FreeCPUs) // the smallest parts have no parts to which they must leave CPUs
 	if len(p.tree[at].children) > 0 {
-		from = p.spareCPUs(r.supply, at, v.Free)
+		from = p.spareCPUs(r.supply, at, v.FreeCPUs)
 	}
-	return placement.Assignment{CPUs: have.Union(p.pickNear(r.n, from, have, &h)), Why: r.why(at)}, nil
+	return placement.Assignment{CPUs: have.Union(p.pickNear(r.cpuCount, from, have, &h)), Why: r.why(at)}, nil
 }
 
 // chooseIsolated chooses the CPUs of an owner that must have isolated CPUs. key is the annotation that
@@ -201,12 +201,12 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 func (p *Policy) chooseIsolated(v placement.View, w placement.CPURequest, key string) (placement.Assignment, error) {
 	have, held := w.UsableCPUs, w.OwnedCPUs.Len()
 	if have.Empty() {
-		have = p.pick(w.N, w.TakenOver.And(p.machine.Isolated()), topology.Set{})
+		have = p.pick(w.N, w.TakenOverCPUs.And(p.machine.IsolatedCPUs()), topology.Set{})
 		held = have.Len()
 	}
-	free := v.Free.And(p.machine.Isolated()).Minus(have)
+	free := v.FreeCPUs.And(p.machine.IsolatedCPUs()).Minus(have)
 	if more := w.N - held; more > free.Len() {
-		return placement.Assignment{CPUs: w.UsableCPUs}, &placement.RequirementError{Key: key, Reason: fmt.Sprintf("it needs %d more isolated CPUs, and %d are free", more, free.Len())}
+		return placement.Assignment{CPUs: w.UsableCPUs}, &placement.RequirementError{Key: key, Reason: fmt.Sprintf("the container needs %d more isolated CPUs, and %d are free", more, free.Len())}
 	}
 	return placement.Assignment{CPUs: have.Union(p.pick(w.N-held, free, have)), Why: "isolated CPUs, which its pod requires"}, nil
 }
@@ -219,7 +219,7 @@ func (p *Policy) isolatedCPUs(v placement.View, s placement.Subject, w placement
 	if asked := s.Intent.PreferIsolated.V.Of(s.Name); asked.IsSet() {
 		prefers = asked.V
 	}
-	free := v.Free.And(p.machine.Isolated())
+	free := v.FreeCPUs.And(p.machine.IsolatedCPUs())
 	if !prefers || !w.UsableCPUs.Empty() || free.Len() < w.N {
 		return topology.Set{}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// request is the request of a container that shares CPUs, with the data for choosing its part.
+// request is the request of a container that shares CPUs, with all inputs to the choice of its part of the node.
 type request struct {
-	p        *Policy
+	policy   *Policy
 	milli    int64
 	limit    int64 // in milli-CPUs, 0 for none
 	qos      intent.QoS
@@ -28,11 +28,11 @@ type request struct {
 
 // request makes the request of a subject.
 func (p *Policy) request(v placement.View, s placement.Subject) *request {
-	r := &request{p: p, qos: s.Intent.QoS, supply: p.supply(v.Layout), unlimitedLevel: p.options.UnlimitedBurstable}
+	r := &request{policy: p, qos: s.Intent.QoS, supply: p.supply(v.Layout), unlimitedLevel: p.options.UnlimitedBurstable}
 	if s.Requested != nil {
 		r.milli, r.limit = intent.SharesMilli(s.Requested.CPU.Shares.V), intent.LimitMilli(&s.Requested.CPU)
 	}
-	if r.owns = s.Owns; !r.owns.Empty() {
+	if r.owns = s.OwnedByContainer; !r.owns.Empty() {
 		r.rank = sharingCriteria(&r.hints)
 		r.milli = max(intent.LimitMilli(&s.Requested.CPU)-int64(r.owns.Len())*milliOfCPU, 0)
 		return r
@@ -45,11 +45,11 @@ func (p *Policy) request(v placement.View, s placement.Subject) *request {
 	return r
 }
 
-// colocated is the weight of one container with which another should be placed. perLevel is the factor for an
-// affinity per level of distance (nri-plugins 0.14, topology-aware, affinityScore).
+// colocationWeight is the weight of one container with which another should be placed. affinityPerLevel is the factor
+// for an affinity per level of distance (nri-plugins 0.14, topology-aware, affinityScore).
 const (
-	colocated = 10
-	perLevel  = 0.75
+	colocationWeight = 10
+	affinityPerLevel = 0.75
 )
 
 // affinity is how much each part of the node attracts a container.
@@ -68,7 +68,7 @@ func (a *affinity) attract(to int, weight float64) {
 	}
 	for i := range a.tree {
 		if levels, ok := a.tree.distance(i, to); ok {
-			a.weights[i] += weight * math.Pow(perLevel, float64(levels))
+			a.weights[i] += weight * math.Pow(affinityPerLevel, float64(levels))
 		}
 	}
 }
@@ -83,12 +83,12 @@ func (a *affinity) weightOf(i int) float64 {
 
 // candidate is a part whose CPUs a container could share.
 type candidate struct {
-	r *request
-	i int
+	request   *request
+	partIndex int
 }
 
-func (c candidate) supply() *partSupply { return &c.r.supply[c.i] }
-func (c candidate) part() *part         { return &c.r.p.tree[c.i] }
+func (c candidate) supply() *partSupply { return &c.request.supply[c.partIndex] }
+func (c candidate) part() *nodePart     { return &c.request.policy.tree[c.partIndex] }
 
 // shortage is 0 if the part has as much free CPU time as the container requests. Otherwise it is the missing
 // CPU time as a negative number.
@@ -96,10 +96,10 @@ func (c candidate) shortage() float64 {
 	if c.supply().sharable.Empty() {
 		return math.Inf(-1)
 	}
-	return float64(min(c.supply().leftMilli-c.r.milli, 0))
+	return float64(min(c.supply().leftMilli-c.request.milli, 0))
 }
 
-func (c candidate) enough() bool { return c.shortage() == 0 }
+func (c candidate) hasEnough() bool { return c.shortage() == 0 }
 
 // criterion is a criterion by which candidates are compared. The candidate with the larger value is better.
 type criterion[T any] struct {
@@ -130,17 +130,17 @@ func compareBy[T any](rank []criterion[T], a, b T) (better int, by string) {
 func sharingCriteria(h *hints) []criterion[candidate] {
 	nearest := []criterion[candidate]{
 		{"it has enough free CPU time", candidate.shortage},
-		{ruleNearContainers, func(c candidate) float64 { return c.r.affinity.weightOf(c.i) }},
+		{ruleNearContainers, func(c candidate) float64 { return c.request.affinity.weightOf(c.partIndex) }},
 	}
-	return slices.Concat(nearest, hintCriteria(h, func(c candidate) int { return c.i }), []criterion[candidate]{
+	return slices.Concat(nearest, hintCriteria(h, func(c candidate) int { return c.partIndex }), []criterion[candidate]{
 		{"the container's CPU limit fits", func(c candidate) float64 {
-			return boolValue(c.r.burstable() && c.r.limit > 0 && c.supply().leftMilli >= c.r.limit)
+			return boolValue(c.request.burstable() && c.request.limit > 0 && c.supply().leftMilli >= c.request.limit)
 		}},
 		{"a container without a CPU limit is placed on this level", func(c candidate) float64 {
-			return boolValue(c.r.unlimited() && c.part().level == c.r.level())
+			return boolValue(c.request.unlimited() && c.part().level == c.request.level())
 		}},
 		{"it has the most free CPU time for a container without a limit", func(c candidate) float64 {
-			if !c.r.unlimited() {
+			if !c.request.unlimited() {
 				return 0
 			}
 			return float64(c.supply().leftMilli)
@@ -148,7 +148,7 @@ func sharingCriteria(h *hints) []criterion[candidate] {
 		{ruleSmallest, func(c candidate) float64 { return float64(c.part().depth) }},
 		{"it has the fewest containers", func(c candidate) float64 { return float64(-c.supply().members) }},
 		{"it has the most free CPU time", func(c candidate) float64 { return float64(c.supply().leftMilli) }},
-		{ruleFirst, func(c candidate) float64 { return float64(-c.i) }},
+		{ruleFirst, func(c candidate) float64 { return float64(-c.partIndex) }},
 	})
 }
 
@@ -167,11 +167,11 @@ func (r *request) unlimited() bool { return r.burstable() && r.limit == 0 }
 // larger level that the node has.
 func (r *request) level() Level {
 	for l := r.unlimitedLevel; l > System; l-- {
-		if slices.ContainsFunc(r.p.tree, func(p part) bool { return p.level == l }) {
+		if slices.ContainsFunc(r.policy.tree, func(p nodePart) bool { return p.level == l }) {
 			return l
 		}
 	}
-	return r.p.tree[len(r.p.tree)-1].level
+	return r.policy.tree[len(r.policy.tree)-1].level
 }
 
 // compare compares the parts with indices a and b. better is positive if a is better. by is the name of the
@@ -184,8 +184,8 @@ func (r *request) compare(a, b int) (better int, by string) {
 // it skips none.
 func (r *request) best(without int) int {
 	best := -1
-	for i := range r.p.tree {
-		if i == without || !r.p.tree[i].cpus.Contains(r.owns) {
+	for i := range r.policy.tree {
+		if i == without || !r.policy.tree[i].cpus.Contains(r.owns) {
 			continue
 		}
 		if best >= 0 {
@@ -200,10 +200,10 @@ func (r *request) best(without int) int {
 
 // why returns a clause that says by which criterion the best part beat the next best part.
 func (r *request) why(best int) string {
-	text := "shares the CPUs of " + r.p.tree[best].name
+	text := "shares the CPUs of " + r.policy.tree[best].name
 	if next := r.best(best); next >= 0 {
 		_, by := r.compare(best, next)
-		text += ": " + by + ", compared with " + r.p.tree[next].name
+		text += ": " + by + ", compared with " + r.policy.tree[next].name
 	}
 	return text
 }

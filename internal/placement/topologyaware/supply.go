@@ -32,7 +32,7 @@ func (p *Policy) supply(l *placement.Layout) supply {
 		o, w := &s[i], placement.PoolID{Name: p.tree[i].name}
 		o.sharable = l.Tree[w]
 		need, _ := l.Demand.Needs.OfPool(w)
-		o.milli, o.members = o.milli+need.Milli, o.members+need.Members
+		o.milli, o.members = o.milli+need.MilliCPUs, o.members+need.Members
 		if parent := p.tree[i].parent; parent >= 0 {
 			s[parent].milli += o.milli
 			s[parent].members += o.members

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// part is a part of the node in which containers are placed. nri-plugins calls it a pool.
-type part struct {
+// nodePart is a part of the node in which containers are placed. nri-plugins calls it a pool.
+type nodePart struct {
 	name     string // such as "NUMA node #1"
 	level    Level
 	cpus     topology.Set
@@ -34,11 +34,11 @@ func Levels() map[string]Level {
 	return map[string]Level{"system": System, "package": Package, "die": Die, "numa": NUMA, "l3cache": L3Cache}
 }
 
-// names has the indexes of parts by their names.
-type names map[string]int
+// partIndexes has the indexes of parts by their names.
+type partIndexes map[string]int
 
-func (t tree) names() names {
-	all := make(names, len(t))
+func (t tree) partIndexes() partIndexes {
+	all := make(partIndexes, len(t))
 	for i := range t {
 		all[t[i].name] = i
 	}
@@ -47,39 +47,39 @@ func (t tree) names() names {
 
 // tree has the parts of a node. A part comes after its children, and the whole node comes last. So the first
 // part that meets a condition is the smallest one.
-type tree []part
+type tree []nodePart
 
 // newTree makes the tree of a machine. A level that does not divide a part is left out. A NUMA
 // node without memory is no part: its CPUs belong to the part around it (nri-plugins 0.14,
 // topology-aware, buildPoolsByTopology).
 func newTree(m *topology.Machine) tree {
-	b := builder{m: m}
+	b := treeBuilder{machine: m}
 	packages := b.divide(topology.PackageLevel, m.Online())
 	if len(packages) == 1 {
-		b.add(-1, Package, packages[0], 0)
+		b.addPart(-1, Package, packages[0], 0)
 		return b.childrenFirst()
 	}
-	root := b.appendPart(part{name: "root", level: System, cpus: m.Online(), parent: -1})
+	root := b.appendPart(nodePart{name: "root", level: System, cpus: m.Online(), parent: -1})
 	for _, cpus := range slices.Backward(packages) {
-		b.add(root, Package, cpus, 1)
+		b.addPart(root, Package, cpus, 1)
 	}
 	return b.childrenFirst()
 }
 
-// builder makes a tree in reverse order: parents before children, and the last child first.
-type builder struct {
-	m     *topology.Machine
-	parts tree
+// treeBuilder makes a tree in reverse order: parents before children, and the last child first.
+type treeBuilder struct {
+	machine *topology.Machine
+	parts   tree
 }
 
-func (b *builder) appendPart(p part) int {
+func (b *treeBuilder) appendPart(p nodePart) int {
 	b.parts = append(b.parts, p)
 	return len(b.parts) - 1
 }
 
 // divide returns the groups of a level, each limited to the given CPUs. It leaves out empty groups.
-func (b *builder) divide(l topology.Level, cpus topology.Set) (groups []topology.Set) {
-	for _, g := range b.m.Groups(l) {
+func (b *treeBuilder) divide(l topology.Level, cpus topology.Set) (groups []topology.Set) {
+	for _, g := range b.machine.Groups(l) {
 		if both := g.And(cpus); !both.Empty() {
 			groups = append(groups, both)
 		}
@@ -87,18 +87,18 @@ func (b *builder) divide(l topology.Level, cpus topology.Set) (groups []topology
 	return groups
 }
 
-// add adds a part and all smaller parts in it.
-func (b *builder) add(parent int, level Level, cpus topology.Set, depth int) {
-	at := b.appendPart(part{name: b.name(parent, level, cpus), level: level, cpus: cpus, depth: depth, parent: parent})
-	inner, groups := b.next(level, cpus)
+// addPart adds a part and all smaller parts in it.
+func (b *treeBuilder) addPart(parent int, level Level, cpus topology.Set, depth int) {
+	at := b.appendPart(nodePart{name: b.partName(parent, level, cpus), level: level, cpus: cpus, depth: depth, parent: parent})
+	inner, groups := b.nextLevel(level, cpus)
 	for _, g := range slices.Backward(groups) {
-		b.add(at, inner, g, depth+1)
+		b.addPart(at, inner, g, depth+1)
 	}
 }
 
-// next returns the next level that divides the CPUs into several groups, and the groups. It returns no groups
+// nextLevel returns the next level that divides the CPUs into several groups, and the groups. It returns no groups
 // if there is no such level.
-func (b *builder) next(level Level, cpus topology.Set) (Level, []topology.Set) {
+func (b *treeBuilder) nextLevel(level Level, cpus topology.Set) (Level, []topology.Set) {
 	for l := level + 1; l <= L3Cache; l++ {
 		groups := b.divide(map[Level]topology.Level{Die: topology.DieLevel, NUMA: topology.NodeLevel, L3Cache: topology.L3Level}[l], cpus)
 		if l == Die && slices.Equal(groups, b.divide(topology.L3Level, cpus)) {
@@ -116,14 +116,14 @@ func (b *builder) next(level Level, cpus topology.Set) (Level, []topology.Set) {
 }
 
 // withoutMemory reports whether the NUMA node of some CPUs has no memory.
-func (b *builder) withoutMemory(cpus topology.Set) bool {
-	n, ok := b.m.Node(b.m.CPUs[cpus.First()].Node)
+func (b *treeBuilder) withoutMemory(cpus topology.Set) bool {
+	n, ok := b.machine.Node(b.machine.CPUs[cpus.First()].Node)
 	return ok && n.Kind == topology.NoMemory
 }
 
-// name returns the name of a part, as in nri-plugins.
-func (b *builder) name(parent int, level Level, cpus topology.Set) string {
-	first := b.m.CPUs[cpus.First()]
+// partName returns the name of a part, as in nri-plugins.
+func (b *treeBuilder) partName(parent int, level Level, cpus topology.Set) string {
+	first := b.machine.CPUs[cpus.First()]
 	switch level {
 	case Package:
 		return fmt.Sprintf("socket #%d", first.Package)
@@ -137,7 +137,7 @@ func (b *builder) name(parent int, level Level, cpus topology.Set) string {
 }
 
 // childrenFirst reverses the parts, so that children come before their parents, and sets their children.
-func (b *builder) childrenFirst() tree {
+func (b *treeBuilder) childrenFirst() tree {
 	last := len(b.parts) - 1
 	slices.Reverse(b.parts)
 	for i := range b.parts {
@@ -152,7 +152,7 @@ func (b *builder) childrenFirst() tree {
 
 // smallestAround returns the index of the smallest part that contains the CPUs.
 func (t tree) smallestAround(cpus topology.Set) int {
-	return slices.IndexFunc(t, func(p part) bool { return p.cpus.Contains(cpus) })
+	return slices.IndexFunc(t, func(p nodePart) bool { return p.cpus.Contains(cpus) })
 }
 
 // distance returns the number of levels between two parts. ok is false if neither part contains the other.

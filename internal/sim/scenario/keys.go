@@ -20,7 +20,7 @@ func addNearestKey(err error, into any) error {
 	}
 	path := strings.Split(found[1], ".")
 	last := len(path) - 1
-	if near, _ := nearest.To(path[last], keysAt(reflect.TypeOf(into), path[:last])); near != "" {
+	if near, _ := nearest.Word(path[last], keysAt(reflect.TypeOf(into), path[:last])); near != "" {
 		return fmt.Errorf("%w; nearest valid key %q", err, strings.Join(append(path[:last:last], near), "."))
 	}
 	return err

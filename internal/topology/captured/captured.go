@@ -22,15 +22,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// root is the directory of all files in an archive.
-const root = "trimtab-capture"
+// archiveRoot is the directory of all files in an archive.
+const archiveRoot = "trimtab-capture"
 
 // Limits of an archive. A node with 1024 CPUs has about 20,000 files with 2 MiB of text.
 const (
-	maxFiles  = 200_000
-	maxFile   = 64 << 10
-	maxBytes  = 64 << 20
-	maxPacked = 32 << 20
+	maxFiles        = 200_000
+	maxFileBytes    = 64 << 10
+	maxTotalBytes   = 64 << 20
+	maxArchiveBytes = 32 << 20
 )
 
 // archivedFiles are the files of an archive, as patterns below the root of the node. They describe only the
@@ -83,11 +83,11 @@ func Pack(w io.Writer, host fs.FS) (files int, err error) {
 		}
 		for _, name := range names {
 			text, err := fs.ReadFile(host, name)
-			if err != nil || len(text) > maxFile {
+			if err != nil || len(text) > maxFileBytes {
 				continue
 			}
 			// The size is that of the text: files of /sys report a page.
-			h := &tar.Header{Name: path.Join(root, name), Mode: 0o444, Size: int64(len(text)), Format: tar.FormatPAX}
+			h := &tar.Header{Name: path.Join(archiveRoot, name), Mode: 0o444, Size: int64(len(text)), Format: tar.FormatPAX}
 			err = t.WriteHeader(h)
 			if err == nil {
 				_, err = t.Write(text)
@@ -101,13 +101,13 @@ func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	return files, errors.Join(t.Close(), z.Close())
 }
 
-// IsArchive reports whether a text begins like an archive.
+// IsArchive reports whether a text begins like a gzip file, as archives do.
 func IsArchive(text []byte) bool { return bytes.HasPrefix(text, []byte{0x1f, 0x8b}) } // RFC 1952, 2.3.1
 
-// Open reads an archive that Pack wrote. It returns an error for another file, for an archive that has other files or is
-// too large, and for files that describe no valid machine.
+// Open reads an archive that Pack wrote. It returns an error for another file, for an archive that has other files or
+// is too large, and for files that describe no valid machine.
 func Open(r io.Reader) (*Node, error) {
-	files, err := unpack(io.LimitReader(r, maxPacked))
+	files, err := unpack(io.LimitReader(r, maxArchiveBytes))
 	if err != nil {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
@@ -124,7 +124,7 @@ func Open(r io.Reader) (*Node, error) {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
 	var h lifecycle.Host
-	if h, err = sysfs.Host(emptyNode{}, sys); err != nil {
+	if h, err = sysfs.ReadHost(emptyNode{}, sys); err != nil {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
 	n.HugePages, n.Disks = h.HugePages, h.Disks
@@ -148,7 +148,7 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 		return nil, fmt.Errorf("not a compressed archive: %w", err)
 	}
 	files, total := map[string][]byte{}, 0
-	for t := tar.NewReader(io.LimitReader(z, 3*maxBytes)); ; {
+	for t := tar.NewReader(io.LimitReader(z, 3*maxTotalBytes)); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -164,8 +164,8 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 			return nil, fmt.Errorf("the archive has %q twice", name)
 		}
 		total += int(h.Size)
-		if len(files) >= maxFiles || total > maxBytes {
-			return nil, fmt.Errorf("the archive has more than %d files or %d bytes", maxFiles, maxBytes)
+		if len(files) >= maxFiles || total > maxTotalBytes {
+			return nil, fmt.Errorf("the archive has more than %d files or %d bytes", maxFiles, maxTotalBytes)
 		}
 		text, err := io.ReadAll(t)
 		if err != nil {
@@ -186,7 +186,7 @@ func nameOf(h *tar.Header) (string, error) {
 	if h.Typeflag != tar.TypeReg {
 		return "", fmt.Errorf("%q is not a regular file: trimtab capture packs only regular files", shown)
 	}
-	name, below := strings.CutPrefix(h.Name, root+"/")
+	name, below := strings.CutPrefix(h.Name, archiveRoot+"/")
 	known := below && fs.ValidPath(name) && slices.ContainsFunc(archivedFiles, func(pattern string) bool {
 		is, err := path.Match(pattern, name)
 		return is && err == nil
@@ -194,8 +194,8 @@ func nameOf(h *tar.Header) (string, error) {
 	switch {
 	case !known:
 		return "", fmt.Errorf("%q is not a file that trimtab capture packs", shown)
-	case h.Size < 0 || h.Size > maxFile:
-		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", shown, h.Size, maxFile)
+	case h.Size < 0 || h.Size > maxFileBytes:
+		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", shown, h.Size, maxFileBytes)
 	}
 	return name, nil
 }

@@ -23,11 +23,11 @@ type shape struct {
 	present                                      map[int]bool      // the CPUs that exist, by id; nil for all
 }
 
-// level is one level of the machine.
+// level is one level of the machine. field returns the field of a shape that has its number.
 type level struct {
 	letter byte
 	name   string
-	into   func(*shape) *int
+	field  func(*shape) *int
 }
 
 var levels = []level{
@@ -39,17 +39,19 @@ var levels = []level{
 	{'t', "threads per core", func(s *shape) *int { return &s.threads }},
 }
 
-// units are the memory units accepted, and their bytes.
-var units = []struct {
+// memoryUnits are the units of memory that a text may have, with their sizes in bytes.
+var memoryUnits = []struct {
 	name  string
 	bytes uint64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-// Parse makes the machine that a text describes: sockets (s), dies per socket (d),
-// NUMA nodes per die (n), L3 caches per node (l), cores per node or, if there are
-// caches, per cache (c), and threads per core (t), in this order and joined by x,
-// each 1 if left out; then, each after a comma, the memory of each node, and the huge
-// pages that each has reserved, such as "16 x 1GiB pages/node".
+// Parse makes the machine that a text describes. The text begins with numbers that are joined by x. Each number has a
+// letter, in this order: sockets (s), dies per socket (d), NUMA nodes per die (n), L3 caches per node (l), cores (c)
+// and threads per core (t). Cores are counted per L3 cache, or per node if the text has no l. A missing number counts
+// as 1, but without l the L3 caches are unknown.
+//
+// The memory of each node, such as "64GiB/node", may follow after a comma. So may the huge pages that each node has
+// reserved, such as "16 x 1GiB pages/node".
 //
 // CPUs are numbered as Linux does on most machines: first the first threads of all
 // cores, socket by socket and node by node, then the second threads.
@@ -103,12 +105,12 @@ func parseShape(text string) (shape, error) {
 			return s, fmt.Errorf("%q is repeated or out of order: the order is s, d, n, l, c, t", field)
 		}
 		next = i + 1
-		*levels[i].into(&s) = n
+		*levels[i].field(&s) = n
 	}
 	return s, nil
 }
 
-// setPresent notes which CPUs exist, and returns an error if the description has too many CPUs.
+// setPresent stores which CPUs exist, and returns an error if the description has too many CPUs.
 func (s *shape) setPresent(present string) error {
 	// Each factor is at most MaxCPUs, so the product of six fits an int.
 	n, most := s.sockets*s.dies*s.nodes*max(s.caches, 1)*s.cores*s.threads, topology.MaxCPUs
@@ -174,9 +176,9 @@ func (s *shape) parsePages(text string) error {
 	return nil
 }
 
-// parseBytes reads an amount with a unit. what begins the error.
+// parseBytes reads an amount with a unit. what is the first word of its errors.
 func parseBytes(what, amount string) (uint64, error) {
-	for _, u := range units {
+	for _, u := range memoryUnits {
 		number, ok := strings.CutSuffix(amount, u.name)
 		if !ok {
 			continue
@@ -224,7 +226,7 @@ func (s shape) machine() (*topology.Machine, error) {
 	return topology.Build(l)
 }
 
-// shorten keeps foreign text in messages within bounds.
+// shorten limits untrusted text in a message to 64 bytes.
 func shorten(s string) string {
 	if len(s) > 64 {
 		return s[:61] + "..."

@@ -18,7 +18,7 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	isolated, noHz := r.list(cpuDir, "isolated"), r.list(cpuDir, "nohz_full")
 	cpus := make([]topology.CPU, len(online))
 	threads := make([][]int, len(online))
-	caches := make([]cachesOf, len(online))
+	caches := make([]cacheLists, len(online))
 	for i, id := range online {
 		dir := cpuPath(id)
 		cpus[i] = topology.CPU{
@@ -32,7 +32,7 @@ func (r *reader) cpus(online []int) []topology.CPU {
 		}
 		_, cpus[i].Isolated = slices.BinarySearch(isolated, id)
 		_, cpus[i].NoHz = slices.BinarySearch(noHz, id)
-		if threads[i] = r.list(dir, "topology/core_cpus_list"); threads[i] == nil { // since 5.4
+		if threads[i] = r.list(dir, "topology/core_cpus_list"); threads[i] == nil { // the kernel is older than 5.4
 			threads[i] = r.list(dir, "topology/thread_siblings_list")
 		}
 		caches[i] = r.caches(dir)
@@ -42,8 +42,8 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	return cpus
 }
 
-// withOffline adds offline CPUs, up to topology.MaxCPUs in all. The kernel's lists of isolated and tickless CPUs include
-// offline CPUs. An offline CPU gets the package and die of an online CPU of its NUMA node.
+// withOffline adds offline CPUs, up to topology.MaxCPUs in all. The kernel's lists of isolated and tickless CPUs
+// include offline CPUs. An offline CPU gets the package and die of an online CPU of its NUMA node.
 func (r *reader) withOffline(cpus []topology.CPU, offline []int, nodeOf func(id int) int) []topology.CPU {
 	if len(cpus) == 0 {
 		return nil
@@ -77,16 +77,16 @@ func (r *reader) offline(online []int) []int {
 	return out
 }
 
-// numberCores makes core numbers unique. On ARM with a device tree, core_id restarts in every
-// cluster. There cores are numbered by the lowest of their threads, which is always unique.
+// numberCores makes core numbers unique. On ARM with a device tree, core_id restarts in every cluster. Then each core
+// gets the id of its lowest thread as its number.
 func numberCores(cpus []topology.CPU, threads [][]int) {
-	type place struct{ pack, die, core int }
-	lists := map[place]string{}
+	type coreKey struct{ pack, die, core int }
+	lists := map[coreKey]string{}
 	for i, c := range cpus {
 		if threads[i] == nil {
 			return
 		}
-		at, list := place{c.Package, c.Die, c.Core}, topology.FormatList(threads[i])
+		at, list := coreKey{c.Package, c.Die, c.Core}, topology.FormatList(threads[i])
 		if have, known := lists[at]; known && have != list {
 			for j := range cpus {
 				if len(threads[j]) > 0 {
@@ -99,14 +99,14 @@ func numberCores(cpus []topology.CPU, threads [][]int) {
 	}
 }
 
-// cachesOf has the lists of CPUs that share a CPU's level 2 and 3 caches.
-type cachesOf struct{ l2, l3 string }
+// cacheLists has the lists of CPUs that share a CPU's level 2 and 3 caches.
+type cacheLists struct{ l2, l3 string }
 
-func (r *reader) caches(cpu string) cachesOf {
-	var c cachesOf
+func (r *reader) caches(cpu string) cacheLists {
+	var c cacheLists
 	dir := path.Join(cpu, "cache")
 	for _, name := range r.names(dir) {
-		if _, is := numbered(name, "index"); !is || r.text(dir, name, "type") == "Instruction" {
+		if _, is := numberAfter(name, "index"); !is || r.text(dir, name, "type") == "Instruction" {
 			continue
 		}
 		switch r.text(dir, name, "level") {
@@ -121,15 +121,16 @@ func (r *reader) caches(cpu string) cachesOf {
 
 // numberCaches numbers caches in the order of their lowest CPUs. CPUs without a cache, such as
 // the low-power cores of some processors, count as one group.
-func numberCaches(cpus []topology.CPU, caches []cachesOf) {
+func numberCaches(cpus []topology.CPU, caches []cacheLists) {
 	l2, l3 := map[string]int{}, map[string]int{}
 	for i, c := range caches {
-		cpus[i].L2 = numberOf(l2, c.l2)
-		cpus[i].L3 = numberOf(l3, c.l3)
+		cpus[i].L2 = groupNumber(l2, c.l2)
+		cpus[i].L3 = groupNumber(l3, c.l3)
 	}
 }
 
-func numberOf(known map[string]int, list string) int {
+// groupNumber returns the number of the cache that a list of CPUs shares. It gives each new list the next number.
+func groupNumber(known map[string]int, list string) int {
 	n, is := known[list]
 	if !is {
 		n = len(known)
@@ -213,17 +214,17 @@ func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 				d.CPUs.Add(i)
 			}
 		}
-		d.Numbers = r.numbers(dir, address)
+		d.Numbers = r.charDeviceNumbers(dir, address)
 		out = append(out, d)
 	}
 	return out
 }
 
-// numbers reads the numbers of a PCI function's character device nodes, which the
-// kernel lists by their class below it, as infiniband_verbs/uverbs0.
-func (r *reader) numbers(dir, address string) []string {
+// charDeviceNumbers reads the numbers, major:minor, of a PCI function's character devices. The function's directory has
+// a directory for each device, such as infiniband_verbs/uverbs0.
+func (r *reader) charDeviceNumbers(dir, address string) []string {
 	found, err := fs.Glob(r.sys, path.Join(dir, address, "*", "*", "dev"))
-	r.fail(path.Join(dir, address), err)
+	r.keepError(path.Join(dir, address), err)
 	var out []string
 	for _, name := range found {
 		if number := r.text(name); number != "" && path.Base(path.Dir(path.Dir(name))) != "block" {

@@ -24,9 +24,9 @@ var deviceFiles = []string{
 // verbsDirs are the directories where the kernel names the verbs devices of PCI functions.
 const verbsDirs = "bus/pci/devices/*/infiniband_verbs/uverbs*"
 
-// Host reads which devices a node has, from the file systems usually mounted on
+// ReadHost reads which devices a node has, from the file systems usually mounted on
 // /dev and /sys. It leaves out what does not exist.
-func Host(dev, sys fs.FS) (lifecycle.Host, error) {
+func ReadHost(dev, sys fs.FS) (lifecycle.Host, error) {
 	h := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{}}
 	for _, pattern := range deviceFiles {
 		names, err := fs.Glob(dev, pattern)
@@ -46,7 +46,7 @@ func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 	slices.Sort(found)
 	for _, name := range found {
 		address := path.Base(path.Dir(path.Dir(name)))
-		if _, known := h.Verbs[address]; !known { // the first counts
+		if _, known := h.Verbs[address]; !known { // a function with several verbs devices gets the first
 			h.Verbs[address] = path.Base(name)
 		}
 	}
@@ -98,7 +98,7 @@ func disks(sys fs.FS, h *lifecycle.Host) error {
 	for _, name := range found {
 		number, err := fs.ReadFile(sys, name)
 		if err != nil {
-			continue // unplugged meanwhile
+			continue // the disk was removed in the meantime
 		}
 		if h.Disks == nil {
 			h.Disks = map[string]string{}
@@ -127,9 +127,9 @@ func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 	}, true
 }
 
-// Device reads one device node by its path below /dev, from the file system usually
+// ReadDevice reads one device node by its path below /dev, from the file system usually
 // mounted there: a character or block device, and no link.
-func Device(dev fs.FS, path string) (lifecycle.Device, bool) {
+func ReadDevice(dev fs.FS, path string) (lifecycle.Device, bool) {
 	name, below := strings.CutPrefix(path, "/dev/")
 	if !below || !fs.ValidPath(name) {
 		return lifecycle.Device{}, false

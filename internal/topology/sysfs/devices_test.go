@@ -43,7 +43,7 @@ func TestHost(t *testing.T) {
 		"kernel/mm/hugepages/hugepages-64kB/nr_hugepages":           {},
 		"kernel/mm/hugepages/hugepages-xkB/nr_hugepages":            {},
 	}
-	got, err := Host(dev, sys)
+	got, err := ReadHost(dev, sys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestHost(t *testing.T) {
 
 // TestHostOfThisMachine: reading the devices of this machine is never an error.
 func TestHostOfThisMachine(t *testing.T) {
-	if _, err := Host(os.DirFS("/dev"), os.DirFS("/sys")); err != nil {
+	if _, err := ReadHost(os.DirFS("/dev"), os.DirFS("/sys")); err != nil {
 		t.Error(err)
 	}
 	if d, ok := charDevice(os.DirFS("/dev"), "null"); !ok || d.Major != 1 || d.Minor != 3 {

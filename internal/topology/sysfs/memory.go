@@ -10,7 +10,7 @@ func (r *reader) tiers() map[int]int {
 	const dir = "devices/virtual/memory_tiering"
 	out := map[int]int{}
 	for _, name := range r.names(dir) {
-		tier, is := numbered(name, "memory_tier")
+		tier, is := numberAfter(name, "memory_tier")
 		if !is {
 			continue
 		}
@@ -33,9 +33,10 @@ func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	return out
 }
 
-// classifyMemory finds the kind of memory of nodes without CPUs: by tier, otherwise by
-// bandwidth, otherwise by size compared with nodes with CPUs, since HBM is smaller than the
-// DRAM next to it and PMEM and CXL are larger. local are the nodes with CPUs, online or not.
+// classifyMemory sets the kind of memory of nodes without CPUs. The kernel's memory tier decides, or else the
+// bandwidth, or else the size. Bandwidth and size are compared with the average of the nodes with CPUs: HBM is
+// smaller than the DRAM next to it, and PMEM and CXL memory are larger. local has the ids of the nodes with CPUs,
+// online or not.
 func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map[int]int) {
 	var bytes, n, speed, timed int
 	for _, node := range nodes {
@@ -55,19 +56,20 @@ func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths
 		tier, mb := tiers[node.ID], bandwidths[node.ID]
 		switch {
 		case hasSeveralTiers(tiers) && tier > 0: // otherwise the kernel distinguishes no kinds
-			node.Kind = kindBy(dramTier - tier)
+			node.Kind = kindBySpeed(dramTier - tier)
 		case mb > 0 && timed > 0:
-			node.Kind = kindBy(mb - speed/timed)
+			node.Kind = kindBySpeed(mb - speed/timed)
 		default:
-			node.Kind = kindBy(bytes/n - int(node.Memory>>10))
+			node.Kind = kindBySpeed(bytes/n - int(node.Memory>>10))
 		}
 	}
 }
 
+// dramTier is the memory tier of DRAM.
 const dramTier = 4
 
-// kindBy returns the kind of memory that is faster (above 0) or slower than DRAM.
-func kindBy(faster int) topology.MemoryKind {
+// kindBySpeed returns the kind of memory by how much faster than DRAM it is. A negative number means slower.
+func kindBySpeed(faster int) topology.MemoryKind {
 	switch {
 	case faster > 0:
 		return topology.HBM

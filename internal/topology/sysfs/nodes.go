@@ -15,7 +15,7 @@ func nodePath(id int) string { return path.Join(nodeDir, "node"+strconv.Itoa(id)
 func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[int]bool) {
 	nodeOf, local = map[int]int{}, map[int]bool{}
 	for _, name := range r.names(nodeDir) {
-		id, is := numbered(name, "node")
+		id, is := numberAfter(name, "node")
 		if !is {
 			continue // other entries, such as has_cpu, online, power
 		}
@@ -25,7 +25,7 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 			nodeOf[c], local[id] = id, true
 		}
 		for _, entry := range r.names(dir) { // the links stay while a CPU is offline
-			if c, isCPU := numbered(entry, "cpu"); isCPU {
+			if c, isCPU := numberAfter(entry, "cpu"); isCPU {
 				nodeOf[c], local[id] = id, true
 			}
 		}
@@ -46,7 +46,7 @@ func (r *reader) memory(dir string) (bytes uint64, found bool) {
 			continue
 		}
 		kib, err := strconv.ParseUint(f[3], 10, 53)
-		r.fail(path.Join(dir, "meminfo"), err)
+		r.keepError(path.Join(dir, "meminfo"), err)
 		return kib << 10, true
 	}
 	return 0, false
@@ -57,7 +57,7 @@ func (r *reader) distance(dir string) []int {
 	var out []int
 	for field := range strings.FieldsSeq(r.text(dir, "distance")) {
 		d, err := strconv.Atoi(field)
-		r.fail(path.Join(dir, "distance"), err)
+		r.keepError(path.Join(dir, "distance"), err)
 		out = append(out, d)
 	}
 	return out

@@ -204,7 +204,7 @@ func TestOddities(t *testing.T) {
 				"cpu/cpu2/topology/core_id": "0", "cpu/cpu2/topology/core_cpus_list": "2",
 				"cpu/cpu3/topology/core_id": "1", "cpu/cpu3/topology/core_cpus_list": "3",
 			},
-			func(m *topology.Machine) string { return fmt.Sprint(m.Count(topology.CoreLevel, m.Online())) }, "4",
+			func(m *topology.Machine) string { return fmt.Sprint(m.CountGroups(topology.CoreLevel, m.Online())) }, "4",
 		},
 		{
 			"a big and a little cluster", map[string]string{
@@ -231,7 +231,7 @@ func TestOddities(t *testing.T) {
 		},
 		{
 			"an unknown cluster", map[string]string{"cpu/cpu0/topology/cluster_id": "65535", "cpu/cpu1/topology/cluster_id": "-1"},
-			func(m *topology.Machine) string { return fmt.Sprint(m.Count(topology.ClusterLevel, m.Online())) }, "1",
+			func(m *topology.Machine) string { return fmt.Sprint(m.CountGroups(topology.ClusterLevel, m.Online())) }, "1",
 		},
 		{
 			"distances of fewer nodes than there are", map[string]string{
@@ -305,7 +305,7 @@ func kinds(m *topology.Machine) string {
 func TestLearned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := layout(t)
-		l.CPUs = slices.DeleteFunc(l.CPUs, func(c topology.CPU) bool { return c.PlaceUnknown })
+		l.CPUs = slices.DeleteFunc(l.CPUs, func(c topology.CPU) bool { return c.TopologyUnknown })
 		l.Offline, l.Devices = nil, nil
 		all, err := topology.Build(l)
 		if err != nil {
@@ -331,7 +331,7 @@ func TestLearned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := before.WithPlacesFrom(later)
+		now := before.WithTopologyFrom(later)
 		if now.Format(now.Online()) != topology.FormatList(online) || now.Format(before.Online()) != topology.FormatList(online) {
 			t.Fatalf("online are %s, not %v", now.Format(now.Online()), online)
 		}

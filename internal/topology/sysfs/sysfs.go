@@ -21,7 +21,7 @@ const (
 	nodeDir = "devices/system/node"
 )
 
-// Read makes a machine from a tree with root /sys. Only the list of online CPUs must exist.
+// Read makes a machine from the files of /sys. Only the list of online CPUs must exist.
 // Without topology files every CPU is a core of its own in one package. Without NUMA
 // directories there is one node 0 with all CPUs and unknown memory. A file that exists and is
 // malformed is an error.
@@ -50,8 +50,8 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	return topology.Build(l)
 }
 
-// Memory reads only the NUMA nodes, without their CPUs, with their current memory.
-func Memory(fsys fs.FS) ([]topology.Node, error) {
+// ReadMemory reads only the NUMA nodes, without their CPUs, with their current memory.
+func ReadMemory(fsys fs.FS) ([]topology.Node, error) {
 	r := &reader{sys: fsys}
 	nodes, _ := r.readNodes()
 	return nodes, r.err
@@ -84,8 +84,8 @@ type reader struct {
 	err error
 }
 
-// fail keeps the first error, with the file it is about.
-func (r *reader) fail(name string, err error) {
+// keepError keeps the first error, with the name of the file.
+func (r *reader) keepError(name string, err error) {
 	if r.err == nil && err != nil {
 		r.err = fmt.Errorf("read %s: %w", name, err)
 	}
@@ -98,7 +98,7 @@ func (r *reader) text(parts ...string) string {
 	name := path.Join(parts...)
 	b, err := fs.ReadFile(r.sys, name)
 	if !isAbsent(err) {
-		r.fail(name, err)
+		r.keepError(name, err)
 	}
 	return strings.TrimSpace(string(b))
 }
@@ -112,7 +112,7 @@ func (r *reader) number(def int, parts ...string) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		r.fail(path.Join(parts...), err)
+		r.keepError(path.Join(parts...), err)
 	}
 	if n < 0 || n == 0xffff {
 		return def
@@ -127,7 +127,7 @@ func (r *reader) list(parts ...string) []int {
 		return nil
 	}
 	ids, err := topology.ParseList(text)
-	r.fail(path.Join(parts...), err)
+	r.keepError(path.Join(parts...), err)
 	return ids
 }
 
@@ -136,7 +136,7 @@ func (r *reader) names(parts ...string) []string {
 	name := path.Join(parts...)
 	entries, err := fs.ReadDir(r.sys, name)
 	if !isAbsent(err) {
-		r.fail(name, err)
+		r.keepError(name, err)
 	}
 	var out []string
 	for _, e := range entries {
@@ -151,8 +151,8 @@ func isAbsent(err error) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist) || isUnknown(err)
 }
 
-// numbered returns the number after a prefix: 3 for "node3".
-func numbered(name, prefix string) (int, bool) {
+// numberAfter returns the number after a prefix: 3 for "node3".
+func numberAfter(name, prefix string) (int, bool) {
 	text, ok := strings.CutPrefix(name, prefix)
 	n, err := strconv.Atoi(text)
 	return n, ok && err == nil && n >= 0 && n <= topology.MaxID && text == strconv.Itoa(n)

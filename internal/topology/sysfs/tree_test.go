@@ -51,7 +51,7 @@ func (w written) put(text string, parts ...string) {
 func (w written) lists() {
 	var all, isolated, noHz, atoms []int
 	for _, c := range w.m.CPUs {
-		if !c.PlaceUnknown {
+		if !c.TopologyUnknown {
 			all = append(all, c.ID)
 		}
 		if c.Isolated {

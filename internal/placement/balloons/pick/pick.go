@@ -12,8 +12,8 @@ import (
 // Picker is a balloons.Picker that uses the allocator.
 type Picker struct{ tree *choose.Tree }
 
-// For returns the picker for a machine.
-func For(m *topology.Machine) Picker { return Picker{choose.NewTree(m)} }
+// New returns the picker for a machine.
+func New(m *topology.Machine) Picker { return Picker{choose.NewTree(m)} }
 
 // Pick chooses n CPUs out of from, or all CPUs if from has fewer. It prefers CPUs near those in with.
 func (p Picker) Pick(n int, from, with topology.Set, prefers balloons.Preference) topology.Set {
