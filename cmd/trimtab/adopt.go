@@ -37,7 +37,7 @@ The exit code is 4 if a container would move.`,
 		Example: "  trimtab adopt --from kubelet\n  trimtab adopt --from kubelet -o json | jq '.containers[] | select(.keeps | not)'\n  trimtab adopt --from kubelet --apply",
 		Args:    cli.Arguments(0),
 	}
-	from := cmd.Flags().String("from", "", "the `agent` to take over from: "+strings.Join(adopt.Names(), ", "))
+	from := cmd.Flags().String("from", "", "the `agent` to take over from: "+strings.Join(adopt.SystemNames(), ", "))
 	root := cmd.Flags().String("root", "/", "the `directory` where the host's files are")
 	apply := cmd.Flags().Bool("apply", false, "make the next start of the agent take over")
 	socket := addSocket(cmd)
@@ -46,9 +46,9 @@ The exit code is 4 if a container would move.`,
 	var system adopt.System
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
 		if *from == "" {
-			return &usageError{fmt.Errorf("--from is missing: name the agent to take over from: %s", strings.Join(adopt.Names(), ", "))}
+			return &usageError{fmt.Errorf("--from is missing: name the agent to take over from: %s", strings.Join(adopt.SystemNames(), ", "))}
 		}
-		if system, err = adopt.Find(*from); err != nil {
+		if system, err = adopt.FindSystem(*from); err != nil {
 			return &usageError{fmt.Errorf("--from: %w", err)}
 		}
 		return connect(cmd, args)

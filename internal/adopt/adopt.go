@@ -1,6 +1,6 @@
-// Package adopt reads what other agents of a node gave to containers, from the files and annotations in which they
-// keep it. The package decides nothing. It does not check checksums that only the other agent can compute, because a
-// grant counts only if the kernel's cpuset of the container agrees with it.
+// Package adopt reads the CPUs and memory nodes that other agents of a node gave to containers, from the files and
+// annotations of these agents. The package decides nothing. It does not check checksums that only the other agent can
+// compute, because a grant counts only if the container's cpuset in the kernel is the same.
 package adopt
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// MaxBytes is the largest size of a file that Read accepts. A node with a thousand containers has a few
+// MaxBytes is the largest size, in bytes, of a file that Read accepts. A node with a thousand containers has a few
 // megabytes.
 const MaxBytes = 32 << 20
 
-// System is an agent whose grants can be taken over.
+// System is another agent, whose grants Trimtab can take over.
 type System struct {
 	Name string
-	// Files are the files that are read, in this order. If there are any, at least one of them must exist.
+	// Files are the files that Read reads, in this order. At least one of them must exist, unless the list is empty.
 	Files []File
-	// ofPod reads the annotations and labels of a pod; nil if the agent stores nothing there.
-	ofPod func(*lifecycle.Pod) ([]lifecycle.FormerContainer, error)
+	// parsePod reads the annotations and labels of a pod; nil if the agent stores nothing there.
+	parsePod func(*lifecycle.Pod) ([]lifecycle.FormerContainer, error)
 }
 
 // File is a file of a system.
@@ -47,40 +47,41 @@ func Systems() []System {
 			{"/var/lib/kubelet/cpu_manager_state", kubeletCPUs},
 			{"/var/lib/kubelet/memory_manager_state", kubeletMemory},
 		}},
-		{Name: "nri-plugins", Files: []File{{"/var/lib/nri-resource-policy/cache", nriPlugins}}},
-		{Name: "koordinator", ofPod: koordinatorPod},
+		{Name: "nri-plugins", Files: []File{{"/var/lib/nri-resource-policy/cache", nriPluginsCache}}},
+		{Name: "koordinator", parsePod: koordinatorPod},
 		{Name: "katalyst", Files: []File{
 			{"/var/lib/katalyst/qrm_advisor/cpu_plugin_state", katalystCPUs},
 			{"/var/lib/katalyst/qrm_advisor/memory_plugin_state", katalystMemory},
 		}},
-		{Name: "rubik", ofPod: rubikPod},
+		{Name: "rubik", parsePod: rubikPod},
 	}
 }
 
-// Names returns the names of the systems.
-func Names() (names []string) {
+// SystemNames returns the names of the systems.
+func SystemNames() (names []string) {
 	for _, s := range Systems() {
 		names = append(names, s.Name)
 	}
 	return names
 }
 
-// Find returns a system by its name.
-func Find(name string) (System, error) {
+// FindSystem returns a system by its name.
+func FindSystem(name string) (System, error) {
 	all := Systems()
 	i := slices.IndexFunc(all, func(s System) bool { return s.Name == name })
 	if i < 0 {
-		return System{}, fmt.Errorf("%q is not an agent that Trimtab can take over from: want one of %s", name, strings.Join(Names(), ", "))
+		return System{}, fmt.Errorf("%q is not an agent that Trimtab can take over from: want one of %s", name, strings.Join(SystemNames(), ", "))
 	}
 	return all[i], nil
 }
 
-// Read reads the files of a system below a root. If two files have the same container, the result has one row for it.
+// Read reads the files of a system below a root. If several files have the same container, the result has one row for
+// this container.
 func (s System) Read(root fs.FS) (lifecycle.FormerAgent, error) {
 	out := lifecycle.FormerAgent{System: s.Name}
 	var missing []string
 	for _, f := range s.Files {
-		text, err := read(root, f.Path)
+		text, err := readFile(root, f.Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, f.Path)
 			continue
@@ -94,18 +95,18 @@ func (s System) Read(root fs.FS) (lifecycle.FormerAgent, error) {
 		}
 		for _, row := range gave {
 			row.Where = f.Path + ": " + row.Where
-			out.Containers = merge(out.Containers, row)
+			out.Containers = mergeRow(out.Containers, row)
 		}
 	}
 	if len(s.Files) > 0 && len(missing) == len(s.Files) {
 		return out, fmt.Errorf("%s left no state to take over: there is no %s", s.Name, strings.Join(missing, " and no "))
 	}
-	slices.SortFunc(out.Containers, compare)
+	slices.SortFunc(out.Containers, compareRows)
 	return out, nil
 }
 
-// read reads a file up to the limit.
-func read(root fs.FS, path string) ([]byte, error) {
+// readFile reads a file. It returns an error if the file is larger than MaxBytes.
+func readFile(root fs.FS, path string) ([]byte, error) {
 	f, err := root.Open(strings.TrimPrefix(path, "/"))
 	if err != nil {
 		return nil, err
@@ -123,12 +124,13 @@ func sameContainer(a, b lifecycle.FormerContainer) bool {
 	return a.ID == b.ID && a.PodUID == b.PodUID && a.Container == b.Container
 }
 
-func compare(a, b lifecycle.FormerContainer) int {
+// compareRows orders rows by pod UID, container name and container id.
+func compareRows(a, b lifecycle.FormerContainer) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ID, b.ID))
 }
 
-// merge adds a row. If there is a row of the same container, it adds the values to that row.
-func merge(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lifecycle.FormerContainer {
+// mergeRow adds a row. If there is a row of the same container, it adds the values to that row.
+func mergeRow(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lifecycle.FormerContainer {
 	i := slices.IndexFunc(all, func(r lifecycle.FormerContainer) bool { return sameContainer(r, row) })
 	if i < 0 {
 		return append(all, row)
@@ -140,17 +142,17 @@ func merge(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lif
 	return all
 }
 
-// Match returns what a former agent gave to each container of a list, by container id. The most exact row
+// MatchContainers returns what a former agent gave to each container of a list, by container id. The most exact row
 // counts: the row with the container's id, else the row with its pod and name, else the row of its pod, else
-// the row for all other containers. Match returns an error if it does not know the agent.
-func Match(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecycle.Container) (map[string]lifecycle.FormerContainer, error) {
-	s, err := Find(a.System)
+// the row for all other containers. MatchContainers returns an error if a.System is not one of Systems.
+func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecycle.Container) (map[string]lifecycle.FormerContainer, error) {
+	s, err := FindSystem(a.System)
 	if err != nil {
 		return nil, err
 	}
 	rows := make(map[lifecycle.FormerContainer]lifecycle.FormerContainer, len(a.Containers))
 	for _, row := range a.Containers {
-		rows[key(row)] = row
+		rows[rowKey(row)] = row
 	}
 	uid := make(map[string]string, len(pods))
 	for _, p := range pods {
@@ -158,15 +160,15 @@ func Match(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecy
 			continue
 		}
 		uid[p.ID] = p.UID
-		if s.ofPod == nil {
+		if s.parsePod == nil {
 			continue
 		}
-		gave, err := s.ofPod(p)
+		gave, err := s.parsePod(p)
 		if err != nil {
 			continue // the error is reported as a problem of the pod
 		}
 		for _, row := range gave {
-			rows[key(row)] = row
+			rows[rowKey(row)] = row
 		}
 	}
 	out := map[string]lifecycle.FormerContainer{}
@@ -184,15 +186,15 @@ func Match(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecy
 	return out, nil
 }
 
-// key returns a row with only the fields that identify its container.
-func key(r lifecycle.FormerContainer) lifecycle.FormerContainer {
+// rowKey returns a row with only the fields that identify its container.
+func rowKey(r lifecycle.FormerContainer) lifecycle.FormerContainer {
 	if r.ID != "" {
 		return lifecycle.FormerContainer{ID: r.ID}
 	}
 	return lifecycle.FormerContainer{PodUID: r.PodUID, Container: r.Container}
 }
 
-// normalizeList checks a kernel list, and returns it as the kernel writes it.
+// normalizeList checks a list of CPUs or nodes, and returns the list as the kernel writes it.
 func normalizeList(text string) (string, error) {
 	ids, err := topology.ParseList(text)
 	if err != nil {
@@ -201,8 +203,8 @@ func normalizeList(text string) (string, error) {
 	return topology.FormatList(ids), nil
 }
 
-// decode reads JSON. Errors name the line.
-func decode(text []byte, into any) error {
+// decodeJSON decodes JSON. Its errors name the line.
+func decodeJSON(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if err == nil {
 		return nil
@@ -217,7 +219,7 @@ func decode(text []byte, into any) error {
 	return fmt.Errorf("line %d: %w", line, jsonwords.Error(err))
 }
 
-// shorten bounds a text for an error.
+// shorten cuts a long text, so that it fits in an error message.
 func shorten(text string) string {
 	const most = 64
 	if len(text) > most {

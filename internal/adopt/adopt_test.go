@@ -69,7 +69,7 @@ func TestRead(t *testing.T) {
 		{system: "kubelet", files: map[string]string{mems: `{"entries":{"u":{"a":[{"numaAffinity":[-1]}]}}}`}, err: mems + ": entries.u.a: numaAffinity: "},
 		{system: "kubelet", files: map[string]string{cpus: strings.Repeat(" ", MaxBytes+1)}, err: cpus + ": it is larger than 32 MiB"},
 	} {
-		s, err := Find(c.system)
+		s, err := FindSystem(c.system)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %v %s", c.system, err, d)
 		}
 	}
-	if _, err := Find("other"); err == nil || !strings.Contains(err.Error(), strings.Join(Names(), ", ")) {
+	if _, err := FindSystem("other"); err == nil || !strings.Contains(err.Error(), strings.Join(SystemNames(), ", ")) {
 		t.Errorf("an unknown agent: %v", err)
 	}
 }
@@ -105,7 +105,7 @@ func TestMatch(t *testing.T) {
 		f := strings.Fields(c)
 		containers = append(containers, &lifecycle.Container{ID: f[0], PodID: f[1], Name: f[2]})
 	}
-	got, err := Match(a, pods, append(containers, nil))
+	got, err := MatchContainers(a, pods, append(containers, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func FuzzRead(f *testing.F) {
 					}
 					continue
 				}
-				if !slices.IsSortedFunc(got.Containers, compare) {
+				if !slices.IsSortedFunc(got.Containers, compareRows) {
 					t.Errorf("not sorted: %v", got.Containers)
 				}
 				for _, row := range got.Containers {
@@ -171,7 +171,7 @@ func TestOfPod(t *testing.T) {
 		{"rubik", &lifecycle.Pod{ID: "p", UID: "u", Labels: map[string]string{"volcano.sh/preemptable": "true"}}, " offline false"},
 		{"rubik", &lifecycle.Pod{ID: "p", UID: "u", Annotations: map[string]string{"volcano.sh/preemptable": "false"}}, ""},
 	} {
-		got, err := Match(&lifecycle.FormerAgent{System: c.system}, []*lifecycle.Pod{c.pod}, []*lifecycle.Container{{ID: "1", PodID: "p", Name: "a"}})
+		got, err := MatchContainers(&lifecycle.FormerAgent{System: c.system}, []*lifecycle.Pod{c.pod}, []*lifecycle.Container{{ID: "1", PodID: "p", Name: "a"}})
 		text := ""
 		if row, is := got["1"]; is {
 			text = fmt.Sprint(row.CPUs, " ", row.Class, " ", row.Exclusive)

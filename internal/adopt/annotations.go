@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// koordinatorPod reads what koordlet gives to the containers of a pod: the CPUs that koord-scheduler
-// assigned to the pod. The share pools, on which other pods run, are only in the API server.
+// koordinatorPod reads the CPUs that koord-scheduler assigned to a pod, and that koordlet gives to the pod's
+// containers. It cannot read the share pools, on which other pods run, because only the API server has them.
 func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	row := lifecycle.FormerContainer{PodUID: p.UID, Class: p.Labels[intent.KoordQoSClass], Where: "label " + intent.KoordQoSClass}
 	if text := p.Annotations[intent.KoordResourceStatus]; text != "" {

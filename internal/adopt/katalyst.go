@@ -18,7 +18,7 @@ func katalystCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 			Result   string `json:"allocation_result"`
 		} `json:"pod_entries"`
 	}
-	if err := decode(text, &state); err != nil {
+	if err := decodeJSON(text, &state); err != nil {
 		return nil, err
 	}
 	var out []lifecycle.FormerContainer
@@ -49,7 +49,7 @@ func katalystMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 			Nodes string `json:"numa_allocation_result"`
 		} `json:"pod_resource_entries"`
 	}
-	if err := decode(text, &state); err != nil {
+	if err := decodeJSON(text, &state); err != nil {
 		return nil, err
 	}
 	var out []lifecycle.FormerContainer

@@ -17,7 +17,7 @@ func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 		DefaultCPUSet string                       `json:"defaultCpuSet"`
 		Entries       map[string]map[string]string `json:"entries"`
 	}
-	if err := decode(text, &state); err != nil {
+	if err := decodeJSON(text, &state); err != nil {
 		return nil, err
 	}
 	if state.PolicyName != "static" {
@@ -48,7 +48,7 @@ func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 }
 
 // kubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of
-// Guaranteed pods, by pod and container, a block for each kind of memory.
+// Guaranteed pods, by pod and container. The file has a block for each kind of memory.
 func kubeletMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName string `json:"policyName"`
@@ -56,7 +56,7 @@ func kubeletMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 			NUMAAffinity []int `json:"numaAffinity"`
 		} `json:"entries"`
 	}
-	if err := decode(text, &state); err != nil {
+	if err := decodeJSON(text, &state); err != nil {
 		return nil, err
 	}
 	var out []lifecycle.FormerContainer

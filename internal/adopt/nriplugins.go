@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// nriPlugins reads the cache of a resource policy of nri-plugins: containers as NRI describes them,
-// with the cpuset that the policy gave them. The policy topology-aware also notes which of these
-// are exclusive, and the pool; its entry is JSON in a text.
-func nriPlugins(text []byte) ([]lifecycle.FormerContainer, error) {
+// nriPluginsCache reads the cache of a resource policy of nri-plugins: containers as NRI describes them,
+// with the cpuset that the policy gave them. The policy topology-aware also stores which of the CPUs
+// are exclusive, and the pool, as JSON in a string.
+func nriPluginsCache(text []byte) ([]lifecycle.FormerContainer, error) {
 	var cache struct {
 		Containers map[string]struct {
 			Ctr struct {
@@ -29,12 +29,12 @@ func nriPlugins(text []byte) ([]lifecycle.FormerContainer, error) {
 		PolicyName string            `json:"PolicyName"`
 		PolicyJSON map[string]string `json:"PolicyJSON"`
 	}
-	if err := decode(text, &cache); err != nil {
+	if err := decodeJSON(text, &cache); err != nil {
 		return nil, err
 	}
 	grants := map[string]struct{ Exclusive, Pool string }{}
 	if entry := cache.PolicyJSON["allocations"]; entry != "" {
-		if err := decode([]byte(entry), &grants); err != nil {
+		if err := decodeJSON([]byte(entry), &grants); err != nil {
 			return nil, fmt.Errorf("PolicyJSON.allocations: %w", err)
 		}
 	}

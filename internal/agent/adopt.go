@@ -68,7 +68,7 @@ func (a *Agent) readTakeover() *formerAgent {
 		err = json.Unmarshal(text, &from)
 	}
 	if err == nil {
-		_, err = adopt.Find(from.System)
+		_, err = adopt.FindSystem(from.System)
 	}
 	if err != nil {
 		file, moved := a.files.dir.RenameDamaged(adoptName)
@@ -87,7 +87,7 @@ func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.Forme
 	if f.found == nil {
 		return nil
 	}
-	gave, err := adopt.Match(f.found, ev.Pods, ev.Containers)
+	gave, err := adopt.MatchContainers(f.found, ev.Pods, ev.Containers)
 	if err != nil {
 		f.log.Error("the agent cannot take over the CPUs of containers from the other agent", logkey.Err, err)
 		return nil
@@ -119,7 +119,7 @@ func (s source) PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error) 
 		return api.Adoption{}, fmt.Errorf("%w: it knows no container yet: %w", status.ErrCannotAdopt, err)
 	}
 	got, err := s.a.conductor.TakeOver(func(ev *lifecycle.Event) (map[string]lifecycle.FormerContainer, error) {
-		return adopt.Match(from, ev.Pods, ev.Containers)
+		return adopt.MatchContainers(from, ev.Pods, ev.Containers)
 	})
 	if err != nil {
 		return api.Adoption{}, err

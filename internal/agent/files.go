@@ -76,7 +76,7 @@ func (s *stateFiles) load(name string) []byte {
 		err = statefile.VerifySignature(s.signingKey, name, data)
 	}
 	if err == nil && name == checkpointName {
-		err = record.Check(data)
+		err = record.CheckDecodable(data)
 	}
 	if err == nil {
 		return data

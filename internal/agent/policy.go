@@ -42,9 +42,9 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
 		Placement: placementOf(c, m), Rules: rulesOf(c.Authorization, labels),
 	}
-	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
+	p.FatalHooks = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {
-		p.Fatal[name] = true
+		p.FatalHooks[name] = true
 	}
 	var err error
 	if p.Pools, err = poolsOf(c, m); err != nil {
@@ -205,7 +205,7 @@ func tuning(c config.Config) conductor.Tuning {
 // topologyOf returns the settings of the topology manager in a valid configuration.
 func topologyOf(c config.TopologyManager, m *topology.Machine) (engine.TopologyManager, error) {
 	t := engine.TopologyManager{
-		Policy: numahints.Policy(c.Policy), Closest: c.PreferClosest, Align: c.Align, Pod: c.Scope == "pod", Refuse: c.Refusal == "fail",
+		Policy: numahints.Policy(c.Policy), PreferClosest: c.PreferClosest, AlignedResources: c.Align, PodScope: c.Scope == "pod", RefuseUnaligned: c.Refusal == "fail",
 	}
 	if nodes := len(m.Nodes); t.Policy != numahints.None && nodes > c.MaxNodes {
 		return t, fmt.Errorf("topologyManager.policy: the machine has %d NUMA nodes, more than topologyManager.maxAllowableNUMANodes (%d): raise that limit, or set the policy none", nodes, c.MaxNodes)

@@ -32,7 +32,7 @@ func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node 
 	}
 	p.Hooks = append(p.Hooks, set.Hooks(f)...)
 	for _, name := range set.Required() {
-		p.Fatal[name] = true
+		p.FatalHooks[name] = true
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func RulesNode(c config.Config, labels map[string]map[string]string) (func() *en
 	}
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-		Placement: none.Policy{}, Rules: rulesOf(c.Authorization, labels), Fatal: map[string]bool{},
+		Placement: none.Policy{}, Rules: rulesOf(c.Authorization, labels), FatalHooks: map[string]bool{},
 	}
 	err = addRules(&p, c, labels, func(set *rules.Set) rules.Facts {
 		f := rules.Facts{Devices: map[string]lifecycle.Device{}}

@@ -64,7 +64,7 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.releasedAt.IsZero() {
-		p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
+		p.Hooks, p.Place, p.Strict, p.FatalHooks = nil, false, false, nil
 	}
 	return p, err
 }

@@ -27,7 +27,7 @@ func (c *Conductor) TakeOver(gave func(*lifecycle.Event) (map[string]lifecycle.F
 	}
 	f := engine.Facts{FormerAgent: former}
 	c.facts.Read(&Capabilities{}, ev, &f)
-	f.Grants, f.Balloons = nil, nil // they describe this agent's earlier decisions, which a takeover has not made
+	f.OwnedCPUs, f.Balloons = nil, nil // they describe this agent's earlier decisions, which a takeover has not made
 	s.Commit(engine.Decide(s, ev, f))
-	return Takeover{State: s, Kernel: f.Kernel, FormerContainers: former}, nil
+	return Takeover{State: s, Kernel: f.KernelCPUs, FormerContainers: former}, nil
 }

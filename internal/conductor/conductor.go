@@ -148,7 +148,7 @@ func New(o Options) *Conductor {
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
 		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]connectedRuntime{}, unified: o.Keeper.Tree().Version == cgroup.V2,
 	}
-	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
+	n.checkpoint = record.NewCheckpoint(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
 		former: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
@@ -165,12 +165,12 @@ func New(o Options) *Conductor {
 	c.failClosed.Store(o.FailClosed)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), stateHolder{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Claims: o.Claims, DecidesAhead: o.DecidesAhead, Allowed: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, NodeDevices: o.NodeDevices, FormerAgent: o.FormerAgent, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Plugins: o.Plugins, Claims: o.Claims, DecidesAhead: o.DecidesAhead, AllowedCPUs: o.Keeper.ParentCPUs, HasInterface: o.HasInterface, NodeDevices: o.NodeDevices, FormerAgent: o.FormerAgent, Tree: o.Keeper.Tree(), Presence: c.presence, State: stateHolder{n},
 		Signer: n.signer, Checkpoint: n.checkpoint, Log: o.Log,
-		Renew: func(pod *lifecycle.Pod) {
+		DecideAgain: func(pod *lifecycle.Pod) {
 			_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
 		},
-		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.AgentPanic)) },
+		CountPanic: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.AgentPanic)) },
 	})
 	return c
 }
@@ -189,7 +189,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	}
 	compact(&ev)
 	w.facts.CannotRefuse = ev.Kind == lifecycle.CreateContainer && !w.capabilities.CarriesRecords()
-	w.report.Limit, w.report.Problems, w.facts.HookServers = got.Limit, got.Problems, got.HookServers
+	w.report.Limit, w.report.Problems, w.facts.HookServers = got.TimeLimit, got.Problems, got.HookServers
 	return c.observe.answerFor(c.run(w))
 }
 

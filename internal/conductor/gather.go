@@ -29,7 +29,7 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 		return lifecycle.HookServerAnswer{}, nil
 	}
 	can := from.Capabilities()
-	o, err := c.facts.BeforePod(ctx, &can, pod)
+	o, err := c.facts.AskBeforePod(ctx, &can, pod)
 	if err != nil {
 		err = &Rejection{Reason: err.Error()}
 	}

@@ -159,10 +159,10 @@ func newHoldingNode(outer testing.TB, t *rapid.T, counts map[string]int) *holdin
 	mo.normalize(100)
 	mo.policy.Dialects = intent.Dialects()
 	mo.policy.Topology = engine.TopologyManager{
-		Policy: rapid.SampledFrom([]numahints.Policy{numahints.SingleNode, numahints.SingleNode, numahints.Restricted, numahints.None}).Draw(t, "policy"),
-		Refuse: true, Pod: rapid.Bool().Draw(t, "scope pod"),
+		Policy:          rapid.SampledFrom([]numahints.Policy{numahints.SingleNode, numahints.SingleNode, numahints.Restricted, numahints.None}).Draw(t, "policy"),
+		RefuseUnaligned: true, PodScope: rapid.Bool().Draw(t, "scope pod"),
 	}
-	mo.policy.Fatal = map[string]bool{"cdiDevices": rapid.Bool().Draw(t, "devices are required")}
+	mo.policy.FatalHooks = map[string]bool{"cdiDevices": rapid.Bool().Draw(t, "devices are required")}
 	plain := mo.dress
 	mo.dress = func(p *modelPod) {
 		plain(p)

@@ -24,15 +24,15 @@ func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
 }
 
 // newEntry begins the entry of an event for recordings; nil if no recording is active.
-func (l *listeners) newEntry(s *engine.State, w *work) *recording.Entry {
+func (l *listeners) newEntry(s *engine.State, w *work) *recording.RecordedEvent {
 	if !l.Listening() {
 		return nil
 	}
-	return recording.NewEntry(s, w.report.Event, w.facts)
+	return recording.NewRecordedEvent(s, w.report.Event, w.facts)
 }
 
 // record completes the entry of an event that was decided.
-func (w *work) record(e *recording.Entry, s *engine.State) {
+func (w *work) record(e *recording.RecordedEvent, s *engine.State) {
 	if e != nil {
 		e.Time, e.Op, e.From, e.Decision = w.start, w.report.Op.String(), w.report.From, recording.DecisionOf(s, w.report.Plan)
 		w.entry = e

@@ -57,7 +57,7 @@ func (n *node) route(w *work) {
 // container as a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.report.Event.Kind
-	if slices.Contains(w.report.Plan.Reassigned, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.report.Event.Container.ID {
+	if slices.Contains(w.report.Plan.ReassignedContainers, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.report.Event.Container.ID {
 		n.prepareResizedTogether(w, ctr)
 		return
 	}
@@ -372,7 +372,7 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 		if !ok {
 			continue
 		}
-		if change.Starved {
+		if change.UsesFallbackCPUs {
 			w.report.Problems = append(w.report.Problems, lifecycle.Problem{
 				Key: "cpuset.cpus", Value: ctr.Name, Reason: "other containers own every CPU that this container may use", Then: "the container gets other CPUs",
 			})

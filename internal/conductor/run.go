@@ -32,11 +32,11 @@ type work struct {
 	capabilities      Capabilities // those of carrier, or of a connected attachment if carrier is nil
 	answer            Answer
 	kernel            writes
-	placementDisabled map[string]bool  // see withPlacementDisabled
-	err               error            // a *Rejection
-	failed            bool             // a panic in the agent made a part of the event fail
-	firstDescription  bool             // the event describes a pod or container that the runtime could not describe before
-	entry             *recording.Entry // for recordings; nil if there is none
+	placementDisabled map[string]bool          // see withPlacementDisabled
+	err               error                    // a *Rejection
+	failed            bool                     // a panic in the agent made a part of the event fail
+	firstDescription  bool                     // the event describes a pod or container that the runtime could not describe before
+	entry             *recording.RecordedEvent // for recordings; nil if there is none
 }
 
 // writes are values for the kernel.
@@ -77,7 +77,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		c.decide(w)
 		c.route(w)
 	})
-	if missed := c.facts.TakeMissed(); len(missed) > 0 {
+	if missed := c.facts.TakeMissedPods(); len(missed) > 0 {
 		c.continuing.Go(func() { c.Inform(missed) }) // these events get their turns after this one
 	}
 	c.listeners.publish(w)
@@ -195,7 +195,7 @@ func (c *Conductor) gather(w *work) {
 	if w.beforeGather != nil {
 		w.beforeGather()
 	}
-	c.facts.CollectMissed()
+	c.facts.CollectMissedPods()
 	c.facts.Read(&w.capabilities, w.report.Event, &w.facts)
 	if w.report.Event.Kind == lifecycle.CreateContainer && w.report.Event.Container != nil {
 		_, w.report.Repeated = w.facts.Records[w.report.Event.Container.ID]

@@ -91,9 +91,9 @@ func (n *node) retryCopies() {
 // sweep ends pods whose cgroup existed and is gone. Runtimes forget pods older than their last
 // restart, and do not report their end. It also finds containers that run without a cgroup.
 func (c *Conductor) sweep() {
-	c.presence.Find()
+	c.presence.FindCgroups()
 	c.reports.ReportMissingCgroups()
-	for _, pod := range c.presence.Ended() {
+	for _, pod := range c.presence.EndedPods() {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
 		w.facts.CgroupGone = true
 		_, _ = c.run(w)

@@ -20,7 +20,7 @@ func TestTopologyInvariants(t *testing.T) {
 				t.Parallel()
 				rapid.Check(t, func(rt *rapid.T) {
 					mo := newPooled(t, v, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
-					mo.policy.Topology = engine.TopologyManager{Policy: policy, Pod: rapid.Bool().Draw(rt, "pod"), Align: []string{"cpu", "memory"}}
+					mo.policy.Topology = engine.TopologyManager{Policy: policy, PodScope: rapid.Bool().Draw(rt, "pod"), AlignedResources: []string{"cpu", "memory"}}
 					mo.con = nil
 					mo.boot()
 					play(mo, steps().Draw(rt, "history"))

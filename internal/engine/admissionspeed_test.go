@@ -46,7 +46,7 @@ func benchAdmission(b *testing.B, n int, policy numahints.Policy, scope bool) {
 		m.Nodes[i].HugePages = map[uint64]uint64{2 << 20: 4096}
 	}
 	p.Pools.Shared, p.Pools.Reclaimed = m.Online(), m.Online()
-	p.Topology = TopologyManager{Policy: policy, Pod: scope, Refuse: true, Align: []string{"cpu", "memory"}}
+	p.Topology = TopologyManager{Policy: policy, PodScope: scope, RefuseUnaligned: true, AlignedResources: []string{"cpu", "memory"}}
 	s := NewState(m, p)
 	run := func(pod *lifecycle.Pod, ctr *lifecycle.Container, f Facts) *Plan {
 		plan := Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, f)

@@ -31,14 +31,14 @@ func (b *recovery) containerName() string {
 // has no record. It returns nil for a new container.
 func (b *recovery) findRecord(reported *lifecycle.Container) *Record {
 	if q, ok := b.facts.UntrustedRecords[reported.ID]; ok {
-		b.c.decided.untrusted = []lifecycle.Problem{q}
+		b.c.decision.priorProblems = []lifecycle.Problem{q}
 	}
 	rec, recorded := b.facts.Records[reported.ID]
 	if reported.Undescribed != "" {
 		b.c.Undescribed = Undescribed{Why: reported.Undescribed, NoRequest: !recorded || b.p.Pod.CgroupParent == ""}
-		b.c.decided.untrusted = append(slices.Clip(b.c.decided.untrusted), undescribedProblem(reported.Undescribed))
+		b.c.decision.priorProblems = append(slices.Clip(b.c.decision.priorProblems), undescribedProblem(reported.Undescribed))
 	}
-	_, found := b.facts.Kernel[reported.ID]
+	_, found := b.facts.KernelCPUs[reported.ID]
 	former, formerly := b.facts.FormerAgent[reported.ID]
 	switch {
 	case recorded:
@@ -47,7 +47,7 @@ func (b *recovery) findRecord(reported *lifecycle.Container) *Record {
 	case b.c.Undescribed.Why != "":
 		return b.adoptUndescribed()
 	case formerly:
-		return b.restoreFormer(former)
+		return b.restoreFromFormerAgent(former)
 	case found:
 		return b.adopt()
 	}
@@ -58,69 +58,71 @@ func (b *recovery) findRecord(reported *lifecycle.Container) *Record {
 func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
 	if c.Undescribed.Why == "" {
-		rec.CPUs = b.withoutYoungerOwners(reported, b.resizedSince(reported, rec))
+		rec.CPUs = b.withoutYoungerOwners(reported, b.cpusAfterResize(reported, rec))
 	} else {
-		rec.CPUs = b.undescribedSince(rec)
+		rec.CPUs = b.undescribedCPUs(rec)
 	}
-	c.decided.narrowed = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
+	c.decision.cpusetLimited = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // includes offline CPUs, which may come online again
 	c.Pristine = requestFromRecord(rec, &reported.Resources)
 	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.FromCheckpoint && (slices.Contains(rec.Managed, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
-		c.Pristine.CPU.Quota = had // the agent lifted the owner's quota, so the copy lacks it
+		c.Pristine.CPU.Quota = had // the agent removed the quota because the container owns CPUs, so the runtime's copy has no quota
 		restoreQuota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
-	b.dropUnpaid(reported, rec)
+	b.dropUnpaidCPUs(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // decidedBefore makes noteManaged mark the record as stale if hooks decide further fields
+	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // if hooks decide more fields than the record has, noteManaged marks the record as stale
 	c.Pristine, c.Unplaced = asked, false
 	endFinishedColdStart(c, b.facts.KernelMems[c.ID])
-	c.decided.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
+	c.decision.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }
 
-// withoutYoungerOwners removes CPUs from the claimed CPUs of a container if a younger container of another
-// pod owns them by its record and runs on them. The younger container could get them only after the older
-// container had lost them. CPUs that the container itself runs on stay.
+// withoutYoungerOwners removes CPUs from claim, the CPUs that a container's record claims. It removes the CPUs on
+// which a younger container of another pod runs, if the younger container's record has these CPUs. The younger
+// container could get them only after the older container had lost them. CPUs on which the older container itself
+// runs stay.
 func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim string) string {
 	if claim == "" {
 		return claim
 	}
 	claimed := b.n.machine.PlacesOf(claim)
 	left := claimed
-	for pod, all := range b.n.listed {
+	for pod, all := range b.n.listedContainers {
 		for _, c := range all {
 			owned := b.facts.Records[c.ID].CPUs
 			if owned == "" || pod == reported.PodID || c.State == lifecycle.StateStopped || c.CreatedAt <= reported.CreatedAt {
 				continue
 			}
-			if runs := b.n.machine.OnlineOf(b.facts.Kernel[c.ID]); b.n.machine.PlacesOf(owned).Contains(runs) {
+			if runs := b.n.machine.OnlineOf(b.facts.KernelCPUs[c.ID]); b.n.machine.PlacesOf(owned).Contains(runs) {
 				left = left.Minus(runs)
 			}
 		}
 	}
-	if left = left.Union(claimed.And(b.n.machine.OnlineOf(b.facts.Kernel[reported.ID]))); left == claimed {
+	if left = left.Union(claimed.And(b.n.machine.OnlineOf(b.facts.KernelCPUs[reported.ID]))); left == claimed {
 		return claim
 	}
 	return b.n.machine.Format(left)
 }
 
-// adopt restores a container without a record from the CPUs that the kernel gives it now. If ownsRunningCPUs,
-// the container owns these CPUs. If it runs on fewer CPUs than others for another reason, it owns no CPUs.
+// adopt restores a container without a trusted record from the CPUs that the kernel gives it now. The container
+// owns these CPUs if ownsRunningCPUs reports so. If it runs on fewer CPUs than others for another reason, it owns
+// no CPUs.
 //
-// If its record is not trusted, for example because the key was lost, then an agent wrote the CPUs in the
-// runtime's copy.
+// If the container has a record that is not trusted, for example because the key was lost, an agent wrote the CPUs
+// in the runtime's copy of the container's request.
 func (b *recovery) adopt() *Record {
-	has, whole := b.n.machine.OnlineOf(b.facts.Kernel[b.c.ID]), b.n.machine.Online()
+	has, whole := b.n.machine.OnlineOf(b.facts.KernelCPUs[b.c.ID]), b.n.machine.Online()
 	_, ours := b.facts.UntrustedRecords[b.c.ID]
 	if ours {
 		b.c.Pristine.CPU.CPUs = ""
 	}
 	if b.n.terms(b.p).ChoosesCPUsOrMemory {
-		// The container keeps its memory nodes, whichever program set them, because its pages
-		// are there and a release moves no pages.
+		// The container keeps its memory nodes, whichever program set them, because its pages are on these
+		// nodes, and a release moves no pages.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
-	if ours && has.Empty() { // the kernel allows it all CPUs, so it owns none
+	if ours && has.Empty() { // the kernel allows the container all CPUs, so the container owns none
 		has = whole
 	}
 	whole = b.p.allowedOf(whole)
@@ -128,7 +130,7 @@ func (b *recovery) adopt() *Record {
 	if b.c.Pristine.CPU.CPUs != "" {
 		whole = b.p.allowedOf(b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs))
 	}
-	b.c.decided.narrowed = !has.Empty() && has != whole || ours
+	b.c.decision.cpusetLimited = !has.Empty() && has != whole || ours
 	asked := b.p.withOriginalQuota(&b.c.Pristine)
 	_, chosen := b.n.requestedCPUs(b.p, b.containerName(), &asked)
 	b.adoptPoolNode(has)
@@ -139,9 +141,9 @@ func (b *recovery) adopt() *Record {
 		b.c.Stamp.CPUs, b.c.Pristine = has, asked
 		return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
-	// If the agent chooses CPUs, only the agent writes a list of CPUs into the runtime's copy. So a container
-	// in a pool was refused CPUs, even if the copy has such a list now.
-	if !b.c.decided.narrowed && (!chosen || !narrowed) {
+	// If the agent chooses CPUs, only the agent writes a list of CPUs into the runtime's copy. So the agent
+	// refused CPUs to a container in a pool, even if the copy has a list of CPUs now.
+	if !b.c.decision.cpusetLimited && (!chosen || !narrowed) {
 		return nil
 	}
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine, PoolNode: b.c.PoolNode}}
@@ -155,8 +157,9 @@ func (b *recovery) adoptPoolNode(has topology.Set) {
 	}
 }
 
-// withOriginalQuota returns a container's resources with the quota that they had before the agent lifted it
-// because the container owns CPUs. In a Guaranteed pod the quota follows from the shares.
+// withOriginalQuota returns a container's resources with their original quota, if the agent removed it because the
+// container owns CPUs. It computes the quota of a container in a Guaranteed pod from the CPU shares. It cannot
+// restore the quota of other containers.
 func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
@@ -167,9 +170,9 @@ func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 }
 
 // ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on. It
-// owns them if its pod was assigned these CPUs, or if the agent would have chosen as many and no
-// other container runs on them. If the agent lifts the quota of owners, the missing quota in the
-// runtime's copy decides.
+// owns them if a scheduler assigned these CPUs to its pod, or if the agent would have chosen as many CPUs and
+// no other container runs on them. If the agent removes the quota of owners and an agent wrote the values in
+// the runtime's copy, the container owns CPUs only if the copy has no quota.
 func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
@@ -184,11 +187,11 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 		return quota < 0
 	}
 	if quota > 0 && lifts && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
-		return false // the copy has the decided values, and the agent lifted no quota
+		return false // the copy has the values that the agent decided, and the agent removed no quota
 	}
 	as := slices.Contains(b.possibleCPUCounts(&asked), has.Len())
 	if !as { // an owner of whole NUMA nodes may have more CPUs than it requests
-		as = b.wholeNodes(has) && (quota < 0 || !lifts)
+		as = b.areWholeNodes(has) && (quota < 0 || !lifts)
 	}
 	return as && b.onlyUserOf(has)
 }
@@ -205,13 +208,13 @@ func (b *recovery) losesQuota(cpus topology.Set) bool {
 // reclaimed containers do not count.
 func (b *recovery) onlyUserOf(has topology.Set) bool {
 	lent := b.n.terms(b.p).Lent
-	for pod, all := range b.n.listed {
+	for pod, all := range b.n.listedContainers {
 		other := b.n.pod(pod)
 		if other == nil || other.Pod.UID == b.p.Pod.UID || lent && other.Intent.Class.V == intent.Reclaimed {
 			continue
 		}
 		for _, c := range all {
-			if c.State != lifecycle.StateStopped && !b.n.machine.OnlineOf(cmp.Or(b.facts.Kernel[c.ID], b.facts.RunningCPUs[c.ID])).And(has).Empty() {
+			if c.State != lifecycle.StateStopped && !b.n.machine.OnlineOf(cmp.Or(b.facts.KernelCPUs[c.ID], b.facts.RunningCPUs[c.ID])).And(has).Empty() {
 				return false
 			}
 		}
@@ -221,7 +224,7 @@ func (b *recovery) onlyUserOf(has topology.Set) bool {
 
 // reportedOwnsCPUs is like ownsRunningCPUs, for a container as the runtime reports it.
 func (b *recovery) reportedOwnsCPUs(c *lifecycle.Container) bool {
-	list, known := b.facts.Kernel[c.ID]
+	list, known := b.facts.KernelCPUs[c.ID]
 	if c.Undescribed != "" {
 		list, known = b.facts.RunningCPUs[c.ID]
 	}
@@ -229,10 +232,10 @@ func (b *recovery) reportedOwnsCPUs(c *lifecycle.Container) bool {
 	if _, recorded := b.facts.Records[c.ID]; !known || recorded || p == nil {
 		return false
 	}
-	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, RecordFields: lifecycle.RecordFields{Pristine: pristine(&c.Resources)}}
+	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, RecordFields: lifecycle.RecordFields{Pristine: pristineResources(&c.Resources)}}
 	b = &recovery{n: b.n, facts: b.facts, p: p, c: at}
 	if c.Undescribed != "" {
-		return b.undescribedOwns(b.n.machine.OnlineOf(list))
+		return b.undescribedOwnsCPUs(b.n.machine.OnlineOf(list))
 	}
 	return b.ownsRunningCPUs(b.n.machine.OnlineOf(list))
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// This file counts, for affinities with a scope, the live containers that they match, by part of the node.
-// The counts come from an index of all containers, so that the cost of a creation does not depend on the
+// This file counts the live containers that each affinity with a scope matches, by part of the node. The counts
+// come from an index of all containers, so that the cost of a creation does not depend on the
 // number of containers.
 
-// scopeCount has the number of live containers that an affinity matches, by part of the node.
+// scopeCount counts the live containers that an affinity matches, by part of the node. A part is, for example, a
+// socket or a NUMA node (policy topology-aware).
 type scopeCount struct {
 	affinity *intent.Affinity
 	byPart   map[string]int
@@ -30,8 +31,8 @@ func subjectOf(p *Pod, c *Container) expression.Subject {
 	return expression.Subject{Pod: p.Pod, QoS: p.Intent.QoS.String(), Name: c.Name}
 }
 
-// add adds n to the count of a part of the node. It does nothing if part is "".
-func (s *scopeCount) add(part string, n int) {
+// addToPart adds n to the count of a part of the node. It does nothing if part is "".
+func (s *scopeCount) addToPart(part string, n int) {
 	if part == "" {
 		return
 	}
@@ -42,29 +43,29 @@ func (s *scopeCount) add(part string, n int) {
 
 // indexContainer updates the index for a container; c is nil if the container was removed.
 func (s *State) indexContainer(id string, c *Container) {
-	if s.subjects == nil {
+	if s.affinityIndex == nil {
 		return
 	}
 	if part := partOf(&s.Policy, c); part != "" && s.pods[c.PodID] != nil {
-		s.subjects.Put(id, subjectOf(s.pods[c.PodID], c), part)
+		s.affinityIndex.Put(id, subjectOf(s.pods[c.PodID], c), part)
 		return
 	}
-	s.subjects.Remove(id)
+	s.affinityIndex.Remove(id)
 }
 
 // indexPods updates the index for the containers of pods that changed.
 func (s *State) indexPods(pods map[string]*Pod) {
 	for id := range pods {
-		for _, container := range s.byPod[id] {
+		for _, container := range s.containerIDsByPod[id] {
 			s.indexContainer(container, s.containers[container])
 		}
 	}
 }
 
-// countAll counts all containers of a state.
+// countAll adds all containers of a state that the affinity matches.
 func (s *scopeCount) countAll(in *State) {
-	if in.subjects != nil {
-		in.subjects.Count(s.byPart, s.affinity.Scope, s.affinity.Match)
+	if in.affinityIndex != nil {
+		in.affinityIndex.Count(s.byPart, s.affinity.Scope, s.affinity.Match)
 		return
 	}
 	for _, c := range in.containers {
@@ -75,17 +76,17 @@ func (s *scopeCount) countAll(in *State) {
 // scopeCounts returns the counts of an affinity in a view, by part of the node. Callers must not change the
 // map.
 func (n *view) scopeCounts(f *intent.Affinity) map[string]int {
-	if k := n.scopes[f.ID]; k != nil {
+	if k := n.affinityCounts[f.ID]; k != nil {
 		return k.byPart
 	}
 	k := &scopeCount{affinity: f, byPart: map[string]int{}}
 	if !n.ignoresBase {
 		k.countAll(n.base)
 	}
-	if n.scopes == nil {
-		n.scopes = map[string]*scopeCount{}
+	if n.affinityCounts == nil {
+		n.affinityCounts = map[string]*scopeCount{}
 	}
-	n.scopes[f.ID] = k
+	n.affinityCounts[f.ID] = k
 	for id, c := range n.containers {
 		if !n.ignoresBase {
 			k.countInState(n.base, n.base.containers[id], -1)
@@ -97,7 +98,7 @@ func (n *view) scopeCounts(f *intent.Affinity) map[string]int {
 
 // recountScopes updates the counts of a view before put replaces, adds or (if c is nil) removes a container.
 func (n *view) recountScopes(id string, c *Container) {
-	for _, k := range n.scopes {
+	for _, k := range n.affinityCounts {
 		if was, changed := n.containers[id]; changed {
 			k.countInView(n, was, -1)
 		} else if !n.ignoresBase {
@@ -124,7 +125,7 @@ func (s *scopeCount) countInView(n *view, c *Container, sign int) {
 // count adds sign to the count for a container. As in the index, a container without a pod does not count.
 func (s *scopeCount) count(policy *Policy, p *Pod, c *Container, sign int) {
 	if p != nil && c.Alive() && s.affinity.Matches(subjectOf(p, c)) {
-		s.add(partOf(policy, c), sign)
+		s.addToPart(partOf(policy, c), sign)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestAffinitiesFollowPolicy(t *testing.T) {
 	}{{other, 0}, {tree, 1}} {
 		b.s.Reconfigure(step.policy)
 		parts := map[string]int{}
-		b.s.subjects.Count(parts, &expression.Expression{Key: "name", Operator: "Exists"})
+		b.s.affinityIndex.Count(parts, &expression.Expression{Key: "name", Operator: "Exists"})
 		if len(parts) != step.want {
 			t.Errorf("with %T the index has %v", step.policy.Placement, parts)
 		}
@@ -99,7 +99,7 @@ func checkScopes(t *rapid.T, s *State) {
 		for _, c := range s.containers {
 			plain.countInState(s, c, 1)
 		}
-		if indexed.countAll(s); s.subjects == nil || !maps.Equal(plain.byPart, indexed.byPart) {
+		if indexed.countAll(s); s.affinityIndex == nil || !maps.Equal(plain.byPart, indexed.byPart) {
 			t.Fatalf("%v holds in %v, the index has %v", e, plain.byPart, indexed.byPart)
 		}
 	}

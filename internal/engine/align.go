@@ -18,14 +18,14 @@ import (
 // devices of an owner must be on the same NUMA nodes. It applies to owners for which the agent chooses CPUs.
 type TopologyManager struct {
 	Policy numahints.Policy
-	// Closest prefers NUMA nodes that are near each other.
-	Closest bool
-	Align   []string // the names of resources that get the same nodes, for the policy numeric
-	// Pod means that the containers of a pod are on the same NUMA nodes.
-	Pod bool
-	// Refuse means that the agent refuses a container that the policy does not admit. Otherwise the agent
+	// PreferClosest prefers NUMA nodes that are near each other.
+	PreferClosest    bool
+	AlignedResources []string // the names of resources that get the same nodes, for the policy numeric
+	// PodScope means that the containers of a pod are on the same NUMA nodes.
+	PodScope bool
+	// RefuseUnaligned means that the agent refuses a container that the policy does not admit. Otherwise the agent
 	// chooses its CPUs as the policy best-effort does, and reports a problem.
-	Refuse bool
+	RefuseUnaligned bool
 }
 
 // topologyKey is the configuration key that problems name.
@@ -38,11 +38,11 @@ func (t *TopologyManager) applies(m *topology.Machine) bool {
 
 // alignment is the result of the topology manager for a new owner of CPUs.
 type alignment struct {
-	// bound means that only the CPUs and memory nodes below may be chosen.
-	bound bool
-	cpus  topology.Set
-	nodes []int // ids, ascending
-	// preferred means that every resource prefers these nodes.
+	// nodesLimited means that only cpus and the memory nodes in nodes may be chosen.
+	nodesLimited bool
+	cpus         topology.Set
+	nodes        []int // ids, ascending
+	// preferred means that the hints of every resource prefer these nodes.
 	preferred bool
 	reason    string // a clause for users; "" if the topology manager is off
 	// refusal is the reason why the policy does not admit the container, as a sentence; "" if it admits it.
@@ -72,7 +72,7 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 		a.cpus = a.cpus.Union(m.Nodes[i].CPUs)
 	}
 	a.nodes = nodeIDs(m, nodes)
-	a.bound, a.preferred = true, got.Preferred
+	a.nodesLimited, a.preferred = true, got.Preferred
 	a.reason = fmt.Sprintf("topology manager (%s): NUMA nodes %s", used, topology.FormatList(a.nodes))
 	if !got.Preferred {
 		a.reason += ", not preferred"
@@ -84,14 +84,14 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 }
 
 // hints returns the hints for a new owner: first for its CPUs, then for memory and devices. With scope pod
-// they are about the whole pod, as in the kubelet. CPUs that its containers own already count as free, and
-// each hint for CPUs has the NUMA nodes of these CPUs. There is a hint for memory only as long as the pod owns
-// no CPUs.
+// the hints are about the whole pod, as in the kubelet: CPUs that its containers own already count as free, and
+// each hint for CPUs includes the NUMA nodes of these CPUs. With scope pod there is a hint for memory only as
+// long as the pod owns no CPUs.
 func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
 	t, m := &s.n.policy.Topology, s.n.machine
 	owned := s.n.ledger.CPUsOfPod(s.p.Pod.UID)
 	bytes := memory.Bytes
-	if t.Pod {
+	if t.PodScope {
 		cpus, all := s.podDemand()
 		n, bytes = max(n+owned.Len(), cpus), max(bytes, all)
 		free = free.Union(owned)
@@ -113,7 +113,7 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 		}
 		mem.Capacity = append(mem.Capacity, bytes)
 	}
-	first := !t.Pod || has == 0
+	first := !t.PodScope || has == 0
 	if !first {
 		cpus.RequireNodes(has)
 	}
@@ -121,19 +121,19 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	if mem.Free = memory.FreeByNode; first && restrictsMemory(mem) {
 		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
 	}
-	out = append(out, s.pageHints()...)
+	out = append(out, s.hugePageHints()...)
 	// A network card that a scheduler allocated is found by its PCI address.
 	for _, g := range append(s.alignedDevices(), lifecycle.DeviceGrant{CDI: s.p.Intent.RDMA.V}) {
 		out = append(out, deviceHints(m, g)...)
 	}
 	out = append(out, s.exclusiveHints()...)
-	return append(out, pluginHints(m, s.c.decided.hints)...)
+	return append(out, pluginHints(m, s.c.decision.hints)...)
 }
 
 // restrictsMemory reports whether a hint for memory is needed. For a container without a memory limit it is
 // needed only if a node has almost no free memory.
 func restrictsMemory(c *numahints.Counts) bool {
-	return c.Free != nil && (c.Need > leastMemory || slices.Min(c.Free) < c.Need)
+	return c.Free != nil && (c.Need > assumedMemoryBytes || slices.Min(c.Free) < c.Need)
 }
 
 // podDemand returns the largest number of whole CPUs and of bytes that a pod's containers use at one time, by
@@ -179,7 +179,7 @@ func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.
 	}
 	function := func(address string) {
 		if dev, ok := m.DeviceAt(address); intent.IsPCIAddress(address) && ok {
-			add(address, 1, nodesOf(m, m.CPUsNear(dev)))
+			add(address, 1, nodesWithCPUs(m, m.CPUsNear(dev)))
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(g.IDs)) {
@@ -199,14 +199,14 @@ func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.
 	}
 	for _, node := range g.Nodes {
 		if dev, ok := m.DeviceWithNumber(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
-			add(dev.Address, 1, nodesOf(m, m.CPUsNear(dev)))
+			add(dev.Address, 1, nodesWithCPUs(m, m.CPUsNear(dev)))
 		}
 	}
 	return out
 }
 
-// nodesOf returns the NUMA nodes that have some of the CPUs.
-func nodesOf(m *topology.Machine, cpus topology.Set) (at numahints.Mask) {
+// nodesWithCPUs returns the NUMA nodes that have some of the CPUs.
+func nodesWithCPUs(m *topology.Machine, cpus topology.Set) (at numahints.Mask) {
 	for i := range m.Nodes {
 		if !m.Nodes[i].CPUs.And(cpus).Empty() {
 			at |= 1 << i
@@ -234,13 +234,13 @@ func describeFit(m *topology.Machine, hints []numahints.Resource) string {
 	return strings.Join(parts, ", ")
 }
 
-// chooseNew asks the placement policy for the CPUs of a new owner, on the NUMA nodes that the topology
+// chooseNewCPUs asks the placement policy for the CPUs of a new owner, on the NUMA nodes that the topology
 // manager chose.
-func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
-	free, memory, passed := s.n.ownable(s.p), s.memory(), s.takeOverFrom()
+func (s *placer) chooseNewCPUs(n int) (cpus topology.Set, why string, err error) {
+	free, memory, passed := s.n.ownableCPUs(s.p), s.memoryDemand(), s.takeOverCPUs()
 	a := s.align(n, free.Union(passed), memory)
 	if a.refusal != "" {
-		if s.n.policy.Topology.Refuse {
+		if s.n.policy.Topology.RefuseUnaligned {
 			return cpus, "", s.rejectUnaligned(a.refusal)
 		}
 		s.reportMisaligned(a.refusal, "the agent chooses the container's CPUs as with the policy best-effort")
@@ -250,14 +250,14 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		return s.n.policy.Placement.Choose(s.n.placementView(free), s.subject(), w)
 	}
 	var got placement.Assignment
-	if a.bound {
+	if a.nodesLimited {
 		got, err = ask(free.And(a.cpus), passed.And(a.cpus))
 	}
 	switch {
-	case !a.bound:
+	case !a.nodesLimited:
 		got, err = ask(free, passed)
-	case err == nil && memoryOn(s.n.machine, memory, a.nodes) >= memory.Bytes:
-		s.aligned = a.nodes
+	case err == nil && freeMemoryOn(s.n.machine, memory, a.nodes) >= memory.Bytes:
+		s.alignedNodes = a.nodes
 	case err == nil: // these nodes have too little free memory, so memory may be on other nodes, too
 	case !a.preferred || s.n.policy.Topology.Policy == numahints.BestEffort:
 		// The placement policy found no CPUs on these nodes, for example because they have too few. The nodes
@@ -266,7 +266,7 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 		got, err = ask(free, passed)
 	default: // for example, the pod requires whole cores, which hints do not consider
 		reason := fmt.Sprintf("on NUMA nodes %s: %v", topology.FormatList(a.nodes), err)
-		if s.n.policy.Topology.Refuse {
+		if s.n.policy.Topology.RefuseUnaligned {
 			return cpus, "", s.rejectUnaligned(reason)
 		}
 		if got, err = ask(free, passed); err == nil {
@@ -280,8 +280,8 @@ func (s *placer) chooseNew(n int) (cpus topology.Set, why string, err error) {
 	return got.CPUs, strings.TrimPrefix(a.reason+"; "+got.Why, "; "), err
 }
 
-// memoryOn returns the sum of the free memory of the NUMA nodes with the given ids.
-func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes uint64) {
+// freeMemoryOn returns the sum of the free memory of the NUMA nodes with the given ids.
+func freeMemoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes uint64) {
 	for i, left := range memory.FreeByNode {
 		if slices.Contains(nodes, m.Nodes[i].ID) {
 			bytes += left
@@ -293,7 +293,7 @@ func memoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (bytes 
 // rejectUnaligned makes the plan refuse the container, and returns the reason as an error. reason is a
 // sentence.
 func (s *placer) rejectUnaligned(reason string) error {
-	s.c.decided.unalignedReason = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
+	s.c.decision.unalignedReason = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
 	return errors.New(reason)
 }
 
@@ -307,7 +307,7 @@ func (s *placer) reportMisaligned(reason, then string) {
 // alignedMemory returns the usable memory nodes that the topology manager chose. If none of its nodes is
 // usable, it returns all usable nodes.
 func (s *placer) alignedMemory(usable []int) []int {
-	both := slices.DeleteFunc(slices.Clone(usable), func(id int) bool { return !slices.Contains(s.aligned, id) })
+	both := slices.DeleteFunc(slices.Clone(usable), func(id int) bool { return !slices.Contains(s.alignedNodes, id) })
 	if len(both) == 0 {
 		return usable
 	}

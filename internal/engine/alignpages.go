@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// pageHints returns the hints for the huge pages in the spec of a new owner. The free pages of a node are its
+// hugePageHints returns the hints for the huge pages in the spec of a new owner. The free pages of a node are its
 // reserved pages without those that other containers request.
-func (s *placer) pageHints() (out []numahints.Resource) {
+func (s *placer) hugePageHints() (out []numahints.Resource) {
 	of, known := s.p.Spec.Container(s.c.Name)
 	if !known {
 		return nil
@@ -30,15 +30,15 @@ func (s *placer) pageHints() (out []numahints.Resource) {
 		if slices.Max(c.Capacity) == 0 {
 			continue // no NUMA node reports such pages; the kubelet only checks the sum over all nodes
 		}
-		c.Free = s.freePages(name, c.Capacity)
+		c.Free = s.freeHugePages(name, c.Capacity)
 		out = append(out, numahints.Resource{Name: name, Counts: c})
 	}
 	return out
 }
 
-// freePages returns the huge pages that other containers leave free on each node, in bytes. Containers whose
+// freeHugePages returns the huge pages that other containers leave free on each node, in bytes. Containers whose
 // memory nodes are not limited do not count, because it is unknown where they use pages.
-func (s *placer) freePages(resource string, all []uint64) []uint64 {
+func (s *placer) freeHugePages(resource string, all []uint64) []uint64 {
 	changes := maps.Clone(s.n.containers)
 	for _, c := range s.n.containersOf(s.c.PodID) {
 		if c.Key == s.c.Key {
@@ -46,13 +46,13 @@ func (s *placer) freePages(resource string, all []uint64) []uint64 {
 		}
 	}
 	free := slices.Clone(all)
-	s.n.subtract(free, s.n.usersOf(s.n.base.pages[resource], func(p *Pod, c *Container) charge { return pagesOf(p, c, resource) }, changes))
+	s.n.subtractCharges(free, s.n.usersOf(s.n.base.hugePageUse[resource], func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) }, changes))
 	return free
 }
 
-// pagesOf returns how many bytes of huge pages of a resource a container may use, and on which memory nodes. It
+// hugePagesOf returns how many bytes of huge pages of a resource a container may use, and on which memory nodes. It
 // returns the zero charge for init containers, and if the memory nodes are not known.
-func pagesOf(p *Pod, c *Container, resource string) (of charge) {
+func hugePagesOf(p *Pod, c *Container, resource string) (of charge) {
 	if c == nil || p == nil || !c.Alive() {
 		return of
 	}
@@ -67,9 +67,9 @@ func pagesOf(p *Pod, c *Container, resource string) (of charge) {
 	return of
 }
 
-// newPageUse returns an empty nodeUse for each size of huge pages that the machine's nodes report, by
+// newHugePageUse returns an empty nodeUse for each size of huge pages that the machine's nodes report, by
 // resource name.
-func newPageUse(m *topology.Machine) map[string]nodeUse {
+func newHugePageUse(m *topology.Machine) map[string]nodeUse {
 	out := map[string]nodeUse{}
 	for i := range m.Nodes {
 		for size := range m.Nodes[i].HugePages {

@@ -46,8 +46,8 @@ func TestPageUse(t *testing.T) {
 				f = Facts{Machine: rapid.SampledFrom([]*topology.Machine{m, &with}).Draw(rt, "machine")}
 			}
 			s.Commit(Decide(s, &ev, f))
-			for resource, kept := range s.pages {
-				checkUse(rt, s, kept, func(p *Pod, c *Container) charge { return pagesOf(p, c, resource) })
+			for resource, kept := range s.hugePageUse {
+				checkUse(rt, s, kept, func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) })
 				most = max(most, len(kept.charges))
 			}
 			checkFreePages(rt, s)
@@ -68,17 +68,17 @@ func checkFreePages(t *rapid.T, s *State) {
 		c := s.containers[id]
 		d := newDraft(s, Facts{})
 		place := d.placer(c, nil)
-		got, want := place.freePages(resource, all), slices.Clone(all)
+		got, want := place.freeHugePages(resource, all), slices.Clone(all)
 		for n := range s.Machine.Nodes { // first those on the fewest nodes
 			for _, of := range s.Containers() {
 				other := s.containers[of]
-				use := pagesOf(s.pods[other.PodID], other, resource)
+				use := hugePagesOf(s.pods[other.PodID], other, resource)
 				if ids, err := topology.ParseList(use.list); err == nil && other.Key != c.Key && use.bytes > 0 && len(ids) == n+1 {
-					choose.Charge(s.Machine, want, d.n.memoryNear(s.pods[other.PodID], other), ids, use.bytes)
+					choose.Charge(s.Machine, want, d.n.nearMemoryCPUs(s.pods[other.PodID], other), ids, use.bytes)
 				}
 			}
 		}
-		if !slices.Equal(got, want) && len(s.pages) > 0 {
+		if !slices.Equal(got, want) && len(s.hugePageUse) > 0 {
 			t.Fatalf("free for %s: %v, want %v", id, got, want)
 		}
 	}

@@ -16,7 +16,7 @@ func (p *Plan) Affinity() *lifecycle.Affinity {
 	if p.Container == nil {
 		return nil
 	}
-	return p.Container.decided.affinity
+	return p.Container.decision.affinity
 }
 
 // mergeHints merges the hints of a container, and notes the choice. If the policy does not admit the
@@ -24,7 +24,7 @@ func (p *Plan) Affinity() *lifecycle.Affinity {
 // the choice.
 func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, used numahints.Policy, refusal string) {
 	t, m := &s.n.policy.Topology, s.n.machine
-	o := numahints.Options{Policy: t.Policy, PreferClosest: t.Closest, Distance: m.Distance, AlignedResources: t.Align}
+	o := numahints.Options{Policy: t.Policy, PreferClosest: t.PreferClosest, Distance: m.Distance, AlignedResources: t.AlignedResources}
 	got = numahints.Merge(len(m.Nodes), hints, o)
 	if !got.Admitted {
 		refusal = "no NUMA nodes meet the policy: " + describeFit(m, hints)
@@ -38,17 +38,18 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 		}
 		a.Each[hints[i].Name] = numaHint(m, h)
 	}
-	s.c.decided.affinity = a
+	s.c.decision.affinity = a
 	return got, o.Policy, refusal
 }
 
 // alignShared merges the hints of resource plugins and of CDI devices for a new container that owns no CPUs.
-// Plugins and the choice of devices follow the result, and the policy may refuse the container.
+// Plugins allocate on the NUMA nodes of the result, and the agent chooses devices near these nodes. The policy may
+// refuse the container.
 func alignShared(s *placer) {
-	if len(s.c.decided.hints) == 0 && len(s.askedDevices()) == 0 || s.c.decided.affinity != nil || s.c.Assignment.Pool == placement.Exclusive || !s.n.policy.Topology.applies(s.n.machine) {
+	if len(s.c.decision.hints) == 0 && len(s.askedDevices()) == 0 || s.c.decision.affinity != nil || s.c.Assignment.Pool == placement.Exclusive || !s.n.policy.Topology.applies(s.n.machine) {
 		return
 	}
-	hints := pluginHints(s.n.machine, s.c.decided.hints)
+	hints := pluginHints(s.n.machine, s.c.decision.hints)
 	for _, g := range s.subject().Devices {
 		hints = append(hints, deviceHints(s.n.machine, g)...)
 	}
@@ -56,7 +57,7 @@ func alignShared(s *placer) {
 	_, _, refusal := s.mergeHints(hints)
 	switch {
 	case refusal == "":
-	case s.n.policy.Topology.Refuse:
+	case s.n.policy.Topology.RefuseUnaligned:
 		_ = s.rejectUnaligned(refusal)
 		s.reportMisaligned(refusal, "the container exists already and keeps running")
 	default:

@@ -14,7 +14,7 @@ import (
 func TestUnstoppable(t *testing.T) {
 	m := node(t)
 	p := policy(m)
-	p.Topology = TopologyManager{Policy: numahints.SingleNode, Refuse: true}
+	p.Topology = TopologyManager{Policy: numahints.SingleNode, RefuseUnaligned: true}
 	on := func(resource string, node int) lifecycle.ResourceHints {
 		return lifecycle.ResourceHints{Resource: resource, Hints: []lifecycle.NUMAHint{{Nodes: []int{node}, Preferred: true}}}
 	}

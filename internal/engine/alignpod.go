@@ -8,10 +8,10 @@ import (
 )
 
 // alignedDevices returns the devices whose NUMA nodes restrict an owner's CPUs. With scope pod these are the
-// devices of all containers of its pod, because the first container decides for all. Devices of one resource
-// of several containers count together.
+// devices of all containers of its pod, because the CPUs of the first container determine the NUMA nodes of
+// all others. Devices of the same resource count together, even if they belong to several containers.
 func (s *placer) alignedDevices() []lifecycle.DeviceGrant {
-	if !s.n.policy.Topology.Pod || s.p.Granted == nil {
+	if !s.n.policy.Topology.PodScope || s.p.Granted == nil {
 		return s.subject().Devices
 	}
 	all := lifecycle.DeviceGrant{IDs: map[string][]string{}, NUMA: map[string][]int{}}

@@ -32,7 +32,7 @@ func TestPodOnSeveralNodes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m, p := t16(t, "2s x 1n x 8c, 8GiB/node")
 			p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
-			p.Topology = TopologyManager{Policy: tc.policy, Pod: true, Refuse: true, Align: []string{"cpu", "memory"}}
+			p.Topology = TopologyManager{Policy: tc.policy, PodScope: true, RefuseUnaligned: true, AlignedResources: []string{"cpu", "memory"}}
 			s := NewState(m, p)
 			if tc.taken != "" {
 				other := asking{name: "other", level: "LSE", milli: 8000, more: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"` + tc.taken + `"}`}}
@@ -63,7 +63,7 @@ func TestPodOnSeveralNodes(t *testing.T) {
 				}
 				owned = owned.Union(s.CPUs(ctr))
 			}
-			if on := nodesOf(m, owned).Len(); (on == 1) != tc.together {
+			if on := nodesWithCPUs(m, owned).Len(); (on == 1) != tc.together {
 				t.Errorf("the pod's CPUs %s are on %d NUMA nodes", m.Format(owned), on)
 			}
 		})
@@ -104,7 +104,7 @@ func TestPagesOfMoreNodes(t *testing.T) {
 func TestHugePages(t *testing.T) {
 	m, p := t16(t, "2s x 1n x 8c, 8GiB/node")
 	p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
-	p.Topology = TopologyManager{Policy: numahints.SingleNode, Refuse: true}
+	p.Topology = TopologyManager{Policy: numahints.SingleNode, RefuseUnaligned: true}
 	const size = 2 << 20
 	m.Nodes[0].HugePages, m.Nodes[1].HugePages = map[uint64]uint64{size: 100}, map[uint64]uint64{size: 300}
 	s := NewState(m, p)
@@ -117,7 +117,7 @@ func TestHugePages(t *testing.T) {
 		spec := &lifecycle.PodSpec{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, QoS: "Guaranteed", Containers: []lifecycle.ContainerSpec{{Name: "c", Requests: of, Limits: of}}}
 		ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: tc.name, PodID: pod.ID, Name: "c", Resources: asking{milli: 1000}.resources()}}
 		plan := Decide(s, &ev, Facts{Specs: map[string]*lifecycle.PodSpec{pod.UID: spec}})
-		if refused := plan.Reject != ""; refused != (tc.on == "") || refused != plan.Unaligned || refused && !strings.Contains(plan.Reject, "hugepages-2Mi fits on") {
+		if refused := plan.Reject != ""; refused != (tc.on == "") || refused != plan.RefusedAsUnaligned || refused && !strings.Contains(plan.Reject, "hugepages-2Mi fits on") {
 			t.Errorf("%s: refused %q", tc.name, plan.Reject)
 		}
 		if plan.Reject != "" {

@@ -53,7 +53,7 @@ func (o balloonContainers) neighbours(c *Container) (all []placement.Neighbour) 
 }
 
 // cpus returns the CPUs near which a container in a balloon, or in a part of the node, gets memory. If the
-// container is new, these include the CPUs that the balloon gets because of it.
+// container is new, the result includes the CPUs that the balloon gets because of the container.
 func (o balloonContainers) cpus(c *Container) topology.Set {
 	n := o.n
 	laid := n.lastLayout()
@@ -69,7 +69,7 @@ func (o balloonContainers) cpus(c *Container) topology.Set {
 
 // countUndecidedMembers adds the containers of a Synchronize to the needs of their balloons before the
 // containers are decided. The balloons come from records, or from another agent (formerBalloons). It also
-// notes the CPUs that balloons had. These come from the checkpoint, or else from the kernel and the records.
+// notes the CPUs that balloons had, which come from the checkpoint, or else from the kernel and the records.
 func (d *draft) countUndecidedMembers(all []*lifecycle.Container) {
 	d.n.undecidedMembers = map[string]*Container{}
 	held := make(map[string]topology.Set, len(d.facts.Balloons))
@@ -85,7 +85,7 @@ func (d *draft) countUndecidedMembers(all []*lifecycle.Container) {
 	}
 	for name, b := range d.formerBalloons(all) {
 		for _, c := range b.members {
-			asked := pristine(&c.Resources)
+			asked := pristineResources(&c.Resources)
 			expect(c, &asked, placement.CPUGroup{Pool: pool, PoolID: placement.PoolID{Name: name}})
 		}
 		held[name] = b.cpus
@@ -106,8 +106,8 @@ func (d *draft) countUndecidedMembers(all []*lifecycle.Container) {
 	d.n.baseLayout = &placement.Layout{Balloons: placement.BalloonsFromCPUs(held)}
 }
 
-// dropUndecidedMembers ends a Synchronize. Containers that were counted for balloons and not decided no
-// longer count. The final layout is computed from the CPUs that balloons had before the Synchronize.
+// dropUndecidedMembers runs at the end of a Synchronize. It subtracts the containers that were counted for their
+// balloons and were not decided. The final layout is computed from the CPUs that balloons had before the Synchronize.
 func (d *draft) dropUndecidedMembers() {
 	for id, c := range d.n.undecidedMembers {
 		if _, decided := d.n.containers[id]; !decided {

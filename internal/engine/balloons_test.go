@@ -64,8 +64,8 @@ func balloonPod(n int, namespace, app string, milli int64) (*lifecycle.Pod, *lif
 	return pod, &lifecycle.Container{ID: fmt.Sprintf("c%03d", n), PodID: pod.ID, Name: "main", CreatedAt: int64(n), State: lifecycle.StateRunning, Resources: r}
 }
 
-// wantedCPUs returns how many CPUs a balloon has if enough are free.
-func wantedCPUs(s *State, name string) int {
+// targetCPUCount returns how many CPUs a balloon has if enough are free.
+func targetCPUCount(s *State, name string) int {
 	milli, used := int64(0), 0
 	for _, id := range s.Containers() {
 		if c := s.Container(id); c.Alive() && c.Balloon == name {
@@ -106,7 +106,7 @@ func checkBalloons(t *rapid.T, s *State) {
 		if !strings.HasPrefix(name, "reserved[") && cpus.Has(0) {
 			t.Fatalf("%s has the reserved CPU", name)
 		}
-		want := wantedCPUs(s, name)
+		want := targetCPUCount(s, name)
 		idle := s.layout.Idle.Minus(s.Policy.Pools.Reserved)
 		if cpus.Len() > want || cpus.Len() < want && !idle.Empty() {
 			t.Fatalf("%s has %d CPUs, want %d; idle are %s", name, cpus.Len(), want, s.Machine.Format(idle))
@@ -154,7 +154,7 @@ func TestBalloons(t *testing.T) {
 			}
 			for _, g := range plan.GroupChanges {
 				name := g.Group.PoolID.Name
-				if starved := s.Balloons()[name].Len() < wantedCPUs(s, name); name != of && !starved {
+				if starved := s.Balloons()[name].Len() < targetCPUCount(s, name); name != of && !starved {
 					t.Fatalf("an event of %s changes %s, which had all its CPUs", of, name)
 				}
 			}

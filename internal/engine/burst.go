@@ -45,8 +45,8 @@ func (n *view) sumBursts(p *Pod) (sum int64) {
 		return 0
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
-		for i := range c.decided.proposed {
-			if v := &c.decided.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
+		for i := range c.decision.proposed {
+			if v := &c.decision.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
 				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server may have answered something that is not a number
 				sum += max(burst, 0)
 			}
@@ -59,7 +59,7 @@ func (n *view) sumBursts(p *Pod) (sum int64) {
 // changed. So the pod's burst is always at least the sum of its containers' bursts, and it shrinks before the
 // kubelet lowers the pod's quota.
 func (d *draft) recomputePod(podID string) {
-	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusive || d.n.sumBursts(p) != p.burstSum) {
+	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusiveCPUs || d.n.sumBursts(p) != p.burstSum) {
 		d.decidePodAgain(p, p.Values)
 	}
 }

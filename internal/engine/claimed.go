@@ -30,13 +30,13 @@ func withClaims(known, now *lifecycle.Pod) *lifecycle.Pod {
 }
 
 // reportUnclaimed adds a problem for each CDI device in the runtime's request that names a class and that
-// belongs to no claim of the pod. Another program may have added it.
+// belongs to no claim of the pod. Another program may have added the device.
 func (c *Container) reportUnclaimed(p *lifecycle.Pod) {
 	for _, name := range c.RequestedDevices.CDI {
 		if !lifecycle.IsClassDevice(name) || slices.ContainsFunc(p.Claimed, func(d lifecycle.ClaimedDevice) bool { return d.Device == name }) {
 			continue
 		}
-		c.decided.untrusted = append(slices.Clip(c.decided.untrusted), lifecycle.Problem{
+		c.decision.priorProblems = append(slices.Clip(c.decision.priorProblems), lifecycle.Problem{
 			Key: lifecycle.KindOfCDI(name), Value: intent.Printable(name), Refused: true,
 			Reason: "the checkpoint of the kubelet's DRA manager has no claim of the pod with this CDI device", Then: "the device names no class, pool or balloon type",
 		})

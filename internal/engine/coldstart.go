@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// startCold limits a new container with a cold start to its memory nodes of kind PMEM. So memory that the
-// container uses only while it starts is slow memory (nri-plugins 0.14, cold-start).
-func (s *placer) startCold() {
+// beginColdStart limits a new container with a cold start to its memory nodes of kind PMEM. So the
+// container's start uses slow memory, and leaves fast memory to other containers (nri-plugins 0.14, cold-start).
+func (s *placer) beginColdStart() {
 	cold, from := s.c.Assignment.Memory.ColdStartSeconds, s.c.Assignment.Memory.ColdStartKey
 	if cold == 0 {
 		return
@@ -23,7 +23,7 @@ func (s *placer) startCold() {
 	if len(slow) == 0 || len(slow) == len(all) {
 		has := "memory nodes " + s.c.Mems
 		if len(all) == 0 {
-			has = "none that the agent chose"
+			has = "no memory nodes that the agent chose"
 		}
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: from, Value: strconv.Itoa(cold) + " s", Warning: true,
@@ -45,8 +45,8 @@ func (d *draft) memoryNodesOf(c *Container) (mems string, cold lifecycle.ColdSta
 }
 
 // endFinishedColdStart ends the cold start of a recovered container if the kernel already gives it all its
-// memory nodes. Its record may be older than the end of the cold start. If the agent took nodes away again,
-// the kernel would move pages.
+// memory nodes. The container's record may be older than the end of the cold start. If the agent limited the
+// container to slow memory again, the kernel would move pages.
 func endFinishedColdStart(c *Container, kernel string) {
 	if c.ColdStart.Seconds > 0 && kernel == c.ColdStart.Mems {
 		c.Mems, c.ColdStart = c.ColdStart.Mems, lifecycle.ColdStart{}

@@ -15,23 +15,23 @@ func (s *State) Copy() *State {
 	c := *s
 	c.ledger = s.ledger.Clone()
 	c.pods, c.containers = maps.Clone(s.pods), maps.Clone(s.containers)
-	c.byPod = make(map[string][]string, len(s.byPod))
-	for id, of := range s.byPod {
-		c.byPod[id] = slices.Clone(of)
+	c.containerIDsByPod = make(map[string][]string, len(s.containerIDsByPod))
+	for id, of := range s.containerIDsByPod {
+		c.containerIDsByPod[id] = slices.Clone(of)
 	}
-	c.memberships, c.poolGroups, c.newGroups, c.memory = maps.Clone(s.memberships), maps.Clone(s.poolGroups), nil, s.memory.clone()
-	c.pages = make(map[string]nodeUse, len(s.pages))
-	for resource, use := range s.pages {
-		c.pages[resource] = use.clone()
+	c.memberships, c.poolGroups, c.newGroups, c.memoryUse = maps.Clone(s.memberships), maps.Clone(s.poolGroups), nil, s.memoryUse.clone()
+	c.hugePageUse = make(map[string]nodeUse, len(s.hugePageUse))
+	for resource, use := range s.hugePageUse {
+		c.hugePageUse[resource] = use.clone()
 	}
-	c.subjects = nil
+	c.affinityIndex = nil
 	c.groups = make(map[placement.CPUGroup]*groupMembers, len(s.groups))
-	c.pooled = make(map[*groupMembers]bool, len(s.pooled))
+	c.layoutGroups = make(map[*groupMembers]bool, len(s.layoutGroups))
 	for group, b := range s.groups {
 		other := *b
 		other.members = slices.Clone(b.members)
-		if c.groups[group] = &other; s.pooled[b] {
-			c.pooled[&other] = true
+		if c.groups[group] = &other; s.layoutGroups[b] {
+			c.layoutGroups[&other] = true
 		}
 	}
 	return &c
@@ -53,10 +53,10 @@ type RejectedContainer struct {
 	Reason         string
 }
 
-// WhatIf decides planned pods one after another, as if each were created and started. An init container ends
-// before the next one starts. It changes the state, so call it on a Copy. A refused container does not stop
+// WhatIf decides planned pods one after another, as if each were created and started. It ends each init container
+// before it creates the next container. It changes the state, so call it on a Copy. A refused container does not stop
 // the other containers of its pod. If the first container of a pod is refused because of a later one
-// (lookAhead), the later one is not reported again.
+// (checkLaterContainers), the later one is not reported again.
 func (s *State) WhatIf(wishes []PlannedPod) []RejectedContainer {
 	var refused []RejectedContainer
 	for i := range wishes {

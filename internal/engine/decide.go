@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Decide makes a plan for one event. It changes neither the state nor the event. If the pod or container is
-// unknown, it decides as much as it can. If nothing needs a decision, the plan is empty.
+// Decide makes a plan for one event. It changes neither the state nor the event. For an unknown pod or container,
+// it decides what the event alone allows. If nothing needs a decision, the plan is empty.
 func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	d := newDraft(s, f)
 	p := d.plan
@@ -30,13 +30,13 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		d.podEvent(ev)
 	}
 	if p.Reject != "" {
-		return &Plan{Reject: p.Reject, Unaligned: p.Unaligned, refusedForContainer: p.refusedForContainer, Matched: d.n.matchCounts(), Container: p.Container, Pod: p.Pod, base: s.Generation}
+		return &Plan{Reject: p.Reject, RefusedAsUnaligned: p.RefusedAsUnaligned, refusedForContainer: p.refusedForContainer, ConditionMatches: d.n.matchCounts(), Container: p.Container, Pod: p.Pod, baseGeneration: s.Generation}
 	}
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
 		d.regrant()
 		d.updatePools()
 	}
-	p.GroupChanges, p.Matched = d.n.groupChanges(), d.n.matchCounts()
+	p.GroupChanges, p.ConditionMatches = d.n.groupChanges(), d.n.matchCounts()
 	slices.Sort(p.Changed)
 	slices.Sort(p.ChangedPods)
 	return p
@@ -56,18 +56,18 @@ var (
 func (d *draft) podEvent(ev *lifecycle.Event) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox:
-		d.runPod(d.mergeRepeated(ev.Pod))
+		d.runPod(d.mergeRepeatedPod(ev.Pod))
 	case lifecycle.UpdatePodSandbox:
 		if !d.isLateEvent(ev.Pod.ID, false) {
 			d.updatePod(ev)
 		}
 	case lifecycle.Inform:
-		d.inform(ev.Pod)
+		d.informPod(ev.Pod)
 	case lifecycle.StopPodSandbox:
 		d.stopPod(ev.Pod)
 	case lifecycle.RemovePodSandbox:
 		if d.removePod(ev.Pod); !d.facts.CgroupGone {
-			d.endedPod = ev.Pod.ID
+			d.endedPodID = ev.Pod.ID
 		}
 	}
 }
@@ -86,24 +86,24 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	if d.plan.Pod = d.n.pod(ev.Pod.ID); d.plan.Pod == nil {
 		d.runPod(ev.Pod) // the RunPodSandbox event of the pod was missed
 	}
-	switch c := d.withReported(ev.Container); {
+	switch c := d.withReportedIdentity(ev.Container); {
 	case ev.Kind == lifecycle.CreateContainer:
-		d.dropFailed(ev)
+		d.dropFailedCreates(ev)
 		d.facts.Records = nil // a new container has no history
-		d.create(ev.Container, lifecycle.StateCreated)
-		d.refuse()
+		d.createContainer(ev.Container, lifecycle.StateCreated)
+		d.rejectIfRefused()
 	case ev.Kind == lifecycle.RemoveContainer:
 		d.removeContainer(ev.Container.ID)
 	case ev.Kind == lifecycle.UpdateContainer && c == nil:
-		d.create(ev.Container, ev.Container.State)
-		d.update(d.plan.Container, ev.Requested)
+		d.createContainer(ev.Container, ev.Container.State)
+		d.updateContainer(d.plan.Container, ev.Requested)
 	case ev.Kind == lifecycle.UpdateContainer:
-		d.update(c, ev.Requested)
+		d.updateContainer(c, ev.Requested)
 	case ev.Kind == lifecycle.StartContainer && c == nil:
 		// The container was created while no agent ran. Decide the values that can be set now.
-		d.create(ev.Container, lifecycle.StateRunning)
+		d.createContainer(ev.Container, lifecycle.StateRunning)
 	case ev.Kind == lifecycle.StartContainer && c.Undescribed.Why != "" && ev.Container.Undescribed == "":
-		d.describedAgain(c, ev.Container)
+		d.decideDescribedContainer(c, ev.Container)
 	case slices.Contains(confirmingEvents, ev.Kind) && ev.Former != "":
 		d.setIdentity(ev)
 	case c != nil:
@@ -122,15 +122,15 @@ func (d *draft) setState(k lifecycle.Kind, c *Container) {
 		d.plan.Container = d.withState(c, lifecycle.StateStopped)
 		d.plan.EndedContainers = append(d.plan.EndedContainers, c.ID)
 		if d.plan.Pod.kindOf(c.Name) == lifecycle.Init {
-			d.handOver(d.plan.Pod)
+			d.freeInitContainerCPUs(d.plan.Pod)
 			d.recomputePod(c.PodID)
 		}
 	}
 }
 
-// withReported returns a known container. If its creation reported no name or no cgroup, it adds these from
-// the event.
-func (d *draft) withReported(reported *lifecycle.Container) *Container {
+// withReportedIdentity returns a known container; nil if the container is unknown. If the event of its creation had no
+// name or no cgroup, withReportedIdentity adds the name and the cgroup of the present event.
+func (d *draft) withReportedIdentity(reported *lifecycle.Container) *Container {
 	c := d.n.container(reported.ID)
 	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
 		return c
@@ -143,8 +143,8 @@ func (d *draft) withReported(reported *lifecycle.Container) *Container {
 	return &n
 }
 
-// setIdentity sets the id and the cgroup of a container that was decided before it had them. It keeps the
-// decision.
+// setIdentity sets the id and the cgroup of a container that was decided under another id, ev.Former, before the
+// runtime made its id and cgroup. It keeps the decision.
 func (d *draft) setIdentity(ev *lifecycle.Event) {
 	c := d.n.container(ev.Former)
 	if c == nil || d.n.container(ev.Container.ID) != nil {
@@ -159,10 +159,10 @@ func (d *draft) setIdentity(ev *lifecycle.Event) {
 	d.plan.Changed = append(d.plan.Changed, n.ID)
 }
 
-// dropFailed removes earlier attempts of this container that never started. Their creation failed after the
+// dropFailedCreates removes earlier attempts of this container that never started. Their creation failed after the
 // decision, and no event reports such a failure.
-func (d *draft) dropFailed(ev *lifecycle.Event) {
-	for _, id := range d.n.base.byPod[ev.Pod.ID] {
+func (d *draft) dropFailedCreates(ev *lifecycle.Event) {
+	for _, id := range d.n.base.containerIDsByPod[ev.Pod.ID] {
 		c := d.n.container(id)
 		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
 			d.n.put(id, nil)
@@ -172,9 +172,9 @@ func (d *draft) dropFailed(ev *lifecycle.Event) {
 	}
 }
 
-// mergeRepeated returns a pod that the runtime reports again. It keeps the known sum of resources, because
+// mergeRepeatedPod returns a pod that the runtime reports again. It keeps the known sum of resources, because
 // the event has the sum at the pod's creation.
-func (d *draft) mergeRepeated(pod *lifecycle.Pod) *lifecycle.Pod {
+func (d *draft) mergeRepeatedPod(pod *lifecycle.Pod) *lifecycle.Pod {
 	known := d.n.pod(pod.ID)
 	if known == nil || known.Stopped || known.Pod.Resources == nil {
 		return pod
@@ -211,17 +211,17 @@ func (d *draft) updatePod(ev *lifecycle.Event) {
 	d.resizePod(pod.ID)
 }
 
-// newPod makes a new version of a pod, reads its intent and decides its own values.
+// newPod makes a new version of a pod, reads the pod's intent and decides the values of the pod's own cgroup.
 func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	np, old := &Pod{Pod: pod}, cmp.Or(d.n.pod(pod.ID), &Pod{Pod: &lifecycle.Pod{}})
-	np.sumOutdated, np.ended, np.AllowedCPUs = old.sumOutdated, old.ended, old.AllowedCPUs
+	np.sumOutdated, np.endedRequests, np.AllowedCPUs = old.sumOutdated, old.endedRequests, old.AllowedCPUs
 	d.setFacts(np, old)
-	if pod.Resources == nil && np.Spec != nil || old.bySpec && pod.Resources == old.Pod.Resources {
+	if pod.Resources == nil && np.Spec != nil || old.requestFromSpec && pod.Resources == old.Pod.Resources {
 		reported := *pod
 		if reported.Resources = nil; np.Spec != nil {
-			reported.Resources = RequestedBySpec(np.Spec)
+			reported.Resources = RequestFromSpec(np.Spec)
 		}
-		np.Pod, np.bySpec = &reported, reported.Resources != nil
+		np.Pod, np.requestFromSpec = &reported, reported.Resources != nil
 	}
 	np.Intent = d.n.policy.Rules.Authorise(d.n.policy.Serving.Read(np.Pod, np.Spec, d.n.policy.Dialects), pod.Namespace)
 	d.adjustIntent(np)
@@ -245,38 +245,38 @@ func PodRequest(p *lifecycle.Pod) *lifecycle.Resources {
 	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
 
-// create decides a container. If the event is repeated, it decides the same again.
-func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
+// createContainer decides a container. For a repeated event, it makes the same decision again.
+func (d *draft) createContainer(reported *lifecycle.Container, life lifecycle.State) {
 	pod := d.plan.Pod
 	c := &Container{
 		ID: reported.ID, Name: reported.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: reported.CgroupsPath,
 		Key:              placement.Key{PodUID: pod.Pod.UID, Container: reported.Name},
-		RecordFields:     lifecycle.RecordFields{Pristine: pristine(&reported.Resources), ClaimDevices: claimDevices(d.facts.Claims[reported.ID], pod.Pod)},
+		RecordFields:     lifecycle.RecordFields{Pristine: pristineResources(&reported.Resources), ClaimDevices: claimDevices(d.facts.Claims[reported.ID], pod.Pod)},
 		About:            propertiesOf(reported),
 		RequestedDevices: lifecycle.DeviceGrant{CDI: reported.CDIDevices, Nodes: reported.Devices},
 		Claims:           d.facts.Claims[reported.ID],
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).findRecord(reported)
 	if rec == nil && d.n.container(c.ID) == nil && (pod.Intent.CPUEnv.IsSet() || pod.Intent.AsksForInterfaces()) {
-		c.decided.creation = &hook.Creation{Env: reported.Env, HostInterfaces: d.facts.HostInterfaces}
+		c.decision.creation = &hook.Creation{Env: reported.Env, HostInterfaces: d.facts.HostInterfaces}
 	}
 	c.reportUnclaimed(pod.Pod)
 	if rec == nil && life == lifecycle.StateCreated {
-		d.noteReported(c)
+		d.useExpectedCPUs(c)
 	}
 	s := d.placer(c, nil)
-	s.mergeExternal(d.facts.HookServers, true)
+	s.mergeHookServerValues(d.facts.HookServers, true)
 	if rec == nil {
-		c.decided.hints = d.facts.HookServers.Hints
+		c.decision.hints = d.facts.HookServers.Hints
 	}
-	if was := d.previousLarger(pod, c); was != nil && rec == nil {
-		_ = d.resize(was, c) // resize has added the error to the container's problems, so the creation continues
+	if was := d.previousLargerAttempt(pod, c); was != nil && rec == nil {
+		_ = d.resizeContainer(was, c) // resizeContainer has added the error to the container's problems, so the creation continues
 	} else {
 		d.decideContainer(c, rec, nil)
 	}
-	c.decided.hints = nil
+	c.decision.hints = nil
 	if d.plan.Container = c; !d.n.ignoresBase {
-		d.handOver(d.plan.Pod)
+		d.freeInitContainerCPUs(d.plan.Pod)
 		d.recomputePod(c.PodID)
 	}
 }
@@ -301,50 +301,50 @@ func requestFromRecord(rec *Record, requested *lifecycle.Resources) lifecycle.Re
 	return out
 }
 
-// pristine returns the resources of the runtime's request that a release of the container would restore.
-func pristine(r *lifecycle.Resources) lifecycle.Resources {
+// pristineResources returns the resources of the runtime's request that a release of the container would restore.
+func pristineResources(r *lifecycle.Resources) lifecycle.Resources {
 	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
 // decideContainer decides the CPUs of a container, runs the hooks, and adds the result to the draft. rec is
 // its record; nil for none. r is the resize in progress; nil for none.
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
-	before := c.decided.proposed // of a recovered container: the agent's values in the runtime's copy
+	before := c.decision.proposed // of a recovered container: the agent's values in the runtime's copy
 	if c.Undescribed.NoRequest {
 		before = nil // its original values are not known
 	}
 	old := d.n.container(c.ID)
 	if old != nil {
-		before = old.decided.proposed
+		before = old.decision.proposed
 		c.PoolNode, c.CPUEnv, c.Balloon, c.Scheduling = old.PoolNode, old.CPUEnv, old.Balloon, old.Scheduling
 		c.Mems, c.ColdStart = d.memoryNodesOf(old)
 		c.SkippedInterfaces, c.CDIDevices, c.DevicesRefused = old.SkippedInterfaces, old.CDIDevices, old.DevicesRefused
-		c.decided.narrowed = c.decided.narrowed || old.decided.narrowed || old.Assignment.Pool != placement.Unclassified
+		c.decision.cpusetLimited = c.decision.cpusetLimited || old.decision.cpusetLimited || old.Assignment.Pool != placement.Unclassified
 	}
-	c.ProblemSummary.Problems = slices.Clone(c.decided.untrusted)
+	c.ProblemSummary.Problems = slices.Clone(c.decision.priorProblems)
 	if c.Alive() {
 		owned := d.n.ledger.CPUsOfPod(c.Key.PodUID)
 		s := d.placer(c, r)
-		s.creating = rec == nil && old == nil && !d.n.ignoresBase && c.Life == lifecycle.StateCreated
+		s.isCreation = rec == nil && old == nil && !d.n.ignoresBase && c.Life == lifecycle.StateCreated
 		s.place(rec)
 		alignShared(&s)
-		s.schedule(rec == nil && old == nil)
-		if s.creating {
+		s.setSchedulingClass(rec == nil && old == nil)
+		if s.isCreation {
 			s.chooseMemory()
 		}
 		s.chooseDevices()
-		if d.n.ledger.CPUsOfPod(c.Key.PodUID) != owned && (d.n.chosenForPod(s.p) || s.p.Intent.CPUs.IsSet() && s.p.assigned.Empty()) {
+		if d.n.ledger.CPUsOfPod(c.Key.PodUID) != owned && (d.n.choosesCPUsForWholePod(s.p) || s.p.Intent.CPUs.IsSet() && s.p.assignedCPUs.Empty()) {
 			d.decidePodAgain(s.p, s.p.Values)
 		}
 	}
 	p := d.n.pod(c.PodID)
 	values, trouble := d.n.propose(p, c)
-	c.decided.creation = nil
+	c.decision.creation = nil
 	c.noteManaged(values)
-	c.decided.proposed = revert(values, before, &c.Pristine, d.n.machine)
-	all := append(append(c.ProblemSummary.Problems, trouble...), c.decided.refusals...)
+	c.decision.proposed = revert(values, before, &c.Pristine, d.n.machine)
+	all := append(append(c.ProblemSummary.Problems, trouble...), c.decision.refusals...)
 	if c.ProblemSummary = (ProblemSummary{}); len(all) > 0 {
-		c.ProblemSummary = summarize(all, d.n.room(p, c))
+		c.ProblemSummary = summarize(all, d.n.freeProblemSlots(p, c))
 	}
 	d.plan.Changed = append(d.plan.Changed, c.ID)
 	d.n.put(c.ID, c)
@@ -357,41 +357,41 @@ func (d *draft) decidePodAgain(p *Pod, before []lifecycle.Value) {
 	n := *p
 	d.decidePod(&n)
 	n.Values = revert(n.Values, before, PodRequest(n.Pod), d.n.machine)
-	d.replace(&n)
+	d.replacePod(&n)
 	if !slices.Contains(d.plan.ChangedPods, n.Pod.ID) {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, n.Pod.ID)
 	}
 }
 
-// replace puts a new version of a pod into the draft.
-func (d *draft) replace(p *Pod) {
+// replacePod puts a new version of a pod into the draft.
+func (d *draft) replacePod(p *Pod) {
 	if d.n.pods[p.Pod.ID] = p; d.plan.Pod != nil && d.plan.Pod.Pod.ID == p.Pod.ID {
 		d.plan.Pod = p
 	}
 }
 
-// refuse rejects the plan if a hook that failurePolicy.hooks covers failed, if a hook or the topology manager
+// rejectIfRefused rejects the plan if a hook that failurePolicy.hooks covers failed, if a hook or the topology manager
 // refuses the container, if the pod requires CPUs that it cannot get, or, in strict mode, if a request is
 // malformed.
-func (d *draft) refuse() {
+func (d *draft) rejectIfRefused() {
 	if d.n.hookFailure != "" {
 		d.plan.Reject = d.n.hookFailure + ": failurePolicy.hooks refuses containers when this hook fails"
 		return
 	}
 	if d.facts.CannotRefuse { // the container keeps running in the shared pool, and a problem says so
-		d.plan.Container.decided.unalignedReason, d.plan.Container.decided.missingRequirement = "", ""
-	} else if d.plan.Container.decided.unalignedReason == "" {
-		d.lookAhead()
+		d.plan.Container.decision.unalignedReason, d.plan.Container.decision.missingRequirement = "", ""
+	} else if d.plan.Container.decision.unalignedReason == "" {
+		d.checkLaterContainers()
 	}
-	refusal, unalignedReason := cmp.Or(d.plan.Container.decided.hookRefusal, d.plan.Container.decided.missingRequirement), d.plan.Container.decided.unalignedReason
+	refusal, unalignedReason := cmp.Or(d.plan.Container.decision.hookRefusal, d.plan.Container.decision.missingRequirement), d.plan.Container.decision.unalignedReason
 	if d.plan.Reject = cmp.Or(refusal, unalignedReason); d.plan.Reject != "" || !d.n.policy.Strict {
-		d.plan.Unaligned = d.plan.Reject != "" && refusal == ""
+		d.plan.RefusedAsUnaligned = d.plan.Reject != "" && refusal == ""
 		return
 	}
-	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformed, d.plan.Container.ProblemSummary.malformed)
+	d.plan.Reject = cmp.Or(malformedReason(d.plan.Pod.Intent.Problems), d.plan.Pod.ProblemSummary.malformedReason, d.plan.Container.ProblemSummary.malformedReason)
 }
 
-// withState sets the state of a container, and keeps the decision about it.
+// withState sets the lifecycle state of a container, and keeps the decision about it.
 func (d *draft) withState(c *Container, life lifecycle.State) *Container {
 	n := *c
 	n.Life = life
@@ -401,34 +401,34 @@ func (d *draft) withState(c *Container, life lifecycle.State) *Container {
 	return &n
 }
 
-// update applies the kubelet's new request for a container. Values that the agent decides keep priority.
-func (d *draft) update(c *Container, r *lifecycle.Resources) {
+// updateContainer applies the kubelet's new request for a container. Values that the agent decides keep priority.
+func (d *draft) updateContainer(c *Container, r *lifecycle.Resources) {
 	n := *c
 	n.Pristine = MergeUpdate(n.Pristine, r)
 	n.HookServerValues = NotOverridden(n.HookServerValues, r)
 	s := d.placer(&n, nil)
-	s.mergeExternal(d.facts.HookServers, false)
-	if err := d.resize(c, &n); err != nil && d.n.policy.Strict {
+	s.mergeHookServerValues(d.facts.HookServers, false)
+	if err := d.resizeContainer(c, &n); err != nil && d.n.policy.Strict {
 		d.plan.Reject = err.Error()
 	}
 	d.plan.Container = &n
 }
 
-// resize decides a container whose request changed, and the containers of its pod that own the same CPUs. The
+// resizeContainer decides a container whose request changed, and the containers of its pod that own the same CPUs. The
 // error says why the owner did not get as many CPUs as requested.
-func (d *draft) resize(was, c *Container) (err error) {
-	r := &resize{previous: was, requestsLess: lowersCPU(&was.Pristine, &c.Pristine), requestsMore: lowersCPU(&c.Pristine, &was.Pristine)}
+func (d *draft) resizeContainer(was, c *Container) (err error) {
+	r := &resize{previousContainer: was, requestsLess: lowersCPU(&was.Pristine, &c.Pristine), requestsMore: lowersCPU(&c.Pristine, &was.Pristine)}
 	d.accountResize(was, c)
 	if r.requestsLess || was == c {
-		r.revoked = d.revokeUnpaid(c.PodID, c)
+		r.grantsRevoked = d.revokeUnpaid(c.PodID, c)
 	}
-	if r.revoked {
+	if r.grantsRevoked {
 		c.Stamp.CPUs, c.RefusedCPUs = topology.Set{}, 0
 	}
 	d.decideContainer(c, nil, r)
 	d.propagateResize(c, r)
 	r.resizeFromOther(d, c)
-	if r.revoked {
+	if r.grantsRevoked {
 		d.placeRevoked(c.PodID, c)
 	}
 	return r.failure
@@ -451,7 +451,7 @@ func MergeUpdate(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Res
 	return have
 }
 
-// requestedOrKnown returns ask, or have if ask is zero. For every runtime, zero means that the value stays.
+// requestedOrKnown returns ask, or have if ask is zero. Every runtime sends zero if the value does not change.
 func requestedOrKnown[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T] {
 	if ask.V == *new(T) {
 		return have
@@ -483,7 +483,7 @@ func (d *draft) stopPod(pod *lifecycle.Pod) {
 	d.n.pods[pod.ID] = &n
 	d.plan.Pod = &n
 	d.plan.EndedPods = append(d.plan.EndedPods, pod.ID)
-	for _, id := range d.n.base.byPod[pod.ID] {
+	for _, id := range d.n.base.containerIDsByPod[pod.ID] {
 		if c := d.n.container(id); c.Alive() {
 			d.withState(c, lifecycle.StateStopped)
 			d.plan.EndedContainers = append(d.plan.EndedContainers, id)
@@ -493,7 +493,7 @@ func (d *draft) stopPod(pod *lifecycle.Pod) {
 	uid := known.Pod.UID
 	another := slices.ContainsFunc(d.n.base.PodsOf(uid), func(p *Pod) bool { return p.Pod.ID != pod.ID && !p.Stopped })
 	if !another {
-		d.unexpect(uid)
+		d.removeExpected(uid)
 		d.n.ledger.freeDevices(uid)
 	}
 	if !another && d.n.ledger.HasCPUs(uid) {
@@ -508,7 +508,7 @@ func (d *draft) removePod(pod *lifecycle.Pod) {
 	if d.n.pod(pod.ID) == nil {
 		return
 	}
-	for _, id := range d.n.base.byPod[pod.ID] {
+	for _, id := range d.n.base.containerIDsByPod[pod.ID] {
 		d.n.put(id, nil)
 		if !slices.Contains(d.plan.EndedContainers, id) {
 			d.plan.EndedContainers = append(d.plan.EndedContainers, id)

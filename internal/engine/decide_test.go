@@ -186,7 +186,7 @@ func TestHooksDisagree(t *testing.T) {
 		{Field: lifecycle.CPUShares, Int: 5, Why: lifecycle.Reason{Hook: "one"}},
 		{Field: lifecycle.CPUShares, Int: 6, Why: lifecycle.Reason{Hook: "two"}},
 	} {
-		o.add(v)
+		o.addValue(v)
 	}
 	if len(o.Values) != 1 || o.Values[0].Int != 5 || len(o.Problems) != 1 {
 		t.Errorf("%v %v", o.Values, o.Problems)
@@ -218,7 +218,7 @@ func TestFatalHook(t *testing.T) {
 	for _, fatal := range []bool{false, true} {
 		pol := policy(m)
 		pol.Hooks = []hook.Hook{panicking{}}
-		pol.Fatal = map[string]bool{"batch": fatal}
+		pol.FatalHooks = map[string]bool{"batch": fatal}
 		s := NewState(m, pol)
 		pod := &lifecycle.Pod{ID: "p", UID: "u"}
 		do(t, s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
@@ -285,6 +285,6 @@ func TestPodQuotaFollowsOwner(t *testing.T) {
 	do(t, s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod("first")})
 	p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod("second"), Container: ctr("second")})
 	if s.Container("second").Assignment.Pool != placement.Exclusive || quota("second") != "-1" || len(p.ChangedPods) != 1 {
-		t.Errorf("it isMember in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Assignment, quota("second"), p.ChangedPods)
+		t.Errorf("it is in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Assignment, quota("second"), p.ChangedPods)
 	}
 }

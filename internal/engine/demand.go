@@ -17,13 +17,14 @@ const (
 	defaultPeriod = 100000
 )
 
-// paidCPUs returns how many whole CPUs a pod or container may own because of its requests and limits. These
-// CPUs are called paid.
+// paidCPUs returns how many whole CPUs a pod or container may own because of its CPU requests and limits. The
+// requests and limits pay for these CPUs: names with "paid" and "unpaid" mean that.
 func (p *Pod) paidCPUs(r *lifecycle.Resources) intent.PaidCPUs {
 	return intent.CountPaidCPUs(r, p.Intent.QoS)
 }
 
-// payingResources returns the resources by which the rules check how many CPUs a container may own.
+// payingResources returns the requests and limits by which the authorization rules check how many CPUs a container
+// may own.
 func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.PayingResources {
 	return intent.PayingResources{Pod: sum, Container: requested, QoS: p.Intent.QoS}
 }
@@ -31,17 +32,17 @@ func (p *Pod) payingResources(sum, requested *lifecycle.Resources) intent.Paying
 // lastLayout returns the layout that was computed last, in this draft or in the state.
 func (n *view) lastLayout() *placement.Layout { return cmp.Or(n.layoutCache, n.base.layout) }
 
-// needs returns the CPU requests of containers, summed up by pool.
-func (n *view) needs() placement.Needs {
+// currentNeeds returns the CPU requests of containers, summed up by pool.
+func (n *view) currentNeeds() placement.Needs {
 	if n.needsCounted || n.ignoresBase {
 		return n.poolNeeds
 	}
 	return n.base.layout.Demand.Needs
 }
 
-// countNeed updates the needs before put replaces, adds or (if c is nil) removes a container.
+// countNeed updates poolNeeds before put replaces, adds or (if c is nil) removes a container.
 func (n *view) countNeed(id string, c *Container) {
-	was, laid := n.countedAs(id)
+	was, laid := n.countedVersion(id)
 	if !laid.UsesRequests() && !n.lastLayout().UsesRequests() {
 		return
 	}
@@ -50,13 +51,13 @@ func (n *view) countNeed(id string, c *Container) {
 		slices.Equal(was.Assignment.Devices, c.Assignment.Devices) {
 		return
 	}
-	n.poolNeeds = addNeed(addNeed(n.needs(), laid, was, -1), n.lastLayout(), c, 1)
+	n.poolNeeds = addNeed(addNeed(n.currentNeeds(), laid, was, -1), n.lastLayout(), c, 1)
 	n.needsCounted = true
 }
 
-// countedAs returns the version of a container that the needs include now, and the layout that determines
+// countedVersion returns the version of a container that the needs include now, and the layout that determines
 // whether it counts.
-func (n *view) countedAs(id string) (*Container, *placement.Layout) {
+func (n *view) countedVersion(id string) (*Container, *placement.Layout) {
 	if c, decided := n.containers[id]; decided {
 		return c, n.lastLayout()
 	}
@@ -89,12 +90,12 @@ func (n *view) layout(more *Container) *placement.Layout {
 		return n.base.layout
 	}
 	// A CPU that is reserved for its owner may be online: cgroup v1 removes a CPU that goes offline from all
-	// cgroups and never adds it again. Such a CPU does not count for the size of pools, because their
-	// containers could not use it.
+	// cgroups and never adds it again. A reserved CPU does not count for the size of pools, because the
+	// containers of pools could not use it.
 	demand := placement.Demand{OwnedCPUs: n.ledger.OwnedOrReservedCPUs().And(n.policy.Pools.Online), LentCPUs: n.ledger.LentCPUs()}
 	if n.lastLayout().UsesRequests() {
-		if demand.Needs = n.needs(); more != nil {
-			was, laid := n.countedAs(more.ID)
+		if demand.Needs = n.currentNeeds(); more != nil {
+			was, laid := n.countedVersion(more.ID)
 			demand.Needs = addNeed(addNeed(demand.Needs, laid, was, -1), n.lastLayout(), more, 1)
 		}
 	}

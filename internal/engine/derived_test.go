@@ -28,9 +28,9 @@ func checkDerived(t *rapid.T, before *placement.Layout, s *State) {
 			seats[group.PoolID][group] = true
 		}
 	}
-	checkUse(t, s, s.memory, chargeOf)
-	for resource, kept := range s.pages {
-		checkUse(t, s, kept, func(p *Pod, c *Container) charge { return pagesOf(p, c, resource) })
+	checkUse(t, s, s.memoryUse, chargeOf)
+	for resource, kept := range s.hugePageUse {
+		checkUse(t, s, kept, func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) })
 	}
 	if diff := cmp.Diff(needs, s.layout.Demand.Needs, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatal("needs computed and kept: ", diff)

@@ -14,20 +14,21 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// This file chooses the CDI devices that a container has exclusively. The ledger keeps them for the
+// This file chooses the CDI devices that a container has exclusively. The ledger keeps these devices for the
 // container's key until the last container with the key is removed or the pod ends. So a container that is
 // created again gets the same devices.
 
-// nodeDevices are the node's CDI devices, and their owners, as one new container sees them.
+// nodeDevices are the node's CDI devices and their owners, for the decision about one new container. Devices that the
+// new container may have count as free.
 type nodeDevices struct {
-	all   []lifecycle.NodeDevice
-	named map[string]*lifecycle.NodeDevice
+	all    []lifecycle.NodeDevice
+	byName map[string]*lifecycle.NodeDevice
 	// owners has the container that has a device, by the device's name.
 	owners map[string]placement.Key
-	// nodes has the names of the devices with a device node, by the result of nodeKeys. keys has the results
-	// of nodeKeys, by the name of the device.
-	nodes map[string][]string
-	keys  map[string][]string
+	// namesByNode has the names of the devices with a device node, by the result of nodeKeys. keysByName has the
+	// results of nodeKeys, by the name of the device.
+	namesByNode map[string][]string
+	keysByName  map[string][]string
 }
 
 // ContainerAsksDevices reports whether a container requests CDI devices of its own, so that a decision needs
@@ -77,8 +78,8 @@ func (b *draftLedger) holdDevices(key placement.Key, names []string) {
 	if slices.Equal(b.Devices()[key], names) {
 		return
 	}
-	if !b.cloned {
-		b.Ledger, b.cloned = b.Clone(), true
+	if !b.isCopy {
+		b.Ledger, b.isCopy = b.Clone(), true
 	}
 	b.HoldDevices(key, names)
 	b.devicesChanged = true
@@ -99,9 +100,9 @@ func (n *view) freeUnusedDevices(podID string, key placement.Key) {
 	n.ledger.holdDevices(key, nil)
 }
 
-// carryDevices keeps the devices of pods that have not ended, under a new policy. Their containers were
+// keepDevices keeps the devices of pods that have not ended, under a new policy. Their containers were
 // created with these devices.
-func (d *draft) carryDevices(owners *placement.Ledger) {
+func (d *draft) keepDevices(owners *placement.Ledger) {
 	for key, names := range owners.Devices() {
 		if slices.ContainsFunc(d.n.base.PodsOf(key.PodUID), func(p *Pod) bool { return !p.Stopped }) {
 			d.n.ledger.holdDevices(key, names)
@@ -127,30 +128,30 @@ func (d *draft) restoreDevices() {
 // devices returns the node's CDI devices for the decision about a new container.
 func (s *placer) devices() *nodeDevices {
 	if s.d.devices == nil {
-		s.d.devices = s.n.nodeDevices(s.d.facts.NodeDevices, s.n.deviceOwners(s.takesDevices()))
+		s.d.devices = s.n.nodeDevices(s.d.facts.NodeDevices, s.n.deviceOwners(s.mayTakeDevicesOf()))
 	}
 	return s.d.devices
 }
 
 // nodeDevices makes a nodeDevices from the node's CDI devices and their owners.
 func (n *view) nodeDevices(all []lifecycle.NodeDevice, owners map[string]placement.Key) *nodeDevices {
-	out := &nodeDevices{all: all, named: make(map[string]*lifecycle.NodeDevice, len(all)), owners: owners, nodes: map[string][]string{}, keys: map[string][]string{}}
+	out := &nodeDevices{all: all, byName: make(map[string]*lifecycle.NodeDevice, len(all)), owners: owners, namesByNode: map[string][]string{}, keysByName: map[string][]string{}}
 	for i := range all {
-		out.named[all[i].Name] = &all[i]
-		out.keys[all[i].Name] = nodeKeys(&all[i])
-		for _, node := range out.keys[all[i].Name] {
-			out.nodes[node] = append(out.nodes[node], all[i].Name)
+		out.byName[all[i].Name] = &all[i]
+		out.keysByName[all[i].Name] = nodeKeys(&all[i])
+		for _, node := range out.keysByName[all[i].Name] {
+			out.namesByNode[node] = append(out.namesByNode[node], all[i].Name)
 		}
 	}
 	return out
 }
 
-// takesDevices returns a function that reports whether a new container can have the devices of a key: its own
+// mayTakeDevicesOf returns a function that reports whether a new container can have the devices of a key: its own
 // key, or the key of a container whose devices it takes over.
-func (s *placer) takesDevices() func(key placement.Key) bool {
+func (s *placer) mayTakeDevicesOf() func(key placement.Key) bool {
 	lives := s.n.liveNames(s.p.Pod.ID, s.c.ID)
 	return func(key placement.Key) bool {
-		return key == s.c.Key || key.PodUID == s.p.Pod.UID && s.p.passesDevices(key.Container, s.c.Name, lives)
+		return key == s.c.Key || key.PodUID == s.p.Pod.UID && s.p.canTakeOverDevices(key.Container, s.c.Name, lives)
 	}
 }
 
@@ -171,16 +172,16 @@ func (n *view) deviceOwners(except func(placement.Key) bool) map[string]placemen
 		if !other.Alive() || owner == nil || except(other.Key) {
 			continue
 		}
-		for _, name := range sharedDevices(owner, other) {
+		for _, name := range devicesOutsideLedger(owner, other) {
 			owners[name] = other.Key
 		}
 	}
 	return owners
 }
 
-// passesDevices reports whether the new container to can take over the devices of the container from of the
-// same pod. The rules are those for CPUs (takeOverFrom).
-func (p *Pod) passesDevices(from, to string, lives map[string]bool) bool {
+// canTakeOverDevices reports whether the new container to can take over the devices of the container from of the
+// same pod. The rules are those for CPUs (takeOverCPUs).
+func (p *Pod) canTakeOverDevices(from, to string, lives map[string]bool) bool {
 	if p.Spec == nil {
 		return false
 	}
@@ -189,12 +190,12 @@ func (p *Pod) passesDevices(from, to string, lives map[string]bool) bool {
 		p.kindOf(to) == lifecycle.Init && kind != lifecycle.Sidecar && !lives[from]
 }
 
-// sharedDevices returns the CDI devices of a container that are not in the ledger: those in the runtime's
+// devicesOutsideLedger returns the CDI devices of a container that are not in the ledger: those in the runtime's
 // request, those that the kubelet granted, and those that hooks add for other requests.
-func sharedDevices(p *Pod, c *Container) []string {
+func devicesOutsideLedger(p *Pod, c *Container) []string {
 	names := slices.Concat(c.RequestedDevices.CDI, p.Granted.DevicesOf(c.Name).CDI)
-	for i := range c.decided.proposed {
-		if v := &c.decided.proposed[i]; v.Field == lifecycle.CDIDevice && !slices.Contains(c.CDIDevices, v.Key) {
+	for i := range c.decision.proposed {
+		if v := &c.decision.proposed[i]; v.Field == lifecycle.CDIDevice && !slices.Contains(c.CDIDevices, v.Key) {
 			names = append(names, v.Key)
 		}
 	}
@@ -234,10 +235,10 @@ func (u *nodeDevices) owner(d *lifecycle.NodeDevice) (owner placement.Key, taken
 	if owner, taken = u.owners[d.Name]; taken {
 		return owner, true
 	}
-	mine := u.keys[d.Name]
+	mine := u.keysByName[d.Name]
 	for _, node := range mine {
-		for _, name := range u.nodes[node] {
-			if owner, taken = u.owners[name]; taken && overlap(mine, u.keys[name]) {
+		for _, name := range u.namesByNode[node] {
+			if owner, taken = u.owners[name]; taken && eitherContainsOther(mine, u.keysByName[name]) {
 				return owner, true
 			}
 		}
@@ -245,24 +246,24 @@ func (u *nodeDevices) owner(d *lifecycle.NodeDevice) (owner placement.Key, taken
 	return owner, false
 }
 
-// free reports whether no container has a device.
-func (u *nodeDevices) free(d *lifecycle.NodeDevice) bool {
+// isFree reports whether no container has a device.
+func (u *nodeDevices) isFree(d *lifecycle.NodeDevice) bool {
 	_, taken := u.owner(d)
 	return !taken
 }
 
-// overlap reports whether one list of device nodes has all nodes of the other. It is not enough if both have
-// some nodes in common, because devices that are parts of one card may share some nodes.
-func overlap(a, b []string) bool {
-	return len(a) > 0 && len(b) > 0 && (contains(a, b) || contains(b, a))
+// eitherContainsOther reports whether one list of device nodes has all nodes of the other. If it has only some of them,
+// the devices may be parts of one card that share device nodes.
+func eitherContainsOther(a, b []string) bool {
+	return len(a) > 0 && len(b) > 0 && (containsAll(a, b) || containsAll(b, a))
 }
 
-// contains reports whether all has every element of some.
-func contains(all, some []string) bool {
+// containsAll reports whether the list all has every element of the list some.
+func containsAll(all, some []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// singleDevices returns one entry for each physical device of a kind. It leaves out further names of the same
+// singleDevices returns one CDI device for each physical device of a kind. It leaves out further names of the same
 // device, and names for several devices together.
 func (u *nodeDevices) singleDevices(kind string) (out []*lifecycle.NodeDevice) {
 	for i := range u.all {
@@ -270,11 +271,11 @@ func (u *nodeDevices) singleDevices(kind string) (out []*lifecycle.NodeDevice) {
 		if lifecycle.KindOfCDI(d.Name) != kind {
 			continue
 		}
-		mine := u.keys[d.Name]
+		mine := u.keysByName[d.Name]
 		again := slices.ContainsFunc(mine, func(node string) bool {
-			return slices.ContainsFunc(u.nodes[node], func(name string) bool {
-				other := u.keys[name]
-				return name != d.Name && lifecycle.KindOfCDI(name) == kind && contains(mine, other) && (len(other) < len(mine) || name < d.Name)
+			return slices.ContainsFunc(u.namesByNode[node], func(name string) bool {
+				other := u.keysByName[name]
+				return name != d.Name && lifecycle.KindOfCDI(name) == kind && containsAll(mine, other) && (len(other) < len(mine) || name < d.Name)
 			})
 		})
 		if !again {
@@ -286,7 +287,7 @@ func (u *nodeDevices) singleDevices(kind string) (out []*lifecycle.NodeDevice) {
 
 // askedDevices returns the requests of a new container for devices of its own; nil for none.
 func (s *placer) askedDevices() []intent.DeviceRequest {
-	if !s.creating || !s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) {
+	if !s.isCreation || !s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) {
 		return nil
 	}
 	return s.p.Intent.ExclusiveDevices.V.Of(s.c.Name).V
@@ -307,7 +308,7 @@ func (s *placer) namedDevices() (all lifecycle.DeviceGrant) {
 	slices.Sort(all.CDI)
 	all.CDI = slices.Compact(all.CDI)
 	for _, name := range all.CDI {
-		if d := s.devices().named[name]; d != nil {
+		if d := s.devices().byName[name]; d != nil {
 			all.Nodes = append(all.Nodes, d.Nodes...)
 		}
 	}
@@ -336,7 +337,7 @@ func (s *placer) exclusiveHints() (out []numahints.Resource) {
 func countDevices(m *topology.Machine, u *nodeDevices, kind string) (c *numahints.Counts, total int) {
 	c = &numahints.Counts{Free: make([]uint64, len(m.Nodes)), Capacity: make([]uint64, len(m.Nodes))}
 	for _, d := range u.singleDevices(kind) {
-		at, free := nodesOfDevice(m, d), u.free(d)
+		at, free := nodesOfDevice(m, d), u.isFree(d)
 		if free && at == 0 {
 			return nil, 0
 		}
@@ -352,10 +353,10 @@ func countDevices(m *topology.Machine, u *nodeDevices, kind string) (c *numahint
 	return c, total
 }
 
-// deviceNeed returns the number of devices for the hints of a request: that of the request, or, with scope
-// pod and as long as the pod owns no CPUs, that of the whole pod.
+// deviceNeed returns the number of devices for the hints of a request: the requested number, or, with scope pod and
+// as long as the pod owns no CPUs, the number that the whole pod requests.
 func (s *placer) deviceNeed(r intent.DeviceRequest) int {
-	if !s.n.policy.Topology.Pod || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
+	if !s.n.policy.Topology.PodScope || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
 		return r.Number
 	}
 	need := 0
@@ -377,11 +378,11 @@ func nodesOfDevice(m *topology.Machine, d *lifecycle.NodeDevice) (at numahints.M
 	}
 	address := d.Name[strings.LastIndexByte(d.Name, '=')+1:]
 	if dev, ok := m.DeviceAt(address); ok && intent.IsPCIAddress(address) {
-		at |= nodesOf(m, m.CPUsNear(dev))
+		at |= nodesWithCPUs(m, m.CPUsNear(dev))
 	}
 	for _, node := range d.Nodes {
 		if dev, ok := m.DeviceWithNumber(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
-			at |= nodesOf(m, m.CPUsNear(dev))
+			at |= nodesWithCPUs(m, m.CPUsNear(dev))
 		}
 	}
 	return at
@@ -390,7 +391,7 @@ func nodesOfDevice(m *topology.Machine, d *lifecycle.NodeDevice) (at numahints.M
 // chooseDevices gives a new container the devices that it requests, near its CPUs. The container gets either
 // all of them or none.
 func (s *placer) chooseDevices() {
-	if !s.creating {
+	if !s.isCreation {
 		if s.c.Alive() && s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) && len(s.c.CDIDevices) == 0 && s.c.DevicesRefused == "" {
 			s.c.DevicesRefused = "the container was created without the devices; " + RecreateHint
 		}
@@ -444,7 +445,7 @@ func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refu
 // chooseByName returns the devices with the given names, if all are free. Otherwise refusal is the reason.
 func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refusal string) {
 	for i, name := range names {
-		d := u.named[name]
+		d := u.byName[name]
 		if d == nil {
 			return nil, "the node's CDI specifications have no device " + name
 		}
@@ -452,7 +453,7 @@ func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, 
 			return nil, name + " belongs to " + s.n.ownerName(owner)
 		}
 		for _, other := range names[:i] {
-			if overlap(u.keys[name], u.keys[other]) {
+			if eitherContainsOther(u.keysByName[name], u.keysByName[other]) {
 				return nil, fmt.Sprintf("%s and %s are the same device", other, name)
 			}
 		}
@@ -466,7 +467,7 @@ func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []st
 	var free []*lifecycle.NodeDevice
 	all := u.singleDevices(r.Kind)
 	for _, d := range all {
-		if u.free(d) {
+		if u.isFree(d) {
 			free = append(free, d)
 		}
 	}
@@ -509,7 +510,7 @@ func (s *placer) deviceRanks(free []*lifecycle.NodeDevice, need int) map[string]
 	for i, d := range free {
 		rank := []int{unknown, 0, 0}
 		if at[i] != 0 {
-			rank[0] = distance(m, at[i], near)
+			rank[0] = nodeDistance(m, at[i], near)
 			node := at[i].Indices()[0]
 			if rank[1] = count[node] - need; rank[1] < 0 { // the node has too few devices, so the node with the most comes first
 				rank[1] = len(free) - rank[1]
@@ -521,8 +522,8 @@ func (s *placer) deviceRanks(free []*lifecycle.NodeDevice, need int) map[string]
 	return ranks
 }
 
-// distance returns the smallest distance between a NUMA node of one set and a node of the other.
-func distance(m *topology.Machine, from, to numahints.Mask) int {
+// nodeDistance returns the smallest distance between a NUMA node of one set and a node of the other.
+func nodeDistance(m *topology.Machine, from, to numahints.Mask) int {
 	best := 1 << 10
 	for _, i := range from.Indices() {
 		for _, j := range to.Indices() {
@@ -535,8 +536,8 @@ func distance(m *topology.Machine, from, to numahints.Mask) int {
 // nearNodes returns the NUMA nodes that devices should be near: the nodes that the topology manager chose, or
 // else the nodes of the container's CPUs.
 func (s *placer) nearNodes() (at numahints.Mask) {
-	ids := s.aligned
-	if a := s.c.decided.affinity; len(ids) == 0 && a != nil {
+	ids := s.alignedNodes
+	if a := s.c.decision.affinity; len(ids) == 0 && a != nil {
 		ids = a.Nodes
 	}
 	for _, id := range ids {
@@ -551,7 +552,7 @@ func (s *placer) nearNodes() (at numahints.Mask) {
 	if s.c.Assignment.Pool != placement.Exclusive {
 		cpus, _ = s.n.layout(s.c).CPUs(s.c.Assignment.CPUGroup)
 	}
-	return nodesOf(s.n.machine, cpus)
+	return nodesWithCPUs(s.n.machine, cpus)
 }
 
 // takenDevices returns the names of the owners of CDI devices that a container's annotation names and that

@@ -116,7 +116,7 @@ func TestDevicesOfOthers(t *testing.T) {
 // TestRefusedDevicesFail: with the hook in failurePolicy.hooks, a container is not created without its devices.
 func TestRefusedDevicesFail(t *testing.T) {
 	s := giving(node(t))
-	s.Policy.Fatal = map[string]bool{"cdiDevices": true}
+	s.Policy.FatalHooks = map[string]bool{"cdiDevices": true}
 	plan := Decide(s, creation(deviceAsker("u", `{"a":{"v.com/gpu":1}}`), "c", "a"), Facts{})
 	if !strings.Contains(plan.Reject, "no devices of the kind v.com/gpu") || !strings.Contains(plan.Reject, "failurePolicy.hooks") {
 		t.Errorf("rejected %q", plan.Reject)

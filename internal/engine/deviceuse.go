@@ -11,8 +11,8 @@ import (
 // DeviceUse is a CDI device that a container can have exclusively, with its owner.
 type DeviceUse struct {
 	Name  string // the qualified name: vendor/class=device
-	Nodes []int  // the ids of the NUMA nodes near it, ascending; nil if not known
-	// Owner is the container that has it, as namespace/pod/container; "" if it is free.
+	Nodes []int  // the ids of the NUMA nodes near the device, ascending; nil if not known
+	// Owner is the container that has the device, as namespace/pod/container; "" if the device is free.
 	Owner string
 	// NotInSpecs means that the node's CDI specifications no longer have the device.
 	NotInSpecs bool
@@ -29,8 +29,8 @@ func (p *Policy) DeviceKinds() []string {
 }
 
 // DeviceUses returns the devices of the kinds of DeviceKinds, by name. all are the node's CDI devices. Each
-// physical device has one entry, even if it has several names. Devices that a container has and that all
-// lacks have an entry, too.
+// physical device has one DeviceUse, even if it has several names. A device that a container has and that is
+// missing in all has a DeviceUse, too.
 func (s *State) DeviceUses(all []lifecycle.NodeDevice) (out []DeviceUse) {
 	kinds := s.Policy.DeviceKinds()
 	if len(kinds) == 0 {
@@ -49,7 +49,7 @@ func (s *State) DeviceUses(all []lifecycle.NodeDevice) (out []DeviceUse) {
 	}
 	for key, names := range s.Devices() {
 		for _, name := range names {
-			if u.named[name] == nil && slices.Contains(kinds, lifecycle.KindOfCDI(name)) {
+			if u.byName[name] == nil && slices.Contains(kinds, lifecycle.KindOfCDI(name)) {
 				out = append(out, DeviceUse{Name: name, Owner: n.ownerName(key), NotInSpecs: true})
 			}
 		}

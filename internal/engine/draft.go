@@ -15,16 +15,16 @@ type draft struct {
 	n     view
 	plan  *Plan
 	facts Facts
-	// endedPod is the id of the sandbox that the runtime has removed in this event; "" for none.
-	endedPod string
-	// expects has the changes of State.expected: the new entry of a key, or nil if the container is no longer
-	// expected.
-	expects map[placement.Key]*expected
+	// endedPodID is the id of the sandbox that the runtime has removed in this event; "" for none.
+	endedPodID string
+	// expectedChanges has the changes of State.expectedContainers: the new value of a key, or nil if the container is
+	// no longer expected.
+	expectedChanges map[placement.Key]*expectedContainer
 	// devices are the node's CDI devices, as the container of the event sees them; nil until the decision
 	// needs them.
 	devices *nodeDevices
-	// forgetsExpected means that this event removes all entries of State.expected.
-	forgetsExpected bool
+	// removesAllExpected means that this event removes all containers from State.expectedContainers.
+	removesAllExpected bool
 }
 
 // view is a state with the changes of a draft. It never writes to the base state.
@@ -34,8 +34,8 @@ type view struct {
 	policy      *Policy
 	machine     *topology.Machine
 	ledger      draftLedger
-	// layoutCache is the layout that was computed last; nil if none was. baseLayout is the layout from which
-	// the next one is computed; nil means the layout of the base state. In a Synchronize, the next layout is
+	// layoutCache is the layout that was computed last; nil if none was computed. baseLayout is the layout from which
+	// the next layout is computed; nil means the layout of the base state. In a Synchronize, the next layout is
 	// computed from stepLayout, the layout of the step before, if the same CPUs have owners.
 	layoutCache, baseLayout, stepLayout *placement.Layout
 	// poolNeeds are the needs of pools with the changes of the draft, if needsCounted is set. Otherwise the
@@ -43,38 +43,40 @@ type view struct {
 	poolNeeds    placement.Needs
 	needsCounted bool
 	pods         map[string]*Pod
-	// containers has the new versions of containers that changed, and nil for removed containers. order has
-	// the ids in the order in which they changed. byPod has the ids by sandbox.
-	containers map[string]*Container
-	order      []string
-	byPod      map[string][]string
+	// containers has the new versions of containers that changed, and nil for removed containers. changeOrder has
+	// the ids in the order in which they changed. containerIDsByPod has the ids by sandbox.
+	containers        map[string]*Container
+	changeOrder       []string
+	containerIDsByPod map[string][]string
 	// memberships has the differences between the counts of memberships in this view and in the base state.
 	memberships map[placement.Membership]int
-	// scopes has the counts of affinities that the draft needed so far, by the id of the affinity. They
+	// affinityCounts has the counts of affinities that the draft needed so far, by the id of the affinity. They
 	// include the changes of the draft.
-	scopes map[string]*scopeCount
+	affinityCounts map[string]*scopeCount
 	// hookFailure is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it;
 	// otherwise "".
 	hookFailure string
-	// matched has the new pods and containers that meet the condition of a hook, by hook and id; nil for
+	// matchedIDs has the new pods and containers that meet the condition of a hook, by hook and id; nil for
 	// none.
-	matched map[string]map[string]bool
+	matchedIDs map[string]map[string]bool
 	// undecidedMembers are the containers of a Synchronize whose balloon is known before they are decided, by
 	// id. They count as containers of that balloon until they are decided.
 	undecidedMembers map[string]*Container
-	// listed has the containers that the runtime lists in a Synchronize, by sandbox.
-	listed map[string][]*lifecycle.Container
+	// listedContainers has the containers that the runtime lists in a Synchronize, by sandbox.
+	listedContainers map[string][]*lifecycle.Container
 }
 
+// newDraft returns a draft without changes, for one event on a state.
 func newDraft(s *State, f Facts) *draft {
-	d := &draft{plan: &Plan{base: s.Generation}, facts: f, n: view{
+	d := &draft{plan: &Plan{baseGeneration: s.Generation}, facts: f, n: view{
 		base: s, policy: &s.Policy, machine: s.Machine, ledger: draftLedger{Ledger: s.ledger},
-		pods: map[string]*Pod{}, containers: map[string]*Container{}, byPod: map[string][]string{},
+		pods: map[string]*Pod{}, containers: map[string]*Container{}, containerIDsByPod: map[string][]string{},
 	}}
 	d.plan.draft = d
 	return d
 }
 
+// pod returns a pod by sandbox id; nil if it is unknown or removed.
 func (n *view) pod(id string) *Pod {
 	if p, ok := n.pods[id]; ok || n.ignoresBase {
 		return p
@@ -82,6 +84,7 @@ func (n *view) pod(id string) *Pod {
 	return n.base.pods[id]
 }
 
+// container returns a container by id; nil if it is unknown or removed.
 func (n *view) container(id string) *Container {
 	if c, ok := n.containers[id]; ok || n.ignoresBase {
 		return c
@@ -92,8 +95,8 @@ func (n *view) container(id string) *Container {
 // put replaces, adds or (if c is nil) removes a container, and updates all counts.
 func (n *view) put(id string, c *Container) {
 	if _, twice := n.containers[id]; !twice {
-		if n.order = append(n.order, id); c != nil {
-			n.byPod[c.PodID] = append(n.byPod[c.PodID], id)
+		if n.changeOrder = append(n.changeOrder, id); c != nil {
+			n.containerIDsByPod[c.PodID] = append(n.containerIDsByPod[c.PodID], id)
 		}
 	}
 	n.recountMemberships(n.container(id), -1)
@@ -106,7 +109,7 @@ func (n *view) put(id string, c *Container) {
 // containersOf returns a pod's containers in the order of their creation.
 func (n *view) containersOf(podID string) []*Container {
 	var out []*Container
-	for _, ids := range [][]string{n.base.byPod[podID], n.byPod[podID]} {
+	for _, ids := range [][]string{n.base.containerIDsByPod[podID], n.containerIDsByPod[podID]} {
 		for _, id := range ids {
 			if c := n.container(id); c != nil && c.PodID == podID && !slices.Contains(out, c) {
 				out = append(out, c)
@@ -156,14 +159,14 @@ func (n *view) groupChanges() []GroupChange {
 			continue
 		}
 		members := slices.Clone(b.members)
-		for _, id := range n.order {
+		for _, id := range n.changeOrder {
 			c := n.containers[id]
 			if i, isMember := slices.BinarySearch(members, id); isMember && (c == nil || c.Assignment.CPUGroup != b.group || !c.Alive()) {
 				members = slices.Delete(members, i, i+1)
 			}
 		}
 		if len(members) > 0 {
-			out = append(out, GroupChange{Group: b.group, Before: b.cpus, After: after, Members: members, Starved: !ok})
+			out = append(out, GroupChange{Group: b.group, Before: b.cpus, After: after, Members: members, UsesFallbackCPUs: !ok})
 		}
 	}
 	slices.SortFunc(out, func(a, b GroupChange) int { return slices.Compare(a.Members, b.Members) })
@@ -174,7 +177,7 @@ func (n *view) groupChanges() []GroupChange {
 type draftLedger struct {
 	*placement.Ledger
 
-	cloned bool
+	isCopy bool
 	// grantsChanged means that the owned, lent or reserved CPUs have changed.
 	grantsChanged bool
 	// devicesChanged means that a container got or lost CDI devices of its own.
@@ -184,8 +187,8 @@ type draftLedger struct {
 // write changes the ledger, and notes whether the owned, lent or reserved CPUs changed.
 func (b *draftLedger) write(change func(*placement.Ledger)) {
 	held, owned, lent := b.OwnedOrReservedCPUs(), b.Exclusive(), b.LentCPUs()
-	if !b.cloned {
-		b.Ledger, b.cloned = b.Clone(), true
+	if !b.isCopy {
+		b.Ledger, b.isCopy = b.Clone(), true
 	}
 	change(b.Ledger)
 	b.grantsChanged = b.grantsChanged || b.OwnedOrReservedCPUs() != held || b.Exclusive() != owned || b.LentCPUs() != lent
@@ -215,15 +218,15 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 		}
 	}
 	run(false)
-	out.scale(in)
+	out.scaleQuotas(in)
 	out.limitBurst(in)
 	if c != nil {
-		out.Values = out.applyExternal(out.Values)
+		out.Values = out.applyHookServerValues(out.Values)
 	}
 	run(true)
 	if c != nil {
-		if c.decided.hookRefusal = out.hookRefusal; out.hookRefusal != "" {
-			out.Problems = append(out.Problems, refusal(out.refusedBy, out.hookRefusal))
+		if c.decision.hookRefusal = out.hookRefusal; out.hookRefusal != "" {
+			out.Problems = append(out.Problems, hookRefusalProblem(out.refusingHook, out.hookRefusal))
 		}
 	}
 	if c != nil && c.Undescribed.NoRequest {

@@ -1,11 +1,11 @@
 package engine
 
-// maxEnded is the number of removed sandboxes that are remembered. Late events about a removed sandbox arrive
+// maxEndedPods is the number of removed sandboxes that are remembered. Late events about a removed sandbox arrive
 // within seconds.
-const maxEnded = 512
+const maxEndedPods = 512
 
-// endedPods has the ids of the sandboxes that were removed last. A late event about one of them does not add
-// it again. The zero value is ready to use.
+// endedPods has the ids of the sandboxes that were removed last. A late event about such a sandbox does not add the
+// sandbox again. The zero value is ready to use.
 type endedPods struct {
 	ids   map[string]bool
 	order []string // the ids, the oldest first
@@ -17,17 +17,17 @@ func (e *endedPods) add(id string) {
 		return
 	}
 	if e.ids == nil {
-		e.ids = make(map[string]bool, maxEnded)
+		e.ids = make(map[string]bool, maxEndedPods)
 	}
-	if len(e.order) == maxEnded {
+	if len(e.order) == maxEndedPods {
 		delete(e.ids, e.order[0])
 		e.order = e.order[1:]
 	}
 	e.ids[id], e.order = true, append(e.order, id)
 }
 
-// isLateEvent reports whether an event about a pod comes too late: the pod was removed before. follows means
-// that the event can only come after other events, so an unknown pod must have been removed, too.
+// isLateEvent reports whether an event about a pod comes after the pod was removed. follows means that a runtime sends
+// the event only after other events of the pod, so that an unknown pod must have been removed.
 func (d *draft) isLateEvent(podID string, follows bool) bool {
-	return d.n.pod(podID) == nil && (follows || d.n.base.ended.ids[podID])
+	return d.n.pod(podID) == nil && (follows || d.n.base.endedPods.ids[podID])
 }

@@ -38,11 +38,11 @@ func TestLateEvents(t *testing.T) {
 // TestEndedIsBounded removes more pods than are remembered, some of them twice.
 func TestEndedIsBounded(t *testing.T) {
 	var e endedPods
-	for i := range 5 * maxEnded {
+	for i := range 5 * maxEndedPods {
 		e.add(fmt.Sprint(i))
 		e.add(fmt.Sprint(i))
 	}
-	if len(e.ids) != maxEnded || len(e.order) != maxEnded || !e.ids[fmt.Sprint(4*maxEnded)] || e.ids[fmt.Sprint(4*maxEnded-1)] {
+	if len(e.ids) != maxEndedPods || len(e.order) != maxEndedPods || !e.ids[fmt.Sprint(4*maxEndedPods)] || e.ids[fmt.Sprint(4*maxEndedPods-1)] {
 		t.Errorf("%d and %d are remembered", len(e.ids), len(e.order))
 	}
 }

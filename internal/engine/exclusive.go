@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// exclusiveCPUs returns the CPUs that the cgroup of a pod can have exclusively: the CPUs that its containers
-// own. It is empty if the pod lends CPUs, or if a container of the pod runs on other CPUs.
+// exclusiveCPUs returns the CPUs that the cgroup of a pod can have exclusively (cpuset.cpus.exclusive): the CPUs that
+// its containers own. The result is empty if the pod lends CPUs, or if a container of the pod runs on other CPUs.
 func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
 		return topology.Set{} // no hook needs these CPUs

@@ -10,17 +10,17 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// expected is a container that no runtime has reported yet. Its pod is known from its spec. The ledger keeps
-// CPUs for it.
-type expected struct {
+// expectedContainer is a container that no runtime has reported yet. Its pod is known from the pod's spec. The ledger
+// keeps CPUs for the container.
+type expectedContainer struct {
 	pod *Pod
 	// container is the result of the decision that was made before the runtime reported the container.
 	container *Container
 	request   cpuRequest // the request for which CPUs were chosen
 }
 
-// expect decides a container before a runtime reports it, and keeps only its CPUs and devices for it. An
-// event without a container means that the pod is no longer expected. A pod that a runtime has reported
+// expect decides a container before a runtime reports the container, and stores only the CPUs and devices that are
+// kept for it. An event without a container means that the pod is no longer expected. A pod that a runtime has reported
 // cannot be expected.
 func (d *draft) expect(ev *lifecycle.Event) {
 	uid := ev.Pod.UID
@@ -28,7 +28,7 @@ func (d *draft) expect(ev *lifecycle.Event) {
 	case uid == "" || d.n.isReported(uid):
 		d.plan.NotExpectedReason = "a runtime has reported the pod"
 	case ev.Container == nil:
-		d.unexpect(uid)
+		d.removeExpected(uid)
 		d.n.ledger.freeDevices(uid)
 		if d.n.ledger.HasCPUs(uid) {
 			d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
@@ -49,22 +49,22 @@ func (d *draft) expectContainer(ev *lifecycle.Event) {
 	try := newDraft(d.n.base, d.facts)
 	key := placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}
 	try.n.ledger.dropKey(key)
-	try.expects = map[placement.Key]*expected{key: nil}
+	try.expectedChanges = map[placement.Key]*expectedContainer{key: nil}
 	try.runPod(ev.Pod)
-	try.create(ev.Container, lifecycle.StateCreated)
-	try.refuse()
+	try.createContainer(ev.Container, lifecycle.StateCreated)
+	try.rejectIfRefused()
 	c := try.plan.Container
 	if d.plan.Container = c; try.plan.Reject != "" {
 		d.plan.NotExpectedReason = try.plan.Reject
 		return
 	}
-	one := &expected{pod: try.plan.Pod, container: c}
+	one := &expectedContainer{pod: try.plan.Pod, container: c}
 	one.request, _ = try.n.requestedCPUs(try.plan.Pod, c.Name, &c.Pristine)
 	g, owns := try.n.ledger.GrantOf(key)
 	d.n.ledger.dropKey(key)
 	if owns && c.Assignment.Pool == placement.Exclusive {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
-		d.claimUnlisted(g)
+		d.subtractUnlistedGrant(g)
 	}
 	for _, of := range append(d.n.ledger.DevicesOfPod(key.PodUID), key) { // the container may have taken over devices of init containers
 		d.n.ledger.holdDevices(of, try.n.ledger.Devices()[of])
@@ -72,9 +72,9 @@ func (d *draft) expectContainer(ev *lifecycle.Event) {
 	d.setExpected(key, one)
 }
 
-// expectUnlisted keeps, in a Synchronize, the CPUs of pods that were expected before and that no runtime
-// lists. So a restart of the agent changes no pool.
-func (d *draft) expectUnlisted() {
+// keepUnlistedGrants keeps, in a Synchronize, the CPUs of pods that were expected before and that no runtime lists. So
+// the pools do not change at a restart of the agent.
+func (d *draft) keepUnlistedGrants() {
 	if !d.facts.ExpectsMorePods || !d.n.policy.Place {
 		return
 	}
@@ -82,25 +82,25 @@ func (d *draft) expectUnlisted() {
 	for _, p := range d.n.pods {
 		listed[p.Pod.UID] = true
 	}
-	for _, uid := range sortedKeys(d.facts.Grants) {
+	for _, uid := range sortedKeys(d.facts.OwnedCPUs) {
 		key := placement.Key{PodUID: uid}
 		pools := &d.n.policy.Pools
-		cpus := d.n.machine.PlacesOf(d.facts.Grants[uid]).And(d.n.machine.Online()).Minus(pools.Reserved)
+		cpus := d.n.machine.PlacesOf(d.facts.OwnedCPUs[uid]).And(d.n.machine.Online()).Minus(pools.Reserved)
 		if listed[uid] || cpus.Empty() || d.n.ledger.Check(key, cpus) != nil || pools.UnclassifiedCPUs().Minus(d.n.ledger.OwnedOrReservedCPUs()).Minus(cpus).Empty() {
 			continue
 		}
 		d.n.ledger.write(func(l *placement.Ledger) {
 			l.Put(placement.Grant{Key: key, Pod: "a pod that no runtime has reported yet", CPUs: cpus, Lent: d.facts.LentPods[uid]})
 		})
-		d.setExpected(key, &expected{})
+		d.setExpected(key, &expectedContainer{})
 	}
 }
 
-// claimUnlisted removes the CPUs of a new grant from the CPUs that expectUnlisted keeps for the pod.
-func (d *draft) claimUnlisted(g placement.Grant) {
+// subtractUnlistedGrant subtracts the CPUs of a new grant from the CPUs that keepUnlistedGrants keeps for the pod.
+func (d *draft) subtractUnlistedGrant(g placement.Grant) {
 	key := placement.Key{PodUID: g.Key.PodUID}
 	kept, has := d.n.ledger.GrantOf(key)
-	if _, expects := d.n.base.expected[key]; !has || !expects {
+	if _, expects := d.n.base.expectedContainers[key]; !has || !expects {
 		return
 	}
 	d.n.ledger.dropKey(key)
@@ -111,28 +111,28 @@ func (d *draft) claimUnlisted(g placement.Grant) {
 	d.n.ledger.write(func(l *placement.Ledger) { l.Put(kept) })
 }
 
-// setExpected sets the new entry of a key in State.expected, or removes the entry if the new one is nil.
-func (d *draft) setExpected(key placement.Key, one *expected) {
-	if d.expects == nil {
-		d.expects = map[placement.Key]*expected{}
+// setExpected sets the expected container of a key, or removes the key if one is nil.
+func (d *draft) setExpected(key placement.Key, one *expectedContainer) {
+	if d.expectedChanges == nil {
+		d.expectedChanges = map[placement.Key]*expectedContainer{}
 	}
-	d.expects[key] = one
+	d.expectedChanges[key] = one
 }
 
-// unexpect removes the entries of a pod from State.expected.
-func (d *draft) unexpect(uid string) {
-	for key := range d.n.base.expected {
+// removeExpected removes the containers of a pod from State.expectedContainers.
+func (d *draft) removeExpected(uid string) {
+	for key := range d.n.base.expectedContainers {
 		if key.PodUID == uid {
 			d.setExpected(key, nil)
 		}
 	}
 }
 
-// noteReported notes that a runtime creates a container, which may be expected. If the kept grant does not
-// fit the container's request, noteReported drops it, and the CPUs are chosen again.
-func (d *draft) noteReported(c *Container) {
-	one := d.n.base.expected[c.Key]
-	if _, tried := d.expects[c.Key]; one == nil || tried || d.n.ignoresBase {
+// useExpectedCPUs handles the creation of a container that may be expected. The container uses the CPUs that are kept
+// for it. If these do not fit the container's request, useExpectedCPUs drops the grant, and the CPUs are chosen again.
+func (d *draft) useExpectedCPUs(c *Container) {
+	one := d.n.base.expectedContainers[c.Key]
+	if _, tried := d.expectedChanges[c.Key]; one == nil || tried || d.n.ignoresBase {
 		return
 	}
 	d.setExpected(c.Key, nil)
@@ -147,11 +147,11 @@ func (d *draft) noteReported(c *Container) {
 
 // expectedMemory returns the expected containers whose memory counts as used, with their pods.
 func (s *placer) expectedMemory() map[*Container]*Pod {
-	if s.n.ignoresBase || len(s.n.base.expected) == 0 {
+	if s.n.ignoresBase || len(s.n.base.expectedContainers) == 0 {
 		return nil
 	}
 	out := map[*Container]*Pod{}
-	for key, e := range s.n.base.expected {
+	for key, e := range s.n.base.expectedContainers {
 		live := slices.ContainsFunc(s.n.changedContainers(false), func(c *Container) bool { return c.Key == key })
 		if key != s.c.Key && !live && e.pod != nil && e.pod.Intent.QoS == intent.Guaranteed {
 			out[e.container] = e.pod
@@ -160,31 +160,31 @@ func (s *placer) expectedMemory() map[*Container]*Pod {
 	return out
 }
 
-// commitExpected applies a plan's changes to State.expected.
-func (s *State) commitExpected(changes map[placement.Key]*expected) {
+// commitExpected applies a plan's changes to State.expectedContainers.
+func (s *State) commitExpected(changes map[placement.Key]*expectedContainer) {
 	if len(changes) == 0 {
 		return
 	}
-	s.expected = maps.Clone(s.expected)
+	s.expectedContainers = maps.Clone(s.expectedContainers)
 	for key, one := range changes {
 		if one == nil {
-			delete(s.expected, key)
+			delete(s.expectedContainers, key)
 			continue
 		}
-		if s.expected == nil {
-			s.expected = map[placement.Key]*expected{}
+		if s.expectedContainers == nil {
+			s.expectedContainers = map[placement.Key]*expectedContainer{}
 		}
-		s.expected[key] = one
+		s.expectedContainers[key] = one
 	}
 }
 
 // ForgetCount returns how often a Synchronize or a new policy removed all expected containers.
-func (s *State) ForgetCount() uint64 { return s.forgotten }
+func (s *State) ForgetCount() uint64 { return s.forgetCount }
 
 // ExpectedPods returns the UIDs of pods with expected containers, sorted.
 func (s *State) ExpectedPods() []string {
 	uids := map[string]bool{}
-	for key := range s.expected {
+	for key := range s.expectedContainers {
 		uids[key.PodUID] = true
 	}
 	return sortedKeys(uids)
@@ -212,7 +212,7 @@ func (s *State) IsReported(uid string) bool { return newDraft(s, Facts{}).n.isRe
 // ExpectedGrants returns the CPUs that are kept for containers that no runtime has reported yet,
 // sorted by key.
 func (s *State) ExpectedGrants() (out []placement.Grant) {
-	for key := range s.expected {
+	for key := range s.expectedContainers {
 		if g, owns := s.ledger.GrantOf(key); owns {
 			out = append(out, g)
 		}

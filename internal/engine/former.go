@@ -10,13 +10,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// FormerKey is the key of the problem for a container that does not keep what another agent gave it.
+// FormerKey is the key of the problem for a container that does not keep the CPUs that another agent gave it.
 const FormerKey = "adopt"
 
-// restoreFormer restores a container without a record from what another agent gave it. The container keeps
-// its own CPUs if it runs on them and the policy allows it. Otherwise the agent treats it as a new container,
-// and a problem says why.
-func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
+// restoreFromFormerAgent restores a container without a record from the CPUs that another agent gave it. The container
+// keeps these CPUs as its own if it runs on them and the policy allows that. Otherwise the agent treats it as a new
+// container, and a problem says why.
+func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	m, c := b.n.machine, b.c
 	if f.CPUs == "" {
 		return b.adopt()
@@ -26,7 +26,7 @@ func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
 		c.Pristine.CPU.CPUs = "" // the other agent wrote these CPUs, and the kubelet did not request them
 	}
 	has := whole
-	if list, read := b.facts.Kernel[c.ID]; read && list != "" {
+	if list, read := b.facts.KernelCPUs[c.ID]; read && list != "" {
 		has = m.OnlineOf(list)
 	} else if !read { // the container has no cgroup yet, so it will start on the CPUs in the runtime's copy
 		has = gave
@@ -34,10 +34,10 @@ func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
 	if b.n.terms(b.p).ChoosesCPUsOrMemory {
 		c.Mems = c.Pristine.CPU.Mems // the pages of the container are on these nodes
 	}
-	c.decided.narrowed = has != whole
+	c.decision.cpusetLimited = has != whole
 	c.Stamp.Stale = true // the container needs a record, because the other agent's files may be gone at the next start
 	if has != gave {
-		b.reportNotKept(f, fmt.Errorf("it was given CPUs %s and runs on %s", intent.Printable(f.CPUs), m.Format(has)))
+		b.reportFormerCPUsNotKept(f, fmt.Errorf("the other agent gave the container CPUs %s, but it runs on CPUs %s", intent.Printable(f.CPUs), m.Format(has)))
 		return nil
 	}
 	asked := b.p.withOriginalQuota(&c.Pristine)
@@ -48,18 +48,18 @@ func (b *recovery) restoreFormer(f lifecycle.FormerContainer) *Record {
 		}
 		return nil
 	case err != nil:
-		b.reportNotKept(f, err)
+		b.reportFormerCPUsNotKept(f, err)
 		return nil
 	}
 	c.Stamp.CPUs, c.Pristine = gave, asked
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: asked}, CPUs: m.Format(gave)}
 }
 
-// formerlyOwns reports whether another agent gave a container CPUs of its own, and the container runs on them
+// ownedUnderFormerAgent reports whether another agent gave a container CPUs of its own, and the container runs on them
 // or has no cgroup yet.
-func (b *recovery) formerlyOwns(id string) bool {
+func (b *recovery) ownedUnderFormerAgent(id string) bool {
 	f, m := b.facts.FormerAgent[id], b.n.machine
-	list, read := b.facts.Kernel[id]
+	list, read := b.facts.KernelCPUs[id]
 	return f.Exclusive && (!read || m.OnlineOf(list) == m.OnlineOf(f.CPUs))
 }
 
@@ -72,33 +72,33 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.assignedCPUs(b.p, b.c.Key, asked)
 		if err == nil && assigned != cpus {
-			err = fmt.Errorf("its pod is assigned CPUs %s", b.n.machine.Format(assigned))
+			err = fmt.Errorf("a scheduler assigned CPUs %s to its pod", b.n.machine.Format(assigned))
 		}
 		return err
 	}
 	a, asks := b.n.requestedCPUs(b.p, b.containerName(), asked)
 	switch {
 	case !asks:
-		return errors.New("under the agent's configuration it owns no CPUs")
-	case a.n == 0:
-		return errors.New(whyNoCPUs(b.p, b.p.Pod.Resources, asked).Error())
+		return errors.New("under the agent's configuration the container owns no CPUs")
+	case a.count == 0:
+		return errors.New(noCPUsReason(b.p, b.p.Pod.Resources, asked).Error())
 	case b.n.refusesCPUs(b.p.Pod.Namespace):
-		return errors.New("authorization refuses its namespace CPUs of its own")
-	case !slices.Contains(b.possibleCPUCounts(asked), cpus.Len()) && !b.wholeNodes(cpus):
-		return fmt.Errorf("it has %d CPUs and may own %d", cpus.Len(), a.n)
+		return errors.New("the authorization rules forbid pods of its namespace to own CPUs")
+	case !slices.Contains(b.possibleCPUCounts(asked), cpus.Len()) && !b.areWholeNodes(cpus):
+		return fmt.Errorf("the container has %d CPUs and may own %d", cpus.Len(), a.count)
 	}
 	return b.n.checkGrantable(b.p, b.c.Key, cpus)
 }
 
-// wholeNodes reports whether the pod requests whole NUMA nodes, and the CPUs are all CPUs of some nodes.
-func (b *recovery) wholeNodes(cpus topology.Set) bool {
+// areWholeNodes reports whether the pod requests whole NUMA nodes, and the CPUs are all CPUs of some nodes.
+func (b *recovery) areWholeNodes(cpus topology.Set) bool {
 	all := b.n.machine.ExpandToGroups(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 	return b.p.Intent.NUMA.V.Exclusive && cpus.Contains(all)
 }
 
-// reportNotKept adds a problem: the container does not keep what another agent gave it.
-func (b *recovery) reportNotKept(f lifecycle.FormerContainer, reason error) {
-	b.c.decided.untrusted = append(slices.Clip(b.c.decided.untrusted), lifecycle.Problem{
+// reportFormerCPUsNotKept adds a problem: the container does not keep the CPUs that another agent gave it.
+func (b *recovery) reportFormerCPUsNotKept(f lifecycle.FormerContainer, reason error) {
+	b.c.decision.priorProblems = append(slices.Clip(b.c.decision.priorProblems), lifecycle.Problem{
 		Key: FormerKey, Value: intent.Printable(f.CPUs), Warning: true, Reason: reason.Error(), Then: "the agent treats the container as a new one (" + intent.Printable(f.Where) + ")",
 	})
 }

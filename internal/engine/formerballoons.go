@@ -11,15 +11,15 @@ import (
 
 // formerBalloon is a balloon of another agent, reconstructed from its containers.
 type formerBalloon struct {
-	first   string // the name of the first balloon of its type
-	cpus    topology.Set
-	subject placement.Subject // one of its containers
-	members []*lifecycle.Container
+	firstName string // the name of the first balloon of the same type
+	cpus      topology.Set
+	subject   placement.Subject // one of the balloon's containers
+	members   []*lifecycle.Container
 }
 
-// formerBalloons reconstructs the balloons of another agent. The result has them by the name that each gets
-// from this agent, because the other agent's files do not name balloons. Containers of one balloon have the
-// same CPUs, or a part of them if they use one thread of each core. Different balloons have different CPUs.
+// formerBalloons reconstructs the balloons of another agent, by the names that they get from this agent. The other
+// agent's files do not name balloons. Containers of one balloon have the same CPUs, or a part of these CPUs if a
+// container uses one thread of each core. Different balloons have different CPUs.
 // So containers of one type with the same CPUs were in one balloon. If CPUs overlap in another way, for
 // example because balloons share idle CPUs, the containers are decided like new ones. Balloons of a type are
 // numbered by the age of their first containers.
@@ -29,22 +29,22 @@ func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBall
 	}
 	var found []formerBalloon
 	for _, c := range adoptionOrder(all, func(*lifecycle.Container) bool { return false }) {
-		cpus, shared := d.formerlyShared(c)
+		cpus, shared := d.sharedUnderFormerAgent(c)
 		p := d.n.pod(c.PodID)
 		if !shared || p == nil {
 			continue
 		}
-		asked := pristine(&c.Resources)
+		asked := pristineResources(&c.Resources)
 		who := placement.Subject{Intent: p.Intent, Pod: p.Pod, Name: c.Name, Requested: &asked}
 		first := placement.BalloonOf(d.n.policy.Placement, who, 0)
 		if first == "" {
 			continue
 		}
 		i := slices.IndexFunc(found, func(b formerBalloon) bool {
-			return b.first == first && (b.cpus.Contains(cpus) || cpus.Contains(b.cpus))
+			return b.firstName == first && (b.cpus.Contains(cpus) || cpus.Contains(b.cpus))
 		})
 		if i < 0 {
-			i, found = len(found), append(found, formerBalloon{first: first, subject: who})
+			i, found = len(found), append(found, formerBalloon{firstName: first, subject: who})
 		}
 		found[i].cpus, found[i].members = found[i].cpus.Union(cpus), append(found[i].members, c)
 	}
@@ -54,22 +54,22 @@ func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBall
 		if slices.ContainsFunc(found[:i], overlaps) || slices.ContainsFunc(found[i+1:], overlaps) {
 			continue
 		}
-		if name := placement.BalloonOf(d.n.policy.Placement, b.subject, numbers[b.first]); name != "" {
-			numbers[b.first]++
+		if name := placement.BalloonOf(d.n.policy.Placement, b.subject, numbers[b.firstName]); name != "" {
+			numbers[b.firstName]++
 			out[name] = b
 		}
 	}
 	return out
 }
 
-// formerlyShared returns the CPUs that a container shared with others under another agent. ok is false if
+// sharedUnderFormerAgent returns the CPUs that a container shared with others under another agent. ok is false if
 // there are none, or if the container does not run on them.
-func (d *draft) formerlyShared(c *lifecycle.Container) (cpus topology.Set, ok bool) {
+func (d *draft) sharedUnderFormerAgent(c *lifecycle.Container) (cpus topology.Set, ok bool) {
 	f, formerly := d.facts.FormerAgent[c.ID]
 	if _, recorded := d.facts.Records[c.ID]; !formerly || recorded || f.Exclusive || f.CPUs == "" || c.Undescribed != "" {
 		return cpus, false
 	}
 	cpus = d.n.machine.OnlineOf(f.CPUs)
-	list, read := d.facts.Kernel[c.ID]
+	list, read := d.facts.KernelCPUs[c.ID]
 	return cpus, !read || cmp.Or(d.n.machine.OnlineOf(list), d.n.machine.Online()) == cpus
 }

@@ -172,7 +172,7 @@ func (f *fuzzModel) resize(t *rapid.T) {
 // restart starts an agent that knows the records and the checkpoint, and compares what it decides.
 func (f *fuzzModel) restart(t *rapid.T) {
 	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}
-	facts := Facts{Records: map[string]Record{}, Balloons: map[string]string{}, Grants: map[string]string{}}
+	facts := Facts{Records: map[string]Record{}, Balloons: map[string]string{}, OwnedCPUs: map[string]string{}}
 	for _, p := range f.running {
 		ev.Pods = append(ev.Pods, p.pod)
 		for _, c := range p.all {
@@ -185,7 +185,7 @@ func (f *fuzzModel) restart(t *rapid.T) {
 		facts.Balloons[name] = f.s.Machine.Format(cpus)
 	}
 	for uid, cpus := range f.s.CPUsByPod() {
-		facts.Grants[uid] = f.s.Machine.Format(cpus)
+		facts.OwnedCPUs[uid] = f.s.Machine.Format(cpus)
 	}
 	was := f.s
 	f.s = NewState(was.Machine, was.Policy)

@@ -22,15 +22,15 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// takeOverFrom returns the CPUs of its pod that a new container may take over, if each container owns
+// takeOverCPUs returns the CPUs of its pod that a new container may take over, if each container owns
 // different CPUs. These are CPUs that the pod owned before a restart of the agent and that no container owns
 // now, and CPUs of init containers.
 //
-// Init containers end before the next container in the spec is created, so it does not matter whether the
-// runtime still reports them as running. A container that does not come after an init container in the spec
-// takes over no CPUs of that init container while that one lives. An init container runs before all app containers.
-// So it may take over the CPUs of every container that does not live, except sidecars.
-func (s *placer) takeOverFrom() topology.Set {
+// Init containers end before the next container in the spec is created, so it does not matter whether the runtime still
+// reports them as running. A container that does not come after an init container in the spec takes over no CPUs of
+// that init container while the init container lives. An init container runs before all app containers. So it may take
+// over the CPUs of every container that does not live, except sidecars.
+func (s *placer) takeOverCPUs() topology.Set {
 	out := s.n.ledger.UnclaimedCPUs(s.p.Pod.UID)
 	if s.p.Spec == nil {
 		return out
@@ -61,9 +61,9 @@ func (n *view) liveNames(podID, except string) map[string]bool {
 	return lives
 }
 
-// handOver frees the CPUs of a pod's init containers that no container took over. It does so when all app
-// containers and sidecars of the pod are alive and no init container is.
-func (d *draft) handOver(p *Pod) {
+// freeInitContainerCPUs frees the CPUs of a pod's init containers that no other container took over. It frees them when
+// all app containers and sidecars of the pod are alive and no init container is alive.
+func (d *draft) freeInitContainerCPUs(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.HasCPUs(p.Pod.UID) {
 		return
 	}

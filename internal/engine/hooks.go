@@ -16,10 +16,10 @@ import (
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
-		in.Pristine, in.Bursts, in.Exclusive = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusive)
-		if !o.p.assigned.Empty() {
+		in.Pristine, in.Bursts, in.Exclusive = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusiveCPUs)
+		if !o.p.assignedCPUs.Empty() {
 			in.Pool, in.AssignedBy = placement.Exclusive, o.p.Intent.CPUs.Key
-		} else if !o.n.ledger.CPUsOfPod(o.p.Pod.UID).Empty() && o.n.chosenForPod(o.p) {
+		} else if !o.n.ledger.CPUsOfPod(o.p.Pod.UID).Empty() && o.n.choosesCPUsForWholePod(o.p) {
 			in.Pool, in.AssignedBy = placement.Exclusive, o.p.Intent.Class.Key
 		}
 		return in
@@ -41,8 +41,8 @@ func (o *output) input() *hook.Input {
 	in.Granted, in.RequestedDevices = o.p.Granted.DevicesOf(o.c.Name), o.c.RequestedDevices
 	in.CPUEnv, in.Scheduling, in.SkippedInterfaces = o.c.CPUEnv, o.c.Scheduling, o.c.SkippedInterfaces
 	in.Devices, in.DevicesRefused, in.TakenDevices = o.c.CDIDevices, o.c.DevicesRefused, o.n.takenDevices(o.p, o.c)
-	if o.c.decided.creation != nil { // a hook needs values that are known only while the container is created
-		now := *o.c.decided.creation
+	if o.c.decision.creation != nil { // a hook needs values that are known only while the container is created
+		now := *o.c.decision.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Exclusive {
 			now.OwnedCPUs = o.n.machine.Format(o.c.Assignment.Owned)
 		}
@@ -53,15 +53,15 @@ func (o *output) input() *hook.Input {
 	return in
 }
 
-// podInterfaces returns the network interfaces with which other containers of the pod were created. The value
-// is true if one of these containers has not started yet.
+// podInterfaces returns the network interfaces with which other containers of the pod were created. The value of an
+// interface is true if a container with this interface has not started yet.
 func (n *view) podInterfaces(c *Container) (all map[string]bool) {
 	for _, other := range n.containersOf(c.PodID) {
 		if other.ID == c.ID {
 			continue
 		}
-		for i := range other.decided.proposed {
-			if v := &other.decided.proposed[i]; v.Field == lifecycle.NetDevice {
+		for i := range other.decision.proposed {
+			if v := &other.decision.proposed[i]; v.Field == lifecycle.NetDevice {
 				if all == nil {
 					all = map[string]bool{}
 				}
@@ -90,12 +90,12 @@ type output struct {
 	p           *Pod
 	c           *Container
 	hookFailure string
-	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusedBy is the name of that
+	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusingHook is the name of that
 	// hook.
-	hookRefusal, refusedBy string
+	hookRefusal, refusingHook string
 }
 
-// runHook runs one hook. If the hook panics, it proposes nothing, and a problem reports the panic.
+// runHook runs one hook. If the hook panics, runHook drops its proposals and adds a problem with the panic.
 func (o *output) runHook(h hook.Hook, in *hook.Input) {
 	had, scales, trouble := len(o.Values), len(o.Scales), len(o.Problems)
 	defer func() {
@@ -103,7 +103,7 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 			name := h.Info().Name
 			p := lifecycle.Problem{Hook: name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", name, r)}
 			o.Values, o.Scales, o.Problems = o.Values[:had], o.Scales[:scales], append(o.Problems[:trouble], p)
-			if o.n.policy.Fatal[name] {
+			if o.n.policy.FatalHooks[name] {
 				o.hookFailure = p.Reason
 			}
 		}
@@ -111,9 +111,9 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 	h.Propose(in, &o.Output)
 	o.noteCondition(h)
 	proposed := o.Values[had:]
-	o.Values = o.Values[:had] // add reuses the same array, and writes only at positions that the loop has read
+	o.Values = o.Values[:had] // addValue reuses the same array, and writes only at positions that the loop has read
 	for _, v := range proposed {
-		o.add(v)
+		o.addValue(v)
 	}
 	for i := trouble; i < len(o.Problems); i++ {
 		o.Problems[i].Hook = h.Info().Name
@@ -132,14 +132,14 @@ func (o *output) noteCondition(h hook.Hook) {
 	}
 	o.n.noteHookResult(h, &o.Output, id, isNew)
 	if o.Refusal != "" && o.hookRefusal == "" {
-		o.hookRefusal, o.refusedBy = o.Refusal, h.Info().Name
+		o.hookRefusal, o.refusingHook = o.Refusal, h.Info().Name
 	}
 	o.Matched, o.Refusal, o.Failure = false, "", ""
 }
 
-// add adds a value. If an earlier hook set the same field, the earlier value stays, or the smaller one for
-// fields that compose so.
-func (o *output) add(v lifecycle.Value) {
+// addValue adds a value. If an earlier hook set the same field, the earlier value stays. For a field with the
+// composition rule Minimum, the smaller value stays.
+func (o *output) addValue(v lifecycle.Value) {
 	for i, have := range o.Values {
 		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
 			continue
@@ -158,11 +158,11 @@ func (o *output) add(v lifecycle.Value) {
 // minQuota is the smallest quota that the kernel accepts, in µs.
 const minQuota = 1000
 
-// scale applies the factors of hooks to quotas, after all values are collected.
-func (o *output) scale(in *hook.Input) {
+// scaleQuotas applies the factors of hooks to quotas, after all values are collected.
+func (o *output) scaleQuotas(in *hook.Input) {
 	for _, s := range o.Scales {
 		if s.Field != lifecycle.CPUQuota {
-			o.Problems = append(o.Problems, lifecycle.Problem{Reason: fmt.Sprintf("hook %s: %s cannot be scaled", s.Why.Hook, s.Field)})
+			o.Problems = append(o.Problems, lifecycle.Problem{Reason: fmt.Sprintf("hook %s scales %s, but hooks can scale only CPU quotas", s.Why.Hook, s.Field)})
 			continue
 		}
 		at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == s.Field })
@@ -170,10 +170,10 @@ func (o *output) scale(in *hook.Input) {
 		switch {
 		case at >= 0:
 			v.Int = o.Values[at].Int
-			s.Why.Text = o.Values[at].Why.Hook + "'s, " + s.Why.Text
+			s.Why.Text = "the quota of hook " + o.Values[at].Why.Hook + ", " + s.Why.Text
 		case !s.OnlyDecided && in.Pristine != nil:
 			v.Int, v.Scaled = in.Pristine.CPU.Quota.V, true
-			s.Why.Text = fmt.Sprintf("%d as requested, %s", v.Int, s.Why.Text)
+			s.Why.Text = fmt.Sprintf("the requested quota of %d µs, %s", v.Int, s.Why.Text)
 		}
 		if v.Int <= 0 { // no limit, or nothing to scale
 			continue
@@ -194,15 +194,14 @@ var initialValues = map[string]string{
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.swap.max": "max", "memory.oom.group": "0",
 }
 
-// InitialValue returns the value of a file in a new cgroup. known is false for files that are not in
-// initialValues.
+// InitialValue returns the value of a file in a new cgroup. known is false if the value of this file is not known.
 func InitialValue(key string) (text string, known bool) {
 	text, known = initialValues[key]
 	return text, known
 }
 
-// revert adds the runtime's requested value for each resource that hooks decided before (in before) and do
-// not decide now. So the container gets the requested value again.
+// revert adds the requested value of each field that hooks decided before (in before) and do not decide now. So the
+// container gets the value that the runtime requested.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
@@ -221,7 +220,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
 			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
-		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // an empty text means none
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // an empty text removes the setting
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:
@@ -261,9 +260,9 @@ func (c *Container) noteManaged(values []lifecycle.Value) {
 // restorableFields are the fields that hooks decide and whose decided value the runtime's copy may have.
 var restorableFields = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
-// valuesInCopy returns the fields in ours for which the runtime's copy has another value than the request.
-// There the agent's earlier value is still set. If no hook decides such a field now, revert restores the
-// request. A runtime sends zero for a value that it does not know.
+// valuesInCopy returns the fields in ours for which the runtime's copy has another value than the request, because
+// the agent's earlier value is still set. If no hook decides such a field now, revert restores the requested value.
+// valuesInCopy ignores zeros in the copy, because a runtime sends zero for a value that it does not know.
 func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {

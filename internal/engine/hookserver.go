@@ -11,33 +11,33 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mergeExternal stores the values of hook servers that a container may have. It refuses CPUs that others own,
+// mergeHookServerValues stores the values of hook servers that a container may have. It refuses CPUs that others own,
 // resources that do not exist, and, for an existing container, values that only a creation can set. creating
 // means that the container is being created.
-func (s *placer) mergeExternal(o lifecycle.HookServerAnswer, creating bool) {
+func (s *placer) mergeHookServerValues(o lifecycle.HookServerAnswer, creating bool) {
 	if o.Empty() {
 		if creating {
-			s.c.decided.refusals = nil
+			s.c.decision.refusals = nil
 		}
 		return
 	}
-	s.c.decided.refusals = slices.Clone(lifecycle.LimitProblems(o.Problems, lifecycle.MaxProblems))
+	s.c.decision.refusals = slices.Clone(lifecycle.LimitProblems(o.Problems, lifecycle.MaxProblems))
 	granted := slotValues{values: slices.Clone(s.c.HookServerValues)}
 	defer func() { s.c.HookServerValues = granted.values }()
 	for _, v := range o.Values {
 		switch {
 		case !creating && !slices.Contains(updatableFields, v.Field):
-			s.c.deny(v, "only the creation of a container can set it", "the value has no effect")
+			s.c.deny(v, "only the creation of a container can set this value", "the value has no effect")
 			continue
 		case s.refusedByRule(v):
 			continue
 		case makesPartition(v):
-			s.c.deny(v, "only hooks.partition makes partitions, of pods that own CPUs", "the value has no effect")
+			s.c.deny(v, "only the hook partition (hooks.partition) makes cpuset partitions, and only for pods that own CPUs", "the value has no effect")
 			continue
 		case v.Field == lifecycle.CPUSetCPUs:
-			v.Text = s.grantExternalCPUs(v)
+			v.Text = s.grantHookServerCPUs(v)
 		case v.Field == lifecycle.CPUSetMems:
-			v.Text = s.grantExternalMemory(v)
+			v.Text = s.grantHookServerMems(v)
 		}
 		if v.Text != "" || v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems {
 			granted.set(v)
@@ -65,8 +65,8 @@ var updatableFields = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit, lifecycle.Unified,
 }
 
-// slotValues is a list of values with at most one value per slot. Its index makes it fast, because a hook
-// server may answer with thousands of environment variables.
+// slotValues is a list of values with at most one value per slot. It has an index, because a hook server may answer
+// with thousands of environment variables.
 type slotValues struct {
 	values  []lifecycle.Value
 	indexes map[slot]int // the index of a slot's value in values, plus 1
@@ -100,8 +100,8 @@ func (l *slotValues) set(v lifecycle.Value) {
 	l.indexes[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
-// NotOverridden returns the earlier values of hook servers without those whose resource an update requests.
-// For these resources the update's request counts, unless a hook server answers again.
+// NotOverridden returns the earlier values of hook servers, except values of resources that an update requests. For
+// these resources the update's request counts, unless a hook server sends a new value.
 func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
@@ -116,24 +116,24 @@ func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.V
 func (c *Container) deny(v lifecycle.Value, why, then string) { c.denyByRule("", v, why, then) }
 
 // denyByRule adds a problem for a value that the container does not get. rule is the name of the
-// authorization rule that refuses it; "" for none.
+// authorization rule that refuses the value; "" for none.
 func (c *Container) denyByRule(rule string, v lifecycle.Value, why, then string) {
-	c.decided.refusals = lifecycle.LimitProblems(append(c.decided.refusals, lifecycle.Problem{
+	c.decision.refusals = lifecycle.LimitProblems(append(c.decision.refusals, lifecycle.Problem{
 		Hook: cmp.Or(v.Why.Hook, lifecycle.HookServerName), Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
 		Reason: why, Then: then, Refused: true, Rule: rule,
 	}), lifecycle.MaxProblems)
 }
 
-// grantExternalCPUs returns the CPUs in a hook server's value that a container may use, as a kernel list.
-// They exist on this machine, are allowed in the pod's cgroup, and have no owner.
-func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
+// grantHookServerCPUs returns the CPUs in a hook server's value that a container may use, as a kernel list: CPUs that
+// are online, that the pod's cgroup allows, and that have no owner.
+func (s *placer) grantHookServerCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
 		s.c.deny(v, err.Error(), "the container gets the CPUs that it would get without this value")
 		return ""
 	}
 	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns {
-		return v.Text // dropExternalCPUs reports the value when the container gets its own CPUs
+		return v.Text // dropHookServerCPUs reports the value when the container gets its own CPUs
 	}
 	given, _ := s.n.externallyOwned(s.p, cpus)
 	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
@@ -143,7 +143,7 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	}{
 		{cpus.Minus(s.n.usableCPUs(s.p)), "are not allowed in the pod's cgroup"},
 		{cpus.And(s.n.ledger.Exclusive()), "are owned by " + cmp.Or(owner.Pod, "nobody")},
-		{given, "were given to others by " + s.n.policy.externalGiver()},
+		{given, "were given to others by " + s.n.policy.externalCPUSource()},
 	} {
 		if taken.cpus.Empty() {
 			continue
@@ -158,12 +158,12 @@ func (s *placer) grantExternalCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// grantExternalMemory returns the memory nodes in a hook server's value, if a container may use all of them;
-// otherwise "". It may not if one of the nodes has no memory, or if the kubelet bound the container to memory
-// nodes.
-func (s *placer) grantExternalMemory(v lifecycle.Value) string {
+// grantHookServerMems returns the memory nodes in a hook server's value, if a container may use all of them;
+// otherwise "". The container may not use the nodes if one of them has no memory, or if the kubelet bound the
+// container to memory nodes.
+func (s *placer) grantHookServerMems(v lifecycle.Value) string {
 	if bound := s.termsNow().External.Mems; len(bound) > 0 {
-		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound the container to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "the container keeps these memory nodes")
+		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound the container to memory nodes %s, and authority: kubelet lets the kubelet decide", topology.FormatList(bound)), "the container keeps these memory nodes")
 		return ""
 	}
 	ids, err := topology.ParseList(v.Text)
@@ -195,36 +195,37 @@ func memoryNodes(m *topology.Machine) []int {
 	return with
 }
 
-// externalCPUs returns the CPUs of a hook server that a container was granted, and the value that has them.
-func (s *placer) externalCPUs() (topology.Set, lifecycle.Value) {
+// hookServerCPUs returns the CPUs that a hook server chose and that a container was granted, and the value with these
+// CPUs.
+func (s *placer) hookServerCPUs() (topology.Set, lifecycle.Value) {
 	v := firstOf(s.c.HookServerValues, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
 	return s.n.machine.OnlineOf(v.Text), v
 }
 
-// limitToExternalCPUs limits a container in a pool to the CPUs of a hook server that it was granted. A later
-// owner can take some of these CPUs, as from any pool.
-func (s *placer) limitToExternalCPUs() {
-	cpus, v := s.externalCPUs()
+// limitToHookServerCPUs limits a container in a pool to the CPUs that a hook server chose and that the container was
+// granted. A later owner can take some of these CPUs, like CPUs of any pool.
+func (s *placer) limitToHookServerCPUs() {
+	cpus, v := s.hookServerCPUs()
 	if cpus = cpus.And(s.n.usableCPUs(s.p)); cpus.Empty() {
 		return
 	}
 	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Unclassified, AllowedCPUs: cpus}
-	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, externalReason(v)
-	s.c.decided.narrowed = true // write the list even if it has all CPUs of the pool
+	s.c.Assignment.From, s.c.Assignment.Why = v.Why.Source, hookServerReason(v)
+	s.c.decision.cpusetLimited = true // write the list even if it has all CPUs of the pool
 }
 
-// externalReason says who chose the CPUs in a value.
-func externalReason(v lifecycle.Value) string {
+// hookServerReason says who chose the CPUs in a value.
+func hookServerReason(v lifecycle.Value) string {
 	if v.Why.Hook == lifecycle.ResourcePluginName {
 		return "CPUs that a resource plugin chose"
 	}
 	return "CPUs that a hook server chose"
 }
 
-// dropExternalCPUs removes the CPUs of a hook server from a container that owns CPUs, and adds a problem if
-// they differ from the owned CPUs.
-func (s *placer) dropExternalCPUs(owned topology.Set) {
-	cpus, v := s.externalCPUs()
+// dropHookServerCPUs removes the CPUs that a hook server chose from a container that owns CPUs. It adds a problem if
+// these CPUs differ from the owned CPUs.
+func (s *placer) dropHookServerCPUs(owned topology.Set) {
+	cpus, v := s.hookServerCPUs()
 	if v.Field != lifecycle.CPUSetCPUs {
 		return
 	}
@@ -234,8 +235,8 @@ func (s *placer) dropExternalCPUs(owned topology.Set) {
 	}
 }
 
-// applyExternal replaces the proposals of hooks by the granted values of hook servers.
-func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
+// applyHookServerValues replaces proposals of hooks by the values of hook servers that the container was granted.
+func (o *output) applyHookServerValues(values []lifecycle.Value) []lifecycle.Value {
 	if len(o.c.HookServerValues) == 0 {
 		return values
 	}
@@ -248,7 +249,7 @@ func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 			v.Text = o.n.cpuList(o.c.Assignment.CPUGroup)
 		}
 		if at := all.find(v); at >= 0 && v.Field != lifecycle.CPUSetCPUs && !all.values[at].SameSetting(v) {
-			v.Why.Text += fmt.Sprintf(", before %s's %s", all.values[at].Why.Hook, all.values[at])
+			v.Why.Text += fmt.Sprintf(", instead of the proposal of hook %s: %s", all.values[at].Why.Hook, all.values[at])
 		}
 		all.set(v)
 	}

@@ -19,7 +19,7 @@ func (d *draft) setFacts(np, old *Pod) {
 		np.Spec = nil
 		np.specProblems = []lifecycle.Problem{{
 			Key: string(s.From), Value: intent.Printable(s.Namespace + "/" + s.Name), Warning: true,
-			Reason: "this spec has the pod's UID but another name, so the spec is ignored",
+			Reason: "this spec has the pod's UID but another name, so the agent ignores the spec",
 		}}
 	}
 	if g := np.Granted; g != nil && (g.UID != np.Pod.UID || g.Namespace != np.Pod.Namespace || g.Name != np.Pod.Name) {
@@ -29,11 +29,11 @@ func (d *draft) setFacts(np, old *Pod) {
 
 // decidePod runs the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
-	p.burstSum, p.exclusive = d.n.sumBursts(p), d.n.exclusiveCPUs(p)
+	p.burstSum, p.exclusiveCPUs = d.n.sumBursts(p), d.n.exclusiveCPUs(p)
 	var err error
-	if p.assigned, err = d.n.assignedCPUs(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
+	if p.assignedCPUs, err = d.n.assignedCPUs(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
 		!d.n.ledger.HasCPUs(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
-		p.assigned = topology.Set{} // the assigned CPUs cannot be granted, or the pod's live containers own none
+		p.assignedCPUs = topology.Set{} // the assigned CPUs cannot be granted, or the pod's live containers own none
 	}
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Undescribed != "" {
@@ -45,10 +45,10 @@ func (d *draft) decidePod(p *Pod) {
 	p.ProblemSummary = summarize(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// inform decides a pod again after new facts became known, such as its spec, and decides its containers again
+// informPod decides a pod again after new facts became known, such as its spec, and decides its containers again
 // if the facts affect them. A new spec does not change how many CPUs an existing container owns. If nothing
 // changes, the plan is empty.
-func (d *draft) inform(pod *lifecycle.Pod) {
+func (d *draft) informPod(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)
 	if old == nil || old.Stopped {
 		return
@@ -63,7 +63,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	terms := d.n.terms(n)
 	granted := (intent.RequestsDevices(pod) || terms.PoolsNearDevices || terms.NoGrantReason != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	again := !reflect.DeepEqual(n.Intent, old.Intent) || d.n.specChangeMatters(old.Spec, n.Spec) || granted || limitsChanged(old, n)
-	for _, id := range d.n.base.byPod[pod.ID] {
+	for _, id := range d.n.base.containerIDsByPod[pod.ID] {
 		c := d.n.container(id)
 		if c == nil || !c.Alive() {
 			continue

@@ -24,9 +24,10 @@ func (n *view) grantedCPUs(p *Pod, container string, requested *lifecycle.Resour
 	return placement.KubeletCPUsByRequest(n.machine, p.Intent, requested)
 }
 
-// placeExternal makes a container own the CPUs that another program gave it, if that program decides who owns
-// CPUs. All other containers lose these CPUs. The container's record does not have the CPUs, because the
-// program reports them again after a restart. placeExternal reports whether the container owns CPUs.
+// placeExternal makes a container own the CPUs that the kubelet or resource claims gave it, if the policy lets the
+// kubelet or resource claims decide who owns CPUs. All other containers lose these CPUs. The container's record does
+// not have these CPUs, because the kubelet or the claims report them again after a restart. placeExternal reports
+// whether the container owns CPUs.
 func (s *placer) placeExternal() bool {
 	t := s.termsNow()
 	if t.NoGrantReason == nil || !s.n.policy.Place {
@@ -78,10 +79,10 @@ func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placeme
 	}
 }
 
-// externallyOwned returns which of these CPUs the kubelet, or resource claims under authority: dra, gave to
-// containers of other pods, and the first such pod by name. CPUs with an owner in the ledger do not count.
+// externallyOwned returns those of the CPUs that the kubelet, or resource claims under authority: dra, gave to
+// containers of other pods. owner is the first of these pods by name. CPUs with an owner in the ledger do not count.
 func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
-	for _, c := range n.changedContainers(n.base.withCPUList > 0) {
+	for _, c := range n.changedContainers(n.base.containersWithCPUList > 0) {
 		if c.Pristine.CPU.CPUs == "" && c.Claims == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Exclusive {
 			continue
 		}
@@ -95,18 +96,18 @@ func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, ow
 	return both, owner
 }
 
-// updatePools decides containers in pools again if the kubelet granted or took back CPUs in this event and they
-// may use other CPUs now.
+// updatePools decides containers in pools again if the kubelet granted CPUs or ended such a grant in this event, and
+// the containers may use other CPUs now.
 func (d *draft) updatePools() {
 	if d.n.policy.Place && d.grantedCPUsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
-			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reassigned, c.ID) && d.n.allowedPoolCPUs(p, c) != c.Assignment.AllowedCPUs
+			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.ReassignedContainers, c.ID) && d.n.allowedPoolCPUs(p, c) != c.Assignment.AllowedCPUs
 		})
 	}
 }
 
-// regrant makes containers own the CPUs that another program gave them, if the ledger had another owner
-// before and has none now. The runtime may report the end of the earlier owner later than the new grant.
+// regrant makes containers own the CPUs that another program gave them, if these CPUs had another owner in the ledger
+// before and have no owner now. The runtime may report the end of the earlier owner later than the new grant.
 func (d *draft) regrant() {
 	if d.n.policy.othersDecideCPUs() && d.freesCPUs() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -121,7 +122,7 @@ func (d *draft) regrant() {
 
 // placeAgainWhere decides again all containers in pools that meet a condition.
 func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
-	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
+	for _, id := range slices.Concat(d.n.base.Containers(), d.n.changeOrder) {
 		c := d.n.container(id)
 		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Exclusive {
 			continue
@@ -134,7 +135,7 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 		if about := d.plan.Container; about != nil && about.ID == id {
 			d.plan.Container = &now
 		} else {
-			d.plan.Reassigned = append(d.plan.Reassigned, id)
+			d.plan.ReassignedContainers = append(d.plan.ReassignedContainers, id)
 		}
 	}
 }
@@ -142,7 +143,7 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 // freesCPUs reports whether CPUs may have become free in this event: the ledger changed, or a container that
 // owned CPUs ended.
 func (d *draft) freesCPUs() bool {
-	return d.n.ledger.grantsChanged || slices.ContainsFunc(d.n.order, func(id string) bool {
+	return d.n.ledger.grantsChanged || slices.ContainsFunc(d.n.changeOrder, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
 		return was != nil && was.Alive() && was.Assignment.Pool == placement.Exclusive && (now == nil || !now.Alive())
 	})
@@ -157,7 +158,7 @@ func (d *draft) grantedCPUsChanged() bool {
 		}
 		return d.n.grantedCPUs(pod(c.PodID), c.Name, &c.Pristine, c.Claims)
 	}
-	return slices.ContainsFunc(d.n.order, func(id string) bool {
+	return slices.ContainsFunc(d.n.changeOrder, func(id string) bool {
 		return pins(d.n.base.Pod, d.n.base.containers[id]) != pins(d.n.pod, d.n.containers[id])
 	})
 }

@@ -126,8 +126,8 @@ func TestKubeletGrantsBeforeEnd(t *testing.T) {
 	tell(lifecycle.StopContainer, "first", "")
 	owns("both", "2,4")
 	owns("heir", "")
-	if !slices.Equal(last.Reassigned, []string{"both"}) {
-		t.Errorf("reseated %v", last.Reassigned)
+	if !slices.Equal(last.ReassignedContainers, []string{"both"}) {
+		t.Errorf("reseated %v", last.ReassignedContainers)
 	}
 	tell(lifecycle.RemovePodSandbox, "both", "")
 	owns("heir", "4")

@@ -9,13 +9,13 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// lookAhead refuses the first container of a pod if the topology manager does not admit a later one.
-// Otherwise the pod would start, and fail only when the later container is created. lookAhead chooses the
-// CPUs and CDI devices of all later containers on a separate draft, and drops that draft. It runs no hooks.
-func (d *draft) lookAhead() {
+// checkLaterContainers refuses the first container of a pod if the topology manager does not admit a later one.
+// Otherwise the pod would start, and fail only when the later container is created. checkLaterContainers chooses the
+// CPUs and CDI devices of all later containers on a separate draft, and then drops the draft. It runs no hooks.
+func (d *draft) checkLaterContainers() {
 	c, p := d.plan.Container, d.plan.Pod
 	t := &d.n.policy.Topology
-	if !t.Refuse || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.Place || !d.n.terms(p).ChoosesCPUsOrMemory {
+	if !t.RefuseUnaligned || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.Place || !d.n.terms(p).ChoosesCPUsOrMemory {
 		return
 	}
 	if own, known := p.Spec.Container(c.Name); !known || !hasQuotaOfSpec(own, &c.Pristine) || d.hasOtherContainers(c) {
@@ -38,18 +38,18 @@ func (d *draft) lookAhead() {
 		if try == nil {
 			try = d.fork()
 		}
-		try.devices = nil // its owners are valid for one container only
+		try.devices = nil // the owners in devices are valid for one container only
 		s := try.placer(later, nil)
-		s.creating = true
+		s.isCreation = true
 		if !asks {
 			s.chooseDevices() // the containers after it cannot get these devices
 			try.n.put(later.ID, later)
 			continue
 		}
-		cpus, key, why, err := s.choose()
-		if later.decided.unalignedReason != "" {
+		cpus, key, why, err := s.chooseCPUs()
+		if later.decision.unalignedReason != "" {
 			d.plan.refusedForContainer = spec.Name
-			c.decided.unalignedReason = fmt.Sprintf("%s: %s: container %s, which is created later: %v", topologyKey, t.Policy, intent.Printable(spec.Name), err)
+			c.decision.unalignedReason = fmt.Sprintf("%s: %s: container %s, which is created later: %v", topologyKey, t.Policy, intent.Printable(spec.Name), err)
 			return
 		}
 		if err == nil && !cpus.Empty() {
@@ -72,9 +72,9 @@ func (d *draft) hasOtherContainers(c *Container) bool {
 	return false
 }
 
-// hasQuotaOfSpec reports whether a container's request has a CPU quota if its spec has a CPU limit. A kubelet
-// that enforces no limits (cpuCFSQuota) sends no quotas for later containers either. Then the specs do not
-// show what later containers request.
+// hasQuotaOfSpec reports whether a container's request has a CPU quota, or its spec has no CPU limit. If a quota is
+// missing, the kubelet enforces no CPU limits (cpuCFSQuota: false), and sends no quotas for later containers. Then the
+// specs do not show what later containers request.
 func hasQuotaOfSpec(spec lifecycle.ContainerSpec, r *lifecycle.Resources) bool {
 	return spec.Limits[lifecycle.ResourceCPU] == 0 || r.CPU.Quota.V > 0
 }
@@ -83,7 +83,7 @@ func hasQuotaOfSpec(spec lifecycle.ContainerSpec, r *lifecycle.Resources) bool {
 func (d *draft) fork() *draft {
 	f := newDraft(d.n.base, d.facts)
 	maps.Copy(f.n.pods, d.n.pods)
-	for _, id := range d.n.order {
+	for _, id := range d.n.changeOrder {
 		f.n.put(id, d.n.containers[id])
 	}
 	f.n.ledger.Ledger, f.n.ledger.grantsChanged = d.n.ledger.Ledger, d.n.ledger.grantsChanged

@@ -60,13 +60,13 @@ func (a alignedPod) play(t *testing.T, s *State, more func(*Facts)) (on []string
 		ctr := &lifecycle.Container{ID: a.name + "-" + c.Name, PodID: pod.ID, Name: c.Name, Resources: c.Resources()}
 		plan := Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}, f)
 		if plan.Reject != "" {
-			if !plan.Unaligned {
+			if !plan.RefusedAsUnaligned {
 				t.Errorf("%s: %q is not by the topology manager", a.name, plan.Reject)
 			}
 			return on, plan.Reject
 		}
 		s.Commit(plan)
-		on = append(on, topology.FormatList(nodeIDs(s.Machine, nodesOf(s.Machine, s.Container(ctr.ID).Assignment.Owned))))
+		on = append(on, topology.FormatList(nodeIDs(s.Machine, nodesWithCPUs(s.Machine, s.Container(ctr.ID).Assignment.Owned))))
 		if c.Kind == lifecycle.Init {
 			s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.StopContainer, Pod: pod, Container: ctr}, f))
 		}
@@ -84,7 +84,7 @@ func aligning(t testing.TB, policy numahints.Policy, pod bool) *State {
 	m, p := t16(t, "2s x 2n x 2c, 1GiB/node")
 	p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
 	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m), Whole: pools.WholeGuaranteed, NearDevices: true}
-	p.Topology = TopologyManager{Policy: policy, Pod: pod, Refuse: true, Align: []string{"cpu", "memory", "example.com/card"}}
+	p.Topology = TopologyManager{Policy: policy, PodScope: pod, RefuseUnaligned: true, AlignedResources: []string{"cpu", "memory", "example.com/card"}}
 	return NewState(m, p)
 }
 
@@ -188,7 +188,7 @@ func BenchmarkLookAhead(b *testing.B) {
 	for _, refuse := range []bool{false, true} {
 		b.Run(fmt.Sprint("refuses=", refuse), func(b *testing.B) {
 			m, p := t16(b, "2s x 4n x 16c, 64GiB/node")
-			p.Topology = TopologyManager{Policy: numahints.SingleNode, Refuse: refuse}
+			p.Topology = TopologyManager{Policy: numahints.SingleNode, RefuseUnaligned: refuse}
 			s := NewState(m, p)
 			for i := range 1000 {
 				asking{name: fmt.Sprint("other", i), level: "shared", parent: "/burstable", milli: 100, bytes: 1 << 20}.run(b, s)

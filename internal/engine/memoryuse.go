@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeUse is how much memory, or how many huge pages of one size, containers may use of each NUMA node. It is
-// updated whenever a container changes, so that a decision need not visit all containers.
+// nodeUse is how much memory, or how many huge pages of one size, containers may use of each NUMA node. The state
+// updates it whenever a container changes, so that a decision need not visit all containers.
 type nodeUse struct {
 	charges    map[string]charge // by container id
 	singleNode map[string]uint64 // the bytes of the containers that may use only one node, by the node's id
@@ -26,6 +26,7 @@ type charge struct {
 	bytes uint64
 }
 
+// newNodeUse returns a nodeUse without charges.
 func newNodeUse() nodeUse {
 	return nodeUse{charges: map[string]charge{}, singleNode: map[string]uint64{}, multiNode: map[string]bool{}}
 }
@@ -55,7 +56,7 @@ func (u nodeUse) replace(id string, now charge) {
 
 // chargeOf returns the memory that a container may use; the zero charge if that is not known. Only limits in
 // Guaranteed pods count, because they equal the requests. Other limits may be arbitrarily large, and would
-// needlessly keep pods off a node.
+// make a node look full although it has free memory.
 func chargeOf(p *Pod, c *Container) (of charge) {
 	if c == nil || p == nil || !c.Alive() || c.Pristine.Memory.Limit.V <= 0 || p.Intent.QoS != intent.Guaranteed {
 		return of
@@ -69,22 +70,22 @@ func chargeOf(p *Pod, c *Container) (of charge) {
 // oneNode reports whether the list has exactly one node.
 func (c charge) oneNode() bool { return c.list != "" && !strings.ContainsAny(c.list, ",-") }
 
-// charge updates memory and pages for a container; c is nil if the container was removed.
+// charge updates memoryUse and hugePageUse for a container; c is nil if the container was removed.
 func (s *State) charge(id string, c *Container) {
 	var p *Pod
 	if c != nil {
 		p = s.pods[c.PodID]
 	}
-	s.memory.replace(id, chargeOf(p, c))
-	for resource, use := range s.pages {
-		use.replace(id, pagesOf(p, c, resource))
+	s.memoryUse.replace(id, chargeOf(p, c))
+	for resource, use := range s.hugePageUse {
+		use.replace(id, hugePagesOf(p, c, resource))
 	}
 }
 
-// chargePods updates memory and pages for the containers of pods that changed.
+// chargePods updates memoryUse and hugePageUse for the containers of pods that changed.
 func (s *State) chargePods(pods map[string]*Pod) {
 	for id := range pods {
-		for _, container := range s.byPod[id] {
+		for _, container := range s.containerIDsByPod[id] {
 			s.charge(container, s.containers[container])
 		}
 	}
@@ -103,21 +104,21 @@ func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	if !known {
 		return nil
 	}
-	users := n.usersOf(n.base.memory, chargeOf, n.containers)
+	users := n.usersOf(n.base.memoryUse, chargeOf, n.containers)
 	for c, p := range expected {
-		users.add(p, c, chargeOf(p, c))
+		users.addCharge(p, c, chargeOf(p, c))
 	}
 	// Containers that may use all nodes and are near none of them do not count, because it is unknown where
 	// they use memory.
 	users.multiNode = slices.DeleteFunc(users.multiNode, func(w multiNodeUser) bool {
 		ids, _ := topology.ParseList(w.list)
-		return len(ids) >= len(n.machine.Nodes) && n.memoryNear(w.pod, w.c).Empty()
+		return len(ids) >= len(n.machine.Nodes) && n.nearMemoryCPUs(w.pod, w.c).Empty()
 	})
-	n.subtract(free, users)
+	n.subtractCharges(free, users)
 	return free
 }
 
-// nodeUsers has the charges of all containers, for subtract.
+// nodeUsers has the charges of all containers, for subtractCharges.
 type nodeUsers struct {
 	singleNode map[string]uint64 // the bytes of containers that may use only one node, by the node's id
 	multiNode  []multiNodeUser
@@ -131,8 +132,8 @@ type multiNodeUser struct {
 	c   *Container
 }
 
-// add adds the charge of a container.
-func (u *nodeUsers) add(p *Pod, c *Container, now charge) {
+// addCharge adds the charge of a container.
+func (u *nodeUsers) addCharge(p *Pod, c *Container, now charge) {
 	switch {
 	case now.oneNode():
 		u.singleNode[now.list] += now.bytes
@@ -141,8 +142,8 @@ func (u *nodeUsers) add(p *Pod, c *Container, now charge) {
 	}
 }
 
-// usersOf returns the users in kept, a nodeUse of the state, with the given changes of containers. of returns
-// the charge of a container.
+// usersOf returns the users in kept, a nodeUse of the state, with the given changes of containers. The function of
+// returns the charge of a container.
 func (n *view) usersOf(kept nodeUse, of func(*Pod, *Container) charge, changes map[string]*Container) nodeUsers {
 	out := nodeUsers{singleNode: map[string]uint64{}}
 	if n.ignoresBase {
@@ -161,15 +162,15 @@ func (n *view) usersOf(kept nodeUse, of func(*Pod, *Container) charge, changes m
 		}
 		if c != nil {
 			p := n.pod(c.PodID)
-			out.add(p, c, of(p, c))
+			out.addCharge(p, c, of(p, c))
 		}
 	}
 	return out
 }
 
-// subtract subtracts the charges of containers from the free bytes of each node. Containers that may use few
+// subtractCharges subtracts the charges of containers from the free bytes of each node. Containers that may use few
 // nodes come first.
-func (n *view) subtract(free []uint64, users nodeUsers) {
+func (n *view) subtractCharges(free []uint64, users nodeUsers) {
 	for i := range n.machine.Nodes {
 		free[i] -= min(free[i], users.singleNode[strconv.Itoa(n.machine.Nodes[i].ID)])
 	}
@@ -186,6 +187,6 @@ func (n *view) subtract(free []uint64, users nodeUsers) {
 	}
 	slices.SortFunc(all, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
 	for _, u := range all {
-		choose.Charge(n.machine, free, n.memoryNear(u.pod, u.c), u.ids, u.bytes)
+		choose.Charge(n.machine, free, n.nearMemoryCPUs(u.pod, u.c), u.ids, u.bytes)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// chooseMemory decides the memory nodes of a new container. The agent never takes one of them away later,
-// because the kernel would move pages.
+// chooseMemory decides the memory nodes of a new container. The agent never removes one of these nodes later, because
+// the kernel would move the container's pages.
 func (s *placer) chooseMemory() {
 	s.bindMemory()
-	s.startCold()
+	s.beginColdStart()
 }
 
 // bindMemory binds a new container to memory nodes. A container that owns CPUs, is in a balloon, or is bound to
@@ -36,7 +36,7 @@ func (s *placer) bindMemory() {
 	every, bounded := s.memoryNodes()
 	usable := s.alignedMemory(every)
 	q := choose.MemoryRequest{
-		AllowedNodes: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
+		AllowedNodes: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.nearMemoryCPUs(s.p, s.c),
 		FallbackKinds: []topology.MemoryKind{topology.HBM, topology.PMEM},
 	}
 	if q.CPUs.Empty() {
@@ -59,13 +59,13 @@ func (s *placer) bindMemory() {
 			})
 		}
 	}
-	s.c.Mems = topology.FormatList(s.withPages(ids, every, q))
+	s.c.Mems = topology.FormatList(s.withHugePageNodes(ids, every, q))
 }
 
-// withPages adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes of
-// q.AllowedNodes, or, if the pages do not fit there, nodes of every.
-func (s *placer) withPages(ids, every []int, q choose.MemoryRequest) []int {
-	for _, r := range s.pageHints() {
+// withHugePageNodes adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes of
+// q.AllowedNodes, or, if the pages do not fit on these nodes, nodes of every.
+func (s *placer) withHugePageNodes(ids, every []int, q choose.MemoryRequest) []int {
+	for _, r := range s.hugePageHints() {
 		q.Bytes, q.Free, q.FallbackKinds = r.Counts.Need, r.Counts.Free, nil
 		more, err := choose.MemoryNodes(s.n.machine, q)
 		if err != nil {
@@ -84,9 +84,9 @@ func (s *placer) withPages(ids, every []int, q choose.MemoryRequest) []int {
 	return slices.Compact(ids)
 }
 
-// memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the memory does not
-// fit. It adds a problem for each kind of which no node has free memory. If no kind has any, it returns DRAM
-// nodes.
+// memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the container's memory does
+// not fit. It adds a problem for each kind of which no node has free memory. If no node of these kinds has free
+// memory, it returns the nearest DRAM nodes, or all allowed nodes if there is no DRAM.
 func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKind) (ids []int) {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -125,10 +125,9 @@ func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKi
 	return slices.Compact(ids)
 }
 
-// memoryNear returns the CPUs near which a container's memory should be: the CPUs that it owns, or the
-// CPUs of its balloon or of the NUMA nodes to which it is bound. It is empty if the container is bound to
-// none.
-func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
+// nearMemoryCPUs returns the CPUs near which a container's memory should be: the CPUs that it owns, or the
+// CPUs of its balloon or of the NUMA nodes to which it is bound. The result is empty for other containers.
+func (n *view) nearMemoryCPUs(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
 	case c.Assignment.OwnsAndShares():
 		cpus, _ = n.layout(c).CPUs(c.Assignment.CPUGroup)

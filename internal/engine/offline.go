@@ -24,31 +24,32 @@ func (n *view) ownedOrReserved(p *Pod) topology.Set {
 	return n.ledger.CPUsOfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
 
-// unusableCPUs returns the CPUs that an owner cannot use now. If the container is created again, these
-// include the reserved CPUs of its pod, if all containers of the pod own the same CPUs.
+// unusableCPUs returns the CPUs that an owner cannot use now. If the container is created again and all containers of
+// its pod own the same CPUs, the result includes the reserved CPUs of the pod.
 func (s *placer) unusableCPUs() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.ReservedCPUs(s.c.Key))
-	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownsAsOne(s.p)) {
+	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownSameCPUs(s.p)) {
 		own = own.Union(s.n.ledger.ReservedForPod(s.p.Pod.UID))
 	}
 	return own.Minus(s.n.usableCPUs(s.p))
 }
 
-// waitOnCreate handles a container that is created again and can use none of its CPUs now. The container
-// waits in a pool, and gets its CPUs when they are usable again. waitOnCreate reports whether the container
+// reserveUnusableOnCreate handles a container that is created again and can use none of its CPUs now. The container
+// waits in a pool, and gets its CPUs when they are usable again. reserveUnusableOnCreate reports whether the container
 // waits.
-func (s *placer) waitOnCreate() bool {
+func (s *placer) reserveUnusableOnCreate() bool {
 	unusable := s.unusableCPUs()
 	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || unusable.Empty() || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
 		return false
 	}
 	s.c.Stamp.CPUs = unusable
-	s.waitFor(cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, intent.KoordResourceStatus))
+	s.reserveUnusableCPUs(cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, intent.KoordResourceStatus))
 	return true
 }
 
-// placeWaitingOwner places an owner that waits in a pool because it could use none of its CPUs. If its key
-// has been granted CPUs meanwhile, the owner gets these. It reports whether the owner got CPUs.
+// placeWaitingOwner places an owner that waits in a pool because it could use none of its CPUs. If the ledger has a
+// grant for the owner's key by now, the owner gets the granted CPUs. placeWaitingOwner reports whether the owner got
+// CPUs.
 func (s *placer) placeWaitingOwner() bool {
 	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.ReservedCPUs(s.c.Key).Empty() {
 		return false
@@ -64,9 +65,9 @@ func (s *placer) placeWaitingOwner() bool {
 	return true
 }
 
-// waitFor reserves the CPUs of an owner that can use none of them now, and adds a problem. If another pod
-// owns one of these CPUs by now, the owner loses all of them.
-func (s *placer) waitFor(from string) {
+// reserveUnusableCPUs reserves the CPUs of an owner that can use none of its CPUs now, and adds a problem. If another
+// pod owns one of these CPUs by now, the owner loses all of them.
+func (s *placer) reserveUnusableCPUs(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		return
@@ -112,8 +113,8 @@ func lowestCPUs(cpus topology.Set, n int) topology.Set {
 	return out
 }
 
-// withOffline adds the CPUs that are reserved for a container to a set of CPUs.
-func (s *placer) withOffline(have topology.Set) topology.Set {
+// withReservedCPUs adds the CPUs that are reserved for a container to a set of CPUs.
+func (s *placer) withReservedCPUs(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 }
 

@@ -20,8 +20,8 @@ func lowersCPU(was, now *lifecycle.Resources) bool {
 // report the sum when the pod is created. Few runtimes report a later sum, and none reports it together with
 // the container's request. Without this update, the first sum would count for the pod's whole life.
 //
-// accountResize subtracts from the sum what the container gave up. It adds an increase only if the sum has no
-// room for it; otherwise the kubelet's sum already contains the increase.
+// accountResize subtracts a decrease of the container's request from the sum. It adds an increase only if the sum is
+// less than the requests of the live containers; otherwise the kubelet's sum already contains the increase.
 func (d *draft) accountResize(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
@@ -33,7 +33,7 @@ func (d *draft) accountResize(was, now *Container) {
 		next = p.withRecountedSum(&was.Pristine, &now.Pristine, &live, d.n.endedSum(p))
 	}
 	if next != p {
-		d.replace(next)
+		d.replacePod(next)
 		d.decidePodAgain(next, next.Values)
 	}
 }
@@ -108,8 +108,8 @@ func adjustedSum(sum, before, after, parts int64) int64 {
 	return max(sum, parts)
 }
 
-// paidAtResize returns how many CPUs a pod may own at a resize, and the resources that pay for them: the
-// known sum, or live if that pays for more, because then the known sum is old.
+// paidAtResize returns how many CPUs a pod may own at a resize, and the resources that pay for these CPUs: the known
+// sum, or live, the sum of the live containers' requests, if live pays for more CPUs. Then the known sum is old.
 func (p *Pod) paidAtResize(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	whole, parts := p.paidCPUs(p.Pod.Resources), p.paidCPUs(live)
 	if parts.CPUs > whole.CPUs {
@@ -156,8 +156,8 @@ func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 	return n.policy.Rules.CheckCPUs(p.Pod.Namespace, cpus, p.payingResources(sum, requested))
 }
 
-// revoke ends the grant of a key because the request no longer pays for its CPUs. placeRevoked then decides
-// the live containers with this key again.
+// revoke ends the grant of a key because the request no longer pays for the granted CPUs. The caller then calls
+// placeRevoked, which decides the live containers with this key again.
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
@@ -166,13 +166,13 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 			continue
 		}
 		now := *c
-		now.Assignment.CPUGroup, now.Stamp.CPUs, now.RefusedCPUs, now.decided.narrowed = placement.CPUGroup{}, topology.Set{}, 0, true
+		now.Assignment.CPUGroup, now.Stamp.CPUs, now.RefusedCPUs, now.decision.cpusetLimited = placement.CPUGroup{}, topology.Set{}, 0, true
 		n.put(now.ID, &now)
 	}
 }
 
-// placeRevoked decides again the containers of a pod whose CPUs were revoked, except the container about, and
-// then the pod's own values.
+// placeRevoked decides the containers of a pod whose CPUs were revoked again, except the container about. It then
+// decides the pod's own values again.
 func (d *draft) placeRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
@@ -184,18 +184,18 @@ func (d *draft) placeRevoked(podID string, about *Container) {
 	d.decidePodAgain(p, p.Values)
 }
 
-// reportLostAll adds a problem: a container no longer owns CPUs because it requests less than a whole CPU.
+// reportLostAllCPUs adds a problem: a container no longer owns CPUs because it requests less than a whole CPU.
 // had is the number of CPUs that it owned.
-func (s *placer) reportLostAll(key string, had int) {
+func (s *placer) reportLostAllCPUs(key string, had int) {
 	sum := s.p.Pod.Resources
-	if !s.n.chosenForPod(s.p) {
+	if !s.n.choosesCPUsForWholePod(s.p) {
 		sum = nil
 	}
-	s.reportNotGranted(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, whyNoCPUs(s.p, sum, &s.c.Pristine)))
+	s.reportCPUsNotGranted(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, noCPUsReason(s.p, sum, &s.c.Pristine)))
 }
 
-// whyNoCPUs returns the reason why the agent chooses no CPUs for a container to own.
-func whyNoCPUs(p *Pod, sum, requested *lifecycle.Resources) error {
+// noCPUsReason returns the reason why the agent chooses no CPUs for a container to own.
+func noCPUsReason(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.paidCPUs(r); due.Known() {
 			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.DeterminedBy, intent.FormatMilli(due.Milli))
@@ -204,11 +204,11 @@ func whyNoCPUs(p *Pod, sum, requested *lifecycle.Resources) error {
 	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 }
 
-// previousLarger returns the previous attempt of a new container if that attempt requested more CPU. The new
-// attempt is then treated like a resize, even if other containers own the CPUs of its pod. If only the
-// request of the new container itself decides how many CPUs it owns, previousLarger returns c. It returns nil
-// if neither the container nor its pod owned CPUs before that the agent or a scheduler chose.
-func (d *draft) previousLarger(p *Pod, c *Container) *Container {
+// previousLargerAttempt returns the previous attempt of a new container if that attempt requested more CPU. The engine
+// then treats the new attempt like a resize, even if other containers own the CPUs of the pod. If only the request of
+// the new container itself decides how many CPUs it owns, previousLargerAttempt returns c. It returns nil if neither
+// the container nor its pod owned CPUs before that the agent or a scheduler chose.
+func (d *draft) previousLargerAttempt(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.ignoresBase || !owns || placement.IsExternal(g.From) || d.n.container(c.ID) != nil {
 		return nil
 	}

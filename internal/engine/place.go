@@ -40,7 +40,7 @@ func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Reso
 		return topology.Set{}, err
 	}
 	if both, owner := n.externallyOwned(p, cpus); !both.Empty() {
-		return cpus, fmt.Errorf("CPUs %s were given to %s by %s", intent.Printable(n.machine.Format(both)), owner, n.policy.externalGiver())
+		return cpus, fmt.Errorf("CPUs %s were given to %s by %s", intent.Printable(n.machine.Format(both)), owner, n.policy.externalCPUSource())
 	}
 	return cpus, n.checkGrantable(p, key, cpus)
 }
@@ -71,8 +71,8 @@ func (n *view) checkGrantable(p *Pod, key placement.Key, cpus topology.Set) erro
 	return nil
 }
 
-// placer decides the CPUs, memory nodes and devices of one container. It stores the result in c, and grants
-// in the ledger.
+// placer decides the CPUs, memory nodes and devices of one container. It stores the result in c, and stores grants in
+// the ledger.
 type placer struct {
 	n *view
 	d *draft // nil for a container that a recovery finds running
@@ -80,12 +80,12 @@ type placer struct {
 	c *Container
 	// resize is the resize in progress; nil for none.
 	resize *resize
-	// aligned are the ids of the NUMA nodes that the topology manager chose; nil for none.
-	aligned []int
-	// scheduling is the scheduling class that its pool gives it; empty for none.
+	// alignedNodes are the ids of the NUMA nodes that the topology manager chose; nil for none.
+	alignedNodes []int
+	// scheduling is the scheduling class that the pool gives to the container; empty for none.
 	scheduling lifecycle.SchedulingClass
-	// creating means that the container is being created, so that it can get memory nodes and CDI devices.
-	creating bool
+	// isCreation means that the container is being created, so that it can get memory nodes and CDI devices.
+	isCreation bool
 }
 
 // placer makes a placer for a container. r is the resize in progress; nil for none.
@@ -93,8 +93,8 @@ func (d *draft) placer(c *Container, r *resize) placer {
 	return placer{n: &d.n, d: d, p: d.n.pod(c.PodID), c: c, resize: r}
 }
 
-// reportNotGranted adds a problem for CPUs that a container requested and did not get.
-func (s *placer) reportNotGranted(key, value string, err error) {
+// reportCPUsNotGranted adds a problem for CPUs that a container requested and did not get.
+func (s *placer) reportCPUsNotGranted(key, value string, err error) {
 	q := lifecycle.Problem{Key: key, Value: value, Reason: err.Error(), Refused: true, Then: "the container runs in a shared pool"}
 	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
 		q.Rule = refusal.Rule
@@ -111,7 +111,7 @@ const RecreateHint = "the container can get them when it is created again"
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
 	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
-	if s.placeExternal() || s.placeRecorded(rec) {
+	if s.placeExternal() || s.placeOnRecordedCPUs(rec) {
 		return
 	}
 	isNew := (old == nil || !old.Alive() || old.Assignment.Pool == placement.Exclusive || old.Unplaced) && (rec == nil || rec.CPUs != "" || rec.Unplaced)
@@ -122,37 +122,37 @@ func (s *placer) place(rec *Record) {
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
 		// The CPUs were refused when the container was created, and its record does not have them. If the
 		// container got the CPUs now, it would lose them at the next restart of the agent.
-		err = errors.New("the assigned CPUs could not be granted when the container was created; " + RecreateHint)
+		err = errors.New("the agent could not grant the assigned CPUs when the container was created; " + RecreateHint)
 	}
 	switch {
-	case err != nil && isNew && s.waitOnCreate():
+	case err != nil && isNew && s.reserveUnusableOnCreate():
 	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.usableCPUs(s.p)).Empty():
-		if rec == nil { // otherwise placeRecorded has called waitFor
-			s.waitFor(s.p.Intent.CPUs.Key)
+		if rec == nil { // otherwise placeOnRecordedCPUs has called reserveUnusableCPUs
+			s.reserveUnusableCPUs(s.p.Intent.CPUs.Key)
 		}
 	case err != nil:
-		s.reportNotGranted(s.p.Intent.CPUs.Key, intent.Printable(topology.FormatList(s.p.Intent.CPUs.V)), err)
+		s.reportCPUsNotGranted(s.p.Intent.CPUs.Key, intent.Printable(topology.FormatList(s.p.Intent.CPUs.V)), err)
 	case !cpus.Empty():
 		s.giveCPUs(cpus, s.p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
 	case !isNew:
-		s.reportRefused()
-	case (rec == nil || rec.CPUs == "") && s.placeChosen():
+		s.reportCPUsRefused()
+	case (rec == nil || rec.CPUs == "") && s.placeOnChosenCPUs():
 		return
 	}
 	s.placeInPool(isNew)
 }
 
-// placeRecorded gives a container the CPUs in its record, if it may still own them, so that a running
+// placeOnRecordedCPUs gives a container the CPUs in its record, if it may still own them, so that a running
 // container keeps its CPUs. It reports whether the container got them.
-func (s *placer) placeRecorded(rec *Record) bool {
+func (s *placer) placeOnRecordedCPUs(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
 	}
 	from := cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, s.termsNow().Key, intent.KoordResourceStatus)
 	cpus := s.n.machine.PlacesOf(rec.CPUs).And(s.n.usableCPUs(s.p))
 	if cpus.Empty() {
-		s.waitFor(from)
+		s.reserveUnusableCPUs(from)
 		return false
 	}
 	if s.n.checkGrantable(s.p, s.c.Key, cpus) != nil {
@@ -165,31 +165,31 @@ func (s *placer) placeRecorded(rec *Record) bool {
 		return false
 	}
 	s.giveCPUs(cpus, from, "owned since it was created")
-	owns := s.withOffline(cpus).Len()
+	owns := s.withReservedCPUs(cpus).Len()
 	if asks := s.refusedResize(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.IsSet() && !s.p.Intent.NUMA.V.Exclusive {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(s.c.Assignment.From, asks, owns))
 	}
 	return true
 }
 
-// reportRefused adds a problem if an existing container requests CPUs of its own and has none. A refusal at
+// reportCPUsRefused adds a problem if an existing container requests CPUs of its own and has none. A refusal at
 // its creation is final.
-func (s *placer) reportRefused() {
+func (s *placer) reportCPUsRefused() {
 	switch a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine); {
 	case !ok:
 	case !s.c.Stamp.CPUs.Empty():
-		s.waitFor(a.key)
-	case a.n == 0:
-		s.reportNotGranted(a.key, "", whyNoCPUs(s.p, s.p.Pod.Resources, &s.c.Pristine))
+		s.reserveUnusableCPUs(a.key)
+	case a.count == 0:
+		s.reportCPUsNotGranted(a.key, "", noCPUsReason(s.p, s.p.Pod.Resources, &s.c.Pristine))
 	default:
-		s.reportNotGranted(a.key, "", errors.New("no CPUs were granted when the container was created; "+RecreateHint))
+		s.reportCPUsNotGranted(a.key, "", errors.New("the agent granted no CPUs when the container was created; "+RecreateHint))
 	}
 }
 
-// placeChosen gives a container CPUs that the agent chooses, if the container should own CPUs. It reports
+// placeOnChosenCPUs gives a container CPUs that the agent chooses, if the container should own CPUs. It reports
 // whether the container got CPUs. A container that owned CPUs before and cannot have the same CPUs gets none,
 // because its record has the old CPUs.
-func (s *placer) placeChosen() bool {
+func (s *placer) placeOnChosenCPUs() bool {
 	old := s.n.container(s.c.ID)
 	switch {
 	case s.p.Intent.CPUs.IsSet() || !s.n.policy.Place || !s.n.terms(s.p).ChoosesCPUsOrMemory:
@@ -203,27 +203,27 @@ func (s *placer) placeChosen() bool {
 		}
 		s.giveCPUs(cpus, old.Assignment.From, old.Assignment.Why)
 		if s.resize == nil || s.resize.failure == nil {
-			s.reportResized()
+			s.reportCPUCountDiffers()
 		}
 		return true
-	case !s.c.Stamp.CPUs.Empty() || s.waitOnCreate():
+	case !s.c.Stamp.CPUs.Empty() || s.reserveUnusableOnCreate():
 		return false
 	}
-	cpus, key, why, err := s.choose()
+	cpus, key, why, err := s.chooseCPUs()
 	switch {
 	case key == "" || err == nil && cpus.Empty():
 		return false
 	case err != nil:
 		if unmet := (*placement.RequirementError)(nil); errors.As(err, &unmet) {
-			s.c.decided.missingRequirement = unmet.Error()
+			s.c.decision.missingRequirement = unmet.Error()
 		}
-		s.reportNotGranted(key, "", err)
+		s.reportCPUsNotGranted(key, "", err)
 		return false
 	}
 	again := s.setRefusedCPUs()
 	s.giveCPUs(cpus, key, why)
 	if again {
-		s.reportResized()
+		s.reportCPUCountDiffers()
 	}
 	return true
 }
@@ -248,7 +248,7 @@ func (s *placer) placeInPool(isNew bool) {
 	}
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)
 	s.c.Assignment.AllowedCPUs = s.n.allowedPoolCPUs(s.p, s.c)
-	s.limitToExternalCPUs()
+	s.limitToHookServerCPUs()
 	if _, ok := s.n.layout(nil).CPUs(s.c.Assignment.CPUGroup); !ok {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Assignment.AllowedCPUs),
@@ -257,9 +257,9 @@ func (s *placer) placeInPool(isNew bool) {
 	}
 }
 
-// schedule sets the scheduling class of a new container. An existing container keeps the class with which it
+// setSchedulingClass sets the scheduling class of a new container. An existing container keeps the class with which it
 // was created.
-func (s *placer) schedule(isNew bool) {
+func (s *placer) setSchedulingClass(isNew bool) {
 	class := s.scheduling
 	if s.n.policy.Place {
 		scheduling, problems := placement.SchedulingOf(s.n.policy.Placement, placement.Subject{Intent: s.p.Intent, Pod: s.p.Pod, Name: s.c.Name})
@@ -300,12 +300,13 @@ func (p *Pod) allowedOf(cpus topology.Set) topology.Set {
 	return cpus.And(p.AllowedCPUs)
 }
 
-// giveCPUs makes a container own CPUs. from is the key that requested them, and why the reason.
+// giveCPUs makes a container own CPUs. from is the annotation or configuration key that requested the CPUs, and why is
+// the reason for the choice.
 func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
-	s.dropExternalCPUs(cpus)
+	s.dropHookServerCPUs(cpus)
 	t := s.termsNow()
 	s.c.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Exclusive, Owned: cpus, Threads: t.Threads}
-	// Owned CPUs that are offline belong to the container again when they come online.
+	// The container owns its offline CPUs again when they come online.
 	gone := s.unusableCPUs().Minus(cpus)
 	s.c.Stamp.CPUs = cpus.Union(gone)
 	s.c.Assignment.From, s.c.Assignment.Why = from, why
@@ -326,8 +327,8 @@ func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)
 }
 
-// placementReason says why a container has its CPUs. If it owns some and shares others, it says which ones it
-// owns.
+// placementReason says why a container has its CPUs. For a container that owns some CPUs and shares others, it also
+// says which CPUs the container owns.
 func (c *Container) placementReason(m *topology.Machine) string {
 	if !c.Assignment.OwnsAndShares() {
 		return c.Assignment.Why

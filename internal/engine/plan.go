@@ -26,21 +26,21 @@ type Facts struct {
 	ParentCPUs map[string]string
 	// Balloons has the CPUs of each balloon before a Synchronize, by name, as kernel lists.
 	Balloons map[string]string
-	// Kernel has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel
-	// lists. It has containers whose record is lost or may be older than a resize. If a record is not
+	// KernelCPUs has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel
+	// lists. It has only containers whose record is missing or may be older than a resize. If a record is not
 	// trusted, it has all containers.
-	Kernel map[string]string
+	KernelCPUs map[string]string
 	// KernelMems has the memory nodes that the kernel gives to containers of a Synchronize whose record has a
 	// cold start, by container id, as kernel lists.
 	KernelMems map[string]string
 	// RunningCPUs has the CPUs that the kernel gives to each container of a Synchronize, by container id, as
 	// kernel lists. It is set only if the runtime cannot describe one of the containers.
 	RunningCPUs map[string]string
-	// Grants has the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel lists.
-	Grants map[string]string
-	// LentPods has the UIDs of the pods in Grants whose CPUs reclaimed containers may use.
+	// OwnedCPUs has the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel lists.
+	OwnedCPUs map[string]string
+	// LentPods has the UIDs of the pods in OwnedCPUs whose CPUs reclaimed containers may use.
 	LentPods map[string]bool
-	// ExpectsMorePods means that a runtime may still create pods that are in Grants. Their CPUs are kept
+	// ExpectsMorePods means that a runtime may still create pods that are in OwnedCPUs. Their CPUs are kept
 	// until an Expect event decides about them.
 	ExpectsMorePods bool
 	// EndedSandboxes has the ids of sandboxes whose cgroup is gone and whose end no runtime reported.
@@ -56,9 +56,9 @@ type Facts struct {
 	Claims map[string]*lifecycle.ClaimGrant
 	// HookServers has the merged answers of hook servers for the event's container or pod.
 	HookServers lifecycle.HookServerAnswer
-	// Allocated has the values that resource plugins allocate now for containers of an Inform, by pod UID and
+	// PluginValues has the values that resource plugins allocate now for containers of an Inform, by pod UID and
 	// container name.
-	Allocated map[string]map[string][]lifecycle.Value
+	PluginValues map[string]map[string][]lifecycle.Value
 	// HostInterfaces reports whether the host has a network interface, by name, for the interfaces that a new
 	// container requests. It is nil if that is unknown.
 	HostInterfaces map[string]bool
@@ -77,41 +77,41 @@ type Facts struct {
 	Machine *topology.Machine
 }
 
-// GroupChange is a change of the CPUs of a CPU group. It changes each container in the group. The changes of
-// the containers are computed only when the plan is applied.
+// GroupChange is a change of the CPUs of a CPU group. Each container in the group gets the new CPUs. The agent computes
+// the values of these containers only when it applies the plan.
 type GroupChange struct {
 	Group   placement.CPUGroup
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
-	// Starved means that other containers own every CPU that the group may use, so it got other CPUs.
-	Starved bool
+	// UsesFallbackCPUs means that other containers own every CPU that the group may use, so the group gets other CPUs.
+	UsesFallbackCPUs bool
 }
 
 // Plan is the result of a decision. It has no effect until it is committed to the state and applied to the
 // node.
 type Plan struct {
-	// Reject is the reason why the runtime's request is refused; "" if it is not. A plan that rejects changes
-	// nothing.
+	// Reject is the reason why the agent refuses the runtime's request; "" if it does not. A plan with a reason
+	// changes nothing.
 	Reject string
-	// Unaligned means that the topology manager refuses the request.
-	Unaligned bool
+	// RefusedAsUnaligned means that the topology manager refuses the request.
+	RefusedAsUnaligned bool
 	// refusedForContainer is the name of the later container of the pod because of which this one is refused
-	// (lookAhead); "" if there is none.
+	// (checkLaterContainers); "" if there is none.
 	refusedForContainer string
-	// Matched has the number of new pods and containers that meet the condition of a hook, by hook; nil for
+	// ConditionMatches has the number of new pods and containers that meet the condition of a hook, by hook; nil for
 	// none.
-	Matched map[string]int
+	ConditionMatches map[string]int
 	// Container is the event's container after the decision; nil for pod events.
 	Container *Container
 	// Pod is the event's pod after the decision.
 	Pod *Pod
-	// Changed are the ids of containers that this event decided again, sorted.
+	// Changed are the ids of containers that this event decided, sorted.
 	Changed []string
-	// Reassigned are the ids in Changed of containers in pools that were decided again because CPUs were granted or
-	// freed, without the event's own container.
-	Reassigned []string
-	// ChangedPods are the ids of sandboxes that this event decided again, sorted.
+	// ReassignedContainers are those ids in Changed whose containers are in pools and were decided again because CPUs
+	// were granted or freed. The event's own container is not among them.
+	ReassignedContainers []string
+	// ChangedPods are the ids of sandboxes that this event decided, sorted.
 	ChangedPods []string
 	// EndedContainers are the ids of containers that ended, so that other code can drop its state about them.
 	EndedContainers []string
@@ -127,8 +127,8 @@ type Plan struct {
 	// CPUs or devices.
 	NotExpectedReason string
 
-	base  uint64
-	draft *draft
+	baseGeneration uint64
+	draft          *draft
 }
 
 // GrantsChanged reports whether the owned, lent or reserved CPUs changed.
@@ -137,7 +137,7 @@ func (p *Plan) GrantsChanged() bool { return p.draft != nil && p.draft.n.ledger.
 // Commit applies a plan to the state. It panics if the plan was made for another state, which
 // only a programming error can cause.
 func (s *State) Commit(p *Plan) {
-	if p.base != s.Generation {
+	if p.baseGeneration != s.Generation {
 		panic("engine: a plan was committed to a state that has changed")
 	}
 	d := p.draft
@@ -161,22 +161,22 @@ func (s *State) Commit(p *Plan) {
 	if n.policy != &s.Policy {
 		s.Policy = *n.policy
 	}
-	if s.commitExpected(d.expects); d.forgetsExpected {
-		s.forgotten++
+	if s.commitExpected(d.expectedChanges); d.removesAllExpected {
+		s.forgetCount++
 	}
 	for id, pod := range n.pods {
 		if s.pods[id] = pod; pod == nil {
 			delete(s.pods, id)
 		}
 	}
-	if d.endedPod != "" {
-		s.ended.add(d.endedPod)
+	if d.endedPodID != "" {
+		s.endedPods.add(d.endedPodID)
 	}
-	for _, id := range n.order {
+	for _, id := range n.changeOrder {
 		s.putContainer(id, n.containers[id])
 	}
 	if s.chargePods(n.pods); other {
-		s.pages = newPageUse(s.Machine)
+		s.hugePageUse = newHugePageUse(s.Machine)
 		s.chargePods(s.pods)
 	}
 	s.indexPods(n.pods)
@@ -193,15 +193,15 @@ func (s *State) putContainer(id string, c *Container) {
 	s.charge(id, c)
 	s.indexContainer(id, c)
 	if old != nil && old.Pristine.CPU.CPUs != "" {
-		s.withCPUList--
+		s.containersWithCPUList--
 	}
 	if c != nil && c.Pristine.CPU.CPUs != "" {
-		s.withCPUList++
+		s.containersWithCPUList++
 	}
 	if old != nil && (c == nil || c.PodID != old.PodID) {
-		s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
-		if len(s.byPod[old.PodID]) == 0 {
-			delete(s.byPod, old.PodID)
+		s.containerIDsByPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.containerIDsByPod[old.PodID]), func(x string) bool { return x == id })
+		if len(s.containerIDsByPod[old.PodID]) == 0 {
+			delete(s.containerIDsByPod, old.PodID)
 		}
 	}
 	if c == nil {
@@ -209,7 +209,7 @@ func (s *State) putContainer(id string, c *Container) {
 		return
 	}
 	if old == nil || old.PodID != c.PodID {
-		s.byPod[c.PodID] = append(slices.Clone(s.byPod[c.PodID]), id)
+		s.containerIDsByPod[c.PodID] = append(slices.Clone(s.containerIDsByPod[c.PodID]), id)
 	}
 	s.containers[id] = c
 	if s.countMemberships(c, 1); c.Alive() {
@@ -229,7 +229,7 @@ func (s *State) leaveGroup(c *Container) {
 	}
 	if len(b.members) == 0 {
 		delete(s.groups, group)
-		delete(s.pooled, b)
+		delete(s.layoutGroups, b)
 		left := slices.DeleteFunc(slices.Clone(s.poolGroups[group.PoolID]), func(g placement.CPUGroup) bool { return g == group })
 		if s.poolGroups[group.PoolID] = left; len(left) == 0 {
 			delete(s.poolGroups, group.PoolID)
@@ -245,7 +245,7 @@ func (s *State) joinGroup(c *Container) {
 		b = &groupMembers{group: group}
 		s.groups[group], s.newGroups = b, append(s.newGroups, b)
 		if group.Pool != placement.Exclusive || group.OwnsAndShares() {
-			s.pooled[b] = true
+			s.layoutGroups[b] = true
 		}
 		if group.Pool.Named() {
 			s.poolGroups[group.PoolID] = append(slices.Clone(s.poolGroups[group.PoolID]), group)
@@ -255,16 +255,15 @@ func (s *State) joinGroup(c *Container) {
 		b.members = slices.Insert(b.members, i, c.ID)
 	}
 	if c.Assignment.Pool == placement.Unclassified && b.cpuList != "" && !b.hasAllCPUs {
-		s.markNarrowed([]string{c.ID})
+		s.markCPUSetLimited([]string{c.ID})
 	}
 }
 
-// groupsSince iterates over the groups that may have other CPUs under the layout l than under the state's
-// layout.
+// groupsSince iterates over the groups whose CPUs may differ between the layout l and the state's layout.
 func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
 	which, known := l.ChangedSince(s.layout)
 	if !known {
-		return maps.Keys(s.pooled)
+		return maps.Keys(s.layoutGroups)
 	}
 	return func(yield func(*groupMembers) bool) {
 		for _, w := range which {
@@ -280,7 +279,7 @@ func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
 // refreshGroups updates the CPUs of the changed groups and of new groups from the layout. anew means that the
 // machine or the policy changed.
 func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
-	var open *placement.Layout // the layout of the pools if no CPU had an owner
+	var open *placement.Layout // the layout that the pools would have if no CPU had an owner
 	for _, b := range append(changed, s.newGroups...) {
 		if len(b.members) == 0 {
 			continue // the last container of the group ended
@@ -296,18 +295,18 @@ func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
 		}
 		unowned, _ := open.CPUs(b.group)
 		if b.hasAllCPUs = b.cpus == unowned; !b.hasAllCPUs {
-			s.markNarrowed(b.members)
+			s.markCPUSetLimited(b.members)
 		}
 	}
 	s.newGroups = nil
 }
 
-// markNarrowed marks containers as narrowed, once per container.
-func (s *State) markNarrowed(ids []string) {
+// markCPUSetLimited sets cpusetLimited of containers that do not have it yet.
+func (s *State) markCPUSetLimited(ids []string) {
 	for _, id := range ids {
-		if c := s.containers[id]; !c.decided.narrowed {
+		if c := s.containers[id]; !c.decision.cpusetLimited {
 			t := *c
-			t.decided.narrowed = true
+			t.decision.cpusetLimited = true
 			s.containers[id] = &t
 		}
 	}

@@ -15,7 +15,7 @@ type ProblemSummary struct {
 	// Refused reports whether a requested value was refused, even if Problems does not list it.
 	Refused bool
 
-	malformed string // the problem because of which strict mode refuses the pod or container; "" for none
+	malformedReason string // the problem because of which strict mode refuses the pod or container; "" for none
 }
 
 // summarize keeps at most room problems, the most severe ones, and counts the others.
@@ -24,14 +24,14 @@ func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
 		return f
 	}
 	f.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
-	f.malformed = malformed(all)
+	f.malformedReason = malformedReason(all)
 	f.Problems, f.More = lifecycle.MostSevere(all, room)
 	return f
 }
 
-// room returns how many problems of a container can be stored, besides the problems of its pod and of the
+// freeProblemSlots returns how many problems of a container can be stored, besides the problems of its pod and of the
 // pod's other containers.
-func (n *view) room(p *Pod, c *Container) int {
+func (n *view) freeProblemSlots(p *Pod, c *Container) int {
 	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.ProblemSummary.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
 		if o.ID != c.ID {
@@ -41,10 +41,10 @@ func (n *view) room(p *Pod, c *Container) int {
 	return room
 }
 
-// malformed returns the first problem because of which strict mode refuses a container; "" for none. Warnings
+// malformedReason returns the first problem because of which strict mode refuses a container; "" for none. Warnings
 // and unserved requests do not count. Problems of hook servers and resource plugins do not count either,
 // because the pod did not cause them.
-func malformed(problems []lifecycle.Problem) string {
+func malformedReason(problems []lifecycle.Problem) string {
 	for _, q := range problems {
 		if !q.Warning && !q.Unserved && !lifecycle.IsExternal(q.Hook) {
 			return q.String()
@@ -72,16 +72,16 @@ func (s *State) Problems(c *Container) []lifecycle.Problem {
 
 // DecisionProblems returns the problems of a container's decision.
 func (c *Container) DecisionProblems() []lifecycle.Problem {
-	return withMore(slices.Clip(c.ProblemSummary.Problems), c.ProblemSummary.More)
+	return withDroppedCount(slices.Clip(c.ProblemSummary.Problems), c.ProblemSummary.More)
 }
 
 // Problems returns the problems of the pod itself.
 func (p *Pod) Problems() []lifecycle.Problem {
-	return lifecycle.LimitProblems(withMore(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
+	return lifecycle.LimitProblems(withDroppedCount(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
 }
 
-// withMore adds a problem that says how many problems were dropped.
-func withMore(problems []lifecycle.Problem, more int) []lifecycle.Problem {
+// withDroppedCount adds a problem that says how many problems were dropped.
+func withDroppedCount(problems []lifecycle.Problem, more int) []lifecycle.Problem {
 	if more == 0 {
 		return problems
 	}

@@ -15,39 +15,39 @@ import (
 
 // resize is a resize that is being decided: of a container, or of a pod's sum of resources.
 type resize struct {
-	previous     *Container // the container before the change
-	previousCPUs topology.Set
+	previousContainer *Container // the container before the change of its request
+	previousCPUs      topology.Set
 	// requestsLess and requestsMore report whether the resized container requests less or more CPU than
 	// before, by its request or limit. The owner may be another container of the pod.
 	requestsLess, requestsMore bool
-	// adapted reports that the engine adapted an owner's CPUs to the change.
-	adapted bool
+	// cpusAdapted reports that the engine adapted an owner's CPUs to the change.
+	cpusAdapted bool
 	// failure is the reason why the owner did not get as many CPUs as it requests now; nil if it did.
 	failure error
 	// podResized means that the pod's sum of resources changed, and not the request of one container.
 	podResized bool
-	// ownedAsOne means that all containers of the pod own the same CPUs.
-	ownedAsOne bool
-	// revoked reports that containers lost CPUs that their requests do not pay for, and that
+	// ownedTogether means that all containers of the pod own the same CPUs.
+	ownedTogether bool
+	// grantsRevoked reports that containers lost CPUs that their requests do not pay for, and that
 	// they still have to be placed again.
-	revoked bool
+	grantsRevoked bool
 }
 
-// ownsAsOne reports whether all containers of a pod own the same CPUs. They own different CPUs if the runtime
+// ownSameCPUs reports whether all containers of a pod own the same CPUs. They own different CPUs if the runtime
 // did not report the sum of the pod's resources when they were created.
-func (n *view) ownsAsOne(p *Pod) bool {
+func (n *view) ownSameCPUs(p *Pod) bool {
 	all := n.ledger.CPUsOfPod(p.Pod.UID)
 	others := slices.ContainsFunc(n.ledger.GrantsOfPod(p.Pod.UID), func(g placement.Grant) bool { return g.CPUs != all })
-	return !others && n.chosenForPod(p)
+	return !others && n.choosesCPUsForWholePod(p)
 }
 
 // resizedCPUs returns the CPUs of an owner after a resize: it adds CPUs, or chooses which CPUs the owner
 // keeps. If it cannot reach the requested number, it changes nothing and adds a problem.
 func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	r := s.resize
-	r.previousCPUs, r.ownedAsOne, r.adapted = have, s.n.ownsAsOne(s.p), true
-	owned := s.withOffline(have).Len()
-	n, sum, key, _ := s.wantedCPUs(r.previous, owned)
+	r.previousCPUs, r.ownedTogether, r.cpusAdapted = have, s.n.ownSameCPUs(s.p), true
+	owned := s.withReservedCPUs(have).Len()
+	n, sum, key, _ := s.targetCPUCount(r.previousContainer, owned)
 	cpus, err := s.resizeTo(have, n, sum)
 	if s.c.RefusedCPUs = 0; err != nil {
 		s.c.RefusedCPUs = n
@@ -58,17 +58,17 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 		return have
 	}
 	if cpus.Empty() && s.n.ledger.ReservedCPUs(s.c.Key).Empty() {
-		s.reportLostAll(key, owned)
-		s.c.Stamp.CPUs, s.c.decided.narrowed = topology.Set{}, true
+		s.reportLostAllCPUs(key, owned)
+		s.c.Stamp.CPUs, s.c.decision.cpusetLimited = topology.Set{}, true
 		for _, g := range s.n.ledger.CombinedGrants(s.p.Pod.UID) {
-			if r.ownedAsOne || g.Key == s.c.Key {
+			if r.ownedTogether || g.Key == s.c.Key {
 				s.n.revoke(s.p, g.Key)
-				r.revoked = true
+				r.grantsRevoked = true
 			}
 		}
 		return cpus
 	}
-	if !r.ownedAsOne {
+	if !r.ownedTogether {
 		return cpus
 	}
 	for _, g := range append(s.n.ledger.Grants(), s.n.ledger.Reservations()...) { // the pod's containers own the same CPUs
@@ -82,17 +82,17 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	return cpus
 }
 
-// resizeTo chooses n CPUs for an owner that has the CPUs in have. Its offline CPUs count, too, and the owner
-// gives them up first.
+// resizeTo chooses n CPUs for an owner that has the CPUs in have. The owner's offline CPUs count, too, and the owner
+// gives up offline CPUs first.
 func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	all := s.withOffline(have)
+	all := s.withReservedCPUs(have)
 	switch numa := s.p.Intent.NUMA.V; {
 	case n == all.Len() || numa.Exclusive && n > 0 && n < all.Len():
 		return have, nil
 	case numa.Exclusive:
 		return have, errors.New("the agent chooses whole NUMA nodes only when a container is created")
 	case n > all.Len() && have.Empty():
-		return have, errors.New("the CPUs it owns are offline, and the agent adds CPUs only next to CPUs that are online")
+		return have, errors.New("all CPUs of the container are offline, and the agent adds CPUs only next to CPUs that are online")
 	case n > all.Len():
 		return s.growTo(have, n, sum)
 	}
@@ -101,8 +101,8 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 	return kept, nil
 }
 
-// shrinkTo chooses which n CPUs an owner keeps. The owner first gives up CPUs in away, which it cannot use.
-// The stamp gets the CPUs of away that it keeps.
+// shrinkTo chooses which n CPUs an owner keeps. The owner first gives up CPUs in away, which it cannot use. shrinkTo
+// stores those CPUs of away that the owner keeps in the container's stamp.
 func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	s.c.Stamp.CPUs = lowestCPUs(away, n-have.Len())
 	if n == 0 || have.Empty() {
@@ -113,7 +113,7 @@ func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	if err != nil {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: cmp.Or(s.c.Assignment.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
-			Reason: fmt.Sprintf("the container requests %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
+			Reason: fmt.Sprintf("the container requests %d CPUs now and owned %d: %s", n, s.withReservedCPUs(have).Len(), err),
 			Then:   fmt.Sprintf("the container still keeps %d of these CPUs", w.N),
 		})
 		w.AnyCPUs = true
@@ -129,15 +129,15 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return have, err
 	}
-	w := placement.CPURequest{N: n, UsableCPUs: have, OwnedCPUs: s.withOffline(have)}
-	got, err := s.n.policy.Placement.Choose(s.n.placementView(s.n.ownable(s.p)), s.subject(), w)
+	w := placement.CPURequest{N: n, UsableCPUs: have, OwnedCPUs: s.withReservedCPUs(have)}
+	got, err := s.n.policy.Placement.Choose(s.n.placementView(s.n.ownableCPUs(s.p)), s.subject(), w)
 	if err != nil {
 		return have, err
 	}
 	return got.CPUs, s.n.checkGrantable(s.p, s.c.Key, got.CPUs)
 }
 
-// wantedCPUs returns how many CPUs an owner should have. sum are the pod's resources by which the rules check
+// targetCPUCount returns how many CPUs an owner should have. sum are the pod's resources by which the rules check
 // whether the owner may grow; nil if known is false. known is false if neither the container's nor the pod's
 // resources give a number. owns is the number of CPUs that it owns now.
 //
@@ -145,16 +145,16 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 // reports a change of the sum, and none reports it together with the container's request. If the containers'
 // requests equalled the pod's sum before, their new sum counts. Otherwise, as for a pod with pod-level
 // resources, the pod's sum counts.
-func (s *placer) wantedCPUs(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
+func (s *placer) targetCPUCount(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if !ok {
 		return min(owns, s.p.paidCPUs(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.Assignment.From, was.Assignment.From), false
 	}
-	if a.pod && !s.n.ownsAsOne(s.p) {
-		a = cpuRequest{n: s.p.paidCPUs(&s.c.Pristine).CPUs, key: a.key}
+	if a.ownedTogether && !s.n.ownSameCPUs(s.p) {
+		a = cpuRequest{count: s.p.paidCPUs(&s.c.Pristine).CPUs, key: a.key}
 	}
-	if !a.pod {
-		return a.n, s.p.Pod.Resources, a.key, true
+	if !a.ownedTogether {
+		return a.count, s.p.Pod.Resources, a.key, true
 	}
 	before, after := s.n.podSum(s.p, was), s.n.podSum(s.p, s.c)
 	if r := s.resize; r != nil && !r.podResized {
@@ -162,15 +162,15 @@ func (s *placer) wantedCPUs(was *Container, owns int) (n int, sum *lifecycle.Res
 		return n, sum, a.key, true
 	}
 	had, has := s.p.paidCPUs(&before).CPUs, s.p.paidCPUs(&after).CPUs
-	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.RefusedCPUs) {
+	if r := s.resize; r != nil && has > owns && a.count != has && (a.count <= owns || has == was.RefusedCPUs) {
 		// The containers' requests are older than the refused resize. Their current requests will follow.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
 	// A pod never requests less than its containers together, so a lower sum is old.
-	if has != 0 && (had == a.n || had == owns || had == was.RefusedCPUs || had > a.n || has > a.n) {
+	if has != 0 && (had == a.count || had == owns || had == was.RefusedCPUs || had > a.count || has > a.count) {
 		return has, &after, a.key, true
 	}
-	return a.n, s.p.Pod.Resources, a.key, true
+	return a.count, s.p.Pod.Resources, a.key, true
 }
 
 // paidByResize returns the number of CPUs that a pod's requests pay for after one of its containers was
@@ -204,10 +204,10 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
-// listedRequests returns the requests of the pod's live containers that a Synchronize lists, except those of the
-// container exceptID.
+// listedRequests returns the resource requests of the pod's live containers that a Synchronize lists, except those of
+// the container exceptID.
 func (n *view) listedRequests(podID, exceptID string) (requests []*lifecycle.Resources) {
-	for _, c := range n.listed[podID] {
+	for _, c := range n.listedContainers[podID] {
 		if c.ID != exceptID && c.State != lifecycle.StateStopped {
 			requests = append(requests, &c.Resources)
 		}
@@ -234,15 +234,15 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	return sum
 }
 
-// propagateResize decides the other containers again that own the same CPUs as a resized container:
-// containers of its pod, or other attempts of it.
+// propagateResize decides the other containers again that own the same CPUs as a resized container: containers of the
+// same pod, or other attempts of the same container.
 func (d *draft) propagateResize(c *Container, r *resize) {
-	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedAsOne && r.failure == nil
+	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedTogether && r.failure == nil
 	if !moved && !met {
 		return
 	}
 	for _, other := range d.n.containersOf(c.PodID) {
-		follows := other.ID != c.ID && d.n.holdsCPUs(other) && (r.ownedAsOne || other.Key == c.Key)
+		follows := other.ID != c.ID && d.n.holdsCPUs(other) && (r.ownedTogether || other.Key == c.Key)
 		if follows && (moved || other.RefusedCPUs != 0) {
 			n := *other
 			n.Stamp.CPUs = c.Stamp.CPUs
@@ -263,7 +263,7 @@ func (n *view) holdsCPUs(c *Container) bool {
 // pod that owns no CPUs. The agent refused CPUs to that container at its creation, but its request also pays
 // for the pod's CPUs.
 func (r *resize) resizeFromOther(d *draft, c *Container) {
-	if r.adapted || !r.requestsLess && !r.requestsMore || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
+	if r.cpusAdapted || !r.requestsLess && !r.requestsMore || !d.n.ownSameCPUs(d.n.pod(c.PodID)) {
 		return
 	}
 	beside := &resize{requestsLess: r.requestsLess, requestsMore: r.requestsMore}
@@ -274,9 +274,9 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 		return
 	}
 	o := *all[i]
-	beside.previous = all[i]
+	beside.previousContainer = all[i]
 	d.decideContainer(&o, nil, beside)
-	if d.propagateResize(&o, beside); beside.revoked {
+	if d.propagateResize(&o, beside); beside.grantsRevoked {
 		d.placeRevoked(c.PodID, nil)
 	}
 	r.failure = beside.failure
@@ -293,7 +293,7 @@ func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	was := &Container{PodID: podID, Key: g.Key}
 	was.RefusedCPUs = g.RefusedCPUs
 	c := *was
-	r.previous = was
+	r.previousContainer = was
 	s := d.placer(&c, r)
 	if cpus := s.resizedCPUs(g.CPUs); !cpus.Empty() {
 		s.giveCPUs(cpus, g.From, "")
@@ -305,7 +305,7 @@ func (r *resize) resizeEndedOwner(d *draft, podID string) {
 
 // resizePod adapts the number of CPUs that a pod owns to its changed sum of resources.
 func (d *draft) resizePod(podID string) {
-	if !d.n.ownsAsOne(d.n.pod(podID)) {
+	if !d.n.ownSameCPUs(d.n.pod(podID)) {
 		return
 	}
 	all := d.n.containersOf(podID)
@@ -313,9 +313,9 @@ func (d *draft) resizePod(podID string) {
 	if i < 0 {
 		return
 	}
-	c, r := *all[i], &resize{previous: all[i], podResized: true}
+	c, r := *all[i], &resize{previousContainer: all[i], podResized: true}
 	d.decideContainer(&c, nil, r)
-	if d.propagateResize(&c, r); r.revoked {
+	if d.propagateResize(&c, r); r.grantsRevoked {
 		d.placeRevoked(podID, nil)
 	}
 }
@@ -328,14 +328,14 @@ func (s *placer) refusedResize(owns int) int {
 	switch {
 	case s.c.RefusedCPUs != 0 || !asks:
 		return s.c.RefusedCPUs
-	case !a.pod || !s.n.ownsAsOne(s.p):
+	case !a.ownedTogether || !s.n.ownSameCPUs(s.p):
 		return s.p.paidCPUs(&s.c.Pristine).CPUs
 	}
 	sum := s.n.podSum(s.p, s.c)
-	if s.n.listed != nil {
+	if s.n.listedContainers != nil {
 		sum = sumOf(append(s.n.listedRequests(s.c.PodID, s.c.ID), &s.c.Pristine))
 	}
-	if n := s.p.paidCPUs(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
+	if n := s.p.paidCPUs(&sum).CPUs; n != 0 && (n >= a.count || owns != a.count) {
 		return n
 	}
 	return 0
@@ -350,10 +350,10 @@ func (s *placer) setRefusedCPUs() bool {
 		return false
 	}
 	sum := s.c.Pristine
-	if s.n.chosenForPod(s.p) {
+	if s.n.choosesCPUsForWholePod(s.p) {
 		sum = s.n.podSum(s.p, s.c)
 	}
-	if n, a := s.p.paidCPUs(&sum).CPUs, s.p.paidCPUs(s.p.Pod.Resources).CPUs; n != s.withOffline(g.CPUs).Len() && (n == g.RefusedCPUs || n > a && g.Key == s.c.Key) {
+	if n, a := s.p.paidCPUs(&sum).CPUs, s.p.paidCPUs(s.p.Pod.Resources).CPUs; n != s.withReservedCPUs(g.CPUs).Len() && (n == g.RefusedCPUs || n > a && g.Key == s.c.Key) {
 		s.c.RefusedCPUs = n
 	}
 	return true
@@ -363,7 +363,7 @@ func (s *placer) setRefusedCPUs() bool {
 // if all containers of the pod own the same CPUs, the grant of another container. A grant with a refused
 // resize has priority.
 func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {
-	if g, owns = n.ledger.GrantOf(key); owns || !n.ownsAsOne(p) {
+	if g, owns = n.ledger.GrantOf(key); owns || !n.ownSameCPUs(p) {
 		return g, owns
 	}
 	for _, one := range n.ledger.GrantsOfPod(p.Pod.UID) {
@@ -374,13 +374,13 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 	return g, owns
 }
 
-// reportResized adds a problem if the number of CPUs that an owner requests differs from the number that it
+// reportCPUCountDiffers adds a problem if the number of CPUs that an owner requests differs from the number that it
 // owns.
-func (s *placer) reportResized() {
-	owns := s.withOffline(s.c.Assignment.Owned).Len()
-	n, _, key, known := s.wantedCPUs(s.c, owns)
+func (s *placer) reportCPUCountDiffers() {
+	owns := s.withReservedCPUs(s.c.Assignment.Owned).Len()
+	n, _, key, known := s.targetCPUCount(s.c, owns)
 	a, _ := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
-	if known && n != owns && (a.n != owns || n == s.c.RefusedCPUs) && !s.p.Intent.NUMA.V.Exclusive {
+	if known && n != owns && (a.count != owns || n == s.c.RefusedCPUs) && !s.p.Intent.NUMA.V.Exclusive {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(key, n, owns))
 	}
 	if !known {

@@ -13,7 +13,8 @@ import (
 // This file handles hooks with a condition. Such hooks can also change a pod's intent and refuse containers.
 // The engine counts how often their conditions hold.
 
-// adjustIntent lets hooks change a pod's intent, asked. It calls ask with each such hook and its output.
+// adjustIntent lets hooks change asked, a pod's intent. After each hook that can change intents, it calls ask with the
+// hook and the hook's output.
 func (p *Policy) adjustIntent(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
 	for _, h := range p.Hooks {
 		if w, ok := h.(hook.IntentChanger); ok {
@@ -36,30 +37,30 @@ func (d *draft) adjustIntent(np *Pod) {
 // noteHookResult notes whether a hook's condition matched a new pod or container. It also notes the failure
 // of a hook, if failurePolicy.hooks refuses containers because of it.
 func (n *view) noteHookResult(h hook.Hook, out *hook.Output, id string, isNew bool) {
-	if out.Failure != "" && n.policy.Fatal[h.Info().Name] && n.hookFailure == "" {
+	if out.Failure != "" && n.policy.FatalHooks[h.Info().Name] && n.hookFailure == "" {
 		n.hookFailure = out.Failure
 	}
 	if !out.Matched || !isNew {
 		return
 	}
-	if n.matched == nil {
-		n.matched = map[string]map[string]bool{}
+	if n.matchedIDs == nil {
+		n.matchedIDs = map[string]map[string]bool{}
 	}
 	name := h.Info().Name
-	if n.matched[name] == nil {
-		n.matched[name] = map[string]bool{}
+	if n.matchedIDs[name] == nil {
+		n.matchedIDs[name] = map[string]bool{}
 	}
-	n.matched[name][id] = true
+	n.matchedIDs[name][id] = true
 }
 
 // matchCounts returns the number of new pods and containers that meet the condition of a hook, by hook; nil
 // for none.
 func (n *view) matchCounts() map[string]int {
-	if n.matched == nil {
+	if n.matchedIDs == nil {
 		return nil
 	}
-	counts := make(map[string]int, len(n.matched))
-	for name, ids := range n.matched {
+	counts := make(map[string]int, len(n.matchedIDs))
+	for name, ids := range n.matchedIDs {
 		counts[name] = len(ids)
 	}
 	return counts
@@ -68,17 +69,17 @@ func (n *view) matchCounts() map[string]int {
 // CountMatches adds the matches of a decision to the totals, even if the decision refused the container.
 // Callers must call it once for each decision.
 func (s *State) CountMatches(p *Plan) {
-	if len(p.Matched) == 0 {
+	if len(p.ConditionMatches) == 0 {
 		return
 	}
-	counts := maps.Clone(s.matched)
+	counts := maps.Clone(s.conditionMatches)
 	if counts == nil {
-		counts = make(map[string]uint64, len(p.Matched))
+		counts = make(map[string]uint64, len(p.ConditionMatches))
 	}
-	for name, n := range p.Matched {
+	for name, n := range p.ConditionMatches {
 		counts[name] += uint64(n) //nolint:gosec // a count
 	}
-	s.matched = counts
+	s.conditionMatches = counts
 }
 
 // Condition is the condition of a hook, and the number of pods and containers that met it since the start of
@@ -94,14 +95,14 @@ func (s *State) Conditions() []Condition {
 	for _, h := range s.Policy.Hooks {
 		if c, ok := h.(hook.Conditional); ok {
 			name := h.Info().Name
-			all = append(all, Condition{name, c.Condition(), s.matched[name]})
+			all = append(all, Condition{name, c.Condition(), s.conditionMatches[name]})
 		}
 	}
 	return all
 }
 
-// refusal returns the problem for an existing container that the hook h refuses.
-func refusal(h, why string) lifecycle.Problem {
+// hookRefusalProblem returns the problem for an existing container that the hook h refuses.
+func hookRefusalProblem(h, why string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "the container exists already and keeps running"}
 }
 
@@ -124,11 +125,11 @@ func (n *view) specChangeMatters(old, now *lifecycle.PodSpec) bool {
 		r, ok := h.(hook.SpecReader)
 		return ok && r.ReadsSpec()
 	}
-	return slices.ContainsFunc(n.policy.Hooks, reads) && !reflect.DeepEqual(amounts(old), amounts(now))
+	return slices.ContainsFunc(n.policy.Hooks, reads) && !reflect.DeepEqual(conditionInputs(old), conditionInputs(now))
 }
 
-// amounts returns the parts of a spec that conditions of hooks can read.
-func amounts(s *lifecycle.PodSpec) (all []any) {
+// conditionInputs returns the parts of a spec that conditions of hooks can read.
+func conditionInputs(s *lifecycle.PodSpec) (all []any) {
 	if s != nil {
 		all = append(all, s.Containers, s.Requests)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // SavedState is a whole state in a form that can be encoded as JSON. A recording of events begins with it. It
-// leaves out values that Restore can compute from the policy. Sets of CPUs have the machine's CPU indexes.
+// leaves out values that Restore computes from the policy. Sets of CPUs have the machine's CPU indexes.
 type SavedState struct {
 	Generation uint64
 	Pods       []SavedPod
@@ -68,7 +68,7 @@ type SavedValue struct {
 // Save returns the state as a SavedState. The result shares pods and containers with the state. Callers use a
 // Copy if the state continues to change.
 func (s *State) Save() *SavedState {
-	out := &SavedState{Generation: s.Generation, Reserved: s.ledger.Reservations(), Ended: slices.Clone(s.ended.order), Balloons: s.Balloons(), Devices: s.HeldDevices()}
+	out := &SavedState{Generation: s.Generation, Reserved: s.ledger.Reservations(), Ended: slices.Clone(s.endedPods.order), Balloons: s.Balloons(), Devices: s.HeldDevices()}
 	uids := map[string]bool{}
 	for _, g := range s.ledger.Grants() {
 		uids[g.Key.PodUID] = true
@@ -79,16 +79,16 @@ func (s *State) Save() *SavedState {
 	for _, id := range s.Pods() {
 		p := s.pods[id]
 		out.Pods = append(out.Pods, SavedPod{
-			Pod: p.Pod, Spec: p.Spec, Granted: p.Granted, AllowedCPUs: p.AllowedCPUs, Values: savedValues(p.Values), Problems: p.ProblemSummary, Malformed: p.ProblemSummary.malformed,
-			Stopped: p.Stopped, BySpec: p.bySpec, Bursts: p.burstSum, Exclusive: p.exclusive, Assigned: p.assigned, SumOutdated: p.sumOutdated, Ended: p.ended, SpecProblems: p.specProblems,
+			Pod: p.Pod, Spec: p.Spec, Granted: p.Granted, AllowedCPUs: p.AllowedCPUs, Values: savedValues(p.Values), Problems: p.ProblemSummary, Malformed: p.ProblemSummary.malformedReason,
+			Stopped: p.Stopped, BySpec: p.requestFromSpec, Bursts: p.burstSum, Exclusive: p.exclusiveCPUs, Assigned: p.assignedCPUs, SumOutdated: p.sumOutdated, Ended: p.endedRequests, SpecProblems: p.specProblems,
 		})
 	}
-	for _, podID := range sortedKeys(s.byPod) {
-		for _, id := range s.byPod[podID] {
+	for _, podID := range sortedKeys(s.containerIDsByPod) {
+		for _, id := range s.containerIDsByPod[podID] {
 			c := s.containers[id]
 			out.Containers = append(out.Containers, SavedContainer{
-				Container: c, Pristine: c.Pristine, DecidedBefore: c.Stamp.decidedBefore, RunningCPUs: c.Undescribed.kernelCPUs, Malformed: c.ProblemSummary.malformed,
-				Proposed: savedValues(c.decided.proposed), Narrowed: c.decided.narrowed, Untrusted: c.decided.untrusted, Refusals: c.decided.refusals,
+				Container: c, Pristine: c.Pristine, DecidedBefore: c.Stamp.decidedBefore, RunningCPUs: c.Undescribed.kernelCPUs, Malformed: c.ProblemSummary.malformedReason,
+				Proposed: savedValues(c.decision.proposed), Narrowed: c.decision.cpusetLimited, Untrusted: c.decision.priorProblems, Refusals: c.decision.refusals,
 			})
 		}
 	}
@@ -112,7 +112,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 		}
 	}
 	for _, id := range from.Ended {
-		s.ended.add(id)
+		s.endedPods.add(id)
 	}
 	for i := range from.Pods {
 		if of := &from.Pods[i]; of.Pod != nil {
@@ -131,7 +131,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 	}
 	d.n.ledger.grantsChanged = true // so that layout computes all pools
 	s.layout = d.n.layout(nil)
-	for _, id := range d.n.order {
+	for _, id := range d.n.changeOrder {
 		s.putContainer(id, d.n.containers[id])
 	}
 	s.refreshGroups(nil, false)
@@ -142,9 +142,9 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 func (s *State) restoredPod(of *SavedPod) *Pod {
 	p := &Pod{
 		Pod: of.Pod, Spec: of.Spec, Granted: of.Granted, AllowedCPUs: of.AllowedCPUs, Values: restoredValues(of.Values), ProblemSummary: of.Problems,
-		Stopped: of.Stopped, bySpec: of.BySpec, burstSum: of.Bursts, exclusive: of.Exclusive, assigned: of.Assigned, sumOutdated: of.SumOutdated, ended: of.Ended, specProblems: of.SpecProblems,
+		Stopped: of.Stopped, requestFromSpec: of.BySpec, burstSum: of.Bursts, exclusiveCPUs: of.Exclusive, assignedCPUs: of.Assigned, sumOutdated: of.SumOutdated, endedRequests: of.Ended, specProblems: of.SpecProblems,
 	}
-	p.ProblemSummary.malformed = of.Malformed
+	p.ProblemSummary.malformedReason = of.Malformed
 	p.Intent = s.Policy.Rules.Authorise(s.Policy.Serving.Read(p.Pod, p.Spec, s.Policy.Dialects), p.Pod.Namespace)
 	return p
 }
@@ -152,11 +152,12 @@ func (s *State) restoredPod(of *SavedPod) *Pod {
 // restoredContainer returns a container of a SavedState.
 func restoredContainer(of *SavedContainer) *Container {
 	c := *of.Container
-	c.Pristine, c.Stamp.decidedBefore, c.Undescribed.kernelCPUs, c.ProblemSummary.malformed = of.Pristine, of.DecidedBefore, of.RunningCPUs, of.Malformed
-	c.decided = decision{proposed: restoredValues(of.Proposed), narrowed: of.Narrowed, untrusted: of.Untrusted, refusals: of.Refusals}
+	c.Pristine, c.Stamp.decidedBefore, c.Undescribed.kernelCPUs, c.ProblemSummary.malformedReason = of.Pristine, of.DecidedBefore, of.RunningCPUs, of.Malformed
+	c.decision = decision{proposed: restoredValues(of.Proposed), cpusetLimited: of.Narrowed, priorProblems: of.Untrusted, refusals: of.Refusals}
 	return &c
 }
 
+// savedValues returns values in the form of SavedState.
 func savedValues(all []lifecycle.Value) (out []SavedValue) {
 	for _, v := range all {
 		out = append(out, SavedValue{v, v.Scope == lifecycle.OfPod, v.Scaled})
@@ -164,6 +165,7 @@ func savedValues(all []lifecycle.Value) (out []SavedValue) {
 	return out
 }
 
+// restoredValues returns the values of a SavedState.
 func restoredValues(all []SavedValue) (out []lifecycle.Value) {
 	for _, s := range all {
 		v := s.Value

@@ -9,11 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// requestsSinceRecord returns, at a Synchronize, the sum of the requests of a pod's containers in their
-// records, and the sum of their requests now.
-func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
+// recordedAndCurrentRequests returns two sums of the requests of a pod's live containers at a Synchronize: was by the
+// containers' records, and now by the runtime's report.
+func (b *recovery) recordedAndCurrentRequests() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
-	for _, reported := range b.n.listed[b.p.Pod.ID] {
+	for _, reported := range b.n.listedContainers[b.p.Pod.ID] {
 		if reported.State == lifecycle.StateStopped {
 			continue
 		}
@@ -24,7 +24,7 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 			switch first = &asked; {
 			case !rec.FromCheckpoint:
 				first = &rec.Pristine
-			case rec.Stamped != nil && !b.podOwns(): // the requests of owners were checked when they were resized
+			case rec.Stamped != nil && !b.podOwnsCPUs(): // the requests of owners were checked when they were resized
 				first = rec.Stamped
 			}
 		}
@@ -33,21 +33,21 @@ func (b *recovery) requestsSinceRecord() (was, now lifecycle.Resources) {
 	return sumOf(before), sumOf(after)
 }
 
-// podOwns reports whether containers of a pod own CPUs at a Synchronize, or owned CPUs before they ended.
-func (b *recovery) podOwns() bool {
-	return b.facts.Grants[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listed[b.p.Pod.ID], func(c *lifecycle.Container) bool {
+// podOwnsCPUs reports whether containers of a pod own CPUs at a Synchronize, or owned CPUs before they ended.
+func (b *recovery) podOwnsCPUs() bool {
+	return b.facts.OwnedCPUs[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listedContainers[b.p.Pod.ID], func(c *lifecycle.Container) bool {
 		return b.facts.Records[c.ID].CPUs != ""
 	})
 }
 
-// accountSince updates the sums of pods' resources at a Synchronize. It recounts the sum of a pod if a
-// container was resized after its record was written.
-func (b *recovery) accountSince() {
+// recountResizedPods marks the sums of all pods' resources as outdated, at a Synchronize. It recounts the sum of a pod
+// if containers of the pod request less than when their records were written.
+func (b *recovery) recountResizedPods() {
 	for id, p := range b.n.pods {
 		n := *p
-		n.sumOutdated, n.ended = true, b.endedParts(id)
+		n.sumOutdated, n.endedRequests = true, b.endedRequestsOf(id)
 		podRecovery := &recovery{n: b.n, facts: b.facts, p: p}
-		if was, now := podRecovery.requestsSinceRecord(); lowersCPU(&was, &now) {
+		if was, now := podRecovery.recordedAndCurrentRequests(); lowersCPU(&was, &now) {
 			n = *n.withRecountedSum(&was, &now, &now, b.n.endedSum(&n))
 			n.sumOutdated = true
 		}
@@ -55,11 +55,11 @@ func (b *recovery) accountSince() {
 	}
 }
 
-// endedParts returns, by name, the requests of a pod's containers whose last attempt has ended at a
-// Synchronize. They still count for the pod's sum.
-func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
+// endedRequestsOf returns, by container name, the requests of a pod's containers whose last attempt has ended at a
+// Synchronize. These requests still count for the pod's sum.
+func (b *recovery) endedRequestsOf(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
-	for _, c := range b.n.listed[podID] {
+	for _, c := range b.n.listedContainers[podID] {
 		if o := last[c.Name]; o == nil || o.State == lifecycle.StateStopped && (c.State != lifecycle.StateStopped || c.CreatedAt > o.CreatedAt) {
 			last[c.Name] = c
 		}
@@ -75,10 +75,10 @@ func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 
 // endedSum returns the sum of the requests of a pod's ended containers that were not created again.
 func (n *view) endedSum(p *Pod) *lifecycle.Resources {
-	if len(p.ended) == 0 {
+	if len(p.endedRequests) == 0 {
 		return &lifecycle.Resources{}
 	}
-	ended := maps.Clone(p.ended)
+	ended := maps.Clone(p.endedRequests)
 	for _, c := range n.containersOf(p.Pod.ID) {
 		if c.Alive() {
 			delete(ended, c.Name)
@@ -88,13 +88,13 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	return &sum
 }
 
-// dropUnpaid removes CPUs from a container's record that its request no longer pays for. It does so only if
-// the container was resized after the record was written.
-func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
+// dropUnpaidCPUs removes CPUs from a container's record if the container's request no longer pays for these CPUs. It
+// removes CPUs only if the request became smaller after the record was written.
+func (b *recovery) dropUnpaidCPUs(reported *lifecycle.Container, rec *Record) {
 	if rec.FromCheckpoint || rec.CPUs == "" || !b.n.ignoresBase {
 		return
 	}
-	was, now := b.requestsSinceRecord()
+	was, now := b.recordedAndCurrentRequests()
 	if !b.p.paidCPUs(b.p.Pod.Resources).Known() {
 		was, now = rec.Pristine, b.c.Pristine
 	}
@@ -108,10 +108,10 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 		if b.n.checkPaid(b.p, &now, &b.c.Pristine, owned.Len()) != nil {
 			left = topology.Set{}
 		}
-	case b.p.Intent.NUMA.V.Exclusive && ok && a.n > 0:
+	case b.p.Intent.NUMA.V.Exclusive && ok && a.count > 0:
 	default:
 		n := b.p.paidCPUs(&b.c.Pristine).CPUs
-		if ok && a.pod {
+		if ok && a.ownedTogether {
 			n, _ = b.p.paidAtResize(&now)
 		}
 		if n < owned.Len() && b.n.terms(b.p).ChoosesCPUsOrMemory {
@@ -132,7 +132,7 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// resizedSince returns the CPUs that a recovered container owns. They come from its record. If a resize is
+// cpusAfterResize returns the CPUs that a recovered container owns. They come from its record. If a resize is
 // newer than the record, they come from the CPUs on which it runs, or from the runtime's copy. The kernel got
 // the new list first and the copy a moment later, so one list contains the other. One of the lists must match
 // the container's current request, with or without its offline CPUs.
@@ -140,81 +140,81 @@ func (b *recovery) dropUnpaid(reported *lifecycle.Container, rec *Record) {
 // If the last resize was refused, the container owns another number of CPUs than it requests. Only owners run
 // without the quota that they requested. So a copy without a quota has the CPUs that the container owned, and
 // the kernel's list lacks the CPUs that it gave up since.
-func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
+func (b *recovery) cpusAfterResize(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
-	t := ownershipSources{machine: b.n.machine, online: b.n.usableCPUs(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
-	list, read := b.facts.Kernel[reported.ID]
-	t.kernel = b.n.machine.OnlineOf(list)
-	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recorded) {
-		if t.copied = (topology.Set{}); read && list == "" { // the container runs on the CPUs of its pool
-			t.kernel = t.online
+	t := ownershipSources{machine: b.n.machine, usableCPUs: b.n.usableCPUs(b.p), recordCPUs: b.n.machine.PlacesOf(rec.CPUs), copyCPUs: b.n.machine.PlacesOf(is.CPUs)}
+	list, read := b.facts.KernelCPUs[reported.ID]
+	t.kernelCPUs = b.n.machine.OnlineOf(list)
+	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recordCPUs) {
+		if t.copyCPUs = (topology.Set{}); read && list == "" { // the container runs on the CPUs of its pool
+			t.kernelCPUs = t.usableCPUs
 		}
 	}
-	if rec.FromCheckpoint || t.recorded.Empty() || b.p.Intent.CPUs.IsSet() || t.matchesRecord() && t.online.Contains(t.recorded) {
+	if rec.FromCheckpoint || t.recordCPUs.Empty() || b.p.Intent.CPUs.IsSet() || t.matchesRecord() && t.usableCPUs.Contains(t.recordCPUs) {
 		return rec.CPUs
 	}
-	t.quotaRemoved = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
+	t.quotaRemoved = is.Quota.V < 0 && was.Quota.V > 0 && !t.copyCPUs.Empty()
 	asks := b.p.withOriginalQuota(&reported.Resources)
-	if b.n.termsOf(b.p, b.containerName(), &asks, b.c.Claims).SharesFraction && (t.copied.Contains(t.recorded.And(t.online)) || t.kernel.Contains(t.recorded.And(t.online))) {
+	if b.n.termsOf(b.p, b.containerName(), &asks, b.c.Claims).SharesFraction && (t.copyCPUs.Contains(t.recordCPUs.And(t.usableCPUs)) || t.kernelCPUs.Contains(t.recordCPUs.And(t.usableCPUs))) {
 		return rec.CPUs // the lists also have CPUs that the container shares
 	}
-	t.candidates = b.possibleCPUCounts(&asks)
-	t.requestedCount = pickCPUCount(t.candidates, is.Shares.V != was.Shares.V, t.recorded.Len())
-	t.held, t.wholeNodes = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
+	t.candidateCounts = b.possibleCPUCounts(&asks)
+	t.requestedCount = pickCPUCount(t.candidateCounts, is.Shares.V != was.Shares.V, t.recordCPUs.Len())
+	t.podCPUs, t.wholeNodes = b.n.machine.PlacesOf(b.facts.OwnedCPUs[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
 	return t.ownedCPUs(rec.CPUs, is.CPUs)
 }
 
-// ownershipSources are the sources from which a recovery finds which CPUs a container owns.
+// ownershipSources are the sources from which a recovery computes which CPUs a container owns.
 type ownershipSources struct {
 	machine *topology.Machine
-	// recorded are the CPUs in the container's record, copied the CPUs in the runtime's copy, and kernel the
-	// CPUs that the kernel gives it. online are the CPUs that it could use now. held are the CPUs that its
-	// pod is known to own.
-	recorded, copied, kernel, online, held topology.Set
+	// recordCPUs are the CPUs in the container's record, copyCPUs the CPUs in the runtime's copy, and kernelCPUs the
+	// CPUs that the kernel gives to the container. usableCPUs are the CPUs that its pod can use now. podCPUs are the
+	// CPUs that its pod is known to own.
+	recordCPUs, copyCPUs, kernelCPUs, usableCPUs, podCPUs topology.Set
 	// quotaRemoved means that the runtime's copy lacks the requested quota, as it does for owners.
 	quotaRemoved bool
 	// wholeNodes means that the pod requests whole NUMA nodes.
 	wholeNodes bool
-	// candidates are the numbers of CPUs that the container may have requested. requestedCount is the most
-	// likely one.
-	candidates     []int
-	requestedCount int
+	// candidateCounts are the numbers of CPUs that the container may have requested. requestedCount is the most likely
+	// of these numbers.
+	candidateCounts []int
+	requestedCount  int
 }
 
-// matchesRecord reports whether the runtime's copy and the kernel have the CPUs of the record, as far as they
-// have CPUs.
+// matchesRecord reports whether the runtime's copy and the kernel have the same CPUs as the record. A source without
+// CPUs does not count.
 func (t *ownershipSources) matchesRecord() bool {
-	was, is := t.recorded.And(t.online), t.copied.And(t.online)
-	return (is.Empty() || is == was) && (t.kernel.Empty() || t.kernel == was) && t.recorded.Contains(t.copied)
+	was, is := t.recordCPUs.And(t.usableCPUs), t.copyCPUs.And(t.usableCPUs)
+	return (is.Empty() || is == was) && (t.kernelCPUs.Empty() || t.kernelCPUs == was) && t.recordCPUs.Contains(t.copyCPUs)
 }
 
 // ownedCPUs returns the CPUs that a container owns, as a kernel list: the CPUs of its record, of the
 // runtime's copy, of the kernel, or a set that follows from these.
 func (t *ownershipSources) ownedCPUs(record, copied string) string {
-	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.matchesRecord()
-	if !t.quotaRemoved && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.kernel)) {
+	was, is, same := t.recordCPUs.And(t.usableCPUs), t.copyCPUs.And(t.usableCPUs), t.matchesRecord()
+	if !t.quotaRemoved && (was.Empty() || t.copyCPUs.Empty() && !t.recordCPUs.Contains(t.kernelCPUs)) {
 		return t.ownedInPool(record)
 	}
-	if !t.copied.Empty() && !t.copied.Contains(t.kernel) && (is.Empty() || !t.kernel.Contains(is)) {
-		t.kernel = topology.Set{}
+	if !t.copyCPUs.Empty() && !t.copyCPUs.Contains(t.kernelCPUs) && (is.Empty() || !t.kernelCPUs.Contains(is)) {
+		t.kernelCPUs = topology.Set{}
 	}
-	whole := t.requestedCount == 0 || t.requestedCount >= t.recorded.Len() || t.wholeNodes
-	if same && whole || t.held.Contains(t.recorded) && was.Contains(t.kernel.Union(is)) {
-		// The container runs on a part of its CPUs, because no agent ran when the others came online again.
+	whole := t.requestedCount == 0 || t.requestedCount >= t.recordCPUs.Len() || t.wholeNodes
+	if same && whole || t.podCPUs.Contains(t.recordCPUs) && was.Contains(t.kernelCPUs.Union(is)) {
+		// The container runs on a part of its CPUs, because no agent ran when its other CPUs came online again.
 		return record
 	}
-	switch running, copies := t.fillToCount(t.kernel), t.fillToCount(is); {
+	switch running, copies := t.fillToCount(t.kernelCPUs), t.fillToCount(is); {
 	case !running.Empty():
 		return t.machine.Format(running)
 	case !copies.Empty():
 		return t.machine.Format(copies)
-	case t.quotaRemoved && was.Empty() && t.requestedCount == t.recorded.Len() && t.recorded.Contains(t.copied):
-		// All CPUs of the container are offline, and it requests as many as its record has. The copy lacks
-		// those that were offline when the container was created.
+	case t.quotaRemoved && was.Empty() && t.requestedCount == t.recordCPUs.Len() && t.recordCPUs.Contains(t.copyCPUs):
+		// All CPUs of the container are offline, and it requests as many CPUs as its record has. The copy lacks the
+		// CPUs that were offline when the container was created.
 		return record
-	case t.quotaRemoved && !t.kernel.Empty() && t.copied.Contains(t.kernel):
-		return t.machine.Format(t.kernel.Union(t.copied.Minus(t.online)))
-	case t.quotaRemoved, len(t.candidates) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidates) && (was.Contains(is) || is.Contains(was)):
+	case t.quotaRemoved && !t.kernelCPUs.Empty() && t.copyCPUs.Contains(t.kernelCPUs):
+		return t.machine.Format(t.kernelCPUs.Union(t.copyCPUs.Minus(t.usableCPUs)))
+	case t.quotaRemoved, len(t.candidateCounts) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidateCounts) && (was.Contains(is) || is.Contains(was)):
 		// The container owns fewer CPUs than it requests, because a later increase was refused.
 		return copied
 	}
@@ -225,7 +225,7 @@ func (t *ownershipSources) ownedCPUs(record, copied string) string {
 // requests fewer CPUs, the result has as many offline CPUs as it requests. Otherwise the result has the CPUs
 // of its record. An owner of whole NUMA nodes keeps all of its CPUs when it requests fewer.
 func (t *ownershipSources) ownedInPool(record string) string {
-	if offline := t.recorded.Minus(t.online); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recorded.Len() && t.requestedCount <= offline.Len() {
+	if offline := t.recordCPUs.Minus(t.usableCPUs); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recordCPUs.Len() && t.requestedCount <= offline.Len() {
 		return t.machine.Format(lowestCPUs(offline, t.requestedCount))
 	}
 	return record
@@ -234,14 +234,14 @@ func (t *ownershipSources) ownedInPool(record string) string {
 // fillToCount adds offline CPUs of the container to a set, so that the set has a number of CPUs that the
 // container may have requested. If that is impossible, it returns an empty set.
 func (t *ownershipSources) fillToCount(has topology.Set) topology.Set {
-	offline := t.recorded.Union(t.copied).Minus(t.online)
+	offline := t.recordCPUs.Union(t.copyCPUs).Minus(t.usableCPUs)
 	switch both := has.Union(offline); {
 	case has.Empty():
-	case slices.Contains(t.candidates, has.Len()):
+	case slices.Contains(t.candidateCounts, has.Len()):
 		return has
-	case slices.Contains(t.candidates, both.Len()):
+	case slices.Contains(t.candidateCounts, both.Len()):
 		return both
-	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recorded.Contains(has): // an owner gives up offline CPUs first
+	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recordCPUs.Contains(has): // an owner gives up offline CPUs first
 		return has.Union(lowestCPUs(offline, t.requestedCount-has.Len()))
 	}
 	return topology.Set{}
@@ -271,16 +271,16 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	switch {
 	case !ok:
 		return nil
-	case !a.pod:
-		return []int{a.n}
+	case !a.ownedTogether:
+		return []int{a.count}
 	}
 	sum := sumOf(b.n.listedRequests(b.p.Pod.ID, ""))
-	return []int{a.n, b.p.paidCPUs(&sum).CPUs}
+	return []int{a.count, b.p.paidCPUs(&sum).CPUs}
 }
 
-// restoreQuota corrects the quota in an owner's changed request, because the quota of its record is older
-// than the change. In a Guaranteed pod the limit equals the request. In other pods it is never below the
-// request.
+// restoreQuota corrects the quota of an owner whose request changed after its record was written, because the quota
+// comes from the record. In a Guaranteed pod the CPU limit equals the CPU request. In other pods the limit is never
+// below the request.
 func restoreQuota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

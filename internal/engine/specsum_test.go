@@ -28,7 +28,7 @@ func TestRequestedBySpec(t *testing.T) {
 		"more than there is":        {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1<<62), ctr(lifecycle.App, 1<<62)}}, 0},
 	} {
 		var got uint64
-		if r := RequestedBySpec(&tc.spec); r != nil {
+		if r := RequestFromSpec(&tc.spec); r != nil {
 			got = r.CPU.Shares.V
 			if r.CPU.Quota.Set || r.Memory.Limit.Set {
 				t.Errorf("%s: limits are guessed: %+v", name, r)

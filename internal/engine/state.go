@@ -25,9 +25,9 @@ type Policy struct {
 	Topology TopologyManager
 	// Place means that placement is on. If it is off, no container owns CPUs.
 	Place bool
-	// Fatal has the names of the hooks without whose values a container must not start. If such a hook fails,
+	// FatalHooks has the names of the hooks without whose values a container must not start. If such a hook fails,
 	// the container is refused.
-	Fatal map[string]bool
+	FatalHooks map[string]bool
 	// Rules are the authorization rules. Without rules the defaults apply.
 	Rules intent.Rules
 	// Serving says which requests of pods this node can serve; nil means all.
@@ -35,34 +35,34 @@ type Policy struct {
 	Hooks   []hook.Hook
 }
 
-// Pod is what the engine knows about a pod sandbox. Code never changes a value, it only replaces it.
+// Pod is what the engine knows about a pod sandbox. Code never changes a Pod in the state, but replaces it by another.
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
 	// Spec has the parts of the pod's spec that the runtime does not report; nil if no source
 	// has them.
 	Spec *lifecycle.PodSpec
-	// Granted are the kubelet's grants to its containers; nil if not known.
+	// Granted are the kubelet's grants to the pod's containers; nil if not known.
 	Granted *lifecycle.KubeletGrants
 	// AllowedCPUs are the CPUs that the pod's cgroup allows; empty if it allows all.
 	AllowedCPUs    topology.Set
 	Values         []lifecycle.Value // for the pod's own cgroup
 	ProblemSummary ProblemSummary
 	Stopped        bool
-	// bySpec reports that the pod's resources come from its spec, because the runtime reported
+	// requestFromSpec reports that the pod's resources come from its spec, because the runtime reported
 	// none.
-	bySpec bool
-	// burstSum is the sum of its live containers' bursts, in µs, when the pod's own values were decided.
+	requestFromSpec bool
+	// burstSum is the sum of the bursts of the pod's live containers, in µs, when the pod's own values were decided.
 	burstSum int64
-	// exclusive are the CPUs that its cgroup could have exclusively when the pod's own values were decided.
-	exclusive topology.Set
-	// assigned are the CPUs that a scheduler assigned to the pod and that could be granted when the pod's own
+	// exclusiveCPUs are the CPUs that the pod's cgroup could have exclusively when the pod's own values were decided.
+	exclusiveCPUs topology.Set
+	// assignedCPUs are the CPUs that a scheduler assigned to the pod and that could be granted when the pod's own
 	// values were decided.
-	assigned topology.Set
+	assignedCPUs topology.Set
 	// sumOutdated reports that the sum of the pod's resources comes from a Synchronize and may be older than
-	// a resize. ended has the requests, by name, of containers that had ended before the Synchronize.
-	sumOutdated bool
-	ended       map[string]*lifecycle.Resources
+	// a resize. endedRequests has the requests, by name, of containers that had ended before the Synchronize.
+	sumOutdated   bool
+	endedRequests map[string]*lifecycle.Resources
 	// specProblems are the problems of the pod's spec, and those of hooks that change the pod's intent.
 	specProblems []lifecycle.Problem
 }
@@ -70,7 +70,8 @@ type Pod struct {
 // FullName returns namespace/name.
 func (p *Pod) FullName() string { return p.Pod.Namespace + "/" + p.Pod.Name }
 
-// Container is what the engine knows about a container. Code never changes a value, it only replaces it.
+// Container is what the engine knows about a container. Code never changes a Container in the state, but replaces it by
+// another.
 type Container struct {
 	ID          string
 	Name        string
@@ -88,10 +89,10 @@ type Container struct {
 	About hook.About
 	// RequestedDevices are the devices in the runtime's request for the container.
 	RequestedDevices lifecycle.DeviceGrant
-	// Claims are the resource claims that give it CPUs; nil for none.
+	// Claims are the resource claims that give CPUs to the container; nil for none.
 	Claims *lifecycle.ClaimGrant
 
-	decided decision
+	decision decision
 }
 
 // Assignment is the pool or the owned CPUs of a container, with From, the key that requested them, and Why,
@@ -108,7 +109,7 @@ type Assignment struct {
 
 // Stamp says how a container's written record differs from the current state.
 type Stamp struct {
-	// CPUs are the CPUs in its record: those that it owns, including those that it cannot use now.
+	// CPUs are the CPUs in the container's record: the CPUs that it owns, including CPUs that it cannot use now.
 	CPUs topology.Set
 	// Stale reports that the record must be written again: the agent decides more values now, the container
 	// owns other CPUs, or another container owns the CPUs in the record.
@@ -117,7 +118,7 @@ type Stamp struct {
 	decidedBefore bool // the container was decided before, so it has a record that may lack newly managed fields
 }
 
-// Undescribed is the state of a container that the runtime cannot describe.
+// Undescribed says whether the runtime cannot describe a container, and what the engine then knows about it.
 type Undescribed struct {
 	// Why is the reason; "" if the runtime can describe the container. The container keeps its values until
 	// the runtime can describe it.
@@ -126,7 +127,7 @@ type Undescribed struct {
 	// known. Then the agent decides only its CPUs.
 	NoRequest bool
 
-	kernelCPUs topology.Set // the CPUs that the kernel gives it; in the pool Unclassified it gets no more CPUs
+	kernelCPUs topology.Set // the CPUs that the kernel gives to the container; in the pool Unclassified it gets no others
 }
 
 // decision is the decision about a container, with inputs that are needed only while it is decided.
@@ -134,23 +135,23 @@ type decision struct {
 	// proposed are the values of hooks. State.value fills in the cpuset of a container in a pool, because it
 	// changes with the pool.
 	proposed []lifecycle.Value
-	// creation is set while a new container is decided, if a hook needs it.
+	// creation has values that are known only while a container is created; nil if no hook needs them.
 	creation *hook.Creation
-	// narrowed reports that the agent has limited the container's cpuset before. Then the agent must write
+	// cpusetLimited reports that the agent has limited the container's cpuset before. Then the agent must write
 	// the cpuset even if the container may use all CPUs again.
-	narrowed bool
-	// untrusted are problems that were found before the decision, such as a record that is not trusted.
-	untrusted []lifecycle.Problem
+	cpusetLimited bool
+	// priorProblems are problems that were found before the decision, such as a record that is not trusted.
+	priorProblems []lifecycle.Problem
 	// hookRefusal is the reason why a hook refuses the container; "" if no hook does.
 	hookRefusal string
 	// missingRequirement is the reason why the container's creation is refused: the pod requires CPUs that it
 	// cannot get; "" if there is none.
 	missingRequirement string
-	// unalignedReason is the reason why the topology manager refuses it; "" if it does not.
+	// unalignedReason is the reason why the topology manager refuses the container; "" if it admits the container.
 	unalignedReason string
 	// hints are the hints of resource plugins, while a new container is decided.
 	hints []lifecycle.ResourceHints
-	// affinity is the topology manager's choice for a new container; nil if it made none.
+	// affinity is the topology manager's choice of NUMA nodes for a new container; nil if it chose none.
 	affinity *lifecycle.Affinity
 	// refusals are the hook servers' values that were refused, with the reasons.
 	refusals []lifecycle.Problem
@@ -192,40 +193,40 @@ type State struct {
 	Generation uint64
 
 	ledger *placement.Ledger
-	// expected has the containers that no runtime has reported yet. Code replaces the map, and never changes
+	// expectedContainers has the containers that no runtime has reported yet. Code replaces the map, and never changes
 	// it.
-	expected map[placement.Key]*expected
-	// forgotten counts how often all expected containers were removed; see ForgetCount.
-	forgotten  uint64
-	pods       map[string]*Pod
-	containers map[string]*Container
-	byPod      map[string][]string
-	groups     map[placement.CPUGroup]*groupMembers
-	// pooled has the groups whose CPUs depend on the layout: all groups except those that only own CPUs.
-	pooled map[*groupMembers]bool
+	expectedContainers map[placement.Key]*expectedContainer
+	// forgetCount counts how often all expected containers were removed; see ForgetCount.
+	forgetCount       uint64
+	pods              map[string]*Pod
+	containers        map[string]*Container
+	containerIDsByPod map[string][]string
+	groups            map[placement.CPUGroup]*groupMembers
+	// layoutGroups has the groups whose CPUs depend on the layout: all groups except those that only own CPUs.
+	layoutGroups map[*groupMembers]bool
 	// poolGroups has the groups of each pool to which the policy gives a name. newGroups are the groups whose
 	// CPUs have not been computed yet.
 	poolGroups map[placement.PoolID][]placement.CPUGroup
 	newGroups  []*groupMembers
-	// memory is how much memory containers may use of each NUMA node. pages is how many huge pages they may
+	// memoryUse is how much memory containers may use of each NUMA node. hugePageUse is how many huge pages they may
 	// use, by the name of the resource.
-	memory nodeUse
-	pages  map[string]nodeUse
+	memoryUse   nodeUse
+	hugePageUse map[string]nodeUse
 	// memberships has the number of live containers with each membership.
 	memberships map[placement.Membership]int
-	// subjects is an index of the live containers in parts of the node, for affinities. It is nil in a Copy.
+	// affinityIndex is an index of the live containers in parts of the node, for affinities. It is nil in a Copy.
 	// A Copy makes few decisions, which then compare all containers.
-	subjects *expression.Index
-	// withCPUList is the number of containers whose request has a list of CPUs. Only the kubelet's
+	affinityIndex *expression.Index
+	// containersWithCPUList is the number of containers whose request has a list of CPUs. Only the kubelet's
 	// static CPU manager sends such lists.
-	withCPUList int
-	layout      *placement.Layout
+	containersWithCPUList int
+	layout                *placement.Layout
 	// poolsResized means that the last plan changed the layout.
 	poolsResized bool
-	ended        endedPods
-	// matched has the number of matches of each hook's condition. Code replaces the map, and never changes
+	endedPods    endedPods
+	// conditionMatches has the number of matches of each hook's condition. Code replaces the map, and never changes
 	// it.
-	matched map[string]uint64
+	conditionMatches map[string]uint64
 }
 
 // NewState returns the state of a node on which nothing runs.
@@ -237,16 +238,16 @@ func NewState(m *topology.Machine, p Policy) *State {
 
 // reset removes all pods, containers and grants.
 func (s *State) reset() {
-	s.ledger, s.expected = placement.NewLedger(), nil
-	s.forgotten++
+	s.ledger, s.expectedContainers = placement.NewLedger(), nil
+	s.forgetCount++
 	s.pods = map[string]*Pod{}
 	s.containers = map[string]*Container{}
-	s.byPod = map[string][]string{}
-	s.groups, s.pooled = map[placement.CPUGroup]*groupMembers{}, map[*groupMembers]bool{}
+	s.containerIDsByPod = map[string][]string{}
+	s.groups, s.layoutGroups = map[placement.CPUGroup]*groupMembers{}, map[*groupMembers]bool{}
 	s.poolGroups, s.newGroups = map[placement.PoolID][]placement.CPUGroup{}, nil
-	s.memberships, s.memory, s.pages = map[placement.Membership]int{}, newNodeUse(), newPageUse(s.Machine)
-	s.subjects = expression.NewIndex()
-	s.withCPUList = 0
+	s.memberships, s.memoryUse, s.hugePageUse = map[placement.Membership]int{}, newNodeUse(), newHugePageUse(s.Machine)
+	s.affinityIndex = expression.NewIndex()
+	s.containersWithCPUList = 0
 	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
 }
 
@@ -293,7 +294,7 @@ func (s *State) Pods() []string { return sortedKeys(s.pods) }
 func (s *State) Containers() []string { return sortedKeys(s.containers) }
 
 // ContainersOf returns the ids of a pod's containers, the oldest first.
-func (s *State) ContainersOf(podID string) []string { return s.byPod[podID] }
+func (s *State) ContainersOf(podID string) []string { return s.containerIDsByPod[podID] }
 
 // Grants returns all grants of CPUs, sorted by key.
 func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
@@ -349,9 +350,9 @@ func (s *State) CPUs(c *Container) topology.Set {
 // Values returns the values that are decided for a container now. A container that requests nothing has a
 // cpuset value only if it must avoid owned CPUs, or had to avoid them before.
 func (s *State) Values(c *Container) []lifecycle.Value {
-	out := make([]lifecycle.Value, 0, len(c.decided.proposed))
-	for i := range c.decided.proposed {
-		if v, ok := s.value(c, &c.decided.proposed[i]); ok {
+	out := make([]lifecycle.Value, 0, len(c.decision.proposed))
+	for i := range c.decision.proposed {
+		if v, ok := s.value(c, &c.decision.proposed[i]); ok {
 			out = append(out, v)
 		}
 	}
@@ -365,7 +366,7 @@ func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Valu
 	// A value without a hook restores the runtime's request, so it does not come from a pool.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && (c.Assignment.Pool != placement.Exclusive || c.Assignment.OwnsAndShares()) {
 		if b := s.groups[c.Assignment.CPUGroup]; b != nil {
-			if c.Assignment.Pool == placement.Unclassified && b.hasAllCPUs && !c.decided.narrowed {
+			if c.Assignment.Pool == placement.Unclassified && b.hasAllCPUs && !c.decision.cpusetLimited {
 				return v, false
 			}
 			v.Text = b.cpuList
@@ -376,8 +377,8 @@ func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Valu
 
 // CPUSet returns the cpuset value of a container, if there is one.
 func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
-	for i := range c.decided.proposed {
-		if v, ok := s.value(c, &c.decided.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {
+	for i := range c.decision.proposed {
+		if v, ok := s.value(c, &c.decision.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {
 			return v, true
 		}
 	}

@@ -12,11 +12,11 @@ import (
 // synchronize rebuilds the state from the runtime's list of pods and containers. It first decides the
 // containers that own CPUs, the oldest first, so that they keep their CPUs.
 func (d *draft) synchronize(ev *lifecycle.Event) {
-	d.n.ignoresBase, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, grantsChanged: true}
-	d.n.listed = map[string][]*lifecycle.Container{}
+	d.n.ignoresBase, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), isCopy: true, grantsChanged: true}
+	d.n.listedContainers = map[string][]*lifecycle.Container{}
 	for _, c := range ev.Containers {
 		if c != nil {
-			d.n.listed[c.PodID] = append(d.n.listed[c.PodID], c)
+			d.n.listedContainers[c.PodID] = append(d.n.listedContainers[c.PodID], c)
 		}
 	}
 	for _, pod := range ev.Pods {
@@ -26,13 +26,13 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 	}
 	d.countUndecidedMembers(ev.Containers)
 	all := &recovery{n: &d.n, facts: &d.facts}
-	all.accountSince()
+	all.recountResizedPods()
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
 		asked, rec := c.Resources, d.facts.Records[c.ID]
 		if _, known := d.facts.Records[c.ID]; known {
 			asked = requestFromRecord(&rec, &c.Resources)
 		} else if f, formerly := d.facts.FormerAgent[c.ID]; formerly && f.CPUs != "" {
-			return all.formerlyOwns(c.ID)
+			return all.ownedUnderFormerAgent(c.ID)
 		}
 		if claims, known := d.facts.Claims[c.ID]; known && rec.Version > 0 && claims.Devices() != nil && slices.Contains(rec.ClaimDevices, claims.Claims[0].Device) {
 			return rec.OwnsClaimedCPUs
@@ -40,12 +40,12 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 		return rec.CPUs != "" || all.reportedOwnsCPUs(c) || !d.n.grantedCPUs(d.n.pod(c.PodID), c.Name, &asked, d.facts.Claims[c.ID]).Empty()
 	}) {
 		if d.plan.Pod = d.n.pod(c.PodID); d.plan.Pod != nil {
-			d.create(c, c.State)
+			d.createContainer(c, c.State)
 		}
 	}
 	d.reserveBetweenAttempts()
 	d.restoreDevices()
-	d.expectUnlisted()
+	d.keepUnlistedGrants()
 	d.dropUndecidedMembers()
 	// Pods' own values depend on who owns which CPUs, which is known only now.
 	for _, id := range d.plan.ChangedPods {
@@ -87,12 +87,12 @@ func (d *draft) configure() {
 		d.n.machine = d.facts.Machine
 	}
 	owners := d.n.ledger.Ledger
-	for key := range d.n.base.expected { // new Expect events will decide expected containers again
+	for key := range d.n.base.expectedContainers { // new Expect events will decide expected containers again
 		d.setExpected(key, nil)
 	}
-	d.forgetsExpected = true
-	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, grantsChanged: true}
-	d.carryDevices(owners)
+	d.removesAllExpected = true
+	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), isCopy: true, grantsChanged: true}
+	d.keepDevices(owners)
 	s := d.n.base
 	for _, id := range s.Pods() {
 		if old := s.pods[id]; !old.Stopped {
@@ -120,8 +120,8 @@ func (d *draft) configure() {
 	}
 }
 
-// recordFor returns a record with the CPUs that a live container owns; nil if the container owns none and
-// never did. Its key may own CPUs even then, if a later attempt owns them.
+// recordFor returns a record with the CPUs that a live container owns; nil if the container owns no CPUs and never
+// owned any. Even then, the ledger may have a grant for the container's key, if a later attempt owns CPUs.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
@@ -150,12 +150,12 @@ func (d *draft) keepGrantsBetweenAttempts(owners *placement.Ledger) {
 	}
 }
 
-// reserveBetweenAttempts keeps, in a Synchronize, the CPUs that a pod is known to own and that none of its
-// listed containers owns. They belong to containers that are between two attempts.
+// reserveBetweenAttempts keeps, in a Synchronize, the CPUs that a pod is known to own and that none of its listed
+// containers owns. These CPUs belong to containers that are between two attempts.
 func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]
-		list, owns := d.facts.Grants[pod.Pod.UID]
+		list, owns := d.facts.OwnedCPUs[pod.Pod.UID]
 		if !owns || !d.n.policy.Place || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}

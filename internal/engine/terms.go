@@ -30,19 +30,19 @@ func (s *placer) termsNow() placement.Terms {
 	return s.n.termsOf(s.p, s.c.Name, &s.c.Pristine, s.c.Claims)
 }
 
-// noRequest is a pod that requests nothing, for terms that do not depend on a pod.
-var noRequest = Pod{Intent: &intent.Pod{}}
+// podWithoutRequest is a pod that requests nothing. It serves to read terms that do not depend on a pod.
+var podWithoutRequest = Pod{Intent: &intent.Pod{}}
 
 // KubeletDecidesCPUs reports whether the kubelet's static managers decide who owns CPUs.
 func (p *Policy) KubeletDecidesCPUs() bool { return p.othersDecideCPUs() && !p.ClaimsDecideCPUs() }
 
 // ClaimsDecideCPUs reports whether resource claims decide who owns CPUs.
 func (p *Policy) ClaimsDecideCPUs() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).ByClaims
+	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).ByClaims
 }
 
-// externalGiver names what gives CPUs that the agent does not grant, for problems.
-func (p *Policy) externalGiver() string {
+// externalCPUSource returns, for messages, the name of the source of CPUs that the agent does not grant.
+func (p *Policy) externalCPUSource() string {
 	if p.ClaimsDecideCPUs() {
 		return "resource claims"
 	}
@@ -51,17 +51,17 @@ func (p *Policy) externalGiver() string {
 
 // othersDecideCPUs reports whether another program decides who owns CPUs.
 func (p *Policy) othersDecideCPUs() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).NoGrantReason != nil
+	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).NoGrantReason != nil
 }
 
-// UsesDeviceGrants reports whether the decision about a pod depends on the devices that the kubelet grants to
-// it. It does if the pod requests such devices in annotations, or if the agent chooses CPUs near devices. in
-// is the pod's intent; nil if it was not read yet.
+// UsesDeviceGrants reports whether the decision about a pod depends on the devices that the kubelet grants to the pod.
+// This is so if the pod requests devices in an annotation, or if the agent chooses CPUs near devices. in is the pod's
+// intent; nil if the intent was not read yet.
 func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.RequestsDevices(pod) {
 		return true
 	}
-	switch t := p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}); {
+	switch t := p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}); {
 	case !t.NearDevices || !p.Place || t.NoGrantReason != nil:
 		return false
 	case t.PoolsNearDevices:
@@ -76,19 +76,19 @@ func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 
 // cpuRequest is a request for CPUs that the policy should choose.
 type cpuRequest struct {
-	n   int
-	key string // the annotation or configuration key that requested the CPUs
-	// pod means that all containers of the pod own the same CPUs.
-	pod bool
+	count int
+	key   string // the annotation or configuration key that requested the CPUs
+	// ownedTogether means that all containers of the pod own the same CPUs.
+	ownedTogether bool
 }
 
-// chosenForPod reports whether all containers of a pod own the same CPUs, chosen by the policy.
-func (n *view) chosenForPod(p *Pod) bool {
+// choosesCPUsForWholePod reports whether all containers of a pod own the same CPUs, chosen by the policy.
+func (n *view) choosesCPUsForWholePod(p *Pod) bool {
 	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).CountBasis == placement.CountByResources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
 // requestedCPUs returns a container's request for CPUs of its own, from the resources in the runtime's
-// request. ok is false if it requests none.
+// request. ok is false if the container requests no CPUs of its own.
 func (n *view) requestedCPUs(p *Pod, container string, r *lifecycle.Resources) (a cpuRequest, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
@@ -97,14 +97,14 @@ func (n *view) requestedCPUs(p *Pod, container string, r *lifecycle.Resources) (
 	case t.CountBasis == placement.CountNone:
 		return a, false
 	case t.CountBasis == placement.CountWholePart:
-		return cpuRequest{n: p.paidCPUs(r).CPUs, key: t.Key}, true
+		return cpuRequest{count: p.paidCPUs(r).CPUs, key: t.Key}, true
 	case t.CountBasis == placement.CountWholeRequest:
 		n := WholeCPUs(r)
-		return cpuRequest{n: n, key: t.Key}, n > 0
+		return cpuRequest{count: n, key: t.Key}, n > 0
 	case p.paidCPUs(p.Pod.Resources).Known():
-		return cpuRequest{n: p.paidCPUs(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
+		return cpuRequest{count: p.paidCPUs(p.Pod.Resources).CPUs, key: t.Key, ownedTogether: true}, true
 	default:
-		return cpuRequest{n: p.paidCPUs(r).CPUs, key: t.Key}, true
+		return cpuRequest{count: p.paidCPUs(r).CPUs, key: t.Key}, true
 	}
 }
 
@@ -118,11 +118,11 @@ func WholeCPUs(r *lifecycle.Resources) int {
 	return int(shares / sharesOfCPU)
 }
 
-// choose chooses the CPUs that a container should own. key is the key that requested them; "" if the
+// chooseCPUs chooses the CPUs that a container should own. key is the key that requested them; "" if the
 // container requests none. why says how they were chosen. The error is a sentence for users.
-func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
+func (s *placer) chooseCPUs() (cpus topology.Set, key, why string, err error) {
 	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
-	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources
+	if !ok || a.count == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources
 		return cpus, "", "", nil
 	}
 	if g, owns := s.n.ledger.GrantOf(s.c.Key); owns {
@@ -132,7 +132,7 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 		}
 		return cpus, a.key, "chosen for an earlier attempt of the container", s.n.checkGrantable(s.p, s.c.Key, cpus)
 	}
-	if have := s.n.ledger.CPUsOfPod(s.p.Pod.UID); a.pod && !have.Empty() {
+	if have := s.n.ledger.CPUsOfPod(s.p.Pod.UID); a.ownedTogether && !have.Empty() {
 		if s.resize != nil {
 			have = s.resizedCPUs(have)
 		}
@@ -142,34 +142,34 @@ func (s *placer) choose() (cpus topology.Set, key, why string, err error) {
 		return cpus, a.key, "", err
 	}
 	sum := s.p.Pod.Resources
-	if a.pod {
-		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.n { // the last resize of the pod's containers was refused
-			a.n, sum = s.p.paidCPUs(&now).CPUs, &now
+	if a.ownedTogether {
+		if now := s.n.podSum(s.p, s.c); s.p.paidCPUs(&now).CPUs > a.count { // the last resize of the pod's containers was refused
+			a.count, sum = s.p.paidCPUs(&now).CPUs, &now
 		}
 	}
-	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, max(a.n, 1), s.p.payingResources(sum, &s.c.Pristine)); err != nil {
+	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, max(a.count, 1), s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return cpus, a.key, "", err
 	}
-	if a.n == 0 {
-		return cpus, a.key, "", whyNoCPUs(s.p, sum, &s.c.Pristine)
+	if a.count == 0 {
+		return cpus, a.key, "", noCPUsReason(s.p, sum, &s.c.Pristine)
 	}
-	cpus, why, err = s.chooseNew(a.n)
+	cpus, why, err = s.chooseNewCPUs(a.count)
 	return cpus, a.key, "chosen: " + why, err
 }
 
-// leastMemory is the number of bytes that the agent assumes for a container without a memory limit, so that
+// assumedMemoryBytes is the number of bytes that the agent assumes for a container without a memory limit, so that
 // it does not choose a NUMA node without free memory.
-const leastMemory = 1 << 20
+const assumedMemoryBytes = 1 << 20
 
-// memory returns how much memory the container may use, and how much is free on each node. The free memory is 0
+// memoryDemand returns how much memory the container may use, and how much is free on each node. The free memory is 0
 // for nodes that another pod has exclusively and for nodes that are not DRAM. If all containers of the pod run
 // on the same nodes, the memory limit of the whole pod counts.
-func (s *placer) memory() placement.Memory {
+func (s *placer) memoryDemand() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
 	}
-	bytes := max(s.c.Pristine.Memory.Limit.V, leastMemory)
-	if sum := s.p.Pod.Resources; sum != nil && (s.p.Intent.Class.V != intent.Dedicated || s.n.chosenForPod(s.p)) {
+	bytes := max(s.c.Pristine.Memory.Limit.V, assumedMemoryBytes)
+	if sum := s.p.Pod.Resources; sum != nil && (s.p.Intent.Class.V != intent.Dedicated || s.n.choosesCPUsForWholePod(s.p)) {
 		bytes = max(bytes, sum.Memory.Limit.V)
 	}
 	left := s.n.freeMemory(s.expectedMemory())
@@ -191,7 +191,7 @@ func (n *view) placementView(free topology.Set) placement.View {
 // subject returns the container, for the choice of CPUs of its own.
 func (s *placer) subject() placement.Subject {
 	grants := []lifecycle.DeviceGrant{s.p.Granted.DevicesOf(s.c.Name)}
-	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
+	if s.n.choosesCPUsForWholePod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
 	return placement.Subject{
@@ -213,9 +213,9 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.IsSet() {
-		free, who.Memory = s.n.ownable(s.p), s.memory()
+		free, who.Memory = s.n.ownableCPUs(s.p), s.memoryDemand()
 		who.Devices = s.subject().Devices
-		for _, id := range slices.Concat(s.n.order, s.n.base.byPod[s.c.PodID]) {
+		for _, id := range slices.Concat(s.n.changeOrder, s.n.base.containerIDsByPod[s.c.PodID]) {
 			if o := s.n.container(id); o != nil && o.Key.PodUID == s.c.Key.PodUID && o.PoolNode.Set {
 				who.PodPoolNode = o.PoolNode
 				break
@@ -225,9 +225,9 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
-// ownable returns the CPUs that a pod could own: CPUs in the pod's cgroup that no container owns, that are not
+// ownableCPUs returns the CPUs that a pod could own: CPUs in the pod's cgroup that no container owns, that are not
 // reserved, and that the kubelet did not grant to a container.
-func (n *view) ownable(p *Pod) topology.Set {
+func (n *view) ownableCPUs(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
 	for _, g := range n.ledger.Reservations() {
 		free = free.Minus(g.CPUs)

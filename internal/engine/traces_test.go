@@ -32,8 +32,8 @@ func TestTraces(t *testing.T) {
 		{name: "nothing tells", record: "2-3", runs: "2-3", asked: nil, want: "2-3"},
 	} {
 		got := (&ownershipSources{
-			machine: m, recorded: set(t, m, c.record), copied: m.OnlineOf(c.copied), kernel: m.OnlineOf(c.runs),
-			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), quotaRemoved: c.lifted, wholeNodes: c.whole, candidates: c.asked, requestedCount: c.due,
+			machine: m, recordCPUs: set(t, m, c.record), copyCPUs: m.OnlineOf(c.copied), kernelCPUs: m.OnlineOf(c.runs),
+			usableCPUs: m.Online().Minus(m.OnlineOf(c.offline)), podCPUs: m.OnlineOf(c.known), quotaRemoved: c.lifted, wholeNodes: c.whole, candidateCounts: c.asked, requestedCount: c.due,
 		}).ownedCPUs(c.record, c.copied)
 		if got != c.want {
 			t.Errorf("%s: it owns %s, want %s", c.name, got, c.want)

@@ -112,7 +112,7 @@ func TestManyHookServerValues(t *testing.T) {
 	used := testing.AllocsPerRun(1, func() {
 		plan = Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{HookServers: o})
 	})
-	if got := plan.Container.decided.proposed; len(got) != 10_000 || got[0].Text != "10000" || got[9_999].Text != "19999" {
+	if got := plan.Container.decision.proposed; len(got) != 10_000 || got[0].Text != "10000" || got[9_999].Text != "19999" {
 		t.Errorf("%d values", len(got))
 	}
 	if used > 2_000 {

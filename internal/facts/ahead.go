@@ -7,10 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Expect asks resource plugins about a container that no runtime has reported yet. If its creation later requests
-// the same, it gets these answers. ok is false if the agent must decide the container at its creation: the
-// kubelet's grants are not known yet, a plugin refuses the container, or the engine would refuse it now.
-func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got Gathered, ok bool) {
+// Expect asks resource plugins about a container that no runtime has reported yet. If the creation of the container
+// later requests the same resources, it gets the same answers. ok is false if the agent must decide the container at
+// its creation: the kubelet's grants are not known yet, a plugin refuses the container, or the engine would refuse it
+// now.
+func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got GatheredFacts, ok bool) {
 	if g.grantsUnknown(ev.Pod) {
 		return got, false
 	}

@@ -13,9 +13,9 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			return // an error is reported when a value must be written there
+			return // the agent reports this error when it must write a value to this cgroup
 		}
-		if list, ok := g.o.Allowed(dir); ok {
+		if list, ok := g.o.AllowedCPUs(dir); ok {
 			put(&f.ParentCPUs, p.ID, list)
 		}
 	}
@@ -25,9 +25,9 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 			allowed(p)
 		}
 	case lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StartContainer, lifecycle.UpdateContainer:
-		g.findUndescribed(ev)
+		g.findUndescribedCgroups(ev)
 		eachPod(ev, func(p **lifecycle.Pod) {
-			g.o.Presence.NoteSeen(*p)
+			g.o.Presence.NoteCgroup(*p)
 			if ev.Container == nil { // otherwise its pod is known
 				allowed(*p)
 			}
@@ -35,10 +35,10 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	}
 }
 
-// findUndescribed finds the cgroups of pods and containers that the runtime lists and cannot describe. The keeper
-// reads and limits their values there. findUndescribed puts the results into copies, because the attachment also
-// uses the event's pods and containers.
-func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
+// findUndescribedCgroups finds the cgroups of pods and containers that the runtime lists and cannot describe. The
+// keeper reads and limits the values in these cgroups. findUndescribedCgroups puts the results into copies, because the
+// attachment also uses the event's pods and containers.
+func (g *Gatherer) findUndescribedCgroups(ev *lifecycle.Event) {
 	var dirs []string
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if dir, err := cgroup.PodPath((*p).CgroupParent); err == nil {
@@ -61,7 +61,7 @@ func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
 		}
 		above, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			return // an error is reported when a value must be written there
+			return // the agent reports this error when it must write a value to this cgroup
 		}
 		if dir, found := g.o.Tree.Find(above, (*ctr).ID); found {
 			n := **ctr

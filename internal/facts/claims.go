@@ -15,8 +15,8 @@ import (
 type Claims interface {
 	// MayGiveCPUs reports whether claims may give CPUs to a container.
 	MayGiveCPUs(ctr *lifecycle.Container) bool
-	// Refresh reads what CDI devices give to containers. If devices are missing, it waits for them for a short time,
-	// at most until ctx ends.
+	// Refresh reads which CPUs the CDI devices of claims give to containers. If some of the devices are not known yet,
+	// it waits for a short time, at most until ctx ends.
 	Refresh(ctx context.Context, devices []string)
 	// ForContainer returns the claims that give CPUs to a container; nil for none. It does not block.
 	ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant
@@ -27,9 +27,10 @@ type Claims interface {
 
 // NamedClaims is a source of the classes, pools and balloon types that resource claims name for pods.
 type NamedClaims interface {
-	// ReadCheckpoint reads again what claims name for pods.
+	// ReadCheckpoint reads the claims of pods again.
 	ReadCheckpoint()
-	// ClassDevices returns the devices by which claims name them for a pod, as of the last ReadCheckpoint, sorted.
+	// ClassDevices returns the CDI devices by which claims name classes, pools and balloon types for a pod, sorted. The
+	// result is from the last ReadCheckpoint.
 	ClassDevices(podUID string) []lifecycle.ClaimedDevice
 }
 
@@ -46,7 +47,7 @@ func (g *Gatherer) eachClaimant(ev *lifecycle.Event, do func(p *lifecycle.Pod, c
 		if len(c.CDIDevices) == 0 {
 			names := g.recordedClaims(p, c)
 			if len(names) == 0 {
-				names = g.granted(p.UID).DevicesOf(c.Name).CDI
+				names = g.knownGrants(p.UID).DevicesOf(c.Name).CDI
 			}
 			if len(names) > 0 {
 				with := *c
@@ -71,14 +72,15 @@ func (g *Gatherer) recordedClaims(p *lifecycle.Pod, ctr *lifecycle.Container) []
 	}
 	r, err := g.o.Signer.Read(p.UID, ctr.Name, text)
 	if err != nil {
-		return nil // readRecords reports it
+		return nil // readRecords reports the error
 	}
 	return r.ClaimDevices
 }
 
-// awaitClaims reads the claims of the event's containers.
-func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
-	g.renewNamed(ev)
+// awaitClaims reads the claims of the event's containers, and waits for claims that are not known yet. It waits only if
+// claims decide who owns CPUs.
+func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
+	g.decideAgainForClaims(ev)
 	var devices []string
 	concerns := false
 	g.eachClaimant(ev, func(_ *lifecycle.Pod, ctr *lifecycle.Container) {
@@ -98,7 +100,7 @@ func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *l
 
 // readClaims adds the claims of the event's containers.
 func (g *Gatherer) readClaims(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
-	g.readNamed(ev)
+	g.addNamedDevices(ev)
 	g.eachClaimant(ev, func(p *lifecycle.Pod, ctr *lifecycle.Container) {
 		if grant := g.reportMissingDevices(p.UID, ctr.Name, ctr.CDIDevices, g.o.Claims.ForContainer(p.UID, ctr)); grant != nil {
 			put(&f.Claims, ctr.ID, grant)
@@ -109,6 +111,7 @@ func (g *Gatherer) readClaims(_ *route.Capabilities, ev *lifecycle.Event, f *eng
 	}
 }
 
+// claimsDecideCPUs reports whether resource claims decide who owns CPUs under the current policy.
 func (g *Gatherer) claimsDecideCPUs() bool {
 	defer g.o.State.Free()
 	return g.o.State.Hold().Policy.ClaimsDecideCPUs()

@@ -6,24 +6,24 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readEnded finds pods that own CPUs or CDI devices and ended without an event. Some runtimes do not report the end
-// of pods older than their last restart, but the kubelet removes the pod's cgroup. readEnded checks the cgroups of
+// readEndedPods finds pods that own CPUs or CDI devices and ended without an event. Some runtimes do not report the end
+// of pods older than their last restart, but the kubelet removes the pod's cgroup. readEndedPods checks the cgroups of
 // these pods only when a container of a pod is created that requests CPUs or exclusive CDI devices, or when a
 // container is removed.
-func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readEndedPods(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return
 	}
-	for id, parent := range g.owners(ev) {
-		if g.o.Presence.Vanished(id, parent) {
+	for id, parent := range g.ownerCgroups(ev) {
+		if g.o.Presence.CgroupVanished(id, parent) {
 			put(&f.EndedSandboxes, id, true)
 		}
 	}
 }
 
-// owners returns the cgroup parents of the pods that own CPUs or CDI devices, if the event's pod requests CPUs or
+// ownerCgroups returns the cgroup parents of the pods that own CPUs or CDI devices, if the event's pod requests CPUs or
 // exclusive CDI devices, or if the event removes a container.
-func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
+func (g *Gatherer) ownerCgroups(ev *lifecycle.Event) map[string]string {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()
 	removed := ev.Kind == lifecycle.RemoveContainer

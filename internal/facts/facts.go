@@ -2,9 +2,9 @@
 // kubelet's grants, hook servers' answers, records, and the CPUs that cgroups allow. It decides
 // nothing and writes nothing.
 //
-// It has two steps. Gather waits for sources that take time, before the event has its turn and
-// with no lock held. Read runs during the turn, and adds facts that are known already or can be
-// read at once.
+// It has two steps. Gather runs before the agent decides the event. It waits for slow sources, and
+// holds no lock. Read runs when the agent decides the event, and adds facts that are known already
+// or can be read at once.
 package facts
 
 import (
@@ -28,29 +28,29 @@ type Options struct {
 	HookServers HookServers
 	// Plugins are resource plugins; nil for none.
 	Plugins ResourcePlugins
-	// Claims is the source of what resource claims give to containers; nil for none.
+	// Claims is the source of the CPUs that resource claims give to containers; nil for none.
 	Claims Claims
-	// DecidesAhead means that the agent decides pods before a runtime reports them.
+	// DecidesAhead means that the agent chooses CPUs for pods before a runtime reports the pods (Expect events).
 	DecidesAhead bool
-	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
-	Allowed  func(dir string) (list string, ok bool)
-	Tree     *cgroup.Tree // the tree with the cgroups of pods and containers
-	Presence *Presence
+	// AllowedCPUs returns the CPUs that a cgroup may use, as a kernel list.
+	AllowedCPUs func(dir string) (list string, ok bool)
+	Tree        *cgroup.Tree // the tree with the cgroups of pods and containers
+	Presence    *Presence
 	// HasInterface reports whether the host has a network interface. It is nil if the interfaces of the host are
 	// not known.
 	HasInterface func(name string) (has, known bool)
 	// NodeDevices returns the devices that the node's CDI specifications name; nil for none.
 	NodeDevices func() []lifecycle.NodeDevice
-	// FormerAgent is another agent that this one takes over from; nil for none.
+	// FormerAgent is another agent from which this agent takes over; nil for none.
 	FormerAgent FormerAgent
 	State       State
 	Signer      *record.Signer
 	Checkpoint  *record.Checkpoint
-	// Renew decides a pod again with its current facts.
-	Renew func(pod *lifecycle.Pod)
-	// Fault counts a panic under the name of the hook that caused it; "" if no hook did.
-	Fault func(hook string)
-	Log   *slog.Logger
+	// DecideAgain decides a pod again with its current facts.
+	DecideAgain func(pod *lifecycle.Pod)
+	// CountPanic counts a panic under the name of the hook that caused it; "" if no hook did.
+	CountPanic func(hook string)
+	Log        *slog.Logger
 }
 
 // State gives access to the engine's state, which does not change until it is freed.
@@ -59,17 +59,18 @@ type State interface {
 	Free()
 }
 
-// Gathered is the result of Gather.
-type Gathered struct {
+// GatheredFacts is the result of Gather.
+type GatheredFacts struct {
+	// HookServers has the merged answers of hook servers and resource plugins.
 	HookServers lifecycle.HookServerAnswer
 	// Problems reports waits that ended early, if the event has no container that could report them.
 	Problems []lifecycle.Problem
-	// Limit is how long the runtime waits for the answer; 0 if it does not say.
-	Limit time.Duration
+	// TimeLimit is how long the runtime waits for the answer; 0 if there is no limit.
+	TimeLimit time.Duration
 
 	refusal      error            // the refusal of a hook server or resource plugin
 	notAllocated bool             // the engine would refuse the container, so plugins were not asked to allocate
-	notifyAtEnd  *lifecycle.Event // hook servers are notified of it at the end of the event
+	notifyAtEnd  *lifecycle.Event // the event of which hook servers are notified at the end of this event; nil for none
 }
 
 // source is one source of facts.
@@ -77,22 +78,22 @@ type source struct {
 	// key and description describe the source in the problem of a wait that ended early.
 	key, description string
 	// await waits for what the event needs, and reports whether some of it is missing.
-	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool)
-	// read adds what is known now.
+	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (missing bool)
+	// read adds the facts that are known now.
 	read func(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts)
 }
 
 // Gatherer asks its sources about events.
 type Gatherer struct {
-	o       Options
-	sources []source
-	queue   containerQueue
-	missed  missed
+	o          Options
+	sources    []source
+	queue      containerQueue
+	missedPods missedPods
 }
 
 // New makes a gatherer.
 func New(o Options) *Gatherer {
-	g := &Gatherer{o: o, queue: containerQueue{last: map[string]chan struct{}{}}}
+	g := &Gatherer{o: o, queue: containerQueue{lastEvent: map[string]chan struct{}{}}}
 	g.sources = []source{ // in the order of their calls
 		{await: g.rereadClaims}, // the sources below ask which pods have claims
 		{key: lifecycle.MissingGrantsKey, description: "the kubelet's grants for the pod", await: g.awaitGrants, read: g.readGrants},
@@ -101,12 +102,12 @@ func New(o Options) *Gatherer {
 		{await: g.askHookServers},
 		{await: g.askPlugins, read: g.readPlugins},
 		{read: g.readCgroups},
-		{read: g.readRecords}, // before readFormer: until then, only a what-if question has FormerAgent
-		{read: g.readFormer},
+		{read: g.readRecords}, // before readFormerAgent, because readRecords must find FormerAgent set only for a what-if
+		{read: g.readFormerAgent},
 		{read: g.readCPUs},
 		{read: g.readInterfaces},
 		{read: g.readDevices},
-		{read: g.readEnded},
+		{read: g.readEndedPods},
 	}
 	return g
 }
@@ -114,10 +115,10 @@ func New(o Options) *Gatherer {
 // Gather waits for what an event needs, with one time limit for all sources. Events of one container are gathered
 // and decided in the order of their arrival. The caller calls done at the end of the event. The error is a refusal
 // by a hook server or resource plugin.
-func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (got Gathered, done func(), err error) {
+func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (got GatheredFacts, done func(), err error) {
 	ctx, limit, free := limitWaits(ctx, can, ev)
 	defer free()
-	got.Limit = limit
+	got.TimeLimit = limit
 	leave, whole := g.queue.enter(ev), false
 	defer func() {
 		if !whole { // a panic
@@ -233,4 +234,5 @@ func allPods(s *engine.State) []*engine.Pod {
 	return s.PodsWhere(anyPod)
 }
 
+// anyPod is a condition that every pod meets.
 func anyPod(*engine.Pod) bool { return true }

@@ -81,9 +81,9 @@ func newNode(t *testing.T) (*node, Options) {
 	n.state = engine.NewState(m, engine.Policy{Dialects: []string{"koordinator", "kubernetes"}, Placement: none.Policy{}})
 	log := slog.New(slog.NewTextHandler(&n.log, nil))
 	o := Options{
-		Allowed: n.allowed, Tree: tree, State: n, Log: log, Signer: record.NewSigner([]byte("a key of a test")), Checkpoint: record.Open(nil, &n.mu, log),
-		Presence: NewPresence(tree, n, func() time.Time { return time.Unix(0, 0).Add(n.now) }, time.Second),
-		Fault:    func(string) {},
+		AllowedCPUs: n.allowed, Tree: tree, State: n, Log: log, Signer: record.NewSigner([]byte("a key of a test")), Checkpoint: record.NewCheckpoint(nil, &n.mu, log),
+		Presence:   NewPresence(tree, n, func() time.Time { return time.Unix(0, 0).Add(n.now) }, time.Second),
+		CountPanic: func(string) {},
 	}
 	return n, o
 }
@@ -228,8 +228,8 @@ func TestGather(t *testing.T) {
 				if d := cmp.Diff(tt.notified, servers.notified); d != "" {
 					t.Error(d)
 				}
-				if len(g.queue.last) > 0 {
-					t.Errorf("%d containers are still in line\n%s", len(g.queue.last), n.log.String())
+				if len(g.queue.lastEvent) > 0 {
+					t.Errorf("%d containers are still in line\n%s", len(g.queue.lastEvent), n.log.String())
 				}
 			})
 		})
@@ -249,13 +249,13 @@ func TestPanicLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	_, o := newNode(t)
 	g := New(o)
-	g.sources = []source{{await: func(context.Context, *route.Capabilities, *lifecycle.Event, *Gathered) bool { panic("ouch") }}}
+	g.sources = []source{{await: func(context.Context, *route.Capabilities, *lifecycle.Event, *GatheredFacts) bool { panic("ouch") }}}
 	ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: &lifecycle.Pod{}, Container: &lifecycle.Container{ID: "c"}}
 	func() {
 		defer func() { _ = recover() }()
 		_, _, _ = g.Gather(t.Context(), &route.Capabilities{}, &ev)
 	}()
-	if len(g.queue.last) > 0 {
+	if len(g.queue.lastEvent) > 0 {
 		t.Error("it is still in line")
 	}
 }
@@ -265,7 +265,7 @@ func TestPanicLeavesTheLine(t *testing.T) {
 func TestLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := containerQueue{last: map[string]chan struct{}{}}
+		l := containerQueue{lastEvent: map[string]chan struct{}{}}
 		of := func(id string) *lifecycle.Event { return &lifecycle.Event{Container: &lifecycle.Container{ID: id}} }
 		var order []int
 		first := l.enter(of("a"))
@@ -285,8 +285,8 @@ func TestLine(t *testing.T) {
 		}
 		first()
 		all.Wait()
-		if !slices.Equal(order, []int{0, 1, 2}) || len(l.last) > 0 {
-			t.Errorf("they came as %v; %d are kept", order, len(l.last))
+		if !slices.Equal(order, []int{0, 1, 2}) || len(l.lastEvent) > 0 {
+			t.Errorf("they came as %v; %d are kept", order, len(l.lastEvent))
 		}
 	})
 }
@@ -353,7 +353,7 @@ func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in tu
 			}
 			var f engine.Facts
 			g.Read(&tt.can, &ev, &f)
-			got := want{sortedKeys(f.Records), sortedKeys(f.UntrustedRecords), sortedKeys(f.ParentCPUs), sortedKeys(f.Kernel), sortedKeys(f.RunningCPUs), f.Grants != nil}
+			got := want{sortedKeys(f.Records), sortedKeys(f.UntrustedRecords), sortedKeys(f.ParentCPUs), sortedKeys(f.KernelCPUs), sortedKeys(f.RunningCPUs), f.OwnedCPUs != nil}
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Error(d)
 			}
@@ -401,15 +401,15 @@ func TestPresence(t *testing.T) {
 	p := o.Presence
 	pod := &lifecycle.Pod{ID: "s", UID: "u", Name: "p", Namespace: "n", CgroupParent: "/kubepods/podu"}
 	n.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
-	if p.NoteSeen(pod); p.Vanished("s", pod.CgroupParent) || len(p.Ended()) > 0 {
+	if p.NoteCgroup(pod); p.CgroupVanished("s", pod.CgroupParent) || len(p.EndedPods()) > 0 {
 		t.Error("a pod that was never seen has vanished")
 	}
 	n.make("kubepods/podu", true)
-	if len(p.Ended()) > 0 || !p.seen["s"] {
+	if len(p.EndedPods()) > 0 || !p.seenCgroups["s"] {
 		t.Error("a pod that is there was not seen")
 	}
 	n.make("kubepods/podu", false)
-	if got := p.Ended(); !p.Vanished("s", pod.CgroupParent) || len(got) != 1 {
+	if got := p.EndedPods(); !p.CgroupVanished("s", pod.CgroupParent) || len(got) != 1 {
 		t.Errorf("the pod is gone: %v", got)
 	}
 	n.make("kubepods/podu", true)
@@ -425,12 +425,12 @@ func TestPresence(t *testing.T) {
 		if step.exists {
 			n.make("kubepods/podu/c", true)
 		}
-		if p.Find(); len(p.MissingCgroups()) != step.faults {
+		if p.FindCgroups(); len(p.MissingCgroups()) != step.faults {
 			t.Errorf("%v: %v", step, p.MissingCgroups())
 		}
 	}
 	n.decide(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
-	if p.Find(); len(p.seen) > 0 {
-		t.Errorf("kept of what has ended: %v", p.seen)
+	if p.FindCgroups(); len(p.seenCgroups) > 0 {
+		t.Errorf("kept of what has ended: %v", p.seenCgroups)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// FormerAgent is another agent that this one takes over from.
+// FormerAgent is another agent from which this agent takes over.
 type FormerAgent interface {
-	// Containers returns what the other agent gave to the containers of a Synchronize, by id. It returns nil after
-	// the takeover.
+	// Containers returns the CPUs and memory nodes that the other agent gave to the containers of a Synchronize, by id.
+	// It returns nil after the takeover.
 	Containers(*lifecycle.Event) map[string]lifecycle.FormerContainer
 	// TookOver is called after a Synchronize was decided and applied.
 	TookOver()
 }
 
-// readFormer adds what another agent gave to containers, if this one takes over from it. The facts of a what-if
-// question have that already.
-func (g *Gatherer) readFormer(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+// readFormerAgent adds the CPUs and memory nodes that another agent gave to containers, if this agent takes over from
+// it. The facts of a what-if have these already.
+func (g *Gatherer) readFormerAgent(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Kind == lifecycle.Synchronize && f.FormerAgent == nil && g.o.FormerAgent != nil {
 		f.FormerAgent = g.o.FormerAgent.Containers(ev)
 	}

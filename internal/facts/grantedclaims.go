@@ -34,13 +34,14 @@ func (g *Gatherer) podsWithHiddenClaims(ev *lifecycle.Event) (pods []*lifecycle.
 	return pods
 }
 
+// usesClaims reports whether the kubelet prepared claims for CPUs for a pod.
 func (g *Gatherer) usesClaims(p *lifecycle.Pod) bool {
 	return g.o.Claims != nil && p != nil && p.UID != "" && g.o.Claims.HasCPUClaims(p.UID)
 }
 
 // readGrantedClaims adds the claims of containers whose devices the kubelet reported after their creation.
 func (g *Gatherer) readGrantedClaims(p *lifecycle.Pod, f *engine.Facts) {
-	granted := g.granted(p.UID)
+	granted := g.knownGrants(p.UID)
 	if granted == nil {
 		return
 	}
@@ -71,7 +72,7 @@ func (g *Gatherer) reportMissingDevices(podUID, container string, requested []st
 	if len(requested) == 0 {
 		return grant
 	}
-	for _, name := range g.granted(podUID).DevicesOf(container).CDI {
+	for _, name := range g.knownGrants(podUID).DevicesOf(container).CDI {
 		if slices.Contains(requested, name) || !g.o.Claims.MayGiveCPUs(&lifecycle.Container{CDIDevices: []string{name}}) {
 			continue
 		}

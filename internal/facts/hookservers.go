@@ -15,12 +15,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookServers are external hook servers. The agent asks them before an event has its turn, so that a slow server
-// delays only its own container.
+// HookServers are external hook servers. The agent asks them about an event before it decides the event, so that a
+// slow server delays only the container of the event.
 type HookServers interface {
-	// Asks reports whether any server is asked about, or notified of, a kind of event.
+	// Asks reports whether the agent asks any server about a kind of event, or notifies it of such events.
 	Asks(kind lifecycle.Kind) bool
-	// Ask returns the servers' answers for the event's container or pod, within their own time
+	// Ask returns the servers' answers for the event's container or pod. It waits at most until the servers' time
 	// limit. The error is a refusal: the event must fail.
 	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	// Notify notifies the servers of an event that has ended. It does not wait.
@@ -50,8 +50,8 @@ func (g *Gatherer) Notify(ev *lifecycle.Event) {
 	}
 }
 
-// BeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet.
-func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
+// AskBeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet.
+func (g *Gatherer) AskBeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
 	ctx, _, free := limitWaits(ctx, can, ev)
 	defer free()
@@ -59,8 +59,8 @@ func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *
 }
 
 // askHookServers asks hook servers about an event. It also builds the event of which they are notified afterwards,
-// because the state may not have the container any more by then.
-func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
+// because the state may no longer have the container then.
+func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (missing bool) {
 	g.addAnswers(ev)
 	switch {
 	case ev.Pod == nil:
@@ -82,6 +82,7 @@ func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, 
 	return false
 }
 
+// asks reports whether hook servers are asked about a kind of event, or notified of such events.
 func (g *Gatherer) asks(kind lifecycle.Kind) bool {
 	return g.o.HookServers != nil && g.o.HookServers.Asks(kind)
 }
@@ -96,8 +97,8 @@ func (g *Gatherer) notificationEvent(ev *lifecycle.Event, kind lifecycle.Kind) *
 	return past
 }
 
-// ask asks hook servers about one event. A refusal is an error if the attachment can still fail the event, and
-// otherwise a problem. After a panic there is no answer.
+// ask asks hook servers about one event. A refusal becomes an error if the attachment can still fail the event, and
+// otherwise a problem. After a panic, ask returns an empty answer.
 func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.HookServerAnswer, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
@@ -105,7 +106,7 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	defer func() {
 		if r := recover(); r != nil {
 			g.o.Log.Error("the agent could not ask hook servers", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			g.o.Fault(lifecycle.HookServerName)
+			g.o.CountPanic(lifecycle.HookServerName)
 			o, err = lifecycle.HookServerAnswer{}, nil
 		}
 	}()
@@ -117,8 +118,8 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	return o, nil
 }
 
-// addAnswers adds earlier answers of hook servers to an event's pods. It replaces pods of the
-// event and does not change them.
+// addAnswers adds the labels and annotations in earlier answers of hook servers to an event's pods. It replaces the
+// pods of the event by copies.
 func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
@@ -129,8 +130,8 @@ func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	})
 }
 
-// withEntries returns a copy of have with the entries of more. It does not add records, because only the agent writes
-// them.
+// withEntries returns a copy of have with the labels or annotations of more. It does not add records, because only the
+// agent writes records.
 func withEntries(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have

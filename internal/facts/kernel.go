@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCPUs reads the CPUs that the kernel gives to containers whose record lacks their present CPUs. At a
-// StartContainer, it does so for a container that the runtime could not describe before, or cannot describe now. At
-// a Synchronize, it does so for:
-//   - containers without a record, of an attachment whose records only the checkpoint has
+// readCPUs reads the CPUs that the kernel gives to containers whose record may lack their present CPUs. At a
+// StartContainer, it reads them for a container that the runtime could not describe before, or cannot describe now.
+// At a Synchronize, it reads them for:
+//   - containers without a record, if the attachment cannot carry records, so that only the checkpoint has records
 //   - containers without a record, if the agent takes over from another agent
 //   - containers of balloons that the checkpoint lacks
 //   - owners whose record may be older than a resize
@@ -25,7 +25,7 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 	}
 	if list {
 		f.ExpectsMorePods = g.o.DecidesAhead
-		f.Kernel, f.Grants, f.Balloons = map[string]string{}, g.o.Checkpoint.Grants(), g.o.Checkpoint.Balloons()
+		f.KernelCPUs, f.OwnedCPUs, f.Balloons = map[string]string{}, g.o.Checkpoint.Grants(), g.o.Checkpoint.Balloons()
 		f.LentPods = g.o.Checkpoint.Lent()
 	}
 	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Undescribed != "" })
@@ -38,14 +38,14 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 		if runs = runs || list && unread; !kernel && !runs {
 			return
 		}
-		f.Grants = g.o.Checkpoint.Grants()
+		f.OwnedCPUs = g.o.Checkpoint.Grants()
 		dir, err := cgroup.Path(p.CgroupParent, c.CgroupsPath)
 		if err != nil {
-			return // an error is reported when a value must be written there
+			return // the agent reports this error when it must write a value to this cgroup
 		}
-		given, ok := g.o.Allowed(dir)
+		given, ok := g.o.AllowedCPUs(dir)
 		if ok && kernel {
-			put(&f.Kernel, c.ID, given)
+			put(&f.KernelCPUs, c.ID, given)
 		}
 		if ok && runs {
 			put(&f.RunningCPUs, c.ID, given)
@@ -57,14 +57,14 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 func (g *Gatherer) readMems(p *lifecycle.Pod, c *lifecycle.Container, f *engine.Facts) {
 	dir, err := cgroup.Path(p.CgroupParent, c.CgroupsPath)
 	if err != nil {
-		return // an error is reported when a value must be written there
+		return // the agent reports this error when it must write a value to this cgroup
 	}
 	if given, err := g.o.Tree.Effective(dir, lifecycle.CPUSetMems); err == nil {
 		put(&f.KernelMems, c.ID, given)
 	}
 }
 
-// needsKernelCPUs reports for which facts the kernel's CPUs of a container are read. kernel is for Facts.Kernel:
+// needsKernelCPUs reports for which facts the kernel's CPUs of a container are read. kernel is for Facts.KernelCPUs:
 // the record is missing or may be older than the present CPUs, some record is not trusted, or the runtime could not
 // describe the container before. runs is for Facts.RunningCPUs: the checkpoint lacks the container's balloon, or
 // the runtime cannot describe the container at its start.
@@ -72,7 +72,7 @@ func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Contain
 	r, recorded := f.Records[c.ID]
 	switch {
 	case list:
-		// Its balloon may have other CPUs than when it was created.
+		// The container's balloon may have other CPUs than when the container was created.
 		runs = recorded && r.Balloon != "" && f.Balloons[r.Balloon] == ""
 		kernel = c.Undescribed == "" && (recorded && !r.FromCheckpoint && r.CPUs != "" || !recorded && (f.FormerAgent != nil || !can.CarriesRecords()) || len(f.UntrustedRecords) > 0)
 	case !recorded || !r.FromCheckpoint:
@@ -81,6 +81,7 @@ func (g *Gatherer) needsKernelCPUs(can *route.Capabilities, c *lifecycle.Contain
 	return kernel, runs
 }
 
+// wasUndescribed reports whether the runtime could not describe a container when it was decided.
 func (g *Gatherer) wasUndescribed(id string) bool {
 	defer g.o.State.Free()
 	known := g.o.State.Hold().Container(id)

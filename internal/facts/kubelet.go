@@ -14,8 +14,8 @@ import (
 
 // Specs is a source of pod specs.
 type Specs interface {
-	// Await returns when the pod's spec is known, or cannot become known in time: no source answers, or ctx or its
-	// own time limit ends. The limit is needed because a runtime waits meanwhile.
+	// Await waits for the pod's spec. It returns without the spec if no source answers, or if ctx or the source's own
+	// time limit ends. The limit is needed because a runtime waits for the agent's answer.
 	Await(ctx context.Context, pod *lifecycle.Pod)
 	// Spec returns the known spec, or nil if it is unknown. It sends no request.
 	Spec(podUID string) *lifecycle.PodSpec
@@ -23,7 +23,7 @@ type Specs interface {
 
 // Grants is a source of the devices, CPUs and memory nodes that the kubelet gave to pods.
 type Grants interface {
-	// Await returns when the grants of the pods are known, or cannot become known in time.
+	// Await waits for the grants of the pods. It returns without them if the kubelet does not answer in time.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
 	// Invalidate requests a pod's grants again, because the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
@@ -34,14 +34,16 @@ type Grants interface {
 	Known(podUID string) *lifecycle.KubeletGrants
 }
 
-func (g *Gatherer) spec(uid string) *lifecycle.PodSpec {
+// knownSpec returns the known spec of a pod; nil if it is not known.
+func (g *Gatherer) knownSpec(uid string) *lifecycle.PodSpec {
 	if g.o.Specs == nil {
 		return nil
 	}
 	return g.o.Specs.Spec(uid)
 }
 
-func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
+// knownGrants returns the known grants of a pod; nil if they are not known.
+func (g *Gatherer) knownGrants(uid string) *lifecycle.KubeletGrants {
 	if g.o.Grants == nil {
 		return nil
 	}
@@ -50,36 +52,38 @@ func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
 
 // awaitSpec waits for the spec of a new pod or container. If a pod was decided without its spec, the agent decides
 // it again before it decides the container.
-func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
 	}
-	if g.o.Specs != nil && g.spec(ev.Pod.UID) == nil && ctx.Err() == nil {
+	if g.o.Specs != nil && g.knownSpec(ev.Pod.UID) == nil && ctx.Err() == nil {
 		g.o.Specs.Await(ctx, ev.Pod)
 	}
-	missing = g.spec(ev.Pod.UID) == nil
+	missing = g.knownSpec(ev.Pod.UID) == nil
 	if ev.Kind == lifecycle.CreateContainer {
 		g.decideAgain(ev.Pod.UID, func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} })
 		if missing && ev.Container != nil {
-			g.o.Log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
+			g.o.Log.Debug("the agent has no spec of the pod, so it treats the container as an app container", logkey.Pod, ev.Pod.Name,
 				logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
 		}
 	}
 	return missing
 }
 
+// readSpecs adds the known specs of the event's pods.
 func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		uid := (*p).UID
-		if s := g.spec(uid); s != nil && uid != "" {
+		if s := g.knownSpec(uid); s != nil && uid != "" {
 			put(&f.Specs, uid, s)
 		}
 	})
 }
 
-// awaitGrants waits for the kubelet's grants to the event's pods. The agent first decides pods again whose CPUs the
-// answer changes, because the event's container may have got those CPUs.
-func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+// awaitGrants waits for the kubelet's grants to the event's pods. If the kubelet decides who owns CPUs, the agent then
+// decides pods again whose grants changed. It decides them before the event, because the event's container may have got
+// their CPUs.
+func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {
 	case g.o.Grants == nil:
@@ -105,13 +109,13 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 	g.o.Grants.Await(ctx, pods...)
 	if g.kubeletDecidesCPUs() {
 		for _, p := range g.podsWhere(allPods, func(p *engine.Pod) bool {
-			known := g.granted(p.Pod.UID)
+			known := g.knownGrants(p.Pod.UID)
 			return known != nil && p.Granted != known
 		}) {
 			g.Inform([]string{p.UID})
 		}
 	}
-	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.granted(p.UID) == nil })
+	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.knownGrants(p.UID) == nil })
 }
 
 // readGrants adds the known grants of pods whose decision depends on them. If a new policy lets the kubelet decide
@@ -121,7 +125,7 @@ func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *eng
 		return
 	}
 	read := func(p *lifecycle.Pod) {
-		if known := g.o.Grants.Granted(p); known != nil { // it also asks the kubelet for unknown ones
+		if known := g.o.Grants.Granted(p); known != nil { // Granted also asks the kubelet for grants that are not known
 			put(&f.Granted, p.UID, known)
 		}
 	}
@@ -137,6 +141,7 @@ func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *eng
 	}
 }
 
+// kubeletDecidesCPUs reports whether the kubelet decides who owns CPUs under the current policy.
 func (g *Gatherer) kubeletDecidesCPUs() bool {
 	defer g.o.State.Free()
 	return g.o.State.Hold().Policy.KubeletDecidesCPUs()
@@ -163,7 +168,7 @@ func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()
 	pod, m := s.Pod(ev.Pod.ID), s.Machine
-	given := g.granted(ev.Pod.UID).StaticGrantOf(ev.Container.Name)
+	given := g.knownGrants(ev.Pod.UID).StaticGrantOf(ev.Container.Name)
 	return s.Policy.KubeletDecidesCPUs() && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineCPUs(given.CPUs)
 }
@@ -175,7 +180,7 @@ func (g *Gatherer) Inform(podUIDs []string) {
 		g.decideAgain(uid, func(s *engine.State) []*engine.Pod {
 			pods := s.PodsOf(uid)
 			if len(pods) == 0 {
-				g.missed.add(uid)
+				g.missedPods.add(uid)
 			}
 			return pods
 		})
@@ -189,14 +194,14 @@ func (g *Gatherer) decideAgain(uid string, sandboxes func(*engine.State) []*engi
 	defer func() {
 		if r := recover(); r != nil {
 			g.o.Log.Error("the agent could not decide a pod again", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			g.o.Fault("")
+			g.o.CountPanic("")
 		}
 	}()
-	spec, granted, allocated := g.spec(uid), g.granted(uid), g.allocated(uid)
+	spec, granted, allocated := g.knownSpec(uid), g.knownGrants(uid), g.allocatedValues(uid)
 	var state *engine.State
 	for _, pod := range g.podsWhere(func(s *engine.State) []*engine.Pod { state = s; return sandboxes(s) }, func(p *engine.Pod) bool {
-		return spec != nil && p.Spec != spec || granted != nil && p.Granted != granted || allocated != nil && state.Reallocated(p, allocated)
+		return spec != nil && p.Spec != spec || granted != nil && p.Granted != granted || allocated != nil && state.PluginValuesDiffer(p, allocated)
 	}) {
-		g.o.Renew(pod)
+		g.o.DecideAgain(pod)
 	}
 }

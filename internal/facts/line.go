@@ -9,19 +9,20 @@ import (
 // containerQueue keeps the events of one container in the order of their arrival. Each event begins when the
 // previous one has ended. Events of different containers do not wait for each other.
 type containerQueue struct {
-	mu   sync.Mutex
-	last map[string]chan struct{} // by container id; closed when its last event has ended
+	mu        sync.Mutex
+	lastEvent map[string]chan struct{} // by container id; a channel is closed when the last event of its container has ended
 }
 
-// enter waits until the earlier events of the container have ended. Each of them has a time limit.
+// enter waits until the earlier events of the event's container have ended. Each event has a time limit. The caller
+// calls leave at the end of the event.
 func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}
 	}
 	id, mine := ev.Container.ID, make(chan struct{})
 	l.mu.Lock()
-	before := l.last[id]
-	l.last[id] = mine
+	before := l.lastEvent[id]
+	l.lastEvent[id] = mine
 	l.mu.Unlock()
 	if before != nil {
 		<-before
@@ -29,8 +30,8 @@ func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.last[id] == mine {
-			delete(l.last, id)
+		if l.lastEvent[id] == mine {
+			delete(l.lastEvent, id)
 		}
 		close(mine)
 	}

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// missed collects the unknown pods for which Inform was called while an event is decided. The event may report these
-// pods, and the facts for its decision may have been read before the fact that Inform reports was known. So Inform has
-// to be called again after the decision.
-type missed struct {
+// missedPods collects the unknown pods for which Inform was called while the agent decides an event. The event may
+// report these pods, and its facts may have been read before Inform was called. So Inform has to be called again after
+// the decision.
+type missedPods struct {
 	mu      sync.Mutex
 	collect bool
 	uids    []string
 }
 
 // add notes an unknown pod. The caller holds the state.
-func (m *missed) add(uid string) {
+func (m *missedPods) add(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.collect && !slices.Contains(m.uids, uid) {
@@ -23,20 +23,20 @@ func (m *missed) add(uid string) {
 	}
 }
 
-// CollectMissed begins to collect the unknown pods that Inform skips. The caller calls it before it reads the facts of
-// an event.
-func (g *Gatherer) CollectMissed() {
-	g.missed.mu.Lock()
-	defer g.missed.mu.Unlock()
-	g.missed.collect, g.missed.uids = true, nil
+// CollectMissedPods begins to collect the unknown pods that Inform skips. The caller calls it before it reads the
+// facts of an event.
+func (g *Gatherer) CollectMissedPods() {
+	g.missedPods.mu.Lock()
+	defer g.missedPods.mu.Unlock()
+	g.missedPods.collect, g.missedPods.uids = true, nil
 }
 
-// TakeMissed ends CollectMissed and returns the UIDs of the pods that Inform skipped since then. The caller calls it
-// after the decision is in the state.
-func (g *Gatherer) TakeMissed() []string {
-	g.missed.mu.Lock()
-	defer g.missed.mu.Unlock()
-	uids := g.missed.uids
-	g.missed.collect, g.missed.uids = false, nil
+// TakeMissedPods ends the collection and returns the UIDs of the pods that Inform skipped since CollectMissedPods. The
+// caller calls it after the decision is in the state.
+func (g *Gatherer) TakeMissedPods() []string {
+	g.missedPods.mu.Lock()
+	defer g.missedPods.mu.Unlock()
+	uids := g.missedPods.uids
+	g.missedPods.collect, g.missedPods.uids = false, nil
 	return uids
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // rereadClaims reads the kubelet's checkpoint of claims before a pod or a container is decided.
-func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.Synchronize, lifecycle.Expect:
 		if g.o.Claims != nil {
@@ -21,22 +21,22 @@ func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *li
 	return false
 }
 
-// renewNamed decides the pod of a new container again if its claims name devices that the earlier decision did not
-// know.
-func (g *Gatherer) renewNamed(ev *lifecycle.Event) {
+// decideAgainForClaims decides the pod of a new container again if its claims name devices that the earlier decision
+// did not know.
+func (g *Gatherer) decideAgainForClaims(ev *lifecycle.Event) {
 	if g.o.Claims == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || len(g.o.Claims.ClassDevices(ev.Pod.UID)) == 0 {
 		return
 	}
 	for _, p := range g.podsWhere(func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} }, func(p *engine.Pod) bool {
 		return !slices.Equal(p.Pod.Claimed, g.namedDevices(p.Pod.UID, p.Pod.Claimed))
 	}) {
-		g.o.Renew(p)
+		g.o.DecideAgain(p)
 	}
 }
 
-// readNamed adds the devices that claims name to the event's pods. A pod keeps the devices with which it was
+// addNamedDevices adds the devices that claims name to the event's pods. A pod keeps the devices with which it was
 // decided. They come from the state or, after a restart, from the records of its containers.
-func (g *Gatherer) readNamed(ev *lifecycle.Event) {
+func (g *Gatherer) addNamedDevices(ev *lifecycle.Event) {
 	if g.o.Claims == nil {
 		return
 	}

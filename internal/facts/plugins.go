@@ -11,15 +11,15 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// ResourcePlugins allocate resources that the agent does not know, such as NICs. The agent asks them before a
-// creation has its turn.
+// ResourcePlugins allocate resources that the agent does not know, such as NICs. The agent asks them before it decides
+// the creation of a container.
 type ResourcePlugins interface { //nolint:interfacebloat // what the conductor needs of plugins
 	// Question returns the requests to plugins for a new container, or nil if no plugin serves a resource that it
 	// requests. ahead means that no runtime has reported the container yet.
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question
-	// RemoveExpected releases a pod, unless a container of it was created.
+	// RemoveExpected releases what plugins allocated for an expected pod, unless a container of the pod was created.
 	RemoveExpected(podUID string)
-	// PreStart notifies plugins that a container starts, if they require that.
+	// PreStart notifies the plugins that require it that a container is about to start.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
 	Remove(podUID string)
@@ -39,16 +39,16 @@ type Question interface {
 }
 
 // askPlugins calls resource plugins for an event. For a new container, it asks them to allocate resources. Before the
-// start of a container, it notifies them. At the end of a pod, and for pods that a Synchronize does not have, it
-// releases what they allocated.
-func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
+// start of a container, it notifies the plugins. At the end of a pod, and for pods that a Synchronize does not have, it
+// releases what the plugins allocated.
+func (g *Gatherer) askPlugins(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (missing bool) {
 	if g.o.Plugins == nil || got.refusal != nil {
 		return false
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			g.o.Log.Error("the agent could not ask resource plugins", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			g.o.Fault(lifecycle.ResourcePluginName)
+			g.o.CountPanic(lifecycle.ResourcePluginName)
 		}
 	}()
 	switch {
@@ -79,7 +79,7 @@ func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 
 // allocate asks plugins to allocate the resources of one new container. If a plugin refuses the container, and the
 // attachment cannot refuse it any more, the refusal becomes a problem.
-func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) {
+func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) {
 	err := g.requestAllocation(ctx, can, ev, got)
 	if err == nil || can.CarriesRecords() {
 		got.refusal = err
@@ -88,8 +88,8 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	got.HookServers.Problems = append(got.HookServers.Problems, lateRefusal(lifecycle.ResourcePluginName, ev.Container.Name, err, can))
 }
 
-// lateRefusal is the problem for a refusal by a hook server or resource plugin that comes too late, because the
-// attachment reports the event only afterwards.
+// lateRefusal returns the problem for a refusal by a hook server or resource plugin that comes too late, because the
+// attachment reports an event only after it happened.
 func lateRefusal(hook, value string, err error, can *route.Capabilities) lifecycle.Problem {
 	return lifecycle.Problem{
 		Hook: hook, Value: value, Refused: true, Reason: err.Error(),
@@ -98,11 +98,11 @@ func lateRefusal(hook, value string, err error, can *route.Capabilities) lifecyc
 }
 
 // requestAllocation asks plugins about one new container. It first asks on which NUMA nodes the requested resources are
-// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate there.
-// If the engine would refuse the container, it does not ask them to allocate. The error is a plugin's refusal of the
-// container.
-func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) error {
-	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.spec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
+// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate on these
+// nodes. If the engine would refuse the container, it does not ask the plugins to allocate. The error is a plugin's
+// refusal of the container.
+func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) error {
+	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.knownSpec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
 	if q == nil {
 		return nil
 	}
@@ -112,18 +112,18 @@ func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilitie
 	if refused {
 		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
 		got.notAllocated = true
-		return nil // the decision refuses it again, and nothing is allocated
+		return nil // the decision about the event refuses the container again, and plugins allocate nothing
 	}
 	answer, err := q.Allocate(ctx, at)
 	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)
-	got.HookServers.Values = withPlugins(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
+	got.HookServers.Values = withPluginValues(got.HookServers.Values, answer.Values, &got.HookServers.Problems)
 	got.HookServers.Hints = limitHints(hints, at)
 	return err
 }
 
 // chosenAffinity returns the NUMA nodes that the engine would choose now, or nil if plugins gave no hints. refused
 // means that the engine would refuse the container.
-func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (at *lifecycle.Affinity, refused bool) {
+func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (at *lifecycle.Affinity, refused bool) {
 	if len(got.HookServers.Hints) == 0 {
 		return nil, false
 	}
@@ -150,9 +150,9 @@ func limitHints(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifec
 	return out
 }
 
-// withPlugins adds the values of resource plugins to the values of hook servers. Values of hook servers have
+// withPluginValues adds the values of resource plugins to the values of hook servers. Values of hook servers have
 // priority.
-func withPlugins(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []lifecycle.Value {
+func withPluginValues(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []lifecycle.Value {
 	type slot struct {
 		field lifecycle.Field
 		key   string
@@ -182,13 +182,13 @@ func (g *Gatherer) readPlugins(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	if ev.Kind != lifecycle.Inform || ev.Pod == nil {
 		return
 	}
-	if values := g.allocated(ev.Pod.UID); len(values) > 0 {
-		put(&f.Allocated, ev.Pod.UID, values)
+	if values := g.allocatedValues(ev.Pod.UID); len(values) > 0 {
+		put(&f.PluginValues, ev.Pod.UID, values)
 	}
 }
 
-// allocated returns what plugins have allocated for a pod, by container name.
-func (g *Gatherer) allocated(uid string) map[string][]lifecycle.Value {
+// allocatedValues returns what plugins have allocated for a pod, by container name.
+func (g *Gatherer) allocatedValues(uid string) map[string][]lifecycle.Value {
 	if g.o.Plugins == nil {
 		return nil
 	}

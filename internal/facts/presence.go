@@ -12,67 +12,67 @@ import (
 
 // Presence records which cgroups of pods and containers this agent has seen, and which
 // containers run without one. A missing cgroup alone does not end a pod, because the tree may
-// be the wrong one (cgroup.root, another cgroup namespace's). The cgroup must have existed
-// before, or the runtime must report the end.
+// be the wrong one, for example because cgroup.root is wrong. A pod ended only if its cgroup existed
+// before, or if the runtime reported the end.
 type Presence struct {
 	tree     *cgroup.Tree
 	state    State
 	now      func() time.Time
-	interval time.Duration // between two calls of Find
+	interval time.Duration // between two calls of FindCgroups
 
-	mu   sync.Mutex      // guards all below; locked after the state is held
-	seen map[string]bool // by sandbox or container id
-	// absent are running containers without a cgroup, their pods, and owners, with the time since when the cgroup
-	// is missing.
-	absent map[string]time.Time
-	// missing are the directories of cgroups that two calls of Find did not find, by id. At the first call, a start
-	// or an end may have been in progress. The map is replaced and never changed.
-	missing map[string]string
+	mu          sync.Mutex      // guards all below; locked after the state is held
+	seenCgroups map[string]bool // the cgroups that this agent has seen, by sandbox or container id
+	// absentSince has the time since when a cgroup is missing, by id. It has running containers, their pods, and pods
+	// that own CPUs or CDI devices.
+	absentSince map[string]time.Time
+	// missingCgroups are the directories of cgroups that two calls of FindCgroups did not find, by id. At the first
+	// call, a start or an end may have been in progress. The map is replaced and never changed.
+	missingCgroups map[string]string
 }
 
 // NewPresence returns an empty Presence for a tree.
 func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every time.Duration) *Presence {
-	return &Presence{tree: tree, state: state, now: now, interval: every, seen: map[string]bool{}, absent: map[string]time.Time{}}
+	return &Presence{tree: tree, state: state, now: now, interval: every, seenCgroups: map[string]bool{}, absentSince: map[string]time.Time{}}
 }
 
-// NoteSeen notes that the cgroup of a pod was seen, if it exists.
-func (p *Presence) NoteSeen(pod *lifecycle.Pod) {
+// NoteCgroup notes that the cgroup of a pod was seen, if it exists.
+func (p *Presence) NoteCgroup(pod *lifecycle.Pod) {
 	p.mu.Lock()
-	known := p.seen[pod.ID]
+	known := p.seenCgroups[pod.ID]
 	p.mu.Unlock()
 	dir, err := cgroup.PodPath(pod.CgroupParent)
 	if known || err != nil || !p.tree.Has(dir) {
 		return
 	}
 	p.mu.Lock()
-	p.seen[pod.ID] = true
+	p.seenCgroups[pod.ID] = true
 	p.mu.Unlock()
 }
 
-// Vanished reports whether a pod's cgroup existed and no longer exists.
-func (p *Presence) Vanished(id, parent string) bool {
+// CgroupVanished reports whether a pod's cgroup existed and no longer exists.
+func (p *Presence) CgroupVanished(id, parent string) bool {
 	dir, err := cgroup.PodPath(parent)
 	if err != nil || !p.tree.IsMissing(dir) {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen[id]
+	return p.seenCgroups[id]
 }
 
-// Ended returns pods without a cgroup whose end the runtime reported, or whose cgroup this agent has seen. It
-// leaves out other pods, because their cgroups may be created later, and the tree may be the wrong one.
-func (p *Presence) Ended() (gone []*lifecycle.Pod) {
+// EndedPods returns pods without a cgroup whose end the runtime reported, or whose cgroup this agent has seen. It
+// leaves out other pods, because their cgroups may be created later, or the tree may be the wrong one.
+func (p *Presence) EndedPods() (gone []*lifecycle.Pod) {
 	all := allPods(p.state.Hold())
 	p.state.Free()
 	for _, pod := range all {
 		dir, err := cgroup.PodPath(pod.Pod.CgroupParent)
 		switch {
 		case err != nil:
-		case pod.Stopped && !p.tree.Has(dir), p.Vanished(pod.Pod.ID, pod.Pod.CgroupParent):
+		case pod.Stopped && !p.tree.Has(dir), p.CgroupVanished(pod.Pod.ID, pod.Pod.CgroupParent):
 			gone = append(gone, pod.Pod)
 		default:
-			p.NoteSeen(pod.Pod)
+			p.NoteCgroup(pod.Pod)
 		}
 	}
 	return gone
@@ -83,12 +83,12 @@ func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 func (p *Presence) MissingCgroups() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.missing
+	return p.missingCgroups
 }
 
-// Find looks for cgroups that were not seen yet: those of pods that own CPUs or CDI devices, of running containers, and
-// of their pods.
-func (p *Presence) Find() {
+// FindCgroups looks for cgroups that were not seen yet: the cgroups of pods that own CPUs or CDI devices, of running
+// containers, and of their pods.
+func (p *Presence) FindCgroups() {
 	wanted := p.missingDirs()
 	found := map[string]bool{}
 	for id, dir := range wanted {
@@ -98,18 +98,18 @@ func (p *Presence) Find() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, dir := range wanted {
-		since, absent := p.absent[id]
+		since, absent := p.absentSince[id]
 		switch {
 		case found[id]:
-			p.seen[id] = true
-			delete(p.absent, id)
+			p.seenCgroups[id] = true
+			delete(p.absentSince, id)
 		case !absent:
-			p.absent[id] = now
+			p.absentSince[id] = now
 		case now.Sub(since) >= p.interval:
 			missing[id] = dir
 		}
 	}
-	p.missing = missing
+	p.missingCgroups = missing
 }
 
 // missingDirs returns the directories to look for, by sandbox or container id. It forgets pods and containers that
@@ -119,10 +119,10 @@ func (p *Presence) missingDirs() map[string]string {
 	defer p.state.Free()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.seen, func(id string, _ bool) bool { return s.Container(id) == nil && s.Pod(id) == nil })
+	maps.DeleteFunc(p.seenCgroups, func(id string, _ bool) bool { return s.Container(id) == nil && s.Pod(id) == nil })
 	out := map[string]string{}
 	want := func(id, dir string, err error) { // a path that is not valid is reported elsewhere
-		if err == nil && !p.seen[id] {
+		if err == nil && !p.seenCgroups[id] {
 			out[id] = dir
 		}
 	}
@@ -135,7 +135,7 @@ func (p *Presence) missingDirs() map[string]string {
 	}
 	for _, id := range s.Containers() {
 		ctr, parent := s.Container(id), ""
-		if p.seen[id] || !ctr.Runs() {
+		if p.seenCgroups[id] || !ctr.Runs() {
 			continue
 		}
 		if pod := s.Pod(ctr.PodID); pod != nil {
@@ -145,7 +145,7 @@ func (p *Presence) missingDirs() map[string]string {
 		dir, err := cgroup.Path(parent, ctr.CgroupsPath)
 		want(id, dir, err)
 	}
-	maps.DeleteFunc(p.absent, func(id string, _ time.Time) bool {
+	maps.DeleteFunc(p.absentSince, func(id string, _ time.Time) bool {
 		_, wanted := out[id]
 		return !wanted
 	})

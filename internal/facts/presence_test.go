@@ -41,10 +41,10 @@ func TestPresence(t *testing.T) {
 	p := facts.NewPresence(&cgroup.Tree{FS: fake, Version: cgroup.V2}, still{s}, func() time.Time { return now }, time.Second)
 	absent := map[string]string{"p": "kubepods/podu", "c": "kubepods/podu/c"}
 	for _, step := range []struct {
-		name   string
-		do     func() error
-		absent map[string]string
-		ended  int
+		name        string
+		do          func() error
+		absentSince map[string]string
+		ended       int
 	}{
 		{"searched once", func() error { return nil }, map[string]string{}, 0},
 		{"searched twice", func() error { return nil }, absent, 0},
@@ -66,15 +66,15 @@ func TestPresence(t *testing.T) {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		now = now.Add(time.Second)
-		p.Find()
+		p.FindCgroups()
 		if diff := cmp.Diff(step.absent, p.MissingCgroups()); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
-		if got := len(p.Ended()); got != step.ended {
+		if got := len(p.EndedPods()); got != step.ended {
 			t.Errorf("%s: %d pods ended, want %d", step.name, got, step.ended)
 		}
 	}
-	if p.Vanished("p", pod.CgroupParent) {
+	if p.CgroupVanished("p", pod.CgroupParent) {
 		t.Error("a pod that is forgotten is remembered")
 	}
 }

@@ -17,7 +17,7 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		id, name := (*ctr).ID, (*ctr).Name
 		text, stamped := (*ctr).Annotations[intent.RecordKey]
-		if r, late := g.o.Checkpoint.Record(id); late && f.FormerAgent == nil { // a what-if question about a former agent is about the time before these records
+		if r, late := g.o.Checkpoint.Record(id); late && f.FormerAgent == nil { // a what-if about a takeover ignores the checkpoint, because its records are from after the takeover
 			if first, err := g.o.Signer.Read(p.UID, name, text); stamped && err == nil {
 				r.Stamped = &first.Pristine
 			}
@@ -31,7 +31,7 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 			put(&f.Records, id, r)
 		} else {
 			put(&f.UntrustedRecords, id, lifecycle.Problem{
-				Key: intent.RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
+				Key: intent.RecordKey, Value: intent.Printable(text), Reason: "the agent ignores the record: " + err.Error(), Refused: true,
 			})
 		}
 	})

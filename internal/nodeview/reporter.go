@@ -59,7 +59,7 @@ func (r *Reporter) addToJournal(d *EventReport, rejected string) (e api.Event) {
 		e = v.journalEntry(d.Event, d.Plan, d.Problems)
 		e.Op, e.Time, e.From, e.DecidedBefore = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Repeated
 		e.Took, e.Rejected = d.Duration, rejected
-		e.Unaligned = rejected != "" && d.Plan != nil && d.Plan.Unaligned
+		e.Unaligned = rejected != "" && d.Plan != nil && d.Plan.RefusedAsUnaligned
 		r.Journal.Add(e)
 	})
 	return e

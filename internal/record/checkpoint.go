@@ -18,27 +18,27 @@ import (
 )
 
 // Checkpoint stores the state of containers that is not in the records that they carry. It has changes after
-// their creation, such as later requests of the kubelet, and the records of containers that carry none.
-// If the checkpoint is lost, no container moves, but a release restores older values.
+// the creation of containers, such as later requests of the kubelet, and the records of containers that carry none.
+// If the checkpoint is lost, containers keep their CPUs, but a release restores older values.
 type Checkpoint struct {
 	log *slog.Logger
-	// decision is held while a decision changes the checkpoint. Text takes it too, so that it never
-	// returns a part of a decision.
-	decision sync.Locker
-	// A signal on woken makes SaveChanges save after saveDelay. A signal on urgent makes it save at once.
-	woken, urgent chan struct{}
-	dirty         atomic.Bool
+	// decisionLock is held while a decision changes the checkpoint. Text takes it too, so that it never
+	// returns only a part of a decision.
+	decisionLock sync.Locker
+	// A signal on saveSoon makes SaveChanges save after saveDelay. A signal on saveAtOnce makes it save at once.
+	saveSoon, saveAtOnce chan struct{}
+	dirty                atomic.Bool
 
 	mu      sync.Mutex // guards all below
 	content checkpointFile[lifecycle.Record, Overlay]
-	// unsaved has the containers whose last change is not saved, with the number of that change.
-	unsaved map[string]uint64
-	changes uint64 // the number of changes of container records so far
+	// unsavedChanges has the containers whose last change is not saved, with the number of that change.
+	unsavedChanges map[string]uint64
+	changeCount    uint64 // the number of changes of container records so far
 	// tryEnded is closed when the next try to save ends; nil while SaveChanges does not run.
-	tryEnded chan struct{}
-	failed   bool // the last try to save failed
-	// missing counts, for each container or pod, how many consecutive lists of the runtime lacked it.
-	missing map[string]int
+	tryEnded       chan struct{}
+	lastSaveFailed bool // the last try to save failed
+	// missingLists counts, for each container or pod, how many consecutive lists of the runtime lacked it.
+	missingLists map[string]int
 }
 
 // checkpointFile is the JSON form of a checkpoint. For decoding, R and P are json.RawMessage.
@@ -64,20 +64,20 @@ type Overlay struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Open decodes a saved checkpoint; data may be empty. It logs the parts that cannot be decoded.
-func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
+// NewCheckpoint decodes a saved checkpoint; data may be empty. It logs the parts that cannot be decoded.
+func NewCheckpoint(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	held, unread, err := decode(data)
 	if err != nil {
 		log.Warn("the agent cannot read the checkpoint; it uses only the records that containers carry", logkey.Err, err)
 	}
 	for _, err := range unread {
-		log.Warn("the agent cannot read a part of the checkpoint; for this container or pod it uses only the runtime's record", logkey.Err, err)
+		log.Warn("the agent cannot read a part of the checkpoint; for this container or pod it uses only the record that the runtime has", logkey.Err, err)
 	}
-	return &Checkpoint{log: log, decision: decision, content: held, unsaved: map[string]uint64{}, missing: map[string]int{}, woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	return &Checkpoint{log: log, decisionLock: decision, content: held, unsavedChanges: map[string]uint64{}, missingLists: map[string]int{}, saveSoon: make(chan struct{}, 1), saveAtOnce: make(chan struct{}, 1)}
 }
 
-// Check returns an error if a saved checkpoint cannot be decoded. The caller then renames the file.
-func Check(data []byte) error {
+// CheckDecodable returns an error if a saved checkpoint cannot be decoded. The caller then renames the file.
+func CheckDecodable(data []byte) error {
 	_, _, err := decode(data)
 	return err
 }
@@ -117,8 +117,8 @@ func (cp *Checkpoint) SetRecord(id string, r lifecycle.Record) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.content.Containers[id] = r.Storable()
-	cp.changes++
-	cp.unsaved[id] = cp.changes
+	cp.changeCount++
+	cp.unsavedChanges[id] = cp.changeCount
 	cp.markDirty()
 }
 
@@ -130,12 +130,12 @@ func (cp *Checkpoint) SetRecord(id string, r lifecycle.Record) {
 func (cp *Checkpoint) AwaitSaved(ctx context.Context, id string) {
 	for {
 		cp.mu.Lock()
-		waits, tryEnded := cp.unsaved[id] > 0 && !cp.failed, cp.tryEnded
+		waits, tryEnded := cp.unsavedChanges[id] > 0 && !cp.lastSaveFailed, cp.tryEnded
 		cp.mu.Unlock()
 		if !waits || tryEnded == nil {
 			return
 		}
-		signal(cp.urgent)
+		signal(cp.saveAtOnce)
 		select {
 		case <-tryEnded:
 		case <-ctx.Done():
@@ -148,7 +148,7 @@ func (cp *Checkpoint) AwaitSaved(ctx context.Context, id string) {
 // If the agent were killed before the save, the next agent would restore the container's old CPUs.
 func (cp *Checkpoint) SetResizedRecord(id string, r lifecycle.Record) {
 	if before, _ := cp.Record(id); before.CPUs != r.CPUs {
-		defer signal(cp.urgent)
+		defer signal(cp.saveAtOnce)
 	}
 	cp.SetRecord(id, r)
 }
@@ -185,9 +185,10 @@ func (cp *Checkpoint) Drop(id string) {
 	cp.drop(id)
 }
 
+// drop is Drop for a caller that holds mu.
 func (cp *Checkpoint) drop(id string) {
-	delete(cp.missing, id)
-	delete(cp.unsaved, id)
+	delete(cp.missingLists, id)
+	delete(cp.unsavedChanges, id)
 	_, late := cp.content.Containers[id]
 	_, over := cp.content.Pods[id]
 	if late || over {
@@ -220,8 +221,8 @@ func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	defer cp.mu.Unlock()
 	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(cp.content.Containers)), maps.Keys(cp.content.Pods)) {
 		if lives[id] {
-			delete(cp.missing, id)
-		} else if cp.missing[id]++; cp.missing[id] > maxMissingLists {
+			delete(cp.missingLists, id)
+		} else if cp.missingLists[id]++; cp.missingLists[id] > maxMissingLists {
 			cp.drop(id)
 		}
 	}
@@ -285,9 +286,10 @@ func (cp *Checkpoint) Lent() map[string]bool {
 	return cp.content.Lent
 }
 
+// markDirty notes that the checkpoint has unsaved changes, and wakes SaveChanges.
 func (cp *Checkpoint) markDirty() {
 	cp.dirty.Store(true)
-	signal(cp.woken)
+	signal(cp.saveSoon)
 }
 
 // signal sends to a channel with a buffer of one element. It does nothing if the buffer is full, because a
@@ -301,8 +303,8 @@ func signal(c chan<- struct{}) {
 
 // Text encodes the current checkpoint.
 func (cp *Checkpoint) Text() []byte {
-	cp.decision.Lock()
-	defer cp.decision.Unlock()
+	cp.decisionLock.Lock()
+	defer cp.decisionLock.Unlock()
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.dirty.Store(false)
@@ -317,8 +319,8 @@ func (cp *Checkpoint) Text() []byte {
 const saveDelay = 200 * time.Millisecond
 
 // SaveChanges saves the changed checkpoint with the function save, until ctx ends. It waits saveDelay after a change,
-// and saves at once after a signal on urgent. After a failure it tries again after a growing pause, and ignores urgent
-// until then.
+// and saves at once after a signal on saveAtOnce. After a failure it tries again after a growing pause, and ignores
+// saveAtOnce until then.
 func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
 	var due <-chan time.Time // nil while there is nothing to save
@@ -328,12 +330,12 @@ func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) 
 		select {
 		case <-ctx.Done():
 			return nil // the caller calls SaveNow after the last change
-		case <-cp.woken:
+		case <-cp.saveSoon:
 			if due == nil { // otherwise a save is already scheduled
 				due = time.After(saveDelay)
 			}
 			continue
-		case <-cp.urgent:
+		case <-cp.saveAtOnce:
 			if retry.Failed() {
 				continue
 			}
@@ -373,17 +375,18 @@ func (cp *Checkpoint) SaveNow(save func([]byte) error) {
 	}
 }
 
+// save saves the checkpoint if it has unsaved changes.
 func (cp *Checkpoint) save(save func([]byte) error) error {
 	if !cp.dirty.Load() {
 		return nil
 	}
 	cp.mu.Lock()
-	last := cp.changes
+	last := cp.changeCount
 	cp.mu.Unlock()
 	err := save(cp.Text())
 	cp.mu.Lock()
-	if cp.failed = err != nil; !cp.failed {
-		maps.DeleteFunc(cp.unsaved, func(_ string, note uint64) bool { return note <= last })
+	if cp.lastSaveFailed = err != nil; !cp.lastSaveFailed {
+		maps.DeleteFunc(cp.unsavedChanges, func(_ string, note uint64) bool { return note <= last })
 	}
 	cp.mu.Unlock()
 	if err != nil {

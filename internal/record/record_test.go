@@ -142,11 +142,11 @@ func TestStamp(t *testing.T) {
 	later.Version = 2
 	newer, _ := s.Stamp("uid", "c", later)
 	for _, tc := range []struct{ name, uid, container, text, want string }{
-		{"another pod", "other", "c", today, "not signed with this node's key for this container"},
-		{"another container", "uid", "d", today, "not signed with this node's key for this container"},
-		{"no signature", "uid", "c", today[33:], "not signed with this node's key for this container"},
-		{"too long", "uid", "c", today + strings.Repeat(" ", 4096), "longer than 4096 bytes"},
-		{"newer", "uid", "c", newer, "version 2 is unknown"},
+		{"another pod", "other", "c", today, "it is not signed with this node's key for this container"},
+		{"another container", "uid", "d", today, "it is not signed with this node's key for this container"},
+		{"no signature", "uid", "c", today[33:], "it is not signed with this node's key for this container"},
+		{"too long", "uid", "c", today + strings.Repeat(" ", 4096), "it is longer than 4096 bytes"},
+		{"newer", "uid", "c", newer, "its version 2 is unknown"},
 	} {
 		if r, err := s.Read(tc.uid, tc.container, tc.text); err == nil || err.Error() != tc.want || !cmp.Equal(r, lifecycle.Record{}) {
 			t.Errorf("%s: %v, %+v; want %s", tc.name, err, r, tc.want)
@@ -168,7 +168,7 @@ func TestStampLong(t *testing.T) {
 // TestCheckpointText: a checkpoint is encoded as before, and a saved one is read and written unchanged.
 func TestCheckpointText(t *testing.T) {
 	open := func(data string) *record.Checkpoint {
-		return record.Open([]byte(data), &sync.Mutex{}, slog.New(slog.DiscardHandler))
+		return record.NewCheckpoint([]byte(data), &sync.Mutex{}, slog.New(slog.DiscardHandler))
 	}
 	cp := open("")
 	if got, want := string(cp.Text()), `{"v":1,"containers":{},"grants":null}`; got != want {
@@ -203,7 +203,7 @@ func TestCheckpointText(t *testing.T) {
 	if got := string(again.Text()); got != `{"v":1,"containers":{},"grants":{"u":"1"},"pods":{"p1":{"labels":{"a":"b"}}}}` {
 		t.Errorf("pruned %s", got)
 	}
-	if err := record.Check([]byte(`{"v":2}`)); err == nil || err.Error() != "read checkpoint: version 2 is unknown" {
+	if err := record.CheckDecodable([]byte(`{"v":2}`)); err == nil || err.Error() != "read checkpoint: version 2 is unknown" {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // without another change; also at a clean end.
 func TestCheckpointSavedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cp := record.Open(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
+		cp := record.NewCheckpoint(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
 		start := time.Now()
 		var tries []time.Duration
 		var full atomic.Bool
@@ -62,7 +62,7 @@ func TestCheckpointSavedAgain(t *testing.T) {
 // and a moment later for other changes. After a failed save, a resize does not shorten the pause.
 func TestResizeSavedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cp := record.Open(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
+		cp := record.NewCheckpoint(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
 		var saves atomic.Int32
 		var fails atomic.Bool
 		ctx, stop := context.WithCancel(t.Context())
@@ -111,7 +111,7 @@ func TestResizeSavedAtOnce(t *testing.T) {
 // disk, and not if nothing saves.
 func TestAwaitSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cp := record.Open(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
+		cp := record.NewCheckpoint(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
 		cp.SetRecord("c", lifecycle.Record{})
 		cp.AwaitSaved(t.Context(), "c") // nothing saves
 		var saved, began atomic.Int32

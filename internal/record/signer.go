@@ -18,7 +18,7 @@ import (
 const maxRecordLength = 4096
 
 // Signer writes and reads records. The signature covers pod and container, so a copy of a
-// record on another container is invalid, and a pod's author cannot write one.
+// record on another container is invalid, and the author of a pod cannot write a valid record.
 type Signer struct {
 	mu  sync.Mutex
 	mac hash.Hash // reused, because creating a new one takes longer than a signature
@@ -27,6 +27,7 @@ type Signer struct {
 // NewSigner returns a signer that uses a key.
 func NewSigner(key []byte) *Signer { return &Signer{mac: hmac.New(sha256.New, key)} }
 
+// signatureOf returns the signature of a record's JSON text for a container of a pod.
 func (s *Signer) signatureOf(podUID, container, body string) string {
 	text := make([]byte, 0, 512)
 	text = append(text, "trimtab record 1\x00"...)
@@ -49,6 +50,7 @@ func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text strin
 	return s.encodeSigned(podUID, container, r), false
 }
 
+// encodeSigned returns the signature of a record and its JSON text, separated by a space.
 func (s *Signer) encodeSigned(podUID, container string, r lifecycle.Record) string {
 	body, err := r.MarshalJSON() // json.Marshal would check and copy the result of this method
 	if err != nil {
@@ -61,18 +63,18 @@ func (s *Signer) encodeSigned(podUID, container string, r lifecycle.Record) stri
 // record may have been written before the runtime reported the container's name.
 func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
 	if len(text) > maxRecordLength {
-		return r, fmt.Errorf("longer than %d bytes", maxRecordLength)
+		return r, fmt.Errorf("it is longer than %d bytes", maxRecordLength)
 	}
 	sum, body, ok := strings.Cut(text, " ")
 	by := func(name string) bool { return hmac.Equal([]byte(sum), []byte(s.signatureOf(podUID, name, body))) }
 	if !ok || !by(container) && !by(lifecycle.Unnamed) {
-		return r, errors.New("not signed with this node's key for this container")
+		return r, errors.New("it is not signed with this node's key for this container")
 	}
 	if err := json.Unmarshal([]byte(body), &r); err != nil {
-		return lifecycle.Record{}, fmt.Errorf("malformed: %w", err)
+		return lifecycle.Record{}, fmt.Errorf("it is malformed: %w", err)
 	}
 	if r.Version != lifecycle.RecordVersion {
-		return lifecycle.Record{}, fmt.Errorf("version %d is unknown", r.Version)
+		return lifecycle.Record{}, fmt.Errorf("its version %d is unknown", r.Version)
 	}
 	return r, nil
 }

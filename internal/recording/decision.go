@@ -63,6 +63,7 @@ func DecisionOf(s *engine.State, p *engine.Plan) Decision {
 	return d
 }
 
+// containerDecision returns the current decision about a container; false if the state does not have the container.
 func containerDecision(s *engine.State, id string) (OwnerDecision, bool) {
 	c := s.Container(id)
 	if c == nil {
@@ -73,6 +74,7 @@ func containerDecision(s *engine.State, id string) (OwnerDecision, bool) {
 	}, true
 }
 
+// podDecision returns the current decision about a pod; false if the state does not have the pod.
 func podDecision(s *engine.State, id string) (OwnerDecision, bool) {
 	p := s.Pod(id)
 	if p == nil {

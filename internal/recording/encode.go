@@ -67,6 +67,7 @@ func (e encoder) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	}
 }
 
+// appendMarshaled encodes a value whose type has its own JSON or text form.
 func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
 	text, err := json.Marshal(v.Interface())
 	return append(b, text...), err
@@ -120,6 +121,7 @@ func (e encoder) appendFields(b []byte, v reflect.Value, start int) (_ []byte, e
 	return b, nil
 }
 
+// fields returns the fields of a struct type that the encoder writes.
 func (e encoder) fields(t reflect.Type) []field {
 	all, known := e[t]
 	if !known {

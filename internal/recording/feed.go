@@ -10,39 +10,39 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// maxBuffered is the number of events that may wait for one listener. A slower listener loses events.
-const maxBuffered = 4096
+// maxBufferedEvents is the number of events that may wait for one listener. A slower listener loses events.
+const maxBufferedEvents = 4096
 
 // Feed passes events to listeners. Publish never blocks. The zero value is ready to use.
 type Feed struct {
 	listening atomic.Int32
 
-	mu   sync.Mutex // guards all below
-	subs map[*Subscription]bool
-	seq  uint64
+	mu            sync.Mutex // guards all below
+	subscriptions map[*Subscription]bool
+	seq           uint64
 }
 
-// Subscription receives the events after a listener subscribed.
+// Subscription receives the events that are published after a listener subscribed.
 type Subscription struct {
-	feed    *Feed
-	entries chan *Entry
-	first   uint64 // the number of the last event before the subscription
+	feed      *Feed
+	entries   chan *RecordedEvent
+	seqBefore uint64 // the number of the last event before the subscription
 	// State is the state when the subscription began.
 	State *engine.State
 }
 
-// Listening reports whether there is a listener. Without one the caller need not make entries.
+// Listening reports whether there is a listener. Without a listener, the caller need not make a RecordedEvent.
 func (f *Feed) Listening() bool { return f.listening.Load() > 0 }
 
 // Subscribe begins a subscription. The caller must close it.
 func (f *Feed) Subscribe(state *engine.State) *Subscription {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &Subscription{feed: f, entries: make(chan *Entry, maxBuffered), first: f.seq, State: state}
-	if f.subs == nil {
-		f.subs = map[*Subscription]bool{}
+	s := &Subscription{feed: f, entries: make(chan *RecordedEvent, maxBufferedEvents), seqBefore: f.seq, State: state}
+	if f.subscriptions == nil {
+		f.subscriptions = map[*Subscription]bool{}
 	}
-	f.subs[s] = true
+	f.subscriptions[s] = true
 	f.listening.Add(1)
 	return s
 }
@@ -51,19 +51,19 @@ func (f *Feed) Subscribe(state *engine.State) *Subscription {
 func (s *Subscription) Close() {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
-	if s.feed.subs[s] {
-		delete(s.feed.subs, s)
+	if s.feed.subscriptions[s] {
+		delete(s.feed.subscriptions, s)
 		s.feed.listening.Add(-1)
 	}
 }
 
 // Publish passes an event to all listeners, except those that have too many unread events.
-func (f *Feed) Publish(e *Entry) {
+func (f *Feed) Publish(e *RecordedEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seq++
 	e.Seq = f.seq
-	for s := range f.subs {
+	for s := range f.subscriptions {
 		select {
 		case s.entries <- e:
 		default:
@@ -84,7 +84,7 @@ func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush f
 		return err
 	}
 	by := encoder{}
-	for last := s.first; ; {
+	for last := s.seqBefore; ; {
 		if len(s.entries) == 0 {
 			if err := flush(); err != nil {
 				return err
@@ -95,7 +95,7 @@ func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush f
 			return nil
 		case e := <-s.entries:
 			here := *e
-			here.Seq -= s.first
+			here.Seq -= s.seqBefore
 			text, err := here.line(by, e.Seq-last-1, h.WithoutEnv)
 			if err != nil {
 				return fmt.Errorf("write event %s: %w", e.Op, err)

@@ -24,7 +24,7 @@ const (
 type Node struct {
 	Config  string `json:"config"` // the whole configuration in force, as YAML
 	Machine topology.Layout
-	// Released reports whether the agent has restored all values, so that it decides nothing.
+	// Released reports whether the agent has restored the values that the runtime requested, and decides nothing since.
 	Released bool
 	Unified  bool // the node uses cgroup version 2
 	Host     lifecycle.Host
@@ -60,15 +60,15 @@ type Line struct {
 	Event lifecycle.Event
 	Facts Facts
 	// Same has the parts of the event and its facts that the line leaves out, because they equal the state before it.
-	Same Same
+	Same UnchangedParts
 	// Node is the node after a Configure event; nil for other events.
 	Node *Node
 	// Decision is the JSON form of the Decision about the event.
 	Decision json.RawMessage
 }
 
-// Same has the parts of an event and its facts that equal the state before the event.
-type Same struct {
+// UnchangedParts has the parts of an event and its facts that equal the state before the event.
+type UnchangedParts struct {
 	// Resources reports whether the resources of the event's pod are unchanged.
 	Resources bool
 	// Specs and Granted are the UIDs of the pods whose spec or kubelet grants are unchanged.
@@ -109,22 +109,23 @@ type Record struct {
 	Stamped        *lifecycle.Resources
 }
 
-// Entry is an event with its facts and its decision, before it is encoded as a Line.
-type Entry struct {
+// RecordedEvent is an event with its facts and its decision, before it is encoded as a Line.
+type RecordedEvent struct {
 	Seq      uint64
 	Time     time.Time
 	Op       string
 	From     string
 	Event    *lifecycle.Event
 	Facts    engine.Facts
-	Same     Same
+	Same     UnchangedParts
 	Node     *Node
 	Decision Decision
 }
 
-// NewEntry makes the entry of an event. The caller calls it before the decision and adds the decision later.
-func NewEntry(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
-	e := &Entry{Event: ev, Facts: f}
+// NewRecordedEvent makes a RecordedEvent without the decision. The caller calls it before the decision, and adds the
+// decision later.
+func NewRecordedEvent(s *engine.State, ev *lifecycle.Event, f engine.Facts) *RecordedEvent {
+	e := &RecordedEvent{Event: ev, Facts: f}
 	if ev.Pod != nil && ev.Pod.Resources != nil {
 		known := s.Pod(ev.Pod.ID)
 		e.Same.Resources = known != nil && known.Pod.Resources == ev.Pod.Resources
@@ -146,13 +147,13 @@ func NewEntry(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Entry {
 	return e
 }
 
-// line encodes the entry as a line of a recording.
-func (e *Entry) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
+// line encodes the event as a line of a recording.
+func (e *RecordedEvent) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
 	decision, err := by.encode(e.Decision)
 	if err != nil {
 		return nil, err
 	}
-	l := Line{Kind: KindEvent, Seq: e.Seq, Lost: lost, Time: e.Time, Op: e.Op, From: e.From, Event: *e.Event, Facts: factsOf(&e.Facts, &e.Same), Same: e.Same, Node: e.Node, Decision: decision}
+	l := Line{Kind: KindEvent, Seq: e.Seq, Lost: lost, Time: e.Time, Op: e.Op, From: e.From, Event: *e.Event, Facts: recordedFacts(&e.Facts, &e.Same), Same: e.Same, Node: e.Node, Decision: decision}
 	if e.Same.Resources {
 		pod := *l.Event.Pod
 		pod.Resources, l.Event.Pod = nil, &pod
@@ -195,10 +196,11 @@ func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 	return &n
 }
 
-func factsOf(f *engine.Facts, same *Same) Facts {
+// recordedFacts returns the recorded form of the facts, without the parts in same.
+func recordedFacts(f *engine.Facts, same *UnchangedParts) Facts {
 	out := Facts{
-		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, RunningCPUs: f.RunningCPUs, Grants: f.Grants, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
+		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, Kernel: f.KernelCPUs, RunningCPUs: f.RunningCPUs, Grants: f.OwnedCPUs, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.PluginValues, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
 		FormerAgent: f.FormerAgent,
 		NodeDevices: f.NodeDevices, HeldDevices: f.HeldDevices,
 	}
@@ -218,10 +220,10 @@ func factsOf(f *engine.Facts, same *Same) Facts {
 }
 
 // engineFacts returns the facts in the form that the engine needs.
-func (f *Facts) engineFacts(s *engine.State, same *Same) engine.Facts {
+func (f *Facts) engineFacts(s *engine.State, same *UnchangedParts) engine.Facts {
 	out := engine.Facts{
-		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, Kernel: f.Kernel, RunningCPUs: f.RunningCPUs, Grants: f.Grants, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.Allocated, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
+		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, KernelCPUs: f.Kernel, RunningCPUs: f.RunningCPUs, OwnedCPUs: f.Grants, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, PluginValues: f.Allocated, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
 		FormerAgent: f.FormerAgent,
 		NodeDevices: f.NodeDevices, HeldDevices: f.HeldDevices,
 	}

@@ -63,7 +63,7 @@ func record(t *testing.T, h Header, events []lifecycle.Event) []byte {
 	var feed Feed
 	play := func(ev lifecycle.Event) {
 		f := engine.Facts{Records: map[string]engine.Record{"x": {FromCheckpoint: true, Stamped: &lifecycle.Resources{}}}}
-		e := NewEntry(s, &ev, f)
+		e := NewRecordedEvent(s, &ev, f)
 		p := engine.Decide(s, &ev, f)
 		if p.Reject == "" {
 			s.Commit(p)
@@ -186,11 +186,11 @@ func TestLost(t *testing.T) {
 	m := machine(t)
 	sub := feed.Subscribe(engine.NewState(m, policy(m)))
 	p, _ := pod(1, "2")
-	for range maxBuffered + 3 {
-		feed.Publish(&Entry{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
+	for range maxBufferedEvents + 3 {
+		feed.Publish(&RecordedEvent{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
 	}
 	<-sub.entries
-	feed.Publish(&Entry{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
+	feed.Publish(&RecordedEvent{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
 	ctx, stop := context.WithCancel(t.Context())
 	var out bytes.Buffer
 	if err := sub.Write(ctx, &out, Header{}, func() error { stop(); return nil }); err != nil {
@@ -229,7 +229,7 @@ func TestReplayRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the file is empty"}, {"{", "line 1: the file is not a recording"}, {"{}\n", "line 1: the file is not a recording: it has apiVersion"}, {strings.Replace(good, "v1alpha1", "v9", 1), "line 1: the file is not a recording: it has apiVersion"},
 		{head + "\n{}\n", `line 2: the line has kind ""`}, {head + "\n[]\n", "line 2:"}, {head + "\n" + strings.Replace(first, `"decision":{`, `"decision":{"rejected":1,`, 1), "line 2: the decision"},
-		{strings.Replace(good, `"cpus":[{`, `"cpus":[{"id":1},{`, 1), "line 1: the node"},
+		{strings.Replace(good, `"cpus":[{`, `"cpus":[{"id":1},{`, 1), "line 1: the node's machine is not valid"},
 		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: a Configure event has no node"},
 	} {
 		if _, err := Replay(strings.NewReader(c.text), same()); err == nil || !strings.Contains(err.Error(), c.want) {

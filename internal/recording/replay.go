@@ -31,7 +31,7 @@ type Options struct {
 const GCPercent = 400
 
 // Replay decides the events of a recording again and compares the decisions with the recorded ones. It returns an
-// error with the line number if the recording is not valid, or the error of Options.Policy.
+// error with the line number if the recording is not valid. It also returns errors of Options.Policy.
 func Replay(in io.Reader, o Options) (report Report, err error) {
 	defer func() { // the engine panics for an inconsistent state, which an edited file may have
 		if p := recover(); p != nil {
@@ -53,9 +53,9 @@ func Replay(in io.Reader, o Options) (report Report, err error) {
 	if h.APIVersion != APIVersion || h.Kind != KindHeader || h.State == nil {
 		return Report{}, fmt.Errorf("line 1: the file is not a recording: it has apiVersion %q and kind %q, want %q and %q with a state", h.APIVersion, h.Kind, APIVersion, KindHeader)
 	}
-	r := replay{policy: o.Policy, recorded: map[string]OwnerDecision{}, encoder: encoder{}}
+	r := replay{policy: o.Policy, recordedDecisions: map[string]OwnerDecision{}, encoder: encoder{}}
 	r.report.Version, r.report.Time, r.report.WithoutEnv = h.Version, h.Time, h.WithoutEnv
-	if err := r.begin(&h, o.Recorded); err != nil {
+	if err := r.restoreState(&h, o.Recorded); err != nil {
 		return Report{}, err
 	}
 	done := make(chan struct{})
@@ -115,16 +115,18 @@ type replay struct {
 	encoder encoder
 	state   *engine.State
 	report  Report
-	// recorded has the last recorded decision about each container and pod, by id.
-	recorded map[string]OwnerDecision
+	// recordedDecisions has the last recorded decision about each container and pod, by id.
+	recordedDecisions map[string]OwnerDecision
 	// differenceIndex has the index of each difference in the report, by owner and setting.
 	differenceIndex map[[2]string]int
 }
 
-func (r *replay) begin(h *Header, recorded PolicyMaker) error {
+// restoreState restores the state of the recording's first line under the replay's policy. If that policy is not the
+// recorded one, it compares the decisions of the two policies.
+func (r *replay) restoreState(h *Header, recorded PolicyMaker) error {
 	m, err := topology.Build(h.Node.Machine)
 	if err != nil {
-		return fmt.Errorf("line 1: the node: %w", err)
+		return fmt.Errorf("line 1: the node's machine is not valid: %w", err)
 	}
 	p, err := r.policy(&h.Node, m)
 	if err != nil {
@@ -141,25 +143,25 @@ func (r *replay) begin(h *Header, recorded PolicyMaker) error {
 	}
 	r.state = engine.Restore(m, first, h.State)
 	for _, id := range r.state.Containers() {
-		r.recorded[id], _ = containerDecision(r.state, id)
+		r.recordedDecisions[id], _ = containerDecision(r.state, id)
 	}
 	for _, id := range r.state.Pods() {
-		r.recorded[id], _ = podDecision(r.state, id)
+		r.recordedDecisions[id], _ = podDecision(r.state, id)
 	}
 	if recorded == nil {
 		return nil
 	}
 	r.state.Reconfigure(p)
-	for id, was := range r.recorded {
-		if now, ok := r.now(id); ok {
+	for id, was := range r.recordedDecisions {
+		if now, ok := r.currentDecision(id); ok {
 			r.compare(0, "", was, now)
 		}
 	}
 	return nil
 }
 
-// now returns the current decision about a container or pod.
-func (r *replay) now(id string) (OwnerDecision, bool) {
+// currentDecision returns the current decision about a container or pod.
+func (r *replay) currentDecision(id string) (OwnerDecision, bool) {
 	if d, ok := containerDecision(r.state, id); ok {
 		return d, true
 	}
@@ -176,7 +178,7 @@ func (r *replay) replayEvent(l *Line) error {
 		}
 	}
 	if ev.Kind == lifecycle.Configure {
-		if err := r.configure(l, &f); err != nil {
+		if err := r.addNodeFacts(l, &f); err != nil {
 			return err
 		}
 	}
@@ -197,20 +199,20 @@ func (r *replay) replayEvent(l *Line) error {
 	r.report.Differing++
 	var was Decision
 	if err := json.Unmarshal(l.Decision, &was); err != nil {
-		return fmt.Errorf("the decision: %w", err)
+		return fmt.Errorf("the recorded decision is not valid: %w", err)
 	}
 	r.addDifferences(l, &was, &d)
 	return nil
 }
 
-// configure adds the policy and the machine to the facts of a Configure event.
-func (r *replay) configure(l *Line, f *engine.Facts) error {
+// addNodeFacts adds the policy and the machine to the facts of a Configure event.
+func (r *replay) addNodeFacts(l *Line, f *engine.Facts) error {
 	if l.Node == nil {
-		return errors.New("a Configure event has no node")
+		return errors.New("the Configure event has no node, which every Configure event needs")
 	}
 	m, err := topology.Build(l.Node.Machine)
 	if err != nil {
-		return fmt.Errorf("the node: %w", err)
+		return fmt.Errorf("the node's machine is not valid: %w", err)
 	}
 	p, err := r.policy(l.Node, m)
 	if err != nil {
@@ -220,15 +222,15 @@ func (r *replay) configure(l *Line, f *engine.Facts) error {
 	return nil
 }
 
-// setRecorded stores a recorded decision in recorded.
+// setRecorded stores a recorded decision in recordedDecisions.
 func (r *replay) setRecorded(d *Decision) {
 	for _, all := range [][]OwnerDecision{d.Containers, d.Pods} {
 		for _, one := range all {
-			r.recorded[one.ID] = one
+			r.recordedDecisions[one.ID] = one
 		}
 	}
 	for _, id := range d.Gone {
-		delete(r.recorded, id)
+		delete(r.recordedDecisions, id)
 	}
 }
 
@@ -260,8 +262,8 @@ func (r *replay) addDifferences(l *Line, was, now *Decision) {
 	}
 	r.setRecorded(was)
 	for id := range ids {
-		recorded, known := r.recorded[id]
-		replayed, still := r.now(id)
+		recorded, known := r.recordedDecisions[id]
+		replayed, still := r.currentDecision(id)
 		if known && still {
 			r.compare(l.Seq, kind, recorded, replayed)
 		}

@@ -55,23 +55,23 @@ func (r *replay) compare(seq uint64, event string, was, now OwnerDecision) {
 			r.addDifference(Difference{Seq: seq, Event: event, Owner: now.Name, Setting: setting, Recorded: recorded, Replayed: replayed, Why: why})
 		}
 	}
-	why := r.whyPool(now.ID)
+	why := r.poolReason(now.ID)
 	row("pool", was.Pool, now.Pool, why)
 	row("CPUs", was.CPUs, now.CPUs, why)
 	had, has := valuesBySetting(was.Values), valuesBySetting(now.Values)
 	for name, v := range has {
-		row(name, textOf(had[name]), textOf(v), whyOf(v))
+		row(name, valueText(had[name]), valueText(v), valueReason(v))
 	}
 	for name, v := range had {
 		if has[name] == nil {
-			row(name, textOf(v), "", "")
+			row(name, valueText(v), "", "")
 		}
 	}
 	row("problems", problemTexts(was.Problems), problemTexts(now.Problems), "")
 }
 
-// whyPool returns the reason for a container's pool: the key that set its class, and the reason of the placement.
-func (r *replay) whyPool(id string) string {
+// poolReason returns the reason for a container's pool: the key that set its class, and the reason of the placement.
+func (r *replay) poolReason(id string) string {
 	c := r.state.Container(id)
 	if c == nil {
 		return ""
@@ -79,6 +79,7 @@ func (r *replay) whyPool(id string) string {
 	return strings.Trim(r.state.Pod(c.PodID).Intent.Class.Key+": "+c.Assignment.Why, ": ")
 }
 
+// valuesBySetting returns pointers to the values, by the name of their setting.
 func valuesBySetting(values []lifecycle.Value) map[string]*lifecycle.Value {
 	out := make(map[string]*lifecycle.Value, len(values))
 	for i := range values {
@@ -87,17 +88,20 @@ func valuesBySetting(values []lifecycle.Value) map[string]*lifecycle.Value {
 	return out
 }
 
-func textOf(v *lifecycle.Value) string {
+// valueText returns the text of a value; "" if v is nil.
+func valueText(v *lifecycle.Value) string {
 	if v == nil {
 		return ""
 	}
 	return v.String()
 }
 
-func whyOf(v *lifecycle.Value) string {
+// valueReason returns the hook that decided a value, and its reason.
+func valueReason(v *lifecycle.Value) string {
 	return strings.Trim(fmt.Sprintf("%s: %s", v.Why.Hook, cmp.Or(v.Why.Text, v.Why.Source)), ": ")
 }
 
+// problemTexts joins the texts of problems.
 func problemTexts(all []lifecycle.Problem) string {
 	var out []string
 	for _, p := range all {

@@ -38,7 +38,7 @@ func play(history []lifecycle.Event, hooks func(*engine.Policy)) any {
 	}
 	p := engine.Policy{
 		Dialects: intent.Dialects(), Place: true, Placement: none.Policy{}, Serving: &intent.Serving{},
-		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.OnlineOf("6-7")}, Fatal: map[string]bool{},
+		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.OnlineOf("6-7")}, FatalHooks: map[string]bool{},
 	}
 	hooks(&p)
 	s := engine.NewState(m, p)

@@ -27,7 +27,7 @@ func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 // DamagedSuffix is the suffix that RenameDamaged adds to the name of a file.
 const DamagedSuffix = ".damaged"
 
-// maxFileSize is the maximum size of a file that is read. The state of a node takes a few megabytes.
+// maxFileSize is the maximum size, in bytes, of a file that is read. The state of a node takes a few megabytes.
 const maxFileSize = 256 << 20
 
 // Prepare makes the directory if it is missing. It returns ErrUntrusted if other users can create files in the
@@ -65,6 +65,7 @@ func (d *Dir) Prepare(names ...string) error {
 // other users may have written.
 func (d *Dir) Open(name string) (File, error) { return d.open(name, os.O_RDWR|os.O_CREATE) }
 
+// open opens a file, and returns ErrUntrusted for a file that other users may have written.
 func (d *Dir) open(name string, flag int) (File, error) {
 	f, err := d.fs.Open(name, flag)
 	if isLink(err) {
@@ -113,6 +114,7 @@ func (d *Dir) readOnce(name string, forbidden fs.FileMode) ([]byte, error) {
 	return readAll(f, d.Path(name))
 }
 
+// readAll reads an open file. It returns an error if the file is larger than maxFileSize.
 func readAll(f File, path string) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"sync"
 )
 
-// ErrClosed is the error of Append if the file could not be opened or was closed.
+// ErrClosed is the error of Append if OpenLines could not open the file, or if Close closed the file.
 var ErrClosed = errors.New("the file is not open")
 
 // Lines is a file of lines below a header line. It is not synced to the disk, because lines from before a
 // reboot are not used. The page cache keeps the lines of a process that was killed.
 type Lines struct {
-	dir        *Dir
-	name, head string
+	dir          *Dir
+	name, header string
 
 	mu         sync.Mutex
 	file       File // nil if it could not be opened
 	incomplete bool // the last line may be incomplete
-	// unread reports whether the file of an earlier process could not be read. Replace renames it before it
+	// unreadable reports whether the file of an earlier process could not be read. Replace renames that file before it
 	// writes a new file.
-	unread bool
+	unreadable bool
 }
 
 // OpenLines opens a file of lines, and returns the lines that an earlier process wrote below the same header.
@@ -31,7 +31,7 @@ type Lines struct {
 // whether no other process has locked the file. After an error the Lines can still be used, because Replace
 // opens the file again.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
-	l = &Lines{dir: dir, name: name, head: head}
+	l = &Lines{dir: dir, name: name, header: head}
 	err = readWithRetries(func() (err error) {
 		earlier, alone, err = l.open(os.O_RDWR | os.O_CREATE | os.O_APPEND)
 		return err
@@ -46,12 +46,12 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 		case errors.Is(again, fs.ErrNotExist):
 			earlier, alone = nil, true
 		case again != nil:
-			l.unread = true
+			l.unreadable = true
 		}
 	}
 	if err != nil {
-		l.unread = l.unread || errors.Is(err, ErrUntrusted)
-		return l, earlier, alone || l.unread, fmt.Errorf("open %s: %w", dir.Path(name), err)
+		l.unreadable = l.unreadable || errors.Is(err, ErrUntrusted)
+		return l, earlier, alone || l.unreadable, fmt.Errorf("open %s: %w", dir.Path(name), err)
 	}
 	if l.file == nil && alone {
 		err = l.Replace(nil)
@@ -74,7 +74,7 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 		return nil, false, errors.Join(err, f.Close())
 	}
 	head, rest, whole := bytes.Cut(all, []byte("\n"))
-	ours := whole && string(head) == l.head
+	ours := whole && string(head) == l.header
 	if ours && flag != os.O_RDONLY {
 		l.file, l.incomplete = f, all[len(all)-1] != '\n'
 	} else {
@@ -115,17 +115,17 @@ func (l *Lines) Append(lines []byte) error {
 func (l *Lines) Replace(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unread {
+	if l.unreadable {
 		if _, err := l.dir.RenameDamaged(l.name); err != nil {
 			return err
 		}
-		l.unread = false
+		l.unreadable = false
 	}
 	f, err := l.dir.replace(l.name, func(f File) error {
 		if held, err := f.Lock(); err != nil || !held {
-			return errors.Join(errors.New("lock it"), err)
+			return errors.Join(errors.New("lock the new file"), err)
 		}
-		return writeAll(f, append([]byte(l.head+"\n"), lines...))
+		return writeAll(f, append([]byte(l.header+"\n"), lines...))
 	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", l.dir.Path(l.name), err)

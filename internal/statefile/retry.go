@@ -15,8 +15,8 @@ const (
 // Retry schedules the next try after a failed save. The first pause is a second, and each further pause is twice
 // as long, up to a minute. The zero value has no failure. It is not safe for concurrent use.
 type Retry struct {
-	pause time.Duration
-	at    time.Time
+	pause   time.Duration
+	nextTry time.Time
 }
 
 // SetResult stores the result of a save. now is the time of the save, with a monotonic clock reading.
@@ -26,17 +26,17 @@ func (r *Retry) SetResult(now time.Time, err error) {
 		return
 	}
 	r.pause = min(max(2*r.pause, firstPause), maxPause)
-	r.at = now.Add(r.pause)
+	r.nextTry = now.Add(r.pause)
 }
 
 // TooEarly reports whether the last save failed and the pause after it has not ended.
-func (r *Retry) TooEarly(now time.Time) bool { return r.pause > 0 && now.Before(r.at) }
+func (r *Retry) TooEarly(now time.Time) bool { return r.pause > 0 && now.Before(r.nextTry) }
 
 // Failed reports whether the last save failed.
 func (r *Retry) Failed() bool { return r.pause > 0 }
 
 // Wait returns the time until the next try.
-func (r *Retry) Wait(now time.Time) time.Duration { return max(r.at.Sub(now), 0) }
+func (r *Retry) Wait(now time.Time) time.Duration { return max(r.nextTry.Sub(now), 0) }
 
 // A failed read is repeated after short pauses. The caller renames a file that it cannot read, and a short
 // failure of the disk must not cause that.

@@ -14,8 +14,9 @@ import (
 )
 
 // ErrUntrusted is the error for a file or directory that another user could have written.
-var ErrUntrusted = errors.New("not trusted")
+var ErrUntrusted = errors.New("the file or directory is not trusted")
 
+// isLink reports whether opening a file failed because the file is a symbolic link.
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
 
 // checkTrusted returns why a file is not trusted: it is not a regular file, neither the agent's user nor root owns
@@ -42,13 +43,14 @@ func checkTrustedDir(info fs.FileInfo) error {
 	case !info.IsDir():
 		return fmt.Errorf("%w: it is not a directory", ErrUntrusted)
 	case uid != os.Geteuid() && uid != 0:
-		return fmt.Errorf("%w: user %d owns it, not the agent's user %d: change its owner, or name another directory", ErrUntrusted, uid, os.Geteuid())
+		return fmt.Errorf("%w: user %d owns it, not the agent's user %d: change its owner, or configure another directory", ErrUntrusted, uid, os.Geteuid())
 	case mode&0o002 != 0, mode&0o020 != 0 && gid != 0 && gid != os.Getegid():
-		return fmt.Errorf("%w: its mode %#o lets others write: chmod go-w, or name another directory", ErrUntrusted, mode)
+		return fmt.Errorf("%w: its mode %#o lets other users write to it: run chmod go-w on it, or configure another directory", ErrUntrusted, mode)
 	}
 	return nil
 }
 
+// ownerOf returns the ids of the user and the group that own a file; -1 if they are not known.
 func ownerOf(info fs.FileInfo) (uid, gid int) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid), int(s.Gid)
@@ -56,7 +58,7 @@ func ownerOf(info fs.FileInfo) (uid, gid int) {
 	return -1, -1
 }
 
-// isRemoved reports whether an open file has no name any more.
+// isRemoved reports whether an open file was removed from its directory.
 func isRemoved(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && s.Nlink == 0
@@ -84,6 +86,7 @@ func VerifySignature(key []byte, name string, object []byte) error {
 	return nil
 }
 
+// signatureOf returns the signature of a file's content, in hexadecimal.
 func signatureOf(key []byte, name string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("trimtab state 1\x00" + name + "\x00"))

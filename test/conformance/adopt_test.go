@@ -155,7 +155,7 @@ func (o *takingOver) hand(r *sim.Runtime, source status.Source) error {
 	if err := o.write(r); err != nil {
 		return err
 	}
-	system, err := adopt.Find(o.node.System)
+	system, err := adopt.FindSystem(o.node.System)
 	if err != nil {
 		return err
 	}

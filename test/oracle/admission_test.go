@@ -113,7 +113,7 @@ func (a admitted) weAdmit(t *rapid.T) (out verdict) {
 		Pools:     placement.Pools{Online: a.m.Online(), Shared: a.m.Online(), Reclaimed: a.m.Online()},
 		Placement: &pools.Policy{Tree: choose.NewTree(a.m), Sizing: pools.NewSizing(a.m), Whole: pools.WholeGuaranteed},
 		Rules:     intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
-		Topology:  engine.TopologyManager{Policy: a.policy, Pod: a.scope == "pod", Refuse: true},
+		Topology:  engine.TopologyManager{Policy: a.policy, PodScope: a.scope == "pod", RefuseUnaligned: true},
 	}
 	s := engine.NewState(a.m, p)
 	create := func(pod *lifecycle.Pod, spec *lifecycle.PodSpec, name string, n int) (*engine.Plan, *engine.Container) {

@@ -114,7 +114,7 @@ func simulate(state *engine.State, s subject) outcome {
 	matched := map[string]bool{}
 	decide := func(ev lifecycle.Event) *engine.Plan {
 		plan := engine.Decide(state, &ev, engine.Facts{Specs: map[string]*lifecycle.PodSpec{s.pod.UID: s.spec}})
-		for name := range plan.Matched {
+		for name := range plan.ConditionMatches {
 			matched[name] = true
 		}
 		state.Commit(plan)
