@@ -73,7 +73,7 @@ func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
 	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // decidedBefore makes noteManaged mark the record as stale if hooks decide further fields
-	c.Pristine, c.Unplaced = asked, false
+	c.Pristine, c.NeverPlaced = asked, false
 	endFinishedColdStart(c, b.facts.KernelMems[c.ID])
 	c.decided.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }
