@@ -139,8 +139,8 @@ func hookPage(w io.Writer, h *hookOnNode) error {
 	row("acts at", term.Wrap(strings.Join(stringsOf(h.Stages), ", "), 80), "\n  \t")
 	row("reads", h.Reads, "\n  \t")
 	row("sets", stringsOf(h.Sets), ", ")
-	row("sets on the pod", stringsOf(h.Pod), ", ")
-	row("needs", alternatives(h.Kernel), "\n  \t")
+	row("sets on the pod", stringsOf(h.SetsOnPod), ", ")
+	row("needs", alternatives(h.KernelFeatures), "\n  \t")
 	row("beside others", term.Wrap(h.Compose, 80), "\n  \t")
 	if h.TestedOn != "" {
 		row("tried on", []string{h.TestedOn}, "")

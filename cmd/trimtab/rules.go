@@ -82,8 +82,8 @@ or a pod is malformed.`,
 			return err
 		}
 		switch {
-		case report.Wrong > 0:
-			return &usageError{fmt.Errorf("%s: %s cannot be run", args[0], term.Count(report.Wrong, "case"))}
+		case report.NotRun > 0:
+			return &usageError{fmt.Errorf("%s: %s cannot be run", args[0], term.Count(report.NotRun, "case"))}
 		case report.Failed > 0:
 			return errors.New("some cases failed")
 		}
@@ -143,7 +143,7 @@ func renderRulesTest(w io.Writer, r *rulestest.Report) error {
 			fmt.Fprintf(w, "no case matches rule %s\n", term.Clean(rule.Name))
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s, %d failed\n", term.Count(len(r.Cases), "case"), r.Failed+r.Wrong)
+	_, err := fmt.Fprintf(w, "%s, %d failed\n", term.Count(len(r.Cases), "case"), r.Failed+r.NotRun)
 	return err
 }
 

@@ -32,7 +32,7 @@ type node struct {
 	processes process.Kernel   // nil if attributes of processes cannot be set
 	// namespaces has the labels of namespaces; nil if they are unknown.
 	namespaces *namespaces.Store
-	// createsDirs reports whether MakeShared makes directories on the host. If it is false, MakeShared does nothing.
+	// createsDirs reports whether MakeSharedDir makes directories on the host. If it is false, MakeSharedDir does nothing.
 	createsDirs bool
 }
 
@@ -121,8 +121,8 @@ func (n node) Probe(feature string) lifecycle.Finding {
 // Unified reports whether the node has cgroup version 2. It returns true if the version is unknown.
 func (n node) Unified() bool { return n.tree == nil || n.tree.Version == cgroup.V2 }
 
-// MakeShared makes a directory to which containers of any user can write.
-func (n node) MakeShared(path string) error {
+// MakeSharedDir makes a directory to which containers of any user can write.
+func (n node) MakeSharedDir(path string) error {
 	if !n.createsDirs {
 		return nil
 	}
@@ -159,7 +159,7 @@ func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook 
 	}
 	var out []api.Hook
 	for _, h := range hooks {
-		out = append(out, api.Hook{Name: h.Name, Finding: h.Effective(n.Probe)})
+		out = append(out, api.Hook{Name: h.Name, Finding: h.FeatureSupport(n.Probe)})
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespa
 		return p, err
 	}
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
-	p.Serving = &intent.Serving{Policy: c.Placement.Policy, KubeletOwns: terms.NoGrantReason != nil}
+	p.Serving = &intent.ServingSettings{Policy: c.Placement.Policy, KubeletOwnsCPUs: terms.NoGrantReason != nil}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}

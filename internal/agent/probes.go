@@ -29,7 +29,7 @@ func (s *settings) hooks() []api.Hook {
 		if !enabled {
 			info = h
 		}
-		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(s.node.Probe)})
+		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.FeatureSupport(s.node.Probe)})
 	}
 	return out
 }
@@ -59,5 +59,5 @@ func (s *settings) repeatProbes(ctx context.Context) {
 
 // waitsForProbe reports whether a probe for an enabled hook has no answer yet.
 func (s *settings) waitsForProbe() bool {
-	return slices.ContainsFunc(s.activeHooks(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.Probe) })
+	return slices.ContainsFunc(s.activeHooks(), func(h hook.Hook) bool { return h.Info().HasUnknownFeatures(s.node.Probe) })
 }

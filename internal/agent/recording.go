@@ -32,7 +32,7 @@ func (s *settings) recordedNode() recording.Node {
 	asked := &recordingNode{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
 	_, _ = c.Hooks.Hooks(asked) // stores the probes and devices that hooks need
 	for _, h := range hook.Catalogue() {
-		for _, features := range h.Kernel {
+		for _, features := range h.KernelFeatures {
 			for f := range strings.SplitSeq(features, "|") {
 				asked.Probe(f)
 			}
@@ -80,7 +80,7 @@ func (n *recordingNode) HookFiles(directories []string) []lifecycle.HookFile {
 	return n.hookFiles
 }
 
-func (*recordingNode) MakeShared(string) error { return nil }
+func (*recordingNode) MakeSharedDir(string) error { return nil }
 
 // describedNode implements hook.Node for the node of a recording.
 type describedNode struct{ *recording.Node }
@@ -99,7 +99,7 @@ func (n describedNode) Device(path string) (lifecycle.Device, bool) {
 	return d, found
 }
 func (n describedNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
-func (describedNode) MakeShared(string) error                   { return nil }
+func (describedNode) MakeSharedDir(string) error                { return nil }
 
 // Replay decides the events of a recording again, with the recorded configuration or another one, and compares the
 // decisions with the recorded ones. another is nil for the recorded configuration. Apart from reading the recording, it

@@ -61,10 +61,10 @@ func RulesNode(c config.Config, labels map[string]map[string]string) (func() *en
 // factsForRules returns a function that returns the facts of a node that a set of rules needs.
 func factsForRules(n hook.Node) func(*rules.Set) rules.Facts {
 	return func(set *rules.Set) rules.Facts {
-		f := rules.Facts{Devices: devicesAt(n, set.Devices()), Unsupported: map[lifecycle.Field]string{}}
-		for field, feature := range rules.Features() {
+		f := rules.Facts{Devices: devicesAt(n, set.Devices()), UnsupportedFields: map[lifecycle.Field]string{}}
+		for field, feature := range rules.KernelFeatures() {
 			if found := n.Probe(feature); found.Support == lifecycle.NotSupported {
-				f.Unsupported[field] = found.Why
+				f.UnsupportedFields[field] = found.Why
 			}
 		}
 		return f

@@ -20,7 +20,7 @@ func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 		return "", err
 	}
 	switch {
-	case v.Field.Numeric():
+	case v.Field.IsNumeric():
 		return s.encodeInt(version, v.Int)
 	case s.Key == Exclusive && v.Text == "":
 		return "", nil // as in a new cgroup: no exclusive CPUs
@@ -122,7 +122,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 	if s.Kind == Bytes {
 		n = s.wholePages(n)
 	}
-	if field.Numeric() {
+	if field.IsNumeric() {
 		v.Int = n
 	} else if v.Text = strconv.FormatInt(n, 10); n == -1 && s.Unlimited {
 		v.Text = unlimited

@@ -210,19 +210,19 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 }
 
 // withPlacementDisabled returns the containers for which placement was disabled all the time, before this
-// Synchronize or Configure is decided (lifecycle.RecordFields.Unplaced). A container without a record counts as one
+// Synchronize or Configure is decided (lifecycle.RecordFields.NeverPlaced). A container without a record counts as one
 // of them.
 func (n *node) withPlacementDisabled(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
 		if ctr != nil {
 			r, known := records[ctr.ID]
-			ids[ctr.ID] = !known || r.Unplaced
+			ids[ctr.ID] = !known || r.NeverPlaced
 		}
 	}
 	if ev.Kind == lifecycle.Configure {
 		for _, id := range n.state.Containers() {
-			ids[id] = n.state.Container(id).Unplaced
+			ids[id] = n.state.Container(id).NeverPlaced
 		}
 	}
 	return ids

@@ -85,7 +85,7 @@ func TestGrantedDevices(t *testing.T) {
 			Dialects:  []string{"koordinator", "kubernetes"},
 			Placement: none.Policy{},
 			Pools:     placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-			Hooks:     []hook.Hook{hook.GPU{Devices: hook.ByCDI, ByUUID: true}},
+			Hooks:     []hook.Hook{hook.GPU{Devices: hook.GPUByCDI, ByUUID: true}},
 			Rules: intent.Rules{
 				{Kinds: []intent.Kind{intent.Devices}, Namespaces: []string{"locked"}, Decision: intent.Refuse, Name: "rule 1"},
 			},

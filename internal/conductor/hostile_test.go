@@ -47,7 +47,7 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 	}
 	// What a class gives by itself is not an attack; other tests compare it.
 	s.policy.Hooks = []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.Normalization{Ratio: 100},
-		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
+		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, MemoryHigh: 80, MemoryLow: 50, MemoryMin: 10, KillTogether: true, KernelFiles: lacks(v)}}
 	s.policy.Hooks = append(s.policy.Hooks, injectors()...)
 	s.con = nil
 	s.boot()

@@ -68,7 +68,7 @@ func TestEveryInjectorIsHere(t *testing.T) {
 // kindOf is the kind, refused by default, that a hook alone serves; "" if there is none.
 func kindOf(name string) intent.Kind {
 	for _, d := range intent.Defaults() {
-		if d.Decision == intent.Refuse && slices.Equal(intent.ServersOf(d.Kind, ""), []string{name}) {
+		if d.Decision == intent.Refuse && slices.Equal(intent.ServingHooks(d.Kind, ""), []string{name}) {
 			return d.Kind
 		}
 	}

@@ -139,7 +139,7 @@ func (mo *model) checkValues(c *modelCtr) {
 				continue
 			}
 			value := lifecycle.Value{Field: f, Text: v.Value}
-			if f.Numeric() {
+			if f.IsNumeric() {
 				value.Text = ""
 				fmt.Sscan(v.Value, &value.Int)
 			}

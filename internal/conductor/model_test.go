@@ -228,7 +228,7 @@ func (mo *model) bootWith(saved []byte) {
 func (mo *model) normalize(ratio hook.Ratio) {
 	mo.ratio = ratio
 	mo.policy.Hooks = []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.Normalization{Ratio: ratio},
-		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.YieldWeight, BVT: lifecycle.NotSupported},
+		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.YieldWeight, KernelSupport: lifecycle.NotSupported},
 		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
 	}
 	if mo.devices != nil {

@@ -273,7 +273,7 @@ func (n *node) storeRecordWith(set func(string, lifecycle.Record), ctr *engine.C
 // carries does not have this result, because it was written at the container's creation.
 func (n *node) storeFirstPlacement(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
-	if w.placementDisabled[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.IsSet() {
+	if w.placementDisabled[ctr.ID] && !ctr.NeverPlaced && p != nil && p.Intent.CPUs.IsSet() {
 		n.storeRecord(ctr)
 	}
 }

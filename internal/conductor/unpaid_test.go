@@ -212,7 +212,7 @@ func newCity(t testing.TB, v cgroup.Version, pooled bool, rules intent.Rules) *c
 	s.log = &s.said
 	s.policy.Rules = append(intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"trusted"}, Decision: intent.Allow, Name: "rule 1"}}, rules...)
 	s.policy.Hooks = []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.OOMScoreOptions{}, hook.Normalization{Ratio: 100},
-		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
+		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, MemoryHigh: 80, MemoryLow: 50, MemoryMin: 10, KillTogether: true, KernelFiles: lacks(v)}}
 	s.policy.Hooks = append(s.policy.Hooks, injectors()...)
 	p := &s.policy.Pools
 	p.Reserved = topology.SetOf(0)

@@ -249,7 +249,7 @@ func namespaces(s string) string {
 	switch {
 	case !isNamespacePattern(s):
 		return fmt.Sprintf("is %s, want names or patterns of namespaces", quoteShort(s))
-	case !intent.ValidPattern(s):
+	case !intent.IsNamespacePattern(s):
 		return fmt.Sprintf("is %s: an empty pattern, or a [ without ]", quoteShort(s))
 	}
 	return ""

@@ -73,7 +73,7 @@ func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
 	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // if hooks decide more fields than the record has, noteManaged marks the record as stale
-	c.Pristine, c.Unplaced = asked, false
+	c.Pristine, c.NeverPlaced = asked, false
 	endFinishedColdStart(c, b.facts.KernelMems[c.ID])
 	c.decision.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }

@@ -33,10 +33,10 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 	}
 	a := &lifecycle.Affinity{NUMAHint: numaHint(m, got.Hint()), Refused: refusal}
 	for i, h := range got.ResourceHints {
-		if a.Each == nil {
-			a.Each = map[string]lifecycle.NUMAHint{}
+		if a.ByResource == nil {
+			a.ByResource = map[string]lifecycle.NUMAHint{}
 		}
-		a.Each[hints[i].Name] = numaHint(m, h)
+		a.ByResource[hints[i].Name] = numaHint(m, h)
 	}
 	s.c.decision.affinity = a
 	return got, o.Policy, refusal

@@ -159,7 +159,7 @@ func TestRefusedThenResized(t *testing.T) {
 		s := NewState(m, p)
 		pod := asking{name: "a", level: "LSR", milli: 4000}.pod()
 		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: less, State: lifecycle.StateRunning}
-		records := map[string]Record{"a": {FromCheckpoint: true, Stamped: c.stamped, RecordFields: lifecycle.RecordFields{Pristine: less}}}
+		records := map[string]Record{"a": {FromCheckpoint: true, StampedPristine: c.stamped, RecordFields: lifecycle.RecordFields{Pristine: less}}}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{main}}, Facts{Records: records}))
 		do(t, s, lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: pod, Container: main})
 		do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "b", PodID: pod.ID, Name: "c", Resources: less}})

@@ -132,12 +132,12 @@ func (d *draft) setState(k lifecycle.Kind, c *Container) {
 // name or no cgroup, withReportedIdentity adds the name and the cgroup of the present event.
 func (d *draft) withReportedIdentity(reported *lifecycle.Container) *Container {
 	c := d.n.container(reported.ID)
-	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
+	if c == nil || c.Name != lifecycle.UnnamedContainer && c.CgroupsPath != "" {
 		return c
 	}
 	n := *c
 	n.CgroupsPath = cmp.Or(c.CgroupsPath, reported.CgroupsPath)
-	if c.Name == lifecycle.Unnamed {
+	if c.Name == lifecycle.UnnamedContainer {
 		n.Name = cmp.Or(reported.Name, c.Name)
 	}
 	return &n
@@ -164,7 +164,7 @@ func (d *draft) setIdentity(ev *lifecycle.Event) {
 func (d *draft) dropFailedCreates(ev *lifecycle.Event) {
 	for _, id := range d.n.base.containerIDsByPod[ev.Pod.ID] {
 		c := d.n.container(id)
-		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
+		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.UnnamedContainer && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
 			d.n.put(id, nil)
 			d.plan.EndedContainers = append(d.plan.EndedContainers, id)
 			d.plan.FailedCreates++
@@ -257,7 +257,7 @@ func (d *draft) createContainer(reported *lifecycle.Container, life lifecycle.St
 		Claims:           d.facts.Claims[reported.ID],
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).findRecord(reported)
-	if rec == nil && d.n.container(c.ID) == nil && (pod.Intent.CPUEnv.IsSet() || pod.Intent.AsksForInterfaces()) {
+	if rec == nil && d.n.container(c.ID) == nil && (pod.Intent.CPUEnv.IsSet() || pod.Intent.RequestsInterfaces()) {
 		c.decision.creation = &hook.Creation{Env: reported.Env, HostInterfaces: d.facts.HostInterfaces}
 	}
 	c.reportUnclaimed(pod.Pod)

@@ -421,7 +421,7 @@ func (s *placer) chooseDevices() {
 func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refusal string) {
 	giver, u, kept := s.n.policy.deviceGiver(), s.devices(), s.n.ledger.Devices()[s.c.Key]
 	for _, r := range asked {
-		if !giver.Gives(r.Kind) {
+		if !giver.GivesKind(r.Kind) {
 			return nil, "hooks.cdiDevices.classes does not list " + r.Kind
 		}
 		var chosen []string

@@ -212,7 +212,7 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	out.Values = make([]lifecycle.Value, 0, usualValues)
 	run := func(final bool) {
 		for _, h := range n.policy.Hooks {
-			if _, last := h.(hook.AfterAll); last == final {
+			if _, last := h.(hook.AfterOthersHook); last == final {
 				out.runHook(h, in)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
-		in.Pristine, in.Bursts, in.Exclusive = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusiveCPUs)
+		in.Pristine, in.BurstSum, in.Exclusive = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusiveCPUs)
 		if !o.p.assignedCPUs.Empty() {
 			in.Pool, in.AssignedBy = placement.Exclusive, o.p.Intent.CPUs.Key
 		} else if !o.n.ledger.CPUsOfPod(o.p.Pod.UID).Empty() && o.n.choosesCPUsForWholePod(o.p) {
@@ -24,7 +24,7 @@ func (o *output) input() *hook.Input {
 		}
 		return in
 	}
-	in.Container, in.About, in.Pristine = o.c.Name, o.c.About, &o.c.Pristine
+	in.Container, in.ContainerProperties, in.Pristine = o.c.Name, o.c.About, &o.c.Pristine
 	in.Pool, in.AssignedBy, in.AssignedWhy = o.c.Assignment.Pool, o.c.Assignment.From, o.c.placementReason(o.n.machine)
 	if o.c.Assignment.OwnsAndShares() { // hooks must not lift its quota, because it also shares CPUs
 		in.Pool = placement.TreePool
@@ -38,9 +38,9 @@ func (o *output) input() *hook.Input {
 			in.CPUs = "" // the runtime's request already has these CPUs
 		}
 	}
-	in.Granted, in.RequestedDevices = o.p.Granted.DevicesOf(o.c.Name), o.c.RequestedDevices
+	in.GrantedDevices, in.RequestedDevices = o.p.Granted.DevicesOf(o.c.Name), o.c.RequestedDevices
 	in.CPUEnv, in.Scheduling, in.SkippedInterfaces = o.c.CPUEnv, o.c.Scheduling, o.c.SkippedInterfaces
-	in.Devices, in.DevicesRefused, in.TakenDevices = o.c.CDIDevices, o.c.DevicesRefused, o.n.takenDevices(o.p, o.c)
+	in.ExclusiveDevices, in.DevicesRefused, in.TakenDevices = o.c.CDIDevices, o.c.DevicesRefused, o.n.takenDevices(o.p, o.c)
 	if o.c.decision.creation != nil { // a hook needs values that are known only while the container is created
 		now := *o.c.decision.creation
 		if now.PodValues = o.p.Values; o.c.Assignment.Pool == placement.Exclusive {
@@ -144,7 +144,7 @@ func (o *output) addValue(v lifecycle.Value) {
 		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
 			continue
 		}
-		if v.Field.Info().Compose == lifecycle.Minimum && v.Int < have.Int {
+		if v.Field.Info().Compose == lifecycle.SmallestWins && v.Int < have.Int {
 			o.Values[i] = v
 		} else if v.String() != have.String() {
 			o.Problems = append(o.Problems, lifecycle.Problem{Reason: fmt.Sprintf(
@@ -178,7 +178,7 @@ func (o *output) scaleQuotas(in *hook.Input) {
 		if v.Int <= 0 { // no limit, or nothing to scale
 			continue
 		}
-		v.Int, v.Why = max(s.Factor.Divide(v.Int), minQuota), s.Why
+		v.Int, v.Why = max(s.Divisor.Divide(v.Int), minQuota), s.Why
 		if at >= 0 {
 			o.Values[at] = v
 		} else {

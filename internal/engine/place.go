@@ -110,11 +110,11 @@ const RecreateHint = "the container can get them when it is created again"
 // for none.
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
-	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
+	s.c.NeverPlaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.NeverPlaced || old == nil && (rec == nil || rec.NeverPlaced))
 	if s.placeExternal() || s.placeOnRecordedCPUs(rec) {
 		return
 	}
-	isNew := (old == nil || !old.Alive() || old.Assignment.Pool == placement.Exclusive || old.Unplaced) && (rec == nil || rec.CPUs != "" || rec.Unplaced)
+	isNew := (old == nil || !old.Alive() || old.Assignment.Pool == placement.Exclusive || old.NeverPlaced) && (rec == nil || rec.CPUs != "" || rec.NeverPlaced)
 	if !isNew && s.placeWaitingOwner() {
 		return
 	}

@@ -93,7 +93,7 @@ type Condition struct {
 func (s *State) Conditions() []Condition {
 	var all []Condition
 	for _, h := range s.Policy.Hooks {
-		if c, ok := h.(hook.Conditional); ok {
+		if c, ok := h.(hook.ConditionalHook); ok {
 			name := h.Info().Name
 			all = append(all, Condition{name, c.Condition(), s.conditionMatches[name]})
 		}
@@ -107,9 +107,9 @@ func hookRefusalProblem(h, why string) lifecycle.Problem {
 }
 
 // propertiesOf returns the properties of a container that hooks may use.
-func propertiesOf(c *lifecycle.Container) hook.About {
+func propertiesOf(c *lifecycle.Container) hook.ContainerProperties {
 	labels, annotations := intent.ContainerMetadata(c)
-	a := hook.About{Labels: labels, Annotations: annotations, BindMounts: slices.ContainsFunc(c.Mounts, lifecycle.Mount.Binds)}
+	a := hook.ContainerProperties{Labels: labels, Annotations: annotations, BindMounts: slices.ContainsFunc(c.Mounts, lifecycle.Mount.IsBind)}
 	if len(c.Args) > 0 {
 		a.Command = c.Args[0]
 	}

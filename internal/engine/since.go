@@ -24,8 +24,8 @@ func (b *recovery) recordedAndCurrentRequests() (was, now lifecycle.Resources) {
 			switch first = &asked; {
 			case !rec.FromCheckpoint:
 				first = &rec.Pristine
-			case rec.Stamped != nil && !b.podOwnsCPUs(): // the requests of owners were checked when they were resized
-				first = rec.Stamped
+			case rec.StampedPristine != nil && !b.podOwnsCPUs(): // the requests of owners were checked when they were resized
+				first = rec.StampedPristine
 			}
 		}
 		before, after = append(before, first), append(after, &asked)

@@ -31,7 +31,7 @@ type Policy struct {
 	// Rules are the authorization rules. Without rules the defaults apply.
 	Rules intent.Rules
 	// Serving says which requests of pods this node can serve; nil means all.
-	Serving *intent.Serving
+	Serving *intent.ServingSettings
 	Hooks   []hook.Hook
 }
 
@@ -86,7 +86,7 @@ type Container struct {
 	Undescribed    Undescribed
 	ProblemSummary ProblemSummary
 	// About has the labels, annotations and other properties that the runtime reported.
-	About hook.About
+	About hook.ContainerProperties
 	// RequestedDevices are the devices in the runtime's request for the container.
 	RequestedDevices lifecycle.DeviceGrant
 	// Claims are the resource claims that give CPUs to the container; nil for none.

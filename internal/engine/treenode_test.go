@@ -32,7 +32,7 @@ func newTreeNode(t *testing.T, o topologyaware.Options) *treeNode {
 func treeNodeOf(t *testing.T, m *topology.Machine, p Policy) *treeNode {
 	t.Helper()
 	p.Dialects = append(p.Dialects, "nri-plugins")
-	p.Serving = &intent.Serving{Policy: "topology-aware", Hooks: []string{"cpuset"}}
+	p.Serving = &intent.ServingSettings{Policy: "topology-aware", Hooks: []string{"cpuset"}}
 	return &treeNode{t: t, s: NewState(m, p), pods: map[string]*lifecycle.Pod{}}
 }
 

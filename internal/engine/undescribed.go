@@ -23,7 +23,7 @@ func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.RunningCPUs[b.c.ID])
 	b.c.Undescribed.kernelCPUs = has
 	if has.Empty() || !b.n.policy.Place {
-		return &Record{RecordFields: lifecycle.RecordFields{Unplaced: !b.n.policy.Place}}
+		return &Record{RecordFields: lifecycle.RecordFields{NeverPlaced: !b.n.policy.Place}}
 	}
 	if b.undescribedOwnsCPUs(has) && b.n.checkGrantable(b.p, b.c.Key, has) == nil {
 		b.c.Stamp.CPUs, b.c.Undescribed.kernelCPUs = has, topology.Set{}

@@ -11,11 +11,11 @@ import (
 // each key, so that it compares an expression with values instead of subjects. It adds a joint key when
 // an expression first has that key. The pod of a subject must not change.
 type Index struct {
-	slots    map[string]int // by id of the subject
-	subjects []indexed      // by slot
-	free     []int          // slots without a subject
-	all      members
-	groups   map[string]members
+	slots    map[string]int   // by id of the subject
+	subjects []indexedSubject // by slot
+	free     []int            // slots without a subject
+	all      slotSet
+	groups   map[string]slotSet
 	// keys has the values by key, and labels the values of keys pod/labels/NAME by NAME. joint lists the
 	// joint keys that are in keys, the oldest first.
 	keys, labels map[string]*valueIndex
@@ -25,8 +25,8 @@ type Index struct {
 // maxJoint limits the joint keys of an index, because Put computes the value of each for every subject.
 const maxJoint = 16
 
-// indexed is a subject of an index, with its group.
-type indexed struct {
+// indexedSubject is a subject of an index, with its group.
+type indexedSubject struct {
 	Subject
 
 	group string
@@ -35,13 +35,13 @@ type indexed struct {
 // valueIndex has the subjects of one key. all has the subjects with any value, and values has the subjects of each
 // value.
 type valueIndex struct {
-	all    members
-	values map[string]members
+	all    slotSet
+	values map[string]slotSet
 }
 
 // NewIndex returns an index without subjects.
 func NewIndex() *Index {
-	return &Index{slots: map[string]int{}, groups: map[string]members{}, keys: map[string]*valueIndex{}, labels: map[string]*valueIndex{}}
+	return &Index{slots: map[string]int{}, groups: map[string]slotSet{}, keys: map[string]*valueIndex{}, labels: map[string]*valueIndex{}}
 }
 
 // Put adds or replaces a subject.
@@ -57,9 +57,9 @@ func (x *Index) Put(id string, s Subject, group string) {
 	if last := len(x.free) - 1; last >= 0 {
 		slot, x.free = x.free[last], x.free[:last]
 	} else {
-		x.subjects = append(x.subjects, indexed{})
+		x.subjects = append(x.subjects, indexedSubject{})
 	}
-	x.slots[id], x.subjects[slot] = slot, indexed{s, group}
+	x.slots[id], x.subjects[slot] = slot, indexedSubject{s, group}
 	x.all.add(slot)
 	addTo(x.groups, group, slot)
 	x.eachValue(s, func(of map[string]*valueIndex, key, value string) { addValue(of, key, value, slot) })
@@ -67,7 +67,7 @@ func (x *Index) Put(id string, s Subject, group string) {
 
 func addValue(of map[string]*valueIndex, key, value string, slot int) {
 	if of[key] == nil {
-		of[key] = &valueIndex{values: map[string]members{}}
+		of[key] = &valueIndex{values: map[string]slotSet{}}
 	}
 	of[key].all.add(slot)
 	addTo(of[key].values, value, slot)
@@ -81,7 +81,7 @@ func (x *Index) Remove(id string) {
 	}
 	was := x.subjects[slot]
 	delete(x.slots, id)
-	x.subjects[slot], x.free = indexed{}, append(x.free, slot)
+	x.subjects[slot], x.free = indexedSubject{}, append(x.free, slot)
 	x.all.remove(slot)
 	removeFrom(x.groups, was.group, slot)
 	x.eachValue(was.Subject, func(of map[string]*valueIndex, key, value string) {
@@ -96,7 +96,7 @@ func (x *Index) Remove(id string) {
 func (x *Index) Count(sums map[string]int, all ...*Expression) {
 	found := x.all
 	for _, e := range all {
-		found = found.and(x.holdingFor(e))
+		found = found.and(x.subjectsMatching(e))
 	}
 	for group, subjects := range x.groups {
 		if n := found.countCommon(subjects); n > 0 {
@@ -105,8 +105,8 @@ func (x *Index) Count(sums map[string]int, all ...*Expression) {
 	}
 }
 
-// holdingFor returns the subjects for which an expression holds.
-func (x *Index) holdingFor(e *Expression) (found members) {
+// subjectsMatching returns the subjects for which an expression holds.
+func (x *Index) subjectsMatching(e *Expression) (found slotSet) {
 	if e.Operator == "AlwaysTrue" {
 		return x.all
 	}
@@ -161,11 +161,11 @@ func (x *Index) addJoint(key string) {
 }
 
 // withOneOf returns the subjects that have one of the values.
-func (v *valueIndex) withOneOf(values []string) members {
+func (v *valueIndex) withOneOf(values []string) slotSet {
 	if len(values) == 1 {
 		return v.values[values[0]]
 	}
-	var found members
+	var found slotSet
 	for _, value := range values {
 		found.addAll(v.values[value])
 	}
@@ -173,7 +173,7 @@ func (v *valueIndex) withOneOf(values []string) members {
 }
 
 // matching returns the subjects whose value matches one of the patterns.
-func (v *valueIndex) matching(patterns []string) (found members) {
+func (v *valueIndex) matching(patterns []string) (found slotSet) {
 	all := make([]glob, len(patterns))
 	for i, pattern := range patterns {
 		all[i] = newGlob(pattern)

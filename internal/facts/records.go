@@ -19,7 +19,7 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 		text, stamped := (*ctr).Annotations[intent.RecordKey]
 		if r, late := g.o.Checkpoint.Record(id); late && f.FormerAgent == nil { // a what-if about a takeover ignores the checkpoint, because its records are from after the takeover
 			if first, err := g.o.Signer.Read(p.UID, name, text); stamped && err == nil {
-				r.Stamped = &first.Pristine
+				r.StampedPristine = &first.Pristine
 			}
 			put(&f.Records, id, r)
 			return

@@ -20,14 +20,14 @@ type BatchOptions struct {
 func (BatchOptions) Info() Info {
 	limits := []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 	return Info{
-		Name:    "batch",
-		About:   "shares, quota and memory limit by batch-cpu and batch-memory",
-		Stages:  lifetimeEvents(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},
-		Sets:    limits,
-		Pod:     limits,
-		Kernel:  []string{"cpu", "memory"},
-		Compose: "does not set the quota of containers that own CPUs; cpuset sets it",
+		Name:           "batch",
+		About:          "shares, quota and memory limit by batch-cpu and batch-memory",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.KoordQoSClass, intent.KoordExtended},
+		Sets:           limits,
+		SetsOnPod:      limits,
+		KernelFeatures: []string{"cpu", "memory"},
+		Compose:        "does not set the quota of containers that own CPUs; cpuset sets it",
 		Differs: []string{
 			"computes the quota for the CFS period of the container, not always for 100 ms",
 			"reports a batch-cpu below 100, because the unit is milli-CPUs",

@@ -82,15 +82,15 @@ func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (h BlockIO) Info() Info {
 	i := Info{
-		Name:     "blockIO",
-		About:    "disk I/O: limits that a pod sets itself, weights by class, classes of the runtime's configuration",
-		Stages:   lifetimeEvents(),
-		Reads:    []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
-		Sets:     []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
-		Pod:      []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
-		Kernel:   []string{"io.max"},
-		Compose:  "the only hook that sets them",
-		TestedOn: "a model of the kernel that is compared with kernels, for limits and weights; a model of the runtime, for classes",
+		Name:           "blockIO",
+		About:          "disk I/O: limits that a pod sets itself, weights by class, classes of the runtime's configuration",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
+		Sets:           []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
+		SetsOnPod:      []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
+		KernelFeatures: []string{"io.max"},
+		Compose:        "the only hook that sets them",
+		TestedOn:       "a model of the kernel that is compared with kernels, for limits and weights; a model of the runtime, for classes",
 		Differs: []string{
 			"only blocks of type device: the agent does not find the disk of a volume, and reports that",
 			"with cgroup v2 the limits are set on the pod, and with v1 on each container, because v1 would not apply a pod's limits to its containers",
@@ -101,7 +101,7 @@ func (h BlockIO) Info() Info {
 		},
 	}
 	if h.Weights != (ByClass[int]{}) {
-		i.Kernel = append(i.Kernel, ioWeightFile+"|"+bfqWeightFile)
+		i.KernelFeatures = append(i.KernelFeatures, ioWeightFile+"|"+bfqWeightFile)
 	}
 	return i
 }
@@ -140,7 +140,7 @@ func (h BlockIO) setWeight(in *Input, out *Output) {
 // first limit counts.
 func (h BlockIO) setLimits(in *Input, out *Output) {
 	for _, l := range in.Intent.Disks.V {
-		disk, err := h.disk(l.Disk)
+		disk, err := h.deviceNumber(l.Disk)
 		if err != "" {
 			out.decline(in.Intent.Disks.Key, l.Disk, err)
 			continue
@@ -159,8 +159,8 @@ func (h BlockIO) setLimits(in *Input, out *Output) {
 	}
 }
 
-// disk returns the device number of a disk, or the reason why the disk is unknown.
-func (h BlockIO) disk(name string) (number, problem string) {
+// deviceNumber returns the device number of a disk, or the reason why the disk is unknown.
+func (h BlockIO) deviceNumber(name string) (number, problem string) {
 	for disk, n := range h.Disks {
 		if name == disk || name == n {
 			return n, ""

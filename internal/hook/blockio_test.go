@@ -54,7 +54,7 @@ func TestBlockIO(t *testing.T) {
 	if len(out.Problems) != 1 || out.Problems[0].Value != "sdz" {
 		t.Errorf("a missing disk: %v", out.Problems)
 	}
-	if f := h.Info().Effective(func(string) lifecycle.Finding { return lifecycle.Finding{} }); f.Support != lifecycle.Unknown {
+	if f := h.Info().FeatureSupport(func(string) lifecycle.Finding { return lifecycle.Finding{} }); f.Support != lifecycle.Unknown {
 		t.Errorf("nobody can tell: %v", f)
 	}
 }

@@ -33,14 +33,14 @@ func (BurstOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (Burst) Info() Info {
 	return Info{
-		Name:    "burst",
-		About:   "CPU time beyond the quota, from unused quota of earlier periods",
-		Stages:  lifetimeEvents(),
-		Reads:   []string{intent.RubikBurst},
-		Sets:    []lifecycle.Field{lifecycle.Unified},
-		Pod:     []lifecycle.Field{lifecycle.Unified},
-		Kernel:  []string{burstFile},
-		Compose: "limited by the quota that all other hooks leave",
+		Name:           "burst",
+		About:          "CPU time beyond the quota, from unused quota of earlier periods",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.RubikBurst},
+		Sets:           []lifecycle.Field{lifecycle.Unified},
+		SetsOnPod:      []lifecycle.Field{lifecycle.Unified},
+		KernelFeatures: []string{burstFile},
+		Compose:        "limited by the quota that all other hooks leave",
 		Differs: []string{
 			"a burst above the quota is reduced to the quota, while rubik then sets no burst; explain shows the request",
 			"the burst of the pod itself is the sum of its live containers' bursts, so that it never limits the burst of a container, and the pod's quota can change together with their quotas",
@@ -68,7 +68,7 @@ func (h Burst) Propose(in *Input, out *Output) {
 	most := ask.V
 	if in.Container == "" {
 		why.Text = "the sum of its containers' bursts"
-		most = in.Bursts
+		most = in.BurstSum
 	}
 	if limit := in.limitMicros(); limit > 0 && limit < most {
 		why.Text += fmt.Sprintf(", reduced from %d to the CPU limit in the current spec", most)
@@ -95,8 +95,8 @@ func (in *Input) limitMicros() int64 {
 	if milli <= 0 {
 		return 0
 	}
-	return max(min(milli, mostMilli)*periodOf(in.Pristine)/1000, minQuota)
+	return max(min(milli, maxMilli)*periodOf(in.Pristine)/1000, minQuota)
 }
 
-// mostMilli limits milli-CPUs, so that products do not overflow. No machine has so many CPUs.
-const mostMilli = 1 << 40
+// maxMilli limits milli-CPUs, so that products do not overflow. No machine has so many CPUs.
+const maxMilli = 1 << 40

@@ -30,13 +30,13 @@ func (WritableCgroupsOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (WritableCgroups) Info() Info {
 	return Info{
-		Name:    "writableCgroups",
-		About:   "write access for containers to their own cgroups",
-		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:   []string{intent.NRICgroups},
-		Sets:    []lifecycle.Field{lifecycle.CgroupMount},
-		Kernel:  []string{delegationFeature},
-		Compose: "the only hook that sets it",
+		Name:           "writableCgroups",
+		About:          "write access for containers to their own cgroups",
+		Stages:         []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:          []string{intent.NRICgroups},
+		Sets:           []lifecycle.Field{lifecycle.CgroupMount},
+		KernelFeatures: []string{delegationFeature},
+		Compose:        "the only hook that sets it",
 		Differs: []string{
 			"a container that shares the host's cgroup namespace does not get it; the agent reports that",
 			"values other than true and false are reported; the plugin treats them as false",
@@ -46,7 +46,7 @@ func (WritableCgroups) Info() Info {
 
 // Propose makes the mount of cgroups writable.
 func (h WritableCgroups) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.WritableCgroups, "writableCgroups")
+	asked, why, ok := scopedRequest(in, in.Intent.WritableCgroups, "writableCgroups")
 	switch {
 	case !ok || !asked.V:
 	case h.KernelSupport.Support == lifecycle.NotSupported:

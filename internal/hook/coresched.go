@@ -32,14 +32,14 @@ func (CoreSchedOptions) Make(n Node, all *Options) (Hook, error) {
 // Info describes the hook.
 func (CoreSched) Info() Info {
 	return Info{
-		Name:     "coreSched",
-		About:    "which pods may share a core's hyperthreads at a time",
-		Stages:   lifetimeEvents(),
-		Reads:    []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
-		Sets:     []lifecycle.Field{lifecycle.CoreSched},
-		Kernel:   []string{"coreSched"},
-		Compose:  "refused together with group identities on a kernel that has them: kernels locked up with both (koordinator issue 1829)",
-		TestedOn: "a model of the kernel's cookies only; no kernel with core scheduling was available",
+		Name:           "coreSched",
+		About:          "which pods may share a core's hyperthreads at a time",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
+		Sets:           []lifecycle.Field{lifecycle.CoreSched},
+		KernelFeatures: []string{"coreSched"},
+		Compose:        "refused together with group identities on a kernel that has them: kernels locked up with both (koordinator issue 1829)",
+		TestedOn:       "a model of the kernel's cookies only; no kernel with core scheduling was available",
 		Differs: []string{
 			"cookies are set before a container's first instruction",
 			"a pod's sandbox keeps cookie 0, because it does no work",
@@ -50,13 +50,13 @@ func (CoreSched) Info() Info {
 	}
 }
 
-// expeller is the suffix of the groups of dedicated and shared pods, to which reclaimed pods must yield.
-const expeller = "-expeller"
+// expellerSuffix ends the names of the groups of dedicated and shared pods, to which reclaimed pods must yield.
+const expellerSuffix = "-expeller"
 
 // Propose sets a container's group.
 func (h CoreSched) Propose(in *Input, out *Output) {
 	ask := in.Intent.CoreSched
-	end, classed := map[intent.Class]string{intent.Dedicated: expeller, intent.Shared: expeller, intent.Reclaimed: ""}[in.Intent.Class.V]
+	end, classed := map[intent.Class]string{intent.Dedicated: expellerSuffix, intent.Shared: expellerSuffix, intent.Reclaimed: ""}[in.Intent.Class.V]
 	switch {
 	case !classed || ask.V.None:
 		return

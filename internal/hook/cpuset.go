@@ -28,14 +28,14 @@ type CPUSetOptions struct {
 // Info describes the hook.
 func (CPUSetOptions) Info() Info {
 	return Info{
-		Name:    "cpuset",
-		About:   "CPUs that the scheduler assigned, or the CPUs of the container's pool",
-		Stages:  lifetimeEvents(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota, intent.TrimtabCoreType, intent.TrimtabIsolated},
-		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
-		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
-		Kernel:  []string{"cpuset", "cpu"},
-		Compose: "sets the quota (to unlimited) only of containers that own CPUs; batch does not change their quota",
+		Name:           "cpuset",
+		About:          "CPUs that the scheduler assigned, or the CPUs of the container's pool",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota, intent.TrimtabCoreType, intent.TrimtabIsolated},
+		Sets:           []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
+		SetsOnPod:      []lifecycle.Field{lifecycle.CPUQuota},
+		KernelFeatures: []string{"cpuset", "cpu"},
+		Compose:        "sets the quota (to unlimited) only of containers that own CPUs; batch does not change their quota",
 		Differs: []string{
 			"the answer to UpdateContainerResources changes the container that the request names, so a request cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
 			"CPUs that another pod owns, and reserved or offline CPUs, are refused and reported; the container runs in the shared pool",

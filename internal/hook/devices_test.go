@@ -30,16 +30,16 @@ func TestGPUDevices(t *testing.T) {
 		{"index", GPU{Nodes: nodes}, both, map[string]string{"env NVIDIA_VISIBLE_DEVICES": "1,0"}, 0},
 		{"uuid", GPU{ByUUID: true}, both, map[string]string{"env NVIDIA_VISIBLE_DEVICES": "GPU-bb,GPU-aa"}, 0},
 		{"uuid, one missing", GPU{ByUUID: true}, intent.GPU{Minors: []int{1, 0}, UUIDs: []string{"GPU-bb", ""}}, map[string]string{}, 1},
-		{"uuid, none", GPU{ByUUID: true, Devices: ByCDI}, intent.GPU{Minors: []int{1}}, map[string]string{}, 1},
-		{"nodes", GPU{Devices: ByNode, Nodes: nodes}, both, map[string]string{
+		{"uuid, none", GPU{ByUUID: true, Devices: GPUByCDI}, intent.GPU{Minors: []int{1}}, map[string]string{}, 1},
+		{"nodes", GPU{Devices: GPUByDeviceNode, Nodes: nodes}, both, map[string]string{
 			"env NVIDIA_VISIBLE_DEVICES": "1,0", "device /dev/nvidia1": "/dev/nvidia1 c 195:1", "device /dev/nvidia0": "/dev/nvidia0 c 195:0",
 			"device /dev/nvidiactl": "/dev/nvidiactl c 195:2", "device /dev/nvidia-uvm": "/dev/nvidia-uvm c 195:3",
 		}, 0},
-		{"nodes, one missing", GPU{Devices: ByNode, Nodes: nodes}, intent.GPU{Minors: []int{7}}, map[string]string{
+		{"nodes, one missing", GPU{Devices: GPUByDeviceNode, Nodes: nodes}, intent.GPU{Minors: []int{7}}, map[string]string{
 			"env NVIDIA_VISIBLE_DEVICES": "7", "device /dev/nvidiactl": "/dev/nvidiactl c 195:2", "device /dev/nvidia-uvm": "/dev/nvidia-uvm c 195:3",
 		}, 1},
-		{"cdi", GPU{Devices: ByCDI}, both, map[string]string{"cdi nvidia.com/gpu=1": "nvidia.com/gpu=1", "cdi nvidia.com/gpu=0": "nvidia.com/gpu=0"}, 0},
-		{"cdi by uuid", GPU{Devices: ByCDI, ByUUID: true}, both, map[string]string{
+		{"cdi", GPU{Devices: GPUByCDI}, both, map[string]string{"cdi nvidia.com/gpu=1": "nvidia.com/gpu=1", "cdi nvidia.com/gpu=0": "nvidia.com/gpu=0"}, 0},
+		{"cdi by uuid", GPU{Devices: GPUByCDI, ByUUID: true}, both, map[string]string{
 			"cdi nvidia.com/gpu=GPU-bb": "nvidia.com/gpu=GPU-bb", "cdi nvidia.com/gpu=GPU-aa": "nvidia.com/gpu=GPU-aa",
 		}, 0},
 	} {

@@ -13,11 +13,11 @@ import (
 // GPUDevices is the way in which a container gets its GPUs.
 type GPUDevices int
 
-// The ways to give GPUs to a container. With ByEnv, the GPU support of the runtime adds the device nodes.
+// The ways to give GPUs to a container. With GPUByEnv, the GPU support of the runtime adds the device nodes.
 const (
-	ByEnv GPUDevices = iota
-	ByNode
-	ByCDI
+	GPUByEnv GPUDevices = iota
+	GPUByDeviceNode
+	GPUByCDI
 )
 
 // GPU gives a pod's containers the GPUs that a scheduler allocated to it, and the HAMi-core
@@ -61,10 +61,10 @@ type GPUOptions struct {
 func (o GPUOptions) Make(n Node, _ *Options) (Hook, error) {
 	h := GPU{
 		HAMiLibrary: o.HAMiLibrary, ByUUID: o.Name == "uuid", Nodes: n.Host().Devices,
-		Devices: map[string]GPUDevices{"nodes": ByNode, "cdi": ByCDI}[o.Devices],
+		Devices: map[string]GPUDevices{"nodes": GPUByDeviceNode, "cdi": GPUByCDI}[o.Devices],
 	}
 	if o.HAMiLibrary != "" && o.HAMiLock != "" {
-		if err := n.MakeShared(o.HAMiLock); err != nil {
+		if err := n.MakeSharedDir(o.HAMiLock); err != nil {
 			h.NoLockReason = err.Error()
 		} else {
 			h.HAMiLock = o.HAMiLock
@@ -76,18 +76,18 @@ func (o GPUOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (h GPU) Info() Info {
 	var kernel []string
-	if h.Devices == ByNode {
+	if h.Devices == GPUByDeviceNode {
 		kernel = []string{"nvidia"}
 	}
 	return Info{
-		Name:     "gpu",
-		About:    "GPUs that the scheduler allocated: environment variables, device nodes or CDI names, and the HAMi-core library",
-		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:    []string{intent.KoordDevices, intent.KoordGPUIsolation},
-		Sets:     []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
-		Kernel:   kernel,
-		Compose:  "one hook per environment variable, mount and device",
-		TestedOn: "described device nodes only; no GPU was available",
+		Name:           "gpu",
+		About:          "GPUs that the scheduler allocated: environment variables, device nodes or CDI names, and the HAMi-core library",
+		Stages:         []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:          []string{intent.KoordDevices, intent.KoordGPUIsolation},
+		Sets:           []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
+		KernelFeatures: kernel,
+		Compose:        "one hook per environment variable, mount and device",
+		TestedOn:       "described device nodes only; no GPU was available",
 		Differs: []string{
 			"with hooks.gpu.devices: nodes or cdi, the request itself has the device nodes. So the runtime knows them, and a systemd daemon-reload does not remove them (koordinator issue 2809)",
 			"with hooks.gpu.name: uuid, GPUs are named by UUID, which stays correct if indexes change",
@@ -98,16 +98,16 @@ func (h GPU) Info() Info {
 	}
 }
 
-// vgpuLock is the directory of HAMi-core's lock in a container. All containers that share a GPU must
+// vgpuLockDir is the directory of HAMi-core's lock in a container. All containers that share a GPU must
 // use the same lock, so that only one process starts at a time. HAMi-core needs that to find its own
 // process among the processes of the GPU.
-const vgpuLock = "/tmp/vgpulock"
+const vgpuLockDir = "/tmp/vgpulock"
 
 // cdiGPU is the CDI kind of GPUs in the specifications of NVIDIA's toolkit.
 const cdiGPU = "nvidia.com/gpu="
 
-// gpuControl are the device nodes that belong to no single GPU.
-var gpuControl = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
+// gpuControlNodes are the device nodes that belong to no single GPU.
+var gpuControlNodes = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
 
 // Propose gives one container its GPUs.
 func (h GPU) Propose(in *Input, out *Output) {
@@ -116,20 +116,20 @@ func (h GPU) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "gpu", Source: gpu.Key, Text: "allocated by the scheduler"}
-	if rule := gpu.V.NodesRefusedBy; rule != "" && h.Devices != ByEnv {
+	if rule := gpu.V.NodesRefusedBy; rule != "" && h.Devices != GPUByEnv {
 		out.report(lifecycle.Problem{
 			Key: gpu.Key, Refused: true, Rule: rule,
 			Reason: "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only (authorization: " + rule + ")",
 		})
-		h.Devices = ByEnv
+		h.Devices = GPUByEnv
 	}
 	names, ok := h.names(gpu.V)
-	if in.Intent.OnlyGrantedRule != "" && h.Devices != ByEnv && ok {
-		by, no := h.granted(in, names)
+	if in.Intent.OnlyGrantedRule != "" && h.Devices != GPUByEnv && ok {
+		by, no := h.checkGranted(in, names)
 		if no != nil {
 			no.Reason = "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only; " + no.Reason
 			out.report(*no)
-			h.Devices = ByEnv
+			h.Devices = GPUByEnv
 		} else {
 			why.Text += by
 		}
@@ -140,7 +140,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 		})
 		return
 	}
-	if h.Devices == ByCDI { // the CDI specification also sets the environment
+	if h.Devices == GPUByCDI { // the CDI specification also sets the environment
 		for _, n := range names {
 			n = cdiGPU + n
 			out.setText(in, lifecycle.CDIDevice, n, n, why)
@@ -148,10 +148,10 @@ func (h GPU) Propose(in *Input, out *Output) {
 	} else {
 		out.setEnv("NVIDIA_VISIBLE_DEVICES", strings.Join(names, ","), why)
 	}
-	if h.Devices == ByNode {
+	if h.Devices == GPUByDeviceNode {
 		h.addNodes(gpu.V.Minors, why, out)
 	}
-	if gpu.V.Shared != nil {
+	if gpu.V.Share != nil {
 		h.addShare(in, names, why, out)
 	}
 }
@@ -160,7 +160,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 // it gets the device of the GPU, or if Kubernetes granted it the GPU.
 func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	rule := in.Intent.LibraryGrantedRule
-	if rule == "" || h.Devices != ByEnv {
+	if rule == "" || h.Devices != GPUByEnv {
 		return true
 	}
 	minors := in.Intent.GPU.V.Minors
@@ -169,7 +169,7 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 			i < len(in.Intent.GPU.V.UUIDs) && in.grantedGPU(in.Intent.GPU.V.UUIDs[i]) != "" {
 			continue
 		}
-		no := in.unauthorized("gpu-library", intent.KoordGPUIsolation, intent.Printable(name), rule, ", and Kubernetes did not grant the GPU to the container")
+		no := in.unauthorizedProblem("gpu-library", intent.KoordGPUIsolation, intent.Printable(name), rule, ", and Kubernetes did not grant the GPU to the container")
 		no.Then = "the container's share of the GPU is not enforced"
 		out.report(no)
 		return false
@@ -177,17 +177,17 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	return true
 }
 
-// granted checks GPUs that a container gets only if Kubernetes granted them. It checks device nodes by
+// checkGranted checks GPUs that a container gets only if Kubernetes granted them. It checks device nodes by
 // their numbers, because an index or UUID is connected with a minor number only by the pod's annotation.
-func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Problem) {
-	if h.Devices == ByCDI {
-		return in.granted(in.Intent.GPU.Key, names, in.grantedGPU)
+func (h GPU) checkGranted(in *Input, names []string) (by string, no *lifecycle.Problem) {
+	if h.Devices == GPUByCDI {
+		return in.checkGranted(in.Intent.GPU.Key, names, in.grantedGPU)
 	}
 	var paths []string
 	for _, m := range in.Intent.GPU.V.Minors {
 		paths = append(paths, "/dev/nvidia"+strconv.Itoa(m))
 	}
-	return in.granted(in.Intent.GPU.Key, paths, func(path string) string { return in.grantedNode(h.Nodes, path) })
+	return in.checkGranted(in.Intent.GPU.Key, paths, func(path string) string { return in.grantedNode(h.Nodes, path) })
 }
 
 // names returns the GPUs' names for the runtime's GPU support.
@@ -208,7 +208,7 @@ func (h GPU) addNodes(minors []int, why lifecycle.Reason, out *Output) {
 	for _, m := range minors {
 		out.addDevice(h.Nodes, "/dev/nvidia"+strconv.Itoa(m), why)
 	}
-	for _, p := range gpuControl {
+	for _, p := range gpuControlNodes {
 		if _, has := h.Nodes[p]; has {
 			out.addDevice(h.Nodes, p, why)
 		}
@@ -217,7 +217,7 @@ func (h GPU) addNodes(minors []int, why lifecycle.Reason, out *Output) {
 
 // addShare gives the container its part of a GPU.
 func (h GPU) addShare(in *Input, names []string, why lifecycle.Reason, out *Output) {
-	share := in.Intent.GPU.V.Shared
+	share := in.Intent.GPU.V.Share
 	without := ""
 	switch {
 	case h.HAMiLibrary == "":
@@ -240,5 +240,5 @@ func (h GPU) addShare(in *Input, names []string, why lifecycle.Reason, out *Outp
 	}
 	out.setEnv("LD_PRELOAD", h.HAMiLibrary, why)
 	out.addMount(h.HAMiLibrary, h.HAMiLibrary, readOnly, why)
-	out.addMount(vgpuLock, h.HAMiLock, readWrite, why)
+	out.addMount(vgpuLockDir, h.HAMiLock, readWrite, why)
 }

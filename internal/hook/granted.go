@@ -11,8 +11,8 @@ import (
 
 // These texts describe how a container got a device without this hook.
 const (
-	byRuntime = "granted: the runtime's request has it"
-	byKubelet = "granted by the kubelet as "
+	grantedByRuntime = "granted: the runtime's request has it"
+	grantedByKubelet = "granted by the kubelet as "
 )
 
 // These are the resources of NVIDIA's device plugin (0.17). The ids of nvidia.com/gpu are UUIDs or
@@ -31,11 +31,11 @@ func (in *Input) grantedGPU(name string) string {
 	case name == "":
 		return ""
 	case slices.Contains(in.RequestedDevices.CDI, cdi):
-		return byRuntime
-	case slices.Contains(in.Granted.CDI, cdi):
-		return byKubelet + "a CDI device"
-	case slices.Contains(in.Granted.IDs[resourceGPU], name):
-		return byKubelet + resourceGPU
+		return grantedByRuntime
+	case slices.Contains(in.GrantedDevices.CDI, cdi):
+		return grantedByKubelet + "a CDI device"
+	case slices.Contains(in.GrantedDevices.IDs[resourceGPU], name):
+		return grantedByKubelet + resourceGPU
 	case !strings.HasPrefix(name, "MIG-"):
 		return ""
 	}
@@ -45,9 +45,9 @@ func (in *Input) grantedGPU(name string) string {
 // grantedBy returns how a container got the device with an id of a device plugin; "" if it did not get the device. It
 // reads only resources whose names begin with the prefix.
 func (in *Input) grantedBy(prefix, id string) string {
-	for _, resource := range slices.Sorted(maps.Keys(in.Granted.IDs)) {
-		if strings.HasPrefix(resource, prefix) && slices.Contains(in.Granted.IDs[resource], id) {
-			return byKubelet + intent.Printable(resource)
+	for _, resource := range slices.Sorted(maps.Keys(in.GrantedDevices.IDs)) {
+		if strings.HasPrefix(resource, prefix) && slices.Contains(in.GrantedDevices.IDs[resource], id) {
+			return grantedByKubelet + intent.Printable(resource)
 		}
 	}
 	return ""
@@ -61,14 +61,14 @@ func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) str
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
 		return d.Type == host.Type && d.Major == host.Major && d.Minor == host.Minor
 	}) {
-		return byRuntime
+		return grantedByRuntime
 	}
 	return ""
 }
 
-// granted checks devices that a hook refuses unless Kubernetes granted them to the container. It
+// checkGranted checks devices that a hook refuses unless Kubernetes granted them to the container. It
 // returns how the container got the devices, or a problem if it did not get all of them.
-func (in *Input) granted(key string, names []string, proof func(string) string) (by string, no *lifecycle.Problem) {
+func (in *Input) checkGranted(key string, names []string, proof func(string) string) (by string, no *lifecycle.Problem) {
 	rule := in.Intent.OnlyGrantedRule
 	missing := ""
 	for _, name := range names {
@@ -80,6 +80,6 @@ func (in *Input) granted(key string, names []string, proof func(string) string) 
 	if by != "" {
 		return "; " + by + " (authorization: " + rule + ")", nil
 	}
-	refused := in.unauthorized("devices", key, intent.Printable(missing), rule, ", and Kubernetes did not grant it to the container")
+	refused := in.unauthorizedProblem("devices", key, intent.Printable(missing), rule, ", and Kubernetes did not grant it to the container")
 	return "", &refused
 }

@@ -13,7 +13,7 @@ import (
 func TestGranted(t *testing.T) {
 	nodes := charNodes("/dev/nvidia0", "/dev/nvidia1", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 	host := lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}
-	byNode, byIndex, byUUID := GPU{Devices: ByNode, Nodes: nodes}, GPU{Devices: ByCDI}, GPU{Devices: ByCDI, ByUUID: true}
+	byNode, byIndex, byUUID := GPU{Devices: GPUByDeviceNode, Nodes: nodes}, GPU{Devices: GPUByCDI}, GPU{Devices: GPUByCDI, ByUUID: true}
 	gpu := func(minor int, uuid string) intent.Pod {
 		return intent.Pod{GPU: intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{minor}, UUIDs: []string{uuid}}, Key: intent.KoordDevices}}
 	}
@@ -58,7 +58,7 @@ func TestGranted(t *testing.T) {
 		{"under another name", byNode, gpu(0, ""), none, node(moved), "runtime's request"},
 		{"another under its name", byNode, gpu(0, ""), none, node(masked), ""},
 		{"a path without numbers", byNode, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
-		{"numbers of neither", GPU{Devices: ByNode, Nodes: map[string]lifecycle.Device{"/dev/nvidia0": {Path: "/dev/nvidia0"}}}, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
+		{"numbers of neither", GPU{Devices: GPUByDeviceNode, Nodes: map[string]lifecycle.Device{"/dev/nvidia0": {Path: "/dev/nvidia0"}}}, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
 		// Only the annotation has the minor number of a UUID.
 		{"node by a UUID of one's own", byNode, gpu(1, "GPU-aa"), ids("nvidia.com/gpu", "GPU-aa", "1"), none, ""},
 		{"index by a UUID of one's own", byIndex, gpu(1, "GPU-aa"), ids("nvidia.com/gpu", "GPU-aa"), none, ""},
@@ -69,7 +69,7 @@ func TestGranted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.ask.OnlyGrantedRule = "default"
-			in := &Input{Pod: &lifecycle.Pod{Namespace: "shop"}, Container: "a", Intent: &c.ask, Granted: c.granted, RequestedDevices: c.arrived}
+			in := &Input{Pod: &lifecycle.Pod{Namespace: "shop"}, Container: "a", Intent: &c.ask, GrantedDevices: c.granted, RequestedDevices: c.arrived}
 			var out Output
 			c.hook.Propose(in, &out)
 			handed := 0

@@ -12,16 +12,16 @@ import (
 // Info describes a hook. `trimtab hooks` and the docs print it. The agent subscribes to the runtime
 // events in Stages.
 type Info struct {
-	Name    string            `json:"name"`
-	About   string            `json:"about"`
-	Stages  []lifecycle.Kind  `json:"stages"`
-	Reads   []string          `json:"reads"` // label and annotation keys
-	Sets    []lifecycle.Field `json:"sets"`
-	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
-	Kernel  []string          `json:"kernel,omitempty"` // required features; "a|b" requires one of the two
-	Compose string            `json:"compose"`          // how it combines with other hooks
-	Instead string            `json:"-"`                // what to set if the kernel lacks a feature; "" for nothing
-	Differs []string          `json:"differs,omitempty"`
+	Name           string            `json:"name"`
+	About          string            `json:"about"`
+	Stages         []lifecycle.Kind  `json:"stages"`
+	Reads          []string          `json:"reads"` // label and annotation keys
+	Sets           []lifecycle.Field `json:"sets"`
+	SetsOnPod      []lifecycle.Field `json:"setsOnPod,omitempty"`
+	KernelFeatures []string          `json:"kernel,omitempty"` // required features; "a|b" requires one of the two
+	Compose        string            `json:"compose"`          // how it combines with other hooks
+	FallbackOption string            `json:"-"`                // what to set if the kernel lacks a feature; "" for nothing
+	Differs        []string          `json:"differs,omitempty"`
 	// TestedOn names the test environment, if that was not a real kernel and runtime.
 	TestedOn string `json:"tried,omitempty"`
 }
@@ -35,8 +35,8 @@ type Input struct {
 	// container that Spec does not name counts as an app container.
 	Spec      *lifecycle.PodSpec
 	Container string
-	// About has properties of the container that the runtime reported.
-	About About
+	// ContainerProperties has properties of the container that the runtime reported.
+	ContainerProperties ContainerProperties
 	// Pristine are the resources of the runtime's request, without the agent's changes.
 	Pristine *lifecycle.Resources
 	// Pool is the container's pool. CPUs are the CPUs of its group, as a kernel list. AssignedBy
@@ -57,11 +57,11 @@ type Input struct {
 	// Exclusive is set only for a pod. It has the CPUs that the pod's containers own and share with no
 	// other pod, as a kernel list; "" if a container of the pod runs on other CPUs.
 	Exclusive string
-	// Bursts is set only for a pod. It is the sum of the bursts of its live containers, in µs.
-	Bursts int64
-	// Granted are the devices that the kubelet gave the container. RequestedDevices are the
+	// BurstSum is set only for a pod. It is the sum of the bursts of its live containers, in µs.
+	BurstSum int64
+	// GrantedDevices are the devices that the kubelet gave the container. RequestedDevices are the
 	// devices in the runtime's request.
-	Granted          lifecycle.DeviceGrant
+	GrantedDevices   lifecycle.DeviceGrant
 	RequestedDevices lifecycle.DeviceGrant
 	// Creation has facts that are known only at the first decision about a container; nil later.
 	Creation *Creation
@@ -71,16 +71,16 @@ type Input struct {
 	// SkippedInterfaces are the host's network interfaces that the container requested, and that the
 	// agent left out when the container was created.
 	SkippedInterfaces []string
-	// Devices are the container's exclusive CDI devices. DevicesRefused is the reason why a container that
+	// ExclusiveDevices are the container's exclusive CDI devices. DevicesRefused is the reason why a container that
 	// requested exclusive devices got none. TakenDevices has the CDI devices that the pod names for the
 	// container and that another container has exclusively, with the names of their owners.
-	Devices        []string
-	DevicesRefused string
-	TakenDevices   map[string]string
+	ExclusiveDevices []string
+	DevicesRefused   string
+	TakenDevices     map[string]string
 }
 
-// About has the properties of a container that policies can read. Hooks must not change it.
-type About struct {
+// ContainerProperties has the properties of a container that policies can read. Hooks must not change it.
+type ContainerProperties struct {
 	Image       string // the image name in the runtime; "" if the runtime does not report it
 	Command     string // the first argument; "" if the runtime reports no arguments
 	BindMounts  bool   // the container has bind mounts
@@ -124,12 +124,12 @@ type Output struct {
 	Failure string
 }
 
-// Scale requests to divide a field by Factor. The engine divides the value of another hook, or else the
+// Scale requests to divide a field by Divisor. The engine divides the value of another hook, or else the
 // value in the runtime's request, but never the result of an earlier Scale. An unlimited field stays
 // unlimited.
 type Scale struct {
-	Field  lifecycle.Field
-	Factor Ratio
+	Field   lifecycle.Field
+	Divisor Ratio
 	// OnlyDecided scales only the value of another hook, not the runtime's request.
 	OnlyDecided bool
 	Why         lifecycle.Reason
@@ -141,9 +141,9 @@ type Hook interface {
 	Propose(in *Input, out *Output)
 }
 
-// AfterAll is a hook that depends on the values of all other hooks. The engine calls it last, with the
+// AfterOthersHook is a hook that depends on the values of all other hooks. The engine calls it last, with the
 // final values of other hooks in out.
-type AfterAll interface {
+type AfterOthersHook interface {
 	Hook
 	AfterOthers()
 }
@@ -158,9 +158,9 @@ type IntentChanger interface {
 // DeviceGiver is a hook that gives containers the exclusive CDI devices that the engine chose for them.
 type DeviceGiver interface {
 	Hook
-	// Gives reports whether a container may have exclusive devices of a kind, vendor/class. Kinds returns
+	// GivesKind reports whether a container may have exclusive devices of a kind, vendor/class. Kinds returns
 	// all such kinds.
-	Gives(kind string) bool
+	GivesKind(kind string) bool
 	Kinds() []string
 }
 
@@ -171,9 +171,9 @@ type SpecReader interface {
 	ReadsSpec() bool
 }
 
-// Conditional is a hook with a condition from the configuration. The engine counts how often the
+// ConditionalHook is a hook with a condition from the configuration. The engine counts how often the
 // condition holds.
-type Conditional interface {
+type ConditionalHook interface {
 	Hook
 	// Condition returns the text of the condition.
 	Condition() string
@@ -220,18 +220,18 @@ func (o *Output) decline(key, value, reason string) {
 	o.report(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
 }
 
-// unauthorized returns the problem that a rule refuses a part of a request. but is an additional clause of the reason,
-// or "".
-func (in *Input) unauthorized(kind, key, value, rule, but string) lifecycle.Problem {
+// unauthorizedProblem returns the problem that a rule refuses a part of a request. but is an additional clause of the
+// reason, or "".
+func (in *Input) unauthorizedProblem(kind, key, value, rule, but string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: value, Refused: true, Rule: rule,
 		Reason: kind + ": pods of namespace " + namespaceOf(in) + " may not ask for it" + but + " (authorization: " + rule + ")",
 	}
 }
 
-// scoped returns the request that scoped annotations make for a container, and the reason for the
+// scopedRequest returns the request that scoped annotations make for a container, and the reason for the
 // values of a hook. ok is false if they request nothing for the container, or if the input is a pod.
-func scoped[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
+func scopedRequest[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
 	asked = from.V.Of(in.Container)
 	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "requested for the container"}, in.Container != "" && asked.IsSet()
 }

@@ -121,7 +121,7 @@ func TestGPU(t *testing.T) {
 	in := func(g intent.GPU) *Input {
 		return &Input{Container: "a", Intent: &intent.Pod{GPU: intent.Sourced[intent.GPU]{V: g, Key: intent.KoordDevices}}}
 	}
-	share := intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{Memory: 17179869184, Core: 50}}
+	share := intent.GPU{Minors: []int{1}, Share: &intent.GPUShare{Memory: 17179869184, Core: 50}}
 	if diff := cmp.Diff(map[string]string{"env NVIDIA_VISIBLE_DEVICES": "0,1"}, values(in(intent.GPU{Minors: []int{0, 1}}), GPU{})); diff != "" {
 		t.Error(diff)
 	}
@@ -147,13 +147,13 @@ func everyHook(t *testing.T) []Hook {
 	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 	hooks := []Hook{
 		CPUSetOptions{UnsetQuota: true}, BatchOptions{}, Normalization{Ratio: 120},
-		GroupIdentity{BE: -1, Fallback: YieldWeight, BVT: lifecycle.NotSupported},
-		GPU{HAMiLibrary: "/l.so", HAMiLock: "/var/lib/trimtab/hami/lock", Devices: ByNode, Nodes: nodes}, OOMScoreOptions{},
+		GroupIdentity{BE: -1, Fallback: YieldWeight, KernelSupport: lifecycle.NotSupported},
+		GPU{HAMiLibrary: "/l.so", HAMiLock: "/var/lib/trimtab/hami/lock", Devices: GPUByDeviceNode, Nodes: nodes}, OOMScoreOptions{},
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
 		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
-		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{}, Partition{},
+		Preemption{Yield: YieldIdle, MemoryHigh: 80, MemoryLow: 50, MemoryMin: 10, KillTogether: true}, Burst{}, Partition{},
 		MemoryQoS{SwapPercent: map[string]int{"c": 20}, Files: MemoryQoSFiles()},
 		CPUEnv{Defaults: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
 	}
@@ -238,7 +238,7 @@ func TestNoConflict(t *testing.T) {
 		if rapid.Bool().Draw(t, "no batch") {
 			in.Intent.Batch.Key = ""
 		}
-		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{}}, Key: "k"}
+		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Share: &intent.GPUShare{}}, Key: "k"}
 		in.Intent.RDMA = intent.Sourced[[]string]{V: []string{"0000:3b:00.0"}, Key: "k"}
 		in.Intent.Hugepages = intent.Sourced[intent.Hugepages]{V: intent.Hugepages{Limits: map[string]map[string]int64{"a": {"2MB": 0, "1GB": 0}}}, Key: "k"}
 		in.Intent.Disks = intent.Sourced[[]intent.DiskLimit]{V: []intent.DiskLimit{{Disk: "sda", ReadBPS: 1, WriteBPS: 2, ReadIOPS: 3, WriteIOPS: 4}}, Key: "k"}
@@ -267,7 +267,7 @@ func TestNoConflict(t *testing.T) {
 		for _, h := range hooks {
 			var out Output
 			had := 0
-			if _, after := h.(AfterAll); after {
+			if _, after := h.(AfterOthersHook); after {
 				out.Values, had = slices.Clone(all), len(all)
 			}
 			h.Propose(in, &out)
@@ -275,7 +275,7 @@ func TestNoConflict(t *testing.T) {
 			all = append(all, out.Values...)
 			info := h.Info()
 			for _, s := range out.Scales {
-				if s.Field.Info().Compose != lifecycle.Scaled || s.Why.Hook != info.Name || !slices.Contains(info.Sets, s.Field) {
+				if s.Field.Info().Compose != lifecycle.SetThenScaled || s.Why.Hook != info.Name || !slices.Contains(info.Sets, s.Field) {
 					t.Errorf("%s scales %s", info.Name, s.Field)
 				}
 			}
@@ -287,7 +287,7 @@ func TestNoConflict(t *testing.T) {
 				by[name] = info.Name
 				states := info.Sets
 				if in.Container == "" {
-					states = info.Pod
+					states = info.SetsOnPod
 				}
 				if !slices.Contains(states, v.Field) {
 					t.Errorf("%s sets %s, which it does not state", info.Name, v.Field)

@@ -32,14 +32,14 @@ func (HugepagesOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (Hugepages) Info() Info {
 	return Info{
-		Name:     "hugepages",
-		About:    "limits of huge pages, by page size",
-		Stages:   lifetimeEvents(),
-		Reads:    []string{intent.TrimtabHugepages},
-		Sets:     []lifecycle.Field{lifecycle.Hugepages},
-		Kernel:   []string{"hugetlb"},
-		Compose:  "the only hook that sets them",
-		TestedOn: "Linux 6.1 with containerd 2.4, cgroup v1 and v2, in a virtual machine",
+		Name:           "hugepages",
+		About:          "limits of huge pages, by page size",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.TrimtabHugepages},
+		Sets:           []lifecycle.Field{lifecycle.Hugepages},
+		KernelFeatures: []string{"hugetlb"},
+		Compose:        "the only hook that sets them",
+		TestedOn:       "Linux 6.1 with containerd 2.4, cgroup v1 and v2, in a virtual machine",
 		Differs: []string{
 			"capped by default: a pod can only lower the limits that Kubernetes set; the agent refuses and reports higher ones",
 			"the runtime derives reservations (hugetlb.SIZE.rsvd) from the limit when it creates the container; for a running container only the limit changes",
@@ -67,7 +67,7 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 			p.Reason = "hugepages: this node has no huge pages of " + size
 		case ask.V.CappedBy != "" && limited >= 0 && uint64(limit) > in.Pristine.Hugepages[limited].Limit:
 			p.Rule = ask.V.CappedBy
-			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes Kubernetes gave the container (authorization: %s)",
+			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes that Kubernetes gave the container (authorization: %s)",
 				in.Pristine.Hugepages[limited].Limit, ask.V.CappedBy)
 		default:
 			out.Values = append(out.Values, lifecycle.Value{

@@ -9,8 +9,8 @@ import (
 
 // The files of group identities, and of their fallbacks.
 const (
-	bvtFile  = "cpu.bvt_warp_ns"
-	idleFile = "cpu.idle"
+	bvtFile     = "cpu.bvt_warp_ns"
+	cpuIdleFile = "cpu.idle"
 )
 
 // GroupIdentity gives pods the group identity of their class. Kernels with group identities use it to
@@ -22,9 +22,9 @@ type GroupIdentity struct {
 	// Fallback replaces identities below zero if the kernel has no group identities. Identities
 	// above zero have no fallback.
 	Fallback Yield
-	// BVT reports whether the kernel has group identities. If that is unknown, the hook sets them,
+	// KernelSupport reports whether the kernel has group identities. If that is unknown, the hook sets them,
 	// and the agent reports a refusal of the kernel.
-	BVT lifecycle.Support
+	KernelSupport lifecycle.Support
 }
 
 // GroupIdentityOptions tunes the group identity hook.
@@ -45,18 +45,18 @@ type GroupIdentityOptions struct {
 	Fallback string `json:"fallback" default:"none" check:"none|idle|weight"`
 }
 
-// AllOn returns the hook with every feature enabled.
-func (GroupIdentityOptions) AllOn() Hook { return GroupIdentity{Fallback: YieldIdle} }
+// WithAllFeatures returns the hook with every feature enabled.
+func (GroupIdentityOptions) WithAllFeatures() Hook { return GroupIdentity{Fallback: YieldIdle} }
 
 // Make makes the hook for a node.
 func (o GroupIdentityOptions) Make(n Node, _ *Options) (Hook, error) {
-	return GroupIdentity{LSR: o.LSR, LS: o.LS, BE: o.BE, BVT: n.Probe(bvtFile).Support, Fallback: ParseYield(o.Fallback)}, nil
+	return GroupIdentity{LSR: o.LSR, LS: o.LS, BE: o.BE, KernelSupport: n.Probe(bvtFile).Support, Fallback: ParseYield(o.Fallback)}, nil
 }
 
 // Info describes the hook.
 func (h GroupIdentity) Info() Info {
 	kernel := map[Yield]string{
-		YieldNone: bvtFile, YieldIdle: bvtFile + "|" + idleFile, YieldWeight: bvtFile + "|cpu",
+		YieldNone: bvtFile, YieldIdle: bvtFile + "|" + cpuIdleFile, YieldWeight: bvtFile + "|cpu",
 	}[h.Fallback]
 	instead := ""
 	if h.Fallback == YieldNone {
@@ -68,12 +68,12 @@ func (h GroupIdentity) Info() Info {
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
 		},
-		Reads:    []string{intent.KoordQoSClass, intent.KoordCPUQoS},
-		Pod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
-		Kernel:   []string{kernel},
-		Instead:  instead,
-		Compose:  "by weight only if batch does not set the pod's shares",
-		TestedOn: "a file model only, for group identities; a kernel model that is compared with a kernel, for cpu.idle and weights",
+		Reads:          []string{intent.KoordQoSClass, intent.KoordCPUQoS},
+		SetsOnPod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
+		KernelFeatures: []string{kernel},
+		FallbackOption: instead,
+		Compose:        "by weight only if batch does not set the pod's shares",
+		TestedOn:       "a file model only, for group identities; a kernel model that is compared with a kernel, for cpu.idle and weights",
 		Differs: []string{
 			"if the kernel has no group identities, hooks.groupIdentity.fallback can use cpu.idle or the lowest weight for identities below zero. They are set on pods and never on a QoS class, whose directory belongs to the kubelet",
 			"a class with identity 0 counts as disabled, so pods without a class get the identity of the next class",
@@ -94,11 +94,11 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 		return
 	}
 	switch {
-	case h.BVT != lifecycle.NotSupported:
+	case h.KernelSupport != lifecycle.NotSupported:
 		out.setFile(in, bvtFile, strconv.Itoa(id), why)
 	case id < 0 && h.Fallback == YieldIdle:
 		why.Text += "; cpu.idle replaces it, because the kernel has no group identities"
-		out.setFile(in, idleFile, "1", why)
+		out.setFile(in, cpuIdleFile, "1", why)
 	case id < 0 && h.Fallback == YieldWeight && !in.Intent.Batch.IsSet():
 		why.Text += "; the lowest weight replaces it, because the kernel has no group identities"
 		out.setNumber(in, lifecycle.CPUShares, minShares, why)

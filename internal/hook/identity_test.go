@@ -25,9 +25,9 @@ func TestGroupIdentity(t *testing.T) {
 	bvt := func(v string) map[string]string { return map[string]string{"unified cpu.bvt_warp_ns": v} }
 	all, noLSR := GroupIdentity{LSR: 2, LS: 2, BE: -1}, GroupIdentity{LS: 2, BE: -1}
 	idle, weight, lacks := all, all, all
-	lacks.BVT = lifecycle.NotSupported
-	idle.BVT, idle.Fallback = lifecycle.NotSupported, YieldIdle
-	weight.BVT, weight.Fallback = lifecycle.NotSupported, YieldWeight
+	lacks.KernelSupport = lifecycle.NotSupported
+	idle.KernelSupport, idle.Fallback = lifecycle.NotSupported, YieldIdle
+	weight.KernelSupport, weight.Fallback = lifecycle.NotSupported, YieldWeight
 	for _, c := range []struct {
 		name string
 		hook GroupIdentity
@@ -84,14 +84,14 @@ func TestIdentityWithoutKernel(t *testing.T) {
 		o := Options{GroupIdentity: GroupIdentityOptions{Enabled: true, Fallback: fallback}}
 		infos := o.Catalogue()
 		i := slices.IndexFunc(infos, func(i Info) bool { return i.Name == "groupIdentity" })
-		if diff := cmp.Diff(want, infos[i].Effective(probe)); diff != "" {
+		if diff := cmp.Diff(want, infos[i].FeatureSupport(probe)); diff != "" {
 			t.Error(fallback, diff)
 		}
 	}
 }
 
-// TestEffective combines the answers about single features.
-func TestEffective(t *testing.T) {
+// TestFeatureSupport combines the answers about single features.
+func TestFeatureSupport(t *testing.T) {
 	probe := func(feature string) lifecycle.Finding {
 		return map[string]lifecycle.Finding{
 			"yes": {Support: lifecycle.Supported}, "no": {Support: lifecycle.NotSupported, Why: "no"}, "who knows": {Why: "dark"},
@@ -108,7 +108,7 @@ func TestEffective(t *testing.T) {
 		{[]string{"who knows", "yes"}, lifecycle.Finding{Why: "dark"}},
 		{[]string{"no|who knows"}, lifecycle.Finding{Why: "no; dark"}},
 	} {
-		if diff := cmp.Diff(c.want, (Info{Kernel: c.needs}).Effective(probe)); diff != "" {
+		if diff := cmp.Diff(c.want, (Info{KernelFeatures: c.needs}).FeatureSupport(probe)); diff != "" {
 			t.Error(c.needs, diff)
 		}
 	}

@@ -55,7 +55,7 @@ func (DeviceNodes) Info() Info {
 
 // Propose adds the device nodes.
 func (h DeviceNodes) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.DeviceNodes, "deviceNodes")
+	asked, why, ok := scopedRequest(in, in.Intent.DeviceNodes, "deviceNodes")
 	if !ok {
 		return
 	}
@@ -83,8 +83,8 @@ type CDIDevicesOptions struct {
 	Classes []string `json:"classes" check:"CDI kinds"`
 }
 
-// Gives reports whether a container may have exclusive devices of a kind.
-func (h CDIDevicesOptions) Gives(kind string) bool { return slices.Contains(h.Classes, kind) }
+// GivesKind reports whether a container may have exclusive devices of a kind.
+func (h CDIDevicesOptions) GivesKind(kind string) bool { return slices.Contains(h.Classes, kind) }
 
 // Kinds returns the kinds of devices that a container may have exclusively.
 func (h CDIDevicesOptions) Kinds() []string { return h.Classes }
@@ -109,7 +109,7 @@ func (CDIDevicesOptions) Info() Info {
 // Propose adds the devices.
 func (h CDIDevicesOptions) Propose(in *Input, out *Output) {
 	h.addExclusive(in, out)
-	asked, why, ok := scoped(in, in.Intent.CDIDevices, "cdiDevices")
+	asked, why, ok := scopedRequest(in, in.Intent.CDIDevices, "cdiDevices")
 	if !ok {
 		return
 	}
@@ -128,7 +128,7 @@ func (h CDIDevicesOptions) Propose(in *Input, out *Output) {
 
 // addExclusive adds the exclusive devices that the engine chose for the container, or reports why it chose none.
 func (CDIDevicesOptions) addExclusive(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.ExclusiveDevices, "cdiDevices")
+	asked, why, ok := scopedRequest(in, in.Intent.ExclusiveDevices, "cdiDevices")
 	if !ok {
 		return
 	}
@@ -138,7 +138,7 @@ func (CDIDevicesOptions) addExclusive(in *Input, out *Output) {
 		return
 	}
 	why.Text = "exclusive"
-	for _, name := range in.Devices {
+	for _, name := range in.ExclusiveDevices {
 		out.setText(in, lifecycle.CDIDevice, name, name, why)
 	}
 }

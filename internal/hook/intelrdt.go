@@ -37,14 +37,14 @@ func (o IntelRDTOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (IntelRDT) Info() Info {
 	return Info{
-		Name:     "intelRDT",
-		About:    "a resctrl class, schemata and monitoring, which the OCI runtime sets",
-		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:    []string{intent.NRIClosID, intent.NRISchemata, intent.NRIMonitoring},
-		Sets:     []lifecycle.Field{lifecycle.IntelRDT},
-		Kernel:   []string{"resctrl"},
-		Compose:  "the only hook that sets them; hooks.rdt makes Trimtab's own groups",
-		TestedOn: "the embedded runtime only; no processor with resctrl was available",
+		Name:           "intelRDT",
+		About:          "a resctrl class, schemata and monitoring, which the OCI runtime sets",
+		Stages:         []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:          []string{intent.NRIClosID, intent.NRISchemata, intent.NRIMonitoring},
+		Sets:           []lifecycle.Field{lifecycle.IntelRDT},
+		KernelFeatures: []string{"resctrl"},
+		Compose:        "the only hook that sets them; hooks.rdt makes Trimtab's own groups",
+		TestedOn:       "the embedded runtime only; no processor with resctrl was available",
 		Differs: []string{
 			"pods may name only classes in hooks.intelRDT.classes, and set schemata only with hooks.intelRDT.schemata; the agent refuses and reports other requests",
 			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
@@ -56,9 +56,9 @@ func (IntelRDT) Info() Info {
 
 // Propose sets the members of intelRdt that the pod requests.
 func (h IntelRDT) Propose(in *Input, out *Output) {
-	class, ofClass, named := scoped(in, in.Intent.ClosID, "intelRDT")
-	lines, ofLines, shared := scoped(in, in.Intent.Schemata, "intelRDT")
-	monitor, ofMonitor, measured := scoped(in, in.Intent.Monitoring, "intelRDT")
+	class, ofClass, named := scopedRequest(in, in.Intent.ClosID, "intelRDT")
+	lines, ofLines, shared := scopedRequest(in, in.Intent.Schemata, "intelRDT")
+	monitor, ofMonitor, measured := scopedRequest(in, in.Intent.Monitoring, "intelRDT")
 	for _, asked := range []struct {
 		is, may         bool
 		name, key, text string

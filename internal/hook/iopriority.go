@@ -36,7 +36,7 @@ func (IOPriorityOptions) Info() Info {
 
 // Propose sets a container's priority.
 func (h IOPriorityOptions) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.IOPriority, "ioPriority")
+	asked, why, ok := scopedRequest(in, in.Intent.IOPriority, "ioPriority")
 	if !ok {
 		return
 	}

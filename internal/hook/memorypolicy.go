@@ -79,9 +79,9 @@ func (MemoryPolicy) Info() Info {
 
 // Propose sets a container's policy.
 func (h MemoryPolicy) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.MemPolicy, "memoryPolicy")
+	asked, why, ok := scopedRequest(in, in.Intent.MemPolicy, "memoryPolicy")
 	if !ok {
-		request, from, asks := scoped(in, in.Intent.MemoryRequest, "memoryPolicy")
+		request, from, asks := scopedRequest(in, in.Intent.MemoryRequest, "memoryPolicy")
 		if !asks {
 			return
 		}

@@ -17,12 +17,12 @@ type MemoryQoS struct {
 	SwapPercent map[string]int
 	// Files are the files whose values pods may set.
 	Files []string
-	// Kernel reports, by name of a file, whether the kernel has it.
-	Kernel map[string]lifecycle.Support
+	// KernelFiles reports, by name of a file, whether the kernel has the file.
+	KernelFiles map[string]lifecycle.Support
 }
 
-// swapFile is the file of cgroup v2 that limits swap.
-const swapFile = "memory.swap.max"
+// swapMaxFile is the file of cgroup v2 that limits swap.
+const swapMaxFile = "memory.swap.max"
 
 // MemoryQoSOptions tunes the hook of memory classes.
 type MemoryQoSOptions struct {
@@ -37,7 +37,7 @@ type MemoryQoSOptions struct {
 
 // Make makes the hook for a node.
 func (o MemoryQoSOptions) Make(n Node, _ *Options) (Hook, error) {
-	h := MemoryQoS{SwapPercent: map[string]int{}, Files: o.Files, Kernel: map[string]lifecycle.Support{}}
+	h := MemoryQoS{SwapPercent: map[string]int{}, Files: o.Files, KernelFiles: map[string]lifecycle.Support{}}
 	for _, class := range o.Classes {
 		name, percent, _ := strings.Cut(class, "=")
 		part, err := strconv.Atoi(percent)
@@ -47,13 +47,13 @@ func (o MemoryQoSOptions) Make(n Node, _ *Options) (Hook, error) {
 		h.SwapPercent[name] = part
 	}
 	for _, file := range MemoryQoSFiles() {
-		h.Kernel[file] = n.Probe(file).Support
+		h.KernelFiles[file] = n.Probe(file).Support
 	}
 	return h, nil
 }
 
 // MemoryQoSFiles lists the files that the hook may set.
-func MemoryQoSFiles() []string { return []string{highFile, swapFile} }
+func MemoryQoSFiles() []string { return []string{memoryHighFile, swapMaxFile} }
 
 // AfterOthers marks the hook, so that the engine calls it when the memory limit is final.
 func (MemoryQoS) AfterOthers() {}
@@ -61,13 +61,13 @@ func (MemoryQoS) AfterOthers() {}
 // Info describes the hook.
 func (MemoryQoS) Info() Info {
 	return Info{
-		Name:    "memoryQoS",
-		About:   "memory that the kernel may swap: a part of a container's limit by its class, or values that the pod sets for single files",
-		Stages:  lifetimeEvents(),
-		Reads:   []string{intent.NRIMemoryQoS, intent.NRIMemoryHigh, intent.NRISwapMax},
-		Sets:    []lifecycle.Field{lifecycle.Unified},
-		Kernel:  MemoryQoSFiles(),
-		Compose: "uses the memory limit that results from the other hooks; preemption sets memory.high of pods, this hook sets memory.high of containers",
+		Name:           "memoryQoS",
+		About:          "memory that the kernel may swap: a part of a container's limit by its class, or values that the pod sets for single files",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.NRIMemoryQoS, intent.NRIMemoryHigh, intent.NRISwapMax},
+		Sets:           []lifecycle.Field{lifecycle.Unified},
+		KernelFeatures: MemoryQoSFiles(),
+		Compose:        "uses the memory limit that results from the other hooks; preemption sets memory.high of pods, this hook sets memory.high of containers",
 		Differs: []string{
 			"a resize of the memory limit changes memory.high, which nri-plugins sets only when the container is created",
 			"a class or file that the configuration does not have is reported, and the creation does not fail",
@@ -82,8 +82,8 @@ func (h MemoryQoS) Propose(in *Input, out *Output) {
 	for _, own := range []struct {
 		file string
 		from intent.Sourced[intent.PerContainer[intent.MemoryBytes]]
-	}{{highFile, in.Intent.MemoryHigh}, {swapFile, in.Intent.SwapMax}} {
-		asked, why, ok := scoped(in, own.from, "memoryQoS")
+	}{{memoryHighFile, in.Intent.MemoryHigh}, {swapMaxFile, in.Intent.SwapMax}} {
+		asked, why, ok := scopedRequest(in, own.from, "memoryQoS")
 		switch {
 		case !ok:
 		case !slices.Contains(h.Files, own.file):
@@ -92,7 +92,7 @@ func (h MemoryQoS) Propose(in *Input, out *Output) {
 			h.setFile(in, out, own.file, asked.V.String(), why)
 		}
 	}
-	if asked, why, ok := scoped(in, in.Intent.MemoryClass, "memoryQoS"); ok {
+	if asked, why, ok := scopedRequest(in, in.Intent.MemoryClass, "memoryQoS"); ok {
 		h.setClass(in, out, asked, why)
 	}
 }
@@ -109,8 +109,8 @@ func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string]
 	default:
 		why.Text = fmt.Sprintf("memory class %s: the kernel may swap %d %% of the limit", asked.V, part)
 		high := percentOf(&lifecycle.Resources{Memory: lifecycle.Memory{Limit: lifecycle.Some(limit)}}, 100-part)
-		h.setFile(in, out, highFile, intent.MemoryBytes(high).String(), why)
-		h.setFile(in, out, swapFile, intent.NoLimit.String(), why)
+		h.setFile(in, out, memoryHighFile, intent.MemoryBytes(high).String(), why)
+		h.setFile(in, out, swapMaxFile, intent.NoLimit.String(), why)
 	}
 }
 
@@ -119,7 +119,7 @@ func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string]
 func (h MemoryQoS) setFile(in *Input, out *Output, file, text string, why lifecycle.Reason) {
 	switch {
 	case out.sets(lifecycle.Unified, file):
-	case h.Kernel[file] == lifecycle.NotSupported:
+	case h.KernelFiles[file] == lifecycle.NotSupported:
 		out.decline(why.Source, text, "this kernel has no "+file+", which needs cgroup v2")
 	default:
 		out.setFile(in, file, text, why)

@@ -12,7 +12,7 @@ import (
 // unlimited. Source of the formula: nri-plugins 0.14, plugin memory-qos.
 func TestMemoryQoS(t *testing.T) {
 	const limit = 100 << 20
-	hook := MemoryQoS{SwapPercent: map[string]int{"bronze": 20, "gold": 0}, Files: []string{swapFile}}
+	hook := MemoryQoS{SwapPercent: map[string]int{"bronze": 20, "gold": 0}, Files: []string{swapMaxFile}}
 	for name, c := range map[string]struct {
 		hook    MemoryQoS
 		class   string
@@ -23,17 +23,17 @@ func TestMemoryQoS(t *testing.T) {
 		want    map[string]string
 		problem string
 	}{
-		"a class":                {hook: hook, class: "bronze", limit: limit, want: map[string]string{highFile: "83886080", swapFile: "max"}},
-		"nothing is swapped":     {hook: hook, class: "gold", limit: limit, want: map[string]string{highFile: "104857600", swapFile: "max"}},
-		"whole pages":            {hook: hook, class: "bronze", limit: 10000, want: map[string]string{highFile: "4096", swapFile: "max"}},
-		"another hook's limit":   {hook: hook, class: "bronze", limit: limit, decided: limit / 2, want: map[string]string{highFile: "41943040", swapFile: "max"}},
-		"its own swap":           {hook: hook, class: "bronze", swap: 8192, limit: limit, want: map[string]string{highFile: "83886080", swapFile: "8192"}},
-		"swap alone":             {hook: hook, swap: intent.NoLimit, want: map[string]string{swapFile: "max"}},
+		"a class":                {hook: hook, class: "bronze", limit: limit, want: map[string]string{memoryHighFile: "83886080", swapMaxFile: "max"}},
+		"nothing is swapped":     {hook: hook, class: "gold", limit: limit, want: map[string]string{memoryHighFile: "104857600", swapMaxFile: "max"}},
+		"whole pages":            {hook: hook, class: "bronze", limit: 10000, want: map[string]string{memoryHighFile: "4096", swapMaxFile: "max"}},
+		"another hook's limit":   {hook: hook, class: "bronze", limit: limit, decided: limit / 2, want: map[string]string{memoryHighFile: "41943040", swapMaxFile: "max"}},
+		"its own swap":           {hook: hook, class: "bronze", swap: 8192, limit: limit, want: map[string]string{memoryHighFile: "83886080", swapMaxFile: "8192"}},
+		"swap alone":             {hook: hook, swap: intent.NoLimit, want: map[string]string{swapMaxFile: "max"}},
 		"a file not in the list": {hook: hook, high: 4096, problem: "hooks.memoryQoS.files does not list memory.high"},
 		"no such class":          {hook: hook, class: "lead", limit: limit, problem: "no class of hooks.memoryQoS.classes has this name"},
 		"no limit":               {hook: hook, class: "bronze", problem: "a memory class needs a memory limit, and the container has none"},
 		"cgroup v1": {
-			hook: MemoryQoS{Files: []string{swapFile}, Kernel: map[string]lifecycle.Support{swapFile: lifecycle.NotSupported}},
+			hook: MemoryQoS{Files: []string{swapMaxFile}, KernelFiles: map[string]lifecycle.Support{swapMaxFile: lifecycle.NotSupported}},
 			swap: 4096, limit: limit, problem: "this kernel has no memory.swap.max, which needs cgroup v2",
 		},
 	} {

@@ -21,7 +21,7 @@ func gpuShare(in Input) *Input {
 		in.Pod = &lifecycle.Pod{Namespace: "shop"}
 	}
 	p := intent.Pod{GPU: intent.Sourced[intent.GPU]{V: intent.GPU{
-		Minors: []int{1}, UUIDs: []string{"GPU-aa"}, Shared: &intent.GPUShare{Memory: 1 << 30},
+		Minors: []int{1}, UUIDs: []string{"GPU-aa"}, Share: &intent.GPUShare{Memory: 1 << 30},
 	}, Key: intent.KoordDevices}}
 	if in.Intent != nil {
 		p.LibraryGrantedRule, p.OnlyGrantedRule = in.Intent.LibraryGrantedRule, in.Intent.OnlyGrantedRule
@@ -120,16 +120,16 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 		devices GPUDevices
 		given   bool
 	}{
-		{"nothing was granted", Input{Intent: onlyGranted}, ByEnv, false},
-		{"another GPU", Input{Intent: onlyGranted, Granted: ids("0")}, ByEnv, false},
-		{"another GPU's node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia0")}, ByEnv, false},
-		{"a replica", Input{Intent: onlyGranted, Granted: ids("GPU-aa::0")}, ByEnv, false},
-		{"its index", Input{Intent: onlyGranted, Granted: ids("1")}, ByEnv, true},
-		{"its UUID", Input{Intent: onlyGranted, Granted: ids("GPU-aa")}, ByEnv, true},
-		{"its node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia1")}, ByEnv, true},
-		{"handed over by us", Input{Intent: onlyGranted}, ByNode, true},
-		{"not passed because no rule grants it", Input{Intent: &intent.Pod{LibraryGrantedRule: "default", OnlyGrantedRule: "default"}}, ByNode, false},
-		{"a rule allows it", Input{}, ByEnv, true},
+		{"nothing was granted", Input{Intent: onlyGranted}, GPUByEnv, false},
+		{"another GPU", Input{Intent: onlyGranted, GrantedDevices: ids("0")}, GPUByEnv, false},
+		{"another GPU's node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia0")}, GPUByEnv, false},
+		{"a replica", Input{Intent: onlyGranted, GrantedDevices: ids("GPU-aa::0")}, GPUByEnv, false},
+		{"its index", Input{Intent: onlyGranted, GrantedDevices: ids("1")}, GPUByEnv, true},
+		{"its UUID", Input{Intent: onlyGranted, GrantedDevices: ids("GPU-aa")}, GPUByEnv, true},
+		{"its node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia1")}, GPUByEnv, true},
+		{"handed over by us", Input{Intent: onlyGranted}, GPUByDeviceNode, true},
+		{"not passed because no rule grants it", Input{Intent: &intent.Pod{LibraryGrantedRule: "default", OnlyGrantedRule: "default"}}, GPUByDeviceNode, false},
+		{"a rule allows it", Input{}, GPUByEnv, true},
 	} {
 		var out Output
 		GPU{HAMiLibrary: "/l.so", HAMiLock: "/d", Devices: c.devices, Nodes: nodes}.Propose(gpuShare(c.in), &out)

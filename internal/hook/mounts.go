@@ -42,7 +42,7 @@ func (MountsOptions) Info() Info {
 
 // Propose adds the mounts.
 func (h MountsOptions) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.Mounts, "mounts")
+	asked, why, ok := scopedRequest(in, in.Intent.Mounts, "mounts")
 	if !ok {
 		return
 	}

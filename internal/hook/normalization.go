@@ -57,8 +57,8 @@ type NormalizationOptions struct {
 	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
 }
 
-// AllOn returns the hook with every feature enabled.
-func (NormalizationOptions) AllOn() Hook { return Normalization{} }
+// WithAllFeatures returns the hook with every feature enabled.
+func (NormalizationOptions) WithAllFeatures() Hook { return Normalization{} }
 
 // Make makes the hook for a node.
 func (o NormalizationOptions) Make(_ Node, _ *Options) (Hook, error) {
@@ -73,14 +73,14 @@ func (o NormalizationOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (Normalization) Info() Info {
 	quota := []lifecycle.Field{lifecycle.CPUQuota}
 	return Info{
-		Name:    "normalization",
-		About:   "CPU quota divided by the speed of this node's CPUs, relative to a basic CPU",
-		Stages:  lifetimeEvents(),
-		Reads:   []string{intent.KoordQoSClass},
-		Sets:    quota,
-		Pod:     quota,
-		Kernel:  []string{"cpu"},
-		Compose: "scales the quota that the runtime requested, or for batch pods the quota that batch computes; quotas that cpuset removes stay unlimited",
+		Name:           "normalization",
+		About:          "CPU quota divided by the speed of this node's CPUs, relative to a basic CPU",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.KoordQoSClass},
+		Sets:           quota,
+		SetsOnPod:      quota,
+		KernelFeatures: []string{"cpu"},
+		Compose:        "scales the quota that the runtime requested, or for batch pods the quota that batch computes; quotas that cpuset removes stay unlimited",
 		Differs: []string{
 			"always scales the last request of the kubelet, so an update of only the cpuset does not scale twice (Koordinator 1.7 scales its own result again)",
 			"the quota of the pod itself is lowered only for batch pods. If it were lowered for others, containers created while no agent runs could not start with cgroup v1 (koordinator issue 2047)",
@@ -96,7 +96,7 @@ func (h Normalization) Propose(in *Input, out *Output) {
 	if h.Ratio <= 100 || in.Pool == placement.Exclusive {
 		return
 	}
-	s := Scale{Field: lifecycle.CPUQuota, Factor: h.Ratio, Why: lifecycle.Reason{
+	s := Scale{Field: lifecycle.CPUQuota, Divisor: h.Ratio, Why: lifecycle.Reason{
 		Hook: "normalization", Source: "hooks.normalization.ratio", Text: "divided by " + h.Ratio.String(),
 	}}
 	switch in.Intent.Class.V {

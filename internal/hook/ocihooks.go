@@ -18,8 +18,8 @@ import (
 type OCIHooks struct {
 	// Files are the hooks that were read, in the order of their names.
 	Files []OCIHookFile
-	// Invalid names the files that could not be read, with the reasons.
-	Invalid []string
+	// InvalidFiles names the files that could not be read, with the reasons.
+	InvalidFiles []string
 }
 
 // OCIHooksOptions tunes the hook that injects OCI hooks.
@@ -38,7 +38,7 @@ func (o OCIHooksOptions) Make(n Node, _ *Options) (Hook, error) {
 	for _, f := range n.HookFiles(o.Directories) {
 		def, err := ReadHookFile(f)
 		if err != nil {
-			h.Invalid = append(h.Invalid, fmt.Sprintf("%s: %v", f.Path, err))
+			h.InvalidFiles = append(h.InvalidFiles, fmt.Sprintf("%s: %v", f.Path, err))
 			continue
 		}
 		h.Files = append(h.Files, def)
@@ -71,8 +71,8 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		return
 	}
-	if len(h.Invalid) > 0 {
-		out.Failure = "ociHooks: " + shortList(h.Invalid)
+	if len(h.InvalidFiles) > 0 {
+		out.Failure = "ociHooks: " + shortList(h.InvalidFiles)
 		out.report(lifecycle.Problem{Reason: out.Failure, Then: "the container starts without these hooks", Unserved: true})
 	}
 	m := matcher{in: in}
@@ -83,7 +83,7 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 			continue
 		}
 		if len(f.when.annotations) > 0 && in.Intent.HooksRefusedBy != "" {
-			out.report(in.unauthorized("oci-hooks", by, f.Name, in.Intent.HooksRefusedBy, ""))
+			out.report(in.unauthorizedProblem("oci-hooks", by, f.Name, in.Intent.HooksRefusedBy, ""))
 			continue
 		}
 		why := lifecycle.Reason{Hook: "ociHooks", Source: cmp.Or(by, "hooks.ociHooks"), Text: f.Path}
@@ -140,7 +140,7 @@ type matcher struct {
 // annotations, by is the key of an annotation that matches the first pattern. Source: podman,
 // pkg/hooks/1.0.0, When.Match.
 func (m *matcher) meets(c *condition) (by string, met bool) {
-	if c.never || c.bindMounts && !m.in.About.BindMounts {
+	if c.never || c.bindMounts && !m.in.ContainerProperties.BindMounts {
 		return "", false
 	}
 	for _, p := range c.annotations {
@@ -151,7 +151,7 @@ func (m *matcher) meets(c *condition) (by string, met bool) {
 		by = cmp.Or(by, key)
 	}
 	if len(c.commands) > 0 {
-		command := m.in.About.Command
+		command := m.in.ContainerProperties.Command
 		if command == "" || !slices.ContainsFunc(c.commands, func(r *regexp.Regexp) bool { return r.MatchString(command) }) {
 			return "", false
 		}
@@ -162,7 +162,7 @@ func (m *matcher) meets(c *condition) (by string, met bool) {
 // firstMatch returns the key of the first annotation that matches a pattern; "" for none.
 func (m *matcher) firstMatch(p pattern) string {
 	if m.annotations == nil {
-		m.annotations = intent.AnnotationsForHooks(m.in.Pod, m.in.About.Annotations)
+		m.annotations = intent.AnnotationsForHooks(m.in.Pod, m.in.ContainerProperties.Annotations)
 		m.keys = slices.Sorted(maps.Keys(m.annotations))
 	}
 	for _, key := range m.keys {

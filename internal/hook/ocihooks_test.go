@@ -20,10 +20,10 @@ func hookText(when string) string {
 func TestHookConditions(t *testing.T) {
 	t.Parallel()
 	in := Input{
-		Pod:       &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a.example/k": "pod", "long": strings.Repeat("x", lifecycle.MaxValueBytes+1)}},
-		Intent:    &intent.Pod{},
-		Container: "main",
-		About:     About{Command: "/bin/busybox", BindMounts: true, Annotations: map[string]string{"a.example/k": "container", "own": "yes"}},
+		Pod:                 &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a.example/k": "pod", "long": strings.Repeat("x", lifecycle.MaxValueBytes+1)}},
+		Intent:              &intent.Pod{},
+		Container:           "main",
+		ContainerProperties: ContainerProperties{Command: "/bin/busybox", BindMounts: true, Annotations: map[string]string{"a.example/k": "container", "own": "yes"}},
 	}
 	for when, want := range map[string]bool{
 		`{"always": true}`:                                  true,
@@ -103,7 +103,7 @@ func TestHooksRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := OCIHooks{Files: []OCIHookFile{asked}, Invalid: []string{"/d/1: x", "/d/2: x", "/d/3: x", "/d/4: x"}}
+	h := OCIHooks{Files: []OCIHookFile{asked}, InvalidFiles: []string{"/d/1: x", "/d/2: x", "/d/3: x", "/d/4: x"}}
 	in := Input{Pod: &lifecycle.Pod{Namespace: "d", Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{HooksRefusedBy: "default"}, Container: "main"}
 	var out Output
 	h.Propose(&in, &out)
@@ -133,7 +133,7 @@ func FuzzHookFile(f *testing.F) {
 			}
 		}
 		var out Output
-		in := Input{Pod: &lifecycle.Pod{Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{}, Container: "c", About: About{Command: "/bin/a"}}
+		in := Input{Pod: &lifecycle.Pod{Annotations: map[string]string{"a": "b"}}, Intent: &intent.Pod{}, Container: "c", ContainerProperties: ContainerProperties{Command: "/bin/a"}}
 		OCIHooks{Files: []OCIHookFile{def}}.Propose(&in, &out)
 	})
 }

@@ -72,7 +72,7 @@ type Options struct {
 
 // Node gives hooks the facts about the node that Make needs.
 type Node interface {
-	// Probe reports whether the node has a feature, by its name in Info.Kernel.
+	// Probe reports whether the node has a feature, by its name in Info.KernelFeatures.
 	Probe(feature string) lifecycle.Finding
 	// Host returns the node's devices.
 	Host() lifecycle.Host
@@ -89,21 +89,22 @@ type HostFiles interface {
 	// HookFiles reads the files of directories of OCI hooks, in the order of their names. A
 	// file replaces a file of the same name in an earlier directory.
 	HookFiles(directories []string) []lifecycle.HookFile
-	// MakeShared makes a directory of the host that containers of any user can write to. It
+	// MakeSharedDir makes a directory of the host that containers of any user can write to. It
 	// does nothing if the agent must not change the host.
-	MakeShared(path string) error
+	MakeSharedDir(path string) error
 }
 
-// hookMaker is a section of the configuration that makes a hook for a node. Any other section is the hook itself.
+// hookMaker is a section of the configuration that makes a hook for a node. A section without the method Make is the
+// hook itself.
 type hookMaker interface {
 	// Make makes the hook for a node; all has the options of all hooks.
 	Make(n Node, all *Options) (Hook, error)
 }
 
-// allOn is a section that cannot describe its hook completely without values in the configuration.
-type allOn interface {
-	// AllOn returns the hook with every feature enabled.
-	AllOn() Hook
+// allFeaturesMaker is a section that cannot describe its hook completely without values in the configuration.
+type allFeaturesMaker interface {
+	// WithAllFeatures returns the hook with every feature enabled.
+	WithAllFeatures() Hook
 }
 
 // section is one field of Options.
@@ -172,8 +173,8 @@ func (o *Options) Catalogue() []Info {
 
 // info describes the section's hook with all features enabled.
 func (s section) info() Info {
-	if all, is := s.options.(allOn); is {
-		return all.AllOn().Info()
+	if all, is := s.options.(allFeaturesMaker); is {
+		return all.WithAllFeatures().Info()
 	}
 	unset := section{options: reflect.Zero(reflect.TypeOf(s.options)).Interface()}
 	h, _ := unset.hook(allFeatures{}, new(Options)) // TestSections checks that it does not fail
@@ -192,4 +193,4 @@ func (allFeatures) Device(string) (d lifecycle.Device, found bool) {
 	return d, false
 }
 func (allFeatures) HookFiles([]string) []lifecycle.HookFile { return nil }
-func (allFeatures) MakeShared(string) error                 { return nil }
+func (allFeatures) MakeSharedDir(string) error              { return nil }

@@ -30,11 +30,11 @@ func (PartitionOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (Partition) Info() Info {
 	return Info{
-		Name:   "partition",
-		About:  "the kernel keeps all other processes off owned CPUs, also services of the host",
-		Stages: lifetimeEvents(),
-		Pod:    []lifecycle.Field{lifecycle.Unified},
-		Kernel: []string{ExclusiveFile},
+		Name:           "partition",
+		About:          "the kernel keeps all other processes off owned CPUs, also services of the host",
+		Stages:         lifetimeEvents(),
+		SetsOnPod:      []lifecycle.Field{lifecycle.Unified},
+		KernelFeatures: []string{ExclusiveFile},
 		Compose: "in addition to cpuset, whose CPU lists stay in force if the kernel refuses or ends a partition. A pod is no partition if one of its live containers owns no CPUs, " +
 			"if it lends its CPUs, or if the kubelet's static CPU manager assigned them",
 		TestedOn: "Linux 6.12 with containerd over NRI in a virtual machine (`test/vm`), and a model that is compared with recordings of that kernel",

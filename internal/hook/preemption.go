@@ -18,7 +18,7 @@ const (
 	YieldWeight       // the smallest weight
 )
 
-// ParseYield returns the way with this name in the configuration.
+// ParseYield returns the Yield with this name in the configuration; YieldNone for any other name.
 func ParseYield(name string) Yield {
 	return map[string]Yield{"idle": YieldIdle, "weight": YieldWeight}[name]
 }
@@ -28,13 +28,13 @@ func ParseYield(name string) Yield {
 // Linux instead of openEuler's qos_level files.
 type Preemption struct {
 	Yield Yield
-	// Kernel reports, by name of a file, whether the kernel has it. If that is unknown, the hook sets
+	// KernelFiles reports, by name of a file, whether the kernel has the file. If that is unknown, the hook sets
 	// the file, and the agent reports a refusal of the kernel. The hook leaves out files that the
 	// kernel lacks.
-	Kernel map[string]lifecycle.Support
-	// High is the memory.high of preemptable pods. Low and Min are memory.low and memory.min of other
-	// pods. All are in percent of the memory limit that the runtime reports; 0 sets none.
-	High, Low, Min int
+	KernelFiles map[string]lifecycle.Support
+	// MemoryHigh is the memory.high of preemptable pods. MemoryLow and MemoryMin are memory.low and memory.min
+	// of other pods. All are in percent of the memory limit that the runtime reports; 0 does not set the file.
+	MemoryHigh, MemoryLow, MemoryMin int
 	// KillTogether makes the kernel kill all processes of a preemptable pod when it kills one
 	// of them because memory runs out.
 	KillTogether bool
@@ -42,10 +42,10 @@ type Preemption struct {
 
 // The files for yielding and protecting memory.
 const (
-	highFile  = "memory.high"
-	lowFile   = "memory.low"
-	minFile   = "memory.min"
-	groupFile = "memory.oom.group"
+	memoryHighFile = "memory.high"
+	memoryLowFile  = "memory.low"
+	memoryMinFile  = "memory.min"
+	oomGroupFile   = "memory.oom.group"
 )
 
 // PreemptionOptions tunes the preemption hook.
@@ -73,17 +73,17 @@ type PreemptionOptions struct {
 	KillTogether bool `json:"killTogether"`
 }
 
-// AllOn returns the hook with every feature enabled.
-func (PreemptionOptions) AllOn() Hook { return Preemption{Yield: YieldIdle} }
+// WithAllFeatures returns the hook with every feature enabled.
+func (PreemptionOptions) WithAllFeatures() Hook { return Preemption{Yield: YieldIdle} }
 
 // Make makes the hook for a node.
 func (o PreemptionOptions) Make(n Node, _ *Options) (Hook, error) {
 	h := Preemption{
-		Yield: ParseYield(o.Yield), Kernel: map[string]lifecycle.Support{},
-		High: o.MemoryHigh, Low: o.MemoryLow, Min: o.MemoryMin, KillTogether: o.KillTogether,
+		Yield: ParseYield(o.Yield), KernelFiles: map[string]lifecycle.Support{},
+		MemoryHigh: o.MemoryHigh, MemoryLow: o.MemoryLow, MemoryMin: o.MemoryMin, KillTogether: o.KillTogether,
 	}
 	for _, file := range PreemptionFiles() {
-		h.Kernel[file] = n.Probe(file).Support
+		h.KernelFiles[file] = n.Probe(file).Support
 	}
 	return h, nil
 }
@@ -91,14 +91,14 @@ func (o PreemptionOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (h Preemption) Info() Info {
 	return Info{
-		Name:    "preemption",
-		About:   "pods that may be preempted yield CPU and memory to others; memory is protected for pods that may not be preempted",
-		Stages:  lifetimeEvents(),
-		Reads:   []string{intent.RubikPreemptable},
-		Sets:    []lifecycle.Field{lifecycle.Unified},
-		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
-		Kernel:  h.kernelNeeds(),
-		Compose: "by weight only if batch does not set the pod's shares; the fallback of groupIdentity sets the same value or another file",
+		Name:           "preemption",
+		About:          "pods that may be preempted yield CPU and memory to others; memory is protected for pods that may not be preempted",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.RubikPreemptable},
+		Sets:           []lifecycle.Field{lifecycle.Unified},
+		SetsOnPod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
+		KernelFeatures: h.kernelNeeds(),
+		Compose:        "by weight only if batch does not set the pod's shares; the fallback of groupIdentity sets the same value or another file",
 		Differs: []string{
 			"uses cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux instead of openEuler's qos_level files and memory.high_async_ratio",
 			"cpu.idle is set on pods, never on the directory of a QoS class, because a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
@@ -113,24 +113,28 @@ func (h Preemption) Info() Info {
 }
 
 // PreemptionFiles lists the files that the hook may set.
-func PreemptionFiles() []string { return []string{idleFile, highFile, lowFile, minFile, groupFile} }
+func PreemptionFiles() []string {
+	return []string{cpuIdleFile, memoryHighFile, memoryLowFile, memoryMinFile, oomGroupFile}
+}
 
 // kernelMayHave reports whether the kernel has a file, or may have it.
-func (h Preemption) kernelMayHave(file string) bool { return h.Kernel[file] != lifecycle.NotSupported }
+func (h Preemption) kernelMayHave(file string) bool {
+	return h.KernelFiles[file] != lifecycle.NotSupported
+}
 
 // kernelNeeds returns the kernel features that the hook needs with these options.
 func (h Preemption) kernelNeeds() []string {
 	var kernel []string
 	switch h.Yield {
 	case YieldIdle:
-		kernel = append(kernel, idleFile+"|cpu")
+		kernel = append(kernel, cpuIdleFile+"|cpu")
 	case YieldWeight:
 		kernel = append(kernel, "cpu")
 	}
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{highFile, h.High > 0}, {lowFile, h.Low > 0}, {minFile, h.Min > 0}, {groupFile, h.KillTogether}} {
+	}{{memoryHighFile, h.MemoryHigh > 0}, {memoryLowFile, h.MemoryLow > 0}, {memoryMinFile, h.MemoryMin > 0}, {oomGroupFile, h.KillTogether}} {
 		if f.on {
 			kernel = append(kernel, f.name)
 		}
@@ -155,16 +159,16 @@ func (h Preemption) Propose(in *Input, out *Output) {
 // setYield makes a preemptable pod yield CPU and memory.
 func (h Preemption) setYield(in *Input, out *Output, why lifecycle.Reason) {
 	switch {
-	case h.Yield == YieldIdle && h.kernelMayHave(idleFile):
-		out.setFile(in, idleFile, "1", why)
+	case h.Yield == YieldIdle && h.kernelMayHave(cpuIdleFile):
+		out.setFile(in, cpuIdleFile, "1", why)
 	case h.Yield != YieldNone && !in.Intent.Batch.IsSet():
 		out.setNumber(in, lifecycle.CPUShares, minShares, why)
 	}
-	if n := percentOf(in.Pristine, h.High); n > 0 && h.kernelMayHave(highFile) {
-		out.setFile(in, highFile, strconv.FormatInt(n, 10), withText(why, "the kernel reclaims its memory above this"))
+	if n := percentOf(in.Pristine, h.MemoryHigh); n > 0 && h.kernelMayHave(memoryHighFile) {
+		out.setFile(in, memoryHighFile, strconv.FormatInt(n, 10), withText(why, "the kernel reclaims its memory above this"))
 	}
-	if h.KillTogether && h.kernelMayHave(groupFile) {
-		out.setFile(in, groupFile, "1", withText(why, "the kernel kills all its processes together"))
+	if h.KillTogether && h.kernelMayHave(oomGroupFile) {
+		out.setFile(in, oomGroupFile, "1", withText(why, "the kernel kills all its processes together"))
 	}
 }
 
@@ -174,7 +178,7 @@ func (h Preemption) protectMemory(in *Input, out *Output, why lifecycle.Reason) 
 	for _, k := range []struct {
 		file    string
 		percent int
-	}{{minFile, h.Min}, {lowFile, h.Low}} {
+	}{{memoryMinFile, h.MemoryMin}, {memoryLowFile, h.MemoryLow}} {
 		n := percentOf(in.Pristine, k.percent)
 		switch {
 		case n == 0:

@@ -21,12 +21,12 @@ func limited(memory int64) *lifecycle.Resources {
 
 // TestPreemption: what preemptable pods yield, what is protected, and which pods are not changed.
 func TestPreemption(t *testing.T) {
-	all := Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}
+	all := Preemption{Yield: YieldIdle, MemoryHigh: 80, MemoryLow: 50, MemoryMin: 10, KillTogether: true}
 	v1 := all
-	v1.Kernel = map[string]lifecycle.Support{highFile: lifecycle.NotSupported, lowFile: lifecycle.NotSupported, minFile: lifecycle.NotSupported, groupFile: lifecycle.NotSupported}
+	v1.KernelFiles = map[string]lifecycle.Support{memoryHighFile: lifecycle.NotSupported, memoryLowFile: lifecycle.NotSupported, memoryMinFile: lifecycle.NotSupported, oomGroupFile: lifecycle.NotSupported}
 	old := v1
-	old.Kernel = maps.Clone(v1.Kernel)
-	old.Kernel[idleFile] = lifecycle.NotSupported
+	old.KernelFiles = maps.Clone(v1.KernelFiles)
+	old.KernelFiles[cpuIdleFile] = lifecycle.NotSupported
 	batch := rubikPod(true)
 	batch.Batch = intent.Sourced[map[string]intent.Batch]{V: map[string]intent.Batch{}, Key: intent.KoordExtended}
 	kept := rubikPod(false)
@@ -109,7 +109,7 @@ func TestBurst(t *testing.T) {
 		if c.want != "" && c.want != "none" {
 			want["unified cpu.max.burst"] = c.want
 		}
-		in := &Input{Intent: pod, Container: c.container, Spec: c.spec, Bursts: c.bursts, Pristine: &lifecycle.Resources{}}
+		in := &Input{Intent: pod, Container: c.container, Spec: c.spec, BurstSum: c.bursts, Pristine: &lifecycle.Resources{}}
 		in.Pristine.CPU.Period = lifecycle.Opt[uint64]{V: c.period, Set: c.period > 0}
 		if diff := cmp.Diff(want, values(in, c.hook)); diff != "" {
 			t.Error(c.name, diff)

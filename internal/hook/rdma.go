@@ -26,14 +26,14 @@ func (RDMAOptions) Make(n Node, _ *Options) (Hook, error) {
 // Info describes the hook.
 func (RDMA) Info() Info {
 	return Info{
-		Name:     "rdma",
-		About:    "device nodes of RDMA cards that the scheduler allocated",
-		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
-		Reads:    []string{intent.KoordDevices},
-		Sets:     []lifecycle.Field{lifecycle.DeviceNode},
-		Kernel:   []string{"rdma"},
-		Compose:  "one hook per device node",
-		TestedOn: "a model of /dev and /sys only; no RDMA card was available",
+		Name:           "rdma",
+		About:          "device nodes of RDMA cards that the scheduler allocated",
+		Stages:         []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:          []string{intent.KoordDevices},
+		Sets:           []lifecycle.Field{lifecycle.DeviceNode},
+		KernelFeatures: []string{"rdma"},
+		Compose:        "one hook per device node",
+		TestedOn:       "a model of /dev and /sys only; no RDMA card was available",
 		Differs: []string{
 			"a PCI function without a verbs device on this node is reported for the pod, and the container gets the device nodes of the other allocated functions (with Koordinator 1.7 it gets none)",
 			"the agent reads the verbs devices of PCI functions at its start and whenever it reads its configuration, not while a container is created",
@@ -43,8 +43,8 @@ func (RDMA) Info() Info {
 
 // The directory of RDMA device nodes, and the node that every RDMA user needs.
 const (
-	infiniband = "/dev/infiniband/"
-	rdmaCM     = infiniband + "rdma_cm"
+	infinibandDir = "/dev/infiniband/"
+	rdmaCM        = infinibandDir + "rdma_cm"
 )
 
 // Propose adds the device nodes.
@@ -55,7 +55,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}
 	if in.Intent.OnlyGrantedRule != "" {
-		by, no := in.granted(ask.Key, ask.V, func(address string) string { return h.granted(in, address) })
+		by, no := in.checkGranted(ask.Key, ask.V, func(address string) string { return h.grantedFunction(in, address) })
 		if no != nil {
 			out.report(*no)
 			return
@@ -72,17 +72,17 @@ func (h RDMA) Propose(in *Input, out *Output) {
 			})
 			continue
 		}
-		out.addDevice(h.Host.Devices, infiniband+verbs, why)
+		out.addDevice(h.Host.Devices, infinibandDir+verbs, why)
 	}
 	for _, v := range out.Values[had:] {
 		v.Device.FileMode = lifecycle.Some[uint32](0o666)
 	}
 }
 
-// granted returns how a container got the card function at a PCI address; "" if it did not get it.
+// grantedFunction returns how a container got the card function at a PCI address; "" if it did not get it.
 // Device plugins of network cards use PCI addresses as ids, each with its own resource names. An
 // address is the same function for all plugins.
-func (h RDMA) granted(in *Input, address string) string {
+func (h RDMA) grantedFunction(in *Input, address string) string {
 	if by := in.grantedBy("", address); by != "" {
 		return by
 	}
@@ -90,5 +90,5 @@ func (h RDMA) granted(in *Input, address string) string {
 	if !has {
 		return ""
 	}
-	return in.grantedNode(h.Host.Devices, infiniband+verbs)
+	return in.grantedNode(h.Host.Devices, infinibandDir+verbs)
 }

@@ -71,15 +71,15 @@ func sharesOf(cache string, bandwidth int) string {
 // Info describes the hook.
 func (h RDT) Info() Info {
 	i := Info{
-		Name:     "rdt",
-		About:    "shares of the last level cache and of the memory bandwidth, by class or by a pod's request",
-		Stages:   lifetimeEvents(),
-		Reads:    []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass, intent.RubikPreemptable, intent.RubikCacheLimit},
-		Sets:     []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
-		Pod:      []lifecycle.Field{lifecycle.RDTSchemata},
-		Kernel:   []string{"resctrl"},
-		Compose:  "the only hook that sets them",
-		TestedOn: "a model of resctrl only; no processor with resctrl was available",
+		Name:           "rdt",
+		About:          "shares of the last level cache and of the memory bandwidth, by class or by a pod's request",
+		Stages:         lifetimeEvents(),
+		Reads:          []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass, intent.RubikPreemptable, intent.RubikCacheLimit},
+		Sets:           []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
+		SetsOnPod:      []lifecycle.Field{lifecycle.RDTSchemata},
+		KernelFeatures: []string{"resctrl"},
+		Compose:        "the only hook that sets them",
+		TestedOn:       "a model of resctrl only; no processor with resctrl was available",
 		Differs: []string{
 			"groups are named trimtab-CLASS and trimtab-UID, and are removed with their last pod; groups of an earlier run that no pod uses are removed when the agent connects",
 			"the agent moves all threads of a container before its first instruction, and does not depend on a periodic scan",
@@ -90,7 +90,7 @@ func (h RDT) Info() Info {
 		},
 	}
 	if h.Measure {
-		i.Kernel = append(i.Kernel, "resctrl.L3_MON")
+		i.KernelFeatures = append(i.KernelFeatures, "resctrl.L3_MON")
 	}
 	return i
 }

@@ -39,7 +39,7 @@ func (SchedulerOptions) Info() Info {
 
 // Propose sets a container's policy.
 func (h SchedulerOptions) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.Scheduler, "scheduler")
+	asked, why, ok := scopedRequest(in, in.Intent.Scheduler, "scheduler")
 	if !ok {
 		return
 	}

@@ -45,7 +45,7 @@ func (SysctlOptions) Info() Info {
 
 // Propose sets a container's parameters.
 func (h SysctlOptions) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.Sysctls, "sysctl")
+	asked, why, ok := scopedRequest(in, in.Intent.Sysctls, "sysctl")
 	if !ok {
 		return
 	}

@@ -63,7 +63,7 @@ func (Ulimits) Info() Info {
 
 // Propose sets a container's limits.
 func (h Ulimits) Propose(in *Input, out *Output) {
-	asked, why, ok := scoped(in, in.Intent.Ulimits, "ulimits")
+	asked, why, ok := scopedRequest(in, in.Intent.Ulimits, "ulimits")
 	if !ok {
 		return
 	}

@@ -17,7 +17,7 @@ type Affinity struct {
 	// Scope and Match select the other containers: both must hold for a container. If Scope is
 	// nil, only containers of the same pod are selected.
 	Scope, Match *expression.Expression
-	// Weight is the weight of each selected container. It is negative to run far from them.
+	// Weight is the weight of each selected container. A negative weight means far from the container.
 	Weight int
 	// ID identifies Scope and Match. It is empty if Scope is nil.
 	ID string
@@ -54,7 +54,7 @@ type affinityTerm struct {
 // affinities reads an annotation with affinities by container. sign is 1, or -1 for anti-affinities.
 // The short form names other containers, the long form has expressions. An annotation with a fault
 // has no effect.
-func (t *texts) affinities(out *Pod, key string, sign int) (of Sourced[map[string][]Affinity]) {
+func (t *podTexts) affinities(out *Pod, key string, sign int) (of Sourced[map[string][]Affinity]) {
 	text := t.annotations.of(key)
 	if text == "" {
 		return of
@@ -68,7 +68,7 @@ func (t *texts) affinities(out *Pod, key string, sign int) (of Sourced[map[strin
 }
 
 // parseAffinities parses an annotation for affinities.
-func (t *texts) parseAffinities(key string, sign int) (map[string][]Affinity, error) {
+func (t *podTexts) parseAffinities(key string, sign int) (map[string][]Affinity, error) {
 	var raw map[string][]json.RawMessage
 	if err := t.decodeStrict(key, &raw); err != nil {
 		return nil, fmt.Errorf("%w; want lists of containers, as in c0: [c1, c2], or of match, scope and weight", err)
@@ -134,7 +134,7 @@ func shortAffinities(raw map[string][]json.RawMessage, sign int) (map[string][]A
 func longAffinity(item json.RawMessage, sign int) (a Affinity, err error) {
 	term := affinityTerm{}
 	strict, err := kjson.UnmarshalStrict(item, &term)
-	if err = errors.Join(append(strict[:min(len(strict), maxStrict)], err)...); err != nil {
+	if err = errors.Join(append(strict[:min(len(strict), maxStrictErrors)], err)...); err != nil {
 		return a, fmt.Errorf(": malformed: %s", oneLine(jsonwords.Error(err)))
 	}
 	if term.Match == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Names that stand for several kinds in a rule.
+// In a rule, these names stand for several kinds.
 const (
 	anyKind  Kind = "*"
 	anyClass Kind = "class"
@@ -35,7 +35,7 @@ type Rule struct {
 	Decision   Decision
 	// MostCPUs is an additional limit for assigned CPUs under Cap; 0 for none.
 	MostCPUs int
-	// Name is the rule's place in the list, for users.
+	// Name tells users which rule decided, such as "rule 2" for the second rule of the configuration.
 	Name string
 	// keepsGranted means that a refusal does not apply to devices that Kubernetes granted to the
 	// container. Hooks check the grants of each container. Only default rules have it.
@@ -111,8 +111,8 @@ func MatchNamespace(pattern, namespace string) bool {
 }
 
 // Authorise returns a pod's intent without the requests that the rules refuse. Each refusal is a problem.
-// A request is granted completely or not at all. The method CPUs checks the number of assigned CPUs for
-// each container.
+// A request is granted completely or not at all. CheckCPUs checks the number of assigned CPUs for each
+// container.
 func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	out := *p
 	out.Problems = slices.Clone(p.Problems)
@@ -147,7 +147,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 			out.GPU.V.NodesRefusedBy = rule.Name
 		}
 	}
-	if rule := r.For(GPULibrary, namespace); rule.Decision == Refuse && rule.keepsGranted && out.GPU.V.Shared != nil {
+	if rule := r.For(GPULibrary, namespace); rule.Decision == Refuse && rule.keepsGranted && out.GPU.V.Share != nil {
 		out.LibraryGrantedRule = rule.Name
 	}
 	if rule := r.For(MemoryProtection, namespace); rule.Decision == Refuse {
@@ -172,8 +172,8 @@ type Refusal struct{ Reason, Rule string }
 // Error returns the reason.
 func (r *Refusal) Error() string { return r.Reason }
 
-// ValidPattern reports whether MatchNamespace accepts a pattern.
-func ValidPattern(pattern string) bool {
+// IsNamespacePattern reports whether MatchNamespace accepts a pattern.
+func IsNamespacePattern(pattern string) bool {
 	_, err := path.Match(pattern, "")
 	return err == nil
 }

@@ -86,7 +86,7 @@ func TestAuthoriseRefuses(t *testing.T) {
 			Class: Sourced[Class]{Shared, "class"}, Name: "LS", QoS: BestEffort,
 			CPUs: Sourced[[]int]{[]int{1}, "cpus"}, Nodes: Sourced[[]int]{[]int{0}, "nodes"},
 			Batch: Sourced[map[string]Batch]{map[string]Batch{"a": {}}, "batch"},
-			GPU:   Sourced[GPU]{GPU{Minors: []int{0}, Shared: &GPUShare{}}, "gpu"},
+			GPU:   Sourced[GPU]{GPU{Minors: []int{0}, Share: &GPUShare{}}, "gpu"},
 		}
 	}
 	nobody := Rules{{Kinds: []Kind{"*"}, Namespaces: []string{"*"}, Decision: Refuse, Name: "rule 1"}}
@@ -103,7 +103,7 @@ func TestAuthoriseRefuses(t *testing.T) {
 		t.Error("strict mode must refuse a refusal")
 	}
 	library := Rules{{Kinds: []Kind{GPULibrary}, Namespaces: []string{"*"}, Decision: Refuse}}.Authorise(full(), "shop")
-	if library.GPU.V.Shared != nil || !library.GPU.IsSet() || len(library.Problems) != 1 {
+	if library.GPU.V.Share != nil || !library.GPU.IsSet() || len(library.Problems) != 1 {
 		t.Errorf("without the library: %+v", library)
 	}
 	in := full()

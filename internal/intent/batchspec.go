@@ -53,7 +53,7 @@ func batchOf(c lifecycle.ContainerSpec) (b Batch, isSet bool) {
 		{&b.RequestCPU, c.Requests, batchCPU},
 		{&b.LimitCPU, c.Limits, batchCPU},
 		{&b.LimitMemory, c.Limits, batchMemory},
-		{new(int64), c.Requests, batchMemory},
+		{new(int64), c.Requests, batchMemory}, // the agent does not use the amount
 	} {
 		if v, ok := f.from[f.name]; ok {
 			*f.into, isSet = v, true

@@ -30,7 +30,7 @@ type blkioConfig struct {
 	Weight    *int64 `json:"ioWeightPercent"`
 }
 
-func readBlkioQoS(t *texts, out *Pod) {
+func readBlkioQoS(t *podTexts, out *Pod) {
 	var ask struct {
 		Blocks []struct {
 			Name   string      `json:"name"`
@@ -69,7 +69,7 @@ func readBlkioQoS(t *texts, out *Pod) {
 
 func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 	disk := strings.TrimPrefix(name, "/dev/")
-	if disk == "" || len(disk) > 64 || strings.Trim(disk, asciiLetters+":/_-") != "" {
+	if disk == "" || len(disk) > 64 || strings.Trim(disk, asciiAlphanumerics+":/_-") != "" {
 		return DiskLimit{}, fmt.Errorf("%q is not the name of a disk", printable(name))
 	}
 	for _, n := range []int64{c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS} {
@@ -83,16 +83,16 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 	return DiskLimit{disk, c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS}, nil
 }
 
-const asciiLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+const asciiAlphanumerics = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // readClassName reads the name of a class of the runtime's configuration. The name must not lead out of
 // a directory, because the runtime may use it as a part of a path.
-func readClassName(t *texts, key string, out *Pod) Sourced[string] {
+func readClassName(t *podTexts, key string, out *Pod) Sourced[string] {
 	name := t.annotation(key)
 	if name == "" {
 		return Sourced[string]{}
 	}
-	if len(name) > maxClassName || strings.Trim(name, asciiLetters+"-_.") != "" || !strings.Contains(asciiLetters, name[:1]) {
+	if len(name) > maxClassName || strings.Trim(name, asciiAlphanumerics+"-_.") != "" || !strings.Contains(asciiAlphanumerics, name[:1]) {
 		out.reportMalformed(key, name, "not the name of a class: at most %d letters, digits, \"-\", \"_\" and \".\", the first a letter or digit", maxClassName)
 		return Sourced[string]{}
 	}

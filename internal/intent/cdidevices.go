@@ -49,7 +49,7 @@ func (a *deviceAmount) UnmarshalJSON(b []byte) error {
 }
 
 // readExclusiveDevices reads the exclusive devices that containers request by kind.
-func readExclusiveDevices(t *texts, out *Pod) {
+func readExclusiveDevices(t *podTexts, out *Pod) {
 	var asked map[string]map[string]deviceAmount
 	if !t.decode(TrimtabCDIDevices, &asked, out) || len(asked) == 0 {
 		return

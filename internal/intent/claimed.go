@@ -52,8 +52,8 @@ func (p *Pod) addClaimed(kind, name, from string) error {
 		p.Class, p.Name = Sourced[Class]{class, from}, name
 	case kind == lifecycle.ClassCDI:
 		return fmt.Errorf("want one of the classes %s", strings.Join(sortedKeys(claimedClasses()), ", "))
-	case kind == lifecycle.BalloonCDI && (name == "" || len(name) > maxTypeName):
-		return fmt.Errorf("not the name of a balloon type, of up to %d bytes", maxTypeName)
+	case kind == lifecycle.BalloonCDI && (name == "" || len(name) > maxBalloonTypeName):
+		return fmt.Errorf("not the name of a balloon type, of up to %d bytes", maxBalloonTypeName)
 	case kind == lifecycle.BalloonCDI:
 		p.Balloon.Key, p.Balloon.V.Pod = from, Sourced[string]{name, from}
 	case name == "" || !isPoolName(name):
@@ -88,6 +88,6 @@ func (p *Pod) reportOverruled(pod *lifecycle.Pod, other *Pod) {
 		p.reportMalformed(other.Pool.Key, other.Pool.V, "disagrees with %s, which names the pool %s and has priority", p.Pool.Key, p.Pool.V)
 	}
 	if p.Balloon.IsSet() && other.Balloon.IsSet() {
-		p.reportMalformed(other.Balloon.Key, perContainer(other.Balloon.V), "%s names the balloon type %s and has priority", p.Balloon.Key, p.Balloon.V.Pod.V)
+		p.reportMalformed(other.Balloon.Key, describePerContainer(other.Balloon.V), "%s names the balloon type %s and has priority", p.Balloon.Key, p.Balloon.V.Pod.V)
 	}
 }

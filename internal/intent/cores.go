@@ -4,18 +4,18 @@ package intent
 // reads it. The agent uses it only if no scheduler assigned CPUs.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 
-// CoreUse is the way in which a container that owns CPUs wants to use cores. It takes effect if the
-// agent chooses the CPUs.
+// CoreUse is a pod's request for how its CPUs are spread over cores. It takes effect if the agent chooses
+// the CPUs.
 type CoreUse struct {
-	// Whole accepts only whole cores. PreferWhole prefers whole cores. Spread takes threads of as
-	// many cores as possible.
-	Whole, PreferWhole, Spread bool
-	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which other containers own CPUs, if
+	// WholeCores accepts only whole cores. PreferWholeCores prefers whole cores. SpreadCores takes threads
+	// of as many cores as possible.
+	WholeCores, PreferWholeCores, SpreadCores bool
+	// AvoidOwnedCores and AvoidOwnedNodes avoid cores, or NUMA nodes, on which other containers own CPUs, if
 	// possible.
-	CoreApart, NodeApart bool
+	AvoidOwnedCores, AvoidOwnedNodes bool
 }
 
-func readResourceSpec(t *texts, out *Pod) {
+func readResourceSpec(t *podTexts, out *Pod) {
 	var spec struct {
 		Required  string `json:"requiredCPUBindPolicy"`
 		Preferred string `json:"preferredCPUBindPolicy"`
@@ -29,9 +29,9 @@ func readResourceSpec(t *texts, out *Pod) {
 		switch policy {
 		case "", "Default":
 		case "FullPCPUs":
-			use.Whole, use.PreferWhole, use.Spread = policy == spec.Required, true, false
+			use.WholeCores, use.PreferWholeCores, use.SpreadCores = policy == spec.Required, true, false
 		case "SpreadByPCPUs":
-			use.Whole, use.PreferWhole, use.Spread = false, false, true
+			use.WholeCores, use.PreferWholeCores, use.SpreadCores = false, false, true
 		case "ConstrainedBurst":
 			out.reportUnserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
 		default:
@@ -41,9 +41,9 @@ func readResourceSpec(t *texts, out *Pod) {
 	switch spec.Exclusive {
 	case "", "None":
 	case "PCPULevel":
-		use.CoreApart = true
+		use.AvoidOwnedCores = true
 	case "NUMANodeLevel":
-		use.NodeApart = true
+		use.AvoidOwnedNodes = true
 	default:
 		out.reportMalformed(KoordResourceSpec, spec.Exclusive, "not a CPU exclusive policy: None, PCPULevel or NUMANodeLevel")
 	}

@@ -11,7 +11,7 @@ type CoreSchedRequest struct {
 	None      bool   // the pod shares cores with all pods
 }
 
-func readCoreSched(t *texts, out *Pod) {
+func readCoreSched(t *podTexts, out *Pod) {
 	group := t.label(KoordCoreSchedGroup)
 	policy := t.label(KoordCoreSchedPolicy)
 	if group == "" && policy == "" {
@@ -28,7 +28,7 @@ func readCoreSched(t *texts, out *Pod) {
 		out.reportMalformed(KoordCoreSchedPolicy, policy, `want "none", "exclusive" or nothing`)
 		return
 	}
-	if len(group) > 63 || strings.Trim(group, asciiLetters+"-_.") != "" { // Kubernetes would refuse it, too
+	if len(group) > 63 || strings.Trim(group, asciiAlphanumerics+"-_.") != "" { // Kubernetes would refuse it, too
 		out.reportMalformed(KoordCoreSchedGroup, group, "not a valid label value")
 		return
 	}

@@ -32,7 +32,7 @@ func ParseCPUVariable(text string) (CPUVariable, error) {
 	name, what, hasKind := strings.Cut(text, "=")
 	v := CPUVariable{Name: name, List: what == "list"}
 	switch {
-	case name == "" || len(name) > maxVariableName || strings.Trim(name, asciiLetters+"_") != "" || name[0] >= '0' && name[0] <= '9':
+	case name == "" || len(name) > maxVariableName || strings.Trim(name, asciiAlphanumerics+"_") != "" || name[0] >= '0' && name[0] <= '9':
 		return v, fmt.Errorf("%q is not the name of a variable: want at most %d letters, digits and underscores, without a digit first", printable(name), maxVariableName)
 	case hasKind && what != "count" && what != "list":
 		return v, fmt.Errorf("%q is not a variable with CPUs: want %s=count or %s=list", printable(text), name, name)
@@ -41,7 +41,7 @@ func ParseCPUVariable(text string) (CPUVariable, error) {
 }
 
 // readCPUEnv reads "true", "false", or variables separated by commas.
-func readCPUEnv(t *texts, out *Pod) {
+func readCPUEnv(t *podTexts, out *Pod) {
 	text := t.annotation(TrimtabCPUEnv)
 	switch text {
 	case "", "false":

@@ -11,7 +11,7 @@ type CPUQoS struct {
 	Identity lifecycle.Opt[int]
 }
 
-func readCPUQoS(t *texts, out *Pod) {
+func readCPUQoS(t *podTexts, out *Pod) {
 	text := t.annotation(KoordCPUQoS)
 	if text == "" {
 		return

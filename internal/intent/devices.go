@@ -24,7 +24,7 @@ type allocatedDevices struct {
 	} `json:"rdma"`
 }
 
-func readDevices(t *texts, out *Pod) {
+func readDevices(t *podTexts, out *Pod) {
 	var devices allocatedDevices
 	if !t.decode(KoordDevices, &devices, out) {
 		return
@@ -42,11 +42,11 @@ func readDevices(t *texts, out *Pod) {
 	}
 }
 
-func readGPU(t *texts, devices *allocatedDevices, out *Pod) {
+func readGPU(t *podTexts, devices *allocatedDevices, out *Pod) {
 	var gpu GPU
 	for _, d := range devices.GPU {
-		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
-			out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "gpu: each entry needs a minor number from 0 to %d that no other entry has", maxMinor)
+		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxGPUMinor || slices.Contains(gpu.Minors, *d.Minor) {
+			out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "gpu: each entry needs a minor number from 0 to %d that no other entry has", maxGPUMinor)
 			return
 		}
 		gpu.Minors = append(gpu.Minors, *d.Minor)
@@ -61,7 +61,7 @@ func readGPU(t *texts, devices *allocatedDevices, out *Pod) {
 			out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "gpu shared by HAMi-core: %v", err)
 			return
 		}
-		gpu.Shared = share
+		gpu.Share = share
 	}
 	out.GPU = Sourced[GPU]{gpu, KoordDevices}
 }
@@ -81,7 +81,7 @@ func gpuUUID(id string) string {
 
 // readRDMA reads the allocated functions of RDMA cards. For a card with virtual functions, it reads only
 // these.
-func readRDMA(t *texts, devices *allocatedDevices, out *Pod) {
+func readRDMA(t *podTexts, devices *allocatedDevices, out *Pod) {
 	var addresses []string
 	for _, d := range devices.RDMA {
 		ids := []string{d.ID}
@@ -97,8 +97,8 @@ func readRDMA(t *texts, devices *allocatedDevices, out *Pod) {
 				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: %v", err)
 				return
 			}
-			if slices.Contains(addresses, address) || len(addresses) > maxMinor {
-				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: a function is listed twice, or there are more than %d functions", maxMinor+1)
+			if slices.Contains(addresses, address) || len(addresses) > maxGPUMinor {
+				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: a function is listed twice, or there are more than %d functions", maxGPUMinor+1)
 				return
 			}
 			addresses = append(addresses, address)

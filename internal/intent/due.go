@@ -102,8 +102,8 @@ const (
 // to its limit if it has one. The scheduler reserved the request on the node.
 //
 // A limit without a request does not count, because the author of a pod may choose any limit. In a
-// Guaranteed pod both are equal. So the limit replaces a request that is missing or too large for
-// shares.
+// Guaranteed pod the request equals the limit. So there the limit replaces a request that is missing or too
+// large for CPU shares.
 func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	if r == nil {
 		return PaidCPUs{}

@@ -30,7 +30,7 @@ func (h HintPaths) Contains(of string) bool {
 }
 
 // hintKinds reads the kinds of devices that influence placement: "true", "false", or a list.
-func (t *texts) hintKinds(key string) (kinds HintKinds, err error) {
+func (t *podTexts) hintKinds(key string) (kinds HintKinds, err error) {
 	text, err := t.required(key)
 	if err != nil {
 		return kinds, err
@@ -56,7 +56,7 @@ func (t *texts) hintKinds(key string) (kinds HintKinds, err error) {
 const maxHintPaths, maxHintPath = 32, 256
 
 // hintPaths reads a list of paths.
-func (t *texts) hintPaths(key string) (list HintPaths, err error) {
+func (t *podTexts) hintPaths(key string) (list HintPaths, err error) {
 	var raw struct {
 		Type  string   `json:"type"`
 		Paths []string `json:"paths"`

@@ -19,7 +19,7 @@ type Hugepages struct {
 // hugepagesPrefix begins the names of Kubernetes' huge page resources.
 const hugepagesPrefix = "hugepages-"
 
-func readHugepages(t *texts, out *Pod) {
+func readHugepages(t *podTexts, out *Pod) {
 	var asked map[string]map[string]quantity
 	if !t.decode(TrimtabHugepages, &asked, out) || len(asked) == 0 {
 		return

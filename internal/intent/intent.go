@@ -69,8 +69,8 @@ type GPU struct {
 	Minors []int // device minors, in the scheduler's order
 	// UUIDs are the UUIDs of the same devices, "" for a device without a UUID; empty if no
 	// device has one.
-	UUIDs  []string
-	Shared *GPUShare
+	UUIDs []string
+	Share *GPUShare
 	// NodesRefusedBy names the authorization rule that refuses the device nodes. The container still gets
 	// the environment variables.
 	NodesRefusedBy string
@@ -139,13 +139,13 @@ type Pod struct {
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	// CoreKind is the kind of cores that the pod prefers for CPUs that it owns. Isolated reports
+	// CoreKind is the kind of cores that the pod prefers for CPUs that it owns. PrefersIsolatedCPUs reports
 	// whether it prefers isolated CPUs (isolcpus).
-	CoreKind Sourced[topology.CoreKind]
-	Isolated Sourced[bool]
-	Batch    Sourced[map[string]Batch] // by container name
-	GPU      Sourced[GPU]
-	// UnsetQuota reports whether the agent lifts the CPU quota if the pod owns its CPUs.
+	CoreKind            Sourced[topology.CoreKind]
+	PrefersIsolatedCPUs Sourced[bool]
+	Batch               Sourced[map[string]Batch] // by container name
+	GPU                 Sourced[GPU]
+	// UnsetQuota reports whether the agent removes the CPU quota if the pod owns its CPUs.
 	UnsetQuota Sourced[bool]
 	// RDMA are the PCI addresses of the functions of RDMA cards that a scheduler allocated.
 	RDMA   Sourced[[]string]
@@ -234,9 +234,9 @@ type Pod struct {
 	HintDeny, HintAllow Sourced[PerContainer[HintPaths]]
 	// RequireIsolated refuses a container that would own CPUs that are not isolated (isolcpus).
 	RequireIsolated Sourced[PerContainer[bool]]
-	// Unlimited is the part of the node for a Burstable container without a CPU limit, one of Levels. Affinity and
-	// AntiAffinity are by container name.
-	Unlimited              Sourced[PerContainer[string]]
+	// UnlimitedLevel is the part of the node for a Burstable container without a CPU limit, one of UnlimitedLevels.
+	// Affinity and AntiAffinity are by container name.
+	UnlimitedLevel         Sourced[PerContainer[string]]
 	Affinity, AntiAffinity Sourced[map[string][]Affinity]
 	// OnlyGrantedRule names the authorization rule by which containers get the GPUs (as device nodes or CDI
 	// devices) and RDMA devices of the pod only if Kubernetes granted them; "" if no such rule applies.
@@ -260,7 +260,7 @@ type dialect struct {
 	name  string
 	title string // the heading of its keys in docs/keys.md; "" if it has no keys
 	// read reads the system's labels and annotations into an intent; nil if no key is read.
-	read func(*texts, *lifecycle.PodSpec, *Pod)
+	read func(*podTexts, *lifecycle.PodSpec, *Pod)
 	keys func() []Key // nil for none
 }
 
@@ -303,17 +303,17 @@ func KeySystems() [][2]string {
 // a later dialect disagrees, Read reports that. spec is the pod's spec, or nil if no source has it. Read
 // assumes that the node serves every request.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
-	return (*Serving)(nil).Read(pod, spec, order)
+	return (*ServingSettings)(nil).Read(pod, spec, order)
 }
 
 // Read reads a pod like the function Read. It removes and reports requests that this node does not serve.
-// A nil Serving serves every request.
-func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
-	out, t := &Pod{}, textsOf(pod, spec)
+// A nil ServingSettings serves every request.
+func (s *ServingSettings) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
+	out, t := &Pod{}, podTextsOf(pod, spec)
 	if len(pod.Claimed) > 0 {
 		var claimed Pod
 		readClaimed(pod, &claimed)
-		s.apply(&claimed)
+		s.removeUnserved(&claimed)
 		out.merge(&claimed)
 	}
 	var requests Pod // reused for all dialects, because it is large
@@ -323,7 +323,7 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 			if d.name == name && d.read != nil {
 				requests = Pod{}
 				d.read(t, spec, &requests)
-				s.apply(&requests)
+				s.removeUnserved(&requests)
 				out.reportOverruled(pod, &requests)
 				out.merge(&requests)
 			}
@@ -356,8 +356,8 @@ func (p *Pod) merge(o *Pod) {
 	}
 	setIfUnset(&p.Cores, o.Cores)
 	for _, r := range requests {
-		if r.take != nil {
-			r.take(p, o)
+		if r.mergeFrom != nil {
+			r.mergeFrom(p, o)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 // NetDevice is a network interface of the host, and its name in the container.
 type NetDevice struct{ Host, Name string }
 
-// AsksForInterfaces reports whether the pod requests network interfaces of the host.
-func (p *Pod) AsksForInterfaces() bool { return p.NetDevices.IsSet() || p.PodInterfaces.IsSet() }
+// RequestsInterfaces reports whether the pod requests network interfaces of the host.
+func (p *Pod) RequestsInterfaces() bool { return p.NetDevices.IsSet() || p.PodInterfaces.IsSet() }
 
 // InterfacesOf returns the requests for network interfaces that apply to a container: first its own
 // request, then the request of the pod.
@@ -26,7 +26,7 @@ func (p *Pod) InterfacesOf(container string) (all []Sourced[[]NetDevice]) {
 
 // netDevices reads network interfaces of the host. An interface without a new name keeps its
 // name.
-func (t *texts) netDevices(key string) ([]NetDevice, error) {
+func (t *podTexts) netDevices(key string) ([]NetDevice, error) {
 	var list []struct {
 		Host string `json:"hostIf"`
 		Name string `json:"name"`
@@ -39,7 +39,7 @@ func (t *texts) netDevices(key string) ([]NetDevice, error) {
 
 // podInterfaces reads network interfaces of the host that move into the pod. It accepts address, prefix
 // and mtu, but nothing applies them, as in NRI's plugin network-device-injector.
-func (t *texts) podInterfaces(key string) ([]NetDevice, error) {
+func (t *podTexts) podInterfaces(key string) ([]NetDevice, error) {
 	var list []struct {
 		Host    string `json:"name"`
 		Name    string `json:"new_name"`
@@ -69,7 +69,7 @@ func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 		case !isInterfaceName(d.Host) || !isInterfaceName(d.Name):
 			return nil, fmt.Errorf("%q or %q is not the name of a network interface", printable(d.Host), printable(d.Name))
 		case d.Host == "lo" || d.Name == "lo":
-			return nil, errors.New("lo exists in every network namespace")
+			return nil, errors.New("lo cannot be moved, because every network namespace has its own lo")
 		case slices.ContainsFunc(out, func(o NetDevice) bool { return o.Host == d.Host || o.Name == d.Name }):
 			return nil, fmt.Errorf("%s or %s is listed twice", d.Host, d.Name)
 		}
@@ -82,5 +82,5 @@ func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 // dev_valid_name. It accepts fewer characters than the kernel, and no "-" at the start, which means a
 // removal in NRI.
 func isInterfaceName(s string) bool {
-	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiLetters+"-_.") == ""
+	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiAlphanumerics+"-_.") == ""
 }

@@ -29,7 +29,7 @@ var katalystClasses = map[string]Class{
 // readKatalyst reads the QoS level and the enhancements. If two enhancements contradict each other, the
 // one with more isolation has priority, and readKatalyst reports the other. The order of keys does not
 // matter.
-func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+func readKatalyst(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	k := katalystReader{pod: out, values: map[string]string{}, sourceKeys: map[string]string{}}
 	for _, object := range []string{KatalystCPU, KatalystMemory, KatalystNetwork} {
 		k.addObject(t, object)
@@ -56,7 +56,7 @@ type katalystReader struct {
 
 // addObject adds the enhancements of one JSON object. All values must be strings, because Katalyst ignores
 // an object with another value.
-func (k *katalystReader) addObject(t *texts, object string) {
+func (k *katalystReader) addObject(t *podTexts, object string) {
 	var said map[string]string
 	if !t.decode(object, &said, k.pod) {
 		return
@@ -67,7 +67,7 @@ func (k *katalystReader) addObject(t *texts, object string) {
 }
 
 // addAnnotations adds enhancements that have their own annotation.
-func (k *katalystReader) addAnnotations(t *texts, keys ...string) {
+func (k *katalystReader) addAnnotations(t *podTexts, keys ...string) {
 	for _, key := range keys {
 		if text := t.annotation(key); text != "" {
 			k.add(key, text, key)
@@ -113,7 +113,7 @@ func (k *katalystReader) parseNodes(from, text string) []int {
 	return ids
 }
 
-func (k *katalystReader) readClass(t *texts) {
+func (k *katalystReader) readClass(t *podTexts) {
 	name := t.annotation(KatalystQoSLevel)
 	class, known := katalystClasses[name]
 	switch {
@@ -248,7 +248,7 @@ func (k *katalystReader) reportUnserved() {
 		if slices.Contains(k.used, key) {
 			continue
 		}
-		if why, known := unusedEnhancement(key); known {
+		if why, known := unservedEnhancement(key); known {
 			k.pod.reportUnserved(k.sourceKeys[key], k.values[key], "%s is not supported: %s", key, why)
 			continue
 		}

@@ -30,22 +30,24 @@ func (e Edit) String() string {
 	return [...]string{"", "at once", "containers created after it", "no, fixed when the pod is created"}[e]
 }
 
-// Place is the object and field in which a key occurs, such as a pod annotation.
-type Place string
+// Location is the object and field in which a key occurs, such as a pod annotation.
+type Location string
 
 // The places of keys.
 const (
-	OnPod        Place = "pod annotation"
-	AsLabel      Place = "pod label"
-	AsEither     Place = "pod annotation or label"
-	AsResource   Place = "resource name"
-	OnNode       Place = "Node object"
-	OnTopology   Place = "NodeResourceTopology object"
-	InQRMRequest Place = "annotation of a QRM request or answer"
+	PodAnnotation        Location = "pod annotation"
+	PodLabel             Location = "pod label"
+	PodAnnotationOrLabel Location = "pod annotation or label"
+	ResourceName         Location = "resource name"
+	NodeObject           Location = "Node object"
+	TopologyObject       Location = "NodeResourceTopology object"
+	QRMAnnotation        Location = "annotation of a QRM request or answer"
 )
 
-// onPods reports whether a pod can have the key.
-func (p Place) onPods() bool { return p == OnPod || p == AsLabel || p == AsEither }
+// isPodKey reports whether a pod can have the key.
+func (p Location) isPodKey() bool {
+	return p == PodAnnotation || p == PodLabel || p == PodAnnotationOrLabel
+}
 
 // Key is one label, annotation or resource name of a system, and what the agent does with it.
 type Key struct {
@@ -56,7 +58,7 @@ type Key struct {
 	Scoped bool
 	// Field is a member of the JSON object that is the value; "" for the whole value.
 	Field    string
-	Place    Place
+	Location Location
 	Handling Handling
 	Edit     Edit
 	// Kinds are the kinds of requests that the key can make, as in authorization rules.
@@ -67,7 +69,7 @@ type Key struct {
 }
 
 // Full returns the key, with its field if it has one.
-func (k Key) Full() string {
+func (k Key) FullName() string {
 	if k.Field == "" {
 		return k.Name
 	}

@@ -5,55 +5,55 @@ import "slices"
 // katalystKeys are the keys of katalyst-api of 2026-08 and katalyst-core 0.5.
 func katalystKeys() []Key {
 	keys := []Key{
-		{Name: KatalystQoSLevel, Place: OnPod, Edit: EditLive, Kinds: []Kind{ClassSystem, ClassDedicated, ClassShared, ClassReclaimed}},
-		{Name: KatalystBindResult, Place: OnPod, Edit: EditFixed, Kinds: []Kind{NUMANodes}},
-		{Name: KatalystNUMANumber, Place: OnPod, Edit: EditFixed, Kinds: []Kind{NUMANodes}, Why: "also as a key of cpu_enhancement"},
-		{Name: KatalystNUMAIDs, Place: OnPod, Edit: EditFixed, Kinds: []Kind{NUMANodes}, Why: "also as a key of cpu_enhancement"},
-		{Name: KatalystCPU, Place: OnPod, Field: "cpuset_pool", Edit: EditFixed, Kinds: []Kind{NamedPool}},
-		{Name: KatalystCPU, Place: OnPod, Field: "numa_share", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
-		{Name: KatalystCPU, Place: OnPod, Field: "align_by_socket", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
-		{Name: KatalystCPU, Place: OnPod, Field: "distribute_evenly_across_numa", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
-		{Name: KatalystCPU, Place: OnPod, Field: "full_pcpus_pairing", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
-		{Name: KatalystMemory, Place: OnPod, Field: "numa_binding", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
-		{Name: KatalystMemory, Place: OnPod, Field: "numa_exclusive", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
+		{Name: KatalystQoSLevel, Location: PodAnnotation, Edit: EditLive, Kinds: []Kind{ClassSystem, ClassDedicated, ClassShared, ClassReclaimed}},
+		{Name: KatalystBindResult, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystNUMANumber, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{NUMANodes}, Why: "also as a key of cpu_enhancement"},
+		{Name: KatalystNUMAIDs, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{NUMANodes}, Why: "also as a key of cpu_enhancement"},
+		{Name: KatalystCPU, Location: PodAnnotation, Field: "cpuset_pool", Edit: EditFixed, Kinds: []Kind{NamedPool}},
+		{Name: KatalystCPU, Location: PodAnnotation, Field: "numa_share", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
+		{Name: KatalystCPU, Location: PodAnnotation, Field: "align_by_socket", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystCPU, Location: PodAnnotation, Field: "distribute_evenly_across_numa", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystCPU, Location: PodAnnotation, Field: "full_pcpus_pairing", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystMemory, Location: PodAnnotation, Field: "numa_binding", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystMemory, Location: PodAnnotation, Field: "numa_exclusive", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
 	}
-	for _, e := range katalystUnused() {
-		keys = append(keys, Key{Name: e.object, Place: OnPod, Field: e.key, Handling: KeyUnsupported, Why: e.reason})
+	for _, e := range unservedEnhancements() {
+		keys = append(keys, Key{Name: e.object, Location: PodAnnotation, Field: e.key, Handling: KeyUnsupported, Why: e.reason})
 	}
-	const reserved = "katalyst.kubewharf.io/"
+	const katalystPrefix = "katalyst.kubewharf.io/"
 	for _, row := range []struct {
-		place    Place
+		location Location
 		handling Handling
 		why      string
 		names    []string
 	}{
-		{OnPod, KeyUnsupported, "the agent does not give such devices to containers", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
-		{OnPod, KeyUnsupported, "this agent sets no net_cls class", []string{reserved + "net_class_id"}},
-		{OnPod, KeyUnsupported, "the CPU weight follows the request", []string{reserved + "cpu_weight_demand_cores", reserved + "cpu_weight_burst_ratio"}},
-		{OnPod, KeyUnsupported, "the agent does not read resource packages", []string{reserved + "resource_pool", reserved + "resource_package"}},
-		{OnPod, KeyUnsupported, "the agent uses the resizes of Kubernetes", []string{
+		{PodAnnotation, KeyUnsupported, "the agent does not give such devices to containers", []string{katalystPrefix + "nic_selection_result", katalystPrefix + "gpu_selection_result", katalystPrefix + "sriov_vf_result"}},
+		{PodAnnotation, KeyUnsupported, "this agent sets no net_cls class", []string{katalystPrefix + "net_class_id"}},
+		{PodAnnotation, KeyUnsupported, "the CPU weight follows the request", []string{katalystPrefix + "cpu_weight_demand_cores", katalystPrefix + "cpu_weight_burst_ratio"}},
+		{PodAnnotation, KeyUnsupported, "the agent does not read resource packages", []string{katalystPrefix + "resource_pool", katalystPrefix + "resource_package"}},
+		{PodAnnotation, KeyUnsupported, "the agent uses the resizes of Kubernetes", []string{
 			"pod.kubernetes.io/resizeResources", "pod.kubernetes.io/resizePolicy", "pod.kubernetes.io/inplace-update-resizing", "pod.kubernetes.io/pod-aggregated-requests",
 		}},
-		{AsLabel, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_role"}},
-		{OnPod, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_type"}},
-		{OnPod, KeyIgnored, forEviction, []string{reserved + "pod_soft_evict_notify", reserved + "pod_evict_score"}},
-		{OnPod, KeyIgnored, "a switch of Katalyst's own kubelet", []string{reserved + "skip_qrm_admit"}},
-		{OnPod, KeyIgnored, "placement and hooks do not use it; requests to resource plugins mark the main container by it", []string{"kubernetes.io/main-container-name"}},
-		{OnPod, KeyIgnored, "an option of the runtime, which reads it itself", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
-		{InQRMRequest, KeyIgnored, "part of the protocol between Katalyst's kubelet and its plugins", []string{
-			reserved + "resource_identifier", reserved + "netns_name",
+		{PodLabel, KeyIgnored, "Katalyst passes it on to its plugins", []string{katalystPrefix + "pod_role"}},
+		{PodAnnotation, KeyIgnored, "Katalyst passes it on to its plugins", []string{katalystPrefix + "pod_type"}},
+		{PodAnnotation, KeyIgnored, evictionReason, []string{katalystPrefix + "pod_soft_evict_notify", katalystPrefix + "pod_evict_score"}},
+		{PodAnnotation, KeyIgnored, "a switch of Katalyst's own kubelet", []string{katalystPrefix + "skip_qrm_admit"}},
+		{PodAnnotation, KeyIgnored, "placement and hooks do not use it; requests to resource plugins mark the main container by it", []string{"kubernetes.io/main-container-name"}},
+		{PodAnnotation, KeyIgnored, "an option of the runtime, which reads it itself", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
+		{QRMAnnotation, KeyIgnored, "part of the protocol between Katalyst's kubelet and its plugins", []string{
+			katalystPrefix + "resource_identifier", katalystPrefix + "netns_name",
 			"qrm.katalyst.kubewharf.io/quantity-from-qrm-declaration", "qrm.katalyst.kubewharf.io/resource-reallocation",
 		}},
-		{AsResource, KeyIgnored, "batch pods of Katalyst get the reclaimed pool by their class; this key sets no quota or weight", []string{
+		{ResourceName, KeyIgnored, "batch pods of Katalyst get the reclaimed pool by their class; this key sets no quota or weight", []string{
 			"resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory",
 		}},
-		{AsResource, KeyIgnored, devicePlugin, []string{
+		{ResourceName, KeyIgnored, devicePluginReason, []string{
 			"resource.katalyst.kubewharf.io/net_bandwidth", "resource.katalyst.kubewharf.io/memory_bandwidth", "resource.katalyst.kubewharf.io/milligpu",
 			"resource.katalyst.kubewharf.io/gpu_memory", "resource.katalyst.kubewharf.io/sriov_nic", "resource.katalyst.kubewharf.io/power",
 		}},
 	} {
 		for _, name := range row.names {
-			keys = append(keys, Key{Name: name, Place: row.place, Handling: row.handling, Why: row.why})
+			keys = append(keys, Key{Name: name, Location: row.location, Handling: row.handling, Why: row.why})
 		}
 	}
 	return slices.Clip(keys)
@@ -63,8 +63,8 @@ func katalystKeys() []Key {
 // its JSON object.
 type enhancement struct{ object, key, reason string }
 
-// katalystUnused lists the enhancements that the agent knows but does not serve.
-func katalystUnused() []enhancement {
+// unservedEnhancements lists the enhancements that the agent knows but does not serve.
+func unservedEnhancements() []enhancement {
 	return []enhancement{
 		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod for its usage"},
 		{KatalystMemory, "oom_priority", "it needs a kernel of Katalyst's own; koordinator.sh/oom-score-adj works on every kernel"},
@@ -77,9 +77,9 @@ func katalystUnused() []enhancement {
 	}
 }
 
-// unusedEnhancement returns the reason why the agent does not serve an enhancement; known is false for other keys.
-func unusedEnhancement(key string) (why string, known bool) {
-	for _, e := range katalystUnused() {
+// unservedEnhancement returns the reason why the agent does not serve an enhancement; known is false for other keys.
+func unservedEnhancement(key string) (why string, known bool) {
+	for _, e := range unservedEnhancements() {
 		if e.key == key {
 			return e.reason, true
 		}

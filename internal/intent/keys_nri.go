@@ -2,23 +2,23 @@ package intent
 
 import "slices"
 
-// otherPlugin returns the reason why the agent reports a key of another NRI plugin. The agent cannot know
-// whether that plugin runs on the node.
-func otherPlugin(name string) string {
+// otherPluginReason returns the reason why the agent reports a key that only the NRI plugin with this name serves. The
+// agent cannot know whether the plugin runs on the node.
+func otherPluginReason(name string) string {
 	return "this agent does not serve it; only the NRI plugin " + name + " does"
 }
 
-// plugin is a list of scoped pod annotations that one NRI plugin reads.
-type plugin struct {
+// unsupportedPlugin has scoped pod annotations that one NRI plugin reads, and that the agent does not read.
+type unsupportedPlugin struct {
 	name, suffix string
 	keys         []string
 }
 
 // keyRows returns the plugin's keys for the table of keys.
-func (p plugin) keyRows() []Key {
+func (p unsupportedPlugin) keyRows() []Key {
 	rows := make([]Key, 0, len(p.keys))
 	for _, key := range p.keys {
-		rows = append(rows, Key{Name: key + p.suffix, Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(p.name)})
+		rows = append(rows, Key{Name: key + p.suffix, Scoped: true, Location: PodAnnotation, Handling: KeyUnsupported, Why: otherPluginReason(p.name)})
 	}
 	return rows
 }
@@ -27,7 +27,7 @@ func (p plugin) keyRows() []Key {
 // cri-resource-manager 0.8.
 func nriPluginsKeys() []Key {
 	var keys []Key
-	for _, p := range []plugin{
+	for _, p := range []unsupportedPlugin{
 		{"nri-resource-policy-topology-aware", ".resource-policy.nri.io", []string{
 			"prefer-cpu-priority", "cpu-class", "irq-affinity", "pick-resources-by-hints",
 			"strict.topologyhints", "test.topologyhints",
@@ -40,23 +40,23 @@ func nriPluginsKeys() []Key {
 	} {
 		keys = append(keys, p.keyRows()...)
 	}
-	for _, r := range policyReads {
-		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: servingPolicies(r.key)})
+	for _, r := range policyScopedKeys {
+		keys = append(keys, Key{Name: r.key, Scoped: true, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{r.kind}, Why: servingPolicies(r.key)})
 	}
-	for _, r := range pluginReads {
-		keys = append(keys, Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}})
+	for _, r := range pluginScopedKeys {
+		keys = append(keys, Key{Name: r.key, Scoped: true, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{r.kind}})
 	}
 	return append(
 		keys,
-		Key{Name: NRIAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAffinity)},
-		Key{Name: NRIAntiAffinity, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAntiAffinity)},
-		Key{Name: "noderesource.dev/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "intel.com/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
-		Key{Name: "config.nri/group", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
-		Key{Name: "group.config.nri", Place: OnNode, Handling: KeyIgnored, Why: nodeReason},
-		Key{Name: "cpuclass.balloons.nri.io/<class>", Place: AsResource, Handling: KeyIgnored, Why: devicePlugin},
-		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Place: AsResource, Handling: KeyIgnored, Why: devicePlugin},
+		Key{Name: NRIAffinity, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAffinity)},
+		Key{Name: NRIAntiAffinity, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAntiAffinity)},
+		Key{Name: "noderesource.dev/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
+		Key{Name: "intel.com/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
+		Key{Name: "resource-policy.nri.io/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeReason},
+		Key{Name: "config.nri/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeReason},
+		Key{Name: "group.config.nri", Location: NodeObject, Handling: KeyIgnored, Why: nodeReason},
+		Key{Name: "cpuclass.balloons.nri.io/<class>", Location: ResourceName, Handling: KeyIgnored, Why: devicePluginReason},
+		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Location: ResourceName, Handling: KeyIgnored, Why: devicePluginReason},
 	)
 }
 
@@ -65,10 +65,10 @@ func nriPluginsKeys() []Key {
 func nriKeys() []Key {
 	const noInterface = "no program reads it: the README of the NRI plugin network-device-injector names it, but the plugin reads netdevice.noderesource.dev"
 	keys := []Key{
-		{Name: "netdevices.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: noInterface},
+		{Name: "netdevices.noderesource.dev", Scoped: true, Location: PodAnnotation, Handling: KeyUnsupported, Why: noInterface},
 	}
-	for _, r := range nriReads {
-		k := Key{Name: r.key, Scoped: true, Place: OnPod, Edit: EditFixed, Kinds: []Kind{r.kind}}
+	for _, r := range nriScopedKeys {
+		k := Key{Name: r.key, Scoped: true, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{r.kind}}
 		if r.key == NRIPodNetwork || r.key == nriOldPodNetwork {
 			k.Why = podNetworkOnly
 		}
@@ -77,25 +77,25 @@ func nriKeys() []Key {
 	const runtimes = "an option of the runtime, which reads it itself"
 	return append(
 		keys,
-		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyIgnored, Why: "the runtime's own validator reads it"},
-		Key{Name: "tolerate-missing.example.org", Place: OnPod, Handling: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
-		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
-		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
-		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
+		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Location: PodAnnotation, Handling: KeyIgnored, Why: "the runtime's own validator reads it"},
+		Key{Name: "tolerate-missing.example.org", Location: PodAnnotation, Handling: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
+		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Location: PodAnnotation, Handling: KeyIgnored, Why: runtimes},
+		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Location: PodAnnotation, Handling: KeyIgnored, Why: runtimes},
+		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Location: PodAnnotation, Handling: KeyIgnored, Why: runtimes},
 	)
 }
 
 // podNetworkOnly is the reason why the agent reports a key of the pod's interfaces with the scope of one container.
 const podNetworkOnly = "it cannot name one container, because the interface moves into the network namespace that the pod's containers share"
 
-// scopedRead is a scoped key that the agent reads, and the kind of request that it makes.
-type scopedRead struct {
+// scopedKey is a scoped key that the agent reads, and the kind of request that it makes.
+type scopedKey struct {
 	key  string
 	kind Kind
 }
 
-// policyReads are the keys of nri-plugins' policies that the agent reads, without their scopes.
-var policyReads = []scopedRead{
+// policyScopedKeys are the keys of nri-plugins' policies that the agent reads, without their scopes.
+var policyScopedKeys = []scopedKey{
 	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
 	{NRIMemoryType, MemoryTypeKind}, {NRIColdStart, MemoryTypeKind}, {NRISchedulingClass, SchedClassKind},
 	{NRIPreferShared, CPUPreference}, {NRIPreferIsolated, CPUPreference}, {NRIRequireIsolated, CPUPreference},
@@ -103,8 +103,8 @@ var policyReads = []scopedRead{
 	{NRIHints, CPUPreference}, {NRIDenyHints, CPUPreference}, {NRIAllowHints, CPUPreference},
 }
 
-// pluginReads are the keys of nri-plugins' other plugins that the agent reads, without their scopes.
-var pluginReads = []scopedRead{
+// pluginScopedKeys are the keys of nri-plugins' other plugins that the agent reads, without their scopes.
+var pluginScopedKeys = []scopedKey{
 	{NRIMemoryQoS, MemoryQoSKind}, {NRIMemoryHigh, MemoryQoSKind}, {NRISwapMax, MemoryQoSKind},
 	{NRIMemoryPolicyClass, MemPolicyKind}, {NRIMemoryPolicyText, MemPolicyKind},
 }
@@ -120,8 +120,8 @@ func servingPolicies(key string) string {
 	return "with placement.policy: topology-aware"
 }
 
-// nriReads are the keys of NRI's plugins that the agent reads, without their scopes.
-var nriReads = []scopedRead{
+// nriScopedKeys are the keys of NRI's plugins that the agent reads, without their scopes.
+var nriScopedKeys = []scopedKey{
 	{NRIUlimits, UlimitsKind}, {NRIOldUlimits, UlimitsKind},
 	{NRIIOPriority, IOPrioKind}, {nriOldIOPriority, IOPrioKind},
 	{NRIScheduler, SchedKind}, {nriOldScheduler, SchedKind},
@@ -136,11 +136,11 @@ var nriReads = []scopedRead{
 	{NRIClosID, IntelRDTKind}, {NRISchemata, IntelRDTKind}, {NRIMonitoring, IntelRDTKind},
 }
 
-// nriRead has the scoped keys that the agent reads, each with its form for the whole pod. It is built once, because
-// the runtime waits while the agent reads a pod.
-var nriRead = func() map[string]string {
+// nriPodKeys maps each scoped key that the agent reads to its form for the whole pod, KEY/pod. The map is built once,
+// because the runtime waits while the agent reads a pod.
+var nriPodKeys = func() map[string]string {
 	set := map[string]string{}
-	for _, r := range slices.Concat(nriReads, policyReads, pluginReads) {
+	for _, r := range slices.Concat(nriScopedKeys, policyScopedKeys, pluginScopedKeys) {
 		set[r.key] = r.key + "/pod"
 	}
 	return set

@@ -21,7 +21,7 @@ func TestKeysKnown(t *testing.T) {
 	}
 	rows := map[string]bool{}
 	for _, k := range Keys() {
-		rows[k.System+" "+k.Name], rows[k.System+" "+k.Full()] = true, true
+		rows[k.System+" "+k.Name], rows[k.System+" "+k.FullName()] = true, true
 	}
 	n := 0
 	for line := range strings.Lines(string(text)) {
@@ -42,11 +42,11 @@ func TestKeysKnown(t *testing.T) {
 func TestKeysAreWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Keys() {
-		id := k.System + " " + k.Full()
+		id := k.System + " " + k.FullName()
 		switch {
 		case seen[id]:
 			t.Errorf("two rows for %s", id)
-		case k.Place == "" || k.System == "":
+		case k.Location == "" || k.System == "":
 			t.Errorf("%s: no place or system", id)
 		case k.Handling != KeyRead && k.Why == "":
 			t.Errorf("%s: nothing says why it is not read", id)
@@ -57,7 +57,7 @@ func TestKeysAreWhole(t *testing.T) {
 		}
 		seen[id] = true
 		for _, kind := range k.Kinds {
-			if len(ServersOf(kind, k.Name)) == 0 {
+			if len(ServingHooks(kind, k.Name)) == 0 {
 				t.Errorf("%s: no hook serves %s", id, kind)
 			}
 		}
@@ -69,7 +69,7 @@ func TestKeysAreWhole(t *testing.T) {
 func TestConstantsHaveRows(t *testing.T) {
 	read := map[string]bool{RecordKey: true}
 	for _, k := range Keys() {
-		if k.Handling == KeyRead || k.Place == AsResource || k.Field != "" || k.Name == RubikQuotaTurbo || k.Name == RubikCPI {
+		if k.Handling == KeyRead || k.Location == ResourceName || k.Field != "" || k.Name == RubikQuotaTurbo || k.Name == RubikCPI {
 			read[k.Name] = true
 		}
 	}
@@ -133,7 +133,7 @@ func TestEveryKindHasAServer(t *testing.T) {
 		if d.Kind == Mounts || d.Kind == MemoryProtection || d.Kind == PluginKind {
 			continue // no key requests it: preemptable: "false" does, or a request for a plugin's resource
 		}
-		if len(ServersOf(d.Kind, "")) == 0 {
+		if len(ServingHooks(d.Kind, "")) == 0 {
 			t.Errorf("kind %s has no hook that serves it", d.Kind)
 		}
 	}
@@ -144,12 +144,12 @@ func TestEveryKindHasAServer(t *testing.T) {
 func TestEditable(t *testing.T) {
 	want := map[string]bool{}
 	for _, k := range Keys() {
-		if k.Place.onPods() {
+		if k.Location.isPodKey() {
 			want[k.Name] = want[k.Name] || k.Edit == EditLive || k.Edit == EditNext
 		}
 	}
 	for key, counts := range want {
-		if have := lifecycle.Editable(key); have != counts {
+		if have := lifecycle.IsEditable(key); have != counts {
 			t.Errorf("%s: edits counted: %v, want %v by the table", key, have, counts)
 		}
 	}

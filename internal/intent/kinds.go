@@ -69,7 +69,7 @@ type Default struct {
 	Kind       Kind
 	Namespaces string // "*" for all; in other namespaces the kind is refused
 	Decision   Decision
-	Asks       string // what a pod requests
+	Request    string // what a pod requests
 	Why        string // the reason for the decision
 	// Cost describes what other pods lose if the request is granted to a pod that requests
 	// neither CPU nor memory.
@@ -94,29 +94,29 @@ var kinds = []declaration{
 	{Default{
 		ClassSystem, "kube-system", Allow, "the system pool", "the system pool belongs to the cluster's own pods; refused in other namespaces",
 		"it shares the system pool with the cluster's own pods",
-	}, classHooks, []request{ofClass(System), booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved })}},
+	}, classHooks, []request{classRequest(System), booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved })}},
 	{Default{
 		ClassDedicated, "*", Allow, "the class, which gives the shared pool", "the class alone gives only the shared pool; exclusive CPUs are a separate kind",
 		"nothing: it owns no CPU and shares the default pool according to its CPU shares",
-	}, classHooks, []request{ofClass(Dedicated)}},
+	}, classHooks, []request{classRequest(Dedicated)}},
 	{Default{
 		ClassShared, "*", Allow, "the shared pool", "it gives no more than a pod without a class gets",
 		"nothing: it shares the default pool according to its CPU shares, and has the group identity of its class",
-	}, classHooks, []request{ofClass(Shared)}},
+	}, classHooks, []request{classRequest(Shared)}},
 	{Default{
 		ClassReclaimed, "*", Allow, "the reclaimed pool", "it gives less than a pod without a class gets",
 		"nothing: it shares the reclaimed pool, and CPUs that LSR pods lend, according to its CPU shares",
-	}, classHooks, []request{ofClass(Reclaimed)}},
+	}, classHooks, []request{classRequest(Reclaimed)}},
 	{Default{
 		AssignedCPUs, "*", Cap, "CPUs that no other container may use", "at most as many as the scheduler charged the pod for",
 		"nothing: it owns no CPUs",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[[]int] { return &p.CPUs }, topology.FormatList)}},
+	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[[]int] { return &p.CPUs }, topology.FormatList)}},
 	{Default{
 		NUMANodes, "*", Allow, "a pool limited to NUMA nodes", "it limits a pool to fewer CPUs",
 		"nothing: the pool of a NUMA node takes CPUs from other pools only for whole CPUs that its pods request, and only requested memory counts",
 	}, []string{"cpuset"}, []request{
-		field(func(p *Pod) *Sourced[[]int] { return &p.Nodes }, describeValue),
-		field(func(p *Pod) *Sourced[NUMABinding] { return &p.NUMA }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[[]int] { return &p.Nodes }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[NUMABinding] { return &p.NUMA }, describeValue),
 	}},
 	{Default{
 		NUMAExclusive, "*", Refuse, "exclusive NUMA nodes, or nodes without pods of other classes and pools", "exclusive NUMA nodes are more than the scheduler charged the pod for",
@@ -131,95 +131,95 @@ var kinds = []declaration{
 		"it chooses which CPUs, not how many: it owns at most what it requests, and the CPUs of other pods do not change",
 		"nothing: it owns no CPUs",
 	}, []string{"cpuset"}, []request{
-		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, perContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, describePerContainer),
 		booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.RequireIsolated }),
-		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Unlimited }, perContainer),
-		field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.Affinity }, joinNames),
-		field(func(p *Pod) *Sourced[PerContainer[HintKinds]] { return &p.HintKinds }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintDeny }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintAllow }, perContainer),
-		field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.AntiAffinity }, joinNames),
-		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, describeValue),
-		field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[string]] { return &p.UnlimitedLevel }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.Affinity }, joinNames),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[HintKinds]] { return &p.HintKinds }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintDeny }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintAllow }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.AntiAffinity }, joinNames),
+		fieldRequest(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[bool] { return &p.PrefersIsolatedCPUs }, describeValue),
 	}},
 	{Default{
 		NamedPool, "*", Allow, "a shared or system pool by name", "a pool is as large as its pods' requests",
 		"nothing: a pool whose pods request less than one CPU uses the CPUs of the default pool",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[string] { return &p.Pool }, describeValue)}},
+	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[string] { return &p.Pool }, describeValue)}},
 	{Default{
 		BatchResources, "*", Cap, "CPU shares, quota and memory limit", "only for pods that are BestEffort in Kubernetes: for a pod of another QoS class, the request would remove its limits",
 		"CPU time of other BestEffort pods, according to the CPU shares of its annotation",
-	}, []string{"batch"}, []request{field(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, joinNames)}},
+	}, []string{"batch"}, []request{fieldRequest(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, joinNames)}},
 	{Default{
 		GPUEnv, "*", Allow, "`NVIDIA_VISIBLE_DEVICES`", "an environment variable that the pod's author could also write",
 		"no CPU or memory: the GPUs that it sees remain visible to others",
-	}, []string{"gpu"}, []request{field(func(p *Pod) *Sourced[GPU] { return &p.GPU }, formatMinors)}},
+	}, []string{"gpu"}, []request{fieldRequest(func(p *Pod) *Sourced[GPU] { return &p.GPU }, formatMinors)}},
 	{Default{
 		Devices, "*", Refuse, "RDMA devices, and GPUs as device nodes or CDI devices", "host devices belong to the node; the container still gets what Kubernetes granted it",
 		"the devices that it gets",
-	}, []string{"rdma"}, []request{field(func(p *Pod) *Sourced[[]string] { return &p.RDMA }, joinNumbers)}},
+	}, []string{"rdma"}, []request{fieldRequest(func(p *Pod) *Sourced[[]string] { return &p.RDMA }, joinTexts)}},
 	{Default{
 		OOMScore, "*", Refuse, "an OOM score of its own", "the score decides which container the kernel kills first",
 		"if memory runs out, the kernel may kill other pods before it",
 	}, []string{"oomScore"}, []request{
-		field(func(p *Pod) *Sourced[int64] { return &p.OOMScore }, describeValue),
-		field(func(p *Pod) *Sourced[map[string]int64] { return &p.OOMScores }, joinNames),
+		fieldRequest(func(p *Pod) *Sourced[int64] { return &p.OOMScore }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[map[string]int64] { return &p.OOMScores }, joinNames),
 	}},
 	{Default{
 		CPUQoSKind, "*", Allow, "a group identity other than that of its class", "a group identity in the range of the classes; it applies only to LS pods",
 		"CPU time of pods with a lower group identity, as with its class LS",
-	}, []string{"groupIdentity"}, []request{field(func(p *Pod) *Sourced[CPUQoS] { return &p.CPUQoS }, describeValue)}},
+	}, []string{"groupIdentity"}, []request{fieldRequest(func(p *Pod) *Sourced[CPUQoS] { return &p.CPUQoS }, describeValue)}},
 	{Default{
 		Quota, "*", Allow, "whether the CFS quota is unlimited", "it applies only if the pod owns its CPUs",
 		"nothing: it owns its CPUs",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[bool] { return &p.UnsetQuota }, describeValue)}},
+	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[bool] { return &p.UnsetQuota }, describeValue)}},
 	{Default{
 		HugepageLimits, "*", Cap, "limits of huge pages by page size", "at most what Kubernetes gave the container",
 		"nothing: it keeps at most what Kubernetes gave it",
-	}, []string{"hugepages"}, []request{field(func(p *Pod) *Sourced[Hugepages] { return &p.Hugepages }, func(h Hugepages) string { return joinNames(h.Limits) })}},
+	}, []string{"hugepages"}, []request{fieldRequest(func(p *Pod) *Sourced[Hugepages] { return &p.Hugepages }, func(h Hugepages) string { return joinNames(h.Limits) })}},
 	{Default{
 		DiskLimits, "*", Allow, "limits of reading and writing disks", "they limit only the pod itself",
 		"nothing",
-	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[[]DiskLimit] { return &p.Disks }, describeValue)}},
+	}, []string{"blockIO"}, []request{fieldRequest(func(p *Pod) *Sourced[[]DiskLimit] { return &p.Disks }, describeValue)}},
 	{Default{
 		BlockIO, "*", Refuse, "a class of the runtime's block I/O configuration", "a class of the runtime can give more of the disks than others have",
 		"time of the disks, according to the runtime's class",
-	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[string] { return &p.BlockIOClass }, describeValue)}},
+	}, []string{"blockIO"}, []request{fieldRequest(func(p *Pod) *Sourced[string] { return &p.BlockIOClass }, describeValue)}},
 	{Default{
 		RDT, "*", Refuse, "shares of caches and bandwidth, a class of the runtime's RDT configuration", "cache and memory bandwidth belong to the node",
 		"cache and memory bandwidth",
 	}, []string{"rdt"}, []request{
-		field(func(p *Pod) *Sourced[RDTShares] { return &p.RDT }, describeValue),
-		field(func(p *Pod) *Sourced[string] { return &p.RDTClass }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[RDTShares] { return &p.RDT }, describeValue),
+		fieldRequest(func(p *Pod) *Sourced[string] { return &p.RDTClass }, describeValue),
 	}},
 	{Default{
 		CoreSched, "*", Refuse, "a core scheduling group of its own", "a core scheduling cookie excludes other pods from a core",
 		"the other threads of the cores that it runs on, while it runs there",
-	}, []string{"coreSched"}, []request{field(func(p *Pod) *Sourced[CoreSchedRequest] { return &p.CoreSched }, describeValue)}},
+	}, []string{"coreSched"}, []request{fieldRequest(func(p *Pod) *Sourced[CoreSchedRequest] { return &p.CoreSched }, describeValue)}},
 	{Default{
 		Preemption, "*", Allow, "yielding CPU and memory to others", "it takes only from the pod itself",
 		"nothing",
-	}, []string{"preemption"}, []request{preemptableRequest(field(func(p *Pod) *Sourced[bool] { return &p.Preemptable }, describeValue))}},
+	}, []string{"preemption"}, []request{preemptableRequest(fieldRequest(func(p *Pod) *Sourced[bool] { return &p.Preemptable }, describeValue))}},
 	{Default{
 		BurstKind, "*", Allow, "CPU time beyond the quota, from unused quota of earlier periods", "within the pod's own quota, and only what it left unused before",
 		"nothing beyond its CPU limit over time; during a burst it shares CPUs according to its CPU shares",
-	}, []string{"burst"}, []request{field(func(p *Pod) *Sourced[int64] { return &p.Burst }, describeValue)}},
+	}, []string{"burst"}, []request{fieldRequest(func(p *Pod) *Sourced[int64] { return &p.Burst }, describeValue)}},
 	{Default{
 		CacheLimit, "*", Allow, "a smaller part of cache and bandwidth", "it takes only from the pod itself, by one of three groups",
 		"nothing: the three groups belong to the node",
-	}, []string{"rdt"}, []request{field(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, describeValue)}},
+	}, []string{"rdt"}, []request{fieldRequest(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, describeValue)}},
 	{Default{
 		CPUEnvKind, "*", Allow, "environment variables that name its CPUs", "environment variables that the pod's author could also write",
 		"nothing",
-	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, describeValue)}},
+	}, []string{"cpuEnv"}, []request{fieldRequest(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, describeValue)}},
 	{Default{
 		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "it is a file of the host, and a directory that other containers write to; without a rule, only containers that get the GPU from Kubernetes or from the agent get them",
 		"no CPU or memory: it can hold the lock of containers that share a GPU, so that they wait",
 	}, []string{"gpu"}, []request{{
-		key:    libraryKey,
+		key:    gpuLibraryKey,
 		value:  func(p *Pod) string { return formatMinors(p.GPU.V) },
-		remove: func(p *Pod) { p.GPU.V.Shared = nil },
+		remove: func(p *Pod) { p.GPU.V.Share = nil },
 	}}},
 	{Default{
 		MemoryProtection, "*", Refuse, "memory that is protected for it, if `hooks.preemption.memoryLow` or `memoryMin` are set", "memory that is protected for it (hooks.preemption.memoryLow, memoryMin) is not available to others",
@@ -228,65 +228,65 @@ var kinds = []declaration{
 	{Default{
 		UlimitsKind, "*", Refuse, "limits of its processes (`ulimit`)", "limits such as locked memory and open files belong to the node",
 		"memory that it locks and files that it opens beyond the default limits",
-	}, []string{"ulimits"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Rlimit]] { return &p.Ulimits }, perContainer)}},
+	}, []string{"ulimits"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Rlimit]] { return &p.Ulimits }, describePerContainer)}},
 	{Default{
 		IOPrioKind, "*", Refuse, "an I/O priority of its processes", "it gets disk time before other pods",
 		"time of the disks",
-	}, []string{"ioPriority"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.IOPriority]] { return &p.IOPriority }, perContainer)}},
+	}, []string{"ioPriority"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[lifecycle.IOPriority]] { return &p.IOPriority }, describePerContainer)}},
 	{Default{
 		SchedKind, "*", Refuse, "a scheduling policy of its processes", "real-time policies run before everything else on a CPU",
 		"CPU time, if `hooks.scheduler.realtime` allows it a real-time policy",
-	}, []string{"scheduler"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.Scheduler]] { return &p.Scheduler }, perContainer)}},
+	}, []string{"scheduler"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[lifecycle.Scheduler]] { return &p.Scheduler }, describePerContainer)}},
 	{Default{
 		MemPolicyKind, "*", Refuse, "a NUMA memory policy of its processes", "it can fill memory nodes on which other pods were placed",
 		"memory of the nodes that it names, within its own limit",
-	}, []string{"memoryPolicy"}, []request{field(func(p *Pod) *Sourced[PerContainer[lifecycle.MemoryPolicy]] { return &p.MemPolicy }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[MemoryRequest]] { return &p.MemoryRequest }, perContainer)}},
+	}, []string{"memoryPolicy"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[lifecycle.MemoryPolicy]] { return &p.MemPolicy }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[MemoryRequest]] { return &p.MemoryRequest }, describePerContainer)}},
 	{Default{
 		SysctlKind, "*", Refuse, "kernel parameters of its namespaces", "Kubernetes has a field for them, which admission checks",
 		"nothing: only parameters of its own namespaces, from a list in the configuration",
-	}, []string{"sysctl"}, []request{field(func(p *Pod) *Sourced[PerContainer[map[string]string]] { return &p.Sysctls }, perContainer)}},
+	}, []string{"sysctl"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[map[string]string]] { return &p.Sysctls }, describePerContainer)}},
 	{Default{
 		DeviceNodeKind, "*", Refuse, "device nodes of the host by their numbers", "host devices belong to the node",
 		"the devices of `hooks.deviceNodes.allowed`",
-	}, []string{"deviceNodes"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Device]] { return &p.DeviceNodes }, perContainer)}},
+	}, []string{"deviceNodes"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[[]lifecycle.Device]] { return &p.DeviceNodes }, describePerContainer)}},
 	{Default{
 		CDIKind, "*", Refuse, "CDI devices by name", "a CDI specification may add devices, mounts and OCI hooks",
 		"the devices of `hooks.cdiDevices.allowed`",
-	}, []string{"cdiDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.CDIDevices }, perContainer)}},
+	}, []string{"cdiDevices"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.CDIDevices }, describePerContainer)}},
 	{Default{
 		ExclusiveDevicesKind, "*", Refuse, "CDI devices that no other container has, by kind and number or by name", "a node has few of them, and a CDI specification may add devices, mounts and OCI hooks",
 		"the devices that it gets, of the kinds in `hooks.cdiDevices.classes`: no other container can have them",
-	}, []string{"cdiDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]DeviceRequest]] { return &p.ExclusiveDevices }, perContainer)}},
+	}, []string{"cdiDevices"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[[]DeviceRequest]] { return &p.ExclusiveDevices }, describePerContainer)}},
 	{Default{
 		NetDeviceKind, "*", Refuse, "network interfaces of the host, which move into the pod", "the host loses the interfaces",
 		"the interfaces of `hooks.networkDevices.allowed`",
-	}, []string{"networkDevices"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, perContainer),
-		field(func(p *Pod) *Sourced[[]NetDevice] { return &p.PodInterfaces }, describeValue)}},
+	}, []string{"networkDevices"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[[]NetDevice]] { return &p.NetDevices }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[[]NetDevice] { return &p.PodInterfaces }, describeValue)}},
 	{Default{
 		Mounts, "*", Refuse, "files and directories of the host", "host paths belong to the node",
 		"the contents of the paths in `hooks.mounts.allowed` and `hooks.mounts.writable`",
-	}, []string{"mounts"}, []request{field(func(p *Pod) *Sourced[PerContainer[[]HostMount]] { return &p.Mounts }, perContainer)}},
+	}, []string{"mounts"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[[]HostMount]] { return &p.Mounts }, describePerContainer)}},
 	{Default{
 		BalloonKind, "*", Refuse, "a balloon of a type that it names", "a type gives its CPUs to every container in its balloons, also more than the pod requests; the type's namespaces and expressions decide which pods may use it",
 		"the resources of the balloon type: the CPUs of `minCPUs`, and memory of `memoryTypes`",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, perContainer)}},
+	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Balloon }, describePerContainer)}},
 	{Default{
 		SchedClassKind, "*", Refuse, "a scheduling class that it names", "a class may have a real-time policy, which runs before everything else on a CPU; the configuration decides which pods have it without a request",
 		"CPU time and time of the disks, according to the priority of the scheduling class",
-	}, []string{"schedulingClass"}, []request{field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.SchedulingClass }, perContainer)}},
+	}, []string{"schedulingClass"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[string]] { return &p.SchedulingClass }, describePerContainer)}},
 	{Default{
 		MemoryQoSKind, "*", Refuse, "a memory class, or values of memory.high and memory.swap.max", "swap space and the time of its disk belong to the node, and kubelets leave swap off",
 		"swap space, possibly all of it, and time of the swap disk",
 	}, []string{"memoryQoS"}, []request{
-		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.MemoryClass }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[MemoryBytes]] { return &p.MemoryHigh }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[MemoryBytes]] { return &p.SwapMax }, perContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[string]] { return &p.MemoryClass }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[MemoryBytes]] { return &p.MemoryHigh }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[MemoryBytes]] { return &p.SwapMax }, describePerContainer),
 	}},
 	{Default{
 		ThreadsKind, "*", Allow, "one thread of each of its cores, or all threads", "in both cases, all threads of the cores belong to the container or its balloon",
 		"nothing: it or its balloon already has these CPUs",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.HideThreads }, perContainer)}},
+	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.HideThreads }, describePerContainer)}},
 	{Default{
 		PreserveKind, "*", Refuse, "CPUs and memory nodes as the runtime requests them, outside balloons and parts of the node", "it runs on the CPUs of all balloons",
 		"time on all CPUs that no container owns, according to its CPU shares",
@@ -307,14 +307,14 @@ var kinds = []declaration{
 	{Default{
 		CgroupKind, "*", Refuse, "write access to its own cgroups", "it may create any number of cgroups below its own",
 		"kernel memory for the cgroups that it creates, within its own limit",
-	}, []string{"writableCgroups"}, []request{field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.WritableCgroups }, perContainer)}},
+	}, []string{"writableCgroups"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.WritableCgroups }, describePerContainer)}},
 	{Default{
 		IntelRDTKind, "*", Refuse, "a class of resctrl, its schemata and monitoring, in its OCI spec", "cache, memory bandwidth and resctrl groups belong to the node",
 		"cache and memory bandwidth, and one of the few resctrl groups of a processor",
 	}, []string{"intelRDT"}, []request{
-		field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.ClosID }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.Schemata }, perContainer),
-		field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.Monitoring }, perContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[string]] { return &p.ClosID }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[[]string]] { return &p.Schemata }, describePerContainer),
+		fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.Monitoring }, describePerContainer),
 	}},
 	{Default{
 		PluginKind, "*", Allow, "variables, annotations, mounts and devices that resource plugins give for resources that it requests", "resource plugins are programs of root, and decide themselves what they give",
@@ -349,23 +349,23 @@ type request struct {
 	key    func(*Pod) string // "" if the pod does not make the request
 	value  func(*Pod) string // for users
 	remove func(*Pod)
-	// take copies the request of a dialect with less priority into p, unless p has the request. It is nil
+	// mergeFrom copies the request of a dialect with less priority into p, unless p has the request. It is nil
 	// for a part of a field.
-	take func(p, other *Pod)
+	mergeFrom func(p, other *Pod)
 }
 
-// field returns the request for a field of the intent; show formats its value.
-func field[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
+// fieldRequest returns the request for a field of the intent; show formats the value of the field.
+func fieldRequest[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
 	return request{
-		key:    func(p *Pod) string { return of(p).Key },
-		value:  func(p *Pod) string { return show(of(p).V) },
-		remove: func(p *Pod) { *of(p) = Sourced[T]{} },
-		take:   func(p, other *Pod) { setIfUnset(of(p), *of(other)) },
+		key:       func(p *Pod) string { return of(p).Key },
+		value:     func(p *Pod) string { return show(of(p).V) },
+		remove:    func(p *Pod) { *of(p) = Sourced[T]{} },
+		mergeFrom: func(p, other *Pod) { setIfUnset(of(p), *of(other)) },
 	}
 }
 
-// ofClass returns the request for a class. It has no take, because Pod.merge merges classes.
-func ofClass(class Class) request {
+// classRequest returns the request for a class. It has no mergeFrom, because Pod.merge merges classes.
+func classRequest(class Class) request {
 	return request{
 		key: func(p *Pod) string {
 			if p.Class.V != class {
@@ -398,16 +398,16 @@ func numaExclusiveKey(p *Pod) string {
 	return p.NUMA.Key
 }
 
-// libraryKey returns the key that requests HAMi-core; "" if the pod requests no part of a GPU.
-func libraryKey(p *Pod) string {
-	if p.GPU.V.Shared == nil {
+// gpuLibraryKey returns the key that requests HAMi-core; "" if the pod requests no part of a GPU.
+func gpuLibraryKey(p *Pod) string {
+	if p.GPU.V.Share == nil {
 		return ""
 	}
 	return KoordGPUIsolation
 }
 
-// perContainer describes the request of the pod, and the requests of single containers by name.
-func perContainer[T any](p PerContainer[T]) string {
+// describePerContainer describes the request of the pod, and the requests of single containers by name.
+func describePerContainer[T any](p PerContainer[T]) string {
 	var parts []string
 	if p.Pod.IsSet() {
 		parts = append(parts, describeValue(p.Pod.V))
@@ -420,6 +420,6 @@ func perContainer[T any](p PerContainer[T]) string {
 
 func joinNames[T any](m map[string]T) string { return strings.Join(sortedKeys(m), ",") }
 
-func joinNumbers(list []string) string { return strings.Join(list, ",") }
+func joinTexts(list []string) string { return strings.Join(list, ",") }
 
 func formatMinors(g GPU) string { return fmt.Sprint("minors ", g.Minors) }

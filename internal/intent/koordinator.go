@@ -33,8 +33,8 @@ const (
 	gpuMemoryRatio = "koordinator.sh/gpu-memory-ratio"
 )
 
-// maxMinor is the highest minor number of a GPU. It also limits the number of GPUs.
-const maxMinor = 255
+// maxGPUMinor is the highest minor number of a GPU. It also limits the numbers of GPUs and RDMA functions of a pod.
+const maxGPUMinor = 255
 
 // maxSuspiciousMilli is the limit below which a batch-cpu amount was probably meant in CPUs instead of
 // milli-CPUs. A request for less than a tenth of a CPU is unlikely.
@@ -45,7 +45,7 @@ var koordClasses = map[string]Class{
 	"LSE": Dedicated, "LSR": Dedicated, "LS": Shared, "BE": Reclaimed, "SYSTEM": System,
 }
 
-func readKoordinator(t *texts, spec *lifecycle.PodSpec, out *Pod) {
+func readKoordinator(t *podTexts, spec *lifecycle.PodSpec, out *Pod) {
 	if name := t.label(KoordQoSClass); name != "" {
 		if class, known := koordClasses[name]; known {
 			out.Class, out.Name = Sourced[Class]{class, KoordQoSClass}, name
@@ -65,7 +65,7 @@ func readKoordinator(t *texts, spec *lifecycle.PodSpec, out *Pod) {
 	readCoreSched(t, out)
 }
 
-func readResourceStatus(t *texts, out *Pod) {
+func readResourceStatus(t *podTexts, out *Pod) {
 	var status struct {
 		CPUSet string `json:"cpuset"`
 		Nodes  []struct {
@@ -107,7 +107,7 @@ func readResourceStatus(t *texts, out *Pod) {
 	}
 }
 
-func readExtended(t *texts, out *Pod) {
+func readExtended(t *podTexts, out *Pod) {
 	var spec struct {
 		Containers map[string]struct {
 			Requests map[string]quantity `json:"requests"`

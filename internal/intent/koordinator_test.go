@@ -118,7 +118,7 @@ func TestDevices(t *testing.T) {
 		{name: "no minor", text: `{"gpu":[{"id":"GPU-1"}]}`, problem: true},
 		{
 			name: "a part", labels: hami, text: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"16Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}`,
-			want: GPU{Minors: []int{1}, Shared: &GPUShare{Memory: 17179869184, Core: 50}},
+			want: GPU{Minors: []int{1}, Share: &GPUShare{Memory: 17179869184, Core: 50}},
 		},
 		{name: "whole for HAMi-core", labels: hami, text: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-memory-ratio":"100"}}]}`, want: GPU{Minors: []int{1}}},
 		{name: "no ratio", labels: hami, text: `{"gpu":[{"minor":1,"resources":{}}]}`, problem: true},

@@ -7,7 +7,7 @@ import (
 )
 
 // readKubernetes reads the Kubernetes QoS class of the pod.
-func readKubernetes(t *texts, spec *lifecycle.PodSpec, out *Pod) {
+func readKubernetes(t *podTexts, spec *lifecycle.PodSpec, out *Pod) {
 	out.QoS = qosOf(t.parent, spec)
 }
 

@@ -64,16 +64,16 @@ func (p PerContainer[T]) Of(container string) Sourced[T] {
 type scopes map[string][]string
 
 // findScopes finds the annotations for single containers. If the pod has more than
-// maxScanned annotations, it finds none and reports that.
-func (t *texts) findScopes(out *Pod) scopes {
+// maxScannedAnnotations annotations, it finds none and reports that.
+func (t *podTexts) findScopes(out *Pod) scopes {
 	found := scopes{}
-	if n := len(t.annotations.created); n > maxScanned {
-		out.reportWarning("", "", "the pod has %d annotations; the agent reads annotations of NRI plugins for single containers only if a pod has at most %d", n, maxScanned)
+	if n := len(t.annotations.created); n > maxScannedAnnotations {
+		out.reportWarning("", "", "the pod has %d annotations; the agent reads annotations of NRI plugins for single containers only if a pod has at most %d", n, maxScannedAnnotations)
 		return found
 	}
 	for key := range t.annotations.created {
 		name, scope, _ := strings.Cut(key, "/")
-		if container, is := strings.CutPrefix(scope, "container."); is && container != "" && nriRead[name] != "" {
+		if container, is := strings.CutPrefix(scope, "container."); is && container != "" && nriPodKeys[name] != "" {
 			found[name] = append(found[name], container)
 		}
 	}
@@ -93,8 +93,8 @@ func (s scopes) containers(names ...string) []string {
 	return slices.Compact(all)
 }
 
-// firstOf returns the first of the keys that the pod has.
-func (t *texts) firstOf(keys ...string) string {
+// firstSetKey returns the first of the keys that the pod has.
+func (t *podTexts) firstSetKey(keys ...string) string {
 	for _, key := range keys {
 		if t.annotations.of(key) != "" {
 			return key
@@ -103,30 +103,30 @@ func (t *texts) firstOf(keys ...string) string {
 	return ""
 }
 
-// ofContainer returns the first annotation that the pod has for one container.
-func (t *texts) ofContainer(container string, names []string) string {
+// keyForContainer returns the first annotation that the pod has for one container.
+func (t *podTexts) keyForContainer(container string, names []string) string {
 	keys := make([]string, len(names))
 	for i, name := range names {
 		keys[i] = name + "/container." + container
 	}
-	return t.firstOf(keys...)
+	return t.firstSetKey(keys...)
 }
 
-// ofPod returns the first annotation that the pod has for all its containers.
-func (t *texts) ofPod(names []string) string {
+// keyForPod returns the first annotation that the pod has for all its containers.
+func (t *podTexts) keyForPod(names []string) string {
 	for _, name := range names {
-		if key := nriRead[name]; t.annotations.of(key) != "" {
+		if key := nriPodKeys[name]; t.annotations.of(key) != "" {
 			return key
 		}
 	}
-	return t.firstOf(names...)
+	return t.firstSetKey(names...)
 }
 
 // readScoped reads one request in all its scopes. names are the names of the annotation, the newest
 // first. As in NRI's device injector, the scope of a container has priority over the scope of the pod,
 // and a newer name has priority within a scope. A malformed text counts as an empty request, and no
 // other scope replaces it.
-func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, error), names ...string) (all Sourced[PerContainer[T]]) {
+func readScoped[T any](t *podTexts, s scopes, out *Pod, read func(key string) (T, error), names ...string) (all Sourced[PerContainer[T]]) {
 	one := func(key string) (said Sourced[T]) {
 		v, err := read(key)
 		if err != nil {
@@ -139,22 +139,22 @@ func readScoped[T any](t *texts, s scopes, out *Pod, read func(key string) (T, e
 		return Sourced[T]{v, key}
 	}
 	for _, container := range s.containers(names...) {
-		if key := t.ofContainer(container, names); key != "" {
+		if key := t.keyForContainer(container, names); key != "" {
 			if all.V.ByContainer == nil {
 				all.V.ByContainer = map[string]Sourced[T]{}
 			}
 			all.V.ByContainer[container] = one(key)
 		}
 	}
-	if key := t.ofPod(names); key != "" {
+	if key := t.keyForPod(names); key != "" {
 		all.V.Pod = one(key)
 	}
 	return all
 }
 
 // readPod reads a request for the whole pod. names are the names of the annotation, the newest first.
-func readPod[T any](t *texts, out *Pod, read func(key string) (T, error), names ...string) (said Sourced[T]) {
-	key := t.ofPod(names)
+func readPod[T any](t *podTexts, out *Pod, read func(key string) (T, error), names ...string) (said Sourced[T]) {
+	key := t.keyForPod(names)
 	if key == "" {
 		return said
 	}
@@ -166,19 +166,19 @@ func readPod[T any](t *texts, out *Pod, read func(key string) (T, error), names 
 	return Sourced[T]{v, key}
 }
 
-// maxYAML limits the bytes of YAML that the agent parses for one pod, because YAML takes more time than
-// JSON. maxMarks limits the characters of this YAML that may begin a value.
-const maxYAML, maxMarks = 2 << 10, 200
+// maxYAMLBytes limits the bytes of YAML that the agent parses for one pod, because YAML takes more time than
+// JSON. maxIndicators limits the characters of this YAML that may begin a value.
+const maxYAMLBytes, maxIndicators = 2 << 10, 200
 
-// maxStrict limits the unknown or duplicate members of one text that an error names.
-const maxStrict = 4
+// maxStrictErrors limits the unknown or duplicate members of one text that an error names.
+const maxStrictErrors = 4
 
 // decodeStrict parses an annotation as JSON or YAML. Keys are case-sensitive. Duplicate or unknown keys,
 // and anchors, are errors. A returned error becomes a problem of the pod.
-func (t *texts) decodeStrict(key string, into any) error {
+func (t *podTexts) decodeStrict(key string, into any) error {
 	text := t.annotation(key)
 	if text == "" {
-		return errors.New("the agent does not read it, because it exceeds the limits for one pod")
+		return errors.New("the agent does not read this annotation, because the labels and annotations of the pod exceed its limits")
 	}
 	if !json.Valid([]byte(text)) {
 		var err error
@@ -189,30 +189,30 @@ func (t *texts) decodeStrict(key string, into any) error {
 	values, member := measureJSON(text)
 	switch {
 	case values > t.values:
-		return fmt.Errorf("too many values: the agent reads at most %d of one pod", maxValues)
-	case member > maxMember:
-		return fmt.Errorf("malformed: a name is longer than %d bytes", maxMember)
+		return fmt.Errorf("too many values: the agent reads at most %d from the annotations of one pod", maxValues)
+	case member > maxMemberName:
+		return fmt.Errorf("malformed: a name is longer than %d bytes", maxMemberName)
 	}
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
-	strict = strict[:min(len(strict), maxStrict)]
+	strict = strict[:min(len(strict), maxStrictErrors)]
 	if err = errors.Join(append(strict, err)...); err != nil {
 		return errors.New("malformed: " + oneLine(jsonwords.Error(err)))
 	}
 	return nil
 }
 
-func (t *texts) fromYAML(text string) (string, error) {
+func (t *podTexts) fromYAML(text string) (string, error) {
 	switch {
 	case len(text) > t.yaml:
-		return "", fmt.Errorf("malformed JSON, or too much YAML: the agent reads at most %d bytes of YAML of one pod", maxYAML)
-	case countMarks(text) > t.marks:
-		return "", fmt.Errorf("malformed JSON, or too many values: the agent reads at most %d values of YAML of one pod", maxMarks)
+		return "", fmt.Errorf("malformed JSON, or too much YAML: the agent reads at most %d bytes of YAML of one pod", maxYAMLBytes)
+	case countIndicators(text) > t.indicators:
+		return "", fmt.Errorf("malformed JSON, or too many values: the agent reads at most %d values of YAML of one pod", maxIndicators)
 	case mayHaveAnchors(text):
 		return "", errors.New("malformed: YAML anchors are not supported")
 	}
 	t.yaml -= len(text)
-	t.marks -= countMarks(text)
+	t.indicators -= countIndicators(text)
 	b, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return "", errors.New("malformed: " + oneLine(err))
@@ -234,8 +234,8 @@ func mayHaveAnchors(text string) bool {
 	return false
 }
 
-// countMarks counts the characters that may begin a value in YAML.
-func countMarks(text string) (n int) {
+// countIndicators counts the characters that may begin a value in YAML, which the YAML specification calls indicators.
+func countIndicators(text string) (n int) {
 	for i := range len(text) {
 		if strings.IndexByte("-[{:,?", text[i]) >= 0 {
 			n++
@@ -264,7 +264,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func readNRI(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+func readNRI(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	s := t.findScopes(out)
 	out.Ulimits = readScoped(t, s, out, t.ulimits, NRIUlimits, NRIOldUlimits)
 	out.IOPriority = readScoped(t, s, out, t.ioPriority, NRIIOPriority, nriOldIOPriority)

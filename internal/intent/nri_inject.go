@@ -14,7 +14,7 @@ const maxInjected = 64
 
 // injectedDevices reads device nodes, with their paths in the container and the numbers of
 // the host's devices.
-func (t *texts) injectedDevices(key string) ([]lifecycle.Device, error) {
+func (t *podTexts) injectedDevices(key string) ([]lifecycle.Device, error) {
 	var list []struct {
 		Path  string `json:"path"`
 		Type  string `json:"type"`
@@ -66,7 +66,7 @@ func isCleanPath(p string) bool {
 }
 
 // cdiDevices reads fully qualified names of CDI devices.
-func (t *texts) cdiDevices(key string) ([]string, error) {
+func (t *podTexts) cdiDevices(key string) ([]string, error) {
 	var list []string
 	if err := t.decodeStrict(key, &list); err != nil {
 		return nil, err
@@ -89,5 +89,5 @@ func (t *texts) cdiDevices(key string) ([]string, error) {
 
 // isCDIWord reports whether a text has only letters, digits, - and _, and the characters in others.
 func isCDIWord(s, others string) bool {
-	return s != "" && len(s) <= 128 && strings.Trim(s, asciiLetters+"-_"+others) == ""
+	return s != "" && len(s) <= 128 && strings.Trim(s, asciiAlphanumerics+"-_"+others) == ""
 }

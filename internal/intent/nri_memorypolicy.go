@@ -58,7 +58,7 @@ func CheckMemoryPolicy(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error)
 }
 
 // memoryRequest reads the name of a class or a policy, depending on the key.
-func (t *texts) memoryRequest(key string) (r MemoryRequest, err error) {
+func (t *podTexts) memoryRequest(key string) (r MemoryRequest, err error) {
 	if strings.HasPrefix(key, NRIMemoryPolicyClass) {
 		r.Class, err = t.className(key)
 		return r, err
@@ -71,7 +71,7 @@ func (t *texts) memoryRequest(key string) (r MemoryRequest, err error) {
 
 // memoryRequests reads the keys of the plugin memory-policy. An empty annotation for a container cancels the request of
 // its pod.
-func (t *texts) memoryRequests(s scopes, out *Pod) Sourced[PerContainer[MemoryRequest]] {
+func (t *podTexts) memoryRequests(s scopes, out *Pod) Sourced[PerContainer[MemoryRequest]] {
 	all := readScoped(t, s, out, t.memoryRequest, NRIMemoryPolicyText, NRIMemoryPolicyClass)
 	for _, container := range s.containers(NRIMemoryPolicyText, NRIMemoryPolicyClass) {
 		if _, has := all.V.ByContainer[container]; !has && all.V.Pod.IsSet() {

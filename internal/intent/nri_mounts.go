@@ -20,7 +20,7 @@ var mountOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noe
 var protectedPaths = []string{"/dev", "/proc", "/sys"}
 
 // hostMounts reads bind mounts of the host's files.
-func (t *texts) hostMounts(key string) ([]HostMount, error) {
+func (t *podTexts) hostMounts(key string) ([]HostMount, error) {
 	var list []struct {
 		Source      string   `json:"source"`
 		Destination string   `json:"destination"`

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// rlimits are the resources of setrlimit(2) in Linux.
-var rlimits = []string{
+// rlimitNames are the resources of setrlimit(2) in Linux, without the prefix RLIMIT_.
+var rlimitNames = []string{
 	"AS", "CORE", "CPU", "DATA", "FSIZE", "LOCKS", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO", "RTTIME", "SIGPENDING", "STACK",
 }
 
@@ -19,14 +19,14 @@ var rlimits = []string{
 // there is no such limit.
 func RlimitType(name string) string {
 	name = strings.TrimPrefix(strings.ToUpper(name), "RLIMIT_")
-	if !slices.Contains(rlimits, name) {
+	if !slices.Contains(rlimitNames, name) {
 		return ""
 	}
 	return "RLIMIT_" + name
 }
 
 // ulimits reads the annotation of NRI's ulimit adjuster, a list of limits.
-func (t *texts) ulimits(key string) ([]lifecycle.Rlimit, error) {
+func (t *podTexts) ulimits(key string) ([]lifecycle.Rlimit, error) {
 	var list []struct {
 		Type string `json:"type"`
 		Hard uint64 `json:"hard"`
@@ -40,7 +40,7 @@ func (t *texts) ulimits(key string) ([]lifecycle.Rlimit, error) {
 		kind := RlimitType(l.Type)
 		switch {
 		case kind == "":
-			return nil, fmt.Errorf("%q is not a limit of Linux", printable(l.Type))
+			return nil, fmt.Errorf("%q is not a process limit of Linux, such as RLIMIT_NOFILE", printable(l.Type))
 		case seen[kind]:
 			return nil, fmt.Errorf("%s is listed twice", kind)
 		case l.Hard < l.Soft:
@@ -52,7 +52,7 @@ func (t *texts) ulimits(key string) ([]lifecycle.Rlimit, error) {
 }
 
 // ioPriority reads a class and a level of ioprio_set(2).
-func (t *texts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
+func (t *podTexts) ioPriority(key string) (p lifecycle.IOPriority, err error) {
 	var ask struct {
 		Class    string `json:"class"`
 		Priority int32  `json:"priority"`
@@ -93,7 +93,7 @@ var schedFlags = []string{
 const minDeadlineRuntime, maxDeadline = 1 << 10, 1<<63 - 1
 
 // scheduler reads a policy of sched_setattr(2), with its numbers and flags.
-func (t *texts) scheduler(key string) (s lifecycle.Scheduler, err error) {
+func (t *podTexts) scheduler(key string) (s lifecycle.Scheduler, err error) {
 	var ask struct {
 		Policy   string   `json:"policy"`
 		Nice     int32    `json:"nice"`
@@ -155,18 +155,17 @@ func checkSchedulerNumbers(s lifecycle.Scheduler) error {
 	return nil
 }
 
-// memoryModes are the modes of set_mempolicy(2). must and may report whether a mode must or may have
-// nodes.
-var memoryModes = map[string]struct{ must, may bool }{
-	"MPOL_DEFAULT": {}, "MPOL_LOCAL": {}, "MPOL_PREFERRED": {may: true},
-	"MPOL_BIND": {must: true}, "MPOL_INTERLEAVE": {must: true}, "MPOL_PREFERRED_MANY": {must: true}, "MPOL_WEIGHTED_INTERLEAVE": {must: true},
+// memoryModes are the modes of set_mempolicy(2). A mode with neither needsNodes nor mayHaveNodes must have no nodes.
+var memoryModes = map[string]struct{ needsNodes, mayHaveNodes bool }{
+	"MPOL_DEFAULT": {}, "MPOL_LOCAL": {}, "MPOL_PREFERRED": {mayHaveNodes: true},
+	"MPOL_BIND": {needsNodes: true}, "MPOL_INTERLEAVE": {needsNodes: true}, "MPOL_PREFERRED_MANY": {needsNodes: true}, "MPOL_WEIGHTED_INTERLEAVE": {needsNodes: true},
 }
 
 // ParseNodes reads a kernel list of memory nodes.
 func ParseNodes(list string) ([]int, error) { return topology.ParseList(list) }
 
 // memoryPolicy reads a mode of set_mempolicy(2), its nodes and flags.
-func (t *texts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
+func (t *podTexts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
 	if m, err = t.memoryPolicyText(key); err != nil {
 		return m, err
 	}
@@ -174,7 +173,7 @@ func (t *texts) memoryPolicy(key string) (m lifecycle.MemoryPolicy, err error) {
 }
 
 // memoryPolicyText reads a mode, its nodes and flags, and does not check them.
-func (t *texts) memoryPolicyText(key string) (m lifecycle.MemoryPolicy, err error) {
+func (t *podTexts) memoryPolicyText(key string) (m lifecycle.MemoryPolicy, err error) {
 	var ask struct {
 		Mode  string   `json:"mode"`
 		Nodes string   `json:"nodes"`
@@ -197,22 +196,22 @@ func checkNodeList(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error) {
 	return m, nil
 }
 
-// checkMemoryMode checks a mode and its flags. nodes reports whether the policy has nodes.
-func checkMemoryMode(name string, flags []string, nodes bool) error {
+// checkMemoryMode checks a mode and its flags. hasNodes reports whether the policy has nodes.
+func checkMemoryMode(name string, flags []string, hasNodes bool) error {
 	mode, known := memoryModes[name]
 	switch {
 	case !known:
 		return fmt.Errorf("%q is not a mode of set_mempolicy(2)", printable(name))
-	case mode.must && !nodes:
+	case mode.needsNodes && !hasNodes:
 		return fmt.Errorf("%s needs nodes", name)
-	case !mode.must && !mode.may && nodes:
+	case !mode.needsNodes && !mode.mayHaveNodes && hasNodes:
 		return fmt.Errorf("%s takes no nodes", name)
 	}
-	return checkMemoryFlags(name, flags, nodes)
+	return checkMemoryFlags(name, flags, hasNodes)
 }
 
 // checkMemoryFlags checks the flags of a memory policy, like the kernel (mm/mempolicy.c, sanitize_mpol_flags).
-func checkMemoryFlags(mode string, flags []string, nodes bool) error {
+func checkMemoryFlags(mode string, flags []string, hasNodes bool) error {
 	const static, relative, balancing = "MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES", "MPOL_F_NUMA_BALANCING"
 	for _, flag := range flags {
 		switch {
@@ -220,7 +219,7 @@ func checkMemoryFlags(mode string, flags []string, nodes bool) error {
 			return fmt.Errorf("flag %q is not known", printable(flag))
 		case flag == balancing && mode != "MPOL_BIND" && mode != "MPOL_PREFERRED_MANY":
 			return fmt.Errorf("%s can only be used with MPOL_BIND and MPOL_PREFERRED_MANY", flag)
-		case !nodes:
+		case !hasNodes:
 			return fmt.Errorf("%s needs nodes", flag)
 		}
 	}
@@ -230,11 +229,11 @@ func checkMemoryFlags(mode string, flags []string, nodes bool) error {
 	return nil
 }
 
-// maxSysctl limits the text of a kernel parameter.
-const maxSysctl = 256
+// maxSysctlValue limits the text of a kernel parameter.
+const maxSysctlValue = 256
 
 // sysctls reads kernel parameters by name.
-func (t *texts) sysctls(key string) (map[string]string, error) {
+func (t *podTexts) sysctls(key string) (map[string]string, error) {
 	var ask map[string]scalar
 	if err := t.decodeStrict(key, &ask); err != nil {
 		return nil, err
@@ -243,10 +242,10 @@ func (t *texts) sysctls(key string) (map[string]string, error) {
 	for _, name := range sortedKeys(ask) {
 		text := string(ask[name])
 		switch {
-		case name == "" || strings.Trim(name, asciiLetters+"-_.") != "" || strings.Contains(name, "..") || name[0] == '-':
+		case name == "" || strings.Trim(name, asciiAlphanumerics+"-_.") != "" || strings.Contains(name, "..") || name[0] == '-':
 			return nil, fmt.Errorf("%q is not the name of a kernel parameter", printable(name))
-		case len(text) > maxSysctl || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }):
-			return nil, fmt.Errorf("%s: want a value of at most %d printable ASCII characters", name, maxSysctl)
+		case len(text) > maxSysctlValue || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }):
+			return nil, fmt.Errorf("%s: want a value of at most %d printable ASCII characters", name, maxSysctlValue)
 		}
 		out[name] = text
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // closID reads the name of a resctrl group.
-func (t *texts) closID(key string) (string, error) {
+func (t *podTexts) closID(key string) (string, error) {
 	name, err := t.required(key)
 	if err != nil {
 		return "", err
@@ -21,7 +21,7 @@ func (t *texts) closID(key string) (string, error) {
 
 // IsClosID reports whether a text can name a resctrl group. Names of the kernel's own files are not valid.
 func IsClosID(name string) bool {
-	return name != "" && len(name) <= 64 && strings.Trim(name, asciiLetters+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
+	return name != "" && len(name) <= 64 && strings.Trim(name, asciiAlphanumerics+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
 		!slices.Contains([]string{"info", "mon_groups", "mon_data", "schemata", "cpus", "cpus_list", "tasks", "mode", "size"}, name)
 }
 
@@ -35,7 +35,7 @@ var schemaPattern = regexp.MustCompile(`^(L2|L3|L2CODE|L2DATA|L3CODE|L3DATA|MB|S
 func IsSchemaLine(line string) bool { return len(line) <= 512 && schemaPattern.MatchString(line) }
 
 // schemata reads lines of schemata, separated by commas.
-func (t *texts) schemata(key string) ([]string, error) {
+func (t *podTexts) schemata(key string) ([]string, error) {
 	text, err := t.required(key)
 	if err != nil {
 		return nil, err

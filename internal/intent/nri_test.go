@@ -88,7 +88,7 @@ func TestInjectedTexts(t *testing.T) {
 		{NRINetDevices, "- {hostIf: eth0, name: a23456789012345b}", "", "not the name of a network interface"},
 		{NRINetDevices, "- {hostIf: eth0, name: ../x}", "", "not the name of a network interface"},
 		{NRINetDevices, "- {name: eth0}", "", "not the name of a network interface"},
-		{NRINetDevices, "- {hostIf: eth0, name: lo}", "", "lo exists in every network namespace"},
+		{NRINetDevices, "- {hostIf: eth0, name: lo}", "", "lo cannot be moved, because every network namespace has its own lo"},
 		{NRINetDevices, "[{hostIf: eth1, name: a}, {hostIf: eth1, name: b}]", "", "listed twice"},
 		{NRIPodNetwork, "- {name: eth1, new_name: net0, address: 192.0.2.1, prefix: 24, mtu: 1400}\n- {name: eth2}", "eth1 into the pod as net0; eth2 into the pod as eth2", ""},
 		{NRIPodNetwork + "/pod", "- {name: eth1}", "eth1 into the pod as eth1", ""},
@@ -97,7 +97,7 @@ func TestInjectedTexts(t *testing.T) {
 		{NRIPodNetwork + "/container.a", "- {name: eth1}", "", "it cannot name one container"},
 		{NRIPodNetwork, "- {hostIf: eth1}", "", "unknown key"},
 		{NRIPodNetwork, "- {new_name: net0}", "", "not the name of a network interface"},
-		{NRIPodNetwork, "- {name: eth1, new_name: lo}", "", "lo exists in every network namespace"},
+		{NRIPodNetwork, "- {name: eth1, new_name: lo}", "", "lo cannot be moved, because every network namespace has its own lo"},
 		{NRIPodNetwork, "- {name: eth1, mtu: high}", "", "malformed"},
 		{NRIPodNetwork, "- {name: eth1, prefix: 99999999999999999999}", "", "malformed"},
 		{nriOldPodNetwork, "[{name: eth1, new_name: a}, {name: eth2, new_name: a}]", "", "listed twice"},
@@ -151,7 +151,7 @@ func TestProcessTexts(t *testing.T) {
 		{NRIUlimits, "- {type: nofile, hard: 1, hard: 2}", "", "malformed"},
 		{NRIUlimits, "- {type: nofile, hard: 1, maximum: 2}", "", "unknown key"},
 		{NRIUlimits, "- &a {type: nofile, hard: 1}\n- *a", "", "anchors"},
-		{NRIUlimits, "- " + strings.Repeat("a", maxYAML), "", "at most 2048 bytes"},
+		{NRIUlimits, "- " + strings.Repeat("a", maxYAMLBytes), "", "at most 2048 bytes"},
 		{NRIIOPriority, "class: IOPRIO_CLASS_BE\npriority: 4", "IOPRIO_CLASS_BE 4", ""},
 		{nriOldIOPriority, "{class: ioprio_class_idle}", "IOPRIO_CLASS_IDLE 0", ""},
 		{NRIIOPriority, "class: BE", "", "is not a class"},
@@ -219,7 +219,7 @@ func FuzzNRI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		defer clock.Watch(t, len(text))()
 		annotations := map[string]string{}
-		for _, r := range nriReads {
+		for _, r := range nriScopedKeys {
 			annotations[r.key+"/container.a"] = text
 		}
 		annotations[NRIPodNetwork] = text

@@ -66,15 +66,15 @@ const (
 // maxColdStart is the longest cold start, as in nri-plugins.
 const maxColdStart = 3600 // s
 
-// maxTypeName is the greatest length of the name of a balloon type, as in the configuration.
-const maxTypeName = 63
+// maxBalloonTypeName is the greatest length of the name of a balloon type in bytes, as in the configuration.
+const maxBalloonTypeName = 63
 
 // MemoryKinds returns the kinds of memory that nodes have, by their names.
 func MemoryKinds() map[string]topology.MemoryKind {
 	return map[string]topology.MemoryKind{"DRAM": topology.DRAM, "HBM": topology.HBM, "PMEM": topology.PMEM}
 }
 
-func readNRIPlugins(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+func readNRIPlugins(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	s := t.findScopes(out)
 	out.Balloon = readScoped(t, s, out, t.balloonType, NRIBalloon)
 	out.SchedulingClass = readScoped(t, s, out, t.className, NRISchedulingClass)
@@ -91,7 +91,7 @@ func readNRIPlugins(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.PreferIsolated = readScoped(t, s, out, t.boolean, NRIPreferIsolated)
 	out.RequireIsolated = readScoped(t, s, out, t.boolean, NRIRequireIsolated)
 	out.PreferReserved = readScoped(t, s, out, t.boolean, NRIPreferReserved)
-	out.Unlimited = readScoped(t, s, out, t.level, NRIUnlimited)
+	out.UnlimitedLevel = readScoped(t, s, out, t.level, NRIUnlimited)
 	out.HintKinds = readScoped(t, s, out, t.hintKinds, NRIHints)
 	out.HintDeny = readScoped(t, s, out, t.hintPaths, NRIDenyHints)
 	out.HintAllow = readScoped(t, s, out, t.hintPaths, NRIAllowHints)
@@ -99,23 +99,23 @@ func readNRIPlugins(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.AntiAffinity = t.affinities(out, NRIAntiAffinity, -1)
 }
 
-// Levels returns the parts of a node in which containers without a CPU limit can be placed, with their
+// UnlimitedLevels returns the parts of a node in which containers without a CPU limit can be placed, with their
 // names in configuration and annotations.
-func Levels() []string { return []string{"system", "package", "die", "numa", "l3cache"} }
+func UnlimitedLevels() []string { return []string{"system", "package", "die", "numa", "l3cache"} }
 
-func (t *texts) level(key string) (string, error) {
+func (t *podTexts) level(key string) (string, error) {
 	text, err := t.required(key)
 	if text == "socket" {
 		text = "package"
 	}
-	if err == nil && !slices.Contains(Levels(), text) {
-		err = fmt.Errorf("want one of %s", strings.Join(Levels(), ", "))
+	if err == nil && !slices.Contains(UnlimitedLevels(), text) {
+		err = fmt.Errorf("want one of %s", strings.Join(UnlimitedLevels(), ", "))
 	}
 	return text, err
 }
 
 // required returns an annotation, or an error if it is empty, or exceeds the limits for one pod.
-func (t *texts) required(key string) (string, error) {
+func (t *podTexts) required(key string) (string, error) {
 	text := strings.TrimSpace(t.annotation(key))
 	if text == "" {
 		return "", fmt.Errorf("is empty, or exceeds the limits for the annotations of one pod")
@@ -123,15 +123,15 @@ func (t *texts) required(key string) (string, error) {
 	return text, nil
 }
 
-func (t *texts) balloonType(key string) (string, error) {
+func (t *podTexts) balloonType(key string) (string, error) {
 	text, err := t.required(key)
-	if err == nil && len(text) > maxTypeName {
-		err = fmt.Errorf("is longer than %d bytes", maxTypeName)
+	if err == nil && len(text) > maxBalloonTypeName {
+		err = fmt.Errorf("is longer than %d bytes", maxBalloonTypeName)
 	}
 	return text, err
 }
 
-func (t *texts) className(key string) (string, error) {
+func (t *podTexts) className(key string) (string, error) {
 	text, err := t.required(key)
 	if err == nil && len(text) > maxClassName {
 		err = fmt.Errorf("is longer than %d bytes", maxClassName)
@@ -154,7 +154,7 @@ func (b MemoryBytes) String() string {
 }
 
 // memoryBytes reads "max", or a number of bytes, which it rounds down to whole pages like the kernel.
-func (t *texts) memoryBytes(key string) (MemoryBytes, error) {
+func (t *podTexts) memoryBytes(key string) (MemoryBytes, error) {
 	text, err := t.required(key)
 	if err != nil || text == "max" {
 		return NoLimit, err
@@ -167,7 +167,7 @@ func (t *texts) memoryBytes(key string) (MemoryBytes, error) {
 	return MemoryBytes(bytes / page * page), err
 }
 
-func (t *texts) boolean(key string) (bool, error) {
+func (t *podTexts) boolean(key string) (bool, error) {
 	text, err := t.required(key)
 	if err == nil && text != "true" && text != "false" {
 		err = fmt.Errorf(`want "true" or "false"`)
@@ -175,18 +175,18 @@ func (t *texts) boolean(key string) (bool, error) {
 	return text == "true", err
 }
 
-// durations matches hours, minutes and seconds in Go's form, without fractions.
-var durations = regexp.MustCompile(`^(?:(\d{1,4})h)?(?:(\d{1,4})m)?(?:(\d{1,4})s)?$`)
+// durationPattern matches hours, minutes and seconds in Go's form, without fractions.
+var durationPattern = regexp.MustCompile(`^(?:(\d{1,4})h)?(?:(\d{1,4})m)?(?:(\d{1,4})s)?$`)
 
 // coldStart reads the duration of a cold start. The annotation is YAML with the key duration.
-func (t *texts) coldStart(key string) (seconds int, err error) {
+func (t *podTexts) coldStart(key string) (seconds int, err error) {
 	var text struct {
 		Duration string `json:"duration"`
 	}
 	if err := t.decodeStrict(key, &text); err != nil {
 		return 0, err
 	}
-	match := durations.FindStringSubmatch(text.Duration)
+	match := durationPattern.FindStringSubmatch(text.Duration)
 	for i, unit := range []int{3600, 60, 1} {
 		if match != nil && match[i+1] != "" {
 			n, _ := strconv.Atoi(match[i+1]) // at most four digits
@@ -199,7 +199,7 @@ func (t *texts) coldStart(key string) (seconds int, err error) {
 	return seconds, nil
 }
 
-func (t *texts) memoryKinds(key string) (kinds []topology.MemoryKind, err error) {
+func (t *podTexts) memoryKinds(key string) (kinds []topology.MemoryKind, err error) {
 	text, err := t.required(key)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (t *texts) memoryKinds(key string) (kinds []topology.MemoryKind, err error)
 
 // booleanRequest returns a request by scoped annotations. "false" requests nothing.
 func booleanRequest(of func(*Pod) *Sourced[PerContainer[bool]]) request {
-	r := field(of, perContainer)
+	r := fieldRequest(of, describePerContainer)
 	r.key = func(p *Pod) string {
 		asked := of(p).V
 		if asked.Pod.V {

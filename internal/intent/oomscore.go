@@ -17,7 +17,7 @@ func checkOOMScore(n int64) error {
 	return nil
 }
 
-func readOOMScore(t *texts, out *Pod) {
+func readOOMScore(t *podTexts, out *Pod) {
 	if text := t.annotation(KoordOOMScore); text != "" {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err == nil {

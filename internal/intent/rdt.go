@@ -21,7 +21,7 @@ type rdtBandwidth struct {
 	Percent *int `json:"percent"`
 }
 
-func readResctrl(t *texts, out *Pod) {
+func readResctrl(t *podTexts, out *Pod) {
 	var ask struct {
 		Cache struct {
 			All *rdtCache `json:"schemata"`
@@ -60,7 +60,7 @@ func readResctrl(t *texts, out *Pod) {
 	}
 	for _, c := range ask.Cache.Per {
 		share, err := c.share()
-		add(fmt.Sprintf("L3@%d", c.ID), share, cacheID(c.ID, err))
+		add(fmt.Sprintf("L3@%d", c.ID), share, checkCacheID(c.ID, err))
 	}
 	if b := ask.Bandwidth.All; b != nil {
 		share, err := b.share()
@@ -68,7 +68,7 @@ func readResctrl(t *texts, out *Pod) {
 	}
 	for _, b := range ask.Bandwidth.Per {
 		share, err := b.share()
-		add(fmt.Sprintf("MB@%d", b.ID), share, cacheID(b.ID, err))
+		add(fmt.Sprintf("MB@%d", b.ID), share, checkCacheID(b.ID, err))
 	}
 	switch {
 	case wrong != nil:
@@ -78,9 +78,10 @@ func readResctrl(t *texts, out *Pod) {
 	}
 }
 
-func cacheID(id int, err error) error {
+// checkCacheID returns an error if the id of a cache is out of range, and otherwise err.
+func checkCacheID(id int, err error) error {
 	if id < 0 || id >= 1<<16 {
-		return fmt.Errorf("%d is not a cache id", id)
+		return fmt.Errorf("cacheID is %d, want 0 to %d", id, 1<<16-1)
 	}
 	return err
 }

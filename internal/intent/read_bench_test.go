@@ -9,7 +9,7 @@ import (
 
 // BenchmarkRead measures what reading a pod costs, in all dialects. A runtime waits for it when a pod starts.
 func BenchmarkRead(b *testing.B) {
-	s := &intent.Serving{Policy: "balloons", Hooks: []string{"cpuset", "batch"}}
+	s := &intent.ServingSettings{Policy: "balloons", Hooks: []string{"cpuset", "batch"}}
 	for name, annotations := range map[string]map[string]string{
 		"plain":       nil,
 		"koordinator": {intent.KoordExtended: `{"containers":{"c":{"requests":{"kubernetes.io/batch-cpu":"1000"},"limits":{"kubernetes.io/batch-cpu":"1000"}}}}`},

@@ -20,8 +20,8 @@ const (
 	RubikCPI         = "volcano.sh/cpi"
 )
 
-// maxBurst is the longest burst in µs. It is the kernel's largest quota.
-const maxBurst = 1<<44 - 1
+// maxBurstMicros is the longest burst in µs. It is the kernel's largest quota.
+const maxBurstMicros = 1<<44 - 1
 
 // The names of rubik's two classes.
 const (
@@ -38,21 +38,21 @@ func CacheLevels() map[string]RDTShares {
 // rubikKeys are the keys of rubik 2.0 and related projects.
 func rubikKeys() []Key {
 	return []Key{
-		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "sets a class only while hooks.preemption is enabled"},
-		{Name: RubikBurst, Place: OnPod, Edit: EditLive, Kinds: []Kind{BurstKind}},
-		{Name: RubikBlkioLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
-		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "the agent does not adjust the level to the measured load; it treats dynamic as low"},
-		{Name: RubikQuotaTurbo, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not raise quotas according to the measured load"},
-		{Name: RubikCPI, Place: OnPod, Handling: KeyUnsupported, Why: "the agent does not lower quotas according to the measured load"},
-		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
-		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
-		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Handling: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
-		{Name: "kubernetes.io/config.hash", Place: OnPod, Handling: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
+		{Name: RubikPreemptable, Location: PodAnnotationOrLabel, Edit: EditLive, Kinds: []Kind{Preemption, MemoryProtection, ClassReclaimed, ClassShared}, Why: "sets a class only while hooks.preemption is enabled"},
+		{Name: RubikBurst, Location: PodAnnotation, Edit: EditLive, Kinds: []Kind{BurstKind}},
+		{Name: RubikBlkioLimit, Location: PodAnnotation, Edit: EditLive, Kinds: []Kind{DiskLimits}},
+		{Name: RubikCacheLimit, Location: PodAnnotation, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "the agent does not adjust the level to the measured load; it treats dynamic as low"},
+		{Name: RubikQuotaTurbo, Location: PodAnnotation, Handling: KeyUnsupported, Why: "the agent does not raise quotas according to the measured load"},
+		{Name: RubikCPI, Location: PodAnnotation, Handling: KeyUnsupported, Why: "the agent does not lower quotas according to the measured load"},
+		{Name: "qos.kunpeng.huawei.com/group", Location: PodLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
+		{Name: "qos.kunpeng.huawei.com/workload-class", Location: PodLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
+		{Name: "kubectl.kubernetes.io/last-applied-configuration", Location: PodAnnotation, Handling: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
+		{Name: "kubernetes.io/config.hash", Location: PodAnnotation, Handling: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
 	}
 }
 
 // readRubik reads rubik's keys.
-func readRubik(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+func readRubik(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	readPreemptable(t, out)
 	readBurst(t, out)
 	readBlkioLimit(t, out)
@@ -61,7 +61,7 @@ func readRubik(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 
 // readPreemptable reads whether a pod is preemptable, and its class. The key may be an annotation or a
 // label. If they disagree, the annotation has priority.
-func readPreemptable(t *texts, out *Pod) {
+func readPreemptable(t *podTexts, out *Pod) {
 	text, label := t.annotation(RubikPreemptable), t.label(RubikPreemptable)
 	if text == "" {
 		text = label
@@ -82,20 +82,20 @@ func readPreemptable(t *texts, out *Pod) {
 	}
 }
 
-func readBurst(t *texts, out *Pod) {
+func readBurst(t *podTexts, out *Pod) {
 	text := t.annotation(RubikBurst)
 	if text == "" {
 		return
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > maxBurst || strconv.FormatInt(n, 10) != text {
-		out.reportMalformed(RubikBurst, text, "want microseconds per period, a whole number from 0 to %d", int64(maxBurst))
+	if err != nil || n < 0 || n > maxBurstMicros || strconv.FormatInt(n, 10) != text {
+		out.reportMalformed(RubikBurst, text, "want microseconds per period, a whole number from 0 to %d", int64(maxBurstMicros))
 		return
 	}
 	out.Burst = Sourced[int64]{n, RubikBurst}
 }
 
-func readCacheLimit(t *texts, out *Pod) {
+func readCacheLimit(t *podTexts, out *Pod) {
 	text := t.annotation(RubikCacheLimit)
 	if text == "dynamic" {
 		out.reportWarning(RubikCacheLimit, text, "the agent does not adjust the level to the measured load; it uses low, the first level of rubik")
@@ -117,7 +117,7 @@ type rubikLimit struct {
 // readBlkioLimit reads limits of disks, a list for each direction. If one limit is
 // malformed, it drops all limits, so that a typing error never removes the limit of
 // a single disk.
-func readBlkioLimit(t *texts, out *Pod) {
+func readBlkioLimit(t *podTexts, out *Pod) {
 	var ask struct {
 		ReadBPS   []rubikLimit `json:"device_read_bps"`
 		WriteBPS  []rubikLimit `json:"device_write_bps"`

@@ -95,7 +95,7 @@ func TestRubikFollowed(t *testing.T) {
 
 func TestRubikBurst(t *testing.T) {
 	for text, want := range map[string]int64{
-		"": -1, "0": 0, "2000": 2000, "17592186044415": maxBurst, "17592186044416": -1, "-1": -1, "2ms": -1, "1e3": -1, "+5": -1, "007": -1, " 5": -1, "٣": -1,
+		"": -1, "0": 0, "2000": 2000, "17592186044415": maxBurstMicros, "17592186044416": -1, "-1": -1, "2ms": -1, "1e3": -1, "+5": -1, "007": -1, " 5": -1, "٣": -1,
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{RubikBurst: text}}, nil, Dialects())
 		if got.Burst.IsSet() != (want >= 0) || want >= 0 && got.Burst.V != want || (len(got.Problems) == 0) != (want >= 0 || text == "") {

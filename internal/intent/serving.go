@@ -10,29 +10,29 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Serving has the settings that determine which requests of pods this node serves. A request that the
+// ServingSettings has the settings that determine which requests of pods this node serves. A request that the
 // node does not serve has no effect, and the agent reports it.
-type Serving struct {
+type ServingSettings struct {
 	// Hooks are the names of the enabled hooks.
 	Hooks []string
 	// Policy is placement.policy; "" is none.
 	Policy string
-	// KubeletOwns reports that the kubelet decides who owns CPUs (authority: kubelet).
-	KubeletOwns bool
+	// KubeletOwnsCPUs reports whether the kubelet decides which containers own CPUs (authority: kubelet).
+	KubeletOwnsCPUs bool
 }
 
-// ServersOf returns the hooks that serve a kind of request made by a key; one of them is
+// ServingHooks returns the hooks that serve a kind of request made by a key; one of them is
 // enough.
-func ServersOf(kind Kind, key string) []string {
+func ServingHooks(kind Kind, key string) []string {
 	if key == RubikPreemptable {
 		kind = Preemption
 	}
 	return declarationOf(kind).hooks
 }
 
-// apply removes from the intent of one dialect the requests that the node does not serve, and reports
-// them. A nil Serving serves every request.
-func (s *Serving) apply(p *Pod) {
+// removeUnserved removes from the intent of one dialect the requests that the node does not serve, and reports
+// them. A nil ServingSettings serves every request.
+func (s *ServingSettings) removeUnserved(p *Pod) {
 	if s == nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (s *Serving) apply(p *Pod) {
 		if key == "" {
 			continue
 		}
-		if hooks := ServersOf(kind, key); !slices.ContainsFunc(hooks, s.hasHook) {
+		if hooks := ServingHooks(kind, key); !slices.ContainsFunc(hooks, s.hasHook) {
 			value := sub.value(p)
 			if kind != GPUEnv && kind != Devices { // placement can still choose CPUs near the devices
 				sub.remove(p)
@@ -49,7 +49,7 @@ func (s *Serving) apply(p *Pod) {
 			p.reportUnservedOnce(key, value, "%s: no enabled hook serves this request; to serve it, set %s", kind, enablingSettings(hooks))
 		}
 	}
-	s.removePlacement(p)
+	s.removePoolRequests(p)
 	for _, of := range servedByPolicies {
 		if slices.Contains(of.policies, s.Policy) {
 			continue
@@ -80,29 +80,29 @@ func policyRequests() []policyGroup {
 		{[]string{"balloons", "topology-aware"}, both},
 		{[]string{"topology-aware"}, []request{
 			booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved }),
-			field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, perContainer),
-			field(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, perContainer),
+			fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, describePerContainer),
+			fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferIsolated }, describePerContainer),
 			booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.RequireIsolated }),
-			field(func(p *Pod) *Sourced[PerContainer[string]] { return &p.Unlimited }, perContainer),
-			field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.Affinity }, joinNames),
-			field(func(p *Pod) *Sourced[PerContainer[HintKinds]] { return &p.HintKinds }, perContainer),
-			field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintDeny }, perContainer),
-			field(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintAllow }, perContainer),
-			field(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.AntiAffinity }, joinNames),
+			fieldRequest(func(p *Pod) *Sourced[PerContainer[string]] { return &p.UnlimitedLevel }, describePerContainer),
+			fieldRequest(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.Affinity }, joinNames),
+			fieldRequest(func(p *Pod) *Sourced[PerContainer[HintKinds]] { return &p.HintKinds }, describePerContainer),
+			fieldRequest(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintDeny }, describePerContainer),
+			fieldRequest(func(p *Pod) *Sourced[PerContainer[HintPaths]] { return &p.HintAllow }, describePerContainer),
+			fieldRequest(func(p *Pod) *Sourced[map[string][]Affinity] { return &p.AntiAffinity }, joinNames),
 			coldStartRequest(),
 		}},
 	}
 }
 
 func memoryKindsRequest() request {
-	return field(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, perContainer)
+	return fieldRequest(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, describePerContainer)
 }
 
 func coldStartRequest() request {
-	return field(func(p *Pod) *Sourced[PerContainer[int]] { return &p.ColdStart }, perContainer)
+	return fieldRequest(func(p *Pod) *Sourced[PerContainer[int]] { return &p.ColdStart }, describePerContainer)
 }
 
-func (s *Serving) hasHook(hook string) bool { return slices.Contains(s.Hooks, hook) }
+func (s *ServingSettings) hasHook(hook string) bool { return slices.Contains(s.Hooks, hook) }
 
 // enablingSettings returns the settings that enable one of the hooks, for messages.
 func enablingSettings(hooks []string) string {
@@ -113,9 +113,9 @@ func enablingSettings(hooks []string) string {
 	return strings.Join(keys, " or ")
 }
 
-// removePlacement removes and reports requests that only the placement policy pools serves, if the node has another
+// removePoolRequests removes and reports requests that only the placement policy pools serves, if the node has another
 // policy.
-func (s *Serving) removePlacement(p *Pod) {
+func (s *ServingSettings) removePoolRequests(p *Pod) {
 	if s.Policy == "pools" {
 		return
 	}
@@ -134,11 +134,11 @@ func (s *Serving) removePlacement(p *Pod) {
 		p.reportUnserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, none)
 		p.CoreKind = Sourced[topology.CoreKind]{}
 	}
-	if p.Isolated.IsSet() {
-		p.reportUnserved(p.Isolated.Key, fmt.Sprint(p.Isolated.V), "%s: %s", CPUPreference, none)
-		p.Isolated = Sourced[bool]{}
+	if p.PrefersIsolatedCPUs.IsSet() {
+		p.reportUnserved(p.PrefersIsolatedCPUs.Key, fmt.Sprint(p.PrefersIsolatedCPUs.V), "%s: %s", CPUPreference, none)
+		p.PrefersIsolatedCPUs = Sourced[bool]{}
 	}
-	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwns && s.hasHook("cpuset") {
+	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwnsCPUs && s.hasHook("cpuset") {
 		if s.Policy == "" || s.Policy == "none" {
 			p.reportUnserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
 		} else {
@@ -165,11 +165,11 @@ func (p *Pod) reportUnservedOnce(key, value, format string, args ...any) {
 	}
 }
 
-// keyIndex is an index of the table of keys, for reading pods.
+// keyIndex has the keys that pods can have, from the table of keys.
 type keyIndex struct {
-	unsupported []podKey // each key once
+	unsupported []podKey // the keys that the agent does not read, each once
 	scoped      map[string]Key
-	read        []podKey // each key of a dialect once
+	read        []podKey // the keys that the agent reads, each once
 }
 
 // podKey is a key with the names of its labels or annotations for a whole pod.
@@ -192,7 +192,7 @@ func indexOf(keys []Key) keyIndex {
 	x, seen := keyIndex{scoped: map[string]Key{}}, map[string]bool{}
 	for _, k := range keys {
 		switch {
-		case !k.Place.onPods() || seen[k.Name] || k.Name == RecordKey:
+		case !k.Location.isPodKey() || seen[k.Name] || k.Name == RecordKey:
 			continue
 		case k.Handling == KeyRead:
 			x.read = append(x.read, podKeyOf(k))
@@ -212,13 +212,13 @@ func indexOf(keys []Key) keyIndex {
 	return x
 }
 
-// maxScanned is the number of annotations up to which the agent searches a pod for scoped keys of
+// maxScannedAnnotations is the number of annotations up to which the agent searches a pod for scoped keys of
 // containers. It finds all other keys even if the pod has more annotations.
-const maxScanned = 512
+const maxScannedAnnotations = 512
 
 // reportUnread reports the keys of the pod that the agent does not read: unsupported keys, and keys of
 // dialects that are not in order.
-func (p *Pod) reportUnread(t *texts, order []string) {
+func (p *Pod) reportUnread(t *podTexts, order []string) {
 	for _, k := range indexedKeys.unsupported {
 		for _, name := range k.names {
 			p.reportUnsupported(k.Key, name, t.textOf(k.Key, name))
@@ -251,8 +251,8 @@ func (p *Pod) reportUnread(t *texts, order []string) {
 }
 
 // scopedKeys lists the annotations that are scoped keys for single containers.
-func (t *texts) scopedKeys() (scoped []string) {
-	if len(t.annotations.created) > maxScanned {
+func (t *podTexts) scopedKeys() (scoped []string) {
+	if len(t.annotations.created) > maxScannedAnnotations {
 		return nil
 	}
 	for key := range t.annotations.created {

@@ -18,7 +18,7 @@ func TestUnservedByPolicy(t *testing.T) {
 		},
 	}
 	for _, policy := range []string{"", "none", "balloons", "topology-aware", "pools"} {
-		s := Serving{Hooks: []string{"cpuset"}, Policy: policy}
+		s := ServingSettings{Hooks: []string{"cpuset"}, Policy: policy}
 		reported := 0
 		for _, problem := range s.Read(pod, nil, Dialects()).Problems {
 			if strings.Contains(problem.Reason, "set placement.policy: pools") {

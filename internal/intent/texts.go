@@ -23,13 +23,13 @@ const (
 	// maxValues limits the objects, lists and members in their JSON, because each
 	// takes much time to parse. A container with batch resources has seven.
 	maxValues = 768
-	// maxMember limits the name of a member of a JSON object in bytes, because errors repeat it.
-	maxMember = 512
+	// maxMemberName limits the name of a member of a JSON object in bytes, because errors repeat it.
+	maxMemberName = 512
 )
 
-// texts has the labels and annotations of one pod. Dialects get it instead of the pod, so that they
+// podTexts has the labels and annotations of one pod. Dialects get a podTexts instead of the pod, so that they
 // cannot bypass the limits.
-type texts struct {
+type podTexts struct {
 	labels, annotations editedTexts
 	parent              string // the pod's cgroup parent
 	// read has the texts that were read, by kind and key. A text that exceeds the limits is "".
@@ -38,36 +38,37 @@ type texts struct {
 }
 
 // editedTexts has the labels, or the annotations, of a pod at its creation and now. The runtime stores
-// created, and the pod's spec has now. meta determines which of the two applies to a key.
+// created, and the pod's spec has current. meta determines which of the two maps applies to a key.
 type editedTexts struct {
-	created, now map[string]string
-	meta         *lifecycle.PodMeta // nil if now is not known
+	created, current map[string]string
+	meta             *lifecycle.PodMeta // nil if current is not known
 }
 
 // of returns the value of a key; "" if it is missing.
 func (e editedTexts) of(key string) string {
 	if e.meta.Has(key) {
-		return e.now[key]
+		return e.current[key]
 	}
 	return e.created[key]
 }
 
-// textBudget is the amount of a pod's text that may still be read. problems has the texts that exceeded
-// it.
+// textBudget is the amount of a pod's text that may still be read. problems reports the texts that exceeded
+// this amount or another limit.
 type textBudget struct {
 	bytes, values int
-	yaml, marks   int // bytes of YAML, and characters in it that may begin a value
-	problems      []lifecycle.Problem
+	// yaml is a number of bytes of YAML. indicators is a number of characters in YAML that may begin a value.
+	yaml, indicators int
+	problems         []lifecycle.Problem
 }
 
-func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
-	t := &texts{
+func podTextsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *podTexts {
+	t := &podTexts{
 		labels: editedTexts{created: pod.Labels}, annotations: editedTexts{created: pod.Annotations}, parent: pod.CgroupParent,
-		read: map[string]string{}, textBudget: &textBudget{bytes: maxTexts, values: maxValues, yaml: maxYAML, marks: maxMarks},
+		read: map[string]string{}, textBudget: &textBudget{bytes: maxTexts, values: maxValues, yaml: maxYAMLBytes, indicators: maxIndicators},
 	}
 	if spec != nil && spec.Meta != nil {
 		t.labels.meta, t.annotations.meta = spec.Meta, spec.Meta
-		t.labels.now, t.annotations.now = spec.Meta.Labels, spec.Meta.Annotations
+		t.labels.current, t.annotations.current = spec.Meta.Labels, spec.Meta.Annotations
 	}
 	return t
 }
@@ -128,26 +129,26 @@ func AnnotationsForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[
 }
 
 // label returns the value of a label; "" if it is missing or exceeds the limits.
-func (t *texts) label(key string) string { return t.text("label ", key, t.labels) }
+func (t *podTexts) label(key string) string { return t.text("label ", key, t.labels) }
 
 // annotation returns the value of an annotation; "" if it is missing or exceeds the limits.
-func (t *texts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
+func (t *podTexts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
 
 // textOf returns the value of a key, from labels or annotations. It does not count against the limits,
 // because the agent does not parse it.
-func (t *texts) textOf(k Key, name string) string {
-	if k.Place == OnPod {
+func (t *podTexts) textOf(k Key, name string) string {
+	if k.Location == PodAnnotation {
 		return t.annotations.of(name)
 	}
 	text := t.labels.of(name)
-	if text == "" && k.Place == AsEither {
+	if text == "" && k.Location == PodAnnotationOrLabel {
 		text = t.annotations.of(name)
 	}
 	return text
 }
 
 // text returns a value, and subtracts it from the budget when it is read for the first time.
-func (t *texts) text(kind, key string, from editedTexts) string {
+func (t *podTexts) text(kind, key string, from editedTexts) string {
 	text := from.of(key)
 	if text == "" {
 		return ""
@@ -160,7 +161,7 @@ func (t *texts) text(kind, key string, from editedTexts) string {
 	case len(text) > lifecycle.MaxValueBytes:
 		t.reportTooLong(key, text, "longer than %d bytes", lifecycle.MaxValueBytes)
 	case len(text) > t.bytes:
-		t.reportTooLong(key, text, "too long: the agent reads at most %d bytes of one pod", maxTexts)
+		t.reportTooLong(key, text, "too long: the agent reads at most %d bytes of the labels and annotations of one pod", maxTexts)
 	default:
 		t.bytes -= len(text)
 		t.read[kind+key] = text
@@ -169,14 +170,14 @@ func (t *texts) text(kind, key string, from editedTexts) string {
 }
 
 // reportTooLong reports a text that exceeds the limits.
-func (t *texts) reportTooLong(key, text, format string, args ...any) {
+func (t *podTexts) reportTooLong(key, text, format string, args ...any) {
 	t.problems = append(t.problems, lifecycle.Problem{Key: key, Value: printable(text), Reason: fmt.Sprintf(format, args...)})
 }
 
 // decode decodes the JSON of an annotation. Keys are case-sensitive, and duplicate keys are errors. It
 // allows unknown keys, because newer schedulers add keys. It returns false if the annotation is missing
 // or malformed. It reports a malformed annotation.
-func (t *texts) decode(key string, into any, out *Pod) bool {
+func (t *podTexts) decode(key string, into any, out *Pod) bool {
 	text := t.annotation(key)
 	if text == "" {
 		return false
@@ -184,10 +185,10 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 	values, member := measureJSON(text)
 	switch {
 	case values > t.values:
-		out.reportMalformed(key, text, "too many values: the agent reads at most %d of one pod", maxValues)
+		out.reportMalformed(key, text, "too many values: the agent reads at most %d from the annotations of one pod", maxValues)
 		return false
-	case member > maxMember:
-		out.reportMalformed(key, text, "malformed JSON: a name longer than %d bytes", maxMember)
+	case member > maxMemberName:
+		out.reportMalformed(key, text, "malformed JSON: a name longer than %d bytes", maxMemberName)
 		return false
 	}
 	t.values -= values
@@ -199,9 +200,9 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 	return true
 }
 
-// members returns the names of the members of an annotation's JSON object. decode must have decoded it
-// before.
-func (t *texts) members(key string) []string {
+// members returns the names of the members of an annotation's JSON object. decode must have decoded the
+// annotation before.
+func (t *podTexts) members(key string) []string {
 	var all map[string]json.RawMessage
 	if kjson.UnmarshalCaseSensitivePreserveInts([]byte(t.annotation(key)), &all) != nil {
 		return nil

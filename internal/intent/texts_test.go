@@ -103,7 +103,7 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 			KatalystCPU: half + `{}`, KatalystMemory: half + `{}`, KatalystNetwork: half + `{}`,
 		}, "too long: the agent reads at most 32768 bytes"},
 		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "too many values: the agent reads at most 768"},
-		"a long name": {map[string]string{KoordExtended: `{"` + strings.Repeat("n", maxMember+1) + `":0}`}, "a name longer than 512 bytes"},
+		"a long name": {map[string]string{KoordExtended: `{"` + strings.Repeat("n", maxMemberName+1) + `":0}`}, "a name longer than 512 bytes"},
 	} {
 		got := read(nil, c.annotations)
 		if len(got.Problems) != 1 || !strings.Contains(got.Problems[0].Reason, c.want) {
@@ -115,7 +115,7 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 // TestRepeatedTextCountsOnce: a text that the spec repeats, and one that two readers use, does not count
 // twice.
 func TestRepeatedTextCountsOnce(t *testing.T) {
-	t1 := textsOf(pod(nil, map[string]string{KoordDevices: strings.Repeat("x", 1000)}), nil)
+	t1 := podTextsOf(pod(nil, map[string]string{KoordDevices: strings.Repeat("x", 1000)}), nil)
 	for range 100 {
 		t1.annotation(KoordDevices)
 	}

@@ -37,14 +37,14 @@ func CoreTypes() map[string]topology.CoreKind {
 	return map[string]topology.CoreKind{"performance": topology.PerformanceCore, "efficient": topology.EfficiencyCore}
 }
 
-func readTrimtab(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+func readTrimtab(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(t, out)
 	readCPUEnv(t, out)
 	readExclusiveDevices(t, out)
 	out.RDTClass = readClassName(t, TrimtabRDTClass, out)
 	out.BlockIOClass = readClassName(t, TrimtabBlockIOClass, out)
 	out.UnsetQuota = readBool(t, TrimtabUnsetQuota, out)
-	out.Isolated = readBool(t, TrimtabIsolated, out)
+	out.PrefersIsolatedCPUs = readBool(t, TrimtabIsolated, out)
 	if text := t.annotation(TrimtabCoreType); text != "" {
 		kind, known := CoreTypes()[text]
 		if !known {
@@ -55,7 +55,7 @@ func readTrimtab(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	}
 }
 
-func readBool(t *texts, key string, out *Pod) (said Sourced[bool]) {
+func readBool(t *podTexts, key string, out *Pod) (said Sourced[bool]) {
 	switch text := t.annotation(key); text {
 	case "":
 	case "true", "false":

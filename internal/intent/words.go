@@ -9,9 +9,9 @@ import (
 	"unicode"
 )
 
-// maxWords limits a description, in bytes. Printable shortens it for users, and a hostile pod can have thousands of
-// parts.
-const maxWords = 512
+// maxDescription limits a description, in bytes. Printable shortens descriptions for users anyway, and the request of a
+// hostile pod can have thousands of parts.
+const maxDescription = 512
 
 // describeValue describes a value that a pod requests, for users. It describes the elements of lists and maps, and the
 // fields of a struct that are set, such as "type RLIMIT_NOFILE, hard 20".
@@ -38,7 +38,7 @@ type description struct {
 func (w *description) add(part string) bool {
 	w.parts = append(w.parts, part)
 	w.size += len(part)
-	return w.size < maxWords
+	return w.size < maxDescription
 }
 
 // String joins the parts with commas, or with semicolons if a part has a comma.

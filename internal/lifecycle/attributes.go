@@ -66,11 +66,11 @@ func ParseScheduler(text string) (s Scheduler, ok bool) {
 	head, rest, ok := parseAttributes(text, "nice", "priority", "flags", "runtime", "deadline", "period")
 	s.Policy, s.Flags = head, splitList(rest["flags"])
 	for name, into := range map[string]*uint64{"runtime": &s.Runtime, "deadline": &s.Deadline, "period": &s.Period} {
-		n, err := strconv.ParseUint(orZero(rest[name]), 10, 64)
+		n, err := strconv.ParseUint(zeroIfEmpty(rest[name]), 10, 64)
 		*into, ok = n, ok && err == nil
 	}
 	for name, into := range map[string]*int32{"nice": &s.Nice, "priority": &s.Priority} {
-		n, err := strconv.ParseInt(orZero(rest[name]), 10, 32)
+		n, err := strconv.ParseInt(zeroIfEmpty(rest[name]), 10, 32)
 		*into, ok = int32(n), ok && err == nil //nolint:gosec // parsed within 32 bits
 	}
 	return s, ok
@@ -131,7 +131,7 @@ func splitList(list string) []string {
 	return strings.Split(list, ",")
 }
 
-func orZero(text string) string {
+func zeroIfEmpty(text string) string {
 	if text == "" {
 		return "0"
 	}

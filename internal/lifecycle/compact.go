@@ -50,6 +50,7 @@ func (c *Container) Compact() {
 	c.Labels, c.Annotations = mapOfPairs(labels, c.Labels), mapOfPairs(annotations, c.Annotations)
 }
 
+// appendAddresses appends the addresses of the elements of a list.
 func appendAddresses(to []*string, of []string) []*string {
 	for i := range of {
 		to = append(to, &of[i])
@@ -92,12 +93,12 @@ func keyValuePairs(m map[string]string) []string {
 	return out
 }
 
-// mapOfPairs makes a map of the result of keyValuePairs. It returns the original map if that has more than
-// maxPairs entries.
-func mapOfPairs(list []string, was map[string]string) map[string]string {
+// mapOfPairs makes a map of the list that keyValuePairs made of the original map. It returns the original map if that
+// has more than maxPairs entries.
+func mapOfPairs(list []string, original map[string]string) map[string]string {
 	switch {
-	case len(was) > maxPairs:
-		return was
+	case len(original) > maxPairs:
+		return original
 	case len(list) == 0:
 		return nil
 	}

@@ -34,7 +34,7 @@ const (
 	Repair
 	Copy
 	WhatIf
-	kinds
+	kindCount
 )
 
 var kindNames = [...]string{
@@ -45,7 +45,7 @@ var kindNames = [...]string{
 
 // String returns the name of the step, which is NRI's name if NRI has the step.
 func (k Kind) String() string {
-	if k < 0 || k >= kinds {
+	if k < 0 || k >= kindCount {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
 	return kindNames[k]
@@ -94,6 +94,6 @@ type Delegation struct {
 	By     string // the program
 	// Pending reports whether the program has still to run. It runs when the container starts.
 	Pending bool
-	// Err is the reason why the program set none of the fields; "" if it set all of them.
+	// Err is the reason why the program set none of the fields; "" if it set all of them, or has still to run.
 	Err string
 }

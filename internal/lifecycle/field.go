@@ -37,7 +37,7 @@ const (
 	InjectedHook
 	CgroupMount
 	IntelRDT
-	fields
+	fieldCount
 )
 
 // Scope reports whether a value is for a container or for its pod.
@@ -52,19 +52,19 @@ const (
 // String returns "container" or "pod".
 func (s Scope) String() string { return [...]string{"container", "pod"}[s] }
 
-// Combine is the rule by which several proposals for one field are combined.
-type Combine int
+// CompositionRule is the rule by which several proposals for one field are combined.
+type CompositionRule int
 
 // The composition rules.
 const (
-	Once    Combine = iota // one hook sets it; a second proposal is a conflict
-	Minimum                // the smallest wins
-	Keyed                  // the field is a map; one hook sets each key
-	Scaled                 // one hook sets it; others may scale that value, or the runtime's request if no hook sets it
+	SetOnce       CompositionRule = iota // one hook sets it; a second proposal is a conflict
+	SmallestWins                         // several hooks may set it; the smallest value counts
+	SetOncePerKey                        // the field is a map; one hook sets each key
+	SetThenScaled                        // one hook sets it; others may scale that value, or the runtime's request if no hook sets it
 )
 
 // String returns the rule's name as the docs print it.
-func (c Combine) String() string {
+func (c CompositionRule) String() string {
 	return [...]string{"set once", "smallest wins", "set once per key", "set once, then scaled"}[c]
 }
 
@@ -72,41 +72,42 @@ func (c Combine) String() string {
 type FieldInfo struct {
 	Field   Field
 	Name    string // the name in explain, status and the documentation
-	Compose Combine
+	Compose CompositionRule
 	Unit    string
 }
 
-var fieldTable = [fields]FieldInfo{
-	{CPUShares, "cpu.shares", Once, "shares (2..262144)"},
-	{CPUQuota, "cpu.quota", Scaled, "µs per period, -1 unlimited"},
-	{CPUPeriod, "cpu.period", Once, "µs"},
-	{CPUSetCPUs, "cpuset.cpus", Once, "CPU list"},
-	{CPUSetMems, "cpuset.mems", Once, "NUMA node list"},
-	{MemoryLimit, "memory.limit", Once, "bytes, -1 unlimited"},
-	{Env, "env", Keyed, "text"},
-	{MountPoint, "mount", Keyed, "mount"},
-	{DeviceNode, "device", Keyed, "device node"},
-	{Annotation, "annotation", Keyed, "text"},
-	{Unified, "unified", Keyed, "text of the cgroup v2 file"},
-	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
-	{CDIDevice, "cdi", Keyed, "vendor/class=name"},
-	{Hugepages, "hugepages", Keyed, "bytes of huge pages of one size, -1 unlimited"},
-	{BlockIOClass, "blockio.class", Once, "class of the runtime's block I/O configuration"},
-	{IOLimit, "io.limit", Keyed, "bytes or operations per second of a disk, -1 unlimited"},
-	{RDTClass, "rdt.class", Once, "class of the runtime's RDT configuration"},
-	{RDTSchemata, "rdt.schemata", Keyed, "shares of a resctrl group, in percent"},
-	{RDTGroup, "rdt.group", Once, "name of a resctrl group"},
-	{RDTMonitor, "rdt.monitor", Once, "name of a resctrl group that measures"},
-	{CoreSched, "core.sched", Once, "group of threads with one core scheduling cookie"},
-	{ProcessLimit, "rlimit", Keyed, "soft and hard limit of a process resource, such as 1024:4096"},
-	{ProcessIO, "io.priority", Once, "class and level, such as IOPRIO_CLASS_BE 4"},
-	{ProcessSched, "scheduler", Once, "policy and its numbers, such as SCHED_BATCH nice=5; times in ns"},
-	{MemPolicy, "memory.policy", Once, "mode, nodes and flags, such as MPOL_BIND nodes=0-1"},
-	{SysctlEntry, "sysctl", Keyed, "text of a kernel parameter of the container's namespaces"},
-	{NetDevice, "net.device", Keyed, "name in the container, by interface of the host"},
-	{InjectedHook, "oci.hook", Keyed, "an OCI hook as JSON, by stage and name"},
-	{CgroupMount, "cgroup.mount", Once, "rw: the container may write to its own cgroups"},
-	{IntelRDT, "intel.rdt", Keyed, "text, by closid, schemata and monitoring"},
+// fieldTable has a row for each field, in the order of the constants.
+var fieldTable = [fieldCount]FieldInfo{
+	{CPUShares, "cpu.shares", SetOnce, "shares (2..262144)"},
+	{CPUQuota, "cpu.quota", SetThenScaled, "µs per period, -1 unlimited"},
+	{CPUPeriod, "cpu.period", SetOnce, "µs"},
+	{CPUSetCPUs, "cpuset.cpus", SetOnce, "CPU list"},
+	{CPUSetMems, "cpuset.mems", SetOnce, "NUMA node list"},
+	{MemoryLimit, "memory.limit", SetOnce, "bytes, -1 unlimited"},
+	{Env, "env", SetOncePerKey, "text"},
+	{MountPoint, "mount", SetOncePerKey, "mount"},
+	{DeviceNode, "device", SetOncePerKey, "device node"},
+	{Annotation, "annotation", SetOncePerKey, "text"},
+	{Unified, "unified", SetOncePerKey, "text of the cgroup v2 file"},
+	{OOMScoreAdj, "oom.score", SetOnce, "-1000..1000"},
+	{CDIDevice, "cdi", SetOncePerKey, "vendor/class=name"},
+	{Hugepages, "hugepages", SetOncePerKey, "bytes of huge pages of one size, -1 unlimited"},
+	{BlockIOClass, "blockio.class", SetOnce, "class of the runtime's block I/O configuration"},
+	{IOLimit, "io.limit", SetOncePerKey, "bytes or operations per second of a disk, -1 unlimited"},
+	{RDTClass, "rdt.class", SetOnce, "class of the runtime's RDT configuration"},
+	{RDTSchemata, "rdt.schemata", SetOncePerKey, "shares of a resctrl group, in percent"},
+	{RDTGroup, "rdt.group", SetOnce, "name of a resctrl group"},
+	{RDTMonitor, "rdt.monitor", SetOnce, "name of a resctrl group that measures"},
+	{CoreSched, "core.sched", SetOnce, "group of threads with one core scheduling cookie"},
+	{ProcessLimit, "rlimit", SetOncePerKey, "soft and hard limit of a process resource, such as 1024:4096"},
+	{ProcessIO, "io.priority", SetOnce, "class and level, such as IOPRIO_CLASS_BE 4"},
+	{ProcessSched, "scheduler", SetOnce, "policy and its numbers, such as SCHED_BATCH nice=5; times in ns"},
+	{MemPolicy, "memory.policy", SetOnce, "mode, nodes and flags, such as MPOL_BIND nodes=0-1"},
+	{SysctlEntry, "sysctl", SetOncePerKey, "text of a kernel parameter of the container's namespaces"},
+	{NetDevice, "net.device", SetOncePerKey, "name in the container, by interface of the host"},
+	{InjectedHook, "oci.hook", SetOncePerKey, "an OCI hook as JSON, by stage and name"},
+	{CgroupMount, "cgroup.mount", SetOnce, "rw: the container may write to its own cgroups"},
+	{IntelRDT, "intel.rdt", SetOncePerKey, "text, by closid, schemata and monitoring"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -117,7 +118,7 @@ type FieldSet uint64
 
 // FieldsWhere returns the set of the fields that meet a condition.
 func FieldsWhere(meets func(Field) bool) (s FieldSet) {
-	for f := range fields {
+	for f := range fieldCount {
 		if meets(f) {
 			s |= 1 << f
 		}
@@ -136,7 +137,7 @@ func (f Field) Info() FieldInfo { return fieldTable[f] }
 
 // String returns the field's name.
 func (f Field) String() string {
-	if f < 0 || f >= fields {
+	if f < 0 || f >= fieldCount {
 		return fmt.Sprintf("Field(%d)", int(f))
 	}
 	return fieldTable[f].Name
@@ -172,7 +173,7 @@ func (r Reason) HookAndSource() string {
 }
 
 // Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
-// strings. Key names the entry of a Keyed field, such as an environment variable, an annotation,
+// strings. Key names the entry of a field that has entries, such as an environment variable, an annotation,
 // a cgroup v2 file, a path or a kernel parameter.
 type Value struct {
 	Field  Field   `json:"field"`
@@ -190,8 +191,8 @@ type Value struct {
 	Scaled bool `json:"-"`
 }
 
-// Numeric reports whether the field's value is in Int.
-func (f Field) Numeric() bool {
+// IsNumeric reports whether the field's value is in Int.
+func (f Field) IsNumeric() bool {
 	switch f {
 	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj, Hugepages, IOLimit:
 		return true
@@ -212,7 +213,7 @@ func (v Value) String() string {
 	switch {
 	case v.Remove:
 		return "(removed)"
-	case v.Field.Numeric():
+	case v.Field.IsNumeric():
 		return fmt.Sprint(v.Int)
 	case v.Mount != nil:
 		return v.Mount.Source + " -> " + v.Mount.Destination

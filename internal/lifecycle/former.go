@@ -1,7 +1,7 @@
 package lifecycle
 
 // FormerContainer has the CPUs and memory nodes that another agent gave to a container before this agent ran.
-// It comes from that agent's files or annotations. This agent uses it only if it agrees with the cgroup files.
+// They come from that agent's files or annotations. This agent uses them only if they agree with the cgroup files.
 type FormerContainer struct {
 	// ID is the container's id. If it is "", PodUID and Container identify the container; without Container
 	// the entry applies to the whole pod. If all three are "", the entry applies to all containers
@@ -16,7 +16,7 @@ type FormerContainer struct {
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Class is the name that agent has for the container's class, pool or balloon.
 	Class string `json:"class,omitempty"`
-	// Where is the source of the entry: a file with the place in it, or an annotation.
+	// Where names the source of the entry: a file and the position in that file, or a label or annotation.
 	Where string `json:"where"`
 }
 

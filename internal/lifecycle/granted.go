@@ -93,11 +93,12 @@ type PluginQuantity struct {
 	Annotations map[string]string
 }
 
-// PluginAmount is the amount of one resource that a resource plugin has allocated for a container, or can allocate on the
-// node.
+// PluginAmount is the amount of one resource that a resource plugin has allocated for a container, or can allocate on
+// the node.
 type PluginAmount struct {
-	Resource         string
-	OfNode, IsScalar bool
+	Resource string
+	// IsNodeResource and IsScalarResource are the fields with these names in the plugin API.
+	IsNodeResource, IsScalarResource bool
 	// Total is the whole amount, and ByNode has its parts. For an allocated amount, OtherTotal and OtherByNode are
 	// the amounts at the container's creation. For an allocatable amount, they are the node's capacity.
 	Total, OtherTotal   float64

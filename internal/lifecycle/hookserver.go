@@ -35,19 +35,19 @@ type NUMAHint struct {
 	Preferred bool  `json:",omitempty"`
 }
 
-// Affinity is what the topology manager chose for a container.
+// Affinity has the NUMA nodes that the topology manager chose for a container.
 type Affinity struct {
 	NUMAHint
 
 	// Refused is the reason why the topology manager's policy does not admit the container; "" if it does.
 	Refused string
-	// Each has the resources whose hint differs from the embedded NUMAHint, by name (policy numeric).
-	Each map[string]NUMAHint
+	// ByResource has the resources whose hint differs from the embedded NUMAHint, by name (policy numeric).
+	ByResource map[string]NUMAHint
 }
 
 // HintFor returns the hint of one resource.
 func (a Affinity) HintFor(resource string) NUMAHint {
-	if h, own := a.Each[resource]; own {
+	if h, own := a.ByResource[resource]; own {
 		return h
 	}
 	return a.NUMAHint

@@ -20,7 +20,7 @@ func TestPlainQuantity(t *testing.T) {
 			return
 		}
 		plain++
-		if want, err := anyQuantity(text, per); err != nil || got != want {
+		if want, err := exactQuantity(text, per); err != nil || got != want {
 			t.Fatalf("%q in %d: %d, exact arithmetic says %d (%v)", text, per, got, want, err)
 		}
 	})

@@ -23,7 +23,7 @@ var suffixFactors = map[string][2]uint64{
 }
 
 // plainQuantity is the fast path of Quantity for digits with an optional fraction and suffix. It
-// takes a tenth of the time of anyQuantity, and a pod can have hundreds of quantities.
+// takes a tenth of the time of exactQuantity, and a pod can have hundreds of quantities.
 func plainQuantity(text string, per int64) (int64, bool) {
 	var digits uint64
 	at, divide := 0, uint64(0) // divide is 0 until the decimal point
@@ -64,7 +64,8 @@ func plainQuantity(text string, per int64) (int64, bool) {
 	return int64(whole), whole <= math.MaxInt64
 }
 
-var suffixRats = map[string]*big.Rat{
+// suffixRationals has the factor of each suffix, for exactQuantity.
+var suffixRationals = map[string]*big.Rat{
 	"": newRat(1, 1), "n": newRat(1, 1e9), "u": newRat(1, 1e6), "m": newRat(1, 1000),
 	"k": newRat(1e3, 1), "M": newRat(1e6, 1), "G": newRat(1e9, 1), "T": newRat(1e12, 1), "P": newRat(1e15, 1), "E": newRat(1e18, 1),
 	"Ki": newRat(1<<10, 1), "Mi": newRat(1<<20, 1), "Gi": newRat(1<<30, 1), "Ti": newRat(1<<40, 1), "Pi": newRat(1<<50, 1), "Ei": newRat(1<<60, 1),
@@ -72,8 +73,8 @@ var suffixRats = map[string]*big.Rat{
 
 func newRat(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// maxQuantity is the maximum length of a quantity's text, in bytes.
-const maxQuantity = 40
+// maxQuantityBytes is the maximum length of a quantity's text, in bytes.
+const maxQuantityBytes = 40
 
 // Quantity parses a Kubernetes quantity and multiplies it by per. With per 1000, "1.5" is 1500. Like
 // Kubernetes' Quantity.Value and MilliValue, it rounds up to a whole number. It returns ErrNoQuantity
@@ -87,17 +88,17 @@ func Quantity(text string, per int64) (int64, error) {
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil && per == 1 {
 		return v, nil
 	}
-	return anyQuantity(text, per)
+	return exactQuantity(text, per)
 }
 
-// anyQuantity is the slow path of Quantity, with exact arithmetic on numbers of any size.
-func anyQuantity(text string, per int64) (int64, error) {
+// exactQuantity is the slow path of Quantity, with exact arithmetic on numbers of any size.
+func exactQuantity(text string, per int64) (int64, error) {
 	number := strings.TrimRight(text, "numkKMGTPEi")
 	suffix := text[len(number):]
-	if len(text) > maxQuantity || number == "" || strings.Trim(number, "0123456789.+-eE") != "" {
+	if len(text) > maxQuantityBytes || number == "" || strings.Trim(number, "0123456789.+-eE") != "" {
 		return 0, ErrNoQuantity
 	}
-	scale, ok := suffixRats[suffix]
+	scale, ok := suffixRationals[suffix]
 	if i := strings.IndexAny(number, "eE"); !ok || (i >= 0 && (suffix != "" || len(number)-i > 4)) {
 		return 0, ErrNoQuantity
 	}

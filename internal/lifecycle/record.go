@@ -10,12 +10,12 @@ import (
 // RecordFields are the properties of a container that the agent must store, because no runtime reports
 // them. The JSON tags and the order of the fields define the encoding of records and checkpoints.
 type RecordFields struct {
-	// Managed are the resources that hooks have decided for the container since its creation. It also
-	// has resources that no hook decides any more, because the runtime may still store the old value.
+	// Managed are the resources that hooks have decided for the container since its creation. The list
+	// also has resources that no hook decides any more, because the runtime may still store the old value.
 	Managed []Field `json:"ours,omitempty"`
-	// Unplaced reports whether placement has been disabled for the container's whole life. The agent then
+	// NeverPlaced reports whether placement has been disabled for the container's whole life. The agent then
 	// never refused it CPUs, so the container may get CPUs when placement is enabled.
-	Unplaced bool `json:"unplaced,omitempty"`
+	NeverPlaced bool `json:"unplaced,omitempty"`
 	// RefusedCPUs is the number of CPUs that the container's last resize requested, if the agent refused
 	// them; 0 if the resize succeeded.
 	RefusedCPUs int `json:"wanted,omitempty"`
@@ -32,7 +32,7 @@ type RecordFields struct {
 	ColdStart ColdStart `json:"coldStart,omitzero"`
 	// Scheduling is the scheduling class that the container got at its creation.
 	Scheduling SchedulingClass `json:"scheduling,omitzero"`
-	// CPUEnv are the environment variables that describe the container's CPUs. It got them at its creation.
+	// CPUEnv are the environment variables that describe the container's CPUs, as set at its creation.
 	CPUEnv map[string]string `json:"exports,omitempty"`
 	// SkippedInterfaces are the requested network interfaces that the container did not get, because
 	// they were no longer on the host.
@@ -71,9 +71,9 @@ type Record struct {
 	// FromCheckpoint reports whether the record comes from the checkpoint, and not from the container. It is then
 	// newer than the container's own record.
 	FromCheckpoint bool `json:"-"`
-	// Stamped is set for a record from the checkpoint if the container carries its own record, too. It is the
+	// StampedPristine is set for a record from the checkpoint if the container carries its own record, too. It is the
 	// Pristine of that record.
-	Stamped *Resources `json:"-"`
+	StampedPristine *Resources `json:"-"`
 }
 
 // RecordVersion is the only record version that is written and read.
@@ -109,9 +109,9 @@ func (p *restorable) resources() Resources {
 	return r
 }
 
-// Storable returns the record as it is after encoding and decoding: Pristine has only the resources of
+// AsStored returns the record as it is after encoding and decoding: Pristine has only the resources of
 // restorable.
-func (r Record) Storable() Record {
+func (r Record) AsStored() Record {
 	p := toRestorable(&r.Pristine)
 	r.Pristine = p.resources()
 	return r

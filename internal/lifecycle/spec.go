@@ -10,8 +10,8 @@ const (
 	FromKubelet    Source = "kubelet /pods"
 	FromAPIServer  Source = "API server"
 	FromAnnotation Source = "annotation"
-	FromRuntime    Source = "shares and limits"
-	FromNothing    Source = "nothing"
+	FromRuntime    Source = "shares and limits" // of the runtime's request
+	FromNothing    Source = "nothing"           // no source reports the fact
 )
 
 // FromPodResources is the kubelet's PodResources API. It is not in the chain, because it reports devices,
@@ -67,27 +67,27 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta has the current values of the pod's Editable labels and annotations; nil if no source reports
+	// Meta has the current values of the pod's editable labels and annotations; nil if no source reports
 	// them.
 	Meta *PodMeta `json:"meta,omitempty"`
-	// Remembered reports whether the spec comes from the state file of an earlier agent, and no source has
+	// FromStateFile reports whether the spec comes from the state file of an earlier agent, and no source has
 	// confirmed it yet.
-	Remembered bool `json:"-"`
+	FromStateFile bool `json:"-"`
 }
 
-// PodMeta are the current values of a pod's Editable labels and annotations.
+// PodMeta are the current values of a pod's editable labels and annotations.
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// HasAllKeys reports whether the maps have the Editable keys of all dialects. Older agents stored only
+	// HasAllKeys reports whether the maps have the editable keys of all dialects. Older agents stored only
 	// rubik's keys.
 	HasAllKeys bool `json:"whole,omitempty"`
 }
 
-// editable has the labels and annotations whose edits take effect while the pod runs. The value reports
+// editableKeys has the labels and annotations whose edits take effect while the pod runs. The value reports
 // whether older agents stored the key. The list is fixed, so that no pod can make the agent store many
 // keys. The tests of package intent compare the list with the declarations of that package.
-var editable = map[string]bool{
+var editableKeys = map[string]bool{
 	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
 
 	"koordinator.sh/qosClass": false, "node.koordinator.sh/extended-resource-spec": false, "koordinator.sh/cpuQOS": false,
@@ -104,16 +104,16 @@ var editable = map[string]bool{
 // accepts 256 KiB. Schedulers write about 3 KiB for a node with 1,024 CPUs.
 const MaxValueBytes = 16 << 10
 
-// Editable reports whether an edit of the key takes effect while its pod runs.
-func Editable(key string) bool {
-	_, is := editable[key]
+// IsEditable reports whether an edit of the key takes effect while its pod runs.
+func IsEditable(key string) bool {
+	_, is := editableKeys[key]
 	return is
 }
 
 // Has reports whether the maps show the current value of a key. If so, a key that is not in the maps is not
 // set on the pod.
 func (m *PodMeta) Has(key string) bool {
-	early, is := editable[key]
+	early, is := editableKeys[key]
 	return m != nil && is && (m.HasAllKeys || early)
 }
 

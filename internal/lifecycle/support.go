@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Support is the answer of a probe: whether the node supports a feature, does not, or that is unknown.
+// Support is the answer of a probe for a feature of the node: supported, not supported or unknown.
 type Support int
 
 // The answers. The zero Support is Unknown.

@@ -56,9 +56,9 @@ func (s State) String() string {
 	return [...]string{"unknown", "created", "paused", "running", "stopped"}[min(max(s, 0), StateStopped)]
 }
 
-// Unnamed is the name of a container whose name the runtime has not reported. Kubernetes forbids
+// UnnamedContainer is the name of a container whose name the runtime has not reported. Kubernetes forbids
 // parentheses in names, so no real container has it.
-const Unnamed = "(unnamed)"
+const UnnamedContainer = "(unnamed)"
 
 // Container is a container as the runtime reports it.
 type Container struct {
@@ -112,9 +112,9 @@ type Mount struct {
 	Options     []string
 }
 
-// Binds reports whether the mount is a bind mount. A mount without a type is one, because the CRI
+// IsBind reports whether the mount is a bind mount. A mount without a type is one, because the CRI
 // requests only bind mounts and sends no type.
-func (m Mount) Binds() bool {
+func (m Mount) IsBind() bool {
 	return m.Type == "bind" || m.Type == "" || slices.ContainsFunc(m.Options, func(o string) bool { return o == "bind" || o == "rbind" })
 }
 

@@ -30,7 +30,7 @@ func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 		out = append(out, amountFacts("pod overhead", p.Spec.Overhead, p.Spec.From)...)
 	}
 	out = append(out, containersFact(s, p))
-	if p.Spec != nil && p.Spec.Remembered {
+	if p.Spec != nil && p.Spec.FromStateFile {
 		for i := range out {
 			if out[i].From == p.Spec.From {
 				out[i].Note = strings.TrimPrefix(out[i].Note+"; saved before the start", "; ")

@@ -176,7 +176,7 @@ func hooksThatSet(f lifecycle.Field, scope lifecycle.Scope) []string {
 	for _, h := range hook.Catalogue() {
 		sets := h.Sets
 		if scope == lifecycle.OfPod {
-			sets = h.Pod
+			sets = h.SetsOnPod
 		}
 		if slices.Contains(sets, f) {
 			names = append(names, h.Name)

@@ -165,7 +165,7 @@ func TestOneBadPod(t *testing.T) {
 // TestOneBadMemory: one stored pod that cannot be read does not affect the others.
 func TestOneBadMemory(t *testing.T) {
 	known, err := loadSpecs([]byte(`{"v":1,"pods":[{"UID":7},null,{"UID":"u1","Name":"web","Namespace":"shop"}]}`))
-	if err == nil || known["u1"] == nil || !known["u1"].Remembered || len(known) != 1 {
+	if err == nil || known["u1"] == nil || !known["u1"].FromStateFile || len(known) != 1 {
 		t.Errorf("%v, %v", known, err)
 	}
 	granted, err := loadGrants([]byte(`{"v":1,"pods":[{"uid":7},{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[-1]}}},
@@ -442,7 +442,7 @@ func TestRemembered(t *testing.T) {
 		told = append(told, uids...)
 	}})
 	want := webSpec(lifecycle.FromKubelet)
-	want.Remembered = true
+	want.FromStateFile = true
 	if d := cmp.Diff(want, l.Spec("u1")); d != "" {
 		t.Fatalf("(-want +got):\n%s", d)
 	}
@@ -454,7 +454,7 @@ func TestRemembered(t *testing.T) {
 		defer mu.Unlock()
 		return len(told) == 1
 	})
-	if l.Spec("u1").Remembered {
+	if l.Spec("u1").FromStateFile {
 		t.Error("still remembered after it was told")
 	}
 	stop()

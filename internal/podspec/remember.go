@@ -53,7 +53,7 @@ func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
 			unread = append(unread, UnreadPod{Err: errors.New("a pod without UID")})
 			continue
 		}
-		pods[i].Remembered = true
+		pods[i].FromStateFile = true
 		good = append(good, &pods[i])
 	}
 	known, twice, err := indexByUID(good, "")

@@ -102,7 +102,7 @@ const maxAnnotation = lifecycle.MaxValueBytes + 1
 func editable(all map[string]string) map[string]string {
 	var out map[string]string
 	for key, text := range all {
-		if lifecycle.Editable(key) {
+		if lifecycle.IsEditable(key) {
 			if out == nil {
 				out = map[string]string{}
 			}

@@ -116,7 +116,7 @@ func decodeEach[V any](into map[string]V, texts map[string]json.RawMessage) (unr
 func (cp *Checkpoint) SetRecord(id string, r lifecycle.Record) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	cp.content.Containers[id] = r.Storable()
+	cp.content.Containers[id] = r.AsStored()
 	cp.changeCount++
 	cp.unsavedChanges[id] = cp.changeCount
 	cp.markDirty()

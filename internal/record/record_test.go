@@ -19,18 +19,18 @@ import (
 // first is a record in the form in which version 1 was first written, with pointers for values that may be
 // absent. It can read all records that containers carry since then, and writes the same text.
 type first struct {
-	Version    int                        `json:"v"`
-	Generation uint64                     `json:"gen"`
-	CPUs       string                     `json:"cpus,omitempty"`
-	Given      map[lifecycle.Field]string `json:"given,omitempty"`
-	Ours       []lifecycle.Field          `json:"ours,omitempty"`
-	Unplaced   bool                       `json:"unplaced,omitempty"`
-	Wanted     int                        `json:"wanted,omitempty"`
-	PoolNode   *int                       `json:"home,omitempty"`
-	Mems       string                     `json:"mems,omitempty"`
-	Exports    map[string]string          `json:"exports,omitempty"`
-	Outside    []lifecycle.Value          `json:"outside,omitempty"`
-	Pristine   struct {
+	Version     int                        `json:"v"`
+	Generation  uint64                     `json:"gen"`
+	CPUs        string                     `json:"cpus,omitempty"`
+	Given       map[lifecycle.Field]string `json:"given,omitempty"`
+	Ours        []lifecycle.Field          `json:"ours,omitempty"`
+	NeverPlaced bool                       `json:"unplaced,omitempty"`
+	Wanted      int                        `json:"wanted,omitempty"`
+	PoolNode    *int                       `json:"home,omitempty"`
+	Mems        string                     `json:"mems,omitempty"`
+	Exports     map[string]string          `json:"exports,omitempty"`
+	Outside     []lifecycle.Value          `json:"outside,omitempty"`
+	Pristine    struct {
 		Shares *uint64           `json:"shares,omitempty"`
 		Quota  *int64            `json:"quota,omitempty"`
 		Period *uint64           `json:"period,omitempty"`
@@ -44,7 +44,7 @@ type first struct {
 // record returns the same as a present record.
 func (f *first) record() lifecycle.Record {
 	r := lifecycle.Record{Version: f.Version, Generation: f.Generation, CPUs: f.CPUs, CreatedWith: f.Given, RecordFields: lifecycle.RecordFields{
-		Managed: f.Ours, Unplaced: f.Unplaced, RefusedCPUs: f.Wanted, PoolNode: opt(f.PoolNode), Mems: f.Mems, CPUEnv: f.Exports, HookServerValues: f.Outside,
+		Managed: f.Ours, NeverPlaced: f.NeverPlaced, RefusedCPUs: f.Wanted, PoolNode: opt(f.PoolNode), Mems: f.Mems, CPUEnv: f.Exports, HookServerValues: f.Outside,
 	}}
 	p := &f.Pristine
 	r.Pristine.CPU = lifecycle.CPU{Shares: opt(p.Shares), Quota: opt(p.Quota), Period: opt(p.Period), CPUs: p.CPUs, Mems: p.Mems}
@@ -66,7 +66,7 @@ func draw(t *rapid.T) (f first) {
 	text := rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[0-9]{1,3}(-[0-9]{1,3})?(,[0-9])?`), rapid.String())
 	f.Version, f.Generation = rapid.Int().Draw(t, "version"), rapid.Uint64().Draw(t, "generation")
 	f.CPUs, f.Mems = text.Draw(t, "owned"), text.Draw(t, "nodes")
-	f.Unplaced, f.Wanted = rapid.Bool().Draw(t, "unplaced"), rapid.IntRange(0, 9).Draw(t, "wanted")
+	f.NeverPlaced, f.Wanted = rapid.Bool().Draw(t, "unplaced"), rapid.IntRange(0, 9).Draw(t, "wanted")
 	f.PoolNode = rapid.Ptr(rapid.IntRange(0, 3), true).Draw(t, "home")
 	p := &f.Pristine
 	p.CPUs, p.Mems = text.Draw(t, "cpus"), text.Draw(t, "mems")
@@ -134,7 +134,7 @@ func TestStamp(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	nameless, _ := s.Stamp("uid", lifecycle.Unnamed, want)
+	nameless, _ := s.Stamp("uid", lifecycle.UnnamedContainer, want)
 	if _, err := s.Read("uid", "c", nameless); err != nil {
 		t.Errorf("stamped before its name was known: %v", err)
 	}

@@ -59,15 +59,15 @@ func (s *Signer) encodeSigned(podUID, container string, r lifecycle.Record) stri
 	return s.signatureOf(podUID, container, string(body)) + " " + string(body)
 }
 
-// Read verifies and decodes the record of a container. It also accepts a signature for lifecycle.Unnamed, because the
-// record may have been written before the runtime reported the container's name.
+// Read verifies and decodes the record of a container. It also accepts a signature for
+// lifecycle.UnnamedContainer, because the record may have been written before the runtime reported the container's name.
 func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
 	if len(text) > maxRecordLength {
 		return r, fmt.Errorf("it is longer than %d bytes", maxRecordLength)
 	}
 	sum, body, ok := strings.Cut(text, " ")
 	by := func(name string) bool { return hmac.Equal([]byte(sum), []byte(s.signatureOf(podUID, name, body))) }
-	if !ok || !by(container) && !by(lifecycle.Unnamed) {
+	if !ok || !by(container) && !by(lifecycle.UnnamedContainer) {
 		return r, errors.New("it is not signed with this node's key for this container")
 	}
 	if err := json.Unmarshal([]byte(body), &r); err != nil {

@@ -214,7 +214,7 @@ func recordedFacts(f *engine.Facts, same *UnchangedParts) Facts {
 		if out.Records == nil {
 			out.Records = make(map[string]Record, len(f.Records))
 		}
-		out.Records[id] = Record{Record: r, Pristine: r.Pristine, FromCheckpoint: r.FromCheckpoint, Stamped: r.Stamped}
+		out.Records[id] = Record{Record: r, Pristine: r.Pristine, FromCheckpoint: r.FromCheckpoint, Stamped: r.StampedPristine}
 	}
 	return out
 }
@@ -246,7 +246,7 @@ func (f *Facts) engineFacts(s *engine.State, same *UnchangedParts) engine.Facts 
 			out.Records = make(map[string]engine.Record, len(f.Records))
 		}
 		rec := r.Record
-		rec.Pristine, rec.FromCheckpoint, rec.Stamped = r.Pristine, r.FromCheckpoint, r.Stamped
+		rec.Pristine, rec.FromCheckpoint, rec.StampedPristine = r.Pristine, r.FromCheckpoint, r.Stamped
 		out.Records[id] = rec
 	}
 	return out

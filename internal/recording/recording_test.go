@@ -62,7 +62,7 @@ func record(t *testing.T, h Header, events []lifecycle.Event) []byte {
 	s := engine.NewState(m, policy(m))
 	var feed Feed
 	play := func(ev lifecycle.Event) {
-		f := engine.Facts{Records: map[string]engine.Record{"x": {FromCheckpoint: true, Stamped: &lifecycle.Resources{}}}}
+		f := engine.Facts{Records: map[string]engine.Record{"x": {FromCheckpoint: true, StampedPristine: &lifecycle.Resources{}}}}
 		e := NewRecordedEvent(s, &ev, f)
 		p := engine.Decide(s, &ev, f)
 		if p.Reject == "" {

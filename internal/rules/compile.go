@@ -108,6 +108,7 @@ func (c *compiler) addProblem(path, format string, args ...any) {
 // namePattern is the pattern of rule names.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
+// rule compiles one rule.
 func (c *compiler) rule(o RuleOptions) *rule {
 	r := &rule{name: Prefix + o.Name, matchSource: o.Match, refuse: o.Refuse, required: o.Required, change: c.intentChange(o)}
 	if !namePattern.MatchString(o.Name) {
@@ -157,12 +158,14 @@ func (c *compiler) match(text, podOnly string) (*expression, bool) {
 	return whole, false
 }
 
+// addFaults adds the errors of an expression, at a path below the current rule.
 func (c *compiler) addFaults(path string, all []fault) {
 	for _, f := range all {
 		c.problems = append(c.problems, Problem{c.path + path, f.Position, f.message})
 	}
 }
 
+// intentChange compiles the change that a rule makes to the requests of a pod.
 func (c *compiler) intentChange(o RuleOptions) intentChange {
 	w := intentChange{pool: o.Pool, unlessAsked: o.UnlessAsked}
 	for _, class := range []intent.Class{intent.System, intent.Dedicated, intent.Shared, intent.Reclaimed} {
@@ -197,7 +200,7 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 		c.addProblem(path+".field", "is %q, want the name of a field that docs/rules.md lists", printable(o.Field))
 		return setting{}
 	}
-	if why, no := decidedElsewhere[field.Field]; no {
+	if why, no := placementFields[field.Field]; no {
 		c.addProblem(path+".field", "is %q, which no rule can set: %s", o.Field, why)
 		return setting{}
 	}
@@ -233,13 +236,13 @@ func (c *compiler) compileValue(path string, s *setting, o SettingOptions, env *
 		c.addProblem(path+".valueExpression", "cannot be combined with value; give one of them")
 	case o.ValueExpression != "":
 		want := types.StringType
-		if f.Numeric() {
+		if f.IsNumeric() {
 			want = types.IntType
 		}
 		var faults []fault
 		s.expression, faults = compile(env, o.ValueExpression, want)
 		c.addFaults(path+".valueExpression", faults)
-	case f.Numeric():
+	case f.IsNumeric():
 		n, err := strconv.ParseInt(o.Value, 10, 64)
 		if err != nil {
 			c.addProblem(path+".value", "is %q, want a number in quotes: %s", printable(o.Value), f.Info().Unit)

@@ -52,7 +52,7 @@ func listOfVariables() string {
 
 func listOfFields() string {
 	list := &strings.Builder{}
-	for _, f := range Settable() {
+	for _, f := range SettableFields() {
 		value := f.Unit
 		if form, has := textForms[f.Field]; has {
 			value = form.form
@@ -77,7 +77,7 @@ func listOfFields() string {
 		}
 		wrap(list, text)
 	}
-	for _, f := range FieldsSetElsewhere() {
+	for _, f := range PlacementFields() {
 		wrap(list, fmt.Sprintf("not `%s`: %s", f[0], f[1]))
 	}
 	return list.String()

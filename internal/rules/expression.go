@@ -45,7 +45,7 @@ type environments struct {
 func newEnvironments() (environments, error) {
 	registry, err := types.NewRegistry()
 	if err != nil {
-		return environments{}, fmt.Errorf("types of CEL: %w", err)
+		return environments{}, fmt.Errorf("create the type registry of CEL: %w", err)
 	}
 	pods, err := cel.NewCustomEnv(
 		cel.StdLib(), cel.CustomTypeAdapter(registry), cel.CustomTypeProvider(newProvider(registry)),
@@ -128,7 +128,7 @@ type costEstimator struct{}
 func (costEstimator) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	var size cost.SizeEstimate
 	switch kind := node.Type().Kind(); {
-	case node.Expr() != nil && slices.Contains(constructed, node.Expr().Kind()):
+	case node.Expr() != nil && slices.Contains(inlineSizedKinds, node.Expr().Kind()):
 		return nil
 	case kind == types.MapKind && len(node.Path()) > 0:
 		size = cost.RangedSizeEstimate(0, maxEntries)
@@ -144,22 +144,22 @@ func (costEstimator) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	return &size
 }
 
-// constructed are the kinds of expressions whose size CEL finds in the expression itself.
-var constructed = []ast.ExprKind{ast.LiteralKind, ast.ListKind, ast.MapKind, ast.ComprehensionKind}
+// inlineSizedKinds are the kinds of expressions whose size CEL finds in the expression itself.
+var inlineSizedKinds = []ast.ExprKind{ast.LiteralKind, ast.ListKind, ast.MapKind, ast.ComprehensionKind}
 
 // EstimateCallCost leaves the costs of functions to CEL.
 func (costEstimator) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
 	return nil
 }
 
-// missingKey is the beginning of CEL's error for the look-up of a key that a map lacks.
-const missingKey = "no such key"
+// missingKeyError is the beginning of CEL's error for the look-up of a key that a map lacks.
+const missingKeyError = "no such key"
 
 // matches evaluates an expression of type bool. If the expression looks up a missing key, the result is false.
 func (e *expression) matches(s *subject) (bool, error) {
 	out, _, err := e.program.Eval(s)
 	switch {
-	case err != nil && strings.HasPrefix(err.Error(), missingKey):
+	case err != nil && strings.HasPrefix(err.Error(), missingKeyError):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("%s", oneLine(err.Error()))

@@ -14,9 +14,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// decidedElsewhere are the fields that rules cannot set, because the placement decides them. Each has the reason, and
+// placementFields are the fields that rules cannot set, because the placement decides them. Each has the reason, and
 // the keys of a rule that change the placement.
-var decidedElsewhere = map[lifecycle.Field]string{
+var placementFields = map[lifecycle.Field]string{
 	lifecycle.CPUSetCPUs: "the agent decides for the whole node which container owns which CPUs; set class, pool or numa",
 	lifecycle.CPUSetMems: "the agent chooses memory nodes together with CPUs; set numa",
 }
@@ -29,15 +29,15 @@ type Field struct {
 	Range string // describes the range of a number; "" if any number is valid
 }
 
-// Settable lists the fields that rules may set, in the order of the table of fields.
-func Settable() []Field {
+// SettableFields lists the fields that rules may set, in the order of the table of fields.
+func SettableFields() []Field {
 	var all []Field
 	for _, f := range lifecycle.Fields() {
-		if _, no := decidedElsewhere[f.Field]; no {
+		if _, no := placementFields[f.Field]; no {
 			continue
 		}
 		s := Field{FieldInfo: f, Key: keyRules[f.Field].description}
-		if s.Key == "" && f.Compose == lifecycle.Keyed {
+		if s.Key == "" && f.Compose == lifecycle.SetOncePerKey {
 			s.Key = "the name of the entry"
 		}
 		if b, has := numberRanges[f.Field]; has {
@@ -48,11 +48,11 @@ func Settable() []Field {
 	return all
 }
 
-// FieldsSetElsewhere lists the fields that rules do not set, with the reasons.
-func FieldsSetElsewhere() [][2]string {
+// PlacementFields lists the fields that rules do not set, with the reasons.
+func PlacementFields() [][2]string {
 	var all [][2]string
 	for _, f := range lifecycle.Fields() {
-		if why, no := decidedElsewhere[f.Field]; no {
+		if why, no := placementFields[f.Field]; no {
 			all = append(all, [2]string{f.Name, why})
 		}
 	}
@@ -62,7 +62,7 @@ func FieldsSetElsewhere() [][2]string {
 // FieldNames are the names of the fields that rules may set.
 func FieldNames() []string {
 	var names []string
-	for _, f := range Settable() {
+	for _, f := range SettableFields() {
 		names = append(names, f.Name)
 	}
 	return names
@@ -135,25 +135,25 @@ var keyRules = map[lifecycle.Field]keyRule{
 	lifecycle.SysctlEntry: {
 		"a kernel parameter of a container's namespaces, such as net.core.somaxconn", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`),
 		func(name string) string {
-			if !namespacedSysctls.MatchString(name) {
+			if !namespacedSysctlPattern.MatchString(name) {
 				return "no namespace of a container has for itself: want one such as net.core.somaxconn"
 			}
 			return ""
 		},
 	},
-	lifecycle.NetDevice: {"the name of a network interface of the node", interfaceName, nil},
+	lifecycle.NetDevice: {"the name of a network interface of the node", interfacePattern, nil},
 	lifecycle.InjectedHook: {
 		"the stage and a name, such as createRuntime audit",
 		regexp.MustCompile(`^(prestart|createRuntime|createContainer|startContainer|poststart|poststop) [A-Za-z0-9][A-Za-z0-9._-]{0,127}$`), nil,
 	},
-	lifecycle.RDTSchemata: {"the resctrl group, a name that begins with trimtab-", groupName, nil},
+	lifecycle.RDTSchemata: {"the resctrl group, a name that begins with trimtab-", groupPattern, nil},
 	lifecycle.IntelRDT:    {"closid, schemata or monitoring", regexp.MustCompile(`^(closid|schemata|monitoring)$`), nil},
 	lifecycle.CDIDevice:   {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
-// namespacedSysctls are the kernel parameters that each container can have for itself (runc 1.2,
+// namespacedSysctlPattern are the kernel parameters that each container can have for itself (runc 1.2,
 // libcontainer/configs/validate, sysctl).
-var namespacedSysctls = regexp.MustCompile(`^(net\.[a-z].*|fs\.mqueue\..+|kernel\.(msgmax|msgmnb|msgmni|sem|shmall|shmmax|shmmni|shm_rmid_forced|domainname|hostname))$`)
+var namespacedSysctlPattern = regexp.MustCompile(`^(net\.[a-z].*|fs\.mqueue\..+|kernel\.(msgmax|msgmnb|msgmni|sem|shmall|shmmax|shmmni|shm_rmid_forced|domainname|hostname))$`)
 
 // textForms are the fields whose texts have a fixed form, each with a description of that form for users.
 var textForms = map[lifecycle.Field]struct {
@@ -192,18 +192,18 @@ var textForms = map[lifecycle.Field]struct {
 		return text == "true"
 	}},
 	lifecycle.RDTSchemata: {"shares of caches and memory bandwidth in percent, as L3 0-30, MB 50", func(_, text string) bool { return !slices.ContainsFunc(strings.Split(text, ", "), isInvalidShare) }},
-	lifecycle.RDTGroup:    {"a resctrl group, a name that begins with trimtab-", func(_, text string) bool { return groupName.MatchString(text) }},
-	lifecycle.RDTMonitor:  {"a monitoring group, as trimtab-GROUP/trimtab-NAME, or /trimtab-NAME below the root group", func(_, text string) bool { return monitorName.MatchString(text) }},
-	lifecycle.CoreSched:   {"the name of a core scheduling group", func(_, text string) bool { return cookieName.MatchString(text) }},
-	lifecycle.NetDevice:   {"the interface's name in the container", func(_, text string) bool { return interfaceName.MatchString(text) }},
+	lifecycle.RDTGroup:    {"a resctrl group, a name that begins with trimtab-", func(_, text string) bool { return groupPattern.MatchString(text) }},
+	lifecycle.RDTMonitor:  {"a monitoring group, as trimtab-GROUP/trimtab-NAME, or /trimtab-NAME below the root group", func(_, text string) bool { return monitorPattern.MatchString(text) }},
+	lifecycle.CoreSched:   {"the name of a core scheduling group", func(_, text string) bool { return cookiePattern.MatchString(text) }},
+	lifecycle.NetDevice:   {"the interface's name in the container", func(_, text string) bool { return interfacePattern.MatchString(text) }},
 }
 
-// groupName and monitorName match the names of Trimtab's resctrl groups, as package resctrl accepts them. cookieName
-// matches the names of groups that share a core scheduling cookie.
+// groupPattern and monitorPattern match the names of Trimtab's resctrl groups, as package resctrl accepts them.
+// cookiePattern matches the names of groups that share a core scheduling cookie.
 var (
-	groupName   = regexp.MustCompile(`^trimtab-[A-Za-z0-9-]{1,72}$`)
-	monitorName = regexp.MustCompile(`^(trimtab-[A-Za-z0-9-]{1,72})?/trimtab-[A-Za-z0-9-]{1,72}$`)
-	cookieName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+	groupPattern   = regexp.MustCompile(`^trimtab-[A-Za-z0-9-]{1,72}$`)
+	monitorPattern = regexp.MustCompile(`^(trimtab-[A-Za-z0-9-]{1,72})?/trimtab-[A-Za-z0-9-]{1,72}$`)
+	cookiePattern  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 )
 
 // sharePattern matches one share of a resctrl group in percent: a range of a cache's ways, or memory bandwidth.
@@ -220,8 +220,8 @@ func isInvalidShare(text string) bool {
 	return low >= high || high > 100
 }
 
-// interfaceName matches the names of network interfaces.
-var interfaceName = regexp.MustCompile(`^[^/:\s]{1,15}$`)
+// interfacePattern matches the names of network interfaces.
+var interfacePattern = regexp.MustCompile(`^[^/:\s]{1,15}$`)
 
 // checkText returns what is wrong with the text of a field, or "".
 func checkText(f lifecycle.Field, key, text string) string {
@@ -235,9 +235,9 @@ func checkText(f lifecycle.Field, key, text string) string {
 func wrongKey(f lifecycle.FieldInfo, key string) string {
 	rule, known := keyRules[f.Field]
 	switch {
-	case f.Compose != lifecycle.Keyed && key != "":
+	case f.Compose != lifecycle.SetOncePerKey && key != "":
 		return fmt.Sprintf("is %q, but %s has no entries: leave the key out", printable(key), f.Name)
-	case f.Compose != lifecycle.Keyed:
+	case f.Compose != lifecycle.SetOncePerKey:
 		return ""
 	case key == "" && known:
 		return "is missing, want " + rule.description
@@ -284,8 +284,9 @@ func checkUnifiedKey(file string) string {
 	return ""
 }
 
-// Features maps each field that needs a kernel feature to the name of the feature, as in Info.Kernel of hooks.
-func Features() map[lifecycle.Field]string {
+// KernelFeatures maps each field that needs a kernel feature to the name of the feature, as in
+// hook.Info.KernelFeatures.
+func KernelFeatures() map[lifecycle.Field]string {
 	return map[lifecycle.Field]string{
 		lifecycle.RDTSchemata: "resctrl", lifecycle.RDTGroup: "resctrl", lifecycle.RDTMonitor: "resctrl", lifecycle.CoreSched: "coreSched",
 	}

@@ -15,8 +15,8 @@ type Facts struct {
 	Namespaces map[string]map[string]string
 	// Devices are the node's devices by path.
 	Devices map[string]lifecycle.Device
-	// Unsupported are the fields that this node's kernel cannot set, with the reasons.
-	Unsupported map[lifecycle.Field]string
+	// UnsupportedFields are the fields that this node's kernel cannot set, with the reasons.
+	UnsupportedFields map[lifecycle.Field]string
 }
 
 // Hooks returns a hook for each rule, in the order of the rules.
@@ -51,11 +51,11 @@ func (s *Set) Required() []string {
 
 // ReadsNamespaces reports whether a rule reads labels of namespaces.
 func (s *Set) ReadsNamespaces() bool {
-	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.anyMatches(func(e *expression) bool { return e.readsNamespaces }) })
+	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.anyExpression(func(e *expression) bool { return e.readsNamespaces }) })
 }
 
-// anyMatches reports whether an expression of the rule meets a condition.
-func (r *rule) anyMatches(meets func(*expression) bool) bool {
+// anyExpression reports whether an expression of the rule meets a condition.
+func (r *rule) anyExpression(meets func(*expression) bool) bool {
 	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.expression != nil && meets(s.expression) })
 }
 
@@ -77,7 +77,7 @@ func (h *Hook) Condition() string { return h.rule.matchSource }
 
 // ReadsSpec reports whether the rule uses the pod's spec.
 func (h *Hook) ReadsSpec() bool {
-	return h.rule.anyMatches(func(e *expression) bool { return e.readsSpec })
+	return h.rule.anyExpression(func(e *expression) bool { return e.readsSpec })
 }
 
 // Hook is one rule. It implements hook.Hook and hook.IntentChanger.
@@ -97,7 +97,7 @@ func (h *Hook) Info() hook.Info {
 	}
 	for _, s := range h.rule.settings {
 		if s.value.Scope == lifecycle.OfPod {
-			info.Pod = append(info.Pod, s.value.Field)
+			info.SetsOnPod = append(info.SetsOnPod, s.value.Field)
 		} else {
 			info.Sets = append(info.Sets, s.value.Field)
 		}
@@ -108,7 +108,7 @@ func (h *Hook) Info() hook.Info {
 // Propose proposes what the rule sets, or refuses the container.
 func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	ofPod := in.Container == ""
-	if !h.concerns(in.Scope()) {
+	if !h.setsInScope(in.Scope()) {
 		return
 	}
 	s := newSubject(in, h.facts.Namespaces)
@@ -129,8 +129,9 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// concerns reports whether the rule sets a value of this scope. A rule that refuses concerns containers only.
-func (h *Hook) concerns(scope lifecycle.Scope) bool {
+// setsInScope reports whether the rule acts on containers, or on pods, depending on the scope. A rule that refuses acts
+// only on containers.
+func (h *Hook) setsInScope(scope lifecycle.Scope) bool {
 	if h.rule.refuse != "" {
 		return scope == lifecycle.OfContainer
 	}
@@ -162,31 +163,31 @@ func (h *Hook) problem(reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h.rule.name, Reason: reason, Then: then, Warning: true}
 }
 
-const notSet = "the value is not set"
+const valueNotSet = "the value is not set"
 
 // proposeSetting proposes one value.
 func (h *Hook) proposeSetting(set *setting, s *subject, out *hook.Output) {
 	now := *set
-	if why, missing := h.facts.Unsupported[now.value.Field]; missing {
-		out.Problems = append(out.Problems, h.problem(h.rule.name+": this node cannot set its "+now.value.Setting()+": "+why, notSet))
+	if why, missing := h.facts.UnsupportedFields[now.value.Field]; missing {
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": this node cannot set its "+now.value.Setting()+": "+why, valueNotSet))
 		return
 	}
 	if wrong, err := now.evaluate(s); err != nil {
-		h.reportFailure("valueExpression for "+now.value.Setting(), err, notSet, out)
+		h.reportFailure("valueExpression for "+now.value.Setting(), err, valueNotSet, out)
 		return
 	} else if wrong != "" {
-		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+" "+wrong, notSet))
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+" "+wrong, valueNotSet))
 		return
 	}
 	if now.value.Field == lifecycle.DeviceNode {
 		d, has := h.facts.Devices[now.value.Key]
 		if !has {
-			out.Problems = append(out.Problems, h.problem(h.rule.name+": this node has no device "+now.value.Key, notSet))
+			out.Problems = append(out.Problems, h.problem(h.rule.name+": this node has no device "+now.value.Key, valueNotSet))
 			return
 		}
 		now.value.Device = &d
 	}
-	now.value.Why = lifecycle.Reason{Hook: h.rule.name, Source: h.rule.name, Text: "the rule's"}
+	now.value.Why = lifecycle.Reason{Hook: h.rule.name, Source: h.rule.name, Text: "set by the rule"}
 	out.Values = append(out.Values, now.value)
 }
 
@@ -196,7 +197,7 @@ func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	switch {
 	case s.expression == nil:
 		return "", nil
-	case s.value.Field.Numeric():
+	case s.value.Field.IsNumeric():
 		n, err := s.expression.number(on)
 		if err != nil {
 			return "", err

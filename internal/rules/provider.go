@@ -25,19 +25,19 @@ func newProvider(known types.Provider) *provider {
 		kinds: map[string]*types.Type{},
 	}
 	for _, m := range podMembers {
-		p.add(podType, m.name, m.kind, func(v *view) any { return m.get(v.subject) })
+		p.add(podType, m.name, m.kind, func(v *celObject) any { return m.get(v.subject) })
 	}
 	for _, m := range containerMembers {
-		p.add(containerType, m.name, m.kind, func(v *view) any { return m.get(v.subject) })
+		p.add(containerType, m.name, m.kind, func(v *celObject) any { return m.get(v.subject) })
 	}
 	for _, m := range resourceMembers {
-		p.add(resourcesType, m.name, types.IntType, func(v *view) any { return m.of(v) })
+		p.add(resourcesType, m.name, types.IntType, func(v *celObject) any { return m.of(v) })
 	}
 	return p
 }
 
 // add adds a field to an object type. value returns the value of the field.
-func (p *provider) add(of *types.Type, name string, kind *types.Type, value func(*view) any) {
+func (p *provider) add(of *types.Type, name string, kind *types.Type, value func(*celObject) any) {
 	owner := of.TypeName()
 	if p.kinds[owner] == nil {
 		p.kinds[owner], p.fields[owner] = types.NewTypeTypeWithParam(of), map[string]*types.FieldType{}
@@ -46,11 +46,11 @@ func (p *provider) add(of *types.Type, name string, kind *types.Type, value func
 	p.fields[owner][name] = &types.FieldType{
 		Type: kind,
 		IsSet: func(target any) bool {
-			v, ok := target.(*view)
+			v, ok := target.(*celObject)
 			return ok && hasValue(value(v))
 		},
 		GetFrom: func(target any) (any, error) {
-			v, ok := target.(*view)
+			v, ok := target.(*celObject)
 			if !ok {
 				return nil, fmt.Errorf("%T has no field %s", target, name)
 			}
@@ -105,27 +105,27 @@ func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return p.Provider.NewValue(name, fields)
 }
 
-var errOpaque = errors.New("a pod, a container and resources are not values by themselves; name one of their fields")
+var errNotAValue = errors.New("a pod, a container and resources are not values by themselves; name one of their fields")
 
 // ConvertToNative fails, because views exist only within CEL.
-func (v *view) ConvertToNative(reflect.Type) (any, error) { return nil, errOpaque }
+func (v *celObject) ConvertToNative(reflect.Type) (any, error) { return nil, errNotAValue }
 
 // ConvertToType returns the type of the object for type(). It refuses all other types.
-func (v *view) ConvertToType(t ref.Type) ref.Val {
+func (v *celObject) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return v.kind
 	}
-	return types.WrapErr(errOpaque)
+	return types.WrapErr(errNotAValue)
 }
 
 // Equal reports whether other is the same object.
-func (v *view) Equal(other ref.Val) ref.Val { return types.Bool(v == other) }
+func (v *celObject) Equal(other ref.Val) ref.Val { return types.Bool(v == other) }
 
 // Type returns the object's type.
-func (v *view) Type() ref.Type { return v.kind }
+func (v *celObject) Type() ref.Type { return v.kind }
 
 // Value returns the object itself.
-func (v *view) Value() any { return v }
+func (v *celObject) Value() any { return v }
 
 // ResolveName returns the value of a variable.
 func (s *subject) ResolveName(name string) (any, bool) {

@@ -22,9 +22,9 @@ func subjectOf() *hook.Input {
 			Annotations: map[string]string{"shop.example/slots": "4"}, RuntimeHandler: "runc",
 			Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](4096)}},
 		},
-		Intent:    &intent.Pod{QoS: intent.Burstable},
-		Container: "main",
-		About:     hook.About{Image: "docker.io/library/nginx:1.27", Labels: map[string]string{"io.kubernetes.container.name": "main"}},
+		Intent:              &intent.Pod{QoS: intent.Burstable},
+		Container:           "main",
+		ContainerProperties: hook.ContainerProperties{Image: "docker.io/library/nginx:1.27", Labels: map[string]string{"io.kubernetes.container.name": "main"}},
 		Pristine: &lifecycle.Resources{
 			CPU: lifecycle.CPU{
 				Shares: lifecycle.Some[uint64](2048), Quota: lifecycle.Some[int64](250000), Period: lifecycle.Some[uint64](100000),
@@ -43,9 +43,9 @@ func one(t testing.TB, o RuleOptions) *Hook {
 		t.Fatal(problems)
 	}
 	return set.Hooks(Facts{
-		Namespaces:  map[string]map[string]string{"shop": {"team": "retail"}},
-		Devices:     map[string]lifecycle.Device{"/dev/fuse": {Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}},
-		Unsupported: map[lifecycle.Field]string{lifecycle.CoreSched: "no cookies here"},
+		Namespaces:        map[string]map[string]string{"shop": {"team": "retail"}},
+		Devices:           map[string]lifecycle.Device{"/dev/fuse": {Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}},
+		UnsupportedFields: map[lifecycle.Field]string{lifecycle.CoreSched: "no cookies here"},
 	})[0].(*Hook)
 }
 
@@ -114,7 +114,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("%+v: got %v %v, want %q of %q", test.set, out.Values, out.Problems, test.want, test.key)
 			continue
 		}
-		if why := (lifecycle.Reason{Hook: "rules.r", Source: "rules.r", Text: "the rule's"}); out.Values[0].Why != why {
+		if why := (lifecycle.Reason{Hook: "rules.r", Source: "rules.r", Text: "set by the rule"}); out.Values[0].Why != why {
 			t.Errorf("%+v: reason %+v", test.set, out.Values[0].Why)
 		}
 	}
@@ -257,14 +257,14 @@ func TestReadsNamespaces(t *testing.T) {
 // TestEveryFieldIsJudged checks that each field of the table can be set by a rule, or has a reason why not,
 // and that each field that hooks set has a range and a key.
 func TestEveryFieldIsJudged(t *testing.T) {
-	if got, want := len(Settable())+len(FieldsSetElsewhere()), len(lifecycle.Fields()); got != want {
+	if got, want := len(SettableFields())+len(PlacementFields()), len(lifecycle.Fields()); got != want {
 		t.Errorf("%d fields are judged, want %d", got, want)
 	}
-	for _, f := range Settable() {
-		if f.Compose == lifecycle.Keyed && f.Key == "" {
+	for _, f := range SettableFields() {
+		if f.Compose == lifecycle.SetOncePerKey && f.Key == "" {
 			t.Errorf("%s has no word for its key", f.Name)
 		}
-		if f.Field.Numeric() && f.Range == "" {
+		if f.Field.IsNumeric() && f.Range == "" {
 			t.Errorf("%s has no range", f.Name)
 		}
 	}
@@ -292,7 +292,7 @@ func TestRulesSetWhatHooksSet(t *testing.T) {
 				t.Errorf("the hook %s sets %s of a container, and no rule can", h.Name, f)
 			}
 		}
-		for _, f := range h.Pod {
+		for _, f := range h.SetsOnPod {
 			if seen++; !settable[f.String()] || !slices.Contains(podFields, f) {
 				t.Errorf("the hook %s sets %s of a pod, and no rule can", h.Name, f)
 			}

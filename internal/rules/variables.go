@@ -24,7 +24,7 @@ type Variable struct {
 	About string
 }
 
-// member is one field of a type. Its value is a string, an int64, a map of texts or a *view.
+// member is one field of a type. Its value is a string, an int64, a map of texts or a *celObject.
 type member struct {
 	name  string
 	kind  *types.Type
@@ -37,19 +37,19 @@ type subject struct {
 	in         *hook.Input
 	namespaces map[string]map[string]string // labels by namespace
 
-	pod, container, podResources, resources view
+	pod, container, podResources, resources celObject
 }
 
-// view is the CEL object for a part of the subject: the pod, the container or the resources of one of them.
-type view struct {
+// celObject is the CEL object for a part of the subject: the pod, the container or the resources of one of them.
+type celObject struct {
 	kind    *types.Type
 	subject *subject
 }
 
 func newSubject(in *hook.Input, namespaces map[string]map[string]string) *subject {
 	s := &subject{in: in, namespaces: namespaces}
-	s.pod, s.container = view{podType, s}, view{containerType, s}
-	s.podResources, s.resources = view{resourcesType, s}, view{resourcesType, s}
+	s.pod, s.container = celObject{podType, s}, celObject{containerType, s}
+	s.podResources, s.resources = celObject{resourcesType, s}, celObject{resourcesType, s}
 	return s
 }
 
@@ -85,29 +85,30 @@ var podMembers = []member{
 // containerMembers are the fields of the variable container.
 var containerMembers = []member{
 	{"name", types.StringType, "the container's name", func(s *subject) any { return s.in.Container }},
-	{"image", types.StringType, "the name of its image in the runtime, or empty", func(s *subject) any { return s.in.About.Image }},
+	{"image", types.StringType, "the name of its image in the runtime, or empty", func(s *subject) any { return s.in.ContainerProperties.Image }},
 	{
 		"kind", types.StringType, "`app`, `init`, `sidecar` or `ephemeral`; empty while the agent does not know the pod's spec",
 		func(s *subject) any { return s.kindOf() },
 	},
-	{"labels", stringMap, "its labels in the runtime", func(s *subject) any { return s.in.About.Labels }},
-	{"annotations", stringMap, "its annotations in the runtime", func(s *subject) any { return s.in.About.Annotations }},
+	{"labels", stringMap, "its labels in the runtime", func(s *subject) any { return s.in.ContainerProperties.Labels }},
+	{"annotations", stringMap, "its annotations in the runtime", func(s *subject) any { return s.in.ContainerProperties.Annotations }},
 	{"resources", resourcesType, "its resources in the kubelet's request", func(s *subject) any { return &s.resources }},
 }
 
-// resourceMembers are the fields of resources. The view tells whether they are the resources of a pod or a container.
+// resourceMembers are the fields of resources. The celObject determines
+// whether they are the resources of a pod or a container.
 var resourceMembers = []struct {
 	name  string
 	about string
-	of    func(v *view) int64
+	of    func(v *celObject) int64
 }{
-	{"cpu", "requested milli-CPUs, from the spec, or else from the CPU shares", (*view).requestedCPU},
-	{"cpuLimit", "milli-CPUs of the limit, or 0 for no limit", (*view).limitCPU},
-	{"memory", "the memory limit in bytes, or 0 for no limit", func(v *view) int64 { return max(v.requestedResources().Memory.Limit.V, 0) }},
-	{"memoryRequest", "requested bytes of memory, or 0 while the agent does not know the pod's spec", func(v *view) int64 { return v.requests()[lifecycle.ResourceMemory] }},
-	{"shares", "CPU shares", func(v *view) int64 { return int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt64)) }},
-	{"quota", "the CFS quota in µs per period; 0 or less means no quota", func(v *view) int64 { return v.requestedResources().CPU.Quota.V }},
-	{"period", "the CFS period in µs", func(v *view) int64 { return int64(min(v.requestedResources().CPU.Period.V, math.MaxInt64)) }},
+	{"cpu", "requested milli-CPUs, from the spec, or else from the CPU shares", (*celObject).requestedCPU},
+	{"cpuLimit", "milli-CPUs of the limit, or 0 for no limit", (*celObject).limitCPU},
+	{"memory", "the memory limit in bytes, or 0 for no limit", func(v *celObject) int64 { return max(v.requestedResources().Memory.Limit.V, 0) }},
+	{"memoryRequest", "requested bytes of memory, or 0 while the agent does not know the pod's spec", func(v *celObject) int64 { return v.requests()[lifecycle.ResourceMemory] }},
+	{"shares", "CPU shares", func(v *celObject) int64 { return int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt64)) }},
+	{"quota", "the CFS quota in µs per period; 0 or less means no quota", func(v *celObject) int64 { return v.requestedResources().CPU.Quota.V }},
+	{"period", "the CFS period in µs", func(v *celObject) int64 { return int64(min(v.requestedResources().CPU.Period.V, math.MaxInt64)) }},
 }
 
 // Variables lists the fields of the variables in the order of the docs.
@@ -144,7 +145,7 @@ func (s *subject) kindOf() string {
 }
 
 // requestedResources returns the resources that the kubelet requested from the runtime.
-func (v *view) requestedResources() *lifecycle.Resources {
+func (v *celObject) requestedResources() *lifecycle.Resources {
 	r := v.subject.in.Pod.Resources
 	if v == &v.subject.resources {
 		r = v.subject.in.Pristine
@@ -159,7 +160,7 @@ func (v *view) requestedResources() *lifecycle.Resources {
 var noResources lifecycle.Resources
 
 // requests returns the requests in the pod's spec, or nil without a spec.
-func (v *view) requests() lifecycle.Amounts {
+func (v *celObject) requests() lifecycle.Amounts {
 	spec := v.subject.in.Spec
 	switch {
 	case spec == nil:
@@ -174,24 +175,24 @@ func (v *view) requests() lifecycle.Amounts {
 const (
 	milliOfCPU  = 1000
 	sharesOfCPU = 1024
-	leastShares = 2 // the kubelet sets this if nothing is requested
+	minShares   = 2 // the kubelet sets this if nothing is requested
 )
 
 // requestedCPU returns the CPU request in milli-CPUs. Without a spec, it computes the request from the CPU shares. The
 // kubelet's shares are the request times 1024/1000, rounded down.
-func (v *view) requestedCPU() int64 {
+func (v *celObject) requestedCPU() int64 {
 	if milli, isSet := v.requests()[lifecycle.ResourceCPU]; isSet {
 		return milli
 	}
 	shares := int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt32))
-	if shares <= leastShares {
+	if shares <= minShares {
 		return 0
 	}
 	return (shares*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU
 }
 
 // limitCPU returns the CPU limit in milli-CPUs, from quota and period.
-func (v *view) limitCPU() int64 {
+func (v *celObject) limitCPU() int64 {
 	cpu := &v.requestedResources().CPU
 	quota, period := cpu.Quota.V, int64(min(cpu.Period.Or(100000), math.MaxInt32))
 	if quota <= 0 || period <= 0 || quota > math.MaxInt64/milliOfCPU {

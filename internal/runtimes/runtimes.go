@@ -149,7 +149,7 @@ func (r Runtime) AppliesField(by Protocol, c Call, f lifecycle.Field) bool {
 
 func (r Runtime) refusalReason(rule *Rule, c Call, v lifecycle.Value) string {
 	what := v.Field.String()
-	if v.Field.Numeric() {
+	if v.Field.IsNumeric() {
 		what += " " + strconv.FormatInt(v.Int, 10)
 	}
 	text := fmt.Sprintf("%s %s %s in %s", cmp.Or(r.about, "the runtime"), rule.Effect, what, c)

@@ -97,7 +97,7 @@ func newNode(t testing.TB) *node {
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
-				hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.YieldWeight, BVT: lifecycle.NotSupported}},
+				hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.YieldWeight, KernelSupport: lifecycle.NotSupported}},
 		},
 	})
 	n.con.Attached(carrier{}, runtime{})

@@ -224,7 +224,7 @@ func (c *Client) describeContainer(ctx context.Context, l Listed, limit *timeout
 	unread, failed := c.ContainerFromList(ctx, l.ID, err)
 	if failed != nil {
 		unread = containerOf(&cri.Container{Id: l.ID, State: cri.ContainerState(l.State)}, l.Pod)
-		unread.Name, unread.Undescribed = lifecycle.Unnamed, err.Error()
+		unread.Name, unread.Undescribed = lifecycle.UnnamedContainer, err.Error()
 	}
 	return Container{Container: unread}, nil
 }

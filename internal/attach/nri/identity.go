@@ -45,7 +45,7 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 	c.PodID = cmp.Or(c.PodID, pod.ID)
 	c.Name = cmp.Or(c.Name, c.Labels[containerNameKey], c.Annotations[containerNameKey])
 	if c.Name == "" && c.ID != "" && kind == lifecycle.CreateContainer {
-		c.Name = lifecycle.Unnamed
+		c.Name = lifecycle.UnnamedContainer
 	}
 	key := [2]string{c.PodID, c.Name}
 	i.mu.Lock()

@@ -207,7 +207,7 @@ func TestMergeProperties(t *testing.T) {
 		}
 		// The changes describe the result.
 		for _, v := range changedValues(before, after) {
-			if v.Text == "" && !v.Field.Numeric() && v.Key == "" {
+			if v.Text == "" && !v.Field.IsNumeric() && v.Key == "" {
 				t.Fatalf("an empty %s", v.Field)
 			}
 		}

@@ -45,7 +45,7 @@ func allocatedAmounts(answer *api.ResourceAllocation) (out []lifecycle.PluginAmo
 		if q := info.GetAllocatedQuantity(); info == nil || !isResourceName(name) || finiteOrZero(q) != q { // not valid
 			continue
 		}
-		one := lifecycle.PluginAmount{Resource: name, OfNode: info.GetIsNodeResource(), IsScalar: info.GetIsScalarResource(), Total: info.GetAllocatedQuantity()}
+		one := lifecycle.PluginAmount{Resource: name, IsNodeResource: info.GetIsNodeResource(), IsScalarResource: info.GetIsScalarResource(), Total: info.GetAllocatedQuantity()}
 		if at := info.GetTopologyAssignments(); len(at) <= maxNodes {
 			for _, node := range slices.Sorted(maps.Keys(at)) {
 				if node < maxNodes {
@@ -129,7 +129,7 @@ func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (ou
 			continue
 		}
 		out = append(out, lifecycle.PluginAmount{
-			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
+			Resource: name, IsNodeResource: r.GetIsNodeResource(), IsScalarResource: r.GetIsScalarResource(),
 			Total: finiteOrZero(r.GetAggregatedAllocatableQuantity()), ByNode: convertQuantities(r.GetTopologyAwareAllocatableQuantityList()),
 			OtherTotal: finiteOrZero(r.GetAggregatedCapacityQuantity()), OtherByNode: convertQuantities(r.GetTopologyAwareCapacityQuantityList()),
 		})

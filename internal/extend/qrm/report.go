@@ -152,7 +152,7 @@ func reportedAmounts(at containerAllocation, resp *api.GetTopologyAwareResources
 			continue
 		}
 		out = append(out, lifecycle.PluginAmount{
-			Resource: name, OfNode: r.GetIsNodeResource(), IsScalar: r.GetIsScalarResource(),
+			Resource: name, IsNodeResource: r.GetIsNodeResource(), IsScalarResource: r.GetIsScalarResource(),
 			Total: finiteOrZero(r.GetAggregatedQuantity()), ByNode: convertQuantities(r.GetTopologyAwareQuantityList()),
 			OtherTotal: finiteOrZero(r.GetOriginalAggregatedQuantity()), OtherByNode: convertQuantities(r.GetOriginalTopologyAwareQuantityList()),
 		})

@@ -71,7 +71,7 @@ func TestReports(t *testing.T) {
 			IsNodeResource: true, IsScalarResource: true, AggregatedQuantity: 1, OriginalAggregatedQuantity: 2,
 			TopologyAwareQuantityList: onEth1, OriginalTopologyAwareQuantityList: []*api.TopologyAwareQuantity{{ResourceValue: 2, TopologyLevel: api.TopologyLevel_SOCKET}},
 		}), nil, []lifecycle.PluginAmount{{
-			Resource: "nic", OfNode: true, IsScalar: true, Total: 1, OtherTotal: 2, ByNode: quantity, OtherByNode: []lifecycle.PluginQuantity{{Value: 2, Socket: true}},
+			Resource: "nic", IsNodeResource: true, IsScalarResource: true, Total: 1, OtherTotal: 2, ByNode: quantity, OtherByNode: []lifecycle.PluginQuantity{{Value: 2, Socket: true}},
 		}}},
 		"an error":          {nil, status.Error(codes.NotFound, "unknown"), allocated},
 		"another container": {said("u1", "log", &api.TopologyAwareResource{AggregatedQuantity: 9}), nil, allocated},

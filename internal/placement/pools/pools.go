@@ -119,11 +119,11 @@ func (p *Policy) requestFor(v placement.View, s placement.Subject, n int, passed
 // cores returns how the threads of cores may be divided for a pod.
 func cores(in *intent.Pod) choose.CoreUse {
 	switch {
-	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
+	case in.NUMA.V.WholeCores, in.Cores.V.WholeCores:
 		return choose.WholeCores
-	case in.Cores.V.PreferWhole:
+	case in.Cores.V.PreferWholeCores:
 		return choose.PreferWhole
-	case in.Cores.V.Spread:
+	case in.Cores.V.SpreadCores:
 		return choose.SpreadThreads
 	}
 	return choose.AnyThread

@@ -36,10 +36,10 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	cpus, devices := p.devices(v, s).near()
 	partly(devices, cpus)
 	others := v.Layout.Demand.OwnedCPUs.Minus(s.OwnedByPod)
-	if in.Cores.V.NodeApart {
+	if in.Cores.V.AvoidOwnedNodes {
 		prefer("NUMA nodes where others own CPUs", v.Machine.ExpandToGroups(topology.NodeLevel, others), true)
 	}
-	if in.Cores.V.CoreApart {
+	if in.Cores.V.AvoidOwnedCores {
 		prefer("cores where others own CPUs", v.Machine.ExpandToGroups(topology.CoreLevel, others), true)
 	}
 	prefer("isolated CPUs", v.Machine.IsolatedCPUs(), p.avoidsIsolated(in, n))
@@ -90,8 +90,8 @@ func (p *Policy) nodeNeeds(v placement.View) (out []choose.NodeReserve) {
 // avoidsIsolated reports whether an owner of n CPUs prefers CPUs that are not isolated.
 func (p *Policy) avoidsIsolated(in *intent.Pod, n int) bool {
 	switch how := p.Isolated; {
-	case in.Isolated.IsSet():
-		return !in.Isolated.V
+	case in.PrefersIsolatedCPUs.IsSet():
+		return !in.PrefersIsolatedCPUs.V
 	case how == IsolatedSingle:
 		return n > 1
 	default:

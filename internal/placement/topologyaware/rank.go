@@ -39,7 +39,7 @@ func (p *Policy) request(v placement.View, s placement.Subject) *request {
 	}
 	r.affinity, r.hints = p.affinityOf(v, s), p.hintsOf(s)
 	r.rank = sharingCriteria(&r.hints)
-	if asked := s.Intent.Unlimited.V.Of(s.Name); asked.IsSet() {
+	if asked := s.Intent.UnlimitedLevel.V.Of(s.Name); asked.IsSet() {
 		r.unlimitedLevel = Levels()[asked.V]
 	}
 	return r

@@ -109,7 +109,7 @@ func checkHooks(g cgroups, config config.Config) []Check {
 			c = c.ok("disabled (hooks.%s.enabled)", h.Name)
 		case lacks != "":
 			c = c.problem("install the device's driver, mount the missing path, or disable the hook", "not effective: there is no %s", lacks)
-		case slices.Contains(h.Kernel, "coreSched"):
+		case slices.Contains(h.KernelFeatures, "coreSched"):
 			c = c.unknown("run trimtab hooks on the node itself; it asks the kernel", "no file shows whether the kernel supports core scheduling cookies")
 		case len(controllers(h)) == 0:
 			c = c.ok("effective: it needs nothing from the kernel")
@@ -133,7 +133,7 @@ func (h host) missingDevice(paths config.Paths, info hook.Info) string {
 		"resctrl":        path.Join(paths.Resctrl, "schemata"),
 		"resctrl.L3_MON": path.Join(paths.Resctrl, "info/L3_MON"),
 	} {
-		if _, err := h.stat(at); slices.Contains(info.Kernel, feature) && isMissing(err) {
+		if _, err := h.stat(at); slices.Contains(info.KernelFeatures, feature) && isMissing(err) {
 			return at
 		}
 	}
@@ -150,11 +150,11 @@ func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook
 		}
 		return err == nil
 	}
-	for _, need := range h.Kernel {
+	for _, need := range h.KernelFeatures {
 		if strings.Contains(need, ".") && !slices.ContainsFunc(strings.Split(need, "|"), exists) {
 			advice := "use a kernel that has it, or disable the hook"
-			if h.Instead != "" {
-				advice += "; " + h.Instead
+			if h.FallbackOption != "" {
+				advice += "; " + h.FallbackOption
 			}
 			return c.problem(advice, "not effective: this kernel has no %s", strings.ReplaceAll(need, "|", " or "))
 		}
@@ -165,7 +165,7 @@ func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook
 // filesOf returns the kernel files of the fields that a hook sets.
 func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	var out []cgroup.File
-	for _, f := range slices.Concat(h.Sets, h.Pod) {
+	for _, f := range slices.Concat(h.Sets, h.SetsOnPod) {
 		s, err := cgroup.Find(f, "")
 		if f == lifecycle.Unified || err != nil {
 			continue
@@ -178,7 +178,7 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 			out = append(out, file)
 		}
 	}
-	for _, need := range h.Kernel {
+	for _, need := range h.KernelFeatures {
 		// checkFeatureFiles checks whether the file exists. Here only the controller of the file matters.
 		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
 			out = append(out, cgroup.File{Controller: f.Controller})
@@ -187,7 +187,8 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	return out
 }
 
-// kernelControllers are the cgroup controllers that a feature in hook.Info.Kernel may need. Other features need none.
+// kernelControllers are the cgroup controllers that a feature in hook.Info.KernelFeatures may need. Other features need
+// none.
 var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 // controllers returns the cgroup controllers that a hook needs.

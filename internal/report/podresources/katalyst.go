@@ -67,7 +67,7 @@ func addAssigned(all []lifecycle.PluginAmount, c *nodeview.ContainerHoldings) []
 		if len(byNode) == 0 || slices.ContainsFunc(all, func(r lifecycle.PluginAmount) bool { return r.Resource == name }) {
 			return
 		}
-		one := lifecycle.PluginAmount{Resource: name, OfNode: true, IsScalar: true}
+		one := lifecycle.PluginAmount{Resource: name, IsNodeResource: true, IsScalarResource: true}
 		for _, node := range slices.Sorted(maps.Keys(byNode)) {
 			one.Total += byNode[node]
 			one.ByNode = append(one.ByNode, lifecycle.PluginQuantity{Value: byNode[node], Node: uint64(max(node, 0))}) //nolint:gosec // an id is not negative
@@ -109,8 +109,8 @@ func (at fieldNumbers) encode(all []lifecycle.PluginAmount) (b []byte) {
 		r := &all[i]
 		var m []byte
 		m = appendText(m, name, r.Resource)
-		m = appendBool(m, perNode, r.OfNode)
-		m = appendBool(m, scalar, r.IsScalar)
+		m = appendBool(m, perNode, r.IsNodeResource)
+		m = appendBool(m, scalar, r.IsScalarResource)
 		m = appendDouble(m, at.total, r.Total)
 		m = appendDouble(m, at.other, r.OtherTotal)
 		for _, q := range r.ByNode {

@@ -88,7 +88,7 @@ func (nics) Amounts(podUID string) map[string][]lifecycle.PluginAmount {
 		return nil
 	}
 	at := []lifecycle.PluginQuantity{{Value: 2, Node: 1, Name: "eth1", Type: "NIC"}}
-	return map[string][]lifecycle.PluginAmount{"c": {{Resource: "net", IsScalar: true, Total: 2, OtherTotal: 2, ByNode: at, OtherByNode: at}}}
+	return map[string][]lifecycle.PluginAmount{"c": {{Resource: "net", IsScalarResource: true, Total: 2, OtherTotal: 2, ByNode: at, OtherByNode: at}}}
 }
 
 func (nics) Allocatable(context.Context) []lifecycle.PluginAmount {

@@ -17,7 +17,8 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Difference is one unexpected value. An empty text means that there is no value.
+// Difference is one unexpected value. What names the key of the expected result, such as "set env GOMAXPROCS". An
+// empty text means that there is no value.
 type Difference struct {
 	What string `json:"what"`
 	Want string `json:"want"`
@@ -28,15 +29,15 @@ type Difference struct {
 type Report struct {
 	Cases []Result `json:"cases"`
 	// Rules counts in how many cases each rule matches, in the order of the rules.
-	Rules []Count `json:"rules"`
+	Rules []RuleCount `json:"rules"`
 	// Failed counts the cases that do not pass.
 	Failed int `json:"failed"`
-	// Wrong counts the cases that could not run.
-	Wrong int `json:"wrong"`
+	// NotRun counts the cases that could not run.
+	NotRun int `json:"wrong"`
 }
 
-// Count is the number of cases in which a rule matches.
-type Count struct {
+// RuleCount is the number of cases in which a rule matches.
+type RuleCount struct {
 	Name  string `json:"name"`
 	Cases int    `json:"cases"`
 }
@@ -51,7 +52,7 @@ func (f *File) Run(node func() *engine.State) Report {
 		s, err := c.subject()
 		if err != nil {
 			result.Error = err.Error()
-			report.Wrong++
+			report.NotRun++
 			report.Cases = append(report.Cases, result)
 			continue
 		}
@@ -65,7 +66,7 @@ func (f *File) Run(node func() *engine.State) Report {
 		report.Cases = append(report.Cases, result)
 	}
 	for _, r := range f.Config.Rules {
-		report.Rules = append(report.Rules, Count{r.Name, count[r.Name]})
+		report.Rules = append(report.Rules, RuleCount{r.Name, count[r.Name]})
 	}
 	return report
 }

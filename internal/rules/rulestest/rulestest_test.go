@@ -37,7 +37,7 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := play(t, string(text), none); r.Failed+r.Wrong != 0 || len(r.Cases) != 5 {
+	if r := play(t, string(text), none); r.Failed+r.NotRun != 0 || len(r.Cases) != 5 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -59,7 +59,7 @@ func TestPage(t *testing.T) {
 		}
 		return config.Parse(path, []byte("apiVersion: trimtab.io/v1alpha1\nkind: Config\n"+block(1)))
 	})
-	if r.Failed+r.Wrong != 0 || len(r.Cases) != 1 || len(r.Rules) != 4 {
+	if r.Failed+r.NotRun != 0 || len(r.Cases) != 1 || len(r.Rules) != 4 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -94,7 +94,7 @@ cases:
 			{Name: "two containers", Error: "container: the pod has 2 containers: name one of them"},
 			{Name: "no pod", Error: "pod: it has no pod or workload, only 1 Service; name a file with a pod"},
 		},
-		Rules: []rulestest.Count{{Name: "one", Cases: 2}, {Name: "two", Cases: 2}, {Name: "never"}}, Failed: 1, Wrong: 3,
+		Rules: []rulestest.RuleCount{{Name: "one", Cases: 2}, {Name: "two", Cases: 2}, {Name: "never"}}, Failed: 1, NotRun: 3,
 	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Error(d)

@@ -47,7 +47,7 @@ Such a report never stops a pod, not even with ` + "`strict: true`" + `.
 			if k.System == title[0] {
 				text := clauses(". ", k.Handling.String(), labelled("Requests:", kinds(k)), labelled("Hooks:", codes(serversOf(k))),
 					labelled("Edits:", edits[k.Edit]))
-				b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Place, text), sentence(upper(k.Why)))))
+				b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), sentence(upper(k.Why)))))
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func serversOf(k intent.Key) []string {
 	var hooks []string
 	seen := map[string]bool{}
 	for _, kind := range k.Kinds {
-		for _, h := range intent.ServersOf(kind, k.Name) {
+		for _, h := range intent.ServingHooks(kind, k.Name) {
 			if !seen[h] {
 				seen[h] = true
 				hooks = append(hooks, h)

@@ -30,7 +30,7 @@ the request, and "refuse" does not grant it. "cap" grants it up to a limit: what
 		if d.Namespaces != "*" {
 			decision += " in " + code(d.Namespaces) + ", refuse elsewhere"
 		}
-		text := fmt.Sprintf("%s: %s. Default: **%s** (%s).", code(string(d.Kind)), d.Asks, decision, d.Why)
+		text := fmt.Sprintf("%s: %s. Default: **%s** (%s).", code(string(d.Kind)), d.Request, decision, d.Why)
 		b.WriteString(item(clauses(" ", text, sentence(labelled("Keys:", keysOf(d.Kind))))))
 	}
 	b.WriteString(`

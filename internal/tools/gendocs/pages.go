@@ -142,8 +142,8 @@ hook what it reads and sets, and how it differs from the system whose labels and
 		row("called at", codes(texts(h.Stages)))
 		row("reads", codes(h.Reads))
 		row("sets", codes(texts(h.Sets)))
-		row("sets on the pod", codes(texts(h.Pod)))
-		row("needs of the kernel", strings.ReplaceAll(codes(h.Kernel), "\\|", "` or `"))
+		row("sets on the pod", codes(texts(h.SetsOnPod)))
+		row("needs of the kernel", strings.ReplaceAll(codes(h.KernelFeatures), "\\|", "` or `"))
 		row("with other hooks", h.Compose)
 		row("tested on", cmp.Or(h.TestedOn, "models of containerd and of the kernel; a real containerd if `test/real` runs its scenarios"))
 		if len(h.Differs) > 0 {
