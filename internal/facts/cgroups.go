@@ -63,7 +63,7 @@ func (g *Gatherer) findUndescribed(ev *lifecycle.Event) {
 		if err != nil {
 			return // an error is reported when a value must be written there
 		}
-		if dir, found := g.o.Tree.Find(above, (*ctr).ID); found {
+		if dir, found := g.o.Tree.FindContainer(above, (*ctr).ID); found {
 			n := **ctr
 			n.CgroupsPath = "/" + dir
 			*ctr = &n

@@ -52,7 +52,7 @@ type watcher struct {
 // watch finds the sockets of plugins until ctx ends.
 func (m *Manager) watch(ctx context.Context) error {
 	w := &watcher{m: m, missing: map[string]bool{}, askedSockets: map[string]foundSocket{}}
-	f := follow.Follower{
+	f := follow.DirWatcher{
 		QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck,
 		Dirs: func() []string { return m.o.WatchDirectories }, Read: func() { w.pollSockets(ctx) },
 	}

@@ -164,7 +164,7 @@ func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Inf
 func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	var out []cgroup.File
 	for _, f := range slices.Concat(h.Sets, h.Pod) {
-		s, err := cgroup.Find(f, "")
+		s, err := cgroup.FindSetting(f, "")
 		if f == lifecycle.Unified || err != nil {
 			continue
 		}
