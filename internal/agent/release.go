@@ -111,7 +111,7 @@ func neverRan(c config.Config) (bool, error) {
 // originalsLost returns the error that original values cannot be restored because their file or directory is missing.
 func originalsLost(c config.Config, missing string) error {
 	return fmt.Errorf("release without an agent: %w: %s does not exist, although an agent has run on this node (%s exists): "+
-		"pods and containers may keep the agent's values until they end", keeper.ErrUnknown, missing, c.Paths.Key)
+		"pods and containers may keep the agent's values until they end", keeper.ErrOriginalUnknown, missing, c.Paths.Key)
 }
 
 // removeResctrlGroups removes the resctrl groups that an agent made.

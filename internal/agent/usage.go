@@ -152,7 +152,7 @@ func (s source) Usage() api.Usage {
 		}
 		out.Containers = append(out.Containers, api.ContainerUse{
 			ID: g.ID, Pod: g.Pod, Container: g.Container, Pool: g.Pool,
-			Used: u.Used, Periods: u.Periods, Throttled: u.Throttled, Pressure: u.Pressure,
+			Used: u.CPUTime, Periods: u.Periods, Throttled: u.ThrottledPeriods, Pressure: u.Pressure,
 		})
 	}
 	return out

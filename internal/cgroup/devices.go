@@ -7,17 +7,17 @@ import "strings"
 // ownPart returns the part of a file's text that belongs to the setting, in the form that Encode returns.
 func (s *Setting) ownPart(v Version, text string) string {
 	switch s.Kind {
-	case Default:
+	case KindDefault:
 		line, _, _ := strings.Cut(text, "\n")
 		return strings.TrimSpace(strings.TrimPrefix(line, "default "))
-	case PerDevice:
+	case KindPerDevice:
 		return s.ofDevice(v, text)
 	}
 	return text
 }
 
-// ofDevice finds the number for the setting's device. A device that is missing in the file, or
-// is 0 in version 1, has no limit.
+// ofDevice returns the number of the setting's device. A device that is missing in the file, or has the number 0 in
+// cgroup version 1, has no limit.
 func (s *Setting) ofDevice(v Version, text string) string {
 	disk, direction, _ := strings.Cut(s.Key, " ")
 	for line := range strings.Lines(text) {
@@ -42,7 +42,7 @@ func (s *Setting) ofDevice(v Version, text string) string {
 
 // line returns the text to write for a setting's part of a file.
 func (s *Setting) line(v Version, part string) string {
-	if s.Kind != PerDevice {
+	if s.Kind != KindPerDevice {
 		return part
 	}
 	disk, direction, _ := strings.Cut(s.Key, " ")

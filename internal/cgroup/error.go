@@ -18,21 +18,21 @@ type Error struct {
 	Err   error
 }
 
-// Error names path, value and cause, and explains well-known refusals.
+// Error returns a text with the path, the value and the kernel's error, and explains well-known refusals.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op + " " + e.Path)
 	if e.Op != "read" {
 		b.WriteString(" " + strconv.Quote(shorten(e.Value)))
 	}
-	fmt.Fprintf(&b, ": %v", cause(e.Err))
+	fmt.Fprintf(&b, ": %v", withoutPath(e.Err))
 	if h := e.Hint(); h != "" {
 		b.WriteString(" (" + h + ")")
 	}
 	return b.String()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the kernel's error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Hint explains what the kernel usually means by this refusal; "" if there is nothing to add.
@@ -50,10 +50,10 @@ func (e *Error) Hint() string {
 	return ""
 }
 
-// hints are tried in order; the first match counts.
+// hints are the explanations of Error.Hint. The first one that matches counts.
 var hints = []struct {
 	errno      syscall.Errno
-	op, prefix string // of the file name
+	op, prefix string // the operation, "" for all, and a prefix of the file's name
 	text       string
 }{
 	{syscall.EACCES, "write", "cpuset.cpus", "the parent cgroup does not have all these CPUs"},
@@ -71,7 +71,7 @@ var hints = []struct {
 	{syscall.EINVAL, "write", "cpu.shares", "cpu.idle is 1 in this cgroup, or the text is malformed"},
 	{syscall.EINVAL, "write", "cpu.weight", "cpu.idle is 1 in this cgroup, or the text is malformed"},
 	{syscall.ERANGE, "write", "cpu.weight", "a weight must be 1 to 10000"},
-	{syscall.EINVAL, "write", swapV1, "the limit is below memory.limit_in_bytes, or the text is malformed"},
+	{syscall.EINVAL, "write", memswLimitFile, "the limit is below memory.limit_in_bytes, or the text is malformed"},
 	{syscall.EBUSY, "write", "memory.", "the cgroup uses more than the limit, and the kernel could not reclaim the memory"},
 	{syscall.EINVAL, "write", "memory.limit", "the limit is above memory.memsw.limit_in_bytes, or the text is malformed"},
 	{syscall.ENODEV, "write", "io.max", "no such disk"},
@@ -95,8 +95,8 @@ func RuntimeOnly(err error) bool {
 	return ok && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
 }
 
-// cause leaves out the path, which an fs.PathError would repeat.
-func cause(err error) error {
+// withoutPath returns the kernel's error code of an error. Its text lacks the path, which an fs.PathError repeats.
+func withoutPath(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}

@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// IsMissing reports whether a cgroup does not exist in its tree. The tree must have the cgroup above
-// all pods: in another tree, a missing cgroup means nothing. A missing cgroup need not have existed
-// before.
+// IsMissing reports whether a cgroup does not exist, although the tree has the cgroup above all pods. If the tree lacks
+// that cgroup, it is another tree, and IsMissing returns false. A missing cgroup need not have existed before.
 func (t *Tree) IsMissing(dir string) bool {
-	return !t.Has(dir) && t.Has(Top(dir))
+	return !t.Has(dir) && t.Has(TopDir(dir))
 }
 
 // existenceController is the controller whose hierarchy shows which cgroups exist in version 1, because runtimes create
@@ -19,14 +18,14 @@ const existenceController = "cpuset"
 // Has reports whether a cgroup exists.
 func (t *Tree) Has(dir string) bool { return t.Exists(dir, existenceController) }
 
-// Top returns the first component of dir, the cgroup directly below the root.
-func Top(dir string) string {
+// TopDir returns the first component of dir, the cgroup directly below the root.
+func TopDir(dir string) string {
 	first, _, _ := strings.Cut(dir, "/")
 	return first
 }
 
-// Find returns the cgroup of a container, by its id, in a pod's cgroup.
-func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
+// FindContainer returns the cgroup of a container in a pod's cgroup, by the container's id.
+func (t *Tree) FindContainer(podDir, id string) (dir string, ok bool) {
 	names, err := t.Children(podDir, existenceController)
 	if err != nil {
 		return "", false
@@ -58,6 +57,7 @@ func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 	return "", false
 }
 
+// podBelow searches the cgroup above and the QoS cgroups in it for a pod.
 func (t *Tree) podBelow(above, uid string) (dir string, ok bool) {
 	names, err := t.Children(above, existenceController)
 	if err != nil {

@@ -22,9 +22,8 @@ type FS interface {
 	List(dir string) ([]string, error)
 }
 
-// maxFile limits what is read of one file. Control files are far smaller; only lists of
-// processes may be large.
-const maxFile = 1 << 20
+// maxFileBytes is the largest size of a file that ReadFile reads, in bytes. Only lists of processes may be that large.
+const maxFileBytes = 1 << 20
 
 // Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out of it; relative
 // links inside, such as cpu -> cpu,cpuacct, are followed.
@@ -59,12 +58,12 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err == nil && len(data) == maxFile {
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
+	if err == nil && len(data) == maxFileBytes {
 		err = errors.New("file is too large")
 	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: cause(err)}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: withoutPath(err)}
 	}
 	return data, nil
 }
@@ -77,7 +76,7 @@ func (r *Real) WriteFile(path string, data []byte) error {
 		return err
 	}
 	if _, err = f.Write(data); err != nil {
-		err = &fs.PathError{Op: "write", Path: path, Err: cause(err)}
+		err = &fs.PathError{Op: "write", Path: path, Err: withoutPath(err)}
 	}
 	return errors.Join(err, f.Close())
 }

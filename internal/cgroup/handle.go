@@ -13,19 +13,19 @@ type Handle struct {
 	Dir, Path string
 
 	tree       *Tree
-	set        *Setting // nil if it is no setting
+	setting    *Setting // nil if the field and key name no setting
 	controller string
-	err        error // why there is no file
+	err        error // why the setting has no file
 }
 
-// Resolve finds the file of a setting of dir. If it is no setting, has no file in this version,
-// or dir is no cgroup directory, every use of the handle returns an error.
+// Resolve finds the file of a setting of dir. Every use of the handle returns an error if field and key name no setting,
+// if the setting has no file in this cgroup version, or if dir cannot be the directory of a cgroup.
 func (t *Tree) Resolve(dir string, field lifecycle.Field, key string) Handle {
 	h := Handle{tree: t, Dir: dir}
-	if h.set, h.err = Find(field, key); h.err != nil {
+	if h.setting, h.err = FindSetting(field, key); h.err != nil {
 		return h
 	}
-	f, err := h.set.file(t.Version)
+	f, err := h.setting.file(t.Version)
 	if err == nil && !IsDir(dir) {
 		err = fmt.Errorf("%q is not a cgroup directory", shorten(dir))
 	}
@@ -43,19 +43,19 @@ func (h Handle) Name() string {
 	return h.Path
 }
 
-// OpError makes the error of an operation on the setting. err is the reason that the agent found itself.
+// OpError makes the error of an operation on the setting, for a reason that the agent found itself (err).
 func (h Handle) OpError(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
-// Encode returns the kernel's text for a value of the handle's setting. Quota and period are
-// encoded separately; Tree joins them where they are one file. Values that the kernel would refuse
-// or change (version 1 clamps shares) are errors, and so is an empty set.
+// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts; Tree joins
+// them in cgroup version 2, where they are one file. Encode returns an error for an empty set, and for a value that the
+// kernel would refuse or change (version 1 clamps shares).
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
-	if h.set == nil {
+	if h.setting == nil {
 		return "", h.err
 	}
-	text, err := h.set.encode(h.tree.Version, v)
+	text, err := h.setting.encode(h.tree.Version, v)
 	if err == nil {
 		err = h.err
 	}
@@ -63,19 +63,19 @@ func (h Handle) Encode(v lifecycle.Value) (string, error) {
 }
 
 // Same reports whether two kernel texts of the setting mean the same.
-func (h Handle) Same(a, b string) bool { return a == b || h.set != nil && h.set.isSame(a, b) }
+func (h Handle) Same(a, b string) bool { return a == b || h.setting != nil && h.setting.isSame(a, b) }
 
 // Compare orders two kernel texts of a setting, as cmp.Compare does. "No limit" is above all numbers, and a text that
 // is not valid counts as no limit. Compare returns 0 if the handle has no setting.
 func (h Handle) Compare(a, b string) int {
-	if h.set == nil {
+	if h.setting == nil {
 		return 0
 	}
-	return h.set.compare(a, b)
+	return h.setting.compare(a, b)
 }
 
 // IsFreeText reports whether the kernel may show the text in another form than the written one.
-func (h Handle) IsFreeText() bool { return h.set == nil || h.set.Kind == Text }
+func (h Handle) IsFreeText() bool { return h.setting == nil || h.setting.Kind == KindText }
 
 // Read returns the kernel's text of the setting. Of cpu.max it returns only the quota or the period.
 func (h Handle) Read() (string, error) {
@@ -86,11 +86,11 @@ func (h Handle) Read() (string, error) {
 	if err != nil {
 		return text, err
 	}
-	if h.tree.Version == V1 || h.set.Kind != Bandwidth {
-		return h.set.ownPart(h.tree.Version, text), nil
+	if h.tree.Version == V1 || h.setting.Kind != KindBandwidth {
+		return h.setting.ownPart(h.tree.Version, text), nil
 	}
 	quota, period, err := splitMax(h.Path, text)
-	if h.set.Field == lifecycle.CPUPeriod {
+	if h.setting.Field == lifecycle.CPUPeriod {
 		return period, err
 	}
 	return quota, err
@@ -101,21 +101,21 @@ func (h Handle) Write(text string) error {
 	switch {
 	case h.err != nil:
 		return h.OpError("write", text, h.err)
-	case text == "" && h.set.Kind != List:
+	case text == "" && h.setting.Kind != KindList:
 		// For the kernel, an empty limit of memory or huge pages is 0.
 		return h.OpError("write", "", errors.New("the text is empty"))
-	case h.tree.Version == V2 && h.set.Field == lifecycle.CPUPeriod:
+	case h.tree.Version == V2 && h.setting.Field == lifecycle.CPUPeriod:
 		return h.tree.WriteBandwidth(h.Dir, "", text)
 	}
-	text = h.set.line(h.tree.Version, text)
-	if h.tree.Version == V1 && h.set.Field == lifecycle.MemoryLimit {
+	text = h.setting.line(h.tree.Version, text)
+	if h.tree.Version == V1 && h.setting.Field == lifecycle.MemoryLimit {
 		return h.tree.writeLimitV1(h.Dir, h.Path, text)
 	}
 	return h.tree.write(h.Path, text)
 }
 
-// Missing reports whether the setting's cgroup does not exist and may be made later. A file
-// that is missing in a cgroup is never made, nor is a hierarchy that is not mounted.
+// Missing reports whether the setting's cgroup does not exist and may be made later. It returns false if only the file
+// is missing in the cgroup, or if the hierarchy is not mounted, because these do not appear later.
 func (h Handle) Missing() bool {
 	controller := ""
 	if h.tree.Version == V1 {

@@ -2,8 +2,8 @@ package cgroup
 
 import "github.com/trimtab/trimtab/internal/topology"
 
-// IDs is a set of CPUs or memory nodes by kernel id. Unlike topology.Set it holds every id that
-// a kernel file may name, online or not. It is comparable; the zero IDs is empty.
+// IDs is a set of CPUs or memory nodes by kernel id. Unlike topology.Set it can hold every id that a kernel file may
+// name, also ids of offline CPUs. IDs can be compared with ==. The zero IDs is empty.
 type IDs topology.Bits
 
 // ParseIDs reads a kernel list. Empty text is the empty set.

@@ -11,14 +11,14 @@ type NameKind int
 // The kinds of cgroups. Any program may use such a name: only the runtime knows the kind for
 // certain.
 const (
-	Other        NameKind = iota
-	PodDir                // the cgroup of a pod
-	ContainerDir          // the cgroup of a container or of a pod sandbox
-	KubepodsDir           // the cgroup above all pods
-	QoSDir                // the cgroup above the pods of a QoS class
+	OtherDir     NameKind = iota // any other cgroup
+	PodDir                       // the cgroup of a pod
+	ContainerDir                 // the cgroup of a container or of a pod sandbox
+	KubepodsDir                  // the cgroup above all pods
+	QoSDir                       // the cgroup above the pods of a QoS class
 )
 
-// Name is the information in a cgroup's name.
+// Name is what the name of a cgroup shows: its kind, and the id of its pod or container.
 type Name struct {
 	Kind NameKind
 	// ID is the UID of a pod or the id of a container, as the runtime writes it.
@@ -36,7 +36,7 @@ func ParseName(dir string) Name {
 	name := path.Base(dir)
 	switch base, isSlice := strings.CutSuffix(name, slice); {
 	case isSlice:
-		return namedSlice(base)
+		return parseSlice(base)
 	case name == "kubepods":
 		return Name{Kind: KubepodsDir}
 	case name == "burstable" || name == "besteffort":
@@ -59,7 +59,8 @@ func ParseName(dir string) Name {
 	return Name{ContainerDir, id}
 }
 
-func namedSlice(base string) Name {
+// parseSlice parses the name of a slice without the suffix ".slice".
+func parseSlice(base string) Name {
 	above, last, ok := cutLast(base, "-")
 	if !ok {
 		last = base
@@ -83,8 +84,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// isID reports whether text can be part of an id: it has no letters with a meaning in paths or
-// patterns.
+// isID reports whether text can be a pod's UID: 1 to maxID letters, digits, dashes and underscores.
 func isID(text string) bool {
 	if text == "" || len(text) > maxID {
 		return false
@@ -93,7 +93,7 @@ func isID(text string) bool {
 }
 
 // isContainerID reports whether text is a container id of 64 hexadecimal digits, as runtimes that serve a kubelet use
-// it. It is stricter than isID, which any directory name without a prefix would match.
+// it. It is stricter than isID, because isID accepts almost every directory name.
 func isContainerID(text string) bool {
 	return len(text) == 64 && onlyOf(text, "0123456789abcdef")
 }

@@ -10,7 +10,7 @@ import (
 
 // NodeMemory is the memory of a cgroup on one memory node that the kernel can reclaim, in bytes.
 type NodeMemory struct {
-	Anonymous int64 // with shared memory and tmpfs
+	Anonymous int64 // anonymous memory, shared memory and tmpfs
 	PageCache int64
 }
 

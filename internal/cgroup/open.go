@@ -11,13 +11,12 @@ import (
 // errNoOpenat2 means that the caller must open the file through os.Root.
 var errNoOpenat2 = errors.New("openat2 is not available")
 
-// openBeneath opens a path below a directory in one system call; os.Root makes one for each
-// directory of the path. The kernel refuses with EXDEV what would leave the directory: "..",
+// openBeneath opens a path below a directory in one system call; os.Root makes one call for each
+// directory of the path. The kernel refuses with EXDEV a path that leads out of the directory: "..",
 // absolute paths and links to the outside.
 //
-// It returns errNoOpenat2 if openat2 does not exist (before Linux 5.6), a seccomp filter
-// forbids it, or it could not exclude that a concurrent rename leads outside (EAGAIN,
-// openat2(2)).
+// openBeneath returns errNoOpenat2 if openat2 does not exist (before Linux 5.6), if a seccomp filter forbids it, or if
+// the kernel cannot rule out that a concurrent rename leads outside (EAGAIN, openat2(2)).
 func openBeneath(dir int, path string, flags int) (int, error) {
 	if path == "" {
 		return -1, unix.ENOENT
@@ -60,7 +59,7 @@ func (r *Real) open(path string, flags int) (file, error) {
 }
 
 func (f file) Read(p []byte) (int, error) {
-	n, err := retried(func() (int, error) { return unix.Read(int(f), p) })
+	n, err := retryOnEINTR(func() (int, error) { return unix.Read(int(f), p) })
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
@@ -69,7 +68,7 @@ func (f file) Read(p []byte) (int, error) {
 
 // Write writes in one call, which a kernel file treats as one transaction.
 func (f file) Write(p []byte) (int, error) {
-	n, err := retried(func() (int, error) { return unix.Write(int(f), p) })
+	n, err := retryOnEINTR(func() (int, error) { return unix.Write(int(f), p) })
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite
 	}
@@ -78,8 +77,8 @@ func (f file) Write(p []byte) (int, error) {
 
 func (f file) Close() error { return unix.Close(int(f)) }
 
-// retried repeats a call that a signal interrupted, as package os does.
-func retried(call func() (int, error)) (int, error) {
+// retryOnEINTR repeats a call that a signal interrupted, as package os does.
+func retryOnEINTR(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err

@@ -17,7 +17,7 @@ const (
 // Path returns the directory of a container from its OCI cgroupsPath, in either notation: a
 // path ("/kubepods/burstable/podX/ID", the cgroupfs driver) or slice:prefix:name
 // ("kubepods-podX.slice:cri-containerd:ID", the systemd driver). parent is the pod's cgroup
-// parent. It is used if cgroupsPath has an empty slice or is a relative path, and may be empty.
+// parent, which may be empty. Path uses it only if cgroupsPath has an empty slice or is a relative path.
 func Path(parent, cgroupsPath string) (string, error) {
 	return checkAndParse("cgroups path", cgroupsPath, func() (string, error) { return containerDir(parent, cgroupsPath) })
 }
@@ -37,6 +37,7 @@ func checkAndParse(what, text string, parse func() (string, error)) (string, err
 	return dir, nil
 }
 
+// containerDir is Path for a text that checkName accepts.
 func containerDir(parent, cgroupsPath string) (string, error) {
 	parts := strings.Split(cgroupsPath, ":")
 	if !strings.Contains(cgroupsPath, "/") && len(parts) == 3 {
@@ -77,7 +78,7 @@ func scopeDir(parent string, parts []string) (string, error) {
 	case parent != "":
 		above, err = PodPath(parent)
 	default:
-		above = "system.slice" // the default of both runtimes
+		above = "system.slice" // the default of runc and crun
 	}
 	if err != nil {
 		return "", err
@@ -148,7 +149,7 @@ func components(p string) (string, error) {
 	return p, nil
 }
 
-// checkName refuses text that no runtime writes into a path and no file name should have.
+// checkName returns an error for text that cannot be a path: empty, too long, not UTF-8, or with control characters.
 func checkName(p string) error {
 	switch {
 	case p == "":
@@ -163,7 +164,7 @@ func checkName(p string) error {
 	return nil
 }
 
-// shorten keeps foreign text in messages within bounds.
+// shorten cuts long text of other programs for messages.
 func shorten(s string) string {
 	if len(s) > 96 {
 		return s[:93] + "..."

@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Probe reports whether the kernel has a controller ("cpu") or a file, by its version 2 name
-// ("cpu.idle"). It only reads. A file can be found only in a cgroup with its controller, so the
-// answer may be unknown on a node where nothing has started yet.
+// Probe reports whether the kernel has a controller, such as "cpu", or a file, such as "cpu.idle". The feature is the
+// controller's name, or the file's name in cgroup version 2. Probe writes nothing. Only a cgroup with the controller has
+// its files, so the answer may be unknown on a node where no pod has started yet.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
 	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -33,9 +33,9 @@ func FeatureFile(feature string, v Version) (File, error) {
 	if !isFile {
 		return File{Controller: controller}, nil
 	}
-	s, err := Find(lifecycle.Unified, feature)
+	s, err := FindSetting(lifecycle.Unified, feature)
 	if feature == "io.max" {
-		s, err = Find(lifecycle.IOLimit, sampleDiskLimit)
+		s, err = FindSetting(lifecycle.IOLimit, sampleDiskLimit)
 	}
 	if err != nil {
 		return File{}, err
@@ -72,7 +72,7 @@ func (t *Tree) probeFile(file File) lifecycle.Finding {
 	if err != nil {
 		return lifecycle.Finding{Why: err.Error()}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return rankPods(a) - rankPods(b) })
+	slices.SortStableFunc(names, func(a, b string) int { return podsFirst(a) - podsFirst(b) })
 	for _, dir := range names {
 		_, err := t.FS.ReadFile(t.path(file.Controller, dir, file.Name))
 		has, _ := t.hasController(dir, file.Controller) // an error means that dir was removed
@@ -85,15 +85,16 @@ func (t *Tree) probeFile(file File) lifecycle.Finding {
 			return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no " + file.Name}
 		}
 	}
-	// If the root has the file, the kernel has it. If the root lacks it, a cgroup below may
-	// have it.
+	// If the root has the file, the kernel supports it. If the root lacks the file, cgroups below the root may have
+	// it.
 	if _, err := t.FS.ReadFile(t.path(file.Controller, ".", file.Name)); err == nil {
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
 	return lifecycle.Finding{Why: fmt.Sprintf("no cgroup with the controller %s exists yet", file.Controller)}
 }
 
-func rankPods(dir string) int {
+// podsFirst returns a rank that sorts the cgroups of pods before other cgroups.
+func podsFirst(dir string) int {
 	if strings.HasPrefix(dir, "kubepods") {
 		return 0
 	}

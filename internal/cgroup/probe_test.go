@@ -95,7 +95,7 @@ func TestProbePartitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&cgroup.Tree{FS: f, Version: c.version}).Probe(cgroup.Exclusive); got.Support != c.want {
+		if got := (&cgroup.Tree{FS: f, Version: c.version}).Probe(cgroup.ExclusiveFile); got.Support != c.want {
 			t.Errorf("version %v, kernel %s, cgroup %q: %+v, want %v", c.version, c.release, c.dir, got, c.want)
 		}
 	}

@@ -14,20 +14,20 @@ import (
 // hierarchy is mounted.
 type File struct{ Controller, Name string }
 
-// Kind is how the text of a file is written and compared.
-type Kind int
+// TextKind is how the text of a file is written and compared.
+type TextKind int
 
 // The kinds of text.
 const (
-	Text      Kind = iota // copied unchanged
-	Number                // a decimal number
-	Shares                // cpu.shares in version 1, the corresponding weight in version 2
-	List                  // a kernel list, compared as a set
-	Bytes                 // bytes in whole pages, or unlimited
-	Signed                // a decimal number that may be negative
-	Bandwidth             // µs; quota and period are one file in version 2
-	PerDevice             // one number for each device; the setting is the number of one device
-	Default               // a number, after the word default if devices have numbers of their own
+	KindText      TextKind = iota // copied unchanged
+	KindNumber                    // a decimal number
+	KindShares                    // cpu.shares in version 1, the corresponding weight in version 2
+	KindList                      // a kernel list, compared as a set
+	KindBytes                     // bytes in whole pages, or unlimited
+	KindSigned                    // a decimal number that may be negative
+	KindBandwidth                 // µs; quota and period are one file in version 2
+	KindPerDevice                 // one number for each device; the setting is the number of one device
+	KindDefault                   // a number, which follows the word default if devices have numbers of their own
 )
 
 // Setting describes one cgroup setting.
@@ -36,8 +36,8 @@ type Setting struct {
 	Key   string // for Unified, the name of the version 2 file
 
 	V1, V2 File // the zero File if that version has none
-	Kind   Kind
-	// Min and Max limit numbers. Unlimited says that -1 is "no limit".
+	Kind   TextKind
+	// Min and Max limit numbers. Unlimited means that the value -1 stands for "no limit".
 	Min, Max  int64
 	Unlimited bool
 }
@@ -47,95 +47,95 @@ const maxBandwidth = 1<<44 - 1
 
 // The files of a cpuset partition, which gives a cgroup exclusive CPUs.
 const (
-	Exclusive = "cpuset.cpus.exclusive"
-	Partition = "cpuset.cpus.partition"
+	ExclusiveFile = "cpuset.cpus.exclusive"
+	PartitionFile = "cpuset.cpus.partition"
 )
 
-// settings is the table of all settings that we write. Rows of Unified are the version 2 files
-// whose text needs conversion; other files are plain text.
+// settings is the table of all settings that the agent writes. Rows of Unified are the version 2 files
+// whose text needs conversion; the text of other version 2 files is copied unchanged.
 //
 // A child's bandwidth, list, and amounts of memory stay within the parent's. A value that
 // grows is written to the parent first, and a value that shrinks to the child first.
 //
 // Other programs write these files, too:
-//   - The runtime writes those of a container at each UpdateContainer, with the values of its
+//   - The runtime writes the files of a container at each UpdateContainer, with the values of its
 //     stored spec.
 //   - The kubelet writes shares, bandwidth and memory limit of a pod when the pod is made and when
 //     it is resized, and the shares of QoS classes about every minute and at each pod change. With
 //     the feature MemoryQoS it writes memory.min, memory.low and memory.high of pods and containers.
 //   - The kubelet writes the cpuset of containers every 10 s, through the runtime: CPUs where its CPU
 //     manager policy is static, memory nodes where its memory manager policy is Static.
-//   - systemd writes those of slices and scopes at daemon-reload and at each property change of the
+//   - systemd writes the files of slices and scopes at daemon-reload and at each property change of the
 //     unit.
 var settings = []Setting{
 	{
-		Field: lifecycle.CPUShares, Kind: Shares, Min: 2, Max: 262144,
+		Field: lifecycle.CPUShares, Kind: KindShares, Min: 2, Max: 262144,
 		V1: File{"cpu", "cpu.shares"}, V2: File{"cpu", "cpu.weight"},
 	},
 	{
-		Field: lifecycle.CPUQuota, Kind: Bandwidth, Min: 1000, Max: maxBandwidth, Unlimited: true,
+		Field: lifecycle.CPUQuota, Kind: KindBandwidth, Min: 1000, Max: maxBandwidth, Unlimited: true,
 		V1: File{"cpu", "cpu.cfs_quota_us"}, V2: File{"cpu", "cpu.max"},
 	},
 	{
-		Field: lifecycle.CPUPeriod, Kind: Bandwidth, Min: 1000, Max: 1000000,
+		Field: lifecycle.CPUPeriod, Kind: KindBandwidth, Min: 1000, Max: 1000000,
 		V1: File{"cpu", "cpu.cfs_period_us"}, V2: File{"cpu", "cpu.max"},
 	},
 	{
-		Field: lifecycle.CPUSetCPUs, Kind: List,
+		Field: lifecycle.CPUSetCPUs, Kind: KindList,
 		V1: File{"cpuset", "cpuset.cpus"}, V2: File{"cpuset", "cpuset.cpus"},
 	},
 	{
-		Field: lifecycle.CPUSetMems, Kind: List,
+		Field: lifecycle.CPUSetMems, Kind: KindList,
 		V1: File{"cpuset", "cpuset.mems"}, V2: File{"cpuset", "cpuset.mems"},
 	},
 	{
-		Field: lifecycle.MemoryLimit, Kind: Bytes, Min: 4096, Max: math.MaxInt64, Unlimited: true,
+		Field: lifecycle.MemoryLimit, Kind: KindBytes, Min: 4096, Max: math.MaxInt64, Unlimited: true,
 		V1: File{"memory", "memory.limit_in_bytes"}, V2: File{"memory", "memory.max"},
 	},
-	memoryBytes("memory.min"), memoryBytes("memory.low"), memoryBytes("memory.high"), memoryBytes("memory.swap.max"),
+	memorySetting("memory.min"), memorySetting("memory.low"), memorySetting("memory.high"), memorySetting("memory.swap.max"),
 	{
-		Field: lifecycle.Unified, Key: "memory.oom.group", Kind: Number, Max: 1,
+		Field: lifecycle.Unified, Key: "memory.oom.group", Kind: KindNumber, Max: 1,
 		V2: File{"memory", "memory.oom.group"},
 	},
 	{
-		Field: lifecycle.Unified, Key: "cpu.idle", Kind: Number, Max: 1,
+		Field: lifecycle.Unified, Key: "cpu.idle", Kind: KindNumber, Max: 1,
 		V1: File{"cpu", "cpu.idle"}, V2: File{"cpu", "cpu.idle"},
 	},
 	{
-		// Only kernels of Alibaba Cloud Linux and Anolis have it.
-		Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Kind: Signed, Min: -1, Max: 2,
+		// Only kernels of Alibaba Cloud Linux and Anolis have this file.
+		Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Kind: KindSigned, Min: -1, Max: 2,
 		V1: File{"cpu", "cpu.bvt_warp_ns"}, V2: File{"cpu", "cpu.bvt_warp_ns"},
 	},
 	{
-		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: Number, Max: maxBandwidth,
+		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: KindNumber, Max: maxBandwidth,
 		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"},
 	},
 	{
-		// Linux 6.7, with remote partitions. Empty in a new cgroup.
-		Field: lifecycle.Unified, Key: Exclusive, Kind: List,
-		V2: File{"cpuset", Exclusive},
+		// The file exists since Linux 6.7, and is empty in a new cgroup.
+		Field: lifecycle.Unified, Key: ExclusiveFile, Kind: KindList,
+		V2: File{"cpuset", ExclusiveFile},
 	},
 	{
-		// The text of the file shows whether the kernel accepts the partition, and why not.
-		Field: lifecycle.Unified, Key: Partition, Kind: Text,
-		V2: File{"cpuset", Partition},
+		// When read, the file shows whether the kernel accepts the partition or why it does not.
+		Field: lifecycle.Unified, Key: PartitionFile, Kind: KindText,
+		V2: File{"cpuset", PartitionFile},
 	},
 	{
 		// The kernel applies the weight on disks that use io.cost.
-		Field: lifecycle.Unified, Key: "io.weight", Kind: Default, Min: 1, Max: 10000,
+		Field: lifecycle.Unified, Key: "io.weight", Kind: KindDefault, Min: 1, Max: 10000,
 		V2: File{"io", "io.weight"},
 	},
 	{
 		// The kernel applies the weight on disks that use the scheduler BFQ.
-		Field: lifecycle.Unified, Key: "io.bfq.weight", Kind: Default, Min: 1, Max: 1000,
+		Field: lifecycle.Unified, Key: "io.bfq.weight", Kind: KindDefault, Min: 1, Max: 1000,
 		V1: File{"blkio", "blkio.bfq.weight"}, V2: File{"io", "io.bfq.weight"},
 	},
 }
 
-// memoryBytes returns the row of a file of version 2 with an amount of memory.
-func memoryBytes(name string) Setting {
+// memorySetting returns the row of a version 2 file that has an amount of memory.
+func memorySetting(name string) Setting {
 	return Setting{
-		Field: lifecycle.Unified, Key: name, Kind: Bytes, Max: math.MaxInt64, Unlimited: true,
+		Field: lifecycle.Unified, Key: name, Kind: KindBytes, Max: math.MaxInt64, Unlimited: true,
 		V2: File{"memory", name},
 	}
 }
@@ -143,11 +143,11 @@ func memoryBytes(name string) Setting {
 // Settings returns the table of settings. Callers must not change it.
 func Settings() []Setting { return settings }
 
-// Find returns the row of a field. A Unified file without a row is plain text and exists only
-// in version 2. Files that belong to another field, or that are no setting (cgroup.procs,
-// cgroup.kill), are refused: each setting must have one name, or two owners could write one
-// file. Callers must not change the row.
-func Find(field lifecycle.Field, key string) (*Setting, error) {
+// FindSetting returns the row of a field and key. For a Unified file without a row it returns a setting with plain text
+// in version 2. It returns an error for a file that belongs to another field, because each setting must have only one
+// name: otherwise two owners could write one file. It also returns an error for files that are no settings
+// (cgroup.procs, cgroup.kill). Callers must not change the row.
+func FindSetting(field lifecycle.Field, key string) (*Setting, error) {
 	switch field {
 	case lifecycle.Unified:
 		return findUnified(key)
@@ -164,7 +164,7 @@ func Find(field lifecycle.Field, key string) (*Setting, error) {
 	return nil, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
 }
 
-// hugepages returns the row of one size of huge pages, such as "2MB". The kernel stores whole
+// hugepages returns the setting that limits huge pages of one size, such as "2MB". The kernel stores whole
 // pages of that size.
 func hugepages(size string) (*Setting, error) {
 	if _, err := pageBytes(size); err != nil {
@@ -172,7 +172,7 @@ func hugepages(size string) (*Setting, error) {
 	}
 	prefix := "hugetlb." + size
 	return &Setting{
-		Field: lifecycle.Hugepages, Key: size, Kind: Bytes, Max: math.MaxInt64, Unlimited: true,
+		Field: lifecycle.Hugepages, Key: size, Kind: KindBytes, Max: math.MaxInt64, Unlimited: true,
 		V1: File{"hugetlb", prefix + ".limit_in_bytes"}, V2: File{"hugetlb", prefix + ".max"},
 	}, nil
 }
@@ -200,7 +200,8 @@ var diskLimits = map[string]struct {
 	"wiops": {"blkio.throttle.write_iops_device", math.MaxUint32 - 1},
 }
 
-// ioLimit returns the row of a limit of one disk in one direction: "8:0 rbps".
+// ioLimit returns the setting of a limit of one disk, such as "8:0 rbps": bytes per second that tasks read from
+// the disk 8:0.
 func ioLimit(key string) (*Setting, error) {
 	disk, direction, ok := strings.Cut(key, " ")
 	limit, known := diskLimits[direction]
@@ -208,7 +209,7 @@ func ioLimit(key string) (*Setting, error) {
 		return nil, fmt.Errorf("%q is not a limit of a disk, such as 8:0 rbps", shorten(key))
 	}
 	return &Setting{
-		Field: lifecycle.IOLimit, Key: key, Kind: PerDevice, Min: 1, Max: limit.most, Unlimited: true,
+		Field: lifecycle.IOLimit, Key: key, Kind: KindPerDevice, Min: 1, Max: limit.most, Unlimited: true,
 		V1: File{"blkio", limit.v1}, V2: File{"io", "io.max"},
 	}, nil
 }

@@ -6,17 +6,17 @@ import (
 	"strconv"
 )
 
-// swapV1 is the file that limits memory and swap together. Version 1 refuses a memory limit
-// above it (EINVAL). Runtimes set it: containerd to the memory limit, so that nothing is
-// swapped.
-const swapV1 = "memory.memsw.limit_in_bytes"
+// memswLimitFile is the file that limits memory and swap together. Cgroup version 1 refuses
+// a memory limit above the limit in this file (EINVAL). containerd writes the memory limit to this file, so that
+// the kernel swaps nothing.
+const memswLimitFile = "memory.memsw.limit_in_bytes"
 
-// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap (swapV1)
-// equals the old memory limit, writeLimitV1 also sets it to the new limit. If it is below the new
-// limit, writeLimitV1 raises it first. Otherwise it stays unchanged. The file swapV1 does not exist if
-// the kernel does not account for swap.
+// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap (memswLimitFile)
+// equals the old memory limit, writeLimitV1 also writes the new limit to it. If it is below the new
+// limit, writeLimitV1 raises it first. Otherwise writeLimitV1 leaves it unchanged. The kernel has no such file if it
+// does not account for swap.
 func (t *Tree) writeLimitV1(dir, file, text string) error {
-	both := t.path("memory", dir, swapV1)
+	both := t.path("memory", dir, memswLimitFile)
 	wanted, known := limitV1(text)
 	swapText, err := t.read(both)
 	if err != nil || !known {

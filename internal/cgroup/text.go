@@ -22,11 +22,11 @@ func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	switch {
 	case v.Field.IsNumeric():
 		return s.encodeInt(version, v.Int)
-	case s.Key == Exclusive && v.Text == "":
+	case s.Key == ExclusiveFile && v.Text == "":
 		return "", nil // as in a new cgroup: no exclusive CPUs
-	case s.Kind == List:
+	case s.Kind == KindList:
 		return encodeList(v.Text)
-	case s.Kind == Text:
+	case s.Kind == KindText:
 		return encodeText(v.Text)
 	}
 	n, err := s.parse(v.Text)
@@ -46,7 +46,7 @@ func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 	if n < s.Min || n > s.Max {
 		return "", fmt.Errorf("%d is not in %d..%d", n, s.Min, s.Max)
 	}
-	if s.Kind == Shares && version == V2 {
+	if s.Kind == KindShares && version == V2 {
 		return strconv.FormatInt(Weight(n), 10), nil
 	}
 	return strconv.FormatInt(n, 10), nil
@@ -92,25 +92,24 @@ func encodeText(text string) (string, error) {
 	return text, nil
 }
 
-// Decode parses kernel text, for one field's part of the file, into a value in lifecycle units
-// and canonical form. A version 2 weight does not determine the shares, so decoding it is
-// ErrUnsupported.
+// Decode parses the kernel text of a setting, as Handle.Read returns it, into a value in canonical form. It returns
+// errors.ErrUnsupported for a cpu.weight of cgroup version 2, because a weight does not determine the shares.
 func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle.Value, error) {
 	v := lifecycle.Value{Field: field, Key: key}
-	s, err := Find(field, key)
+	s, err := FindSetting(field, key)
 	if err != nil {
 		return v, err
 	}
 	text = strings.TrimSpace(text)
 	switch s.Kind {
-	case Text:
+	case KindText:
 		v.Text = text
 		return v, nil
-	case List:
+	case KindList:
 		ids, err := ParseIDs(text)
 		v.Text = ids.String()
 		return v, err
-	case Shares:
+	case KindShares:
 		if version == V2 {
 			return v, fmt.Errorf("shares of a cpu.weight: %w", errors.ErrUnsupported)
 		}
@@ -119,7 +118,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 	if err != nil {
 		return v, err
 	}
-	if s.Kind == Bytes {
+	if s.Kind == KindBytes {
 		n = s.wholePages(n)
 	}
 	if field.IsNumeric() {
@@ -133,15 +132,15 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 // parse parses a number of the setting.
 func (s *Setting) parse(text string) (int64, error) {
 	text = strings.TrimSpace(text)
-	if digits, negative := strings.CutPrefix(text, "-"); negative && s.Kind == Signed {
+	if digits, negative := strings.CutPrefix(text, "-"); negative && s.Kind == KindSigned {
 		n, err := parseNumber(digits, false)
 		return -n, err
 	}
 	return parseNumber(text, s.Unlimited)
 }
 
-// parseNumber parses a decimal number that is not negative. If none is set, "max" and "-1" are
-// -1, no limit.
+// parseNumber parses a decimal number that is not negative. If none is set, it returns -1 for "max" and "-1", which mean
+// no limit.
 func parseNumber(text string, none bool) (int64, error) {
 	if none && (text == unlimited || text == "-1") {
 		return -1, nil
@@ -161,7 +160,7 @@ func parseNumber(text string, none bool) (int64, error) {
 func (s *Setting) wholePages(n int64) int64 {
 	size := int64(os.Getpagesize())
 	if s.Field == lifecycle.Hugepages {
-		size, _ = pageBytes(s.Key) // the row's number, so well formed
+		size, _ = pageBytes(s.Key) // FindSetting has checked the key
 	}
 	if n < 0 || n/size >= math.MaxInt64/size {
 		return -1
@@ -173,31 +172,31 @@ func (s *Setting) wholePages(n int64) int64 {
 // "0-1", a limit and the limit in whole pages.
 func (s *Setting) isSame(a, b string) bool {
 	switch s.Kind {
-	case Text:
+	case KindText:
 		return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
-	case List:
+	case KindList:
 		x, errA := ParseIDs(a)
 		y, errB := ParseIDs(b)
 		return errA == nil && errB == nil && x == y
 	}
 	x, errA := s.parse(a)
 	y, errB := s.parse(b)
-	if s.Kind == Bytes {
+	if s.Kind == KindBytes {
 		x, y = s.wholePages(x), s.wholePages(y)
 	}
 	return errA == nil && errB == nil && x == y
 }
 
 // compare orders two kernel texts of a setting: -1 if a is less than b, 0 if they are equal, 1
-// if a is more. No limit is more than any limit. Unreadable text counts as no limit, so that
-// replacing it counts as shrinking, which is written more carefully.
+// if a is more. "No limit" is more than any limit. Text that is not valid counts as no limit. The keeper then takes a
+// new value for a smaller one, and writes it in the safer order.
 func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)
 		switch s.Kind {
-		case Bytes:
+		case KindBytes:
 			n = s.wholePages(n)
-		case Signed:
+		case KindSigned:
 			n -= s.Min
 		}
 		if err != nil || n < 0 {

@@ -160,7 +160,7 @@ func TestSettingsCoverFields(t *testing.T) {
 		lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod,
 		lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 	} {
-		s, err := Find(f, "")
+		s, err := FindSetting(f, "")
 		if err != nil || s.V1 == (File{}) || s.V2 == (File{}) {
 			t.Errorf("%v: row %+v, %v", f, s, err)
 		}
@@ -191,7 +191,7 @@ func FuzzDecode(f *testing.F) {
 				}
 				at := (&Tree{Version: version}).Resolve("a", s.Field, s.Key)
 				again, err := at.Encode(v)
-				if err == nil && s.Kind != Shares && !at.Same(again, strings.TrimSpace(text)) {
+				if err == nil && s.Kind != KindShares && !at.Same(again, strings.TrimSpace(text)) {
 					t.Errorf("%v %v: %q decodes to %q, encodes to %q", version, s.Field, text, v, again)
 				}
 			}

@@ -75,7 +75,7 @@ func splitMax(file, text string) (quota, period string, err error) {
 	return f[0], f[1], nil
 }
 
-// Write sets a value.
+// Write encodes a value and writes it to the file of its setting.
 func (t *Tree) Write(dir string, v lifecycle.Value) error {
 	h := t.Resolve(dir, v.Field, v.Key)
 	text, err := h.Encode(v)
@@ -85,9 +85,9 @@ func (t *Tree) Write(dir string, v lifecycle.Value) error {
 	return h.Write(text)
 }
 
-// WriteText sets a setting to kernel text, as Read returned or Encode made it. Empty text
-// clears a list. In version 2 an empty list means the parent's list; neither version accepts it
-// for a cgroup with tasks (ENOSPC). Other settings have no empty text.
+// WriteText writes kernel text to the file of a setting, as Read or Handle.Encode returned it. Empty text clears a list.
+// In cgroup version 2 an empty list means the parent's list. Neither version accepts an empty list for a cgroup with
+// tasks (ENOSPC). Other settings accept no empty text.
 func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
 	return t.Resolve(dir, field, key).Write(text)
 }
@@ -120,9 +120,9 @@ func (t *Tree) ReadBandwidth(dir string) (quota, period string, err error) {
 	return quota, period, err
 }
 
-// WriteBandwidth sets quota and period together. If one is "", it stays unchanged. In version 2 it is
-// one transaction. In version 1 it is two writes. If the parent, the children or the burst
-// forbid the ratio between them, the other order is tried.
+// WriteBandwidth sets quota and period. If one of them is "", it stays unchanged. In cgroup version 2 WriteBandwidth
+// makes one write. In version 1 it makes two writes. The parent, the children or the burst may forbid the ratio between
+// these writes; then WriteBandwidth tries the other order.
 func (t *Tree) WriteBandwidth(dir, quota, period string) error {
 	file, err := t.File(dir, lifecycle.CPUQuota, "")
 	switch {
@@ -176,22 +176,22 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 	return err
 }
 
-// Effective returns the effective list of CPUSetCPUs or CPUSetMems in dir.
+// Effective returns the CPUs (CPUSetCPUs) or memory nodes (CPUSetMems) that tasks in dir may use, as a kernel list.
 func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
 	return t.list(dir, field, ".effective_")
 }
 
-// Allowed returns which members of CPUSetCPUs or CPUSetMems dir allows its children. The root
-// is ".".
+// Allowed returns the CPUs (CPUSetCPUs) or memory nodes (CPUSetMems) that dir allows its children, as a kernel list. The
+// root is ".".
 func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 	return t.list(dir, field, ".")
 }
 
-// list reads the effective list of a cgroup. In version 1 it reads the file whose name has v1 in place of the dot in
+// list reads the effective list of a cgroup. In cgroup version 1, v1 replaces the dot in the file's name, such as
 // "cpuset.cpus".
 func (t *Tree) list(dir string, field lifecycle.Field, v1 string) (string, error) {
-	s, err := Find(field, "")
-	if err != nil || s.Kind != List || !fs.ValidPath(dir) {
+	s, err := FindSetting(field, "")
+	if err != nil || s.Kind != KindList || !fs.ValidPath(dir) {
 		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
 	}
 	name := s.V2.Name + ".effective"
@@ -224,8 +224,8 @@ func (t *Tree) checkDir(dir string) error {
 	return err
 }
 
-// ErrPIDNamespace says that a cgroup has threads of another PID namespace, which the kernel
-// shows as 0 (cgroup v2) or not at all (v1).
+// ErrPIDNamespace means that a cgroup has threads that the agent's PID namespace does not contain. The kernel shows
+// such threads as 0 in cgroup v2, and not at all in v1.
 var ErrPIDNamespace = errors.New("its threads are in another PID namespace: run the agent in the host's (hostPID: true)")
 
 // Threads returns the ids of the threads in dir and in the cgroups below it. In version 1 it
@@ -249,7 +249,7 @@ func (t *Tree) Threads(dir string) ([]int, error) {
 		if err != nil {
 			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: err}
 		}
-		if id <= 0 { // to system calls, 0 is the caller
+		if id <= 0 { // system calls take 0 for the calling thread
 			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: ErrPIDNamespace}
 		}
 		ids = append(ids, id)

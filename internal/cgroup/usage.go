@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Usage reads the CPU time that a cgroup has used, and its memory without page cache in bytes. The
-// kernel can free that memory only by swapping or killing.
+// Usage reads the CPU time that a cgroup has used, and the bytes of its memory that are not page cache. The kernel can
+// free such memory only by swapping it or by killing processes.
 func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if cpu, err = t.cpuTime(dir); err != nil {
 		return 0, 0, err
@@ -18,7 +18,7 @@ func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if t.Version == V1 {
 		keys = []string{"total_inactive_anon", "total_active_anon", "total_unevictable"}
 	}
-	if bytes, err = t.sumOf(t.path("memory", dir, "memory.stat"), keys...); err != nil {
+	if bytes, err = t.sumFileValues(t.path("memory", dir, "memory.stat"), keys...); err != nil {
 		return 0, 0, err
 	}
 	return cpu, bytes, nil
@@ -30,7 +30,7 @@ func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 		return 0, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
 	}
 	if t.Version == V2 {
-		us, err := t.sumOf(t.path("", dir, "cpu.stat"), "usage_usec")
+		us, err := t.sumFileValues(t.path("", dir, "cpu.stat"), "usage_usec")
 		return time.Duration(us) * time.Microsecond, err
 	}
 	file := t.path("cpuacct", dir, "cpuacct.usage")
@@ -45,21 +45,21 @@ func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	return time.Duration(ns), nil
 }
 
-// sumOf reads a file of lines "key value" and adds the values of keys.
-func (t *Tree) sumOf(file string, keys ...string) (int64, error) {
+// sumFileValues reads a file with lines "key value" and adds the values of keys.
+func (t *Tree) sumFileValues(file string, keys ...string) (int64, error) {
 	text, err := t.read(file)
 	if err != nil {
 		return 0, err
 	}
-	total, err := sum(text, keys...)
+	total, err := sumValues(text, keys...)
 	if err != nil {
 		return 0, &Error{Op: "read", Path: file, Err: err}
 	}
 	return total, nil
 }
 
-// sum adds the values of keys in a file of lines "key value". All of them must be there.
-func sum(text string, keys ...string) (total int64, err error) {
+// sumValues adds the values of keys in the text of a file with lines "key value". The text must have all keys.
+func sumValues(text string, keys ...string) (total int64, err error) {
 	found := 0
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")

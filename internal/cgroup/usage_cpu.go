@@ -8,35 +8,35 @@ import (
 
 // CPUUse says how much CPU time a cgroup has used, and how it has waited for CPUs.
 type CPUUse struct {
-	Used time.Duration
-	// Periods are the periods of the CPU limit in which its tasks ran, and Throttled those of them in which the limit
-	// stopped the tasks. Both are 0 without a limit.
-	Periods, Throttled int64
-	// Stopped is how long the limit has stopped the tasks.
-	Stopped time.Duration
+	CPUTime time.Duration
+	// Periods counts the periods of the CPU limit in which the cgroup's tasks ran. ThrottledPeriods counts the periods
+	// among them in which the limit stopped the tasks. Both are 0 without a limit.
+	Periods, ThrottledPeriods int64
+	// ThrottledTime is how long the limit has stopped the tasks.
+	ThrottledTime time.Duration
 	// Pressure is the share of the last ten seconds in which a task waited for a CPU, in percent (PSI's "some" and
-	// avg10). It is -1 if the kernel does not report it: cgroup v1 and kernels without PSI.
+	// avg10). It is -1 if the kernel does not report it, as with cgroup v1 or without PSI.
 	Pressure float64
 }
 
-// CPUUse reads how much CPU time a cgroup has used, and how it has waited. A cgroup without the controller cpu has no
-// periods.
+// CPUUse reads how much CPU time a cgroup has used, and how it has waited for CPUs. Periods is 0 for a cgroup without
+// the controller cpu.
 func (t *Tree) CPUUse(dir string) (CPUUse, error) {
 	used, err := t.cpuTime(dir)
 	if err != nil {
 		return CPUUse{}, err
 	}
-	out := CPUUse{Used: used, Pressure: -1}
+	out := CPUUse{CPUTime: used, Pressure: -1}
 	controller, stopped, unit := "", "throttled_usec", time.Microsecond
 	if t.Version == V1 {
 		controller, stopped, unit = "cpu", "throttled_time", time.Nanosecond
 	}
 	if stat, err := t.read(t.path(controller, dir, "cpu.stat")); err == nil {
 		// A missing key leaves 0: the controller is off, or the kernel is older.
-		out.Periods, _ = sum(stat, "nr_periods")
-		out.Throttled, _ = sum(stat, "nr_throttled")
-		n, _ := sum(stat, stopped)
-		out.Stopped = time.Duration(n) * unit
+		out.Periods, _ = sumValues(stat, "nr_periods")
+		out.ThrottledPeriods, _ = sumValues(stat, "nr_throttled")
+		n, _ := sumValues(stat, stopped)
+		out.ThrottledTime = time.Duration(n) * unit
 	}
 	if t.Version == V2 {
 		if text, err := t.read(t.path("", dir, "cpu.pressure")); err == nil {

@@ -74,11 +74,11 @@ func TestCPUUse(t *testing.T) {
 		fails   bool
 	}{
 		{"v2", V2, map[string]string{"pod/cpu.stat": stat, "pod/cpu.pressure": "some avg10=12.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=1\n"},
-			CPUUse{Used: 1500 * time.Millisecond, Periods: 10, Throttled: 4, Stopped: 250 * time.Millisecond, Pressure: 12.5}, false},
-		{"without PSI", V2, map[string]string{"pod/cpu.stat": "usage_usec 1\n"}, CPUUse{Used: time.Microsecond, Pressure: -1}, false},
-		{"pressure in another form", V2, map[string]string{"pod/cpu.stat": "usage_usec 1\n", "pod/cpu.pressure": "some avg10=NaN\n"}, CPUUse{Used: time.Microsecond, Pressure: -1}, false},
+			CPUUse{CPUTime: 1500 * time.Millisecond, Periods: 10, ThrottledPeriods: 4, ThrottledTime: 250 * time.Millisecond, Pressure: 12.5}, false},
+		{"without PSI", V2, map[string]string{"pod/cpu.stat": "usage_usec 1\n"}, CPUUse{CPUTime: time.Microsecond, Pressure: -1}, false},
+		{"pressure in another form", V2, map[string]string{"pod/cpu.stat": "usage_usec 1\n", "pod/cpu.pressure": "some avg10=NaN\n"}, CPUUse{CPUTime: time.Microsecond, Pressure: -1}, false},
 		{"v1", V1, map[string]string{"cpuacct/pod/cpuacct.usage": "250\n", "cpu/pod/cpu.stat": "nr_periods 3\nnr_throttled 2\nthrottled_time 70\n"},
-			CPUUse{Used: 250, Periods: 3, Throttled: 2, Stopped: 70, Pressure: -1}, false},
+			CPUUse{CPUTime: 250, Periods: 3, ThrottledPeriods: 2, ThrottledTime: 70, Pressure: -1}, false},
 		{"nothing", V2, nil, CPUUse{}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Change is what happened to a directory or a file of a tree.
+// Change is the kind of change of a directory or a file in a tree.
 type Change int
 
 // The changes.
@@ -38,14 +38,14 @@ type Watcher interface {
 
 // inotify watches real directories.
 type inotify struct {
-	root string
-	w    *fsnotify.Watcher
-	out  chan Notice
-	done chan struct{}
-	wait sync.WaitGroup
+	root       string
+	w          *fsnotify.Watcher
+	notices    chan Notice
+	done       chan struct{}
+	forwarding sync.WaitGroup
 }
 
-// maxQueued is how many notices may wait for the agent; the kernel queues 16384 more.
+// maxQueued is how many notices may wait for the agent. In addition, the kernel queues 16384 inotify events.
 const maxQueued = 4096
 
 // Watch makes a Watcher for directories below root, usually /sys/fs/cgroup. The caller closes it.
@@ -54,8 +54,8 @@ func Watch(root string) (Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", root, err)
 	}
-	i := &inotify{root: root, w: w, out: make(chan Notice, maxQueued), done: make(chan struct{})}
-	i.wait.Go(i.forward)
+	i := &inotify{root: root, w: w, notices: make(chan Notice, maxQueued), done: make(chan struct{})}
+	i.forwarding.Go(i.forward)
 	return i, nil
 }
 
@@ -66,13 +66,13 @@ func (i *inotify) Add(dir string) error { return i.w.Add(filepath.Join(i.root, d
 func (i *inotify) Remove(dir string) { _ = i.w.Remove(filepath.Join(i.root, dir)) }
 
 // Notices returns the channel of changes, in the order in which they happened.
-func (i *inotify) Notices() <-chan Notice { return i.out }
+func (i *inotify) Notices() <-chan Notice { return i.notices }
 
 // Close stops the watcher. Notices stays open, and sends nothing more.
 func (i *inotify) Close() error {
 	close(i.done)
 	err := i.w.Close()
-	i.wait.Wait()
+	i.forwarding.Wait()
 	return err
 }
 
@@ -108,7 +108,7 @@ func (i *inotify) translate(e fsnotify.Event) {
 
 func (i *inotify) send(n Notice) {
 	select {
-	case i.out <- n:
+	case i.notices <- n:
 	case <-i.done:
 	}
 }

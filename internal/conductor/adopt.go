@@ -5,7 +5,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Takeover is what this agent would decide if it took over from another agent now.
+// Takeover is what this agent would decide if it took over the node from another agent now.
 type Takeover struct {
 	// State is the state after the takeover.
 	State *engine.State
@@ -16,18 +16,18 @@ type Takeover struct {
 }
 
 // TakeOver decides the running containers as the agent would decide them at a start that takes over from another
-// agent. gave returns what that agent gave to the containers of a list. TakeOver changes neither the conductor's state
-// nor the kernel.
-func (c *Conductor) TakeOver(gave func(*lifecycle.Event) (map[string]lifecycle.FormerContainer, error)) (Takeover, error) {
+// agent. formerContainers returns what that agent gave to the containers of a Synchronize event. TakeOver changes
+// neither the conductor's state nor the kernel.
+func (c *Conductor) TakeOver(formerContainers func(*lifecycle.Event) (map[string]lifecycle.FormerContainer, error)) (Takeover, error) {
 	s := c.CopyState()
 	ev := s.SynchronizeEvent()
-	former, err := gave(ev)
+	former, err := formerContainers(ev)
 	if err != nil {
 		return Takeover{}, err
 	}
 	f := engine.Facts{FormerAgent: former}
 	c.facts.Read(&Capabilities{}, ev, &f)
-	f.OwnedCPUs, f.Balloons = nil, nil // they describe this agent's earlier decisions, which a takeover has not made
+	f.OwnedCPUs, f.Balloons = nil, nil // an agent that takes over has no earlier decisions of its own
 	s.Commit(engine.Decide(s, ev, f))
 	return Takeover{State: s, Kernel: f.KernelCPUs, FormerContainers: former}, nil
 }

@@ -23,14 +23,14 @@ type AheadOptions struct {
 }
 
 // Ahead decides pods as soon as the kubelet knows them, so that their creation need not wait for
-// resource plugins, or for other containers to give up CPUs. What it keeps for a pod that is not
-// created is freed when the pod is deleted or changed, or after a time limit.
+// resource plugins, or until other containers have lost CPUs. It reserves CPUs and devices for such a pod. If no
+// runtime creates the pod, Ahead frees them when the pod is deleted or changed, or after AheadOptions.Timeout.
 type Ahead struct {
-	c    *Conductor
-	o    AheadOptions
-	wake chan struct{}
-	busy sync.WaitGroup // counts pods that are being decided
-	slot chan struct{}  // limits how many pods are decided at one time
+	c            *Conductor
+	o            AheadOptions
+	wake         chan struct{}
+	decidingPods sync.WaitGroup // counts pods that are being decided
+	decideSlots  chan struct{}  // limits how many pods are decided at the same time
 
 	mu   sync.Mutex // guards the fields below
 	pods map[string]*aheadPod
@@ -38,43 +38,43 @@ type Ahead struct {
 
 // aheadPod is a pod that is, or was, decided ahead.
 type aheadPod struct {
-	plan  engine.PlannedPod
-	since time.Time
-	// working means that its containers are being decided. ended means that the pod was deleted or changed meanwhile,
-	// so that the result must be freed.
-	working, ended bool
+	plan      engine.PlannedPod
+	firstSeen time.Time // when this Ahead first saw the pod
+	// deciding means that the pod's containers are being decided. endedMeanwhile means that the pod was deleted or
+	// changed while it was decided, so that the result must be freed.
+	deciding, endedMeanwhile bool
 	// inherited means that the pod was expected before this Ahead first saw it: by an earlier agent, or before the
 	// runtime connected again. No source has reported the pod's spec since.
 	inherited bool
-	// reported means that a runtime has reported it.
+	// reported means that a runtime has reported the pod.
 	reported bool
-	// expired means that no runtime reported it within Timeout.
+	// expired means that no runtime reported the pod within AheadOptions.Timeout.
 	expired bool
-	// reserved means that CPUs or devices are kept for it. Otherwise the agent decides it again at the time retry, and
-	// doubles the pause before each further try.
-	reserved bool
-	pause    time.Duration
-	retry    time.Time
-	// forgotten is the value of State.ForgetCount when the pod was decided.
-	forgotten uint64
+	// reserved means that CPUs or devices are reserved for the pod. Otherwise the agent decides the pod again at
+	// retryTime. retryPause is the pause before that, which doubles at each try.
+	reserved   bool
+	retryPause time.Duration
+	retryTime  time.Time
+	// forgetCount is the value of State.ForgetCount when the pod was decided.
+	forgetCount uint64
 }
 
 const (
-	// aheadPause is the interval between checks of the expected pods.
-	aheadPause = time.Second
+	// aheadInterval is the interval between checks of the expected pods, and the pause before the first retry.
+	aheadInterval = time.Second
 	// aheadGrace is how long sources of specs may take after a start to name a pod that an earlier
 	// agent expected.
 	aheadGrace = 5 * time.Second
-	// maxAhead limits the pods that are decided at one time.
-	maxAhead = 16
+	// maxDecidingPods limits the pods that are decided at the same time.
+	maxDecidingPods = 16
 )
 
 // NewAhead makes an Ahead. It decides nothing before Run.
 func NewAhead(c *Conductor, o AheadOptions) *Ahead {
-	return &Ahead{c: c, o: o, wake: make(chan struct{}, 1), slot: make(chan struct{}, maxAhead), pods: map[string]*aheadPod{}}
+	return &Ahead{c: c, o: o, wake: make(chan struct{}, 1), decideSlots: make(chan struct{}, maxDecidingPods), pods: map[string]*aheadPod{}}
 }
 
-// Changed makes Run compare the pods soon, because pods may be new, changed or deleted. It does not block.
+// Changed makes Run soon read the list of pods again, because pods may be new, changed or deleted. It does not block.
 func (a *Ahead) Changed() {
 	select {
 	case a.wake <- struct{}{}:
@@ -82,10 +82,10 @@ func (a *Ahead) Changed() {
 	}
 }
 
-// Run decides pods until ctx ends. It frees no CPUs then: the next agent finds them in the checkpoint.
+// Run decides pods until ctx ends. It then frees no reserved CPUs, because the next agent finds them in the checkpoint.
 func (a *Ahead) Run(ctx context.Context) {
-	defer a.busy.Wait()
-	check := time.NewTicker(aheadPause)
+	defer a.decidingPods.Wait()
+	check := time.NewTicker(aheadInterval)
 	defer check.Stop()
 	for {
 		select {
@@ -98,7 +98,7 @@ func (a *Ahead) Run(ctx context.Context) {
 	}
 }
 
-// comparePods compares the pods that the kubelet knows with those that are expected.
+// comparePods compares the pods that the kubelet knows with the pods for which the agent has reserved CPUs or devices.
 func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass over the pods; their cases are easier to check in one place
 	pending := map[string]engine.PlannedPod{}
 	for _, p := range a.o.Pending() {
@@ -113,14 +113,14 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 	defer a.mu.Unlock()
 	for uid := range kept {
 		if a.pods[uid] == nil {
-			a.pods[uid] = &aheadPod{plan: engine.PlannedPod{Pod: lifecycle.Pod{UID: uid}}, since: now, inherited: true}
+			a.pods[uid] = &aheadPod{plan: engine.PlannedPod{Pod: lifecycle.Pod{UID: uid}}, firstSeen: now, inherited: true}
 		}
 	}
 	for uid, p := range a.pods {
 		plan, is := pending[uid]
 		switch {
-		case p.working:
-			p.ended = p.ended || !arrived[uid] && (!is || plan.Spec != p.plan.Spec)
+		case p.deciding:
+			p.endedMeanwhile = p.endedMeanwhile || !arrived[uid] && (!is || plan.Spec != p.plan.Spec)
 		case p.reported && !is:
 			delete(a.pods, uid)
 		case p.reported || arrived[uid]:
@@ -129,19 +129,19 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		case p.inherited && is:
 			p.plan, p.inherited = plan, false
 			a.start(ctx, p, forgotten)
-		case p.inherited && now.Sub(p.since) < aheadGrace:
+		case p.inherited && now.Sub(p.firstSeen) < aheadGrace:
 		case !is || plan.Spec != p.plan.Spec:
 			a.free(p)
 			delete(a.pods, uid)
 		case p.expired:
-		case now.Sub(p.since) >= a.o.Timeout:
+		case now.Sub(p.firstSeen) >= a.o.Timeout:
 			p.expired = true
 			a.free(p)
 			a.o.Log.Debug("the agent decided a pod before its creation, but no runtime reported the pod in time; the agent decides it again at its creation", logkey.Pod, plan.Pod.Name)
 		case kept[uid]:
-		case p.reserved && p.forgotten == forgotten: // the pod was created, and has ended already
+		case p.reserved && p.forgetCount == forgotten: // the pod was created, and has ended already
 			p.reported = true
-		case !now.Before(p.retry):
+		case !now.Before(p.retryTime):
 			// The configuration is new, or the kubelet has assigned the pod's devices since.
 			a.start(ctx, p, forgotten)
 		}
@@ -150,14 +150,14 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		if a.pods[uid] != nil {
 			continue
 		}
-		if a.pods[uid] = (&aheadPod{plan: plan, since: now, reported: arrived[uid]}); !arrived[uid] {
+		if a.pods[uid] = (&aheadPod{plan: plan, firstSeen: now, reported: arrived[uid]}); !arrived[uid] {
 			a.start(ctx, a.pods[uid], forgotten)
 		}
 	}
 }
 
-// knownPods returns whether a runtime has listed the node's pods, which pods a runtime has reported, and which pods
-// are expected.
+// knownPods returns whether a runtime has listed the node's pods, which pods a runtime has reported (arrived), for
+// which pods CPUs or devices are reserved (kept), and State.ForgetCount (forgotten).
 func (a *Ahead) knownPods(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool, forgotten uint64) {
 	a.mu.Lock()
 	uids := maps.Clone(pending)
@@ -175,32 +175,32 @@ func (a *Ahead) knownPods(pending map[string]engine.PlannedPod) (synced bool, ar
 	for _, uid := range n.state.ExpectedPods() {
 		arrived[uid], kept[uid] = n.state.IsReported(uid), true
 	}
-	return !a.c.synced.IsZero(), arrived, kept, n.state.ForgetCount()
+	return !a.c.lastSync.IsZero(), arrived, kept, n.state.ForgetCount()
 }
 
 // start decides a pod in a goroutine of its own, since plugins may be slow. The caller holds mu.
 func (a *Ahead) start(ctx context.Context, p *aheadPod, forgotten uint64) {
-	p.working, p.forgotten, p.pause = true, forgotten, max(2*p.pause, aheadPause)
-	p.retry = a.c.now().Add(p.pause)
-	a.busy.Go(func() {
+	p.deciding, p.forgetCount, p.retryPause = true, forgotten, max(2*p.retryPause, aheadInterval)
+	p.retryTime = a.c.now().Add(p.retryPause)
+	a.decidingPods.Go(func() {
 		kept := false
 		select {
-		case a.slot <- struct{}{}:
+		case a.decideSlots <- struct{}{}:
 			kept = a.decide(ctx, &p.plan)
-			<-a.slot
+			<-a.decideSlots
 		case <-ctx.Done():
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if p.working, p.reserved = false, kept; p.ended {
-			p.ended = false
+		if p.deciding, p.reserved = false, kept; p.endedMeanwhile {
+			p.endedMeanwhile = false
 			a.free(p)
 		}
 	})
 }
 
-// decide decides the containers of a pod in the order of its spec. It reports whether something is
-// kept for one of them.
+// decide decides the containers of a pod in the order of its spec. It reports whether CPUs or devices are
+// reserved for one of them.
 func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool) {
 	for i := range plan.Containers {
 		if c, ok := plan.Spec.Container(plan.Containers[i].Name); !ok || c.Kind == lifecycle.Ephemeral {
@@ -219,7 +219,7 @@ func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool)
 	return kept
 }
 
-// free frees what is kept for a pod. The caller holds mu.
+// free frees the CPUs and devices that are reserved for a pod. The caller holds mu.
 func (a *Ahead) free(p *aheadPod) {
 	_, _ = a.c.run(a.c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Expect, Pod: &p.plan.Pod}))
 	a.c.facts.ReleaseExpected(p.plan.Pod.UID)

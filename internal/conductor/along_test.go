@@ -105,7 +105,7 @@ func TestNoPiggyback(t *testing.T) {
 	})
 	t.Run("ceded", func(t *testing.T) {
 		b := narrowedByOwner(t)
-		b.node.ceded = map[lifecycle.Field]bool{lifecycle.CPUSetCPUs: true}
+		b.node.cededFields = map[lifecycle.Field]bool{lifecycle.CPUSetCPUs: true}
 		b.busy()
 		if got := b.next(t, lockedAnswers{}, lifecycle.CreateContainer); got != nil {
 			t.Errorf("%v, which is another plugin's", got)

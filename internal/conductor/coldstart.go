@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// endColdStarts gives containers whose cold start has lasted long enough all their memory nodes. The time begins when
-// this agent first sees the cold start, so it begins again when the agent is restarted.
+// endColdStarts ends cold starts that have lasted as long as requested, so that the container gets all its
+// memory nodes. The time counts from when this agent first sees the cold start, so it starts anew after a restart.
 func (c *Conductor) endColdStarts() {
 	for _, ended := range c.node.coldStartsOver(c.now()) {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: ended.pod})

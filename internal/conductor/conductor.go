@@ -60,12 +60,12 @@ type Options struct {
 	CPUClasses *cpuclass.Writer
 	// Demoter asks the kernel to move cold memory to slow memory nodes; nil if the agent must not.
 	Demoter *demotion.Demoter
-	// Claims is the source of what resource claims give to containers; nil for none.
+	// Claims is the source of what ResourceClaims (DRA) allocate to containers; nil for none.
 	Claims facts.Claims
-	// DecidesAhead means that an Ahead decides pods before a runtime reports them.
+	// DecidesAhead means that an Ahead (see NewAhead) decides pods before a runtime reports them.
 	DecidesAhead bool
-	// Sweep is the interval between checks for pods that ended without an event of the runtime;
-	// default: 5 s.
+	// Sweep is the interval between checks for pods that ended without an event of the runtime. The
+	// default is 5 s.
 	Sweep time.Duration
 	// NodeNow describes the node and its configuration for a recording.
 	NodeNow func() recording.Node
@@ -78,13 +78,13 @@ type Options struct {
 
 // Tuning has the conductor's own settings, which a reload can change.
 type Tuning struct {
-	// Pace is the pause between two updates of the runtime's stored copies.
+	// Pace is the pause between two updates of containers' resources that the runtime has stored.
 	Pace time.Duration
 	// Ceded are fields that other NRI plugins own. The agent does not set them at a container's
-	// creation. It writes them when the container starts, and reports that.
+	// creation. The keeper writes them when the container starts, and the status shows that.
 	Ceded []lifecycle.Field
-	// FailClosed refuses a container if an error of the agent prevents the decision. Otherwise the
-	// container is created without our values.
+	// FailClosed means that the agent rejects a container's creation if an error of the agent prevents the
+	// decision. Otherwise the container is created without the agent's values.
 	FailClosed bool
 	// ConflictLimit says when the keeper leaves a file to another program that writes it.
 	ConflictLimit keeper.ConflictLimit
@@ -99,34 +99,35 @@ type Conductor struct {
 	now     func() time.Time
 	reports *nodeview.Reporter
 	facts   *facts.Gatherer
-	// failClosed: failurePolicy.agent is "fail", so a creation whose decision panicked is rejected.
+	// failClosed means that failurePolicy.agent is "fail": a creation whose decision panicked is rejected.
 	failClosed atomic.Bool
-	ops        atomic.Uint32
-	uptimes    uptimes
+	opCount    atomic.Uint32 // the number of events; the next event gets the next number as its op
+	eventTimes eventTimes
 
-	// turn serializes events. A runtime sends its events one after another, but several
-	// runtimes do not.
-	turn sync.Mutex
+	// eventMu is held while one event is handled, so that all events run one after another. One runtime
+	// sends its events one after another, but two runtimes may send events at the same time.
+	eventMu sync.Mutex
 
-	// answered is a creation that was answered and is not confirmed yet; guarded by turn.
-	// confirmDue fires if no other event confirms it first.
-	answered   *work
-	confirmDue *time.Timer
-	// continuing counts Synchronize events that continue after their answer. Run waits for them.
-	continuing sync.WaitGroup
+	// unconfirmedCreate is a creation that was answered and is not confirmed yet; eventMu guards it.
+	// confirmTimer confirms that creation if no other event confirms it earlier.
+	unconfirmedCreate *work
+	confirmTimer      *time.Timer
+	// afterAnswers counts work that continues after the answer to an event: the kernel writes of a Synchronize, and
+	// the decisions of Inform events for missed pods. Run waits for this work.
+	afterAnswers sync.WaitGroup
 
-	node           *node // its mu guards the fields below
-	presence       *facts.Presence
-	hasEarlierKey  bool      // Options.HasEarlierKey
-	checkedEarlier bool      // the check for an earlier agent is done
-	synced         time.Time // the time of the last Synchronize that was decided and applied
-	sweepEvery     time.Duration
-	freeMemory     func()
-	listeners      listeners
-	observe        *observer // nil in mode enforce
-	classes        *cpuClasses
-	demotion       *demoter
-	former         facts.FormerAgent
+	node                *node // its mu guards the fields below
+	presence            *facts.Presence
+	hasEarlierKey       bool      // see Options.HasEarlierKey
+	earlierAgentChecked bool      // the agent has checked whether an earlier agent wrote to the kernel
+	lastSync            time.Time // the time of the last Synchronize that was decided and applied
+	sweepEvery          time.Duration
+	freeMemory          func()
+	listeners           listeners
+	observer            *observer // nil in mode enforce
+	cpuClasses          *cpuClasses
+	demotion            *demoter
+	formerAgent         facts.FormerAgent // see Options.FormerAgent; nil for none
 }
 
 // connectedRuntime is a connected runtime and its attachment.
@@ -144,22 +145,22 @@ func New(o Options) *Conductor {
 		o.FreeMemory = func() {}
 	}
 	n := &node{
-		ceded: setOf(o.Ceded), failedCreates: map[placement.Key]int{}, endedCreates: map[placement.Key]int{}, conflicts: map[placement.Key]*conflict{}, tracks: map[string]*track{},
+		cededFields: fieldSet(o.Ceded), failedCreates: map[placement.Key]int{}, endedCreates: map[placement.Key]int{}, conflicts: map[placement.Key]*conflict{}, tracks: map[string]*track{},
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
-		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]connectedRuntime{}, unified: o.Keeper.Tree().Version == cgroup.V2,
+		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]connectedRuntime{}, cgroupV2: o.Keeper.Tree().Version == cgroup.V2,
 	}
 	n.checkpoint = record.NewCheckpoint(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
-		former: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
-		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(neverDue), listeners: listeners{nodeNow: o.NodeNow},
+		formerAgent: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		freeMemory: o.FreeMemory, confirmTimer: time.NewTimer(neverDue), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	if o.ObserveOnly {
-		c.observe = &observer{}
+		c.observer = &observer{}
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
-	c.classes, c.demotion = c.newCPUClasses(o), newDemoter(o.Demoter, o.Demotion)
-	c.uptimes.start(o.Now())
+	c.cpuClasses, c.demotion = c.newCPUClasses(o), newDemoter(o.Demoter, o.Demotion)
+	c.eventTimes.start(o.Now())
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
 	c.failClosed.Store(o.FailClosed)
@@ -182,19 +183,19 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	c.trace(w, stepWait)
 	got, done, err := c.facts.Gather(ctx, &w.capabilities, &ev)
 	defer done()
-	if err != nil { // a hook server refused it before the event got its turn
+	if err != nil { // a hook server refused the event before the conductor handled it
 		err = &Rejection{Reason: err.Error()}
 		c.reports.ReportRejection(&w.report, err)
-		return c.observe.answerFor(Answer{Op: w.report.Op}, err)
+		return c.observer.answerFor(Answer{Op: w.report.Op}, err)
 	}
 	compact(&ev)
 	w.facts.CannotRefuse = ev.Kind == lifecycle.CreateContainer && !w.capabilities.CarriesRecords()
 	w.report.Limit, w.report.Problems, w.facts.HookServers = got.TimeLimit, got.Problems, got.HookServers
-	return c.observe.answerFor(c.run(w))
+	return c.observer.answerFor(c.run(w))
 }
 
-// Configure applies a new policy to all pods. The kernel gets the new values at once. The runtime's stored copies get
-// them later, at the configured pace.
+// Configure applies a new policy to all pods. The kernel gets the new values at once. The runtime gets them later, at
+// the configured pace.
 func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Facts{Policy: &p}, t) }
 
 // ConfigureMachine is Configure with a machine made by topology.Machine.WithOnline, because
@@ -209,9 +210,9 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	_, _ = c.run(w)
 }
 
-// withPlacementDisabled returns the containers for which placement was disabled all the time, before this
-// Synchronize or Configure is decided (lifecycle.RecordFields.NeverPlaced). A container without a record counts as one
-// of them.
+// withPlacementDisabled returns the containers for which placement was disabled since their creation, before this
+// Synchronize or Configure is decided (lifecycle.RecordFields.NeverPlaced). A container without a record counts as such
+// a container.
 func (n *node) withPlacementDisabled(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
@@ -237,7 +238,7 @@ func cpuLists(sets map[string]topology.Set, m *topology.Machine) map[string]stri
 	return out
 }
 
-// Checkpoint returns the state that only this process has, so that it can be saved.
+// Checkpoint returns the state that neither the runtime nor the kernel stores, so that the agent can save it.
 func (c *Conductor) Checkpoint() *record.Checkpoint { return c.node.checkpoint }
 
 // Wants lists the kinds of events that the active hooks need, and those that report which pods
@@ -254,15 +255,15 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return slices.Compact(out)
 }
 
-// Attached registers a connected runtime, whose copies are updated from now on. It returns when
-// the results of its Synchronize are in the kernel.
+// Attached registers a connected runtime. From now on the agent updates the values that this runtime has
+// stored. Attached returns when the decisions of the runtime's Synchronize are in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Flush()
 	c.node.mu.Lock()
 	c.node.runtimes[from.Name()] = connectedRuntime{c.carrierInMode(from), r}
 	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
-	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
+	c.log.Info("attached to a runtime", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
 // connected returns a connected runtime; the zero value if there is none.
@@ -273,16 +274,17 @@ func (n *node) connected() connectedRuntime {
 	return connectedRuntime{}
 }
 
-// Detached unregisters a runtime that has disconnected; err is nil at an ordinary stop. Decisions stay in force.
+// Detached unregisters a runtime that has disconnected. err is nil at an ordinary stop. The decided values stay in
+// force.
 func (c *Conductor) Detached(from Carrier, err error) {
 	c.node.mu.Lock()
 	delete(c.node.runtimes, from.Name())
 	c.node.mu.Unlock()
 	if err == nil {
-		c.log.Info("detached", logkey.Mode, from.Name())
+		c.log.Info("detached from the runtime", logkey.Mode, from.Name())
 		return
 	}
-	c.log.Warn("detached", logkey.Mode, from.Name(), logkey.Err, err)
+	c.log.Warn("detached from the runtime after an error", logkey.Mode, from.Name(), logkey.Err, err)
 }
 
 var _ Handler = (*Conductor)(nil)

@@ -13,10 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// conflict records the creations of a container that failed after the agent's answer. It is kept while the pod lives,
-// so that the status still shows it when a later creation has succeeded.
+// conflict records the creations of a container that failed after the agent's answer. The conductor keeps it while the
+// pod lives, so that the status still shows the failures when a later creation has succeeded.
 type conflict struct {
-	failedCreates int
+	failedCreates int // the number of these creations
 	// setByAgent lists the fields that the agent set in the answers, with their keys.
 	setByAgent []string
 	// setByOthers lists the fields of setByAgent that another plugin set in the container that started.
@@ -32,7 +32,7 @@ func (n *node) noteFailedAfterAnswer(w *work) {
 		return
 	}
 	if t := n.tracks[ev.Container.ID]; t != nil && t.CreatePending {
-		t.CreatePending = false // the stop and the removal are of one failure
+		t.CreatePending = false // one failure causes a stop and a removal, and counts once
 		n.endedCreates[placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}]++
 	}
 }
@@ -64,10 +64,10 @@ func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Val
 	w.report.Problems = append(w.report.Problems, *c.problem())
 }
 
-// noteStarted compares the container that starts after failed creations with the request. The agent did not set the
-// fields of setByAgent in the last answer. If such a field has another value than requested, another plugin set it. A
-// creation that succeeded although the agent set its fields shows that no other plugin sets them, so the earlier
-// failure had another cause.
+// noteStarted compares the container that starts after failed creations with the request. After maxFailedCreates
+// failures, the agent set none of the fields of setByAgent in its last answer. If such a field has another value than
+// requested, another plugin set it. After fewer failures, the agent set these fields and the creation succeeded. This
+// shows that no other plugin sets them, so noteStarted forgets the conflict: the earlier failure had another cause.
 func (n *node) noteStarted(ctr *engine.Container, now *lifecycle.Container) {
 	c := n.conflicts[ctr.Key]
 	switch {

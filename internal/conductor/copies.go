@@ -17,28 +17,28 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// updateTimeout limits an update of the runtime's copy.
+// updateTimeout limits the wait for the runtime's answer to an update.
 const updateTimeout = 10 * time.Second
 
 // sendDue updates the runtime's outdated copies, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
-	due := func() bool { return c.node.copyDue(c.uptimes.idle(c.now())) }
+	due := func() bool { return c.node.copyDue(c.eventTimes.idle(c.now())) }
 	locked := func() bool {
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
 		return due()
 	}
-	for ctx.Err() == nil && c.observe == nil && locked() {
+	for ctx.Err() == nil && c.observer == nil && locked() {
 		c.sendCopy(ctx, due)
 	}
 }
 
-// copyDue reports whether a copy can be sent now, and otherwise sets the timer. idle is for how
-// long no event has been handled.
+// copyDue reports whether an update of an outdated copy can be sent now, and otherwise sets the queue's timer. idle is
+// the time since the last event.
 func (n *node) copyDue(idle time.Duration) bool {
 	to := n.connected().carrier
 	if to == nil || len(n.queue.Waiting) == 0 {
-		return false // until a copy becomes outdated, or a runtime attaches
+		return false // the timer is set when a copy becomes outdated, or when a runtime attaches
 	}
 	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
 	if wait > 0 {
@@ -47,10 +47,10 @@ func (n *node) copyDue(idle time.Duration) bool {
 	return wait == 0
 }
 
-// sendCopy sends to the runtime the values that one copy lacks, and reports whether a copy was
-// due. One event chooses the values and another event notes the result. So no event waits for
-// the runtime, which may hold its lock until an event is answered. sendCopy checks during its
-// turn whether the copy is still due, since other events may have happened while it waited.
+// sendCopy sends to the runtime the values that one of its stored copies lacks, and reports whether a copy was due.
+// It makes two events: the first one chooses the values, the second one notes the result. No event waits for the
+// runtime, which may hold its lock until an event is answered. The first event calls due again, because other events
+// may have been handled before it.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to connectedRuntime
 	var out *runtimesync.Copy
@@ -74,8 +74,8 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
-			c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
-				append(c.reports.OwnerAttrs(out.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
+			c.log.Warn("the runtime refused several times to update its stored copy of a container's resources; the kernel has the decided values",
+				append(c.reports.OwnerAttrs(out.ID), logkey.Op, logkey.ID(c.opCount.Add(1)), logkey.Err, err)...)
 		}
 		return c.keeper.Apply(again)
 	})
@@ -93,13 +93,13 @@ func resultOfUpdate(failed []string, err error) string {
 	return nodeview.UpdateDone
 }
 
-// nextCopy removes the first copy from the queue, and returns the values that it lacks.
+// nextCopy removes the first outdated copy from the queue, and returns the values that the copy lacks.
 func (n *node) nextCopy() (to connectedRuntime, out *runtimesync.Copy, values []lifecycle.Value) {
 	if to = n.connected(); to.carrier == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
 	}
 	out, can := n.queue.Next(), n.capabilities(to.carrier)
-	values = n.missingInCopy(&can, out, route.Copying)
+	values = n.missingInCopy(&can, out, route.PhaseCopying)
 	n.queue.Sending = len(values) > 0
 	return to, out, values
 }
@@ -113,14 +113,14 @@ func (n *node) missingInCopy(can *Capabilities, of *runtimesync.Copy, p route.Ph
 	return of.MissingValues(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
 }
 
-// noteUpdate takes the lock and notes the result of an update. If the agent decided newer values
-// after the update was sent, it queues the copy again and returns these values, which the kernel
-// must get again. After many refusals it waits longer before it asks the runtime again.
+// noteUpdate locks the node and notes the result of an update. If the agent decided newer values after the update was
+// sent, noteUpdate queues the copy again. It then returns the newer values, because the runtime may have overwritten
+// them in the kernel. After many refusals, the queue waits longer before the next update (givenUp).
 func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.Sent()
-	// A value that another event has decided meanwhile is reported by that event.
+	// If another event has decided a new value meanwhile, that event reports the result.
 	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
 		d, known := n.tracks[o.Target.Owner].find(o.Value)
 		return known && d.Value != o.Value.String()
@@ -143,7 +143,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		}
 	case n.queue.Refused(to):
 		givenUp = true
-		// Lists of CPUs and memory nodes keep containers apart, so they are tried again later.
+		// Lists of CPUs and memory nodes keep containers off CPUs of others, so the agent sends them again later.
 		lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
 			return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
 		})
@@ -171,7 +171,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 // errRefused is the error of a runtime that refuses an update without a reason.
 var errRefused = errors.New("without a reason")
 
-// noteCopy notes the result for values in the runtime's copy that are still decided.
+// noteCopy changes the results of those values in the runtime's copy that are still the decided ones.
 func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
 	t := n.track(id)
 	for _, v := range values {
@@ -182,9 +182,9 @@ func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery
 	}
 }
 
-// enqueue queues an update of the runtime's copy if it differs. If the container has no record,
-// a restart reads its request from the copy. So the checkpoint stores the request, and is saved
-// long before the queue sends anything.
+// enqueue queues an update of the runtime's copy if the copy differs from the decided values. If the container has no
+// record, a restarted agent would take the values in the copy for the container's request. enqueue therefore first
+// stores the request in the checkpoint, which is saved long before the update is sent.
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
@@ -198,22 +198,22 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	}
 }
 
-// piggyback updates one container's copy with the answer to an event, on a node that is never
-// idle. The runtime writes the values before it handles the next event, so no later decision
-// overtakes the update. A separate update waits for the runtime's lock, can be overtaken, and
-// would then undo a later grant for a moment.
+// piggyback adds to the answer to an event the values that one container's copy in the runtime lacks. It is for a node
+// that is never idle. The runtime writes these values before it handles the next event, so no later decision overtakes
+// them. A separate update would wait for the runtime's lock. A later decision could overtake the update, which would
+// then undo a later grant for a moment.
 func (n *node) piggyback(w *work) {
 	if !w.capabilities.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
-	// The answer has no values for containers that the runtime itself writes next. It has no
-	// field that another plugin sets, since that plugin may set the field in the same answer.
+	// No values are added for a container that the answer already updates, or that the event is about. No field
+	// is added that another plugin sets, since that plugin may set the field in its answer to the same event.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.report.Event.Container != nil && w.report.Event.Container.ID == c.ID {
 			return nil
 		}
-		return n.missingInCopy(&w.capabilities, c, route.Piggyback)
+		return n.missingInCopy(&w.capabilities, c, route.PhasePiggyback)
 	})
 	if len(values) > 0 {
 		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: values})

@@ -240,11 +240,11 @@ func always() bool { return true }
 func TestQuietIsNow(t *testing.T) {
 	b := newBeside(t)
 	clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
-	b.now, b.uptimes.began, b.node.queue = clk.Now, clk.Now(), runtimesync.NewQueue(clk.Now, 0)
+	b.now, b.eventTimes.zeroTime, b.node.queue = clk.Now, clk.Now(), runtimesync.NewQueue(clk.Now, 0)
 	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
 		b.event(t, k, nil)
 	}
-	due := func() bool { return b.node.copyDue(b.uptimes.idle(b.now())) }
+	due := func() bool { return b.node.copyDue(b.eventTimes.idle(b.now())) }
 	w := b.newWork(anything{}, &lifecycle.Event{Kind: lifecycle.Inform, Pod: b.pod})
 	w.beforeGather = func() {
 		clk.Advance(5 * time.Second)

@@ -18,44 +18,44 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// classCheck is how often the cpufreq and cpuidle files with a class are read, to find what other programs
-// changed. inotify does not see writes to sysfs by another mount of it.
-const classCheck = 5 * time.Second
+// classCheckInterval is the interval between reads of the cpufreq and cpuidle files of CPUs with a class. The reads
+// find changes by other programs, because inotify does not see writes through another mount of sysfs.
+const classCheckInterval = 5 * time.Second
 
 // cpuClasses gives CPUs the classes that the state assigns to them. No event waits for its writes.
 type cpuClasses struct {
 	writer     *cpuclass.Writer // nil if the agent writes no CPU's files
 	retryTimer *time.Timer
 	log        *slog.Logger
-	// wanted returns the classes that CPUs should have; known is false until the runtime's list of
+	// wantedClasses returns the classes that CPUs should have. known is false until the runtime's list of
 	// containers was decided.
-	wanted func() (want []cpuclass.WantedClass, known bool)
-	// report is called with the reasons why CPUs do not have their class, when these change.
+	wantedClasses func() (want []cpuclass.WantedClass, known bool)
+	// report gets the reasons why CPUs do not have their class, each time these reasons change.
 	report func(faults []lifecycle.Problem)
 
 	checkAll atomic.Bool // the next run reads the files of all CPUs
 
-	turn    sync.Mutex // a later decision is written later; guards the fields below
-	checked time.Time  // when the files of all CPUs were read
-	now     func() time.Time
-	faults  string // the faults of the last report, as text
-	repairs uint64 // how many repairs were logged
+	runMu          sync.Mutex // held during a run, so that decisions are written in their order; guards the fields below
+	lastFullCheck  time.Time  // when the files of all CPUs were last read
+	now            func() time.Time
+	reportedFaults string // the faults of the last report, as text
+	loggedRepairs  uint64 // the number of repairs that were logged
 }
 
 // newCPUClasses makes the cpuClasses of a conductor.
 func (c *Conductor) newCPUClasses(o Options) *cpuClasses {
-	k := &cpuClasses{writer: o.CPUClasses, retryTimer: time.NewTimer(classCheck), log: o.Log, now: o.Now, wanted: c.wantedClasses}
+	k := &cpuClasses{writer: o.CPUClasses, retryTimer: time.NewTimer(classCheckInterval), log: o.Log, now: o.Now, wantedClasses: c.wantedClasses}
 	k.report = func(faults []lifecycle.Problem) {
 		c.reports.Journal.Add(api.Event{Time: c.now(), Kind: "CPUClasses", From: "kernel", Problems: faults})
 	}
 	return k
 }
 
-// wantedClasses returns the classes that CPUs should have now.
+// wantedClasses returns the classes that CPUs should have now. known is false before the first Synchronize.
 func (c *Conductor) wantedClasses() (want []cpuclass.WantedClass, known bool) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	return nodeview.WantedClasses(c.node.state), !c.synced.IsZero()
+	return nodeview.WantedClasses(c.node.state), !c.lastSync.IsZero()
 }
 
 // update schedules a run after a decision that may have changed the CPU classes. It does not wait.
@@ -69,18 +69,18 @@ func (k *cpuClasses) update(ev lifecycle.Kind, s *engine.State) {
 
 // run writes the CPU classes. The timer calls it soon after a decision, and at intervals.
 func (k *cpuClasses) run(context.Context) {
-	k.turn.Lock()
-	defer k.turn.Unlock()
-	want, known := k.wanted()
+	k.runMu.Lock()
+	defer k.runMu.Unlock()
+	want, known := k.wantedClasses()
 	if k.writer == nil || !known {
 		return
 	}
-	if now := k.now(); k.checkAll.Swap(false) || now.Sub(k.checked) >= classCheck {
-		k.checked = now
-		k.note(k.writer.Repair(want))
+	if now := k.now(); k.checkAll.Swap(false) || now.Sub(k.lastFullCheck) >= classCheckInterval {
+		k.lastFullCheck = now
+		k.logChanges(k.writer.Repair(want))
 		return
 	}
-	k.note(k.writer.Apply(want))
+	k.logChanges(k.writer.Apply(want))
 }
 
 // release restores the original values of all CPUs.
@@ -88,15 +88,15 @@ func (k *cpuClasses) release() (given int, failed []api.NotRestored) {
 	if k.writer == nil {
 		return 0, nil
 	}
-	k.turn.Lock()
-	defer k.turn.Unlock()
+	k.runMu.Lock()
+	defer k.runMu.Unlock()
 	given, failed = ReleaseCPUClasses(k.writer)
-	k.note(k.writer.Report())
+	k.logChanges(k.writer.Report())
 	return given, failed
 }
 
-// ReleaseCPUClasses restores the original values of all CPUs. It returns how many files it restored, and the CPUs whose
-// files it could not restore.
+// ReleaseCPUClasses restores the original values of all CPUs. It returns the number of files that it restored, and the
+// CPUs whose files it could not restore.
 func ReleaseCPUClasses(w *cpuclass.Writer) (given int, failed []api.NotRestored) {
 	given = w.OriginalCount()
 	for _, f := range w.Repair(nil).Faults {
@@ -109,11 +109,11 @@ func ReleaseCPUClasses(w *cpuclass.Writer) (given int, failed []api.NotRestored)
 	return given - left, failed
 }
 
-// note logs and reports what changed since the last report.
-func (k *cpuClasses) note(r cpuclass.Report) {
-	if r.Repairs > k.repairs {
-		k.log.Info("another program had changed the frequency or idle states of CPUs that have a CPU class; the agent set them again", logkey.Values, r.Repairs-k.repairs, logkey.Value, r.LastRepair)
-		k.repairs = r.Repairs
+// logChanges logs and reports the repairs and faults that are new since the last report.
+func (k *cpuClasses) logChanges(r cpuclass.Report) {
+	if r.Repairs > k.loggedRepairs {
+		k.log.Info("another program had changed the frequency or idle states of CPUs that have a CPU class; the agent set them again", logkey.Values, r.Repairs-k.loggedRepairs, logkey.Value, r.LastRepair)
+		k.loggedRepairs = r.Repairs
 	}
 	var all []lifecycle.Problem
 	var texts []string
@@ -121,8 +121,8 @@ func (k *cpuClasses) note(r cpuclass.Report) {
 		p := lifecycle.Problem{Key: "placement.balloons.cpuClasses", Value: f.Class, Reason: fmt.Sprintf("CPUs %s do not have this class: %s", topology.FormatList(f.CPUs), f.Reason)}
 		all, texts = append(all, p), append(texts, p.Value+": "+p.Reason)
 	}
-	if text := strings.Join(texts, "\n"); text != k.faults {
-		k.faults = text
+	if text := strings.Join(texts, "\n"); text != k.reportedFaults {
+		k.reportedFaults = text
 		for _, p := range all {
 			k.log.Warn("some CPUs do not have the frequency or idle states of their CPU class", logkey.Value, p.Value, logkey.Reason, p.Reason)
 		}

@@ -13,8 +13,8 @@ import (
 // delivery is the result of applying one value.
 type delivery = nodeview.ApplyResult
 
-// deliveries are the results for a container's or pod's values. Few values have one, so a list
-// takes a fifth of a map's memory.
+// deliveries are the results for the values of one container or pod. A container has few values, so a list takes a
+// fifth of the memory of a map.
 type deliveries []delivery
 
 // indexOf returns the index of a value in the list; -1 if it is missing.
@@ -30,7 +30,8 @@ func (ds deliveries) find(v lifecycle.Value) (d delivery, ok bool) {
 	return delivery{}, false
 }
 
-// setByOther returns the result for a value that another program sets in a new container.
+// setByOther returns the result for a value. It returns d, except for a value that another program sets in a new
+// container.
 func setByOther(by *lifecycle.Delegation, v lifecycle.Value, d delivery) delivery {
 	if by == nil || !by.Fields.Has(v.Field) {
 		return d
@@ -57,7 +58,7 @@ func (n *node) noteDelegated(ev *lifecycle.Event) {
 		return
 	}
 	t := n.track(ctr.ID)
-	t.delegated = ev.Delegated
+	t.delegation = ev.Delegated
 	for _, v := range n.state.Values(ctr) {
 		if d, ok := t.find(v); ok {
 			t.noteResult(v, d)
@@ -66,12 +67,12 @@ func (n *node) noteDelegated(ev *lifecycle.Event) {
 }
 
 // mayBeUnreported reports whether some runtime does not report the field for an existing container. No runtime reports
-// the first three fields, and CRI-O reports no CDI devices over the CRI.
+// BlockIOClass, RDTClass and MemPolicy, and CRI-O reports no CDI devices over the CRI.
 func mayBeUnreported(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass || f == lifecycle.MemPolicy || f == lifecycle.CDIDevice
 }
 
-func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
+func fieldSet(fields []lifecycle.Field) map[lifecycle.Field]bool {
 	set := make(map[lifecycle.Field]bool, len(fields))
 	for _, f := range fields {
 		set[f] = true
@@ -100,7 +101,7 @@ func isPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	case lifecycle.OOMScoreAdj:
 		return reported.OOMScoreAdj.V == v.Int
 	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook, lifecycle.CgroupMount, lifecycle.IntelRDT:
-		return presentProcess(reported, v)
+		return isProcessPresent(reported, v)
 	case lifecycle.CDIDevice:
 		return slices.Contains(reported.CDIDevices, v.Key)
 	case lifecycle.DeviceNode:
@@ -113,9 +114,9 @@ func isPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// presentProcess is isPresent for the fields of a container's first process, for fields of its namespaces, and for OCI
-// hooks.
-func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
+// isProcessPresent is isPresent for the fields of a container's first process and of its namespaces, for its RDT group,
+// and for OCI hooks.
+func isProcessPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
 		return slices.ContainsFunc(reported.Rlimits, func(r lifecycle.Rlimit) bool { return r.Type == v.Key && r.Text() == v.Text })
@@ -144,7 +145,7 @@ func presentProcess(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// fromOutcome converts the keeper's outcome into a delivery.
+// fromOutcome converts the keeper's outcome for a value into a delivery. before is the delivery until now.
 func fromOutcome(o keeper.Outcome, before delivery) delivery {
 	d := delivery{Channel: "kernel", Value: o.Value.String(), Applied: true}
 	if before.Value == d.Value {
@@ -155,7 +156,7 @@ func fromOutcome(o keeper.Outcome, before delivery) delivery {
 		return before // a later decision has its own result
 	case keeper.Unchanged:
 		if before.Applied && before.Value == d.Value {
-			return before // another program had written it at our request
+			return before // the runtime had written the value at the agent's request
 		}
 		d.Note = "the kernel already had this value"
 	case keeper.Pending:

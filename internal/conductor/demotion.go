@@ -9,38 +9,39 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// demoter asks the kernel to move cold memory of containers, at intervals. No event waits for that.
+// demoter asks the kernel at intervals to move cold memory of containers to slow memory nodes. No event waits for
+// these requests.
 type demoter struct {
-	mover *demotion.Demoter // nil if the agent must not move memory
-	due   *time.Timer
+	kernelDemoter *demotion.Demoter // nil if the agent must not move memory
+	timer         *time.Timer
 
 	mu           sync.Mutex // guards the fields below
 	options      demotion.Options
-	loggedReason string // the last logged reason why nothing is moved
+	loggedReason string // the last logged reason why no memory is moved
 }
 
-func newDemoter(mover *demotion.Demoter, o demotion.Options) *demoter {
-	d := &demoter{mover: mover, due: time.NewTimer(neverDue)}
+func newDemoter(kernelDemoter *demotion.Demoter, o demotion.Options) *demoter {
+	d := &demoter{kernelDemoter: kernelDemoter, timer: time.NewTimer(neverDue)}
 	d.configure(o)
 	return d
 }
 
-// configure changes the limits. If BytesPerSecond is 0, nothing is moved.
+// configure changes the limits. If BytesPerSecond is 0, no memory is moved.
 func (d *demoter) configure(o demotion.Options) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.options = o
-	if d.mover != nil {
-		d.due.Reset(demotion.Interval)
+	if d.kernelDemoter != nil {
+		d.timer.Reset(demotion.Interval)
 	}
 }
 
 // report returns the state of the demotion of memory, for the status.
 func (d *demoter) report() demotion.Report {
-	if d.mover == nil {
+	if d.kernelDemoter == nil {
 		return demotion.Report{}
 	}
-	return d.mover.Report()
+	return d.kernelDemoter.Report()
 }
 
 // demote asks the kernel to move cold memory of some containers. The timer calls it.
@@ -50,15 +51,15 @@ func (c *Conductor) demote(context.Context) {
 	o := d.options
 	d.mu.Unlock()
 	if o.BytesPerSecond == 0 {
-		d.mover.Stop()
+		d.kernelDemoter.Stop()
 		d.logReason("", c)
 		return
 	}
-	defer d.due.Reset(demotion.Interval)
-	d.logReason(d.mover.Run(o, c.tieredContainers()).Off, c)
+	defer d.timer.Reset(demotion.Interval)
+	d.logReason(d.kernelDemoter.Run(o, c.tieredContainers()).Reason, c)
 }
 
-// logReason logs the reason why nothing is moved, if it differs from the last one.
+// logReason logs the reason why no memory is moved, if it differs from the last logged reason.
 func (d *demoter) logReason(off string, c *Conductor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,7 +75,7 @@ func (c *Conductor) tieredContainers() map[string]demotion.Container {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	all := map[string]demotion.Container{}
-	if c.synced.IsZero() {
+	if c.lastSync.IsZero() {
 		return all
 	}
 	for id, nodes := range c.node.state.MemoryTiers() {

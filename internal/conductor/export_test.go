@@ -10,7 +10,7 @@ import (
 // Round has pods decided ahead once, and waits until they are.
 func (a *Ahead) Round(ctx context.Context) {
 	a.comparePods(ctx)
-	a.busy.Wait()
+	a.decidingPods.Wait()
 }
 
 // Expects returns the CPUs that are kept for containers that no runtime has reported, by pod UID and
@@ -26,7 +26,7 @@ func Expects(c *Conductor) map[string]string {
 }
 
 // GiveCPUClasses gives CPUs their classes now, without the timer.
-func GiveCPUClasses(c *Conductor) { c.classes.run(context.Background()) }
+func GiveCPUClasses(c *Conductor) { c.cpuClasses.run(context.Background()) }
 
 // Ledger is who has what on a node.
 type Ledger struct {

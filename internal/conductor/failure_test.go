@@ -37,7 +37,7 @@ func TestTimerPanics(t *testing.T) {
 	c, _, log := observed(t, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	runs := 0
-	c.serveTimer(ctx, &timer{"fail", time.NewTimer(0), time.Nanosecond, func(context.Context) {
+	c.serveTask(ctx, &timedTask{"fail", time.NewTimer(0), time.Nanosecond, func(context.Context) {
 		if runs++; runs == 3 {
 			cancel()
 			return

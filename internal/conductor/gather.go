@@ -7,25 +7,25 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// stateHolder gives the gatherer of facts access to the state.
+// stateHolder lets package facts read the state.
 type stateHolder struct{ n *node }
 
-// Hold returns the state, which does not change until Free.
+// Hold locks the state and returns it. The state does not change until Free.
 func (k stateHolder) Hold() *engine.State {
 	k.n.mu.Lock()
 	return k.n.state
 }
 
-// Free ends Hold.
+// Free unlocks the state after Hold.
 func (k stateHolder) Free() { k.n.mu.Unlock() }
 
-// Notify reports an event that decides nothing to hook servers.
+// Notify sends an event to the hook servers. The agent decides nothing for this event.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
 // BeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet. The
 // error is a *Rejection.
 func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
-	if c.observe != nil {
+	if c.observer != nil {
 		return lifecycle.HookServerAnswer{}, nil
 	}
 	can := from.Capabilities()

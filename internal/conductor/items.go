@@ -11,9 +11,9 @@ import (
 
 // keeperItem makes a keeper item from a container's value and its original value.
 func (n *node) keeperItem(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
-	item := keeper.Item{Target: t, Value: v, Asked: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
-	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && item.Asked != nil && copied != item.Asked.String() {
-		item.Carried = true // the runtime writes it to the kernel
+	item := keeper.Item{Target: t, Value: v, Requested: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
+	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && item.Requested != nil && copied != item.Requested.String() {
+		item.RuntimeMayHaveWritten = true // the runtime writes the value of its copy to the kernel
 	}
 	return item
 }
@@ -30,17 +30,17 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
 		item.RequestUnknown = !p.LimitsKnown()
 	default: // the runtime does not set the two files of a partition, so their original is the value in a new cgroup
-		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
+		known = v.Field == lifecycle.Unified && (v.Key == cgroup.ExclusiveFile || v.Key == cgroup.PartitionFile)
 	}
 	if known {
-		item.Asked = originalOf(requested, v)
+		item.Requested = originalOf(requested, v)
 	}
 	return item
 }
 
-// requestedWeight returns the requested weight of a pod that is no longer idle, if no hook
-// decides a weight for it. The kernel forgets the weight of an idle cgroup, and an agent that
-// lost its state does not know it either.
+// requestedWeight returns the requested weight of a pod whose cpu.idle returns to 0, if no hook decides a weight for
+// the pod. The kernel forgets the weight of a cgroup while cpu.idle is 1, and an agent that lost its state does not
+// know the weight either.
 func requestedWeight(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodRequest(p.Pod).CPU.Shares
 	ends := false
@@ -55,7 +55,7 @@ func requestedWeight(p *engine.Pod) (lifecycle.Value, bool) {
 	}, ends && requested.Set
 }
 
-// isRestore reports whether a value only undoes an earlier decision.
+// isRestore reports whether a value only undoes an earlier decision. Such a value names no hook.
 func isRestore(v lifecycle.Value) bool { return v.Why.Hook == "" }
 
 // originalOf returns the original value of a container's cgroup file: the runtime's request, or

@@ -6,15 +6,15 @@ import (
 	"github.com/trimtab/trimtab/internal/recording"
 )
 
-// listeners are the subscribers that record events.
+// listeners are the active recordings of events.
 type listeners struct {
 	recording.Feed
 
 	nodeNow func() recording.Node // Options.NodeNow
 }
 
-// Listen begins a recording: its subscription has the present state and every later event. The
-// caller closes it.
+// Listen begins a recording. The subscription gets the present state and every later event, and now describes the
+// node. The caller closes the subscription.
 func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
 	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() {
 		s = c.listeners.Subscribe(c.node.state.Copy())
@@ -35,19 +35,19 @@ func (l *listeners) newEntry(s *engine.State, w *work) *recording.RecordedEvent 
 func (w *work) record(e *recording.RecordedEvent, s *engine.State) {
 	if e != nil {
 		e.Time, e.Op, e.From, e.Decision = w.start, w.report.Op.String(), w.report.From, recording.DecisionOf(s, w.report.Plan)
-		w.entry = e
+		w.recordingEntry = e
 	}
 }
 
 // publish passes an event to all recordings.
 func (l *listeners) publish(w *work) {
-	if w.entry == nil {
+	if w.recordingEntry == nil {
 		return
 	}
 	if w.report.Event.Kind == lifecycle.Configure {
 		now := l.nodeNow()
-		w.entry.Node = &now
+		w.recordingEntry.Node = &now
 	}
-	l.Publish(w.entry)
-	w.entry = nil
+	l.Publish(w.recordingEntry)
+	w.recordingEntry = nil
 }

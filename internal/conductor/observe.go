@@ -16,12 +16,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// observer is set in mode observe: everything is decided, nothing is changed. Answers are empty,
-// the keeper writes nothing (keeper.Observe), and no runtime gets an update.
+// observer compares the decided values with the node in mode observe. In this mode the agent decides all events and
+// changes nothing: answers are empty, the keeper writes nothing (keeper.Observe), and no runtime gets an update.
 type observer struct {
-	mu     sync.Mutex // guards the fields below; locked after the node
-	last   map[setting]keeper.Comparison
-	differ map[string]string // the reported differences, by owner
+	mu                  sync.Mutex // guards the fields below; always locked after node.mu
+	comparisons         map[setting]keeper.Comparison
+	reportedDifferences map[string]string // the last reported differences, by id of the container or pod
 }
 
 // setting is a setting of a container or pod.
@@ -44,9 +44,9 @@ func (o observedCarrier) Capabilities() Capabilities {
 	return can
 }
 
-// carrierInMode returns the attachment as it is used in this mode.
+// carrierInMode returns the attachment itself in mode enforce, and an observedCarrier in mode observe.
 func (c *Conductor) carrierInMode(from Carrier) Carrier {
-	if c.observe == nil || from == nil {
+	if c.observer == nil || from == nil {
 		return from
 	}
 	return observedCarrier{from}
@@ -62,22 +62,22 @@ func (o *observer) answerFor(a Answer, err error) (Answer, error) {
 
 // Compare compares the decided values with the values on the node. It does nothing in mode enforce.
 func (c *Conductor) Compare() {
-	if c.observe == nil {
+	if c.observer == nil {
 		return
 	}
 	all := map[setting]keeper.Comparison{}
 	for _, r := range c.keeper.Compare() {
 		all[settingOf(r.Target.Owner, r.Value)] = r
 	}
-	c.observe.mu.Lock()
-	defer c.observe.mu.Unlock()
-	c.observe.last = all
+	c.observer.mu.Lock()
+	defer c.observer.mu.Unlock()
+	c.observer.comparisons = all
 }
 
-// result is the result for a value in mode observe: whether the node has it.
+// result returns the result for a value in mode observe: whether the node has the value.
 func (o *observer) result(owner string, v lifecycle.Value) delivery {
 	o.mu.Lock()
-	r, compared := o.last[settingOf(owner, v)]
+	r, compared := o.comparisons[settingOf(owner, v)]
 	o.mu.Unlock()
 	d := delivery{Field: v.Field, Key: v.Key, Value: v.String(), Channel: "observe"}
 	switch {
@@ -97,8 +97,8 @@ func (o *observer) result(owner string, v lifecycle.Value) delivery {
 func (o *observer) counts() *api.Observed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	out := &api.Observed{Compared: len(o.last), Settings: map[string]int{}}
-	for _, r := range o.last {
+	out := &api.Observed{Compared: len(o.comparisons), Settings: map[string]int{}}
+	for _, r := range o.comparisons {
 		if name := r.Setting(); r.Same {
 			out.Settings[name] += 0
 		} else {
@@ -113,24 +113,24 @@ func (o *observer) counts() *api.Observed {
 // call, it writes one entry to the log and one to the journal. If a container or pod no longer differs, it writes only
 // to the journal.
 func (c *Conductor) reportDifferences() {
-	if c.observe == nil {
+	if c.observer == nil {
 		return
 	}
 	c.Compare()
 	now := map[string][]string{}
-	c.observe.mu.Lock()
-	for _, r := range c.observe.last {
+	c.observer.mu.Lock()
+	for _, r := range c.observer.comparisons {
 		if owner := r.Target.Owner; !r.Same {
 			now[owner] = append(now[owner], fmt.Sprintf("%s: the node has %s, Trimtab would set %s", r.Value.Setting(), cmp.Or(r.KernelText, "nothing"), r.Value.String()))
 		}
 	}
-	before := c.observe.differ
-	c.observe.differ = make(map[string]string, len(now))
+	before := c.observer.reportedDifferences
+	c.observer.reportedDifferences = make(map[string]string, len(now))
 	var changed []string
 	for owner, texts := range now {
 		slices.Sort(texts)
-		c.observe.differ[owner] = strings.Join(texts, "\n")
-		if before[owner] != c.observe.differ[owner] {
+		c.observer.reportedDifferences[owner] = strings.Join(texts, "\n")
+		if before[owner] != c.observer.reportedDifferences[owner] {
 			changed = append(changed, owner)
 		}
 	}
@@ -140,7 +140,7 @@ func (c *Conductor) reportDifferences() {
 			ended = append(ended, owner)
 		}
 	}
-	c.observe.mu.Unlock()
+	c.observer.mu.Unlock()
 	slices.Sort(changed)
 	for _, owner := range changed {
 		c.log.Info("the node differs from what Trimtab would do", append(c.reports.OwnerAttrs(owner), logkey.Changed, now[owner])...)
@@ -151,10 +151,10 @@ func (c *Conductor) reportDifferences() {
 	}
 }
 
-// applyResult returns the result for a value of a container or pod, for a view of the node.
+// applyResult returns the result for a value of a container or pod, as View shows it.
 func (c *Conductor) applyResult(owner string, v lifecycle.Value) (nodeview.ApplyResult, bool) {
-	if c.observe != nil {
-		return c.observe.result(owner, v), true
+	if c.observer != nil {
+		return c.observer.result(owner, v), true
 	}
 	return c.node.tracks[owner].find(v)
 }

@@ -266,16 +266,16 @@ func TestAlive(t *testing.T) {
 		t.Error("alive while nobody can have its lock")
 	}
 	w := c.newWork(anything{}, &lifecycle.Event{})
-	c.turn.Lock()
-	c.beginTurn(w)
+	c.eventMu.Lock()
+	c.beginEvent(w)
 	if err := c.Alive(t.Context()); err != nil || w.report.Op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
-	c.uptimes.turnBegan.Store(c.uptimes.nanoseconds(c.now().Add(-2 * stuckAfter)))
+	c.eventTimes.eventStart.Store(c.eventTimes.nanoseconds(c.now().Add(-2 * stuckAfter)))
 	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "handling an event for 4m0s") {
 		t.Errorf("got %v", err)
 	}
-	c.endTurn(w)
+	c.endEvent(w)
 	if err := c.Alive(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -287,10 +287,10 @@ func TestAliveThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		c, _, _ := observed(t, false)
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
-		c.now, c.uptimes.began = clk.Now, clk.Now()
+		c.now, c.eventTimes.zeroTime = clk.Now, clk.Now()
 		w := c.newWork(anything{}, &lifecycle.Event{})
-		c.turn.Lock()
-		c.beginTurn(w)
+		c.eventMu.Lock()
+		c.beginEvent(w)
 		clk.Step(step)
 		if err := c.Alive(t.Context()); err != nil {
 			t.Errorf("a step by %v: %v", step, err)
@@ -299,7 +299,7 @@ func TestAliveThroughSteps(t *testing.T) {
 		if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "handling an event for 4m0s") {
 			t.Errorf("a step by %v: an event that never ends: %v", step, err)
 		}
-		c.endTurn(w)
+		c.endEvent(w)
 	}
 }
 

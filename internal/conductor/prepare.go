@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// route turns a committed plan into an answer and kernel writes.
+// route turns a committed plan into the values of the answer and of the kernel writes.
 func (n *node) route(w *work) {
 	switch w.report.Event.Kind {
 	case lifecycle.Synchronize:
@@ -24,7 +24,7 @@ func (n *node) route(w *work) {
 	}
 	n.noteDelegated(w.report.Event)
 	n.noteFailedAfterAnswer(w)
-	n.dropEnded(w)
+	n.forgetEnded(w)
 	for _, id := range w.report.Plan.ChangedPods {
 		n.preparePod(w, id)
 	}
@@ -40,7 +40,7 @@ func (n *node) route(w *work) {
 	for _, change := range w.report.Plan.GroupChanges {
 		n.prepareGroup(w, change)
 	}
-	n.refreshCreated(w)
+	n.updateOutdatedCreated(w)
 	n.piggyback(w)
 	if w.report.Plan.GrantsChanged() {
 		n.checkpoint.SetGrants(cpuLists(n.state.CPUsByPod(), n.state.Machine), n.state.LendingPods())
@@ -53,49 +53,49 @@ func (n *node) route(w *work) {
 	}
 }
 
-// routeChanged routes the values of a container that was decided again. reported is the
-// container as a Synchronize describes it.
+// routeChanged routes the values of a container that was decided again. reported is the container as a Synchronize
+// describes it; nil for other events.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.report.Event.Kind
 	if slices.Contains(w.report.Plan.ReassignedContainers, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.report.Event.Container.ID {
-		n.prepareResizedTogether(w, ctr)
+		n.prepareResizedWithPod(w, ctr)
 		return
 	}
 	switch kind {
 	case lifecycle.CreateContainer:
 		n.prepareCreate(w, ctr)
 	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
-		// Others may have got CPUs between our answer and the runtime's write, so the last
-		// decision is written again.
-		w.kernel.owner = ctr.ID
-		n.storeUpdate(ctr)
+		// Between the agent's answer and the runtime's write, other containers may have got CPUs of
+		// this one. So the keeper writes the last decision again.
+		w.kernelWrites.ownerToReconcile = ctr.ID
+		n.noteUpdateStored(ctr)
 	case lifecycle.UpdateContainer:
 		n.prepareUpdate(w, ctr)
 	case lifecycle.StartContainer:
 		n.prepareStart(w, ctr)
 	case lifecycle.Synchronize, lifecycle.Configure:
 		n.storeFirstPlacement(w, ctr)
-		n.prepareLive(w, ctr, reported)
+		n.prepareExisting(w, ctr, reported)
 	case lifecycle.PostCreateContainer:
 		n.createDone(ctr)
 		if w.report.Event.Former == "" {
 			return
 		}
-		// The container's cgroup has a name now. If its pool changed while the runtime created the
-		// container, update the stored copy before the container starts.
+		// The container's cgroup has a path now. If the container's pool changed while the runtime created
+		// the container, the runtime's stored copy must be updated before the container starts.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
-		n.routeValues(w, ctr, route.Created, nil)
+		n.routeValues(w, ctr, route.PhaseCreated, nil)
 	case lifecycle.Inform:
 		// The container may have no record of its creation, which a restart needs.
 		n.track(ctr.ID).Recorded = true
-		n.prepareResizedTogether(w, ctr)
+		n.prepareResizedWithPod(w, ctr)
 	}
 }
 
-// dropEnded forgets pods and containers that have ended.
-func (n *node) dropEnded(w *work) {
+// forgetEnded forgets pods and containers that have ended.
+func (n *node) forgetEnded(w *work) {
 	for _, id := range slices.Concat(w.report.Plan.EndedContainers, w.report.Plan.EndedPods) {
 		n.forget(w, id)
 	}
@@ -124,7 +124,7 @@ func (n *node) sortLosersFirst(ids []string) []string {
 }
 
 func (n *node) forget(w *work, id string) {
-	w.kernel.forget = append(w.kernel.forget, id)
+	w.kernelWrites.ownersToForget = append(w.kernelWrites.ownersToForget, id)
 	if t := n.tracks[id]; t != nil {
 		n.queue.Drop(&t.Copy)
 	}
@@ -136,7 +136,7 @@ func (n *node) forget(w *work, id string) {
 	}
 }
 
-// target returns a container's cgroup.
+// target returns a container's cgroup. It returns an error if the container's cgroup path cannot be used.
 func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	parent := ""
 	if p := n.state.Pod(ctr.PodID); p != nil {
@@ -167,21 +167,21 @@ func (n *node) preparePod(w *work, id string) {
 			n.track(id).noteUnapplied(v, api.BadCgroup, err.Error())
 			continue
 		}
-		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
+		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, podItem(p, dir, v))
 	}
 	if v, ok := requestedWeight(p); ok && err == nil {
-		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
+		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, podItem(p, dir, v))
 	}
 }
 
-// maxFailedCreates is how many creations of one container may fail in a row before the agent
-// stops setting fields that other plugins set, too. If two plugins set one field, every creation
-// fails. Where no other plugin answers, a creation failed for another reason, or it succeeded, but
-// the caller did not get the answer, because the agent was killed meanwhile.
+// maxFailedCreates is how many creations of one container may fail in a row before the agent stops setting fields
+// at the creation of that container. If two plugins set the same field, every creation fails. The agent counts no
+// failures where no other plugin answers: there a creation fails for another reason, or it succeeded, but the agent
+// was killed before the runtime got its answer.
 const maxFailedCreates = 2
 
-// prepareCreate answers with the values that the attachment carries and no other plugin sets.
-// The other values are written when the cgroup exists.
+// prepareCreate puts into the answer the values that the attachment carries and no other plugin sets. The keeper
+// writes the other values when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.CreateAnswered()
@@ -196,7 +196,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
 	}
-	values := n.routeValues(w, ctr, route.Creating, nil)
+	values := n.routeValues(w, ctr, route.PhaseCreating, nil)
 	n.noteFailed(w, ctr, values, failed)
 	switch {
 	case !w.capabilities.CarriesRecords():
@@ -206,13 +206,13 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		t.SetReported(&w.report.Event.Container.Resources)
 		n.enqueue(ctr, values...)
 	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || len(ctr.CDIDevices) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty():
-		// A restart needs the record for each of these, even if no value is decided.
+		// After a restart, the agent needs the record for each of these cases, even if no value is decided.
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
 }
 
-// rename moves a container's track to the id that the runtime gave it.
+// rename copies what the conductor knows about a container to the id that the runtime gave the container.
 func (n *node) rename(w *work) {
 	from, to := n.tracks[w.report.Event.Former], w.report.Event.Container.ID
 	if w.report.Plan.Container == nil || w.report.Plan.Container.ID != to || from == nil {
@@ -228,6 +228,8 @@ func (n *node) rename(w *work) {
 	}
 }
 
+// stamp returns the annotation with the signed record of a container. If the record is too long for an annotation, the
+// checkpoint stores the whole record.
 func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 	r := n.recordOf(ctr)
 	text, whole := n.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
@@ -251,8 +253,8 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return r
 }
 
-// storeRecord stores the current record of a container in the checkpoint, if the container's request
-// is known.
+// storeRecord stores the current record of a container in the checkpoint. It stores none if the runtime did not report
+// the container's request.
 func (n *node) storeRecord(ctr *engine.Container) {
 	n.storeRecordWith(n.checkpoint.SetRecord, ctr)
 }
@@ -278,32 +280,32 @@ func (n *node) storeFirstPlacement(w *work, ctr *engine.Container) {
 	}
 }
 
-// prepareStart changes the runtime's copy before the start continues, if the attachment can
-// hold the start. The cgroup is created with the start, and a decision since the creation would
-// otherwise apply only after the first instruction.
+// prepareStart handles the start of a container. If the attachment can hold the start, it first updates the runtime's
+// copy: the cgroup is created with the start, so a decision after the container's creation would otherwise apply only
+// after the container's first instruction.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.noteStarted(ctr, w.report.Event.Container)
 	delete(n.failedCreates, ctr.Key)
 	n.createDone(ctr)
-	w.kernel.owner = ctr.ID
+	w.kernelWrites.ownerToReconcile = ctr.ID
 	w.answer.OwnsCPUs = ctr.Assignment.Pool == placement.Exclusive
 	switch {
 	case t.undescribed && ctr.Undescribed.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
-		n.prepareLive(w, ctr, w.report.Event.Container)
-	case t.noCgroupPath: // its cgroup is known only now
+		n.prepareExisting(w, ctr, w.report.Event.Container)
+	case t.noCgroupPath: // the container's cgroup is known only now
 		t.noCgroupPath = false
-		n.prepareLive(w, ctr, nil)
+		n.prepareExisting(w, ctr, nil)
 	case t.results == nil:
 		// The container was created while no agent ran, so it lacks values that only a creation can carry.
-		n.prepareLive(w, ctr, w.report.Event.Container)
+		n.prepareExisting(w, ctr, w.report.Event.Container)
 	case w.capabilities.HoldsStart:
-		n.routeValues(w, ctr, route.Starting, nil)
+		n.routeValues(w, ctr, route.PhaseStarting, nil)
 	}
 }
 
-// prepareUpdate adds the values that we own to the kubelet's update.
+// prepareUpdate adds the decided values to the kubelet's update of a container.
 func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.storeResizedRecord(ctr)
@@ -311,30 +313,30 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
 	t.Pending = runtimesync.RequestedTexts(w.report.Event.Requested)
-	n.routeValues(w, ctr, route.Updating, nil)
+	n.routeValues(w, ctr, route.PhaseUpdating, nil)
 	if !w.capabilities.CarriesRecords() {
-		n.storeUpdate(ctr) // the runtime reported an update that it has already made, and waits for no answer
+		n.noteUpdateStored(ctr) // the runtime reported an update that it has already made, and waits for no answer
 	}
 }
 
-// prepareResizedTogether updates a container that was resized with its pod and whose record is
-// older than the resize.
-func (n *node) prepareResizedTogether(w *work, ctr *engine.Container) {
+// prepareResizedWithPod applies the decision for a container whose values changed without an update of the container
+// itself, for example with a resize of its pod. It stores a new record, because the container's record is older.
+func (n *node) prepareResizedWithPod(w *work, ctr *engine.Container) {
 	n.storeResizedRecord(ctr)
-	n.prepareLive(w, ctr, nil)
+	n.prepareExisting(w, ctr, nil)
 }
 
-// createDone notes that the runtime knows a container. The runtime may have ignored what was
-// sent before.
+// createDone notes that the runtime has created a container. The runtime may have ignored updates that were sent
+// before, so it gets them again.
 func (n *node) createDone(ctr *engine.Container) {
 	if n.track(ctr.ID).CreateDone() {
 		n.enqueue(ctr, n.state.Values(ctr)...)
 	}
 }
 
-// storeUpdate notes that the runtime has stored the answer to an update, which may overwrite
-// later values in its copy.
-func (n *node) storeUpdate(ctr *engine.Container) {
+// noteUpdateStored notes that the runtime has stored the answer to an update. The answer may have overwritten later
+// values in the runtime's copy, so these are sent again.
+func (n *node) noteUpdateStored(ctr *engine.Container) {
 	wrote := n.track(ctr.ID).UpdateDone()
 	for _, v := range n.state.Values(ctr) {
 		if _, ok := wrote[v.Field]; ok {
@@ -343,10 +345,10 @@ func (n *node) storeUpdate(ctr *engine.Container) {
 	}
 }
 
-// prepareLive applies the current decision to an existing container: to the kernel at once, to
-// the runtime's copy later. reported is the container as the runtime describes it; nil if it is
-// known already.
-func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.Container) {
+// prepareExisting applies the current decision to an existing container: to the kernel at once, to
+// the runtime's copy later. reported is the container as the runtime describes it; nil if the agent knows
+// the container already.
+func (n *node) prepareExisting(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Undescribed.Why != ""
 	if reported != nil {
@@ -355,13 +357,13 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 	if reported != nil && !w.capabilities.CarriesRecords() || ctr.Stamp.Stale {
 		n.storeRecord(ctr)
 	}
-	n.routeValues(w, ctr, route.Running, reported)
+	n.routeValues(w, ctr, route.PhaseRunning, reported)
 }
 
-// prepareGroup applies a pool's change to its containers: to the kernel before the answer, and
-// with the answer to the runtime's copy of containers that have no cgroup yet.
+// prepareGroup gives the containers of a pool their new CPUs after the pool changed. The keeper writes the CPUs to the
+// kernel before the answer. For containers without a cgroup, the answer updates the runtime's copy.
 func (n *node) prepareGroup(w *work, change engine.GroupChange) {
-	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
+	w.kernelWrites.itemsToWrite = slices.Grow(w.kernelWrites.itemsToWrite, len(change.Members))
 	if q, now := n.state.DisplacedProblem(n.state.Container(change.Members[0])); now && !n.state.IsDisplaced(change.Group, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
 		w.report.Problems = append(w.report.Problems, q)
@@ -382,8 +384,8 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 			n.track(id).noteUnapplied(v, api.BadCgroup, err.Error())
 			continue
 		}
-		sent := n.sendCreated(w, ctr, v)
-		w.kernel.items = append(w.kernel.items, n.keeperItem(target, ctr, v))
+		sent := n.updateCreated(w, ctr, v)
+		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, n.keeperItem(target, ctr, v))
 		if !sent {
 			w.sendRuntimeOnly(n, ctr, v)
 			n.enqueue(ctr, v)
@@ -391,14 +393,14 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	}
 }
 
-// sendCreated adds an update of the runtime's copy to the answer, for a container that has no
-// cgroup yet. Without it, the container would start on CPUs that it has lost. It reports
-// whether the answer can carry the update.
-func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Choose(route.LosingCPUs, &w.capabilities, v, route.Inputs{}).Sink != route.Runtime {
+// updateCreated adds to the answer an update of the runtime's copy, for a container that was created and not started.
+// Without the update, the container would start on CPUs that it has lost. updateCreated reports whether the answer
+// can carry the update.
+func (n *node) updateCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
+	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.ChooseSink(route.PhaseLosingCPUs, &w.capabilities, v, route.Inputs{}).Sink != route.ToRuntime {
 		return false
 	}
-	n.sendInAnswer(w, ctr, v, route.LosingCPUs)
+	n.updateInAnswer(w, ctr, v, route.PhaseLosingCPUs)
 	return true
 }
 
@@ -412,9 +414,9 @@ func (w *work) canUpdateOthers() bool {
 	return w.carrier != nil && w.capabilities.HoldsStart
 }
 
-// refreshCreated is sendCreated for containers that lose no CPUs now but have an outdated copy,
-// which may list CPUs that other containers get.
-func (n *node) refreshCreated(w *work) {
+// updateOutdatedCreated is updateCreated for containers that lose no CPUs with this event, but whose copy in the
+// runtime is outdated. Such a copy may list CPUs that other containers get.
+func (n *node) updateOutdatedCreated(w *work) {
 	if !w.canUpdateOthers() || !w.report.Plan.GrantsChanged() {
 		return
 	}
@@ -424,7 +426,7 @@ func (n *node) refreshCreated(w *work) {
 			continue
 		}
 		if v, ok := n.state.CPUSet(ctr); ok && c.Differs(ctr, v) {
-			n.sendCreated(w, ctr, v)
+			n.updateCreated(w, ctr, v)
 		}
 	}
 }

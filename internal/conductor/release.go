@@ -17,38 +17,38 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Release restores everything that was decided. It applies a policy that decides nothing, and
-// uses the kernel's original values where the engine cannot know them. It returns when the
-// runtime's copies agree or ctx ends. It leaves values that another program has changed since.
+// Release restores the original values of all containers and pods. It applies nothing, a policy that decides no
+// values, and writes the kernel's original values where the engine does not know them. It leaves values that another
+// program has changed after the agent's write. It returns when the runtime's copies agree with the kernel, or ctx ends.
 func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	w.facts.Policy = &nothing
-	w.beforeGather, w.afterApply = func() { out = c.keeper.Cede() }, c.keeper.ReleaseAll
+	w.beforeGather, w.afterApply = func() { out = c.keeper.CedeChanged() }, c.keeper.ReleaseAll
 	if _, err := c.run(w); err == nil {
 		out = append(out, w.report.Written...)
 	}
 	r := SumReleased(out)
-	given, failed := c.classes.release()
+	given, failed := c.cpuClasses.release()
 	r.Restored, r.Failed = r.Restored+given, append(r.Failed, failed...)
 	r.PendingCopies = c.awaitCopies(ctx)
 	r.Stale = c.node.staleCopies()
-	c.log.Info("released", logkey.Values, r.Restored, logkey.Changed, len(r.LeftToOthers)+len(r.Failed))
+	c.log.Info("released the values of containers and pods", logkey.Values, r.Restored, logkey.Changed, len(r.LeftToOthers)+len(r.Failed))
 	return r
 }
 
-// applyTuning applies the conductor's own settings.
+// applyTuning applies new settings of the conductor.
 func (c *Conductor) applyTuning(t Tuning) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	c.node.queue.Pace, c.node.ceded = t.Pace, setOf(t.Ceded)
+	c.node.queue.Pace, c.node.cededFields = t.Pace, fieldSet(t.Ceded)
 	c.failClosed.Store(t.FailClosed)
 	c.keeper.SetConflictLimit(t.ConflictLimit)
 	c.demotion.configure(t.Demotion)
 }
 
-// awaitCopies waits until the runtime's stored copies are up to date, and returns how many are
-// not. Without a runtime it does not wait.
+// awaitCopies waits until the runtime's stored copies are up to date, or ctx ends. It returns the number of copies
+// that are not up to date. Without a connected runtime it does not wait.
 func (c *Conductor) awaitCopies(ctx context.Context) int {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
@@ -70,8 +70,8 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	}
 }
 
-// staleCopies lists our values in the runtime's stored copies. The runtime would write them
-// again at the kubelet's next update.
+// staleCopies lists the agent's values that are still in the runtime's stored copies after a release. The runtime
+// would write these values again at the kubelet's next update of the container.
 func (n *node) staleCopies() []api.NotRestored {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,7 +113,7 @@ func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out
 	return out
 }
 
-// SumReleased sums up the results of a release.
+// SumReleased counts the values that a release restored, and lists the values that it did not restore.
 func SumReleased(out []keeper.Outcome) api.Released {
 	type setting struct {
 		dir, key string
@@ -132,9 +132,9 @@ func SumReleased(out []keeper.Outcome) api.Released {
 		switch {
 		case o.State == keeper.Applied, o.State == keeper.Unchanged, o.State == keeper.Clipped:
 			r.Restored++
-		case o.RuntimeOnly(): // the container of this value ends together with the agent
+		case o.RuntimeOnly(): // the value is for the agent's own container, which ends with the agent
 			r.LeftToOthers = append(r.LeftToOthers, what)
-		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrUnknown):
+		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrOriginalUnknown):
 			r.Failed = append(r.Failed, what)
 		case o.State == keeper.Ceded:
 			r.LeftToOthers = append(r.LeftToOthers, what)
@@ -160,13 +160,13 @@ func (c *Conductor) restoreEarlier(w *work) {
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("values of an earlier agent are not restored", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+				c.log.Warn("a value of an earlier agent is not restored", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 	})
 }
 
-// cgroupDirs lists the cgroups of all pods and containers.
+// cgroupDirs lists the cgroups of all pods and containers that have a usable cgroup path.
 func (n *node) cgroupDirs() (out []string) {
 	for _, id := range n.state.Pods() {
 		if dir, err := cgroup.PodPath(n.state.Pod(id).Pod.CgroupParent); err == nil {
@@ -181,13 +181,13 @@ func (n *node) cgroupDirs() (out []string) {
 	return out
 }
 
-// checkEarlierAgent notifies the keeper if an earlier agent wrote to the kernel. A record, or a
-// key that was used before, shows that. Only the first Synchronize makes this check.
+// checkEarlierAgent notifies the keeper if an earlier agent wrote to the kernel. A record, or a key that an earlier
+// agent used, shows that. Only the first Synchronize makes this check.
 func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
-	if c.checkedEarlier {
+	if c.earlierAgentChecked {
 		return
 	}
-	c.checkedEarlier = true
+	c.earlierAgentChecked = true
 	if (len(records) > 0 || c.hasEarlierKey) && c.keeper.Originals.NoteEarlierKeeper(c.node.cgroupDirs()) {
 		c.log.Warn("an earlier agent wrote to the kernel, and its file of original values is missing (paths.state): " +
 			"values that the runtime does not report cannot be restored")

@@ -11,13 +11,13 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// capabilities returns the capabilities of the event's attachment, or of a connected attachment
-// if the event has none. It removes cgroup v2 files from the answer's fields if the kernel may
-// lack them, because an OCI runtime fails a container for an unknown file. With cgroup v1 it
-// removes all of them (runc 1.5: "cannot use unified on cgroup v1"). The keeper writes them when
-// the cgroup exists, and reports what the kernel refuses. If the cgroup is created only when the
-// container starts, only the runtime can write these files in time. In that case they stay in
-// the answer.
+// capabilities returns the capabilities of the event's attachment, or of a connected attachment if the event has
+// none. It removes the field Unified (cgroup v2 files) from what answers can hold. An OCI runtime fails a container
+// if the kernel lacks such a file, and on cgroup v1 it fails for each of them (runc 1.5: "cannot use unified on
+// cgroup v1"). The keeper writes these files when the cgroup exists, and reports what the kernel refuses.
+//
+// The field stays only on cgroup v2 if the attachment can hold starts (HoldsStart). There the start creates the
+// cgroup, so only the runtime can write these files in time.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
 		from = n.connected().carrier
@@ -26,38 +26,37 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 		return can
 	}
 	can = from.Capabilities()
-	if !can.HoldsStart || !n.unified {
+	if !can.HoldsStart || !n.cgroupV2 {
 		can.Create, can.Update = can.Create.Without(lifecycle.Unified), can.Update.Without(lifecycle.Unified)
 	}
 	return can
 }
 
-// routeInputs collects what the route of a value depends on.
+// routeInputs returns the inputs for the route of a value in a phase. reported is as for routeValues.
 func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Inputs {
 	k := route.Inputs{ContestedBy: n.whyNotClaimed(ctr, v.Field)}
-	if p == route.Creating {
+	if p == route.PhaseCreating {
 		return k
 	}
 	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.find(v)
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
-	k.KeptFromCopy = t.KernelOnly(ctr, v) || p != route.Updating && t.KeptFromCopy(ctr, v)
+	k.KeptFromCopy = t.KernelOnly(ctr, v) || p != route.PhaseUpdating && t.KeptFromCopy(ctr, v)
 	k.CreatedWith = reported != nil && isPresent(reported, v) || t.createdWith(v)
 	k.SetsMemoryLimit = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
 }
 
-// routeValues sends a container's values to the sinks of this phase of its life, and returns
-// them. reported is the container as the runtime describes it; nil if the agent knows the container
-// already.
+// routeValues sends the values of a container to their sinks in this phase, and returns the values. reported is the
+// container as the runtime describes it; nil if the agent knows the container already.
 func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
 	switch p {
-	case route.Running:
+	case route.PhaseRunning:
 		before = t.results
 		fallthrough
-	case route.Creating:
+	case route.PhaseCreating:
 		t.results = make(deliveries, 0, len(values))
 	}
 	target, err := n.target(ctr)
@@ -67,27 +66,27 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 		}
 		k := n.routeInputs(ctr, v, p, reported)
 		k.NoCgroup, k.NoAttachment = err, w.carrier == nil
-		r := route.Choose(p, &w.capabilities, v, k)
-		if r.Sink == route.Answer {
+		r := route.ChooseSink(p, &w.capabilities, v, k)
+		if r.Sink == route.ToAnswer {
 			w.answerWith(t, v, p)
 		}
-		if err == nil && (route.InKernel(v.Field) || route.OnProcess(v.Field) && r.Sink == route.Kernel) {
+		if err == nil && (route.InKernel(v.Field) || route.OnProcess(v.Field) && r.Sink == route.ToKernel) {
 			w.sendToKeeper(p, n.keeperItem(target, ctr, v), reported != nil && t.Recorded)
 		}
 		switch r.Sink {
-		case route.Runtime:
-			n.sendInAnswer(w, ctr, v, p)
-		case route.Kernel:
+		case route.ToRuntime:
+			n.updateInAnswer(w, ctr, v, p)
+		case route.ToKernel:
 			n.keepInKernel(ctr, v, p, r.Reason, k, reported != nil)
 		case route.CreatedWith:
 			t.noteResult(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
 		case route.Unapplied:
 			t.noteUnapplied(v, r.Missing, r.Reason)
 		}
-		if p == route.Updating && !k.KeptFromCopy && (r.Sink == route.Kernel || v.Field == lifecycle.Unified) {
-			// Write it before the runtime writes its values: the kernel refuses a quota below
-			// the burst.
-			w.kernel.owner = ctr.ID
+		if p == route.PhaseUpdating && !k.KeptFromCopy && (r.Sink == route.ToKernel || v.Field == lifecycle.Unified) {
+			// The keeper writes the value before the runtime writes its own values, because the
+			// kernel refuses a quota below the burst.
+			w.kernelWrites.ownerToReconcile = ctr.ID
 		}
 	}
 	return values
@@ -96,7 +95,7 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 // answerWith adds a value to the answer for its container's event.
 func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
-	if p == route.Updating {
+	if p == route.PhaseUpdating {
 		t.Pending[v.Field] = v.String()
 		t.noteAnswered(v, w.capabilities.Name+" update")
 		return
@@ -108,52 +107,52 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	t.noteCreatedWith(v)
 }
 
-// sendToKeeper gives a value to the keeper. A resize takes CPUs before others get them, and others
-// lose CPUs before a resize gives them. So the value is written in one batch with theirs,
-// before the runtime writes it.
+// sendToKeeper passes a value to the keeper, to write it or only to record it. If a resize moves CPUs between
+// containers, one of them must lose the CPUs before the other gets them. So the keeper writes the new CPUs of all
+// these containers in one batch, before the runtime writes them.
 func (w *work) sendToKeeper(p route.Phase, it keeper.Item, carried bool) {
 	switch {
-	case p == route.Starting:
-	case p == route.Running, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.GrantsChanged():
-		it.Carried = it.Carried || carried
-		w.kernel.items = append(w.kernel.items, it)
+	case p == route.PhaseStarting:
+	case p == route.PhaseRunning, p == route.PhaseUpdating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.GrantsChanged():
+		it.RuntimeMayHaveWritten = it.RuntimeMayHaveWritten || carried
+		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, it)
 	default:
-		w.kernel.notes = append(w.kernel.notes, it)
+		w.kernelWrites.itemsToNote = append(w.kernelWrites.itemsToNote, it)
 	}
 }
 
-// sendInAnswer changes the runtime's stored copy of a container with the answer.
-func (n *node) sendInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
+// updateInAnswer adds to the answer a new value for a container, which the runtime stores in its copy.
+func (n *node) updateInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
 	t, others := n.track(ctr.ID), w.answer.Others
-	if last := len(others) - 1; p == route.Starting && last >= 0 && others[last].Container == ctr.ID {
+	if last := len(others) - 1; p == route.PhaseStarting && last >= 0 && others[last].Container == ctr.ID {
 		others[last].Values = append(others[last].Values, v)
 	} else {
 		w.answer.Others = append(others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 	}
 	t.NoteSent(v)
-	if p != route.Starting {
+	if p != route.PhaseStarting {
 		n.storeRecord(ctr)
 	}
-	if p != route.LosingCPUs {
+	if p != route.PhaseLosingCPUs {
 		t.noteAnswered(v, w.capabilities.Name+" update")
 	}
 }
 
-// keepInKernel writes a value to the kernel only: either permanently, for the reason why, or
-// until the runtime's stored copy is updated.
+// keepInKernel notes that only the kernel gets a value: permanently, for the reason why, or if why is "", until the
+// runtime's stored copy is updated.
 func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Inputs, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
-	case route.Creating, route.Created:
+	case route.PhaseCreating, route.PhaseCreated:
 		if asked, ok := runtimesync.FieldTextsOf(&ctr.Pristine)[v.Field]; ok && why != "" {
-			t.Store(v.Field, asked) // the runtime's copy has the request
+			t.Store(v.Field, asked) // the runtime's copy has the value that the kubelet requested
 		}
-		if p == route.Created {
+		if p == route.PhaseCreated {
 			k.ContestedBy = ""
 		}
 		t.noteResult(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, WhyKernelOnly: why, Note: route.AtStart(k.ContestedBy)})
 		return
-	case route.Running:
+	case route.PhaseRunning:
 		if reported && k.Stored {
 			t.noteResult(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
 		}
@@ -166,7 +165,7 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 		d.WhyKernelOnly = why
 		t.noteResult(v, d)
 	}
-	if p == route.Running {
+	if p == route.PhaseRunning {
 		n.enqueue(ctr, v)
 	}
 }
@@ -175,7 +174,7 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 // "" if the agent sets it.
 func (n *node) whyNotClaimed(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
-	case n.ceded[f]:
+	case n.cededFields[f]:
 		return "ceded to other plugins by nri.cede"
 	case failed >= maxFailedCreates:
 		return fmt.Sprintf("not set at creation, because %d creations of this container failed in a row, perhaps because another plugin sets the same field", failed)

@@ -16,7 +16,7 @@ import (
 
 // work is one event while it is handled.
 type work struct {
-	report  nodeview.EventReport // the report about it
+	report  nodeview.EventReport // for the log, the journal and the metrics
 	carrier Carrier
 	start   time.Time
 	facts   engine.Facts
@@ -24,35 +24,35 @@ type work struct {
 	// may be nil.
 	beforeGather func()
 	afterApply   func() []keeper.Outcome
-	// read and write are used by events that decide nothing. read runs under the node's lock.
-	// write makes the keeper write stored values again. Both may be nil.
-	read  func()
-	write func() []keeper.Outcome
+	// Only events that decide nothing have readState and rewriteValues. readState reads the state under the
+	// node's lock. rewriteValues makes the keeper write stored values again. Both may be nil.
+	readState     func()
+	rewriteValues func() []keeper.Outcome
 
 	capabilities      Capabilities // those of carrier, or of a connected attachment if carrier is nil
 	answer            Answer
-	kernel            writes
+	kernelWrites      kernelWrites
 	placementDisabled map[string]bool          // see withPlacementDisabled
 	err               error                    // a *Rejection
-	failed            bool                     // a panic in the agent made a part of the event fail
+	panicked          bool                     // a panic in the agent stopped a part of the event
 	firstDescription  bool                     // the event describes a pod or container that the runtime could not describe before
-	entry             *recording.RecordedEvent // for recordings; nil if there is none
+	recordingEntry    *recording.RecordedEvent // nil if no recording is active
 }
 
-// writes are values for the kernel.
-type writes struct {
-	// The keeper writes items before the answer. notes are values in the answer that the keeper
-	// tracks afterwards.
-	items, notes []keeper.Item
-	owner        string   // the keeper writes this owner's rows after items
-	forget       []string // pods and containers that have ended
-	// deferred are writes that a creation's answer does not wait for, since the kernel's
-	// partitions have the same effect.
-	deferred *keeper.Deferred
+// kernelWrites is the keeper's work for one event.
+type kernelWrites struct {
+	itemsToWrite []keeper.Item // the keeper writes these values before the answer
+	// itemsToNote are values that the runtime writes. The keeper records them after the answer (keeper.Note).
+	itemsToNote      []keeper.Item
+	ownerToReconcile string   // after itemsToWrite, the keeper writes this owner's values again; "" for none
+	ownersToForget   []string // ids of pods and containers that have ended
+	// deferredWrites are made after the answer to a creation, because the kernel's cpuset partitions
+	// already have the same effect.
+	deferredWrites *keeper.DeferredWrites
 }
 
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
-	w := &work{report: nodeview.EventReport{Op: logkey.ID(c.ops.Add(1)), Event: ev}, carrier: from, start: c.now()}
+	w := &work{report: nodeview.EventReport{Op: logkey.ID(c.opCount.Add(1)), Event: ev}, carrier: from, start: c.now()}
 	if from != nil {
 		w.report.From, w.capabilities = from.Name(), from.Capabilities()
 	}
@@ -61,30 +61,30 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 
 // internalEvent makes an event of the agent that decides nothing.
 func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
-	return &work{report: nodeview.EventReport{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
+	return &work{report: nodeview.EventReport{Event: &lifecycle.Event{Kind: k}}, readState: read, rewriteValues: write}
 }
 
-// run handles one event. Everything that changes a decision, or what is in force, goes through
-// it. The only error it returns is a *Rejection.
+// run handles one event. Every change of a decision, and of the values in force, is such an event.
+// The only error that run returns is a *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
-	c.turn.Lock()
+	c.eventMu.Lock()
 	c.confirmAnswered() // this event reads the results of the previous creation
-	c.beginTurn(w)
+	c.beginEvent(w)
 	c.recoverPanic(w, func() {
 		c.gather(w)
-		c.node.mu.Lock() // until it is routed, so that no reader sees half of a decision
+		c.node.mu.Lock() // until all values are routed, so that no reader sees half of a decision
 		defer c.node.mu.Unlock()
 		c.decide(w)
 		c.route(w)
 	})
 	if missed := c.facts.TakeMissedPods(); len(missed) > 0 {
-		c.continuing.Go(func() { c.Inform(missed) }) // these events get their turns after this one
+		c.afterAnswers.Go(func() { c.Inform(missed) }) // these events wait until this one has ended
 	}
 	c.listeners.publish(w)
 	w.answer.Op = w.report.Op
 	answer := w.answer
 	finish := func() {
-		defer c.endTurn(w)
+		defer c.endEvent(w)
 		c.apply(w)
 		if w.report.Event.Kind == lifecycle.CreateContainer {
 			c.confirmLater(w)
@@ -94,19 +94,19 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	}
 	switch {
 	case w.err != nil:
-		defer c.endTurn(w)
+		defer c.endEvent(w)
 		if w.report.Plan != nil && w.report.Plan.Reject != "" {
 			c.reports.ReportRejection(&w.report, w.err)
 		}
 		c.reports.Count.Event(w.report.Event.Kind, c.now().Sub(w.start), w.report.DecideTime)
 		return Answer{Op: w.report.Op}, w.err
-	case w.isOver():
-		c.endTurn(w)
+	case w.endsWithDecision():
+		c.endEvent(w)
 	case w.report.Event.Kind == lifecycle.Synchronize:
 		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not
-		// wait for the kernel writes. The turn stays taken, so no later event is decided before
-		// this one is in the kernel.
-		c.continuing.Go(func() {
+		// wait for the kernel writes. eventMu stays locked, so no later event is decided before
+		// the values of this one are in the kernel.
+		c.afterAnswers.Go(func() {
 			finish()
 			c.freeMemory()
 		})
@@ -120,10 +120,10 @@ func (c *Conductor) run(w *work) (Answer, error) {
 // decides reports whether the event decides something.
 func (w *work) decides() bool { return w.report.Event.Kind < lifecycle.Repair }
 
-// isOver reports whether the event is complete without an apply and a confirm step: it only read the state, or its new
-// facts change nothing.
-func (w *work) isOver() bool {
-	return !w.decides() && w.write == nil || w.changesNothing() && !w.failed
+// endsWithDecision reports whether the event needs no apply and no confirm step, because it only read the state or
+// because its new facts change nothing.
+func (w *work) endsWithDecision() bool {
+	return !w.decides() && w.rewriteValues == nil || w.changesNothing() && !w.panicked
 }
 
 // changesNothing reports whether the decision of an Inform or Expect event changes nothing.
@@ -138,25 +138,24 @@ func (w *work) changesNothing() bool {
 	return false
 }
 
-// beginTurn starts the turn of an event.
-func (c *Conductor) beginTurn(w *work) {
+// beginEvent notes that the conductor begins to handle an event. The caller has locked eventMu.
+func (c *Conductor) beginEvent(w *work) {
 	c.trace(w, stepTurn)
 	if w.decides() {
-		c.uptimes.begin(c.now())
+		c.eventTimes.begin(c.now())
 	}
 }
 
-// endTurn ends the turn of an event, so that the next event begins.
-func (c *Conductor) endTurn(w *work) {
+// endEvent notes that an event has ended, and unlocks eventMu for the next event.
+func (c *Conductor) endEvent(w *work) {
 	if w.decides() {
-		c.uptimes.end(c.now())
+		c.eventTimes.end(c.now())
 	}
-	c.turn.Unlock()
+	c.eventMu.Unlock()
 }
 
-// recoverPanic runs a part of an event. A panic is logged and answered without changes: the
-// event has no decision, and the pod continues. With failurePolicy.agent: fail, a creation is
-// rejected.
+// recoverPanic runs a part of an event, and logs a panic in it. The answer to an event that panicked has no
+// values, so the pod continues without a decision. With failurePolicy.agent: fail, a creation is rejected.
 func (c *Conductor) recoverPanic(w *work, part func()) {
 	defer func() {
 		r := recover()
@@ -165,8 +164,8 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 		}
 		c.log.Error("an event could not be decided", logkey.Op, w.report.Op, logkey.Event, w.report.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 		c.reports.Count.HookError(nodeview.AgentPanic)
-		w.failed = true
-		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
+		w.panicked = true
+		w.answer, w.kernelWrites.itemsToWrite, w.kernelWrites.itemsToNote, w.kernelWrites.ownerToReconcile, w.err = Answer{}, nil, nil, "", nil
 		if c.failClosed.Load() && w.report.Event.Kind == lifecycle.CreateContainer {
 			w.err = &Rejection{Reason: fmt.Sprintf("the agent could not decide (%v), and with failurePolicy.agent: fail no container starts without a decision", r)}
 		}
@@ -186,7 +185,7 @@ func firstDescription(s *engine.State, ev *lifecycle.Event) (is bool) {
 	return is
 }
 
-// gather reads the facts that need no wait.
+// gather reads the facts that are available without a wait.
 func (c *Conductor) gather(w *work) {
 	if !w.decides() {
 		return
@@ -205,11 +204,12 @@ func (c *Conductor) gather(w *work) {
 	}
 }
 
-// decide commits the plan to the state. It runs under the lock, like route; neither does I/O.
+// decide makes the plan of an event and commits it to the state. decide and route run under the node's lock and do
+// no I/O.
 func (c *Conductor) decide(w *work) {
-	if w.read != nil {
+	if w.readState != nil {
 		c.trace(w, stepGather)
-		w.read()
+		w.readState()
 	}
 	if !w.decides() {
 		return
@@ -230,7 +230,7 @@ func (c *Conductor) decide(w *work) {
 	records := w.facts.Records
 	w.placementDisabled = c.node.withPlacementDisabled(w.report.Event, records)
 	c.node.state.Commit(w.report.Plan)
-	c.classes.update(w.report.Event.Kind, c.node.state)
+	c.cpuClasses.update(w.report.Event.Kind, c.node.state)
 	w.record(entry, c.node.state)
 	for id := range records {
 		if c.node.state.Container(id) != nil && (w.carrier == nil || w.capabilities.CarriesRecords()) {
@@ -255,35 +255,35 @@ func (c *Conductor) route(w *work) {
 	}
 }
 
-// apply writes the values that must be in force before the answer. When it returns, other
-// containers have lost the CPUs that they give up.
+// apply writes the values that must be in force before the answer. When it returns, containers that lose CPUs to
+// another container have lost them.
 func (c *Conductor) apply(w *work) {
 	c.trace(w, stepApply)
 	c.recoverPanic(w, func() {
-		if w.write != nil {
-			w.report.Written = w.write()
+		if w.rewriteValues != nil {
+			w.report.Written = w.rewriteValues()
 			return
 		}
-		to := &w.kernel
-		for _, id := range to.forget {
+		to := &w.kernelWrites
+		for _, id := range to.ownersToForget {
 			c.keeper.Forget(id)
 		}
 		switch {
-		case len(to.items)+len(to.forget) == 0:
+		case len(to.itemsToWrite)+len(to.ownersToForget) == 0:
 		case w.report.Event.Kind == lifecycle.CreateContainer:
-			w.report.Written, to.deferred = c.keeper.ApplyUrgent(to.items)
+			w.report.Written, to.deferredWrites = c.keeper.ApplyUrgent(to.itemsToWrite)
 		default:
-			w.report.Written = c.keeper.Apply(to.items)
+			w.report.Written = c.keeper.Apply(to.itemsToWrite)
 		}
 		if w.report.Event.Kind == lifecycle.StartContainer {
 			// This is the last moment before the container's first instruction, so other
 			// containers must give up its CPUs now.
 			w.report.Written = append(w.report.Written, c.keeper.RetryFailed()...)
 		}
-		if to.owner != "" {
-			c.keeper.Note(to.notes)
-			to.notes = nil
-			w.report.Written = append(w.report.Written, c.keeper.Reconcile(to.owner)...)
+		if to.ownerToReconcile != "" {
+			c.keeper.Note(to.itemsToNote)
+			to.itemsToNote = nil
+			w.report.Written = append(w.report.Written, c.keeper.Reconcile(to.ownerToReconcile)...)
 		}
 	})
 	if w.afterApply != nil {
@@ -292,30 +292,30 @@ func (c *Conductor) apply(w *work) {
 	w.report.Duration = c.now().Sub(w.start)
 }
 
-// confirm notes the results of an event, and reports it.
+// confirm notes the results of an event, and writes the event to the log and the journal.
 func (c *Conductor) confirm(w *work) {
 	c.trace(w, stepConfirm)
-	c.recoverPanic(w, func() { w.report.Written = append(w.report.Written, w.kernel.deferred.Apply()...) })
+	c.recoverPanic(w, func() { w.report.Written = append(w.report.Written, w.kernelWrites.deferredWrites.Apply()...) })
 	c.recoverPanic(w, func() {
-		c.keeper.Note(w.kernel.notes)
+		c.keeper.Note(w.kernelWrites.itemsToNote)
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
 		c.node.noteOutcomes(w.report.Written)
 	})
 	takesOver := w.report.Event.Kind == lifecycle.Synchronize
-	if (takesOver || w.firstDescription) && !w.failed {
+	if (takesOver || w.firstDescription) && !w.panicked {
 		c.restoreEarlier(w)
 	}
-	if takesOver && !w.failed {
+	if takesOver && !w.panicked {
 		if err := c.keeper.Tidy(); err != nil {
 			c.log.Warn("values of an earlier agent are not removed", logkey.Err, err)
 		}
 		c.node.mu.Lock()
-		c.synced = c.now()
-		c.classes.retryTimer.Reset(answerDelay)
+		c.lastSync = c.now()
+		c.cpuClasses.retryTimer.Reset(answerDelay)
 		c.node.mu.Unlock()
-		if c.former != nil {
-			c.recoverPanic(w, c.former.TookOver)
+		if c.formerAgent != nil {
+			c.recoverPanic(w, c.formerAgent.TookOver)
 		}
 	}
 	switch {
@@ -326,39 +326,38 @@ func (c *Conductor) confirm(w *work) {
 	}
 }
 
-// confirmLater postpones work that the pod of a creation need not wait for: the keeper's notes,
-// journal and log. A timer does it a moment later, or the next event does it before anything
-// else.
+// confirmLater postpones the confirm step of a creation, because the pod need not wait for it. confirmTimer runs the
+// step a moment later, or the next event runs it first.
 func (c *Conductor) confirmLater(w *work) {
-	c.answered = w
-	c.confirmDue.Reset(answerDelay)
+	c.unconfirmedCreate = w
+	c.confirmTimer.Reset(answerDelay)
 }
 
 // confirmAnswered confirms the creation that was answered last, if it is not confirmed yet. The
-// caller has the turn.
+// caller has locked eventMu.
 func (c *Conductor) confirmAnswered() {
-	if w := c.answered; w != nil {
-		c.answered = nil
-		c.confirmDue.Stop()
+	if w := c.unconfirmedCreate; w != nil {
+		c.unconfirmedCreate = nil
+		c.confirmTimer.Stop()
 		c.confirm(w)
 	}
 }
 
 // Flush returns when all earlier decisions are in the kernel and reported.
 func (c *Conductor) Flush() {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.eventMu.Lock()
+	defer c.eventMu.Unlock()
 	c.confirmAnswered()
 }
 
-// rewrite makes the keeper write values that it has, and notes the results.
+// rewrite makes the keeper write recorded values again, as an event of its own, and notes the results.
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
 	w := internalEvent(k, nil, write)
 	_, _ = c.run(w)
 	return w.report.Written
 }
 
-// noteOutcomes notes the kernel's results for pods and containers that still live.
+// noteOutcomes notes the results of kernel writes for pods and containers that still exist.
 func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
 	for _, o := range outcomes {
 		owner := o.Target.Owner

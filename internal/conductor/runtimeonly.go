@@ -11,9 +11,9 @@ import (
 // runtimeOnlyNote is the note of a value that only the runtime can write.
 const runtimeOnlyNote = "written by the runtime: the kernel does not let the agent write the cgroup of its own container (nsdelegate)"
 
-// leaveToRuntime reports whether only the runtime can write a value. This is so for the agent's
-// own container. The caller then sends the value, and the keeper checks the runtime's write. If
-// the keeper does not find the value, it counts as refused.
+// leaveToRuntime reports whether only the runtime can write a value, as for the agent's own container. It changes
+// after, the value's new result, accordingly. The caller then sends the value to the runtime, and the keeper checks the
+// runtime's write. A value that the keeper does not find counts as refused.
 func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delivery) (send bool) {
 	const channel = "runtime"
 	switch {
@@ -33,9 +33,9 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, before delivery, after *delive
 	return false
 }
 
-// sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the runtime
-// writes them before the next event. Then the CPUs that the agent gives up are free before
-// their new owner starts. Another update follows, since no runtime reports that it applied this one.
+// sendRuntimeOnly adds the CPUs of the agent's own container to the answer, if the runtime writes them before the next
+// event. CPUs that the agent's container loses are then free before their new owner starts. The agent sends another
+// update later, because no runtime reports that it applied this one.
 func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
 	of := w.report.Event.Container
@@ -43,7 +43,7 @@ func (w *work) sendRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value
 		return
 	}
 	k := route.Inputs{ContestedBy: n.whyNotClaimed(ctr, v.Field), Stored: t.Has(v)}
-	if route.Choose(route.Piggyback, &w.capabilities, v, k).Sink != route.Runtime {
+	if route.ChooseSink(route.PhasePiggyback, &w.capabilities, v, k).Sink != route.ToRuntime {
 		return
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})

@@ -12,66 +12,66 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// timer is a row of the table of timers.
-type timer struct {
+// timedTask is work that Run does each time its timer fires.
+type timedTask struct {
 	name     string
-	due      *time.Timer
-	interval time.Duration // the interval; 0 if other code sets the timer
+	timer    *time.Timer
+	interval time.Duration // Run sets the timer again after this interval; 0 if other code sets the timer
 	run      func(context.Context)
 }
 
-// answerDelay lets an answer leave before the rest of its event uses the processor.
+// answerDelay is the pause between an answer and the work that may follow it, so that this work does not delay the
+// sending of the answer.
 const answerDelay = 300 * time.Microsecond
 
 // sweepInterval is how often the conductor checks for pods that ended without an event of the
 // runtime. A check costs one directory look-up per pod.
 const sweepInterval = 5 * time.Second
 
-// neverDue is the due time of a timer that is not set.
+// neverDue is the duration for a new timer that must not fire before other code sets it.
 const neverDue = math.MaxInt64
 
-// Run serves the table of timers until ctx ends. No timer waits for another: the sweep also
-// runs on a node that is never idle, or while a runtime does not answer an update. When Run
-// returns, everything that was answered is confirmed. Other timed work is separate: the
-// keeper's drift (Watch), and the checkpoint, which is saved after all of these
+// Run does the timed work until ctx ends. No task waits for another: the sweep also runs on a node that is never idle,
+// or while a runtime does not answer an update. When Run returns, all answered events are confirmed. Two other tasks are
+// not part of Run: the repair of values that other programs changed (Watch), and the saving of the checkpoint
 // (record.Checkpoint.SaveChanges).
 func (c *Conductor) Run(ctx context.Context) error {
-	timers := []timer{
-		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Flush() }},
+	tasks := []timedTask{
+		{"confirm a creation that was answered", c.confirmTimer, 0, func(context.Context) { c.Flush() }},
 		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
 		{"compare the node with what would be done", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.reportDifferences() }},
-		{"give CPUs their classes", c.classes.retryTimer, classCheck, c.classes.run},
-		{"have the kernel demote cold memory", c.demotion.due, 0, c.demote},
+		{"give CPUs their classes", c.cpuClasses.retryTimer, classCheckInterval, c.cpuClasses.run},
+		{"have the kernel demote cold memory", c.demotion.timer, 0, c.demote},
 		{"end cold starts", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.endColdStarts() }},
 		{"end pods whose cgroup is gone", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
 	}
 	var all sync.WaitGroup
-	for _, t := range timers {
-		all.Go(func() { c.serveTimer(ctx, &t) })
+	for _, t := range tasks {
+		all.Go(func() { c.serveTask(ctx, &t) })
 	}
 	all.Wait()
-	c.continuing.Wait()
+	c.afterAnswers.Wait()
 	c.Flush()
 	return nil
 }
 
-func (c *Conductor) serveTimer(ctx context.Context, t *timer) {
+func (c *Conductor) serveTask(ctx context.Context, t *timedTask) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.due.C:
+		case <-t.timer.C:
 			if t.interval > 0 {
-				t.due.Reset(t.interval)
+				t.timer.Reset(t.interval)
 			}
-			c.runTimer(ctx, t)
+			c.runTask(ctx, t)
 		}
 	}
 }
 
-// runTimer runs a row of the table. After a panic the agent continues, and the timer too.
-func (c *Conductor) runTimer(ctx context.Context, t *timer) {
+// runTask runs a task once. After a panic in the task the agent continues, and runs the task again when it is due.
+func (c *Conductor) runTask(ctx context.Context, t *timedTask) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("timed work of the agent failed", logkey.Event, t.name, logkey.Panic, r, logkey.Stack, string(debug.Stack()))
@@ -88,8 +88,8 @@ func (n *node) retryCopies() {
 	n.queue.Retry()
 }
 
-// sweep ends pods whose cgroup existed and is gone. Runtimes forget pods older than their last
-// restart, and do not report their end. It also finds containers that run without a cgroup.
+// sweep ends pods whose cgroup was removed, because runtimes forget pods that are older than the runtime's last restart,
+// and do not report their end. sweep also finds containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.FindCgroups()
 	c.reports.ReportMissingCgroups()

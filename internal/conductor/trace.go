@@ -11,12 +11,12 @@ import (
 // ARCHITECTURE.md describes them.
 const (
 	stepWait    = "wait"    // the event waits for slow facts; other events continue meanwhile
-	stepTurn    = "turn"    // the event has its turn: the agent decides one event at a time
-	stepGather  = "gather"  // the agent reads facts that must be current
+	stepTurn    = "turn"    // the agent begins to handle the event: it handles one event at a time
+	stepGather  = "gather"  // the agent reads facts that are available without a wait
 	stepDecide  = "decide"  // the engine makes the plan, which becomes the state
 	stepRoute   = "route"   // each value goes to the answer, the kernel or the runtime
-	stepApply   = "apply"   // the kernel has what cannot wait for the answer
-	stepConfirm = "confirm" // the results are noted and reported
+	stepApply   = "apply"   // the keeper writes to the kernel what must be in force before the answer
+	stepConfirm = "confirm" // the agent notes and reports the results
 )
 
 // trace logs that an event has reached a step.

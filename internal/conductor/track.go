@@ -23,28 +23,28 @@ type node struct {
 	tracks        map[string]*track // by container or sandbox id
 	queue         *runtimesync.Queue
 	runtimes      map[string]connectedRuntime
-	ceded         map[lifecycle.Field]bool
-	failedCreates map[placement.Key]int // creations in a row that failed after our answer
-	endedCreates  map[placement.Key]int // failed creations that the next creation will add to failedCreates
+	cededFields   map[lifecycle.Field]bool
+	failedCreates map[placement.Key]int // creations in a row that failed after the agent's answer
+	endedCreates  map[placement.Key]int // failed creations that are not yet in failedCreates; the next creation adds them
 	conflicts     map[placement.Key]*conflict
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer
-	unified       bool // cgroups are of version 2
+	cgroupV2      bool // cgroups are of version 2
 }
 
-// track is what the conductor knows about one container in addition to the engine's state: the results for its
-// values, and what the runtime knows. For a pod it has only the results. node.track makes it
-// and node.forget drops it.
+// track is what the conductor knows about one container in addition to the engine's state: the results for the
+// container's values, and the values that the runtime has stored. A pod's track has only the results. node.track
+// makes a track, and node.forget deletes it.
 type track struct {
 	runtimesync.Copy                            // the runtime's stored copy
-	results          deliveries                 // the results for its values; nil if none was applied
-	creationValues   map[lifecycle.Field]string // values that it was created with and that no runtime reports
+	results          deliveries                 // the results for the container's values; nil if there are none
+	creationValues   map[lifecycle.Field]string // see noteCreatedWith
 	cgroup           cgroupPath
-	noCgroupPath     bool      // its creation has no cgroup path that the keeper can use
-	coldSince        time.Time // when its cold start was seen first; zero for none
-	undescribed      bool      // the runtime listed it without a description
-	// delegated says which of its values another program sets; nil for none.
-	delegated *lifecycle.Delegation
+	noCgroupPath     bool      // at its creation, the container had no cgroup path that the keeper can use
+	coldSince        time.Time // when the agent first saw the container's cold start; zero for none
+	undescribed      bool      // the runtime listed the container without a description
+	// delegation says which values of the container another program sets; nil for none.
+	delegation *lifecycle.Delegation
 }
 
 // cgroupPath caches a container's cgroup, with the inputs that it was derived from.
@@ -60,7 +60,7 @@ func (n *node) track(id string) *track {
 	return t
 }
 
-// find returns the result for a value; none if the track is nil.
+// find returns the result for a value. A nil track has no results.
 func (t *track) find(v lifecycle.Value) (d delivery, ok bool) {
 	if t == nil {
 		return delivery{}, false
@@ -101,7 +101,7 @@ func (t *track) createdWith(v lifecycle.Value) bool {
 
 // noteResult notes the result for a value.
 func (t *track) noteResult(v lifecycle.Value, d delivery) {
-	d = setByOther(t.delegated, v, d)
+	d = setByOther(t.delegation, v, d)
 	d.Field, d.Key = v.Field, v.Key
 	if i := t.results.indexOf(v); i >= 0 {
 		t.results[i] = d
@@ -115,7 +115,7 @@ func (t *track) noteUnapplied(v lifecycle.Value, missing api.MissingReason, why 
 	t.noteResult(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }
 
-// noteAnswered notes a value that is in an answer.
+// noteAnswered notes that an answer has a value, which counts as applied. by names the channel for the status.
 func (t *track) noteAnswered(v lifecycle.Value, by string) {
 	t.noteResult(v, delivery{Channel: by, Value: v.String(), Applied: true})
 }

@@ -16,9 +16,9 @@ const RecordKey = intent.RecordKey
 // Capabilities are what an attachment can do together with the runtime behind it.
 type Capabilities = route.Capabilities
 
-// Carrier is an attachment as the conductor sees it: its name, and its current capabilities,
-// which depend on the connected runtime. The keeper writes values that the attachment cannot
-// carry, or the agent reports them.
+// Carrier is an attachment (NRI, CRI proxy or bypass) as the conductor sees it: its name, and its
+// current capabilities, which depend on the connected runtime. If the attachment cannot carry a value,
+// the keeper writes the value or the agent reports it.
 type Carrier interface {
 	Name() string
 	Capabilities() Capabilities
@@ -35,19 +35,19 @@ type Answer struct {
 	// Values are for the event's own container: an adjustment at CreateContainer, an update at
 	// UpdateContainer.
 	Values []lifecycle.Value
-	// Others are for other existing containers. Some have not started, so the keeper cannot
-	// reach their cgroup yet. On a node that is never idle, Others may also have a container whose
-	// stored copy in the runtime is outdated (Capabilities.Piggybacks).
+	// Others are values for other existing containers. If such a container has not started, its cgroup
+	// may not exist yet, so the keeper cannot write them. On a node that is never idle, Others may also have
+	// a container whose resources in the runtime are outdated (Capabilities.Piggybacks).
 	Others []Settings
 	// OwnsCPUs reports, at StartContainer, that the container owns CPUs. When it runs, no other
 	// container may still be starting on these CPUs.
 	OwnsCPUs bool
-	// Op names the event in logs and journal.
+	// Op is the number of the event in the log and in the journal (op=).
 	Op logkey.ID
 }
 
-// Rejection is the refusal of a policy or of a hook server. It fails the pod's request. An error of the agent does
-// that only at a creation with failurePolicy.agent: fail; it is then a Rejection, too.
+// Rejection is the refusal of a policy or of a hook server. It makes the runtime fail the kubelet's request. An error
+// of the agent becomes a Rejection only at a creation with failurePolicy.agent: fail.
 type Rejection struct{ Reason string }
 
 // Error returns the text that the runtime passes on to the kubelet.
@@ -55,31 +55,31 @@ func (r *Rejection) Error() string { return "trimtab: " + r.Reason }
 
 // Handler is the conductor as attachments see it.
 type Handler interface {
-	// Handle decides one event, and applies what must be in force before the answer. It returns
-	// a *Rejection if a policy refuses, and never another error: errors of the agent are
-	// reported and answered with what is known. For a Synchronize it replaces the pods in the
-	// event's list by copies that keep no memory of the runtime's message.
+	// Handle decides one event, and applies what must be in force before the answer. Its only error is a
+	// *Rejection. The agent reports its own errors and answers without changes, except in the case that
+	// Rejection describes. For a Synchronize, Handle replaces the pods in the event's list by copies that keep
+	// no memory of the runtime's message.
 	Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error)
 	// Wants lists the kinds of events that the active hooks need.
 	Wants() []lifecycle.Kind
-	// Attached and Detached report the start and end of the connection to a runtime.
+	// Attached reports the start of the connection to a runtime, and Detached its end.
 	Attached(from Carrier, r Runtime)
 	Detached(from Carrier, err error)
 }
 
 // Runtime is a connected runtime as the conductor sees it.
 type Runtime interface {
-	// Update sends new values of live containers to the runtime, so that its stored copy agrees
-	// with the kernel. It returns the ids that it refused.
+	// Update sends new values of live containers to the runtime, so that the values which it has stored
+	// agree with the kernel. failed has the ids of the containers whose update the runtime refused.
 	Update(ctx context.Context, what []Settings) (failed []string, err error)
 	// About returns the runtime's name and version, for status.
 	About() string
 }
 
-// ResourcePoller is a Runtime that does not report updates, so that changed resources must be
-// polled.
+// ResourcePoller is a Runtime that reports no updates of containers by other clients, so that the agent must
+// read their resources again.
 type ResourcePoller interface {
-	// Poll requests a container's resources soon, without waiting. It ignores ids that
+	// Poll makes the attachment read a container's resources soon. It does not wait, and ignores ids that
 	// are not a container's.
 	Poll(id string)
 }

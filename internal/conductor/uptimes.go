@@ -6,44 +6,45 @@ import (
 	"time"
 )
 
-// uptimes are the times of events, relative to the conductor's start, so that changes of the
+// eventTimes has the start and end times of events, relative to the conductor's start, so that changes of the
 // wall clock do not affect them. Its methods take the current time.
-type uptimes struct {
-	began time.Time
-	// turnBegan is when the current event got its turn, in nanoseconds; 0 if there is none. last is
-	// when the last one ended.
-	turnBegan, last atomic.Int64
+type eventTimes struct {
+	zeroTime time.Time // the conductor's start
+	// eventStart is when the conductor began to handle the current event; 0 if there is no event. lastEventEnd is
+	// when the last event ended. Both count nanoseconds since zeroTime.
+	eventStart, lastEventEnd atomic.Int64
 }
 
 // start sets the time of the conductor's start. The node counts as idle for a long time.
-func (u *uptimes) start(now time.Time) {
-	u.began = now
-	u.last.Store(math.MinInt64 / 2)
+func (u *eventTimes) start(now time.Time) {
+	u.zeroTime = now
+	u.lastEventEnd.Store(math.MinInt64 / 2)
 }
 
 // nanoseconds returns the nanoseconds since the conductor's start.
-func (u *uptimes) nanoseconds(now time.Time) int64 { return int64(now.Sub(u.began)) }
+func (u *eventTimes) nanoseconds(now time.Time) int64 { return int64(now.Sub(u.zeroTime)) }
 
-// begin notes that an event gets its turn, and end that its turn ends.
-func (u *uptimes) begin(now time.Time) { u.turnBegan.Store(max(1, u.nanoseconds(now))) }
+// begin notes that the conductor begins to handle an event.
+func (u *eventTimes) begin(now time.Time) { u.eventStart.Store(max(1, u.nanoseconds(now))) }
 
-func (u *uptimes) end(now time.Time) {
-	u.last.Store(u.nanoseconds(now))
-	u.turnBegan.Store(0)
+// end notes that the current event has ended.
+func (u *eventTimes) end(now time.Time) {
+	u.lastEventEnd.Store(u.nanoseconds(now))
+	u.eventStart.Store(0)
 }
 
-// currentTurn returns for how long the current event has had its turn; 0 if there is none.
-func (u *uptimes) currentTurn(now time.Time) time.Duration {
-	if s := u.turnBegan.Load(); s != 0 {
+// currentEventDuration returns how long the conductor has been handling the current event; 0 if there is none.
+func (u *eventTimes) currentEventDuration(now time.Time) time.Duration {
+	if s := u.eventStart.Load(); s != 0 {
 		return time.Duration(u.nanoseconds(now) - s)
 	}
 	return 0
 }
 
-// idle returns for how long no event has been handled.
-func (u *uptimes) idle(now time.Time) time.Duration {
-	if u.turnBegan.Load() != 0 {
+// idle returns how long ago the last event ended; 0 while an event is being handled.
+func (u *eventTimes) idle(now time.Time) time.Duration {
+	if u.eventStart.Load() != 0 {
 		return 0
 	}
-	return time.Duration(u.nanoseconds(now) - u.last.Load())
+	return time.Duration(u.nanoseconds(now) - u.lastEventEnd.Load())
 }

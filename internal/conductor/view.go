@@ -12,17 +12,17 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// View calls a function with the current state of the node. Events wait for it.
+// View calls read with the current state of the node. No event is decided while read runs.
 func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	v := nodeview.View{State: c.node.state, Synced: c.synced, MissingCgroups: c.presence.MissingCgroups(), Keeper: c.keeper}
+	v := nodeview.View{State: c.node.state, Synced: c.lastSync, MissingCgroups: c.presence.MissingCgroups(), Keeper: c.keeper}
 	v.ApplyResult, v.Demotion = c.applyResult, c.demotion.report()
-	if c.classes.writer != nil {
-		v.CPUClasses = c.classes.writer.Report()
+	if c.cpuClasses.writer != nil {
+		v.CPUClasses = c.cpuClasses.writer.Report()
 	}
-	if c.observe != nil {
-		v.Observed = c.observe.counts()
+	if c.observer != nil {
+		v.Observed = c.observer.counts()
 	}
 	v.Conflict = func(ctr *engine.Container) *lifecycle.Problem { return c.node.conflicts[ctr.Key].problem() }
 	v.Attached = func() []api.Attachment { return attachedNow(c.node.runtimes) }
@@ -37,23 +37,23 @@ func attachedNow(runtimes map[string]connectedRuntime) (all []api.Attachment) {
 	return all
 }
 
-// CopyState returns a copy of the state for a what-if.
+// CopyState returns a copy of the state. The caller can decide events on it without an effect on the node.
 func (c *Conductor) CopyState() (s *engine.State) {
 	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() { s = c.node.state.Copy() }, nil))
 	return s
 }
 
-// Journal returns the last events.
+// Journal returns the journal, which has the last events.
 func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
 // stuckAfter is the time after which an event counts as stuck. After a lower memory limit the
 // kernel may reclaim for many seconds.
 const stuckAfter = 2 * time.Minute
 
-// Alive reports whether the conductor still handles events: its lock is free before ctx ends,
-// and no event is stuck. The result does not depend on other processes.
+// Alive returns an error if the conductor handles no events: its lock was not free before ctx ended, or
+// one event takes longer than stuckAfter. The result does not depend on other processes.
 func (c *Conductor) Alive(ctx context.Context) error {
-	if took := c.uptimes.currentTurn(c.now()); took > stuckAfter {
+	if took := c.eventTimes.currentEventDuration(c.now()); took > stuckAfter {
 		return fmt.Errorf("the agent has been handling an event for %v", took.Round(time.Second))
 	}
 	poll := time.NewTicker(time.Millisecond)

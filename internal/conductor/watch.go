@@ -11,23 +11,23 @@ import (
 )
 
 // Watch finds values that other programs change in the kernel and repairs them, until ctx ends.
-// Without a watcher it polls all files in turn.
+// Without a watcher it reads all files again and again.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
-	if c.observe != nil { // other programs write what they like
+	if c.observer != nil { // other programs write what they like
 		<-ctx.Done()
 		return nil
 	}
 	d := keeper.Drift{
-		Keeper: c.keeper, Watcher: w, Noticed: c.askForResources, Repair: c.repair, Retry: c.retryRefused,
-		Unwatched: func(dir string, err error) {
+		Keeper: c.keeper, Watcher: w, BeforeRepair: c.pollResources, Repair: c.repair, Retry: c.retryRefused,
+		OnUnwatched: func(dir string, err error) {
 			c.log.Warn("the agent cannot watch all cgroup files with inotify, so it polls them", logkey.File, dir, logkey.Err, err)
 		},
 	}
 	return d.Run(ctx)
 }
 
-// RepairAll checks every value in force, without a pause. It writes again what others have changed and
-// what the kernel refused. Watch does the same in small steps, within a second.
+// RepairAll checks every value in force at once. It writes again the values that other programs have changed and the
+// values that the kernel refused. Watch does the same in small steps.
 func (c *Conductor) RepairAll() {
 	if owners := c.keeper.DifferingOwners(); len(owners) > 0 {
 		c.repair(owners)
@@ -35,9 +35,9 @@ func (c *Conductor) RepairAll() {
 	c.retryRefused()
 }
 
-// askForResources polls a runtime that does not report updates for changed resources of
-// containers. The agent must know new resources before it repairs the container's values.
-func (c *Conductor) askForResources(owner string) {
+// pollResources makes a runtime that reports no updates describe the resources of a container again. The agent must
+// know new resources before it repairs the container's values.
+func (c *Conductor) pollResources(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	for _, a := range c.node.runtimes {
@@ -47,8 +47,8 @@ func (c *Conductor) askForResources(owner string) {
 	}
 }
 
-// retryRefused writes again what the kernel refused. The reason may have been another value
-// that is gone by now, such as a container's quota above its pod's.
+// retryRefused writes again the values that the kernel refused. The kernel may accept them now, for example a
+// container's quota after the pod's quota was raised.
 func (c *Conductor) retryRefused() {
 	if owners := c.keeper.RefusedOwners(); len(owners) > 0 {
 		c.rewrite(lifecycle.Repair, func() (out []keeper.Outcome) {
@@ -60,7 +60,7 @@ func (c *Conductor) retryRefused() {
 	}
 }
 
-// repair writes again what others have changed, and reports it.
+// repair writes again the values of owners that other programs have changed, and reports each repair.
 func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	wrote := c.rewrite(lifecycle.Repair, func() []keeper.Outcome {
 		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Unchanged && !c.node.isMissing(o) })
@@ -71,7 +71,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	return wrote
 }
 
-// isMissing reports whether a value is not in force, so that status shows it.
+// isMissing reports whether the last result for a value is that it is not in force.
 func (n *node) isMissing(o keeper.Outcome) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

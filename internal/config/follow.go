@@ -48,7 +48,7 @@ type Follower struct {
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {
 	r := following{Follower: f}
-	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Read: r.reload, Now: r.Now}.Run(ctx)
+	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Read: r.reload, Now: r.Now}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", f.File, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cookie requests a thread's cookie from the kernel, which writes it to the given address.
+// cookie returns a thread's cookie, which the kernel writes to the given address; 0 if the thread has none.
 func cookie(thread int) (uint64, error) {
 	var c uint64
 	at := uintptr(unsafe.Pointer(&c)) //nolint:gosec // prctl takes addresses as numbers; c is used below

@@ -110,8 +110,8 @@ func TestGroupsEnd(t *testing.T) {
 			k.End(2*(n-10) + 1)
 		}
 	}
-	if most := minCleanup + 1; len(g.cookies) > most || len(g.members) > most || len(g.groups) > most {
-		t.Errorf("%d cookies, %d groups and %d lists of members are kept, and 10 groups live", len(g.cookies), len(g.groups), len(g.members))
+	if most := minCleanup + 1; len(g.cookieByGroup) > most || len(g.threadsByGroup) > most || len(g.groupByCookie) > most {
+		t.Errorf("%d cookies, %d groups and %d lists of members are kept, and 10 groups live", len(g.cookieByGroup), len(g.groupByCookie), len(g.threadsByGroup))
 	}
 	if found, changed, err := g.Join("pod-4999", these(9998, 9999)); !found || changed || err != nil {
 		t.Errorf("one that lives has lost its cookie: %v, %v, %v", found, changed, err)

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// Groups records which cookie belongs to which group. A group is known while one of its threads
-// lives. Its methods may be called by several goroutines concurrently.
+// Groups records which cookie belongs to which group of threads. It forgets a group after the last thread of the group
+// has ended. Its methods may be called by several goroutines concurrently.
 type Groups struct {
 	kernel Kernel
 
-	mu        sync.Mutex
-	cookies   map[string]uint64
-	members   map[string][]int  // threads by group
-	groups    map[uint64]string // by cookie
-	cleanupAt int               // the number of groups above which groups without threads are removed
+	mu             sync.Mutex
+	cookieByGroup  map[string]uint64
+	threadsByGroup map[string][]int // ids of threads
+	groupByCookie  map[uint64]string
+	cleanupAt      int // the number of groups above which groups without threads are removed
 }
 
 // minCleanup is the number of groups up to which groups without threads are not removed.
@@ -26,16 +26,16 @@ const minCleanup = 64
 
 // New makes Groups for a kernel's threads.
 func New(k Kernel) *Groups {
-	return &Groups{kernel: k, cookies: map[string]uint64{}, members: map[string][]int{}, groups: map[uint64]string{}}
+	return &Groups{kernel: k, cookieByGroup: map[string]uint64{}, threadsByGroup: map[string][]int{}, groupByCookie: map[uint64]string{}}
 }
 
 // maxRounds limits how often Join reads the list of threads.
 const maxRounds = 5
 
-// Join gives threads the cookie of a group, "" for none. It reports whether there were any
-// threads, and whether one had another cookie. Threads that start meanwhile have their parent's
-// cookie, so Join repeats until there are no new ones. A cookie from an earlier run of the
-// agent counts as the group's.
+// Join gives threads the cookie of a group. If group is "", it removes their cookies. found reports whether there were
+// any threads, and changed whether one of them had another cookie. Threads that start meanwhile have their parent's
+// cookie, so Join repeats until all threads have the cookie, but at most maxRounds times. If the threads have a cookie
+// from an earlier run of the agent, that cookie becomes the group's.
 func (g *Groups) Join(group string, threads func() ([]int, error)) (found, changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,6 +54,7 @@ func (g *Groups) Join(group string, threads func() ([]int, error)) (found, chang
 	return found, changed, nil
 }
 
+// joinLocked gives the cookie of a group to the listed threads, and reports whether one had another cookie.
 func (g *Groups) joinLocked(group string, threads []int) (changed bool, err error) {
 	from, want := 0, uint64(0)
 	if group != "" {
@@ -69,11 +70,11 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 			return changed, fmt.Errorf("read the cookie of thread %d: %w", id, err)
 		}
 		live = append(live, id)
-		switch owner := g.groups[have]; {
+		switch owner := g.groupByCookie[have]; {
 		case have == want && (group == "" || want != 0):
 			continue
 		case group != "" && want == 0 && have != 0 && (owner == "" || owner == group):
-			from, want = id, have // from an earlier run
+			from, want = id, have // the cookie is from an earlier run of the agent
 			g.recordLocked(group, want)
 			continue
 		case group != "" && want == 0:
@@ -89,11 +90,12 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 		changed = true
 	}
 	if group != "" {
-		g.members[group] = append(g.members[group], live...)
+		g.threadsByGroup[group] = append(g.threadsByGroup[group], live...)
 	}
 	return changed, nil
 }
 
+// createLocked gives a thread a new cookie, which becomes the cookie of the group.
 func (g *Groups) createLocked(group string, thread int) (uint64, error) {
 	err := g.kernel.Create(thread)
 	var c uint64
@@ -107,39 +109,41 @@ func (g *Groups) createLocked(group string, thread int) (uint64, error) {
 	return c, nil
 }
 
+// recordLocked records the cookie of a group. From time to time it forgets groups whose threads have ended.
 func (g *Groups) recordLocked(group string, cookie uint64) {
-	delete(g.groups, g.cookies[group])
-	g.cookies[group], g.groups[cookie] = cookie, group
-	if len(g.cookies) <= max(g.cleanupAt, minCleanup) {
+	delete(g.groupByCookie, g.cookieByGroup[group])
+	g.cookieByGroup[group], g.groupByCookie[cookie] = cookie, group
+	if len(g.cookieByGroup) <= max(g.cleanupAt, minCleanup) {
 		return
 	}
 	// No event reports the end of a group: its last thread ends, and its name is not used
 	// again.
-	for _, other := range slices.Collect(maps.Keys(g.cookies)) {
+	for _, other := range slices.Collect(maps.Keys(g.cookieByGroup)) {
 		if other != group {
 			g.memberLocked(other)
 		}
 	}
-	g.cleanupAt = 2 * len(g.cookies)
+	g.cleanupAt = 2 * len(g.cookieByGroup)
 }
 
-// memberLocked returns a live thread of a group and its cookie, or zeros. It removes threads
-// that have ended or have another cookie. Without a member the cookie is gone.
+// memberLocked returns a live thread of a group and the group's cookie, or zeros if the group has no live thread. It
+// removes threads that have ended or have another cookie. It forgets a group without threads, because the kernel
+// removes a cookie with its last thread.
 func (g *Groups) memberLocked(group string) (thread int, cookie uint64) {
 	seen := map[int]bool{}
 	var live []int
-	for _, id := range g.members[group] {
-		if c, err := g.kernel.Cookie(id); err == nil && c != 0 && c == g.cookies[group] && !seen[id] {
+	for _, id := range g.threadsByGroup[group] {
+		if c, err := g.kernel.Cookie(id); err == nil && c != 0 && c == g.cookieByGroup[group] && !seen[id] {
 			seen[id] = true
 			live = append(live, id)
 		}
 	}
 	if len(live) == 0 {
-		delete(g.groups, g.cookies[group])
-		delete(g.cookies, group)
-		delete(g.members, group)
+		delete(g.groupByCookie, g.cookieByGroup[group])
+		delete(g.cookieByGroup, group)
+		delete(g.threadsByGroup, group)
 		return 0, 0
 	}
-	g.members[group] = live
-	return live[0], g.cookies[group]
+	g.threadsByGroup[group] = live
+	return live[0], g.cookieByGroup[group]
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Kernel has the kernel's calls for cookies of single threads.
+// Kernel reads and sets the core scheduling cookies of single threads.
 type Kernel interface {
 	// Cookie returns a thread's cookie, 0 for none.
 	Cookie(thread int) (uint64, error)
@@ -25,8 +25,7 @@ type Kernel interface {
 // process.
 const oneThread = 0
 
-// Real uses prctl(2). It needs the host's PID namespace, and the capability to trace the
-// threads.
+// Real calls prctl(2). It needs the host's PID namespace and CAP_SYS_PTRACE.
 type Real struct{}
 
 // Cookie returns a thread's cookie.
@@ -39,8 +38,8 @@ func (Real) Create(thread int) error {
 	return unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, uintptr(thread), oneThread, 0)
 }
 
-// Share uses a thread of the agent, which takes the cookie and passes it on. The thread then
-// ends, so that nothing else of the agent runs with a cookie.
+// Share makes a new thread of the agent take the cookie of one thread and give it to the other thread. The new thread
+// then ends, so that no other code of the agent runs with the cookie.
 func (Real) Share(from, to int) error {
 	done := make(chan error)
 	go func() {

@@ -25,7 +25,7 @@ const (
 	pauseAfterPartial = time.Minute
 )
 
-// Options limit the memory that is moved.
+// Options limit how much memory the demoter asks the kernel to move.
 type Options struct {
 	// SlowPercent is the part of a container's anonymous memory that should be in slow memory.
 	SlowPercent int
@@ -41,25 +41,25 @@ type Container struct {
 
 // Result is the state of a container after the last run that read it.
 type Result struct {
-	Anonymous int64  // its anonymous memory on its memory nodes, in bytes
-	Slow      int64  // the part of it in slow memory
-	Moved     int64  // bytes that were moved since the agent's start
-	Why       string // the reason why no memory of the container is moved; "" for none
+	Anonymous int64  // the container's anonymous memory on its memory nodes, in bytes
+	Slow      int64  // the part of Anonymous in slow memory, in bytes
+	Moved     int64  // bytes of the container that were moved since the agent's start
+	Reason    string // the reason why the kernel is not asked to move memory of the container; "" for none
 }
 
 // Report is the state of the node after the last run.
 type Report struct {
 	Enabled    bool
-	Off        string // the reason why no memory of the node is moved; "" for none
-	Moved      int64  // bytes that were moved since the agent's start
-	Containers map[string]Result
+	Reason     string            // the reason why the kernel is not asked to move memory of the node; "" for none
+	Moved      int64             // bytes that were moved since the agent's start
+	Containers map[string]Result // by container id
 }
 
 // Demoter asks the kernel to move cold memory. Its methods may be called by several goroutines concurrently.
 type Demoter struct {
 	deps Dependencies
 
-	running     sync.Mutex // held while files are read and written; guards the fields below
+	runMu       sync.Mutex // held while files are read and written; guards the fields below
 	lastRead    string     // the container that was read last
 	pausedUntil map[string]time.Time
 	refusal     string // the reason why the kernel accepts no request; "" for none
@@ -78,15 +78,15 @@ type Dependencies struct {
 	Now      func() time.Time
 }
 
-// New makes a demoter.
+// New makes a Demoter, which does nothing before Run.
 func New(p Dependencies) *Demoter { return &Demoter{deps: p, pausedUntil: map[string]time.Time{}} }
 
 // Run asks the kernel once to move cold memory of some of the containers. The keys of containers are their ids.
 func (d *Demoter) Run(o Options, containers map[string]Container) Report {
-	d.running.Lock()
-	defer d.running.Unlock()
+	d.runMu.Lock()
+	defer d.runMu.Unlock()
 	h, off := d.available()
-	report := Report{Enabled: true, Off: off, Moved: d.Report().Moved, Containers: d.earlierResults(containers)}
+	report := Report{Enabled: true, Reason: off, Moved: d.Report().Moved, Containers: d.earlierResults(containers)}
 	if off != "" {
 		return d.publish(report)
 	}
@@ -102,15 +102,15 @@ func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 		report.Moved += r.Moved
 		r.Moved += report.Containers[id].Moved
 		report.Containers[id] = r
-		if report.Off = d.refusal; d.refusal != "" {
+		if report.Reason = d.refusal; d.refusal != "" {
 			break
 		}
 	}
 	return d.publish(report)
 }
 
-// available returns the node's state for demotion. off is the reason why the demoter must not ask the kernel; "" for
-// none.
+// available returns the state of the node. off is the reason why the demoter must not ask the kernel to move memory; ""
+// for none.
 func (d *Demoter) available() (h host, off string) {
 	if d.deps.Tree.Version != cgroup.V2 {
 		return h, "cgroup v1 has no memory.reclaim"
@@ -125,7 +125,8 @@ func (d *Demoter) available() (h host, off string) {
 	return h, ""
 }
 
-// nextContainers returns the ids of the containers that this run reads. They follow the containers of the last run.
+// nextContainers returns the ids of the containers that this run reads. In the order of ids, they follow the containers
+// of the last run.
 func (d *Demoter) nextContainers(containers map[string]Container) []string {
 	all := slices.Sorted(maps.Keys(containers))
 	after, _ := slices.BinarySearch(all, d.lastRead+"\x00")
@@ -137,16 +138,16 @@ func (d *Demoter) nextContainers(containers map[string]Container) []string {
 	return all
 }
 
-// demote asks the kernel to move memory of one container. It subtracts the requested amount from left: the bytes that
-// may still be moved from or to each memory node in this run.
+// demote asks the kernel to move memory of one container. left has the bytes that may still be moved from or to each
+// memory node in this run; demote subtracts the bytes that it requests.
 func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int]int64) Result {
 	before, err := d.measure(c)
 	if err == nil {
-		err = d.checkCosts(h, c, before)
+		err = d.checkSideEffects(h, c, before)
 	}
 	r := Result{Anonymous: before.fast + before.slow, Slow: before.slow}
 	if err != nil {
-		r.Why = err.Error()
+		r.Reason = err.Error()
 		return r
 	}
 	ask := r.Anonymous*int64(o.SlowPercent)/100 - r.Slow
@@ -157,7 +158,7 @@ func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int
 		return r
 	}
 	if err := h.checkRoom(c.Slow, ask); err != nil {
-		r.Why = err.Error()
+		r.Reason = err.Error()
 		return r
 	}
 	for _, node := range slices.Concat(c.Fast, c.Slow) {
@@ -170,7 +171,7 @@ func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int
 		d.refusal = "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16, and would drop page cache: " + err.Error()
 		return r
 	case err != nil:
-		r.Why = err.Error()
+		r.Reason = err.Error()
 		return r
 	}
 	if after, err := d.measure(c); err == nil {
@@ -199,9 +200,9 @@ func (d *Demoter) measure(c Container) (m memory, err error) {
 	return m, err
 }
 
-// checkCosts returns an error if the kernel would drop or swap pages of a container.
-func (d *Demoter) checkCosts(h host, c Container, m memory) error {
-	if err := h.checkTargets(c); err != nil {
+// checkSideEffects returns an error if the kernel would drop or swap pages of a container.
+func (d *Demoter) checkSideEffects(h host, c Container, m memory) error {
+	if err := h.checkDemotionTargets(c); err != nil {
 		return err
 	}
 	if m.cache > 0 {
@@ -241,11 +242,11 @@ func (d *Demoter) publish(r Report) Report {
 	return r
 }
 
-// Stop ends the demotion of pages after the configuration disabled it. A later Run checks again what the kernel
-// supports.
+// Stop forgets the results, after the configuration disabled the demotion of memory. A later Run checks again what the
+// kernel supports.
 func (d *Demoter) Stop() {
-	d.running.Lock()
-	defer d.running.Unlock()
+	d.runMu.Lock()
+	defer d.runMu.Unlock()
 	d.refusal = ""
 	d.publish(Report{Moved: d.Report().Moved})
 }

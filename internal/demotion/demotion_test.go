@@ -101,7 +101,7 @@ func TestRun(t *testing.T) {
 		if d := cmp.Diff(map[int]kernel.NodeMemory{0: {Anonymous: (200 - want) * mib, PageCache: 50 * mib}, 1: {}, 2: {Anonymous: want * mib}, 3: {}}, got); d != "" {
 			t.Fatal(d)
 		}
-		if d := cmp.Diff(map[string]demotion.Result{"a": {Anonymous: 200 * mib, Slow: want * mib, Moved: want * mib}}, r.Containers); d != "" || r.Off != "" || r.Moved != want*mib {
+		if d := cmp.Diff(map[string]demotion.Result{"a": {Anonymous: 200 * mib, Slow: want * mib, Moved: want * mib}}, r.Containers); d != "" || r.Reason != "" || r.Moved != want*mib {
 			t.Fatalf("%+v: %s", r, d)
 		}
 	}
@@ -179,13 +179,13 @@ func TestLeftAlone(t *testing.T) {
 			}
 			o := demotion.Options{SlowPercent: 50, BytesPerSecond: 100 * mib}
 			r := n.run(o)
-			if !strings.Contains(r.Off, c.off) || (r.Off == "") != (c.off == "") || !strings.Contains(r.Containers["a"].Why, c.why) || (r.Containers["a"].Why == "") != (c.why == "") {
+			if !strings.Contains(r.Reason, c.off) || (r.Reason == "") != (c.off == "") || !strings.Contains(r.Containers["a"].Reason, c.why) || (r.Containers["a"].Reason == "") != (c.why == "") {
 				t.Errorf("%+v, want off %q, why %q", r, c.off, c.why)
 			}
 			if (n.asked > 0) != c.asks || n.kernel.LostBytes() > 0 {
 				t.Errorf("asked for %d bytes, %d are lost", n.asked, n.kernel.LostBytes())
 			}
-			if r := n.run(o); c.release != "" && (n.asked > 0 || r.Off == "") {
+			if r := n.run(o); c.release != "" && (n.asked > 0 || r.Reason == "") {
 				t.Errorf("asked again, although the kernel refused: %+v", r)
 			}
 		})
@@ -199,7 +199,7 @@ func TestFull(t *testing.T) {
 	n.add(t, "other", "2", nil, []int{2}, map[int]kernel.NodeMemory{2: {Anonymous: 950 * mib}})
 	delete(n.all, "other")
 	n.add(t, "a", "0,2", []int{0}, []int{2}, map[int]kernel.NodeMemory{0: {Anonymous: 100 * mib}})
-	if r := n.run(demotion.Options{SlowPercent: 50, BytesPerSecond: 100 * mib}); n.asked > 0 || !strings.Contains(r.Containers["a"].Why, "almost full") {
+	if r := n.run(demotion.Options{SlowPercent: 50, BytesPerSecond: 100 * mib}); n.asked > 0 || !strings.Contains(r.Containers["a"].Reason, "almost full") {
 		t.Errorf("asked for %d bytes: %+v", n.asked, r)
 	}
 }

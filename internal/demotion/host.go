@@ -15,13 +15,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Files are the node's files below sys/ and proc/.
+// Files reads the node's files in sysfs and procfs. Their paths begin with sys/ or proc/.
 type Files interface {
 	Read(file string) (string, error)
 	List(dir string) ([]string, error)
 }
 
-// Disk are the files of this node.
+// Disk reads the files of this node. Sys and Proc are the directories where sysfs and procfs are mounted.
 type Disk struct{ Sys, Proc string }
 
 // path returns the path of a file on the disk.
@@ -113,12 +113,12 @@ func readTiers(files Files) (map[int]int, error) {
 	return tiers, nil
 }
 
-// checkTargets returns an error unless the kernel demotes pages from each fast node of a container only to memory nodes
+// checkDemotionTargets returns nil if the kernel demotes pages from each fast node of a container only to memory nodes
 // of the container. Otherwise the kernel would move pages to other nodes, or drop page cache of the fast node.
-func (h host) checkTargets(c Container) error {
+func (h host) checkDemotionTargets(c Container) error {
 	mine := slices.Concat(c.Fast, c.Slow)
 	for _, from := range c.Fast {
-		targets := h.targets(from)
+		targets := h.demotionTargets(from)
 		if len(targets) == 0 {
 			return fmt.Errorf("no memory node is slower than memory node %d (/%s)", from, tiersDir)
 		}
@@ -131,9 +131,9 @@ func (h host) checkTargets(c Container) error {
 	return nil
 }
 
-// targets returns the nodes to which the kernel demotes pages of a node: the nearest nodes of the next slower tier
-// (mm/memory-tiers.c: establish_demotion_targets).
-func (h host) targets(from int) (nodes []int) {
+// demotionTargets returns the nodes to which the kernel demotes pages of a node: the nearest nodes of the next slower
+// tier (mm/memory-tiers.c: establish_demotion_targets).
+func (h host) demotionTargets(from int) (nodes []int) {
 	tier, known := h.tiers[from]
 	if !known {
 		return nil
@@ -158,8 +158,9 @@ func (h host) targets(from int) (nodes []int) {
 	return nodes
 }
 
-// checkRoom returns an error unless slow nodes have room for the bytes and then are still partly free. Otherwise the
-// kernel would move pages to another node, or reclaim pages of other containers.
+// checkRoom returns an error if slow nodes have too little free memory for the bytes. reservedDivisor sets how much of
+// them must stay free. On full nodes, the kernel would move pages to another node, or reclaim pages of other
+// containers.
 func (h host) checkRoom(slow []int, bytes int64) error {
 	var room int64
 	for _, node := range slow {
@@ -168,7 +169,7 @@ func (h host) checkRoom(slow []int, bytes int64) error {
 			return err
 		}
 		total, free := meminfo(text, "MemTotal:"), meminfo(text, "MemFree:")
-		room += max(free-total/freeDivisor, 0)
+		room += max(free-total/reservedDivisor, 0)
 	}
 	if room < bytes {
 		return fmt.Errorf("the slow memory nodes of the container are almost full: only %d bytes may be used", room)
@@ -176,10 +177,10 @@ func (h host) checkRoom(slow []int, bytes int64) error {
 	return nil
 }
 
-// freeDivisor is the part of a slow node that stays free: one in twenty bytes. The kernel's own watermarks are lower.
-const freeDivisor = 20
+// reservedDivisor sets how much of a slow node must stay free: one twentieth. The kernel's own watermarks are lower.
+const reservedDivisor = 20
 
-// meminfo returns an amount of a node's meminfo, in bytes; 0 if the key is missing.
+// meminfo returns the amount of a key in the text of a node's meminfo file, in bytes; 0 if the key is missing.
 func meminfo(text, key string) int64 {
 	for line := range strings.Lines(text) { // Node 2 MemFree: 1024 kB
 		if f := strings.Fields(line); len(f) == 5 && f[2] == key {

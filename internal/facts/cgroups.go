@@ -63,7 +63,7 @@ func (g *Gatherer) findUndescribedCgroups(ev *lifecycle.Event) {
 		if err != nil {
 			return // the agent reports this error when it must write a value to this cgroup
 		}
-		if dir, found := g.o.Tree.Find(above, (*ctr).ID); found {
+		if dir, found := g.o.Tree.FindContainer(above, (*ctr).ID); found {
 			n := **ctr
 			n.CgroupsPath = "/" + dir
 			*ctr = &n

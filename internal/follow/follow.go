@@ -10,12 +10,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follower has the directories to watch, and the function to call. Recheck, Dirs and Read are required.
-type Follower struct {
-	// QuietTime is how long the directories must be unchanged before Run calls Read, because another
-	// program may still be writing.
+// DirWatcher has the directories to watch, and the function to call. Recheck, Dirs and Read are required.
+type DirWatcher struct {
+	// QuietTime is how long the directories must be unchanged after a change before Run calls Read, because
+	// another program may still be writing.
 	QuietTime time.Duration
-	// MaxWait limits the wait for QuietTime in a directory that always changes.
+	// MaxWait limits that wait, for directories that change all the time.
 	MaxWait time.Duration
 	// Recheck is the interval at which Run calls Read even without an inotify event. It is needed because a watch ends
 	// when its directory is removed, and because some network file systems report no changes.
@@ -25,25 +25,25 @@ type Follower struct {
 	Dirs func() []string
 	// Read is the function to call. Run calls it at the start, and after each change.
 	Read func()
-	// Now makes Run call Read at once when it receives a signal, such as SIGHUP. It may be nil.
+	// Now is a channel of signals, such as SIGHUP. At each signal Run calls Read at once. Now may be nil.
 	Now <-chan os.Signal
 }
 
 // Run watches until ctx ends. It returns an error only if it cannot use inotify.
-func (f Follower) Run(ctx context.Context) error {
+func (f DirWatcher) Run(ctx context.Context) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch files: %w", err)
 	}
 	defer w.Close()
-	r := run{Follower: f, watcher: w, watched: map[string]bool{}}
+	r := run{DirWatcher: f, watcher: w, watched: map[string]bool{}}
 	r.readAll()
 	return r.loop(ctx)
 }
 
-// run is one run of a Follower.
+// run is one run of a DirWatcher.
 type run struct {
-	Follower
+	DirWatcher
 
 	watcher *fsnotify.Watcher
 	watched map[string]bool // the directories that have a watch

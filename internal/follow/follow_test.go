@@ -17,7 +17,7 @@ func TestNow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- follow.Follower{
+		done <- follow.DirWatcher{
 			QuietTime: time.Hour, MaxWait: time.Hour, Recheck: time.Hour, Now: now,
 			Dirs: func() []string { return []string{dir} }, Read: func() { looked <- struct{}{} },
 		}.Run(ctx)

@@ -13,53 +13,53 @@ func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &plain{text: Text(err.Error()), cause: err}
+	return &rewrittenError{text: Text(err.Error()), cause: err}
 }
 
-// plain is an error with a rewritten text.
-type plain struct {
+// rewrittenError is an error with a rewritten text.
+type rewrittenError struct {
 	text  string
 	cause error
 }
 
-func (p *plain) Error() string { return p.text }
-func (p *plain) Unwrap() error { return p.cause }
+func (p *rewrittenError) Error() string { return p.text }
+func (p *rewrittenError) Unwrap() error { return p.cause }
 
 var (
 	// "json: cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container"
 	// "json: cannot unmarshal number 1.5 into Go value of type int"
-	mismatch = regexp.MustCompile(`cannot unmarshal (\w+)( [^ ]+)? into Go (?:struct field (\S+)|value) of type (\S*struct \{.*\}|\S+)`)
+	typeMismatch = regexp.MustCompile(`cannot unmarshal (\w+)( [^ ]+)? into Go (?:struct field (\S+)|value) of type (\S*struct \{.*\}|\S+)`)
 	// "invalid character 'r' looking for beginning of value"
-	beginning = regexp.MustCompile(`invalid character ('.*?'|'\\'') looking for beginning of (value|object key string)`)
-	after     = regexp.MustCompile(`invalid character ('.*?'|'\\'') (after|in) `)
-	number    = regexp.MustCompile(`strconv\.\w+: parsing (".*?"): (invalid syntax|value out of range)`)
-	unknown   = regexp.MustCompile(`unknown field "`)
-	prefix    = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
+	unexpectedStart     = regexp.MustCompile(`invalid character ('.*?'|'\\'') looking for beginning of (value|object key string)`)
+	unexpectedCharacter = regexp.MustCompile(`invalid character ('.*?'|'\\'') (after|in) `)
+	strconvError        = regexp.MustCompile(`strconv\.\w+: parsing (".*?"): (invalid syntax|value out of range)`)
+	unknownField        = regexp.MustCompile(`unknown field "`)
+	decoderPrefix       = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
 )
 
 // Text rewrites the text of an error, as Error does.
 func Text(s string) string {
-	for range 3 { // decoders wrap each other
-		s = prefix.ReplaceAllString(s, "$1")
+	for range 3 { // errors of nested decoders have several prefixes
+		s = decoderPrefix.ReplaceAllString(s, "$1")
 	}
-	s = mismatch.ReplaceAllStringFunc(s, func(m string) string {
-		f := mismatch.FindStringSubmatch(m)
-		words := "want " + describeType(f[4]) + ", got " + strings.TrimSpace(kind(f[1])+f[2])
+	s = typeMismatch.ReplaceAllStringFunc(s, func(m string) string {
+		f := typeMismatch.FindStringSubmatch(m)
+		words := "want " + describeType(f[4]) + ", got " + strings.TrimSpace(describeKind(f[1])+f[2])
 		if _, path, found := strings.Cut(f[3], "."); found { // the first part is a Go type
 			return path + ": " + words
 		}
 		return words
 	})
-	s = beginning.ReplaceAllString(s, "not JSON: unexpected $1")
-	s = after.ReplaceAllString(s, "not JSON: unexpected $1 $2 ")
-	s = number.ReplaceAllStringFunc(s, func(m string) string {
-		f := number.FindStringSubmatch(m)
+	s = unexpectedStart.ReplaceAllString(s, "not JSON: unexpected $1")
+	s = unexpectedCharacter.ReplaceAllString(s, "not JSON: unexpected $1 $2 ")
+	s = strconvError.ReplaceAllStringFunc(s, func(m string) string {
+		f := strconvError.FindStringSubmatch(m)
 		if f[2] == "value out of range" {
 			return f[1] + " is too large or too small"
 		}
 		return f[1] + " is not a number"
 	})
-	s = unknown.ReplaceAllString(s, `unknown key "`)
+	s = unknownField.ReplaceAllString(s, `unknown key "`)
 	s = strings.ReplaceAll(s, "unexpected end of JSON input", "the JSON ends too early")
 	return strings.ReplaceAll(s, "\n", "; ")
 }
@@ -82,8 +82,8 @@ func describeType(goType string) string {
 	return "a mapping of keys"
 }
 
-// kind describes a kind of JSON value in words, such as "a list".
-func kind(of string) string {
+// describeKind describes a kind of JSON value in words, such as "a list".
+func describeKind(of string) string {
 	switch of {
 	case "string":
 		return "a text"

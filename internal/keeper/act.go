@@ -9,29 +9,28 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Actor applies values that are not cgroup files: settings of a cgroup's threads, or files in
-// another kernel file system. The keeper stores these values and applies them again at each
-// reconcile.
+// Actor applies values that are not in cgroup files: attributes of a cgroup's threads, or files in another kernel file
+// system. The keeper stores these values and passes them to the actor again at each Reconcile.
 type Actor interface {
-	// Act applies a value and returns the result. threads lists the threads of the target's
-	// cgroup and of the cgroups below it.
+	// Act applies a value and returns the result. threads returns the ids of the threads in the target's cgroup
+	// and in the cgroups below it.
 	Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error)
 	// Forget undoes the values of an owner that has ended.
 	Forget(owner string) error
-	// Tidy removes groups and files that earlier runs left for owners that are unknown now.
+	// Tidy removes groups and files that earlier runs of the agent left for owners that no longer exist.
 	Tidy() error
 }
 
-// actors has the registered actors, and the values that they should apply. No actor may be
-// registered after the first use.
+// actors has the registered actors, and the values that they should apply. All actors must be registered before the
+// keeper is used.
 type actors struct {
 	tree    *cgroup.Tree
 	byField map[lifecycle.Field]Actor
 	all     []Actor
 
-	mu     *sync.Mutex       // the keeper's lock; it guards the fields below
-	counts *Tally            // the keeper's counts
-	wanted map[string][]Item // by owner, with at most one item per field and key
+	mu           *sync.Mutex       // the keeper's lock; it guards the fields below
+	counts       *Tally            // the keeper's counts
+	itemsByOwner map[string][]Item // by owner, with at most one item per field and key
 }
 
 // note stores those values of a batch that actors apply. The caller holds the lock.
@@ -41,7 +40,7 @@ func (a *actors) note(batch []Item) {
 			continue
 		}
 		owner := item.Target.Owner
-		a.wanted[owner] = append(slices.DeleteFunc(a.wanted[owner], func(o Item) bool { return o.settingKey() == item.settingKey() }), item)
+		a.itemsByOwner[owner] = append(slices.DeleteFunc(a.itemsByOwner[owner], func(o Item) bool { return o.settingKey() == item.settingKey() }), item)
 	}
 }
 
@@ -82,7 +81,7 @@ func (a *actors) count(s State) {
 // applyOwner makes the actors apply all values of one owner.
 func (a *actors) applyOwner(owner string) (out []Outcome) {
 	a.mu.Lock()
-	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.settingKey().compare(b.settingKey()) })
+	items := slices.SortedFunc(slices.Values(a.itemsByOwner[owner]), func(a, b Item) int { return a.settingKey().compare(b.settingKey()) })
 	a.mu.Unlock()
 	for _, item := range items {
 		out = append(out, a.act(item))
@@ -93,18 +92,18 @@ func (a *actors) applyOwner(owner string) (out []Outcome) {
 // forget makes the actors undo their changes for an owner.
 func (a *actors) forget(owner string) {
 	a.mu.Lock()
-	_, had := a.wanted[owner]
-	delete(a.wanted, owner)
+	_, had := a.itemsByOwner[owner]
+	delete(a.itemsByOwner, owner)
 	a.mu.Unlock()
 	for _, actor := range a.all {
 		if had && actor.Forget(owner) != nil {
-			a.count(Refused) // Tidy removes the remains later if an error occurs here
+			a.count(Refused) // Tidy later removes what Forget could not remove
 		}
 	}
 }
 
-// Tidy makes the actors remove the remains of earlier runs. Call it when all live pods and
-// containers are running.
+// Tidy makes the actors remove the groups and files that earlier runs of the agent left. Call it when the values
+// of all live pods and containers are applied.
 func (k *Keeper) Tidy() error {
 	var errs []error
 	for _, a := range k.actors.all {

@@ -60,7 +60,7 @@ func TestContestedList(t *testing.T) {
 		}
 		want(t, pauses, "0s", "0s", "1s", "2s", "4s", "8s", "10s", "10s", "10s", "10s")
 		list, left, kept := r.ContestedFiles(10)
-		if len(list) == 0 || !errors.Is(list[0].Throttled, ErrContested) || list[0].Ceded != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
+		if len(list) == 0 || !errors.Is(list[0].ThrottledReason, ErrContested) || list[0].CededReason != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
 			t.Errorf("%v: told: %+v, %v, %v", v, list, left, kept)
 		}
 		clk.Advance(time.Minute)
@@ -74,14 +74,14 @@ func TestContestedList(t *testing.T) {
 	}
 }
 
-// TestKeepsApart lists the files that are never left to another program.
-func TestKeepsApart(t *testing.T) {
+// TestIsCpusetFile lists the files that are never left to another program.
+func TestIsCpusetFile(t *testing.T) {
 	for p, apart := range map[fileKey]bool{
 		{field: lifecycle.CPUSetCPUs}: true, {field: lifecycle.CPUSetMems}: true,
-		{field: lifecycle.Unified, key: cgroup.Partition}: true, {field: lifecycle.Unified, key: cgroup.Exclusive}: true,
+		{field: lifecycle.Unified, key: cgroup.PartitionFile}: true, {field: lifecycle.Unified, key: cgroup.ExclusiveFile}: true,
 		{field: lifecycle.CPUQuota}: false, {field: lifecycle.Unified, key: "memory.high"}: false,
 	} {
-		if p.keepsApart() != apart {
+		if p.isCpusetFile() != apart {
 			t.Errorf("%s %s: %v", p.field, p.key, !apart)
 		}
 	}

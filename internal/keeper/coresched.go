@@ -8,7 +8,7 @@ import (
 // CoreSched is the actor of the field CoreSched.
 type CoreSched struct{ Groups *coresched.Groups }
 
-// Act gives a cgroup's threads the cookie of a group, or removes it.
+// Act gives a cgroup's threads the cookie of the group that the value names. An empty name removes the cookie.
 func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	return joinState(c.Groups.Join(v.Text, threads))
 }
@@ -16,5 +16,5 @@ func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error
 // Forget does nothing: a cookie ends with its threads.
 func (CoreSched) Forget(string) error { return nil }
 
-// Tidy has nothing to remove.
+// Tidy has nothing to remove: a cookie ends with its threads.
 func (CoreSched) Tidy() error { return nil }

@@ -18,20 +18,19 @@ const (
 	maxRepairDelay = 700 * time.Millisecond
 )
 
-// Files are also polled. With inotify, all files are read within fullRound, because some
-// writers use a mount that cannot be watched, and the kernel changes some values itself.
-// Without inotify, each poll reads as many files as half a percent of one processor allows. A
-// wake-up costs as much as several reads, so with inotify each poll reads many files.
+// The keeper also polls the files. With inotify, it reads all files within fullScanInterval, because some programs
+// write through a mount that cannot be watched, and the kernel changes some values itself. Without inotify, each poll
+// reads as many files as half a percent of one processor allows. A wake-up costs as much as several reads, so with
+// inotify the polls are rare and each poll reads many files.
 const (
-	pollUnwatched = 250 * time.Millisecond
-	pollWatched   = 5 * time.Second
-	fullRound     = 2 * time.Minute
-	filesPerPoll  = 75 // at 15 µs per file, as measured on a virtual machine
+	pollUnwatched         = 250 * time.Millisecond
+	pollWatched           = 5 * time.Second
+	fullScanInterval      = 2 * time.Minute
+	filesPerUnwatchedPoll = 75 // at 15 µs per file, as measured on a virtual machine
 )
 
-// The keeper tries again to repair a value after growing pauses: at most maxTries times, or
-// without limit for a value that keeps containers apart. Apart from that, it tries again to
-// write each refused value every two minutes.
+// The keeper tries again to repair a value after growing pauses: at most maxTries times, or without limit for a cpuset
+// file. In addition, it tries to write each refused value every two minutes.
 const (
 	firstRetry = time.Second
 	maxTries   = 8
@@ -39,28 +38,29 @@ const (
 	retryRefused = 2 * time.Minute
 )
 
-// Drift watches the files of values in force, and starts repairs of foreign changes. All exported fields
+// Drift watches the files of values in force, and starts repairs of changes by other programs. All exported fields
 // except Watcher are required.
 type Drift struct {
 	Keeper *Keeper
 	// Watcher reports writes; nil if inotify cannot be used, so that all files are polled.
 	Watcher cgroup.Watcher
-	// Noticed is called when values of an owner differ, before Repair is called.
-	Noticed func(owner string)
-	// Repair calls Keeper.Repair for the owners.
+	// BeforeRepair is called once when values of an owner differ, before Repair is called.
+	BeforeRepair func(owner string)
+	// Repair calls Keeper.Repair for the owners, and returns its outcomes.
 	Repair func(owners []string) []Outcome
-	// Retry writes again what the kernel refused.
+	// Retry writes again the values that the kernel refused.
 	Retry func()
-	// Unwatched is called once, with the error of the first directory that cannot be watched.
-	Unwatched func(dir string, err error)
+	// OnUnwatched is called once, with the error of the first directory that cannot be watched.
+	OnUnwatched func(dir string, err error)
 
-	pollsOnly bool // there is no watcher, or it cannot watch all directories
-	waiting   map[string]driftingOwner
-	retried   time.Time // the time of the last Retry
-	files     []string  // files that this round has yet to read
+	pollsOnly      bool // there is no watcher, or it cannot watch all directories
+	driftingOwners map[string]driftingOwner
+	lastRetry      time.Time // the time of the last Retry
+	unreadFiles    []string  // files that the present round over all files has not read yet
 }
 
-// driftingOwner is an owner whose values differ from the kernel's.
+// driftingOwner is an owner whose values differ from the kernel's. first is when that was noticed, and due is when
+// the next repair begins.
 type driftingOwner struct {
 	first, due time.Time
 	tries      int // failed repairs
@@ -69,12 +69,12 @@ type driftingOwner struct {
 // Run watches until ctx ends.
 func (d *Drift) Run(ctx context.Context) error {
 	k := d.Keeper
-	d.pollsOnly, d.waiting, d.retried = d.Watcher == nil, map[string]driftingOwner{}, k.watch.now()
+	d.pollsOnly, d.driftingOwners, d.lastRetry = d.Watcher == nil, map[string]driftingOwner{}, k.watched.now()
 	var notices <-chan cgroup.Notice
 	if d.Watcher != nil {
 		notices = d.Watcher.Notices()
 	}
-	poll := time.NewTimer(d.pause())
+	poll := time.NewTimer(d.pollInterval())
 	defer poll.Stop()
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -83,37 +83,37 @@ func (d *Drift) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.watch.changed:
+		case <-k.watched.changed:
 			watched := !d.pollsOnly
 			if owners = d.updateWatches(); d.pollsOnly && watched {
-				poll.Reset(d.pause())
+				poll.Reset(d.pollInterval())
 			}
 		case n := <-notices:
 			switch n.Change {
 			case cgroup.Written:
-				owners = k.watch.sweep([]string{n.Path})
+				owners = k.watched.differingIn([]string{n.Path})
 			case cgroup.Overflow:
 				owners = k.DifferingOwners()
 			}
 		case <-poll.C:
-			owners = append(d.sweep(), d.failed()...)
-			if now := k.watch.now(); now.Sub(d.retried) >= retryRefused {
-				d.retried = now
+			owners = append(d.pollNextFiles(), d.unscheduledFailures()...)
+			if now := k.watched.now(); now.Sub(d.lastRetry) >= retryRefused {
+				d.lastRetry = now
 				d.Retry()
 			}
-			poll.Reset(d.pause())
+			poll.Reset(d.pollInterval())
 		case <-due.C:
-			d.repair(k.watch.now())
+			d.repair(k.watched.now())
 		}
-		d.note(owners, k.watch.now())
+		d.scheduleRepairs(owners, k.watched.now())
 		if next, some := d.nextDue(); some {
-			due.Reset(next.Sub(k.watch.now()))
+			due.Reset(next.Sub(k.watched.now()))
 		}
 	}
 }
 
-// pause returns the time between two polls.
-func (d *Drift) pause() time.Duration {
+// pollInterval returns the time between two polls.
+func (d *Drift) pollInterval() time.Duration {
 	if d.pollsOnly {
 		return pollUnwatched
 	}
@@ -123,31 +123,31 @@ func (d *Drift) pause() time.Duration {
 // filesPerPoll returns the number of files that one poll reads.
 func (d *Drift) filesPerPoll(files int) int {
 	if d.pollsOnly {
-		return filesPerPoll
+		return filesPerUnwatchedPoll
 	}
-	const rounds = int(fullRound / pollWatched)
+	const rounds = int(fullScanInterval / pollWatched)
 	return (files + rounds - 1) / rounds
 }
 
-// sweep reads the next files of a round over all files, and returns the owners whose values
+// pollNextFiles reads the next files of a round over all files, and returns the owners whose values
 // differ.
-func (d *Drift) sweep() []string {
+func (d *Drift) pollNextFiles() []string {
 	d.Keeper.mu.Lock()
-	all := len(d.Keeper.watch.files)
+	all := len(d.Keeper.watched.files)
 	d.Keeper.mu.Unlock()
 	some := d.filesPerPoll(all)
-	if len(d.files) == 0 || some >= all {
-		d.files = d.Keeper.watch.all()
+	if len(d.unreadFiles) == 0 || some >= all {
+		d.unreadFiles = d.Keeper.watched.paths()
 	}
-	some = min(some, len(d.files))
-	files := d.files[:some]
-	d.files = d.files[some:]
-	return d.Keeper.watch.sweep(files)
+	some = min(some, len(d.unreadFiles))
+	files := d.unreadFiles[:some]
+	d.unreadFiles = d.unreadFiles[some:]
+	return d.Keeper.watched.differingIn(files)
 }
 
-// nextDue returns when the first owner is due.
+// nextDue returns the time of the first scheduled repair. some is false if there is none.
 func (d *Drift) nextDue() (at time.Time, some bool) {
-	for _, w := range d.waiting {
+	for _, w := range d.driftingOwners {
 		if !some || w.due.Before(at) {
 			at, some = w.due, true
 		}
@@ -155,12 +155,12 @@ func (d *Drift) nextDue() (at time.Time, some bool) {
 	return at, some
 }
 
-// updateWatches starts to watch new directories and stops to watch removed ones. It returns the
-// owners whose values were changed before their directory was watched.
+// updateWatches starts to watch new directories and stops watching removed directories. It returns the owners whose
+// values were changed before their directory was watched.
 func (d *Drift) updateWatches() (owners []string) {
 	k := d.Keeper
 	k.mu.Lock()
-	fresh, stale := k.watch.changedDirs()
+	fresh, stale := k.watched.changedDirs()
 	k.mu.Unlock()
 	if d.Watcher == nil {
 		return nil
@@ -171,61 +171,61 @@ func (d *Drift) updateWatches() (owners []string) {
 	for _, dir := range fresh {
 		err := d.Watcher.Add(dir)
 		k.mu.Lock()
-		rows := k.watch.dirs[dir]
+		rows := k.watched.dirs[dir]
 		k.mu.Unlock()
-		owners = append(owners, k.watch.differing(rows)...)
+		owners = append(owners, k.watched.differing(rows)...)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if !d.pollsOnly {
-			d.Unwatched(dir, err)
+			d.OnUnwatched(dir, err)
 		}
 		d.pollsOnly = true
 	}
 	return owners
 }
 
-// failed returns the owners of values that the kernel refused for a reason that may have
-// passed, and that have no other try scheduled.
-func (d *Drift) failed() []string {
-	return slices.DeleteFunc(d.Keeper.FailedOwners(), func(owner string) bool { _, waits := d.waiting[owner]; return waits })
+// unscheduledFailures returns the owners of values that failed with a temporary error, and for which no repair is
+// scheduled.
+func (d *Drift) unscheduledFailures() []string {
+	return slices.DeleteFunc(d.Keeper.FailedOwners(), func(owner string) bool { _, waits := d.driftingOwners[owner]; return waits })
 }
 
-// note schedules a repair of owners for when writes to their cgroups have stopped.
-func (d *Drift) note(owners []string, now time.Time) {
+// scheduleRepairs schedules a repair of each owner for the time at which writes to the owner's cgroups have stopped.
+func (d *Drift) scheduleRepairs(owners []string, now time.Time) {
 	for _, owner := range owners {
-		w, known := d.waiting[owner]
+		w, known := d.driftingOwners[owner]
 		if !known {
 			w.first = now
-			d.Noticed(owner)
+			d.BeforeRepair(owner)
 		}
 		if w.tries == 0 {
 			w.due = now.Add(min(repairDelay, max(0, maxRepairDelay-now.Sub(w.first))))
 		}
-		d.waiting[owner] = w
+		d.driftingOwners[owner] = w
 	}
 }
 
 // repair repairs the owners that are due, and schedules those that failed.
 func (d *Drift) repair(now time.Time) {
 	var due []string
-	for owner, w := range d.waiting {
+	for owner, w := range d.driftingOwners {
 		if !now.Before(w.due) {
 			due = append(due, owner)
 		}
 	}
 	if len(due) > 0 {
 		slices.Sort(due)
-		d.postpone(now, due, d.Repair(due))
+		d.scheduleRetries(now, due, d.Repair(due))
 	}
 }
 
-// postpone schedules the repaired owners that need another try.
-func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
-	refusals := map[string]bool{} // the map's value is true if the file keeps containers apart
+// scheduleRetries schedules another repair of the owners in due that need one.
+func (d *Drift) scheduleRetries(now time.Time, due []string, outcomes []Outcome) {
+	refusals := map[string]bool{} // by owner: whether the kernel refused to write a cpuset file
 	for _, o := range outcomes {
 		if o.State == Refused {
-			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.KeepsApart()
+			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.IsCpusetFile()
 		}
 	}
 	failed := d.Keeper.FailedOwners()
@@ -233,7 +233,7 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 		w := driftingOwner{first: now}
 		apart, refused := refusals[owner]
 		if refused {
-			w.tries = min(d.waiting[owner].tries+1, maxTries)
+			w.tries = min(d.driftingOwners[owner].tries+1, maxTries)
 			w.due = now.Add(firstRetry << (w.tries - 1))
 		}
 		at, contested := d.Keeper.nextRepair(owner)
@@ -241,20 +241,20 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 			w.due = at
 		}
 		if contested || refused && (w.tries < maxTries || apart || slices.Contains(failed, owner)) {
-			d.waiting[owner] = w
+			d.driftingOwners[owner] = w
 		} else {
-			delete(d.waiting, owner)
+			delete(d.driftingOwners, owner)
 		}
 	}
 }
 
-// nextRepair returns the time at which Repair may write a contested file of an owner again, if that is
-// in the future.
+// nextRepair returns the time at which Repair may write a contested file of an owner again. some is false if Repair
+// may write all files of the owner now.
 func (k *Keeper) nextRepair(owner string) (first time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.table.byOwner[owner] {
-		if due, paused := k.watch.paused(r); paused && (!some || due.Before(first)) {
+		if due, paused := k.watched.nextRepair(r); paused && (!some || due.Before(first)) {
 			first, some = due, true
 		}
 	}

@@ -17,21 +17,21 @@ import (
 // the work.
 type job struct {
 	fileKey
-	desired
+	desiredValue
 	k   *Keeper
 	row *row
 
-	// verifiedText is the last verified text of the file. kernelTextKnown means that the file still has it, as far as
-	// the keeper knows, so that read need not read the file. It is never set for a new row.
+	// verifiedText is the last verified text of the file. kernelTextKnown means that the file still has this text, as
+	// far as the keeper knows, so that read need not read the file. It is never set for a new row.
 	verifiedText    string
 	kernelTextKnown bool
-	found           string // the text in the kernel
-	// drifted reports that another program has changed the verified text. watched reports that
-	// inotify reported no such change.
-	drifted, watched bool
-	// extra reports that the job does not belong to the batch. Its cgroup may have CPUs that the
+	foundText       string // the text in the kernel
+	// drifted means that another program has changed the verified text. driftReported means that the job is part
+	// of a repair (see Keeper.Repair), so that a write counts as a write conflict.
+	drifted, driftReported bool
+	// addedByKeeper means that the job is not from the caller's batch. Its cgroup may still have CPUs that the
 	// batch gives to other cgroups.
-	extra bool
+	addedByKeeper bool
 
 	done   bool
 	state  State
@@ -40,23 +40,23 @@ type job struct {
 }
 
 func (k *Keeper) newJob(r *row) *job {
-	j := &job{fileKey: r.fileKey, desired: r.desired, k: k, row: r}
-	if r.ceded != nil {
-		r.state, r.err = Ceded, r.ceded
-		j.end(Ceded, "", r.ceded)
+	j := &job{fileKey: r.fileKey, desiredValue: r.desiredValue, k: k, row: r}
+	if r.cededReason != nil {
+		r.state, r.err = Ceded, r.cededReason
+		j.end(Ceded, "", r.cededReason)
 	}
 	return j
 }
 
-// alive reports whether the job's value is still the row's desired one. If it is not, the job
-// ends: a removed row is not written, and the batch of a newer value writes that value.
-func (j *job) alive() bool {
+// isCurrent reports whether the job's value is still the desired value of the row. If it is not, the job ends: a
+// removed row is not written, and the batch of a newer value writes that value.
+func (j *job) isCurrent() bool {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	return j.aliveLocked()
+	return j.isCurrentLocked()
 }
 
-func (j *job) aliveLocked() bool {
+func (j *job) isCurrentLocked() bool {
 	switch r := j.k.table.rows[j.fileKey]; {
 	case r != j.row:
 		j.end(Forgotten, "", nil)
@@ -68,16 +68,16 @@ func (j *job) aliveLocked() bool {
 	return false
 }
 
-// read returns the kernel's text. If the verified text is not the desired one, it returns that
-// without a read, since the keeper overwrites the file anyway.
+// read returns the kernel's text. If the verified text is not the desired text, it returns the verified text without a
+// read, since the keeper overwrites the file anyway.
 func (j *job) read() (string, error) {
-	if j.kernelTextKnown && !j.holds(j.verifiedText) {
+	if j.kernelTextKnown && !j.matchesDesired(j.verifiedText) {
 		return j.verifiedText, nil
 	}
 	return j.row.handle.Read()
 }
 
-// holds reports whether the kernel's text equals the desired value in meaning.
+// matchesDesired reports whether the kernel's text means the desired value.
 //
 // In cgroup v2 a container's shares have two correct weights: by the kubelet's linear formula,
 // and by the curve of newer OCI runtimes. The runtime that applied the shares chose one. If the
@@ -85,7 +85,7 @@ func (j *job) read() (string, error) {
 // its containers wrongly. So the keeper learns the formula from the weights that it reads. The
 // kubelet writes the weights of pods by its linear formula, so for pods only that formula is
 // correct.
-func (j *job) holds(kernel string) bool {
+func (j *job) matchesDesired(kernel string) bool {
 	k, same := j.k, j.row.handle.Same(kernel, j.text)
 	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
 		return same
@@ -108,24 +108,24 @@ func (j *job) holds(kernel string) bool {
 	return same
 }
 
-// defaultShares are the kernel's default.
+// defaultShares are the kernel's default for cpu.shares.
 const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
-// noteSeen notes the kernel's text before the job writes. If the text differs from the last verified
-// text, another program wrote it.
-func (j *job) noteSeen(text string) {
+// noteFoundText compares the kernel's text before the job writes with the last verified text. If they differ, another
+// program wrote the file (j.drifted).
+func (j *job) noteFoundText(text string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
 	j.drifted = j.row.drifted(text)
 }
 
-// keepOriginal stores the text from before the first write.
+// keepOriginal stores a text as the original, if this is the first write of the row.
 func (j *job) keepOriginal(current string) {
 	o := j.k.Originals
 	j.k.mu.Lock()
-	first := j.row.history.Original == nil && !j.row.history.Carried && !o.mayHaveUnjournaledWrite(j.row)
+	first := j.row.history.Original == nil && !j.row.history.RuntimeMayHaveWritten && !o.mayHaveUnjournaledWrite(j.row)
 	if first {
 		o.keep(j.row, current)
 	}
@@ -141,7 +141,7 @@ func (j *job) keepOriginal(current string) {
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	if r, o := j.row, j.k.Originals; r.history.Asked == nil && !r.releasing && !o.mayHaveUnjournaledWrite(r) {
+	if r, o := j.row, j.k.Originals; r.history.Requested == nil && !r.releasing && !o.mayHaveUnjournaledWrite(r) {
 		o.keepIfMissing(r, current)
 	}
 }
@@ -162,8 +162,8 @@ func (j *job) endWith(err error, s State, text string) {
 	j.endInForce(s, text)
 }
 
-// finish ends a job and updates its row. verified is the text of the file. kernel is the text in
-// force: for a list that the parent cgroup clips, the effective CPUs.
+// finish ends a job and updates its row. verified is the text in the file. kernel is the text in force, which differs
+// from verified only for a list that the parent cgroup clips: kernel then has the effective CPUs.
 func (j *job) finish(s State, kernel, verified string, err error) {
 	k, r := j.k, j.row
 	k.mu.Lock()
@@ -174,28 +174,28 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	if inForce {
 		r.kernel = verified
 	}
-	if k.counts.end(j, s) && j.watched {
-		k.watch.conflict(r)
+	if k.counts.end(j, s) && j.driftReported {
+		k.watched.countRepair(r)
 	}
-	if !j.aliveLocked() {
+	if !j.isCurrentLocked() {
 		return
 	}
 	if inForce {
-		k.watch.set(r, true)
-		if r.ceded != nil { // this conflict exceeded the limit
-			s, err = Ceded, r.ceded
+		k.watched.set(r, true)
+		if r.cededReason != nil { // this repair exceeded the limit for write conflicts
+			s, err = Ceded, r.cededReason
 		}
 	}
 	j.end(s, kernel, err)
 	r.state, r.err = s, err
-	if j.watched && s == Applied {
-		j.err = k.watch.contested(r)
+	if j.driftReported && s == Applied {
+		j.err = k.watched.throttledReason(r)
 	}
 	// A job that the keeper itself added to a batch stays failed, since no caller gets its
 	// outcome.
 	if s == Refused && isTemporary(err) {
 		k.table.failed[r] = true
-	} else if !j.extra {
+	} else if !j.addedByKeeper {
 		delete(k.table.failed, r)
 	}
 	if inForce && verified != r.shownText && !r.handle.Same(verified, j.text) {
@@ -207,7 +207,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 }
 
-// fail ends a job with an error. A missing cgroup leaves it pending.
+// fail ends a job with an error. If the cgroup does not exist, the job ends as pending.
 func (j *job) fail(err error) {
 	if cgroup.IsNotExist(err) && j.row.handle.Missing() {
 		j.finish(Pending, "", "", nil)
@@ -222,6 +222,7 @@ func (j *job) mismatchError(kernel string) error {
 	return j.row.handle.OpError("verify", j.text, fmt.Errorf("the kernel accepted the write but the file reads %q", kernel))
 }
 
+// outcomes returns the outcomes of ended jobs, in their order.
 func outcomes(jobs []*job) []Outcome {
 	out := make([]Outcome, len(jobs))
 	for i, j := range jobs {
@@ -230,8 +231,8 @@ func outcomes(jobs []*job) []Outcome {
 	return out
 }
 
-// temporaryErrors lists temporary errors of a kernel file, which do not depend on the value: too few
-// descriptors, too little memory, an interrupted call, a busy cgroup, a failed disk or bus.
+// temporaryErrors lists errors that do not depend on the value, so that a later write may succeed: too few descriptors,
+// too little memory, an interrupted call, a busy cgroup, a failed disk or bus, CPUs that another cgroup still has.
 var temporaryErrors = []error{
 	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrNotFreed,
 }
@@ -240,16 +241,16 @@ func isTemporary(err error) bool {
 	return slices.ContainsFunc(temporaryErrors, func(p error) bool { return errors.Is(err, p) })
 }
 
-// withFailed adds to a batch the lists that should have lost CPUs but still have them. The
-// keeper gives these CPUs to no other cgroup.
+// withFailed adds jobs to a batch, for the lists that failed before with a temporary error. Their cgroups may still
+// have CPUs that they should have lost. The keeper gives these CPUs to no other cgroup.
 func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	failed := k.pick(maps.Keys(k.table.failed), func(r *row) bool {
-		return r.isList() && r.ceded == nil && r.text != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
+		return r.isList() && r.cededReason == nil && r.text != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
 	})
 	for _, j := range failed {
-		j.extra = true
+		j.addedByKeeper = true
 	}
 	return append(slices.Clip(jobs), failed...)
 }
@@ -262,15 +263,15 @@ func (k *Keeper) FailedOwners() []string {
 	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
-// RefusedOwners returns the owners of values that the kernel refused at the last write. The reason may
-// have ended; the kernel sends no notice of that.
+// RefusedOwners returns the owners of values that the kernel refused at the last write. The kernel sends no notice when
+// it would accept them, so the caller must try again.
 func (k *Keeper) RefusedOwners() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.ceded == nil })
+	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.cededReason == nil })
 }
 
-// owners returns the owners of the rows that match, sorted.
+// owners returns the owners of the rows that match, sorted and without duplicates.
 func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 	for r := range rows {
 		if match(r) {
@@ -281,11 +282,11 @@ func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 	return slices.Compact(all)
 }
 
-// Tally counts the writes and repairs of a keeper since its start.
+// Tally has the numbers of writes and repairs of a keeper since its start.
 type Tally struct {
 	// Results counts values that were written to the kernel, by result.
 	Results map[State]uint64
-	// Drift counts repaired values, by name of the setting.
+	// Drift counts the repairs of values that other programs changed, by name of the setting.
 	Drift map[string]uint64
 }
 
@@ -296,7 +297,7 @@ func (k *Keeper) Tally() Tally {
 	return Tally{Results: maps.Clone(k.counts.Results), Drift: maps.Clone(k.counts.Drift)}
 }
 
-// end counts the end of a job, and reports whether it repaired a foreign change.
+// end counts the result of a job, and reports whether the job repaired a change by another program.
 func (t *Tally) end(j *job, s State) bool {
 	t.Results[s]++
 	if !j.drifted || s != Applied && s != Clipped {

@@ -14,28 +14,28 @@ import (
 // Keeper writes desired values to cgroups and keeps them in force. Its methods may be called by several goroutines
 // concurrently.
 type Keeper struct {
-	// Originals are the values from before the first write, also across restarts.
+	// Originals has the values from before the agent's first write. A journal keeps them across restarts.
 	Originals *Originals
 
 	tree *cgroup.Tree
-	// newerWeightCurve reports that this node's runtime maps containers' shares to weights by the newer
-	// curve. The keeper learns that from the weights that the runtime writes, and uses the
-	// kubelet's formula until then.
+	// newerWeightCurve means that this node's runtime maps containers' shares to weights by the newer curve
+	// (cgroup.RuntimeWeight). The keeper learns that from the weights that the runtime writes, and uses the
+	// kubelet's formula (cgroup.Weight) until then.
 	newerWeightCurve atomic.Bool
-	// observing means that the keeper writes nothing (see Observe).
+	// observing means that the keeper writes nothing (see Keeper.Observe).
 	observing bool
 
-	// lists is held while CPU and memory node lists are recorded and written, so that batches do
-	// not mix. A cgroup may get only CPUs that other cgroups have lost already. The writes take
-	// microseconds. Other files wait only for their own row (row.writing), since a lower memory
-	// limit may make the kernel reclaim for seconds.
-	lists sync.Mutex
+	// listsMu is held while lists of CPUs and memory nodes are recorded and written, so that two batches do not
+	// mix: a cgroup may get only CPUs that other cgroups have lost already. These writes take microseconds. A write
+	// of another file waits only for writes of the same row (row.writing), since a lower memory limit may make
+	// the kernel reclaim for seconds.
+	listsMu sync.Mutex
 
-	mu     sync.Mutex // guards the fields below
-	table  *table
-	counts Tally
-	watch  watch
-	actors actors
+	mu      sync.Mutex // guards the fields below
+	table   *table
+	counts  Tally
+	watched watchedFiles
+	actors  actors
 }
 
 // New makes a keeper for the files of a tree.
@@ -45,34 +45,33 @@ func New(tree *cgroup.Tree) *Keeper {
 		table:  &table{rows: map[fileKey]*row{}, byOwner: index{}, failed: map[*row]bool{}, partitionRows: map[fileKey]*row{}},
 		counts: Tally{Results: map[State]uint64{}},
 	}
-	k.watch = watch{
+	k.watched = watchedFiles{
 		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, dirChanges: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
-	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, byField: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, partitions: map[fileKey]cgroup.IDs{}, existedAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
+	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, byField: map[lifecycle.Field]Actor{}, itemsByOwner: map[string][]Item{}}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, rememberedCPUs: map[fileKey]cgroup.IDs{}, cgroupsAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
 	return k
 }
 
 // Tree returns the cgroup tree that the keeper writes.
 func (k *Keeper) Tree() *cgroup.Tree { return k.tree }
 
-// Apply records desired values and writes those that differ from the kernel's. Values that
-// shrink come before values that grow; children shrink before parents and grow after them. It
-// returns one outcome per item, in their order. A value that cannot be encoded is refused and
-// not recorded.
+// Apply records desired values and writes those that differ from the kernel's. It writes values that shrink before
+// values that grow. A child cgroup shrinks before its parent and grows after it. Apply returns one outcome per item,
+// in the order of the items. It refuses a value that cannot be encoded, and does not record it.
 func (k *Keeper) Apply(batch []Item) []Outcome {
 	out, _ := k.apply(batch, false)
 	return out
 }
 
-func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
-	sets := k.hasOrphans() || slices.ContainsFunc(batch, func(item Item) bool { return item.key().keepsApart() })
+func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *DeferredWrites) {
+	sets := k.hasOrphans() || slices.ContainsFunc(batch, func(item Item) bool { return item.key().isCpusetFile() })
 	var jobs, itemJobs, later []*job
 	var out []Outcome
 	func() {
 		if sets {
-			k.lists.Lock()
-			defer k.lists.Unlock()
+			k.listsMu.Lock()
+			defer k.listsMu.Unlock()
 		}
 		jobs, out, itemJobs = k.record(batch)
 		k.Originals.flush()
@@ -104,35 +103,35 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Deferred) {
 	if len(later) == 0 {
 		return done, nil
 	}
-	return done, &Deferred{k: k, jobs: later}
+	return done, &DeferredWrites{k: k, jobs: later}
 }
 
-// Deferred has the writes that ApplyUrgent postponed. A nil Deferred has no writes.
-type Deferred struct {
+// DeferredWrites has the writes that Keeper.ApplyUrgent postponed. A nil DeferredWrites has no writes.
+type DeferredWrites struct {
 	k    *Keeper
 	jobs []*job
 }
 
 // Apply makes the postponed writes, and returns one outcome per row.
-func (r *Deferred) Apply() []Outcome {
+func (r *DeferredWrites) Apply() []Outcome {
 	if r == nil {
 		return nil
 	}
-	r.k.lists.Lock()
-	defer r.k.lists.Unlock()
+	r.k.listsMu.Lock()
+	defer r.k.listsMu.Unlock()
 	runLists(r.jobs)
 	r.k.Originals.flush()
 	return outcomes(r.jobs)
 }
 
-// ApplyUrgent is Apply for a caller that only needs cgroups to have lost the CPUs taken from
-// them. If partitions of the same batch take these CPUs, it postpones the lists of cgroups that
-// lose no other CPUs. The caller must apply the postponed lists before the next decision. The
-// outcomes are those of the writes that were made.
-func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Deferred) { return k.apply(batch, true) }
+// ApplyUrgent is Apply for a caller that waits only until cgroups have lost the CPUs that other containers get. If
+// cpuset partitions of the same batch take these CPUs, ApplyUrgent postpones the lists of cgroups that lose no other
+// CPUs. The caller must call DeferredWrites.Apply before the next decision. The outcomes do not include postponed
+// writes.
+func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *DeferredWrites) { return k.apply(batch, true) }
 
-// Note records desired values without writing them. The runtime gets these values in an answer,
-// and the cgroup may not exist yet.
+// Note records desired values without writing them, because the runtime gets these values in an answer and writes
+// them. The cgroup may not exist yet.
 func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
@@ -142,7 +141,7 @@ func (k *Keeper) Note(batch []Item) {
 		}
 		at := k.resolve(item.key())
 		want, err := k.encode(at, item.Target, item.Value)
-		item.Carried = !item.Restore
+		item.RuntimeMayHaveWritten = !item.Restore
 		r := k.recordLocked(item, at, want)
 		if err != nil {
 			r.state, r.err = Refused, err
@@ -155,17 +154,16 @@ func (k *Keeper) Note(batch []Item) {
 }
 
 // Reconcile reads all files of one owner again and writes the desired values that the kernel
-// lacks. Call it when a container has started, after a refusal, and to find foreign changes.
+// lacks. Call it when a container has started, after a refusal, and to find changes by other programs.
 func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.applyOwner(owner)...)
 }
 
-// Repair is Reconcile for the cgroup files of several owners, in one order that the kernel
-// accepts. It counts repairs as write conflicts. A contested file is not written before its
-// pause ends.
+// Repair is Reconcile for the cgroup files of several owners, all together in an order that the kernel accepts. It
+// counts repairs as write conflicts. It does not write a contested file before the pause of that file ends.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
-// RetryFailed writes the values of the owners in Failed again, all together in an order that the kernel accepts.
+// RetryFailed writes the values of FailedOwners again, all together in an order that the kernel accepts.
 func (k *Keeper) RetryFailed() []Outcome {
 	owners := k.FailedOwners()
 	if len(owners) == 0 {
@@ -174,30 +172,30 @@ func (k *Keeper) RetryFailed() []Outcome {
 	return k.rewrite(false, owners...)
 }
 
-// rewrite writes desired values of owners that the kernel lacks. If watched is set, it skips
-// contested files whose pause has not ended.
+// rewrite writes the desired values of owners that the kernel lacks. If watched is set, the caller repairs changes by
+// other programs. rewrite then skips contested files whose pause has not ended.
 func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
 			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {
-				_, paused := k.watch.paused(r)
+				_, paused := k.watched.nextRepair(r)
 				return (r.text != "" || r.releasing) && (!watched || !paused)
 			})...)
 		}
 		for _, j := range jobs {
-			j.watched = watched
+			j.driftReported = watched
 		}
 		return jobs
 	})
 }
 
-// sync writes the rows that match, in one order that the kernel accepts. If failed is set, it
-// adds the lists that failed before.
+// sync writes the rows for which pick makes jobs, all together in an order that the kernel accepts. If failed is set,
+// it adds the lists that failed before.
 func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	var jobs []*job
 	func() {
-		k.lists.Lock()
-		defer k.lists.Unlock()
+		k.listsMu.Lock()
+		defer k.listsMu.Unlock()
 		k.mu.Lock()
 		jobs = pick()
 		k.mu.Unlock()
@@ -216,21 +214,20 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	return outcomes(jobs)
 }
 
-// Forget drops the rows of an owner that has ended, and writes nothing. It keeps the originals
-// while the cgroup exists. Runtimes may report the end of containers that still run, as
-// containerd does if it cannot reach a shim after a restart. A release restores the values of
-// these containers, too.
+// Forget drops the rows of an owner that has ended, and writes no cgroup file. It keeps the originals while the cgroup
+// exists, because runtimes may report the end of containers that still run: containerd does so if it cannot reach a
+// shim after a restart. A release restores the values of these containers, too.
 func (k *Keeper) Forget(owner string) {
 	k.actors.forget(owner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.table.byOwner[owner] {
 		k.table.remove(r)
-		k.watch.set(r, false)
+		k.watched.set(r, false)
 		if r.isPartition() {
 			k.table.orphans = append(k.table.orphans, r.fileKey)
 		}
-		if r.verified && r.ceded == nil {
+		if r.verified && r.cededReason == nil {
 			k.Originals.remember(r)
 		}
 	}
@@ -241,6 +238,6 @@ func (k *Keeper) Forget(owner string) {
 func (k *Keeper) dropLocked(r *row) {
 	k.table.remove(r)
 	k.table.byOwner.remove(r.target.Owner, r)
-	k.watch.set(r, false)
-	k.Originals.noteGone(r)
+	k.watched.set(r, false)
+	k.Originals.noteTextRemoved(r)
 }

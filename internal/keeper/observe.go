@@ -7,14 +7,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Observe makes the keeper write nothing. It records desired values as if they were in force,
-// and Compare reports which of them the kernel has. It is called before the keeper is used.
+// Observe makes the keeper write nothing. The keeper then records desired values as if they were in force, and Compare
+// reports which of them the kernel has. Call Observe before the keeper is used. actors are the fields whose values are
+// not in cgroup files.
 func (k *Keeper) Observe(actors ...lifecycle.Field) {
 	k.observing = true
 	k.RegisterActor(idleActor{}, actors...)
 }
 
-// idleActor stores values, and applies none.
+// idleActor is an actor that applies no values.
 type idleActor struct{}
 
 func (idleActor) Act(Target, lifecycle.Value, func() ([]int, error)) (State, error) {
@@ -26,7 +27,7 @@ func (idleActor) Tidy() error         { return nil }
 // observe ends jobs as if the kernel had their values. A value without a cgroup stays pending.
 func observe(jobs []*job) {
 	for _, j := range jobs {
-		if j.done || !j.alive() {
+		if j.done || !j.isCurrent() {
 			continue
 		}
 		if _, err := j.row.handle.Read(); err != nil {
@@ -43,10 +44,10 @@ type Comparison struct {
 	Value      lifecycle.Value
 	Want       string // the kernel's text for the value
 	KernelText string // the text in the kernel
-	Same       bool   // both mean the same
+	Same       bool   // Want and KernelText mean the same value
 }
 
-// Setting returns the name of the setting, from a limited set.
+// Setting returns the name of the setting for metrics, from a limited set.
 func (c *Comparison) Setting() string { return Item{Value: c.Value}.settingKey().setting() }
 
 // Compare compares all desired values with the kernel's files. It leaves out cgroups that do

@@ -19,9 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Journal stores lines for a later keeper. A line is in the journal before the kernel gets its
-// value. A line need not be synced to disk: it survives the death of the process, and cgroups do
-// not survive the kernel.
+// Journal stores lines for a later keeper. The keeper adds the line of a value before it writes the value to the kernel.
+// A line need not be synced to disk: it must survive the process, but not a reboot, which removes all cgroups.
 type Journal interface {
 	// Append adds whole lines.
 	Append(lines []byte) error
@@ -29,53 +28,50 @@ type Journal interface {
 	Replace(lines []byte) error
 }
 
-// Originals has the original texts of settings, from before the first write, as the keeper and
-// its journal know them.
+// Originals has the original texts of settings, from before the agent's first write, and stores them in a journal.
 type Originals struct {
 	journal Journal
 	tree    *cgroup.Tree
-	// flushing orders writes to the journal; it guards appended and retry.
-	flushing sync.Mutex
-	// appended counts lines since the journal was last replaced.
-	appended int
-	// retry is the time at which a failed journal is written again.
-	retry statefile.Retry
+	// flushMu is held during writes to the journal. It guards linesSinceReplace and journalRetry.
+	flushMu sync.Mutex
+	// linesSinceReplace counts the lines that were added since the journal was last replaced.
+	linesSinceReplace int
+	// journalRetry is the time at which a failed journal is written again.
+	journalRetry statefile.Retry
 
 	mu *sync.Mutex // the keeper's lock; it guards the fields below
 	// table has the rows whose lines are in the journal.
 	table *table
-	// lines are waiting to be appended to the journal. written is the buffer of the last
-	// appended lines, for reuse.
-	lines, written []byte
+	// pendingLines are not in the journal yet. spareBuffer is the buffer of the lines before them, for reuse.
+	pendingLines, spareBuffer []byte
 	// seed is for the hashes that show whether a row's line has changed.
 	seed maphash.Seed
-	// remembered are settings that an earlier keeper wrote and that no row has claimed, and
-	// settings whose owner is reported as ended. endedCount counts ended owners since the last
-	// check of their cgroups.
+	// remembered has settings without a row whose agent's text may still be in the kernel: settings that an
+	// earlier keeper wrote, and settings of owners that were reported as ended. endedCount counts the settings of
+	// the second kind since the last call of forgetRemovedCgroups.
 	remembered map[fileKey]origin
-	// partitions has the CPUs of each remembered setting that made a container's partition.
-	partitions map[fileKey]cgroup.IDs
-	endedCount int
-	journalErr error // why the journal lacks some lines
-	// empty reports that no journal of an earlier keeper existed. lost reports that an earlier
-	// keeper nevertheless wrote to the kernel. Then texts in the kernel may come from that
-	// keeper.
-	empty, lost bool
-	// existedAtLoss are the cgroups that existed when the keeper noticed the loss.
-	existedAtLoss map[string]bool
+	// rememberedCPUs has the CPUs of each remembered setting that made a container's cpuset partition.
+	rememberedCPUs map[fileKey]cgroup.IDs
+	endedCount     int
+	journalErr     error // why the journal lacks some lines
+	// noEarlierJournal means that no journal of an earlier keeper existed. originalsLost means that an earlier
+	// keeper wrote to the kernel nevertheless. Texts in the kernel may then come from that keeper.
+	noEarlierJournal, originalsLost bool
+	// cgroupsAtLoss are the cgroups that existed when the keeper noticed that the originals are lost.
+	cgroupsAtLoss map[string]bool
 }
 
-// history has the known facts about a setting from before its last write.
+// history is what the keeper knows about the texts of a setting from before its last write.
 type history struct {
 	// LastText is the text in the file until the agent's text is written.
 	LastText string `json:"was,omitempty"`
-	// Original is the text from before the first write. It is not read if Carried, because the
-	// runtime wrote the agent's value when it created the cgroup. Asked is the original from the
-	// request AskedFor.
-	Original *string `json:"original,omitempty"`
-	Asked    *string `json:"asked,omitempty"`
-	AskedFor string  `json:"askedFor,omitempty"`
-	Carried  bool    `json:"carried,omitempty"`
+	// Original is the text from before the first write. The keeper does not read it if RuntimeMayHaveWritten is
+	// set, because the runtime may have written the agent's value when it created the cgroup. Requested is the
+	// kernel text of the requested value RequestedValue, and also serves as the original.
+	Original              *string `json:"original,omitempty"`
+	Requested             *string `json:"asked,omitempty"`
+	RequestedValue        string  `json:"askedFor,omitempty"`
+	RuntimeMayHaveWritten bool    `json:"carried,omitempty"`
 	// Weight is the cpu.weight or cpu.shares that a row of cpu.idle saved, because the kernel
 	// forgets it while a cgroup is idle.
 	Weight string `json:"weight,omitempty"`
@@ -88,23 +84,23 @@ type origin struct {
 	Parent bool            `json:"parent,omitempty"`
 	Field  lifecycle.Field `json:"field"`
 	Key    string          `json:"key,omitempty"`
-	// Ours is the kernel text that was, or is about to be, written.
-	Ours string `json:"ours,omitempty"`
+	// AgentText is the kernel text that the agent wrote or is about to write.
+	AgentText string `json:"ours,omitempty"`
 	history
-	// Gone reports that the agent's text is no longer in the file.
-	Gone bool `json:"gone,omitempty"`
+	// TextRemoved means that the agent's text is no longer in the file.
+	TextRemoved bool `json:"gone,omitempty"`
 }
 
 func (o *origin) key() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
-// extraLines is the number of lines by which a journal may exceed twice the number of rows.
+// extraLines is the number of lines by which a journal may exceed twice the number of settings, before it is replaced.
 const extraLines = 1000
 
-// Load makes the keeper store originals in a journal. It first reads the journal of an earlier
-// keeper, which is nil if there was none. It skips and reports lines that it cannot read. Call
-// it before the keeper is used.
+// Load makes the keeper store originals in a journal. It first reads earlier, the journal of an earlier keeper, which is
+// nil if there was none. It skips lines that it cannot read, and its error has their number. Call it before the keeper
+// is used.
 func (s *Originals) Load(j Journal, earlier []byte) error {
-	s.journal, s.empty = j, earlier == nil
+	s.journal, s.noEarlierJournal = j, earlier == nil
 	bad := 0
 	for line := range bytes.Lines(earlier) { // of any length
 		if line = bytes.TrimSpace(line); len(line) == 0 {
@@ -115,13 +111,13 @@ func (s *Originals) Load(j Journal, earlier []byte) error {
 			bad++
 			continue
 		}
-		if o.Gone {
+		if o.TextRemoved {
 			s.drop(o.key())
 		} else {
 			s.add(o)
 		}
 	}
-	s.dropGone()
+	s.forgetRemovedCgroups()
 	if bad > 0 {
 		return fmt.Errorf("%d lines of original values cannot be read", bad)
 	}
@@ -136,8 +132,8 @@ func (s *Originals) LoadFailed(why error) {
 	s.journalErr = why
 }
 
-// dropGone forgets remembered settings of removed cgroups.
-func (s *Originals) dropGone() {
+// forgetRemovedCgroups forgets remembered settings of removed cgroups.
+func (s *Originals) forgetRemovedCgroups() {
 	s.mu.Lock()
 	gone := map[string]bool{}
 	for p := range s.remembered {
@@ -157,8 +153,8 @@ func (s *Originals) dropGone() {
 	}
 }
 
-// JournalError returns the reason why the agent would not know the originals after a restart;
-// nil if it would know them.
+// JournalError returns the reason why the agent would not know all originals after a restart; nil if it would know
+// them.
 func (s *Originals) JournalError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,40 +170,41 @@ func (s *Originals) JournalError() error {
 func (s *Originals) NoteEarlierKeeper(there []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost = s.lost || s.journal != nil && s.empty
-	if !s.lost {
+	s.originalsLost = s.originalsLost || s.journal != nil && s.noEarlierJournal
+	if !s.originalsLost {
 		return false
 	}
 	for _, dir := range there {
-		s.existedAtLoss[dir] = true
+		s.cgroupsAtLoss[dir] = true
 	}
 	return true
 }
 
-// mayHaveUnjournaledWrite reports whether an earlier keeper may have written the text in a cgroup without
-// leaving a journal line.
-func (s *Originals) mayHaveUnjournaledWrite(r *row) bool { return s.lost && s.existedAtLoss[r.dir] }
+// mayHaveUnjournaledWrite reports whether an earlier keeper, whose journal is lost, may have written the text of a row.
+func (s *Originals) mayHaveUnjournaledWrite(r *row) bool {
+	return s.originalsLost && s.cgroupsAtLoss[r.dir]
+}
 
 // CopiedSetting is a setting of a container that an earlier agent also sent to the runtime, so that
 // the runtime's stored copy has it.
 type CopiedSetting struct {
-	Owner, Dir string
-	Field      lifecycle.Field
-	Was        string // the requested value; "" if that is not known
+	Owner, Dir     string
+	Field          lifecycle.Field
+	RequestedValue string // the requested value; "" if that is not known
 }
 
-// Copied lists the settings of containers with a cgroup that an earlier keeper wrote and that
-// the runtime has in its stored copy.
+// Copied lists the settings of existing containers that an earlier keeper wrote and that are also in the runtime's
+// stored copy.
 func (s *Originals) Copied() (out []CopiedSetting) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.remembered))
 	s.mu.Unlock()
 	for _, o := range all {
-		if !o.Carried || o.Parent || o.Key != "" || o.Asked != nil && *o.Asked == o.Ours {
+		if !o.RuntimeMayHaveWritten || o.Parent || o.Key != "" || o.Requested != nil && *o.Requested == o.AgentText {
 			continue
 		}
 		if _, err := s.tree.Read(o.Dir, o.Field, o.Key); err == nil {
-			out = append(out, CopiedSetting{o.Owner, o.Dir, o.Field, o.AskedFor})
+			out = append(out, CopiedSetting{o.Owner, o.Dir, o.Field, o.RequestedValue})
 		}
 	}
 	slices.SortFunc(out, func(a, b CopiedSetting) int { return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Field, b.Field)) })
@@ -223,10 +220,10 @@ func (s *Originals) claim(r *row) {
 	s.drop(r.fileKey)
 	r.history = o.history
 	r.history.LastText = ""
-	r.journalHash = 1 // the journal has a line, so dropping the row needs another line
+	r.journalHash = 1 // not 0, because the journal has a line of this setting
 }
 
-// remember keeps the history of a dropped row whose text stays in the kernel.
+// remember keeps the history of a row that is dropped while its text stays in the kernel.
 func (s *Originals) remember(r *row) {
 	s.add(r.origin())
 	s.endedCount++
@@ -235,35 +232,36 @@ func (s *Originals) remember(r *row) {
 // add adds a remembered setting.
 func (s *Originals) add(o origin) {
 	s.remembered[o.key()] = o
-	if o.Key == cgroup.Exclusive && o.Owner != ancestorOwner {
-		s.partitions[o.key()], _ = cgroup.ParseIDs(o.Ours) // the set that the earlier keeper wrote
+	if o.Key == cgroup.ExclusiveFile && o.Owner != ancestorOwner {
+		s.rememberedCPUs[o.key()], _ = cgroup.ParseIDs(o.AgentText) // the set that the earlier keeper wrote
 	}
 }
 
-// drop removes a remembered setting.
+// drop removes a remembered setting. It adds no line to the journal.
 func (s *Originals) drop(p fileKey) {
 	delete(s.remembered, p)
-	delete(s.partitions, p)
+	delete(s.rememberedCPUs, p)
 }
 
-// forget drops the history of a setting, because its file has no text of the agent any more.
+// forget drops the history of a setting, because its file has no text of the agent any more. It adds a line to the
+// journal.
 func (s *Originals) forget(p fileKey) {
 	s.drop(p)
 	if s.journal != nil {
-		o := origin{Dir: p.dir, Field: p.field, Key: p.key, Gone: true}
-		s.lines = append(o.appendJSON(s.lines), '\n')
+		o := origin{Dir: p.dir, Field: p.field, Key: p.key, TextRemoved: true}
+		s.pendingLines = append(o.appendJSON(s.pendingLines), '\n')
 	}
 }
 
-// keep stores the original text.
+// keep stores a text as the original of a row.
 func (s *Originals) keep(r *row, text string) {
 	r.history.Original = &text
 	s.note(r)
 }
 
-// keepIfMissing stores the original text if the text is known and no original is stored yet.
+// keepIfMissing stores a text as the original of a row, if the text is known and the row has no original yet.
 func (s *Originals) keepIfMissing(r *row, text string) {
-	if text != "" && r.history.Original == nil && !r.history.Carried {
+	if text != "" && r.history.Original == nil && !r.history.RuntimeMayHaveWritten {
 		s.keep(r, text)
 	}
 }
@@ -281,9 +279,9 @@ func (o *origin) appendJSON(b []byte) []byte {
 		text *string // nil means true
 	}{
 		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
-		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.LastText != "", &o.LastText},
-		{"original", o.Original != nil, o.Original}, {"asked", o.Asked != nil, o.Asked}, {"askedFor", o.AskedFor != "", &o.AskedFor},
-		{"carried", o.Carried, nil}, {"weight", o.Weight != "", &o.Weight}, {"gone", o.Gone, nil},
+		{"key", o.Key != "", &o.Key}, {"ours", o.AgentText != "", &o.AgentText}, {"was", o.LastText != "", &o.LastText},
+		{"original", o.Original != nil, o.Original}, {"asked", o.Requested != nil, o.Requested}, {"askedFor", o.RequestedValue != "", &o.RequestedValue},
+		{"carried", o.RuntimeMayHaveWritten, nil}, {"weight", o.Weight != "", &o.Weight}, {"gone", o.TextRemoved, nil},
 	} {
 		switch {
 		case !m.has:
@@ -312,60 +310,61 @@ func appendText(b []byte, name, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// note adds a row to the journal, if its line is not there yet.
+// note adds a row's line to the pending lines of the journal, if the line has changed.
 func (s *Originals) note(r *row) {
 	if s.journal == nil {
 		return
 	}
 	o := r.origin()
-	before := len(s.lines)
-	lines := o.appendJSON(s.lines)
+	before := len(s.pendingLines)
+	lines := o.appendJSON(s.pendingLines)
 	if n := maphash.Bytes(s.seed, lines[before:]); n != r.journalHash {
 		r.journalHash = n
-		s.lines = append(lines, '\n')
+		s.pendingLines = append(lines, '\n')
 	}
 }
 
+// origin returns the row's line of the journal.
 func (r *row) origin() origin {
 	return origin{
 		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
-		Ours: cmp.Or(r.shownText, r.text), history: r.history,
+		AgentText: cmp.Or(r.shownText, r.text), history: r.history,
 	}
 }
 
-// noteGone adds a line to the journal: the file has no text of the agent any more.
-func (s *Originals) noteGone(r *row) {
+// noteTextRemoved adds a line to the journal, if the journal has a line of the row: the file has no text of the agent
+// any more.
+func (s *Originals) noteTextRemoved(r *row) {
 	if r.journalHash != 0 {
 		s.forget(r.fileKey)
 	}
 }
 
-// flush writes the pending lines to the journal. It returns when they and all earlier lines are
-// written, or when JournalError has the reason why they are not.
+// flush writes the pending lines to the journal. It returns when these and all earlier lines are written, or when
+// JournalError has the reason why they are not.
 func (s *Originals) flush() {
 	s.mu.Lock()
 	many := s.endedCount > extraLines
 	s.mu.Unlock()
 	if many {
-		s.dropGone()
+		s.forgetRemovedCgroups()
 	}
 	if s.journal != nil {
-		s.flushing.Lock()
-		defer s.flushing.Unlock()
+		s.flushMu.Lock()
+		defer s.flushMu.Unlock()
 		s.flushLocked(false)
 	}
 }
 
-// flushLocked is flush, with flushing held. A failed journal lacks lines, or has torn lines, so
-// the keeper first writes all lines again. It tries that after a pause, or at once if now is
-// set.
+// flushLocked is flush for a caller that holds flushMu. A failed journal lacks lines, or has torn lines, so flushLocked
+// then writes all lines again. It does so after a pause, or at once if now is set.
 func (s *Originals) flushLocked(now bool) {
 	s.mu.Lock()
-	lines := s.lines
-	s.lines, s.written = s.written[:0], nil
-	s.appended += bytes.Count(lines, []byte{'\n'})
-	whole := s.journalErr != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+extraLines
-	wait := s.journalErr != nil && !now && s.retry.TooEarly(time.Now())
+	lines := s.pendingLines
+	s.pendingLines, s.spareBuffer = s.spareBuffer[:0], nil
+	s.linesSinceReplace += bytes.Count(lines, []byte{'\n'})
+	whole := s.journalErr != nil || s.linesSinceReplace > 2*(len(s.table.rows)+len(s.remembered))+extraLines
+	wait := s.journalErr != nil && !now && s.journalRetry.TooEarly(time.Now())
 	s.mu.Unlock()
 	var err error
 	switch {
@@ -383,10 +382,10 @@ func (s *Originals) flushLocked(now bool) {
 	defer s.mu.Unlock()
 	if !wait && (whole || len(lines) > 0) {
 		s.journalErr = err
-		s.retry.SetResult(time.Now(), err)
+		s.journalRetry.SetResult(time.Now(), err)
 	}
 	if cap(lines) <= maxKeptBuffer {
-		s.written = lines
+		s.spareBuffer = lines
 	}
 }
 
@@ -397,22 +396,21 @@ func (s *Originals) replaceAll() error {
 	s.mu.Unlock()
 	err := s.journal.Replace(all)
 	if err == nil {
-		s.appended = 0
+		s.linesSinceReplace = 0
 	}
 	return err
 }
 
-// maxFinalTries is how often a clean end tries to write the missing lines.
+// maxFinalTries is how often SaveNow tries to write the missing lines.
 const maxFinalTries = 3
 
-// SaveNow writes the missing lines at a clean end, without waiting for the pause after a failed
-// try.
+// SaveNow writes the missing lines when the agent ends, without waiting for the pause after a failed try.
 func (s *Originals) SaveNow() {
 	if s.journal == nil {
 		return
 	}
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
 	for range maxFinalTries {
 		s.flushLocked(true)
 		if s.JournalError() == nil {
@@ -421,12 +419,13 @@ func (s *Originals) SaveNow() {
 	}
 }
 
-// tryEvery is the interval between checks of a failed journal on a node without events.
-const tryEvery = time.Second
+// journalCheckInterval is the interval between checks of RetrySaving whether the journal has failed.
+const journalCheckInterval = time.Second
 
-// RetrySaving writes the missing lines until ctx ends, with growing pauses after failures.
+// RetrySaving writes a failed journal again until ctx ends, with growing pauses after failures. It is for nodes without
+// events, on which no other call writes the journal.
 func (s *Originals) RetrySaving(ctx context.Context) error {
-	tick := time.NewTicker(tryEvery)
+	tick := time.NewTicker(journalCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -443,7 +442,7 @@ func (s *Originals) RetrySaving(ctx context.Context) error {
 	}
 }
 
-// maxKeptBuffer is the size of the largest line buffer that is kept.
+// maxKeptBuffer is the largest capacity in bytes of a line buffer that is kept for reuse.
 const maxKeptBuffer = 16 << 10
 
 // allLocked returns the lines of all settings that have the agent's text now.

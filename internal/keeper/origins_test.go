@@ -20,10 +20,10 @@ func TestLines(t *testing.T) {
 		o := origin{
 			Owner: text.Draw(r, "owner"), Dir: text.Draw(r, "dir"), Parent: rapid.Bool().Draw(r, "parent"),
 			Field: rapid.SampledFrom([]lifecycle.Field{lifecycle.CPUShares, lifecycle.Unified, lifecycle.CPUSetCPUs}).Draw(r, "field"),
-			Key:   text.Draw(r, "key"), Ours: text.Draw(r, "ours"),
-			Gone: rapid.Bool().Draw(r, "gone"), history: history{
-				LastText: text.Draw(r, "was"), Original: maybe.Draw(r, "original"), Asked: maybe.Draw(r, "asked"), AskedFor: text.Draw(r, "askedFor"),
-				Carried: rapid.Bool().Draw(r, "carried"), Weight: text.Draw(r, "weight"),
+			Key:   text.Draw(r, "key"), AgentText: text.Draw(r, "ours"),
+			TextRemoved: rapid.Bool().Draw(r, "gone"), history: history{
+				LastText: text.Draw(r, "was"), Original: maybe.Draw(r, "original"), Requested: maybe.Draw(r, "asked"), RequestedValue: text.Draw(r, "askedFor"),
+				RuntimeMayHaveWritten: rapid.Bool().Draw(r, "carried"), Weight: text.Draw(r, "weight"),
 			},
 		}
 		want, err := json.Marshal(o)

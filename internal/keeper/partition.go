@@ -16,44 +16,43 @@ import (
 // single pod.
 const ancestorOwner = "partitions"
 
-// ErrInPartition is the reason why a cgroup cannot be a partition: a cgroup above it is a
-// partition of another program.
-var ErrInPartition = errors.New("a cgroup above it is already a partition")
+// ErrInPartition is the reason why a cgroup cannot be a cpuset partition: another program has made a parent cgroup a
+// partition.
+var ErrInPartition = errors.New("the agent makes no partition below it")
 
 // partition is a cgroup that should become a remote cpuset partition, or stop being one. It has
-// two files. Every cgroup above it must allow its CPUs, and so gets the union of all partitions
-// below it.
+// two files. Every cgroup above it must allow its CPUs, so the keeper writes to each cgroup above the union of the CPUs
+// of all partitions below.
 type partition struct {
 	dir string
-	// cpus and root are the jobs for its two files. They are done already if the keeper keeps no
-	// value in the file.
-	cpus, root        *job
-	desired, previous cgroup.IDs
-	wanted            bool   // the cgroup should be a partition; if false, it becomes an ordinary cgroup again
-	kernelText        string // the kernel's text
-	wrote             bool
+	// exclusiveJob is the job for the file cpuset.cpus.exclusive, and partitionJob for cpuset.cpus.partition. A job
+	// is done already if the keeper keeps no value in that file.
+	exclusiveJob, partitionJob *job
+	desiredCPUs, presentCPUs   cgroup.IDs
+	shouldExist                bool   // the cgroup should be a partition; if false, the keeper makes it an ordinary cgroup again
+	kernelText                 string // the kernel's text in cpuset.cpus.partition, such as "root" or "member"
+	wrote                      bool   // the keeper has written one of the two files in this pass
 }
 
-// partitionPass is the work on all partitions of a batch. The caller holds Keeper.lists.
+// partitionPass is the work on all partitions of a batch. The caller holds Keeper.listsMu.
 //
-// The order: first, partitions end or lose CPUs. Then the cgroups above shrink, from the bottom,
-// so that their CPUs are free for other partitions. Then come the lists of the batch. They must
-// precede new partitions: a cgroup whose CPUs all belong to a partition gets all of its parent's
-// CPUs, including owned CPUs. Then the cgroups above grow, from the top. Last, the partitions
-// grow.
+// The order: first, partitions end or lose CPUs. Then the cgroups above shrink, from the bottom, so that their CPUs are
+// free for other partitions. Then runSets writes the lists of the batch. It must write them before new partitions exist:
+// if all CPUs of a cgroup belong to a partition, the kernel gives the cgroup all CPUs of its parent, including owned
+// CPUs. Then the cgroups above grow, from the top. Last, the partitions grow.
 type partitionPass struct {
-	k       *Keeper
-	jobs    map[fileKey]*job
-	all     []*partition
-	parents []*job           // set in free, used in form
-	errors  map[string]error // why a cgroup above did not get its CPUs
-	wrote   map[string]bool  // cgroups above that were written
+	k              *Keeper
+	jobs           map[fileKey]*job
+	partitions     []*partition
+	parents        []*job           // see parentJobs; set by freeLostCPUs
+	parentErrors   map[string]error // by directory: why a cgroup above did not get its CPUs
+	writtenParents map[string]bool  // by directory: the cgroups above that were written
 }
 
 // runSets writes the partitions and lists among jobs. If urgent is set, it returns the lists
 // that it did not write because its partitions have the same effect.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
-	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, errors: map[string]error{}, wrote: map[string]bool{}}
+	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, parentErrors: map[string]error{}, writtenParents: map[string]bool{}}
 	if !p.gather(jobs) {
 		runLists(jobs)
 		return nil
@@ -62,24 +61,26 @@ func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	if urgent {
 		jobs, later = p.postpone(jobs)
 	}
-	wanted := slices.DeleteFunc(slices.Clone(p.all), func(s *partition) bool { return !s.wanted })
+	wanted := slices.DeleteFunc(slices.Clone(p.partitions), func(s *partition) bool { return !s.shouldExist })
 	runLists(jobs)
-	p.form()
-	if slices.ContainsFunc(wanted, func(s *partition) bool { return !s.wanted || s.kernelText != "root" || s.previous != s.desired }) {
+	p.growPartitions()
+	if slices.ContainsFunc(wanted, func(s *partition) bool {
+		return !s.shouldExist || s.kernelText != "root" || s.presentCPUs != s.desiredCPUs
+	}) {
 		runLists(later)
 		return nil
 	}
 	return later
 }
 
-// gather finds the work on partitions, and reports whether there is any.
+// gather collects the partitions that must be written, and reports whether there are any.
 func (p *partitionPass) gather(jobs []*job) bool {
 	for _, j := range jobs {
 		if j.isPartition() {
 			p.jobs[j.fileKey] = j
 		}
 	}
-	if adopted := p.adopt(); len(p.jobs) == 0 && !adopted {
+	if adopted := p.adoptOrphans(); len(p.jobs) == 0 && !adopted {
 		return false
 	}
 	dirs := map[string]bool{}
@@ -89,31 +90,31 @@ func (p *partitionPass) gather(jobs []*job) bool {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		s := &partition{dir: dir, cpus: p.jobFor(dir, cgroup.Exclusive), root: p.jobFor(dir, cgroup.Partition)}
-		s.wanted = !s.cpus.done && !s.root.done && !s.cpus.releasing && !s.root.releasing
-		p.all = append(p.all, s)
+		s := &partition{dir: dir, exclusiveJob: p.jobFor(dir, cgroup.ExclusiveFile), partitionJob: p.jobFor(dir, cgroup.PartitionFile)}
+		s.shouldExist = !s.exclusiveJob.done && !s.partitionJob.done && !s.exclusiveJob.releasing && !s.partitionJob.releasing
+		p.partitions = append(p.partitions, s)
 	}
 	return true
 }
 
-// adopt adds partitions whose owner was forgotten, so that other cgroups can get their CPUs. It
-// reports whether it found any. If the cgroup of such a partition is gone, only the cgroups
-// above need work.
-func (p *partitionPass) adopt() bool {
+// adoptOrphans adds jobs that end the partitions whose owner was forgotten, so that other cgroups can get their CPUs. It
+// reports whether there was such a partition. If the cgroup of the partition was removed, only the cgroups above must
+// be written.
+func (p *partitionPass) adoptOrphans() bool {
 	k := p.k
 	k.mu.Lock()
 	orphans := k.table.orphans
 	k.table.orphans = nil
 	k.mu.Unlock()
 	for _, at := range orphans {
-		if claimed, _ := k.claim(at); claimed {
+		if claimed, _ := k.claimForRelease(at); claimed {
 			p.jobFor(at.dir, at.key)
 		}
 	}
 	return len(orphans) > 0
 }
 
-// hasOrphans reports whether there is a partition to adopt.
+// hasOrphans reports whether there is a partition whose owner was forgotten.
 func (k *Keeper) hasOrphans() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +122,7 @@ func (k *Keeper) hasOrphans() bool {
 }
 
 // jobFor returns the job for a file: the job of the batch, or a new job for the earlier desired
-// value. Without either, it returns a job that is done already.
+// value. If there is no desired value, it returns a job that is done already.
 func (p *partitionPass) jobFor(dir, key string) *job {
 	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -139,37 +140,37 @@ func (p *partitionPass) jobFor(dir, key string) *job {
 
 // freeLostCPUs takes from partitions the CPUs that they should lose.
 func (p *partitionPass) freeLostCPUs() {
-	for _, s := range p.all {
+	for _, s := range p.partitions {
 		s.read(p.k.tree)
 	}
-	for _, s := range p.all {
+	for _, s := range p.partitions {
 		s.reduce()
 	}
-	p.parents = p.chain()
-	p.forEachParent(slices.Backward(p.parents), p.narrow)
+	p.parents = p.parentJobs()
+	p.forEachParent(slices.Backward(p.parents), p.narrowParent)
 }
 
-// form creates partitions, or gives them the CPUs that they should have.
-func (p *partitionPass) form() {
-	p.forEachParent(slices.All(p.parents), p.widen)
-	for _, s := range p.all {
-		if s.wanted {
+// growPartitions creates partitions, or gives them the CPUs that they should have.
+func (p *partitionPass) growPartitions() {
+	p.forEachParent(slices.All(p.parents), p.widenParent)
+	for _, s := range p.partitions {
+		if s.shouldExist {
 			p.makePartition(s)
 		}
 	}
-	p.forEachParent(slices.Backward(p.parents), p.trim)
+	p.forEachParent(slices.Backward(p.parents), p.trimParent)
 }
 
-// postpone separates the jobs whose lists the kernel narrows when it forms a partition of the
-// batch. Such a list only loses CPUs, and only to partitions. It must keep a CPU, because the
-// kernel gives the parent's CPUs to a list that becomes empty. A list that was never verified is
-// not postponed. No list is postponed if another list of the batch gets such CPUs, since that
-// list is written before the partition exists.
+// postpone separates the jobs that may be written later, because the kernel itself narrows their lists when a partition
+// of the batch is made. Such a list only loses CPUs, and only to partitions. It must keep a CPU, because the kernel
+// gives the parent's CPUs to a list that becomes empty. postpone never postpones a list that was not verified. It
+// postpones no list at all if another list of the batch gets CPUs of a partition, since that list is written before the
+// partition exists.
 func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	var parted cgroup.IDs
-	for _, s := range p.all {
-		if s.wanted {
-			parted = parted.Union(s.desired)
+	for _, s := range p.partitions {
+		if s.shouldExist {
+			parted = parted.Union(s.desiredCPUs)
 		}
 	}
 	if parted.Empty() {
@@ -200,7 +201,7 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	return now, later
 }
 
-// read reads the present files.
+// read reads the two files of the partition.
 func (s *partition) read(tree *cgroup.Tree) {
 	var err error
 	read := func(key string, j *job) (text string) {
@@ -208,35 +209,35 @@ func (s *partition) read(tree *cgroup.Tree) {
 			text, err = tree.Read(s.dir, lifecycle.Unified, key)
 		}
 		if err == nil && !j.done {
-			j.noteSeen(text)
+			j.noteFoundText(text)
 		}
 		return text
 	}
-	s.kernelText = read(cgroup.Partition, s.root)
-	list := read(cgroup.Exclusive, s.cpus)
+	s.kernelText = read(cgroup.PartitionFile, s.partitionJob)
+	list := read(cgroup.ExclusiveFile, s.exclusiveJob)
 	if err == nil {
-		s.previous, err = cgroup.ParseIDs(list)
+		s.presentCPUs, err = cgroup.ParseIDs(list)
 	}
-	if err == nil && s.wanted {
-		s.desired, err = cgroup.ParseIDs(s.cpus.text)
+	if err == nil && s.shouldExist {
+		s.desiredCPUs, err = cgroup.ParseIDs(s.exclusiveJob.text)
 	}
 	if err != nil {
 		s.fail(err)
 	}
 }
 
-// fail ends the work on a partition.
+// fail ends the jobs of a partition with an error.
 func (s *partition) fail(err error) {
-	s.wanted = false
-	for _, j := range []*job{s.cpus, s.root} {
+	s.shouldExist = false
+	for _, j := range []*job{s.exclusiveJob, s.partitionJob} {
 		if !j.done {
 			j.fail(err)
 		}
 	}
 }
 
-// put stores the original text of the job's file, and then writes the file.
-func (j *job) put(before, text string) error {
+// keepOriginalAndWrite stores before as the original of the job's file if this is the first write, and writes text.
+func (j *job) keepOriginalAndWrite(before, text string) error {
 	j.keepOriginal(before)
 	return j.row.handle.Write(text)
 }
@@ -245,14 +246,14 @@ func (j *job) put(before, text string) error {
 // have other CPUs.
 func (s *partition) reduce() {
 	switch {
-	case !s.wanted:
+	case !s.shouldExist:
 		s.end()
 		return
-	case !s.root.alive() || !s.cpus.alive():
-		s.wanted = false
+	case !s.partitionJob.isCurrent() || !s.exclusiveJob.isCurrent():
+		s.shouldExist = false
 		return
 	}
-	rest := s.previous.And(s.desired)
+	rest := s.presentCPUs.And(s.desiredCPUs)
 	if s.kernelText != "root" && s.kernelText != "member" {
 		// The partition is not valid. The kernel frees its reserved CPUs only when the whole
 		// partition is undone (seen on 6.12).
@@ -260,13 +261,13 @@ func (s *partition) reduce() {
 	}
 	var err error
 	if s.kernelText != "member" && rest.Empty() {
-		err = s.root.put(s.kernelText, "member")
+		err = s.partitionJob.keepOriginalAndWrite(s.kernelText, "member")
 		s.kernelText, s.wrote = "member", true
 	}
-	if err == nil && rest != s.previous {
+	if err == nil && rest != s.presentCPUs {
 		s.wrote = true
-		err = s.cpus.put(s.previous.String(), rest.String())
-		s.previous = rest
+		err = s.exclusiveJob.keepOriginalAndWrite(s.presentCPUs.String(), rest.String())
+		s.presentCPUs = rest
 	}
 	if err != nil {
 		s.fail(err)
@@ -275,21 +276,21 @@ func (s *partition) reduce() {
 
 // end turns the partition back into an ordinary cgroup, and then restores the originals.
 func (s *partition) end() {
-	s.root.restoreOriginal(s.kernelText)
-	s.cpus.restoreOriginal(s.previous.String())
-	if s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
-		s.previous = cgroup.IDs{}
+	s.partitionJob.restoreOriginal(s.kernelText)
+	s.exclusiveJob.restoreOriginal(s.presentCPUs.String())
+	if s.exclusiveJob.done && s.exclusiveJob.err == nil && s.exclusiveJob.releasing {
+		s.presentCPUs = cgroup.IDs{}
 	}
 }
 
 // restoreOriginal restores the original of a partition's file, if the file's row is being
 // released.
 func (j *job) restoreOriginal(now string) {
-	if j.done || !j.alive() {
+	if j.done || !j.isCurrent() {
 		return
 	}
 	back := j.text
-	if j.key == cgroup.Partition {
+	if j.key == cgroup.PartitionFile {
 		back, _, _ = strings.Cut(back, " invalid")
 	}
 	switch {
@@ -298,24 +299,24 @@ func (j *job) restoreOriginal(now string) {
 	case now == back:
 		j.endInForce(Unchanged, now)
 	default:
-		j.endWith(j.put(now, back), Applied, back)
+		j.endWith(j.keepOriginalAndWrite(now, back), Applied, back)
 	}
 }
 
-// makePartition makes a partition, and undoes it if the kernel does not accept it.
+// makePartition makes a partition, or gives it other CPUs. If the kernel does not accept that, it removes the partition.
 func (p *partitionPass) makePartition(s *partition) {
 	state := Applied
-	if !s.wrote && s.kernelText == "root" && s.previous == s.desired {
+	if !s.wrote && s.kernelText == "root" && s.presentCPUs == s.desiredCPUs {
 		state = Unchanged
 	}
 	err := p.chainError(s)
-	if err == nil && s.previous != s.desired {
-		err = s.cpus.put(s.previous.String(), s.desired.String())
+	if err == nil && s.presentCPUs != s.desiredCPUs {
+		err = s.exclusiveJob.keepOriginalAndWrite(s.presentCPUs.String(), s.desiredCPUs.String())
 	}
 	if err == nil {
-		s.previous = s.desired
+		s.presentCPUs = s.desiredCPUs
 		if s.kernelText != "root" {
-			err = s.root.put(s.kernelText, "root")
+			err = s.partitionJob.keepOriginalAndWrite(s.kernelText, "root")
 		}
 	}
 	if err == nil {
@@ -327,57 +328,58 @@ func (p *partitionPass) makePartition(s *partition) {
 		return
 	}
 	if state == Unchanged {
-		s.root.keepFound("root")
-		s.cpus.keepFound(s.desired.String())
+		s.partitionJob.keepFound("root")
+		s.exclusiveJob.keepFound(s.desiredCPUs.String())
 	}
-	s.cpus.endInForce(state, s.desired.String())
-	s.root.endInForce(state, "root")
+	s.exclusiveJob.endInForce(state, s.desiredCPUs.String())
+	s.partitionJob.endInForce(state, "root")
 }
 
-// chainError returns the error of the cgroups above, if any.
+// chainError returns the error of a cgroup above that did not get its CPUs; nil if there is none.
 func (p *partitionPass) chainError(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
-		if err := p.errors[d]; err != nil {
+		if err := p.parentErrors[d]; err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// verify reads back whether a partition is in force.
+// verify reads the files back, and returns an error if the partition is not in force.
 func (s *partition) verify(tree *cgroup.Tree) error {
-	is, err := s.root.row.handle.Read()
+	is, err := s.partitionJob.row.handle.Read()
 	if err != nil {
 		return err
 	}
 	if s.kernelText = is; is != "root" {
-		return s.root.mismatchError(is)
+		return s.partitionJob.mismatchError(is)
 	}
 	list, err := tree.Effective(s.dir, lifecycle.CPUSetCPUs)
 	if err != nil {
 		return err
 	}
-	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desired {
-		return s.cpus.row.handle.OpError("verify", s.desired.String(), fmt.Errorf("the partition has CPUs %q", list))
+	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desiredCPUs {
+		return s.exclusiveJob.row.handle.OpError("verify", s.desiredCPUs.String(), fmt.Errorf("the partition has CPUs %q", list))
 	}
 	return nil
 }
 
-// undo removes a partition that is only partly made. The cpusets of the other containers are
-// correct without it.
+// undo removes a partition that could not be made completely. The cpusets of all containers are correct without the
+// partition.
 func (s *partition) undo(k *Keeper) {
 	if s.kernelText != "member" {
-		_ = s.root.row.handle.Write("member") // the first error is reported
+		_ = s.partitionJob.row.handle.Write("member") // makePartition reports its earlier error
 	}
 	k.mu.Lock()
-	before, _ := s.cpus.row.history.originalText()
+	before, _ := s.exclusiveJob.row.history.originalText()
 	k.mu.Unlock()
-	if s.previous.String() != before && s.cpus.row.handle.Write(before) == nil {
-		s.previous = cgroup.IDs{}
+	if s.presentCPUs.String() != before && s.exclusiveJob.row.handle.Write(before) == nil {
+		s.presentCPUs = cgroup.IDs{}
 	}
 }
 
-// isInvalidated reports whether the kernel's text means that a partition of ours is invalid.
+// isInvalidated reports whether the kernel's text means that a partition of the agent has become invalid. ours is the
+// text that the agent wrote.
 func isInvalidated(p fileKey, text, ours string) bool {
-	return p.key == cgroup.Partition && ours == "root" && strings.HasPrefix(text, "root invalid")
+	return p.key == cgroup.PartitionFile && ours == "root" && strings.HasPrefix(text, "root invalid")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// chain returns the cgroups above present and future partitions, from the top.
-func (p *partitionPass) chain() []*job {
+// parentJobs returns the jobs for the cgroups above present and future partitions, from the top.
+func (p *partitionPass) parentJobs() []*job {
 	k := p.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -24,18 +24,18 @@ func (p *partitionPass) chain() []*job {
 			dirs[at.dir] = true
 		}
 	}
-	for _, s := range p.all {
-		for d := path.Dir(s.dir); s.wanted && d != "."; d = path.Dir(d) {
+	for _, s := range p.partitions {
+		for d := path.Dir(s.dir); s.shouldExist && d != "."; d = path.Dir(d) {
 			dirs[d] = true
 		}
 	}
 	var out []*job
 	for dir := range dirs {
-		at := fileKey{dir, lifecycle.Unified, cgroup.Exclusive}
+		at := fileKey{dir, lifecycle.Unified, cgroup.ExclusiveFile}
 		r := k.table.partitionRows[at]
 		if r == nil {
-			none := lifecycle.Value{Field: lifecycle.Unified, Key: cgroup.Exclusive}
-			r = k.recordLocked(Item{Target: Target{Owner: ancestorOwner, Dir: dir, Parent: true}, Value: none, Asked: &none, Carried: k.Originals.lost}, k.resolve(at), "")
+			none := lifecycle.Value{Field: lifecycle.Unified, Key: cgroup.ExclusiveFile}
+			r = k.recordLocked(Item{Target: Target{Owner: ancestorOwner, Dir: dir, Parent: true}, Value: none, Requested: &none, RuntimeMayHaveWritten: k.Originals.originalsLost}, k.resolve(at), "")
 		}
 		j := p.jobs[at]
 		if j == nil {
@@ -51,11 +51,10 @@ func (p *partitionPass) chain() []*job {
 	return out
 }
 
-// inPartitions adds up the CPUs of the agent's partitions, without the partitions in some
-// directories.
-func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
+// partitionCPUs returns the CPUs of all partitions of the agent in directories for which in returns true.
+func (t *table) partitionCPUs(in func(dir string) bool) (sum cgroup.IDs) {
 	for at, r := range t.partitionRows {
-		if at.key == cgroup.Exclusive && r.target.Owner != ancestorOwner && r.verified && in(at.dir) {
+		if at.key == cgroup.ExclusiveFile && r.target.Owner != ancestorOwner && r.verified && in(at.dir) {
 			has, _ := cgroup.ParseIDs(r.kernel) // from the kernel's text
 			sum = sum.Union(has)
 		}
@@ -63,22 +62,22 @@ func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 	return sum
 }
 
-// cpusBelow adds up the CPUs of partitions below a cgroup: their present CPUs or, if wanted is set,
-// the desired CPUs of the batch. It includes CPUs that other programs gave the cgroup before.
+// cpusBelow returns the CPUs of all partitions below a cgroup: their present CPUs and, if wanted is set, also the CPUs
+// that partitions of the batch should get.
 func (p *partitionPass) cpusBelow(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
-	for _, s := range p.all {
+	for _, s := range p.partitions {
 		if strings.HasPrefix(s.dir, dir+"/") {
-			sum = sum.Union(s.previous)
-			if wanted && s.wanted {
-				sum = sum.Union(s.desired)
+			sum = sum.Union(s.presentCPUs)
+			if wanted && s.shouldExist {
+				sum = sum.Union(s.desiredCPUs)
 			}
 		}
 	}
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	return sum.Union(p.k.table.inPartitions(func(d string) bool {
-		return strings.HasPrefix(d, dir+"/") && !slices.ContainsFunc(p.all, func(s *partition) bool { return s.dir == d })
+	return sum.Union(p.k.table.partitionCPUs(func(d string) bool {
+		return strings.HasPrefix(d, dir+"/") && !slices.ContainsFunc(p.partitions, func(s *partition) bool { return s.dir == d })
 	}))
 }
 
@@ -91,11 +90,10 @@ func (p *partitionPass) originalCPUs(j *job) cgroup.IDs {
 	return before
 }
 
-// forEachParent reads the present set of each cgroup above partitions, and calls a step that may write a
-// new set.
+// forEachParent reads the present set of each cgroup above partitions, and calls step, which may write a new set.
 func (p *partitionPass) forEachParent(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
 	for _, j := range jobs {
-		if j.done || !j.alive() {
+		if j.done || !j.isCurrent() {
 			continue
 		}
 		text, err := j.row.handle.Read()
@@ -107,13 +105,13 @@ func (p *partitionPass) forEachParent(jobs iter.Seq2[int, *job], step func(*job,
 			step(j, cur)
 			continue
 		}
-		p.errors[j.dir] = err
+		p.parentErrors[j.dir] = err
 		p.dropRow(j) // a cgroup that is gone has nothing below it
 		j.fail(err)
 	}
 }
 
-// dropRow removes the row of a cgroup above after this write.
+// dropRow makes the keeper drop the row of a cgroup above after the next write.
 func (p *partitionPass) dropRow(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
@@ -123,47 +121,47 @@ func (p *partitionPass) dropRow(j *job) {
 	j.generation, j.releasing = j.row.generation, true
 }
 
-// narrow removes from a cgroup the CPUs that no partition below it has any more.
-func (p *partitionPass) narrow(j *job, cur cgroup.IDs) {
-	j.noteSeen(cur.String())
+// narrowParent removes from a cgroup above the CPUs that no partition below it has any more.
+func (p *partitionPass) narrowParent(j *job, cur cgroup.IDs) {
+	j.noteFoundText(cur.String())
 	j.keepOriginal(cur.String())
-	p.set(j, cur, cur.And(p.cpusBelow(j.dir, false).Union(p.originalCPUs(j))))
+	p.writeParent(j, cur, cur.And(p.cpusBelow(j.dir, false).Union(p.originalCPUs(j))))
 }
 
-// widen adds to a cgroup the CPUs that partitions below it should have.
-func (p *partitionPass) widen(j *job, cur cgroup.IDs) {
-	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
-		p.errors[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition itself (%s): %w", j.dir, is, ErrInPartition))
+// widenParent adds to a cgroup above the CPUs that partitions below it should have.
+func (p *partitionPass) widenParent(j *job, cur cgroup.IDs) {
+	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.PartitionFile); err != nil || is != "member" {
+		p.parentErrors[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition itself (%s): %w", j.dir, is, ErrInPartition))
 		return
 	}
-	p.set(j, cur, cur.Union(p.cpusBelow(j.dir, true)))
+	p.writeParent(j, cur, cur.Union(p.cpusBelow(j.dir, true)))
 }
 
-// set writes a set to a cgroup above, if the cgroup has a different set.
-func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
+// writeParent writes a set to a cgroup above, if the cgroup has a different set.
+func (p *partitionPass) writeParent(j *job, cur, set cgroup.IDs) {
 	if set == cur {
 		return
 	}
 	k := p.k
-	p.wrote[j.dir] = true
+	p.writtenParents[j.dir] = true
 	k.mu.Lock()
 	j.row.history.LastText, j.row.shownText, j.row.text = cur.String(), "", set.String()
 	j.text = j.row.text
 	k.Originals.note(j.row)
 	k.mu.Unlock()
 	k.Originals.flush()
-	if err := j.put(cur.String(), set.String()); err != nil {
-		p.errors[j.dir] = err
+	if err := j.keepOriginalAndWrite(cur.String(), set.String()); err != nil {
+		p.parentErrors[j.dir] = err
 	}
 }
 
-// trim reduces a cgroup above to the CPUs that partitions below have, or restores its original.
-func (p *partitionPass) trim(j *job, cur cgroup.IDs) {
+// trimParent reduces a cgroup above to its original CPUs and the CPUs that partitions below it have.
+func (p *partitionPass) trimParent(j *job, cur cgroup.IDs) {
 	need := p.cpusBelow(j.dir, false)
-	delete(p.errors, j.dir)
+	delete(p.parentErrors, j.dir)
 	all := need.Union(p.originalCPUs(j))
-	p.set(j, cur, all)
-	if err := p.errors[j.dir]; err != nil {
+	p.writeParent(j, cur, all)
+	if err := p.parentErrors[j.dir]; err != nil {
 		j.fail(err)
 		return
 	}
@@ -174,17 +172,16 @@ func (p *partitionPass) trim(j *job, cur cgroup.IDs) {
 	p.k.mu.Lock()
 	j.row.text, j.text = text, text
 	p.k.mu.Unlock()
-	if p.wrote[j.dir] {
+	if p.writtenParents[j.dir] {
 		state = Applied
 	}
 	j.endInForce(state, text)
 }
 
-// ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether they
-// could be read. "" means that the cgroup allows the same CPUs as the root. In version 2, CPUs
-// that the root lacks are offline, and return to every cgroup that lists them. A container whose
-// list is narrowed meanwhile would stay without them. The CPUs of our partitions count as
-// allowed, too.
+// ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether they could be read. "" means
+// that the cgroup allows the same CPUs as the root. In cgroup version 2, CPUs that the root lacks are offline. When
+// they come online, they return to every cgroup whose list has them, but not to a container whose list was narrowed
+// meanwhile. The CPUs of the agent's partitions count as allowed, too.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	if k.tree.Version != cgroup.V2 {
 		list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
@@ -197,17 +194,17 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	return list, err == nil
 }
 
-// withPartitions returns the CPUs that a cgroup would allow its children without our partitions
-// or those of an earlier keeper, and the same for the root.
+// withPartitions returns the CPUs that a cgroup would allow its children if there were no partitions of this agent or of
+// an earlier one, and the same for the root.
 func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
-	parted := k.table.inPartitions(func(string) bool { return true })
-	for _, has := range k.Originals.partitions {
+	parted := k.table.partitionCPUs(func(string) bool { return true })
+	for _, has := range k.Originals.rememberedCPUs {
 		parted = parted.Union(has)
 	}
 	k.mu.Unlock()
 	for !parted.Empty() && dir != "." {
-		is, err := k.tree.Read(dir, lifecycle.Unified, cgroup.Partition)
+		is, err := k.tree.Read(dir, lifecycle.Unified, cgroup.PartitionFile)
 		if err != nil || !strings.HasPrefix(is, "root") {
 			break
 		}

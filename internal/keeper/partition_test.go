@@ -38,7 +38,7 @@ func pod(dir, list string) []Item {
 		is = "member"
 	}
 	var items []Item
-	for _, v := range []lifecycle.Value{{Key: cgroup.Exclusive, Text: list}, {Key: cgroup.Partition, Text: is}} {
+	for _, v := range []lifecycle.Value{{Key: cgroup.ExclusiveFile, Text: list}, {Key: cgroup.PartitionFile, Text: is}} {
 		v.Field, v.Scope = lifecycle.Unified, lifecycle.OfPod
 		items = append(items, Item{Target: t, Value: v, Restore: list == ""})
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/trimtab/trimtab/internal/process"
 )
 
-// Process is the actor of the fields ProcessLimit, ProcessIO and ProcessSched.
+// Process is the actor of the fields ProcessLimit, ProcessIO and ProcessSched (package process).
 type Process struct{ Writer *process.Writer }
 
 // Act sets a value for the threads of a container, once.
@@ -13,7 +13,7 @@ func (p Process) Act(t Target, v lifecycle.Value, threads func() ([]int, error))
 	return joinState(p.Writer.Apply(t.Owner, v, threads))
 }
 
-// Forget forgets an owner that has ended.
+// Forget deletes the record of which values were set for an owner that has ended.
 func (p Process) Forget(owner string) error {
 	p.Writer.Forget(owner)
 	return nil

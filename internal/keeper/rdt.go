@@ -8,8 +8,8 @@ import (
 // RDT is the actor of the fields RDTSchemata, RDTGroup and RDTMonitor.
 type RDT struct{ Groups *resctrl.Groups }
 
-// Act makes a group and sets its shares, or moves a cgroup's threads into a group. An empty text
-// undoes either.
+// Act makes a resctrl group and writes its schemata, or moves a cgroup's threads into a group. An empty text undoes
+// that.
 func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	switch {
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
@@ -23,8 +23,8 @@ func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (St
 	return joinState(r.Groups.Join(t.Owner, v.Text, threads))
 }
 
-// joinState returns the state of threads that should join a group. found reports whether any thread
-// exists.
+// joinState returns the state of a value for threads. found means that a thread exists, and changed that a thread did
+// not have the value before.
 func joinState(found, changed bool, err error) (State, error) {
 	switch {
 	case !found && err == nil:
@@ -38,5 +38,5 @@ func joinState(found, changed bool, err error) (State, error) {
 // Forget removes an owner's groups.
 func (r RDT) Forget(owner string) error { return r.Groups.RemoveOwnerFromAll(owner) }
 
-// Tidy removes groups of earlier runs.
+// Tidy removes resctrl groups that earlier runs of the agent left.
 func (r RDT) Tidy() error { return r.Groups.RemoveUnownedGroups() }

@@ -111,7 +111,7 @@ func BenchmarkRealLook(b *testing.B) {
 	for _, leaf := range leaves {
 		k.Apply([]Item{cpus(leaf, "0")})
 	}
-	files := len(k.watch.all())
+	files := len(k.watched.paths())
 	for b.Loop() {
 		if owners := k.DifferingOwners(); len(owners) > 0 {
 			b.Fatalf("%q differ", owners)

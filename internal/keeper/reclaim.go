@@ -2,7 +2,7 @@ package keeper
 
 import "errors"
 
-// errObserving is the error of a request to the kernel in mode observe.
+// errObserving is the error of ReclaimAnonymous in mode observe.
 var errObserving = errors.New("the agent writes nothing in mode observe")
 
 // ReclaimAnonymous asks the kernel to reclaim anonymous memory of a cgroup, as cgroup.Tree.ReclaimAnonymous does. The

@@ -145,7 +145,7 @@ func TestUntold(t *testing.T) {
 	if err := r.fake.WriteFile("cpu/p/cpu.shares", []byte("512")); err != nil {
 		t.Fatal(err)
 	}
-	if o := r.Apply([]Item{share(1024, true)}); o[0].State != Ceded || !errors.Is(o[0].Err, ErrUnknown) || read(r) != "512" {
+	if o := r.Apply([]Item{share(1024, true)}); o[0].State != Ceded || !errors.Is(o[0].Err, ErrOriginalUnknown) || read(r) != "512" {
 		t.Errorf("%+v, and the kernel has %s", o, read(r))
 	}
 }
@@ -169,14 +169,14 @@ func TestLostJournal(t *testing.T) {
 	item := func(dir string, asked int64) Item {
 		it := Item{Target: Target{Owner: dir, Dir: dir, Parent: true}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: 600}}
 		if asked > 0 {
-			it.Asked = &lifecycle.Value{Field: lifecycle.CPUShares, Int: asked}
+			it.Requested = &lifecycle.Value{Field: lifecycle.CPUShares, Int: asked}
 		}
 		return it
 	}
 	r.Apply([]Item{item("old", 0), item("told", 2), item("new", 0)})
 	unknown := ""
 	for _, o := range r.ReleaseAll() {
-		if errors.Is(o.Err, ErrUnknown) {
+		if errors.Is(o.Err, ErrOriginalUnknown) {
 			unknown += o.Target.Dir
 		}
 	}
@@ -199,13 +199,13 @@ func TestCopied(t *testing.T) {
 	}
 	r.Note([]Item{{
 		Target: Target{Owner: "c", Dir: "c"}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: 512},
-		Asked: &lifecycle.Value{Field: lifecycle.CPUShares, Int: 2},
+		Requested: &lifecycle.Value{Field: lifecycle.CPUShares, Int: 2},
 	}})
 	next := New(r.tree)
 	if err := next.Originals.Load(nowhere{}, journal.lines); err != nil {
 		t.Fatal(err)
 	}
-	if got := next.Originals.Copied(); len(got) != 1 || got[0].Dir != "c" || got[0].Field != lifecycle.CPUShares || got[0].Was != "2" {
+	if got := next.Originals.Copied(); len(got) != 1 || got[0].Dir != "c" || got[0].Field != lifecycle.CPUShares || got[0].RequestedValue != "2" {
 		t.Errorf("%+v from %s", got, journal.lines)
 	}
 }

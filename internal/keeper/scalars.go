@@ -15,19 +15,19 @@ const (
 	burstKey = "cpu.max.burst"
 )
 
-// errIdle is the reason why a desired weight is not in the kernel.
+// errIdle is the reason why the keeper does not write a desired weight yet.
 var errIdle = errors.New("cpu.idle is 1, which gives less CPU time than any weight; the weight is written when cpu.idle is 0")
 
 // writeUnit has the jobs that are written together: a single job, or the jobs of quota and period.
 type writeUnit struct {
 	jobs  []*job
-	grows bool
-	// hidden reports that the file does not show the written text, since the cgroup is idle.
+	grows bool // the unit is written together with values that grow, after its parents
+	// hidden means that the file does not show the written text, since cpu.idle is 1.
 	hidden bool
 }
 
-// runScalars writes the jobs that are not lists: first all values that shrink, deepest cgroup
-// first, then all values that grow, from the top.
+// runScalars writes the jobs that are not for cpuset files: first all values that shrink, deepest cgroup first, then
+// all values that grow, from the top.
 func runScalars(jobs []*job) {
 	units := slices.DeleteFunc(group(jobs), func(u *writeUnit) bool { return !u.plan() })
 	slices.SortStableFunc(units, func(a, b *writeUnit) int {
@@ -42,11 +42,12 @@ func runScalars(jobs []*job) {
 	}
 }
 
+// group makes the units of the jobs that are not done and not for cpuset files.
 func group(jobs []*job) []*writeUnit {
 	var units []*writeUnit
 	bandwidth := map[string]*writeUnit{}
 	for _, j := range jobs {
-		if j.done || j.keepsApart() {
+		if j.done || j.isCpusetFile() {
 			continue
 		}
 		u := &writeUnit{jobs: []*job{j}}
@@ -62,9 +63,8 @@ func group(jobs []*job) []*writeUnit {
 	return units
 }
 
-// rank puts units that grow after units that shrink, and orders files of one cgroup that depend
-// on each other: a burst stays within the quota, and a weight cannot be written while the
-// cgroup is idle.
+// rank orders units: units that shrink come before units that grow. It also orders files of one cgroup that depend on
+// each other: a burst stays within the quota, and a weight cannot be written while cpu.idle is 1.
 func (u *writeUnit) rank() int {
 	before := 0 // the number of kinds of files that are written later if they shrink, and earlier if they grow
 	switch u.jobs[0].key {
@@ -86,7 +86,7 @@ func (u *writeUnit) plan() bool {
 	j := u.jobs[0]
 	j.row.writing.Lock()
 	defer j.row.writing.Unlock()
-	if !u.alive() {
+	if !u.dropOutdated() {
 		return false
 	}
 	j = u.jobs[0]
@@ -102,8 +102,8 @@ func (u *writeUnit) plan() bool {
 	u.hidden = byUs && j.isHidden(j.k.tree)
 	same := true
 	for _, j := range u.jobs {
-		j.noteSeen(j.found)
-		same = same && j.holds(j.found)
+		j.noteFoundText(j.foundText)
+		same = same && j.matchesDesired(j.foundText)
 	}
 	if !same {
 		u.grows = u.allowsMore() || j.k.tree.Version == cgroup.V1 && u.addsQuota()
@@ -111,15 +111,15 @@ func (u *writeUnit) plan() bool {
 	}
 	for _, j := range u.jobs {
 		if !u.hidden {
-			j.keepFound(j.found)
+			j.keepFound(j.foundText)
 		}
-		j.endInForce(Unchanged, j.found)
+		j.endInForce(Unchanged, j.foundText)
 	}
 	return false
 }
 
-// idle reports whether the job is for the weight of a cgroup that the agent makes or made idle,
-// and whether the cgroup is idle now.
+// idle reports whether the job is for the weight of a cgroup whose cpu.idle the agent manages (byUs), and whether the
+// agent has set cpu.idle to 1 there (idle).
 func (j *job) idle() (byUs, idle bool) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -128,16 +128,16 @@ func (j *job) idle() (byUs, idle bool) {
 	return byUs, byUs && r.text == "1" && r.verified
 }
 
-// addsQuota reports whether a unit gives a quota to a cgroup without one. In version 1 a child's
-// quota may not exceed its parent's, so it is written with those that grow, after the parent.
+// addsQuota reports whether a unit gives a quota to a cgroup that has none. In cgroup version 1 a child's quota may not
+// exceed its parent's, so such a quota is written together with the values that grow, after the parent.
 func (u *writeUnit) addsQuota() bool {
 	i := slices.IndexFunc(u.jobs, func(j *job) bool { return j.field == lifecycle.CPUQuota })
-	return i >= 0 && number(u.jobs[i].found) == unlimited
+	return i >= 0 && number(u.jobs[i].foundText) == unlimited
 }
 
-// alive drops the jobs whose values are no longer desired, and reports whether any job is left.
-func (u *writeUnit) alive() bool {
-	kept := slices.DeleteFunc(slices.Clone(u.jobs), func(j *job) bool { return !j.alive() })
+// dropOutdated drops the jobs whose values are no longer desired, and reports whether any job is left.
+func (u *writeUnit) dropOutdated() bool {
+	kept := slices.DeleteFunc(slices.Clone(u.jobs), func(j *job) bool { return !j.isCurrent() })
 	if len(kept) > 0 {
 		u.jobs = kept
 	}
@@ -150,16 +150,16 @@ func (u *writeUnit) read() error {
 	if len(u.jobs) == 2 && (!j.kernelTextKnown || !u.jobs[1].kernelTextKnown) {
 		quota, period, err := j.k.tree.ReadBandwidth(j.dir)
 		for _, j := range u.jobs {
-			j.found = quota
+			j.foundText = quota
 			if j.field == lifecycle.CPUPeriod {
-				j.found = period
+				j.foundText = period
 			}
 		}
 		return err
 	}
 	for _, j := range u.jobs {
 		var err error
-		if j.found, err = j.read(); err != nil {
+		if j.foundText, err = j.read(); err != nil {
 			return err
 		}
 	}
@@ -170,11 +170,11 @@ func (u *writeUnit) read() error {
 // as a ratio, so a longer period allows less.
 func (u *writeUnit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
-		return j.row.handle.Compare(j.text, j.found) >= 0
+		return j.row.handle.Compare(j.text, j.foundText) >= 0
 	}
 	before, after := 1.0, 1.0
 	for _, j := range u.jobs {
-		was, now := number(j.found), number(j.text)
+		was, now := number(j.foundText), number(j.text)
 		if j.field == lifecycle.CPUPeriod {
 			before, after = before/was, after/now
 		} else {
@@ -200,12 +200,12 @@ func number(text string) float64 {
 func (u *writeUnit) write() {
 	u.jobs[0].row.writing.Lock()
 	defer u.jobs[0].row.writing.Unlock()
-	if !u.alive() {
+	if !u.dropOutdated() {
 		return
 	}
 	for _, j := range u.jobs {
-		if !u.hidden { // otherwise setIdle knows the original, if it is known at all
-			j.keepOriginal(j.found)
+		if !u.hidden { // a hidden file does not show its original
+			j.keepOriginal(j.foundText)
 		}
 	}
 	err := u.set()
@@ -220,15 +220,16 @@ func (u *writeUnit) write() {
 		return
 	}
 	for _, j := range u.jobs {
-		if !j.row.handle.IsFreeText() && !j.holds(j.found) {
-			j.fail(j.mismatchError(j.found))
+		if !j.row.handle.IsFreeText() && !j.matchesDesired(j.foundText) {
+			j.fail(j.mismatchError(j.foundText))
 			continue
 		}
 		// The kernel may show plain text in another form than it was written in.
-		j.endInForce(Applied, j.found)
+		j.endInForce(Applied, j.foundText)
 	}
 }
 
+// set writes the desired texts of a unit.
 func (u *writeUnit) set() error {
 	j := u.jobs[0]
 	switch {
@@ -236,7 +237,7 @@ func (u *writeUnit) set() error {
 		var quota, period string
 		for _, j := range u.jobs {
 			switch {
-			case j.k.tree.Version == cgroup.V1 && j.holds(j.found):
+			case j.k.tree.Version == cgroup.V1 && j.matchesDesired(j.foundText):
 				// Quota and period are two files: a file with the correct text is not written
 				// again.
 			case j.field == lifecycle.CPUPeriod:
@@ -252,11 +253,11 @@ func (u *writeUnit) set() error {
 	return j.row.handle.Write(j.text)
 }
 
-// setIdle makes a cgroup idle or not. An idle cgroup loses its weight and gets the default one
-// later, so the weight is saved and restored.
+// setIdle writes cpu.idle. The kernel forgets the weight of a cgroup while cpu.idle is 1, and later gives it the default
+// weight. So setIdle saves the weight before it writes 1, and restores the weight after it wrote 0.
 func (j *job) setIdle() error {
 	k := j.k
-	if j.text == "1" && j.found == "0" {
+	if j.text == "1" && j.foundText == "0" {
 		weight, err := k.tree.Read(j.dir, lifecycle.CPUShares, "")
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ type fileKey struct {
 
 func (i Item) key() fileKey { return fileKey{i.Target.Dir, i.Value.Field, i.Value.Key} }
 
+// compare orders settings by cgroup, field and key.
 func (p fileKey) compare(o fileKey) int {
 	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
 }
@@ -32,21 +33,21 @@ func (p fileKey) isList() bool {
 }
 
 func (p fileKey) isPartition() bool {
-	return p.field == lifecycle.Unified && (p.key == cgroup.Exclusive || p.key == cgroup.Partition)
+	return p.field == lifecycle.Unified && (p.key == cgroup.ExclusiveFile || p.key == cgroup.PartitionFile)
 }
 
-// isBandwidth reports whether it is a quota or a period, which are written together.
+// isBandwidth reports whether the setting is a quota or a period, which are written together.
 func (p fileKey) isBandwidth() bool {
 	return p.field == lifecycle.CPUQuota || p.field == lifecycle.CPUPeriod
 }
 
-// keepsApart reports whether the file keeps containers off the CPUs and memory nodes that others
-// own. The keeper never leaves such a file to another program. This holds even if its list has
-// no owned CPU now, since a later owner may get some of its CPUs.
-func (p fileKey) keepsApart() bool { return p.isList() || p.isPartition() }
+// isCpusetFile reports whether the file keeps containers off the CPUs and memory nodes that other containers own. The
+// keeper never leaves such a file to another program, even if the CPUs in the list have no owner now: a later owner may
+// get them.
+func (p fileKey) isCpusetFile() bool { return p.isList() || p.isPartition() }
 
-// setting returns a name from a limited set: the field, the file if it is in the table of
-// settings, or "other".
+// setting returns a name for metrics, from a limited set: the field, the file if it is in cgroup.Settings, or
+// "other".
 func (p fileKey) setting() string {
 	if p.field != lifecycle.Unified {
 		return p.field.String()
@@ -59,61 +60,63 @@ func (p fileKey) setting() string {
 	return "other"
 }
 
-// desired is the desired value of a row, which a job applies.
-type desired struct {
+// desiredValue is the desired value of a row, which a job applies.
+type desiredValue struct {
 	target     Target
 	value      lifecycle.Value
 	text       string // the kernel text of value
 	generation uint64
-	// releasing reports that text is the original, and that the row is dropped when the original
-	// is in force.
+	// releasing means that text is the original, and that the keeper drops the row when the original is in
+	// force.
 	releasing bool
 }
 
-// row is one desired value. Keeper.mu guards all fields except writing, fileKey and handle.
+// row is one setting of a cgroup with its desired value. Keeper.mu guards all fields except writing, fileKey and
+// handle.
 type row struct {
 	fileKey
-	desired
+	desiredValue
 	handle         cgroup.Handle // the file's handle, resolved once
-	waitsForCgroup bool          // releasing: the cgroup does not exist yet, so the row waits for it
+	waitsForCgroup bool          // if releasing: keep the row until its cgroup exists
 	history        history
 	// shownText is what the kernel shows for text, if the two differ.
 	shownText string
 	foreign   foreignWrites
 	// journalHash is a hash of the row's last line in the journal.
 	journalHash uint64
-	// ceded is the reason why the keeper does not write the row: the value belongs to another program.
-	ceded error
-	// kernel is the last text read back, if verified; Reconcile finds later foreign writes.
+	// cededReason is the reason why the keeper does not write the row: the value belongs to another program.
+	cededReason error
+	// kernel is the text that the keeper last read in the file. verified means that this text was in force;
+	// another program may have changed the file since.
 	kernel   string
 	verified bool
 	state    State
 	err      error
 
-	// writing orders the writes of the row's file. Quota and period share one.
+	// writing is held during a write of the row's file. The rows of quota and period share one mutex.
 	writing *sync.Mutex
 }
 
-// originalText returns the original text of the file if it is known: the text found in the file, or else
-// a reported request.
+// originalText returns the original text of the file if it is known: the text that the keeper found in the file, or
+// else the text of the reported request.
 func (p history) originalText() (string, bool) {
 	switch {
 	case p.Original != nil:
 		return *p.Original, true
-	case p.Asked != nil:
-		return *p.Asked, true
+	case p.Requested != nil:
+		return *p.Requested, true
 	}
 	return "", false
 }
 
 // cede leaves the file to another program, for the reason in err.
-func (r *row) cede(err error) { r.ceded, r.state, r.err = err, Ceded, err }
+func (r *row) cede(err error) { r.cededReason, r.state, r.err = err, Ceded, err }
 
 // drifted reports whether a text differs from the text that was last found in force.
 func (r *row) drifted(text string) bool { return r.verified && !r.handle.Same(text, r.kernel) }
 
-// index finds rows by a string. A list of rows is never changed, since others may be reading
-// it.
+// index finds rows by a string. The rows of a list are never changed in place, since another goroutine may be reading
+// the list.
 type index map[string][]*row
 
 func (x index) add(key string, r *row) { x[key] = append(x[key], r) }
@@ -125,14 +128,14 @@ func (x index) remove(key string, r *row) {
 	}
 }
 
-// table has the desired values. Keeper.mu guards it.
+// table has the rows of all settings with a desired value. Keeper.mu guards it.
 type table struct {
 	rows       map[fileKey]*row
 	byOwner    index // the same rows
 	generation uint64
-	failed     map[*row]bool // refused with a temporary error
-	// partitionRows are the rows of partitions' files. orphans are the keys of partition files whose
-	// owner was forgotten, and whose cgroup may still exist.
+	failed     map[*row]bool // rows that were refused with a temporary error
+	// partitionRows are the rows of the files of cpuset partitions. orphans are the keys of such files
+	// whose owner was forgotten, and whose cgroup may still exist.
 	partitionRows map[fileKey]*row
 	orphans       []fileKey
 }
@@ -150,10 +153,10 @@ func (t *table) remove(r *row) {
 	delete(t.failed, r)
 }
 
-// idle returns the row that makes a cgroup idle; nil if there is none.
+// idle returns the row of cpu.idle of a cgroup; nil if there is none.
 func (t *table) idle(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
 
-// lock returns the lock for the writes of a new row. Quota and period of a cgroup share one lock.
+// lock returns the mutex for the writes of a new row. Quota and period of a cgroup share one mutex.
 func (t *table) lock(p fileKey) *sync.Mutex {
 	if p.isBandwidth() {
 		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
@@ -204,8 +207,8 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	return text, nil
 }
 
-// record adds a batch to the table. If a batch has two items for one setting, the later item
-// counts, and both get its job. The returned outcomes are for items without a job.
+// record adds a batch to the table, and makes the jobs. itemJobs has the job of each item. If a batch has two items for
+// one setting, the later item counts, and both have its job. out has the outcomes of items without a job.
 func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,14 +244,15 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*j
 			byRow[r] = j
 			jobs = append(jobs, j)
 		}
-		j.desired = r.desired
+		j.desiredValue = r.desiredValue
 		// The original must be read before the first write.
-		j.verifiedText, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.Carried)
+		j.verifiedText, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.RuntimeMayHaveWritten)
 		itemJobs[i] = j
 	}
 	return jobs, out, itemJobs
 }
 
+// recordLocked makes the value of an item, with the kernel text want, the desired value of its row.
 func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
 	t, p, owner := k.table, item.key(), item.Target.Owner
 	r := t.rows[p]
@@ -261,10 +265,10 @@ func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
 	}
 	t.generation++
 	r.generation, r.target, r.value, r.releasing, r.waitsForCgroup = t.generation, item.Target, item.Value, item.Restore, item.Restore
-	r.history.Carried = r.history.Carried || (item.Carried || k.Originals.lost && p.isPartition()) && r.history.Original == nil
-	k.noteAskedLocked(r, item)
+	r.history.RuntimeMayHaveWritten = r.history.RuntimeMayHaveWritten || (item.RuntimeMayHaveWritten || k.Originals.originalsLost && p.isPartition()) && r.history.Original == nil
+	k.noteRequestLocked(r, item)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		// Weight is the weight before the cgroup was idle, which the kernel has forgotten.
+		// history.Weight is the weight from before cpu.idle was 1, which the kernel has forgotten.
 		k.Originals.keepIfMissing(r, idle.history.Weight)
 	}
 	if item.Restore {
@@ -272,7 +276,7 @@ func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
 			want = text
 		}
 	} else if want != r.text {
-		r.ceded, r.foreign.n, r.foreign.pause = nil, 0, 0 // the present value may be in force already
+		r.cededReason, r.foreign.windowWrites, r.foreign.pause = nil, 0, 0 // a new value ends an earlier write conflict
 	}
 	if want != r.text && r.text != "" {
 		r.history.LastText, r.shownText = cmp.Or(r.shownText, r.text), ""
@@ -290,30 +294,30 @@ func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
 	return r
 }
 
-// noteAskedLocked stores the reported request. A new request replaces the text that was found
-// earlier as the original.
-func (k *Keeper) noteAskedLocked(r *row, item Item) {
-	if item.Asked == nil {
+// noteRequestLocked stores the reported request. A new request replaces the text that was found in the file earlier as
+// the original.
+func (k *Keeper) noteRequestLocked(r *row, item Item) {
+	if item.Requested == nil {
 		return
 	}
-	value := item.Asked.String()
-	if r.history.Asked != nil && r.history.AskedFor != value {
-		r.history.Original, r.history.Carried = nil, true
+	value := item.Requested.String()
+	if r.history.Requested != nil && r.history.RequestedValue != value {
+		r.history.Original, r.history.RuntimeMayHaveWritten = nil, true
 	}
 	var text string
 	var err error
-	if !r.isList() || item.Asked.Text != "" {
-		text, err = k.encode(r.handle, item.Target, *item.Asked)
+	if !r.isList() || item.Requested.Text != "" {
+		text, err = k.encode(r.handle, item.Target, *item.Requested)
 	}
-	if r.history.Asked, r.history.AskedFor = &text, value; err != nil {
-		r.history.Asked, r.history.AskedFor = nil, ""
+	if r.history.Requested, r.history.RequestedValue = &text, value; err != nil {
+		r.history.Requested, r.history.RequestedValue = nil, ""
 	}
 }
 
-// leaveLocked leaves a value in place if it should be restored but its original is not known. It
-// returns Pending if the original is known.
+// leaveLocked leaves a value in the kernel if the value should be restored but its original is not known. It returns
+// Pending if the caller must record and write the item.
 func (k *Keeper) leaveLocked(item Item, at cgroup.Handle, want string) (State, error) {
-	if !item.Restore || !item.RequestUnknown || item.Asked != nil {
+	if !item.Restore || !item.RequestUnknown || item.Requested != nil {
 		return Pending, nil
 	}
 	r, known := k.table.rows[item.key()], k.Originals.remembered[item.key()].history
@@ -327,7 +331,7 @@ func (k *Keeper) leaveLocked(item Item, at cgroup.Handle, want string) (State, e
 		k.dropLocked(r)
 		return Forgotten, nil
 	}
-	err := at.OpError("release", want, ErrUnknown)
+	err := at.OpError("release", want, ErrOriginalUnknown)
 	if r != nil {
 		r.cede(err)
 	}

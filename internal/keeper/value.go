@@ -11,25 +11,25 @@ import (
 // Target is a cgroup whose values are kept.
 type Target struct {
 	Owner  string // container id or pod sandbox id
-	Dir    string // relative, as cgroup.Path and cgroup.PodPath return it
-	Parent bool   // a pod-level cgroup, whose tasks are in cgroups below it
+	Dir    string // the cgroup's directory, relative to the root, as cgroup.Path and cgroup.PodPath return it
+	Parent bool   // the cgroup's tasks are in cgroups below it, as for a pod
 }
 
 // Item is a desired value of a cgroup.
 type Item struct {
 	Target Target
 	Value  lifecycle.Value
-	// Asked is the original value as reported; nil if only the kernel knows it. An empty list
-	// means the parent's list.
-	Asked *lifecycle.Value
-	// Carried reports that the runtime may have written the agent's value already, so the text
-	// in the file is not the original.
-	Carried bool
-	// Restore reports that no hook decides the value any more. The keeper restores its original,
-	// or Value if neither Asked nor an original is known, and then drops the setting.
+	// Requested is the original value as the runtime reported it; nil if only the kernel knows the original. An
+	// empty list means the parent's list.
+	Requested *lifecycle.Value
+	// RuntimeMayHaveWritten means that the runtime may have written the agent's value already. The keeper then does
+	// not take the text in the file for the original.
+	RuntimeMayHaveWritten bool
+	// Restore means that no hook decides the value any more. The keeper restores the original, or writes Value if
+	// neither Requested nor an original is known. Then it drops the setting.
 	Restore bool
-	// RequestUnknown reports, with Restore, that the request is not known. If the keeper has no
-	// original either, it leaves the value and reports that.
+	// RequestUnknown means, together with Restore, that the request is not known. If the keeper has no original
+	// either, it leaves the value in the kernel, with ErrOriginalUnknown.
 	RequestUnknown bool
 }
 
@@ -40,10 +40,10 @@ type State int
 const (
 	Pending    State = iota // not in the kernel yet, since the cgroup does not exist
 	Applied                 // written, read back and found in force
-	Unchanged               // the kernel had it already; nothing was written
+	Unchanged               // the kernel had the value already; nothing was written
 	Refused                 // the kernel or a check of the keeper refused it; Err has the reason
 	Clipped                 // only the part that the parent cgroup allows is in force
-	Forgotten               // its row was dropped; nothing was written
+	Forgotten               // the value's row was dropped; nothing was written
 	Superseded              // a later value was recorded meanwhile, and its own batch writes it
 	Ceded                   // the value of another program stays; Err has the reason
 )
@@ -71,13 +71,12 @@ type Outcome struct {
 // cgroup is that of the agent's own container (cgroup.RuntimeOnly).
 func (o *Outcome) RuntimeOnly() bool { return o.State == Refused && cgroup.RuntimeOnly(o.Err) }
 
-// ErrNotFreed is the reason for refusing CPUs that another cgroup of the same batch still has,
-// although it should have lost them. A cgroup gets a CPU only when all other cgroups have lost
-// it.
+// ErrNotFreed is the reason why the keeper refuses a list: another cgroup of the same batch should have lost some of
+// these CPUs or memory nodes, and still has them.
 var ErrNotFreed = errors.New("another cgroup still has these CPUs or memory nodes")
 
-// KeepsApart reports whether the outcome is for a file that the keeper never leaves to another
-// program.
-func (o Outcome) KeepsApart() bool {
-	return Item{Value: o.Value}.settingKey().keepsApart()
+// IsCpusetFile reports whether the outcome is for a file of the controller cpuset. The keeper never leaves such a file
+// to another program.
+func (o Outcome) IsCpusetFile() bool {
+	return Item{Value: o.Value}.settingKey().isCpusetFile()
 }

@@ -15,19 +15,19 @@ import (
 
 // ConflictLimit sets when the keeper leaves a file to another program that writes it repeatedly.
 type ConflictLimit struct {
-	// Limit is how often the keeper repairs one file within Per. After that it leaves the file
-	// to the other program or, if the file keeps containers apart, writes it less often. 0
-	// repairs without limit, and at once.
+	// Limit is how often the keeper repairs one file within the time Per. After that it leaves the file to the
+	// other program. It never leaves a cpuset file, and writes such a file less often instead. 0 means that the
+	// keeper repairs each file at once and without limit.
 	Limit int
 	Per   time.Duration
 }
 
-// ErrConflict is the reason for leaving a value to another program: that program writes it
+// ErrConflict is the reason why the keeper leaves a value to another program: that program writes the value
 // repeatedly.
 var ErrConflict = errors.New("another program keeps writing it")
 
-// ErrContested is the reason for writing a value less often: another program keeps changing it,
-// and the keeper never leaves the file to that program.
+// ErrContested is the reason why the keeper writes a value less often: another program keeps changing the value, and
+// the keeper never leaves a cpuset file to another program.
 var ErrContested = errors.New("another program keeps changing it")
 
 // A list that another program keeps changing is written again after a pause, which doubles up
@@ -39,51 +39,51 @@ const (
 
 // foreignWrites counts foreign writes to a row's file.
 type foreignWrites struct {
-	indexed     bool // the index has the row, since its value is in force
-	writes      uint64
-	windowStart time.Time // start of the time window of n
-	n           int
-	lastRepair  time.Time     // the last repair
-	pause       time.Duration // until the next repair; 0 for at once
+	indexed      bool      // watchedFiles has the row, because the row's value is in force
+	writes       uint64    // repaired writes since the row exists
+	windowStart  time.Time // start of the time window of windowWrites
+	windowWrites int
+	lastRepair   time.Time     // the time of the last repair
+	pause        time.Duration // the pause before the next repair; 0 for at once
 }
 
-// watch tracks the files with values in force, and limits how often they are repaired.
-type watch struct {
+// watchedFiles tracks the files with values in force, and limits how often the keeper repairs them.
+type watchedFiles struct {
 	now func() time.Time
 
 	mu    *sync.Mutex // the keeper's lock; it guards the fields below
 	limit ConflictLimit
-	// files are the values in force, by file; quota and period may share a file. dirs are the
-	// same values by directory.
+	// files has the rows with values in force, by file; quota and period may share a file. dirs has the
+	// same rows by directory.
 	files, dirs index
-	// dirChanges are directories that appeared or disappeared since the last call of
-	// changedDirs; changed signals them.
+	// dirChanges are the directories that were added to dirs or removed from it since the last call of
+	// changedDirs. A change sends on the channel changed.
 	dirChanges map[string]bool
 	changed    chan struct{}
 }
 
 // SetClock sets the clock that times foreign writes. It is called before the keeper is used.
-func (k *Keeper) SetClock(now func() time.Time) { k.watch.now = now }
+func (k *Keeper) SetClock(now func() time.Time) { k.watched.now = now }
 
 // SetConflictLimit changes the limit. If it differs from the old one, the keeper manages again all files that it had
 // left to other programs.
 func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.watch.limit == f {
+	if k.watched.limit == f {
 		return
 	}
-	k.watch.limit = f
+	k.watched.limit = f
 	for _, r := range k.table.rows {
-		if errors.Is(r.ceded, ErrConflict) {
-			r.ceded, r.foreign.n = nil, 0
+		if errors.Is(r.cededReason, ErrConflict) {
+			r.cededReason, r.foreign.windowWrites = nil, 0
 		}
 		r.foreign.pause = 0
 	}
 }
 
 // set starts to watch a row's file if its value is in force, and stops otherwise.
-func (w *watch) set(r *row, inForce bool) {
+func (w *watchedFiles) set(r *row, inForce bool) {
 	if r.foreign.indexed == inForce {
 		return
 	}
@@ -106,9 +106,9 @@ func (w *watch) set(r *row, inForce bool) {
 	}
 }
 
-// changedDirs returns the directories with values in force that appeared, and those that
-// disappeared, since the last call.
-func (w *watch) changedDirs() (fresh, stale []string) {
+// changedDirs returns the directories that have values in force since the last call, and the directories that have
+// none any more.
+func (w *watchedFiles) changedDirs() (fresh, stale []string) {
 	for _, dir := range slices.Sorted(maps.Keys(w.dirChanges)) {
 		if len(w.dirs[dir]) > 0 {
 			fresh = append(fresh, dir)
@@ -120,9 +120,9 @@ func (w *watch) changedDirs() (fresh, stale []string) {
 	return fresh, stale
 }
 
-// conflict counts a repair of a row's file. Above the limit the file is left to the other
-// program, or, if it keeps containers apart, written less often.
-func (w *watch) conflict(r *row) {
+// countRepair counts a repair of a row's file. Above the limit, the keeper leaves the file to the other program, or
+// writes a cpuset file less often.
+func (w *watchedFiles) countRepair(r *row) {
 	f := &r.foreign
 	f.writes++
 	if w.limit.Limit == 0 {
@@ -133,23 +133,24 @@ func (w *watch) conflict(r *row) {
 		f.pause = 0
 	}
 	if now.Sub(f.windowStart) >= w.limit.Per {
-		f.windowStart, f.n = now, 0
+		f.windowStart, f.windowWrites = now, 0
 	}
-	f.n++
+	f.windowWrites++
 	f.lastRepair = now
-	switch apart := r.keepsApart(); {
+	switch apart := r.isCpusetFile(); {
 	case apart && f.pause > 0:
 		f.pause = min(2*f.pause, longestPause)
-	case f.n < w.limit.Limit:
+	case f.windowWrites < w.limit.Limit:
 	case apart:
 		f.pause = firstPause
 	default:
-		r.ceded = r.handle.OpError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.n, now.Sub(f.windowStart).Round(time.Second)))
+		r.cededReason = r.handle.OpError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.windowWrites, now.Sub(f.windowStart).Round(time.Second)))
 	}
 }
 
-// paused returns the time at which a row's file may be written again, if that is in the future.
-func (w *watch) paused(r *row) (due time.Time, paused bool) {
+// nextRepair returns the time at which a row's file may be written again. paused is false if the keeper may write the
+// file now.
+func (w *watchedFiles) nextRepair(r *row) (due time.Time, paused bool) {
 	if r.foreign.pause == 0 {
 		return time.Time{}, false
 	}
@@ -157,9 +158,8 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	return due, due.After(w.now())
 }
 
-// contested returns the reason why a row's file is written less often; nil if no program changes
-// it.
-func (w *watch) contested(r *row) error {
+// throttledReason returns the reason why the keeper writes a row's file less often; nil if it does not.
+func (w *watchedFiles) throttledReason(r *row) error {
 	f := r.foreign
 	if f.pause == 0 || w.now().Sub(f.lastRepair) >= w.limit.Per {
 		return nil
@@ -171,27 +171,27 @@ func (w *watch) contested(r *row) error {
 // ContestedFile is a file that another program writes.
 type ContestedFile struct {
 	Owner, File string
-	Writes      uint64 // the number of repairs
-	Ceded       error  // the reason why the file is left to that program; nil if it is not
-	// Throttled is the reason why the file is still written, but less often; nil if the other program
-	// has stopped, or the file is left to it.
-	Throttled error
+	Writes      uint64 // how often the keeper has repaired the file
+	CededReason error  // the reason why the keeper leaves the file to the other program; nil if it does not
+	// ThrottledReason is the reason why the keeper still writes the file, but less often. It is nil if the other program
+	// has stopped, or the keeper leaves the file to that program.
+	ThrottledReason error
 }
 
 // rank orders the most contested files first.
 func (c ContestedFile) rank() int {
 	switch {
-	case c.Throttled != nil:
+	case c.ThrottledReason != nil:
 		return 0
-	case c.Ceded != nil:
+	case c.CededReason != nil:
 		return 1
 	}
 	return 2
 }
 
-// ContestedFiles lists the files that other programs have written, the most contested first. It also
-// returns, by setting, the numbers of files that are left to other programs and of files that
-// are still repaired.
+// ContestedFiles lists up to most files that other programs have written, the most contested first. It also returns, by
+// setting, the number of files that the keeper leaves to other programs (ceded), and the number of files that it
+// writes less often (repaired).
 func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {
@@ -204,12 +204,12 @@ func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired
 	}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
-		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, Ceded: r.ceded, Throttled: k.watch.contested(r)}
-		if errors.Is(r.ceded, ErrConflict) {
-			count(&ceded, r, r.ceded)
+		c := ContestedFile{Owner: r.target.Owner, File: r.handle.Name(), Writes: r.foreign.writes, CededReason: r.cededReason, ThrottledReason: k.watched.throttledReason(r)}
+		if errors.Is(r.cededReason, ErrConflict) {
+			count(&ceded, r, r.cededReason)
 		}
-		count(&repaired, r, c.Throttled)
-		if c.Writes > 0 || c.Ceded != nil {
+		count(&repaired, r, c.ThrottledReason)
+		if c.Writes > 0 || c.CededReason != nil {
 			list = append(list, c)
 		}
 	}
@@ -220,15 +220,15 @@ func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired
 	return list[:min(most, len(list))], ceded, repaired
 }
 
-// differing reads the files of rows, and returns the owners whose values differ.
-func (w *watch) differing(rows []*row) (owners []string) {
+// differing reads the files of rows, and returns the owners of values that differ from the kernel's text.
+func (w *watchedFiles) differing(rows []*row) (owners []string) {
 	for _, r := range rows {
 		text, err := r.handle.Read()
 		w.mu.Lock()
-		_, paused := w.paused(r)
-		// A missing cgroup is reported elsewhere, and a failed read by the repair. A paused
-		// file is repaired when it is due.
-		skip := err != nil && cgroup.IsNotExist(err) || !r.verified || r.ceded != nil || paused
+		_, paused := w.nextRepair(r)
+		// A sweep of the conductor reports a missing cgroup, and the repair reports a failed read. A
+		// paused file is repaired after its pause.
+		skip := err != nil && cgroup.IsNotExist(err) || !r.verified || r.cededReason != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
 		}
@@ -238,17 +238,17 @@ func (w *watch) differing(rows []*row) (owners []string) {
 }
 
 // DifferingOwners reads all files with values in force, and returns the owners whose values differ.
-func (k *Keeper) DifferingOwners() []string { return k.watch.sweep(k.watch.all()) }
+func (k *Keeper) DifferingOwners() []string { return k.watched.differingIn(k.watched.paths()) }
 
-// all returns the files that hold values in force, sorted.
-func (w *watch) all() []string {
+// paths returns the paths of the files that have values in force, sorted.
+func (w *watchedFiles) paths() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.files))
 }
 
-// sweep is differing for some files.
-func (w *watch) sweep(files []string) (owners []string) {
+// differingIn is differing for the rows of some files.
+func (w *watchedFiles) differingIn(files []string) (owners []string) {
 	for _, file := range files {
 		w.mu.Lock()
 		rows := w.files[file]

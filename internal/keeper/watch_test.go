@@ -16,7 +16,7 @@ func TestLook(t *testing.T) {
 		r := newRig(t, v, "p/a", "p/b")
 		r.SetClock(time.Now)
 		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUQuota, 50000), num("p/a", lifecycle.CPUPeriod, 50000), cpus("p/b", "2")})
-		fresh, _ := r.watch.changedDirs()
+		fresh, _ := r.watched.changedDirs()
 		dirs := map[cgroup.Version]int{cgroup.V1: 3, cgroup.V2: 2}
 		if len(fresh) != dirs[v] {
 			t.Errorf("%v: to be watched: %q", v, fresh)
@@ -28,19 +28,19 @@ func TestLook(t *testing.T) {
 		if err := r.tree.WriteBandwidth("p/a", "20000", "50000"); err != nil {
 			t.Fatal(err)
 		}
-		want(t, r.watch.sweep([]string{file}), "p/a")
+		want(t, r.watched.differingIn([]string{file}), "p/a")
 		want(t, r.DifferingOwners(), "p/a")
 		r.log()
 		r.Repair("p/a", "p/b")
 		if n := len(r.log()); n != 1 {
 			t.Errorf("%v: %d writes put one file right", v, n)
 		}
-		if owners := append(r.watch.sweep([]string{file}), r.DifferingOwners()...); len(owners) != 0 {
+		if owners := append(r.watched.differingIn([]string{file}), r.DifferingOwners()...); len(owners) != 0 {
 			t.Errorf("%v: put right, and %q differ", v, owners)
 		}
 		r.Forget("p/a")
-		if _, stale := r.watch.changedDirs(); len(stale) != dirs[v]-1 || len(r.watch.all()) != 1 {
-			t.Errorf("%v: watched no longer: %q, files %d", v, stale, len(r.watch.all()))
+		if _, stale := r.watched.changedDirs(); len(stale) != dirs[v]-1 || len(r.watched.paths()) != 1 {
+			t.Errorf("%v: watched no longer: %q, files %d", v, stale, len(r.watched.paths()))
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestSweepSeesAll(t *testing.T) {
 	var all []string
 	d := Drift{Keeper: r.Keeper}
 	for range leafDirs { // if there are few files, one at a time is read
-		all = append(all, d.sweep()...)
+		all = append(all, d.pollNextFiles()...)
 	}
 	want(t, all, leafDirs...)
 }
@@ -135,7 +135,7 @@ func TestWriteConflict(t *testing.T) {
 		t.Errorf("left alone, and %q are to be put right", owners)
 	}
 	list, left, kept := r.ContestedFiles(10)
-	if len(list) != 1 || list[0].Ceded == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
+	if len(list) != 1 || list[0].CededReason == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
 		t.Errorf("told: %+v, %v", list, left)
 	}
 	it.Value.Int = 600

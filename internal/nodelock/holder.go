@@ -63,8 +63,8 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// noticeNames are the attributes that may have a notice. The second one is for file systems without the first, and
-// needs CAP_SYS_ADMIN: tmpfs before Linux 6.6, cgroup before 5.7.
+// noticeNames are the extended attributes that may have a notice. The second one is for file systems that do not
+// support the first one: tmpfs before Linux 6.6, cgroup before 5.7. It needs CAP_SYS_ADMIN.
 var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 
 // maxNotice limits a notice's text.
@@ -91,14 +91,14 @@ func writeNotice(dir *os.File, h Holder) {
 // shorten limits the length of one text of a notice.
 func shorten(s string) string { return s[:min(len(s), 256)] }
 
-// removeNotice removes the notice.
+// removeNotice removes this agent's notice from a directory.
 func removeNotice(dir *os.File) {
 	for _, name := range noticeNames {
 		_ = unix.Fremovexattr(int(dir.Fd()), name)
 	}
 }
 
-// holderOf describes the holder of a directory's lock: by its notice, or only by its process id.
+// holderOf describes the process that has locked a directory: by its notice or, without a notice, by its process id.
 func holderOf(dir *os.File) Holder {
 	text := make([]byte, maxNotice)
 	var h Holder
@@ -111,8 +111,8 @@ func holderOf(dir *os.File) Holder {
 	return Holder{PID: ownerOf(dir)}
 }
 
-// whyNotAgent returns why the process that has the lock cannot be an agent, or nil. Every user who can open a directory
-// can lock it, but an agent runs as root.
+// whyNotAgent returns the reason why the process that has locked a directory cannot be an agent; nil if it may be one.
+// Every user who can open a directory can lock it, but an agent runs as root.
 func whyNotAgent(dir *os.File) error {
 	pid := ownerOf(dir)
 	if pid == 0 || os.Geteuid() != 0 {
@@ -120,7 +120,7 @@ func whyNotAgent(dir *os.File) error {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || st.Uid == 0 {
-		return nil //nolint:nilerr // it has ended meanwhile, or is root
+		return nil //nolint:nilerr // the process has ended meanwhile, or is root's
 	}
 	return fmt.Errorf("process %d of user %d has locked the directory, but an agent runs as root, so the lock is ignored: end that process", pid, st.Uid)
 }

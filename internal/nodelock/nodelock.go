@@ -18,10 +18,10 @@ type LockedDir struct {
 	Description string
 }
 
-// InUseError is why an agent stays in standby: another agent works on this node.
+// InUseError is the reason why an agent stays in standby: another agent works on this node.
 type InUseError struct {
 	Holder Holder
-	// Evidence says how we know of the other agent.
+	// Evidence is a text for users that says how this agent noticed the other agent.
 	Evidence string
 }
 
@@ -32,32 +32,32 @@ func (t *InUseError) Error() string {
 
 // Lock is this agent's lock on a node.
 type Lock struct {
-	self   Holder
-	places []LockedDir
+	self       Holder
+	lockedDirs []LockedDir
 
-	mu    sync.Mutex // guards the fields below
-	files map[string]*os.File
+	mu       sync.Mutex // guards the fields below
+	openDirs map[string]*os.File
 }
 
-// New returns a Lock that has locked nothing yet. Agents that share several places must list
-// them in the same order.
-func New(self Holder, places ...LockedDir) *Lock {
-	return &Lock{self: self, places: places, files: map[string]*os.File{}}
+// New returns a Lock that has locked no directory yet. Agents that share several directories must list them in the same
+// order.
+func New(self Holder, lockedDirs ...LockedDir) *Lock {
+	return &Lock{self: self, lockedDirs: lockedDirs, openDirs: map[string]*os.File{}}
 }
 
 // Self returns the description of this agent.
 func (l *Lock) Self() Holder { return l.self }
 
-// Take locks all places that exist. The caller may repeat it at any time: Take keeps its locks, and locks
-// directories that have appeared or were replaced since. If another agent has locked a place, the error is an
-// *InUseError, and Take locks no further place. Any other error lists the places that Take could not lock; it has
-// locked the others.
+// Take locks all directories that exist. The caller may repeat it at any time: Take keeps its locks, and locks
+// directories that have appeared or were replaced since. If another agent has locked a directory, the error is an
+// *InUseError, and Take releases the locks of this call. Any other error lists the directories that Take could not lock;
+// it has locked the others.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fresh := map[string]*os.File{}
 	var unlocked []error
-	for _, p := range l.places {
+	for _, p := range l.lockedDirs {
 		f, err := l.lockLocked(p, fresh)
 		var taken *InUseError
 		if errors.As(err, &taken) {
@@ -73,15 +73,16 @@ func (l *Lock) Take() error {
 		}
 	}
 	for dir, f := range fresh {
-		if old := l.files[dir]; old != nil {
+		if old := l.openDirs[dir]; old != nil {
 			_ = old.Close() // the old lock was on a directory that was replaced
 		}
-		l.files[dir] = f
+		l.openDirs[dir] = f
 	}
 	return errors.Join(unlocked...)
 }
 
-// lockLocked locks one place. It returns nil if we have locked the place already, or if the place does not exist.
+// lockLocked locks one directory. It returns nil if this agent has locked the directory already, or if the directory
+// does not exist. The caller holds mu.
 func (l *Lock) lockLocked(p LockedDir, fresh map[string]*os.File) (*os.File, error) {
 	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
@@ -119,7 +120,7 @@ func (l *Lock) isLockedHere(f *os.File, fresh map[string]*os.File) bool {
 	if err != nil {
 		return false
 	}
-	for _, all := range []map[string]*os.File{l.files, fresh} {
+	for _, all := range []map[string]*os.File{l.openDirs, fresh} {
 		for _, h := range all {
 			if has, err := h.Stat(); err == nil && os.SameFile(has, info) {
 				return true
@@ -129,15 +130,15 @@ func (l *Lock) isLockedHere(f *os.File, fresh map[string]*os.File) bool {
 	return false
 }
 
-// Release unlocks all places.
+// Release unlocks all directories.
 func (l *Lock) Release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
-	for dir, f := range l.files {
+	for dir, f := range l.openDirs {
 		removeNotice(f)
 		errs = append(errs, f.Close())
-		delete(l.files, dir)
+		delete(l.openDirs, dir)
 	}
 	return errors.Join(errs...)
 }

@@ -11,9 +11,9 @@ func demotionOf(r demotion.Report) *api.Demotion {
 	if !r.Enabled {
 		return nil
 	}
-	out := &api.Demotion{Containers: len(r.Containers), Moved: r.Moved, Reason: r.Off}
+	out := &api.Demotion{Containers: len(r.Containers), Moved: r.Moved, Reason: r.Reason}
 	for _, c := range r.Containers {
-		if c.Why != "" {
+		if c.Reason != "" {
 			out.Skipped++
 		}
 	}
@@ -24,8 +24,8 @@ func demotionOf(r demotion.Report) *api.Demotion {
 // slow memory, or if nothing is moved on the node.
 func (v *View) containerDemotion(ctr *engine.Container) *api.ContainerDemotion {
 	r, known := v.Demotion.Containers[ctr.ID]
-	if !known || v.Demotion.Off != "" {
+	if !known || v.Demotion.Reason != "" {
 		return nil
 	}
-	return &api.ContainerDemotion{Anonymous: r.Anonymous, Slow: r.Slow, Moved: r.Moved, Reason: r.Why}
+	return &api.ContainerDemotion{Anonymous: r.Anonymous, Slow: r.Slow, Moved: r.Moved, Reason: r.Reason}
 }

@@ -58,11 +58,11 @@ func contestedFiles(k *keeper.Keeper) (out []api.Contested) {
 	list, _, _ := k.ContestedFiles(maxContested)
 	for _, f := range list {
 		s := api.Contested{Owner: f.Owner, File: f.File, Repairs: f.Writes}
-		if f.Ceded != nil {
-			s.GaveUpReason = f.Ceded.Error()
+		if f.CededReason != nil {
+			s.GaveUpReason = f.CededReason.Error()
 		}
-		if f.Throttled != nil {
-			s.RepairReason = f.Throttled.Error()
+		if f.ThrottledReason != nil {
+			s.RepairReason = f.ThrottledReason.Error()
 		}
 		out = append(out, s)
 	}

@@ -13,8 +13,8 @@ import (
 // of other users; and CAP_SYS_NICE for real-time policies, lower nice values and processes of other users.
 type Real struct{}
 
-// errText is the error of a value that is not in the form of its field.
-var errText = errors.New("the value is not in the form of its field")
+// errBadForm is the error of a value whose text is not valid for its field.
+var errBadForm = errors.New("the value is malformed")
 
 // Has reports whether a thread has a value.
 func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
@@ -53,7 +53,7 @@ func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 		}
 		return now.Policy == want.Policy && now.Nice == want.Nice && now.Priority == want.Priority && now.Flags&want.Flags == want.Flags, nil
 	}
-	return false, errText
+	return false, errBadForm
 }
 
 // Set gives a thread a value.
@@ -81,10 +81,11 @@ func (Real) Set(thread int, v lifecycle.Value) error {
 		}
 		return err
 	}
-	return errText
+	return errBadForm
 }
 
-// explainDenied says which capability a call needs that the kernel does not permit.
+// explainDenied adds to the error of a system call what the call should do. If the kernel did not permit the call, it
+// also adds the capability that the agent may lack.
 func explainDenied(err error, what, capability string) error {
 	switch {
 	case err == nil:
@@ -95,8 +96,8 @@ func explainDenied(err error, what, capability string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// limits are the numbers of limits (getrlimit(2)).
-var limits = map[string]int{
+// rlimitNumbers are the kernel's numbers of resource limits (getrlimit(2)), by name.
+var rlimitNumbers = map[string]int{
 	"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_DATA": unix.RLIMIT_DATA,
 	"RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
 	"RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE,
@@ -106,9 +107,9 @@ var limits = map[string]int{
 
 func limitOf(v lifecycle.Value) (want unix.Rlimit, number int, err error) {
 	r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
-	number, known := limits[v.Key]
+	number, known := rlimitNumbers[v.Key]
 	if !ok || !known {
-		return want, 0, fmt.Errorf("limit %s %q: %w", v.Key, v.Text, errText)
+		return want, 0, fmt.Errorf("limit %s %q: %w", v.Key, v.Text, errBadForm)
 	}
 	return unix.Rlimit{Cur: r.Soft, Max: r.Hard}, number, nil
 }
@@ -119,41 +120,45 @@ const (
 	ioprioShift   = 13
 )
 
+// ioClasses are the kernel's numbers of I/O scheduling classes, by name.
 var ioClasses = map[string]uintptr{"IOPRIO_CLASS_NONE": 0, "IOPRIO_CLASS_RT": 1, "IOPRIO_CLASS_BE": 2, "IOPRIO_CLASS_IDLE": 3}
 
 func priorityOf(v lifecycle.Value) (uintptr, error) {
 	p, ok := lifecycle.ParseIOPriority(v.Text)
 	class, known := ioClasses[p.Class]
 	if !ok || !known || p.Priority < 0 || p.Priority > 7 {
-		return 0, fmt.Errorf("I/O priority %q: %w", v.Text, errText)
+		return 0, fmt.Errorf("I/O priority %q: %w", v.Text, errBadForm)
 	}
 	return class<<ioprioShift | uintptr(p.Priority), nil
 }
 
-var policies = map[string]uint32{
+// schedPolicies are the kernel's numbers of scheduling policies, by name.
+var schedPolicies = map[string]uint32{
 	"SCHED_OTHER": unix.SCHED_NORMAL, "SCHED_FIFO": unix.SCHED_FIFO, "SCHED_RR": unix.SCHED_RR, "SCHED_BATCH": unix.SCHED_BATCH, "SCHED_IDLE": unix.SCHED_IDLE,
 }
 
-var policyFlags = map[string]uint64{
+// schedFlags are the kernel's flags of scheduling policies, by name.
+var schedFlags = map[string]uint64{
 	"SCHED_FLAG_RESET_ON_FORK": unix.SCHED_FLAG_RESET_ON_FORK, "SCHED_FLAG_RECLAIM": unix.SCHED_FLAG_RECLAIM,
 	"SCHED_FLAG_DL_OVERRUN": unix.SCHED_FLAG_DL_OVERRUN,
 }
 
-// errDeadline is the reason for refusing SCHED_DEADLINE, which the kernel accounts by thread and forbids to inherit.
+// errDeadline is the reason why the agent does not set SCHED_DEADLINE. The kernel accounts this policy by thread, and
+// forbids threads to inherit it.
 var errDeadline = errors.New("only an OCI runtime can start a container with SCHED_DEADLINE")
 
 func policyOf(v lifecycle.Value) (unix.SchedAttr, error) {
 	s, ok := lifecycle.ParseScheduler(v.Text)
-	policy, known := policies[s.Policy]
+	policy, known := schedPolicies[s.Policy]
 	switch {
 	case s.Policy == "SCHED_DEADLINE":
 		return unix.SchedAttr{}, errDeadline
 	case !ok || !known || s.Priority < 0:
-		return unix.SchedAttr{}, fmt.Errorf("scheduling policy %q: %w", v.Text, errText)
+		return unix.SchedAttr{}, fmt.Errorf("scheduling policy %q: %w", v.Text, errBadForm)
 	}
 	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Nice: s.Nice, Priority: uint32(s.Priority)} //nolint:gosec // not negative
 	for _, f := range s.Flags {
-		bit, known := policyFlags[f]
+		bit, known := schedFlags[f]
 		if !known {
 			return a, fmt.Errorf("scheduling policy %q: only an OCI runtime can set the flag %s", v.Text, f)
 		}

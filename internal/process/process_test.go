@@ -48,8 +48,8 @@ func TestOnce(t *testing.T) {
 	apply("b", core, true, true, these(4))
 	w.Forget("a")
 	apply("a", core, true, true, these(1))
-	if len(w.done) != 2 {
-		t.Errorf("%d containers are remembered", len(w.done))
+	if len(w.setValues) != 2 {
+		t.Errorf("%d containers are remembered", len(w.setValues))
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Kernel has the kernel's calls for the attributes of single threads. A limit belongs to the thread's whole process.
+// Kernel reads and sets attributes of single threads. A resource limit applies to the thread's whole process.
 type Kernel interface {
-	// Has reports whether a thread has a value.
+	// Has reports whether a thread's attribute has a value.
 	Has(thread int, v lifecycle.Value) (bool, error)
-	// Set gives a thread a value.
+	// Set sets a thread's attribute to a value.
 	Set(thread int, v lifecycle.Value) error
 }
 
@@ -20,23 +20,23 @@ type Kernel interface {
 type Writer struct {
 	kernel Kernel
 
-	mu   sync.Mutex
-	done map[string]map[string]string // by container and setting: the value that its processes were given
+	mu        sync.Mutex                   // guards setValues
+	setValues map[string]map[string]string // by container and setting: the value that Apply has set
 }
 
 // New makes a Writer for a kernel's threads.
-func New(k Kernel) *Writer { return &Writer{kernel: k, done: map[string]map[string]string{}} }
+func New(k Kernel) *Writer { return &Writer{kernel: k, setValues: map[string]map[string]string{}} }
 
 // maxRounds limits how often Apply reads the list of threads.
 const maxRounds = 5
 
-// Apply gives a value to the threads of a container, unless it has done so before. It reports whether there were any
-// threads, and whether one had another value. Threads that start meanwhile may have the earlier value of their
-// parent, so Apply repeats until there are none.
+// Apply sets a value for the threads of a container, unless it has set this value before. found reports whether there
+// were any threads, and changed whether one of them had another value. Threads that start meanwhile may have the
+// earlier value of their parent, so Apply repeats until all threads have the value, but at most maxRounds times.
 func (w *Writer) Apply(owner string, v lifecycle.Value, threads func() ([]int, error)) (found, changed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.done[owner][v.Setting()] == v.Text {
+	if w.setValues[owner][v.Setting()] == v.Text {
 		return true, false, nil
 	}
 	for range maxRounds {
@@ -54,10 +54,10 @@ func (w *Writer) Apply(owner string, v lifecycle.Value, threads func() ([]int, e
 			break
 		}
 	}
-	if w.done[owner] == nil {
-		w.done[owner] = map[string]string{}
+	if w.setValues[owner] == nil {
+		w.setValues[owner] = map[string]string{}
 	}
-	w.done[owner][v.Setting()] = v.Text
+	w.setValues[owner][v.Setting()] = v.Text
 	return found, changed, nil
 }
 
@@ -77,9 +77,9 @@ func (w *Writer) setLocked(threads []int, v lifecycle.Value) (changed bool, err 
 	return changed, nil
 }
 
-// Forget forgets a container that has ended.
+// Forget deletes the record of the values that were set for a container that has ended.
 func (w *Writer) Forget(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.done, owner)
+	delete(w.setValues, owner)
 }

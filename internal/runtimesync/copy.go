@@ -128,6 +128,6 @@ func (c *Copy) MissingValues(ctr *engine.Container, values []lifecycle.Value, p 
 	}
 	return slices.DeleteFunc(values, func(v lifecycle.Value) bool {
 		k := route.Inputs{ContestedBy: contest(v.Field), Stored: c.Has(v), KeptFromCopy: c.KeptFromCopy(ctr, v)}
-		return route.Choose(p, can, v, k).Sink != route.Runtime
+		return route.ChooseSink(p, can, v, k).Sink != route.ToRuntime
 	})
 }

@@ -107,7 +107,7 @@ func TestLacks(t *testing.T) {
 	can := &route.Capabilities{Copy: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return f != lifecycle.CPUShares })}
 	ceded := func(f lifecycle.Field) string { return map[lifecycle.Field]string{lifecycle.CPUQuota: "ceded"}[f] }
 	for phase, want := range map[route.Phase][]lifecycle.Field{
-		route.Copying: {lifecycle.CPUSetCPUs, lifecycle.CPUQuota}, route.Piggyback: {lifecycle.CPUSetCPUs},
+		route.PhaseCopying: {lifecycle.CPUSetCPUs, lifecycle.CPUQuota}, route.PhasePiggyback: {lifecycle.CPUSetCPUs},
 	} {
 		var got []lifecycle.Field
 		for _, v := range (&runtimesync.Copy{}).MissingValues(own, slices.Clone(values), phase, can, ceded) {
@@ -117,7 +117,7 @@ func TestLacks(t *testing.T) {
 			t.Errorf("phase %d:\n%s", phase, d)
 		}
 	}
-	if got := (&runtimesync.Copy{CreatePending: true}).MissingValues(own, values, route.Copying, can, ceded); got != nil {
+	if got := (&runtimesync.Copy{CreatePending: true}).MissingValues(own, values, route.PhaseCopying, can, ceded); got != nil {
 		t.Errorf("to a runtime that does not know it: %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-// Package sleep waits for a duration that a context can cut short.
+// Package sleep waits for a time, or until a context ends.
 package sleep
 
 import (
@@ -8,13 +8,13 @@ import (
 
 // For waits for d. It returns false if ctx ended before that.
 func For(ctx context.Context, d time.Duration) bool {
-	Unless(ctx, d, nil)
+	UntilWoken(ctx, d, nil)
 	return ctx.Err() == nil
 }
 
-// Unless waits for d, at most until ctx ends. It returns true if a value on woken ended the wait. A nil channel
-// never ends it.
-func Unless(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
+// UntilWoken waits until d has passed, ctx ends, or the channel woken has a value or is closed. It returns true only in
+// the last case. woken may be nil.
+func UntilWoken(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -27,15 +27,15 @@ func TestFor(t *testing.T) {
 	})
 }
 
-func TestUnless(t *testing.T) {
+func TestUntilWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := make(chan struct{}, 1)
 		woken <- struct{}{}
 		begun := time.Now()
-		if !sleep.Unless(t.Context(), time.Hour, woken) || time.Since(begun) != 0 {
+		if !sleep.UntilWoken(t.Context(), time.Hour, woken) || time.Since(begun) != 0 {
 			t.Errorf("woken after %s, want at once", time.Since(begun))
 		}
-		if sleep.Unless(t.Context(), time.Hour, woken) || time.Since(begun) != time.Hour {
+		if sleep.UntilWoken(t.Context(), time.Hour, woken) || time.Since(begun) != time.Hour {
 			t.Errorf("not woken: waited %s for an hour", time.Since(begun))
 		}
 	})

@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// Place is where a server of the agent listens.
-type Place struct {
+// ServerSocket is a Unix socket on which a server of the agent listens.
+type ServerSocket struct {
 	// Path is the socket's path. Claim makes its directory if it is missing.
 	Path string
 	Mode fs.FileMode
-	// Key is the configuration key that names the path. Program names the kind of program that may serve it
-	// already. Both are for messages.
+	// Key is the configuration key that names the path. Program is the kind of program that may serve the socket
+	// already, such as "agent". Both are for messages.
 	Key, Program string
 }
 
 // ErrInUse means that another process serves the socket.
-var ErrInUse = errors.New("another process serves it")
+var ErrInUse = errors.New("another process serves the socket")
 
-// dialTimeout is how long Sweep waits for a connection to the socket. After that it returns an error.
+// dialTimeout is how long RemoveStale waits for a connection to the socket, before it returns an error.
 const dialTimeout = 10 * time.Second
 
-// Claim opens the socket of a place. If the process that made the socket is dead, it first removes the socket. The
-// caller calls release when the listener is closed. The error is ErrInUse if another process serves the socket.
-func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err error) {
+// Claim makes a socket and listens on it. It first removes a socket that a dead process left. The caller must call
+// release after it has closed the listener. The error is ErrInUse if another process serves the socket.
+func Claim(ctx context.Context, p ServerSocket) (l net.Listener, release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(p.Path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the socket's directory: %w", err)
 	}
@@ -43,7 +43,7 @@ func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err er
 			_ = lock.Close()
 		}
 	}()
-	if err := p.Sweep(ctx); err != nil {
+	if err := p.RemoveStale(ctx); err != nil {
 		return nil, nil, err
 	}
 	l, err = Listen(ctx, p.Path, p.Mode)
@@ -55,7 +55,7 @@ func Claim(ctx context.Context, p Place) (l net.Listener, release func(), err er
 
 // lock takes a file lock, so that two agents that start at the same time do not remove each other's socket. The
 // kernel releases the lock when the process ends, for whatever reason.
-func (p Place) lock() (*os.File, error) {
+func (p ServerSocket) lock() (*os.File, error) {
 	f, err := os.OpenFile(p.Path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the socket: %w", err)
@@ -71,17 +71,17 @@ func (p Place) lock() (*os.File, error) {
 }
 
 // inUseError is ErrInUse with the path, and with what to do.
-type inUseError struct{ place Place }
+type inUseError struct{ socket ServerSocket }
 
 func (e inUseError) Error() string {
-	return fmt.Sprintf("another %s serves %s: stop it, or give this agent a different %s", e.place.Program, e.place.Path, e.place.Key)
+	return fmt.Sprintf("another %s serves %s: stop it, or give this agent a different %s", e.socket.Program, e.socket.Path, e.socket.Key)
 }
 
 func (inUseError) Unwrap() error { return ErrInUse }
 
-// Sweep removes the socket that a dead process left behind, and no other file. The error is ErrInUse if another
+// RemoveStale removes the socket that a dead process left behind, and no other file. The error is ErrInUse if another
 // process serves the socket.
-func (p Place) Sweep(ctx context.Context) error {
+func (p ServerSocket) RemoveStale(ctx context.Context) error {
 	info, err := os.Lstat(p.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// Dialer connects to a Unix socket; nil means the system's call.
+// Dialer connects to a Unix socket. A nil Dialer connects with package net.
 type Dialer func(ctx context.Context, path string) (net.Conn, error)
 
 // Dial connects to a Unix socket.

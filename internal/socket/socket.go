@@ -1,5 +1,6 @@
-// Package socket makes Unix sockets that have their mode before other processes can connect. Listen owns no path.
-// Claim removes the socket of a dead process, and reports a socket that is in use.
+// Package socket makes Unix sockets that have their final mode before other processes can connect, and connects to
+// sockets of trusted users. Listen fails if the path exists. Claim removes the socket of a dead process, and reports a
+// socket that is in use.
 package socket
 
 import (

@@ -106,7 +106,7 @@ func TestFullBacklog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := socket.Claim(t.Context(), socket.Place{Path: path, Mode: 0o600, Key: "k", Program: "agent"}); !errors.Is(err, socket.ErrInUse) {
+	if _, _, err := socket.Claim(t.Context(), socket.ServerSocket{Path: path, Mode: 0o600, Key: "k", Program: "agent"}); !errors.Is(err, socket.ErrInUse) {
 		t.Errorf("%v, want that it is in use", err)
 	}
 }

@@ -44,12 +44,12 @@ func CheckTrusted(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkPeer checks which user serves the socket. Another user may have replaced the socket since its file was
-// checked.
+// checkPeer returns an error if neither root nor the agent's user serves the socket. Another user may have replaced the
+// socket after its file was checked.
 func checkPeer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return errors.New("it is not a unix socket")
+		return errors.New("it is not a Unix socket")
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *session) reportFromLists(p *pod, givenUp pendingChecks, why error) {
 		criclient.LogReadability(s.a.o.Log, logkey.Container, now.Name, now.Undescribed, false)
 		dir := s.index.resolvingDir(id)
 		if above, ok := p.dir(); ok && dir == "" {
-			dir, _ = s.a.o.Tree.Find(above, id)
+			dir, _ = s.a.o.Tree.FindContainer(above, id)
 		}
 		s.reportNew(p, newCtr(criclient.Container{Container: now}, dir))
 	}

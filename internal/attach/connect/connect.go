@@ -147,7 +147,7 @@ func (a Attempts) wait() time.Duration {
 
 // pause waits, and reports whether Wake ended the pause.
 func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
-	return sleep.Unless(ctx, d, a.Wake) && sleep.For(ctx, minPause)
+	return sleep.UntilWoken(ctx, d, a.Wake) && sleep.For(ctx, minPause)
 }
 
 // RecoverPanic runs f. If f panics, it logs the panic, and the agent continues. It reports whether f returned

@@ -85,7 +85,7 @@ func listenAt(key, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // users of crictl may list the directory; the socket has mode 0660
 		return nil, fmt.Errorf("create the directory of %s: %w", key, err)
 	}
-	if err := (socket.Place{Path: path, Key: key, Program: "process"}).Sweep(context.Background()); err != nil {
+	if err := (socket.ServerSocket{Path: path, Key: key, Program: "process"}).RemoveStale(context.Background()); err != nil {
 		return nil, err
 	}
 	l, err := socket.Listen(context.Background(), path, 0o660) // as runtimes do: root and its group

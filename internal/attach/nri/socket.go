@@ -31,7 +31,7 @@ func newSocketWatch(path string) *socketWatch {
 
 // run watches until ctx ends. Without inotify it polls.
 func (w *socketWatch) run(ctx context.Context, log *slog.Logger) {
-	if err := (follow.Follower{Recheck: recheckInterval, Dirs: w.dirs, Read: w.poll}).Run(ctx); err != nil {
+	if err := (follow.DirWatcher{Recheck: recheckInterval, Dirs: w.dirs, Read: w.poll}).Run(ctx); err != nil {
 		log.Warn("the agent polls for the NRI socket", logkey.Err, err)
 	}
 }

@@ -15,14 +15,14 @@ type Capabilities struct {
 	// Create and Update are the fields that answers to these events can hold, and that the
 	// runtime applies. Update also counts for updates of other containers.
 	Create, Update lifecycle.FieldSet
-	// Copy are the fields that Runtime.Update can write into the runtime's stored copy.
+	// Copy are the fields that conductor.Runtime.Update can write into the runtime's stored copy.
 	Copy lifecycle.FieldSet
-	// UnchangedCalls are the calls whose stages the configuration has disabled. Their answers change
-	// only the record of their container.
+	// UnchangedCalls are the runtime calls whose stages the configuration has disabled. The answers to these calls
+	// hold at most the record of the container.
 	UnchangedCalls []runtimes.Call
-	// WhyNotAccepted returns the reason why the runtime does not accept a value of a carried field: the
-	// call would fail, or the runtime would ignore the value. It returns "" if the runtime
-	// accepts the value. If WhyNotAccepted is nil, the runtime accepts all values.
+	// WhyNotAccepted returns the reason why the runtime does not accept a value in a call, although the call has the
+	// field: the call would fail, or the runtime would ignore the value. It returns "" if the runtime accepts the
+	// value. If WhyNotAccepted is nil, the runtime accepts all values.
 	WhyNotAccepted func(runtimes.Call, lifecycle.Value) (why string)
 	// HoldsStart reports that the runtime can delay a start until its stored copy has the
 	// answer's values for the container (in Others). With such an attachment the start creates
@@ -41,12 +41,12 @@ type Capabilities struct {
 	// AsksBeforePod means that the attachment calls BeforePod before a sandbox is created, and passes the answer to
 	// the runtime. Otherwise the runtime reports a sandbox only when it exists.
 	AsksBeforePod bool
-	// AnswersWithin is how long the runtime waits for the answer to an event before it
-	// continues without it; 0 for no limit.
+	// AnswersWithin is how long the runtime waits for the answer to an event. After that the runtime continues
+	// without an answer. 0 means no limit.
 	AnswersWithin time.Duration
 }
 
-// CarriesRecords reports whether containers carry a record. If not, the checkpoint has it.
+// CarriesRecords reports whether containers carry their record as an annotation. If not, the checkpoint stores it.
 func (c *Capabilities) CarriesRecords() bool { return c.Create.Has(lifecycle.Annotation) }
 
 // Refuses returns the reason why a value is not sent to the runtime with a call; "" if it is

@@ -1,6 +1,6 @@
-// Package route decides where a value goes: into the answer to an event, to the kernel, into
-// the runtime's stored copy, or nowhere, with the reason. Its functions are pure; the conductor
-// applies their results.
+// Package route decides where a decided value goes: into the answer to an event, to the kernel, into
+// the runtime's stored copy, or nowhere, with the reason. Its functions do no I/O and change no state; the
+// conductor applies their results.
 package route
 
 import (
@@ -18,20 +18,20 @@ type Phase uint8
 
 // The phases.
 const (
-	Creating   Phase = iota // the agent answers the container's creation
-	Created                 // the runtime has created it and assigned its id
-	Starting                // the start waits until the runtime has stored the values of the answer
-	Updating                // the agent answers an update by the kubelet
-	Running                 // the container exists, and the event is about something else
-	LosingCPUs              // the container has not started, and others get CPUs of its pool
-	Copying                 // an update by the agent refreshes the runtime's stored copy
-	Piggyback               // as Copying, but with the answer to another container's event
+	PhaseCreating   Phase = iota // the agent answers the container's creation
+	PhaseCreated                 // the runtime has created the container and assigned its id
+	PhaseStarting                // the start waits until the runtime has stored the values of the answer
+	PhaseUpdating                // the agent answers an update by the kubelet
+	PhaseRunning                 // the container exists, and the event is about something else
+	PhaseLosingCPUs              // the container has not started, and others get CPUs of its pool
+	PhaseCopying                 // an update by the agent refreshes the runtime's stored copy
+	PhasePiggyback               // as PhaseCopying, but with the answer to another container's event
 )
 
-// calls are the runtime calls that would carry a value in each phase.
-var calls = [...]runtimes.Call{
-	Creating: runtimes.Create, Updating: runtimes.Request, Running: runtimes.Create,
-	Created: runtimes.Push, Starting: runtimes.Push, LosingCPUs: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
+// callOfPhase is the runtime call that would carry a value in each phase.
+var callOfPhase = [...]runtimes.Call{
+	PhaseCreating: runtimes.Create, PhaseUpdating: runtimes.Request, PhaseRunning: runtimes.Create,
+	PhaseCreated: runtimes.Push, PhaseStarting: runtimes.Push, PhaseLosingCPUs: runtimes.Push, PhaseCopying: runtimes.Push, PhasePiggyback: runtimes.Push,
 }
 
 // Sink is where a value goes.
@@ -39,23 +39,24 @@ type Sink uint8
 
 // The sinks.
 const (
-	NoSink      Sink = iota // the value is applied already, or nothing can carry it in this phase
-	Answer                  // the answer to the container's own event
-	Runtime                 // the runtime's stored copy
-	Kernel                  // the kernel only, now or when the container's cgroup exists
+	ToNothing   Sink = iota // the value is applied already, or nothing can carry it in this phase
+	ToAnswer                // the answer to the container's own event
+	ToRuntime               // the runtime's stored copy
+	ToKernel                // the kernel only, now or when the container's cgroup exists
 	CreatedWith             // the container was created with the value earlier
 	Unapplied               // nothing can carry the value
 )
 
-// Inputs has the inputs of a route besides the attachment's capabilities.
+// Inputs are the facts on which a route depends, besides the phase, the value and the attachment's capabilities.
 type Inputs struct {
 	NoCgroup     error  // why the container's cgroup has no name
-	ContestedBy  string // why other plugins set the value's field
+	ContestedBy  string // why the agent leaves the value's field to other plugins; "" if it does not
 	InForce      bool   // the value was applied before
 	CreatedWith  bool   // the container was created with the value
 	Stored       bool   // the runtime's stored copy has the value
 	KeptFromCopy bool   // the runtime's stored copy must not have the value
-	// SetsMemoryLimit means a memory limit that is not in force. The kernel refuses it if more memory is in use.
+	// SetsMemoryLimit means that the value is a memory limit that is not in force yet. The kernel refuses a limit
+	// below the memory in use.
 	SetsMemoryLimit bool
 	NoAttachment    bool // the event has no attachment
 }
@@ -63,115 +64,116 @@ type Inputs struct {
 // Route is where a value goes, and why.
 type Route struct {
 	Sink    Sink
-	Missing api.MissingReason // for Unapplied: the kind of reason why it is not in force
-	// Reason is the reason for users: for Unapplied, and for Kernel if the runtime could carry the
-	// value and does not get it.
+	Missing api.MissingReason // for Unapplied: the kind of reason why the value is not in force
+	// Reason is a text for users. Unapplied has one, and ToKernel if the runtime could carry the value and
+	// does not get it.
 	Reason string
 }
 
-// condition is a condition of a row.
+// condition is a set of facts about a value, on which the rows of routeTable depend.
 type condition uint16
 
 const (
-	carried      condition = 1 << iota // the call can hold the value, and the runtime accepts it
-	inKernel                           // the keeper can write the value
-	copied                             // the agent keeps the runtime's stored copy of the value up to date
-	cannotRemove                       // the value removes an entry, and the attachment cannot remove entries
-	noCgroup                           // the container's cgroup has no name
-	contested                          // other plugins set the value's field
-	inForce                            // the value was applied before
-	createdWith                        // the container was created with the value
-	stale                              // the runtime's stored copy should have the value, and lacks it
-	kernelOnly                         // the runtime must not get the value
-	noAttachment                       // the event has no attachment
-	onProcess                          // no creation can hold the value, and the keeper can set it on processes
+	callCarries      condition = 1 << iota // the call can hold the value, and the runtime accepts it
+	keeperWrites                           // the keeper can write the value
+	runtimeStores                          // the agent keeps the runtime's stored copy of the value up to date
+	cannotRemove                           // the value removes an entry, and the attachment cannot remove entries
+	noCgroupName                           // the container's cgroup has no name
+	otherPluginSets                        // the agent leaves the value's field to other plugins
+	appliedBefore                          // the value was applied before
+	createdWithValue                       // the container was created with the value
+	copyLacksValue                         // the runtime's stored copy should have the value, and lacks it
+	keptFromRuntime                        // the runtime must not get the value
+	noAttachment                           // the event has no attachment
+	setOnProcesses                         // no creation can hold the value, and the keeper can set it on processes
 )
 
-// row gives the sink, in one phase, of values that meet all conditions in requires and no condition in unless.
-type row struct {
+// routeRow gives the sink, in one phase, of values that meet all conditions in requires and no condition in unless.
+type routeRow struct {
 	phase            Phase
 	requires, unless condition
 	sink             Sink
 	missing          api.MissingReason
 }
 
-// table is searched from the top; the first matching row counts. A value without a row goes
+// routeTable is searched from the top; the first matching row counts. A value without a matching row goes
 // nowhere.
-var table = [...]row{
-	{Creating, cannotRemove, 0, Unapplied, api.NotCarried},
-	{Creating, carried, contested, Answer, ""},
-	{Creating, contested, inKernel, Unapplied, api.Ceded},
-	{Creating, onProcess | noCgroup, 0, Unapplied, api.BadCgroup},
-	{Creating, onProcess, 0, Kernel, ""},
-	{Creating, 0, inKernel, Unapplied, api.NotCarried},
-	{Creating, noCgroup, 0, Unapplied, api.BadCgroup},
-	{Creating, 0, 0, Kernel, ""},
+var routeTable = [...]routeRow{
+	{PhaseCreating, cannotRemove, 0, Unapplied, api.NotCarried},
+	{PhaseCreating, callCarries, otherPluginSets, ToAnswer, ""},
+	{PhaseCreating, otherPluginSets, keeperWrites, Unapplied, api.Ceded},
+	{PhaseCreating, setOnProcesses | noCgroupName, 0, Unapplied, api.BadCgroup},
+	{PhaseCreating, setOnProcesses, 0, ToKernel, ""},
+	{PhaseCreating, 0, keeperWrites, Unapplied, api.NotCarried},
+	{PhaseCreating, noCgroupName, 0, Unapplied, api.BadCgroup},
+	{PhaseCreating, 0, 0, ToKernel, ""},
 
-	{Created, inForce, 0, NoSink, ""},
-	{Created, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
-	{Created, inKernel | carried, contested, Runtime, ""},
-	{Created, inKernel, 0, Kernel, ""},
-	{Created, onProcess, noCgroup | contested, Kernel, ""},
+	{PhaseCreated, appliedBefore, 0, ToNothing, ""},
+	{PhaseCreated, keeperWrites | noCgroupName, 0, Unapplied, api.BadCgroup},
+	{PhaseCreated, keeperWrites | callCarries, otherPluginSets, ToRuntime, ""},
+	{PhaseCreated, keeperWrites, 0, ToKernel, ""},
+	{PhaseCreated, setOnProcesses, noCgroupName | otherPluginSets, ToKernel, ""},
 
-	{Starting, copied | carried | stale, 0, Runtime, ""},
+	{PhaseStarting, runtimeStores | callCarries | copyLacksValue, 0, ToRuntime, ""},
 
-	{Updating, inKernel | carried, kernelOnly, Answer, ""},
-	{Updating, inKernel, 0, Kernel, ""},
+	{PhaseUpdating, keeperWrites | callCarries, keptFromRuntime, ToAnswer, ""},
+	{PhaseUpdating, keeperWrites, 0, ToKernel, ""},
 
-	{Running, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
-	{Running, inKernel, 0, Kernel, ""},
-	{Running, inForce, 0, NoSink, ""},
-	{Running, createdWith, 0, CreatedWith, ""},
-	{Running, onProcess, contested | noCgroup, Kernel, ""},
-	{Running, 0, carried | noAttachment, Unapplied, api.NotCarried},
-	{Running, 0, 0, Unapplied, api.CreateOnly},
+	{PhaseRunning, keeperWrites | noCgroupName, 0, Unapplied, api.BadCgroup},
+	{PhaseRunning, keeperWrites, 0, ToKernel, ""},
+	{PhaseRunning, appliedBefore, 0, ToNothing, ""},
+	{PhaseRunning, createdWithValue, 0, CreatedWith, ""},
+	{PhaseRunning, setOnProcesses, otherPluginSets | noCgroupName, ToKernel, ""},
+	{PhaseRunning, 0, callCarries | noAttachment, Unapplied, api.NotCarried},
+	{PhaseRunning, 0, 0, Unapplied, api.CreateOnly},
 
-	{LosingCPUs, carried, 0, Runtime, ""},
-	{Copying, inKernel | carried | stale, 0, Runtime, ""},
-	{Piggyback, inKernel | carried | stale, contested, Runtime, ""},
+	{PhaseLosingCPUs, callCarries, 0, ToRuntime, ""},
+	{PhaseCopying, keeperWrites | callCarries | copyLacksValue, 0, ToRuntime, ""},
+	{PhasePiggyback, keeperWrites | callCarries | copyLacksValue, otherPluginSets, ToRuntime, ""},
 }
 
-// Choose returns where a value goes.
-func Choose(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
-	refusal := can.Refuses(calls[p], v)
-	if refusal == "" && p == Updating && k.SetsMemoryLimit {
+// ChooseSink returns where a value goes in a phase, and why.
+func ChooseSink(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
+	refusal := can.Refuses(callOfPhase[p], v)
+	if refusal == "" && p == PhaseUpdating && k.SetsMemoryLimit {
 		refusal = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
 	}
 	has := conditions(p, can, v, k, refusal == "")
-	for i := range table {
-		if r := &table[i]; r.phase == p && has&r.requires == r.requires && has&r.unless == 0 {
+	for i := range routeTable {
+		if r := &routeTable[i]; r.phase == p && has&r.requires == r.requires && has&r.unless == 0 {
 			return Route{Sink: r.sink, Missing: r.missing, Reason: reasonFor(p, r, can, v, k, refusal)}
 		}
 	}
 	return Route{}
 }
 
+// conditions returns the conditions that a value meets in a phase. accepted means that the runtime accepts the value.
 func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepted bool) (has condition) {
 	fields := can.Update
 	switch p {
-	case Creating, Running:
+	case PhaseCreating, PhaseRunning:
 		fields = can.Create
-	case Copying, Piggyback:
+	case PhaseCopying, PhasePiggyback:
 		fields = can.Copy
 	}
-	if slices.Contains(can.UnchangedCalls, calls[p]) {
+	if slices.Contains(can.UnchangedCalls, callOfPhase[p]) {
 		fields = 0
 	}
 	for _, c := range [...]struct {
 		holds bool
 		cond  condition
 	}{
-		{accepted && fields.Has(v.Field), carried},
-		{InKernel(v.Field), inKernel},
-		{OnProcess(v.Field) && !inCreation(can, v), onProcess},
-		{IsCopied(v.Field), copied},
+		{accepted && fields.Has(v.Field), callCarries},
+		{InKernel(v.Field), keeperWrites},
+		{OnProcess(v.Field) && !inCreation(can, v), setOnProcesses},
+		{IsCopied(v.Field), runtimeStores},
 		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, cannotRemove},
-		{k.NoCgroup != nil, noCgroup},
-		{k.ContestedBy != "", contested},
-		{k.InForce, inForce},
-		{k.CreatedWith, createdWith},
-		{!k.Stored && !k.KeptFromCopy, stale},
-		{k.KeptFromCopy, kernelOnly},
+		{k.NoCgroup != nil, noCgroupName},
+		{k.ContestedBy != "", otherPluginSets},
+		{k.InForce, appliedBefore},
+		{k.CreatedWith, createdWithValue},
+		{!k.Stored && !k.KeptFromCopy, copyLacksValue},
+		{k.KeptFromCopy, keptFromRuntime},
 		{k.NoAttachment, noAttachment},
 	} {
 		if c.holds {
@@ -186,8 +188,9 @@ func inCreation(can *Capabilities, v lifecycle.Value) bool {
 	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
 }
 
-// reasonFor returns the reason of a route, as text for users.
-func reasonFor(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
+// reasonFor returns the reason of a row's route, as text for users. refusal is why the runtime does not accept the
+// value; "" if it does.
+func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
 		return k.ContestedBy
@@ -202,15 +205,15 @@ func reasonFor(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, 
 		return notCarried(can, v, refusal)
 	}
 	switch {
-	case r.sink != Kernel, p == Updating && k.KeptFromCopy, p == Running && k.Stored:
+	case r.sink != ToKernel, p == PhaseUpdating && k.KeptFromCopy, p == PhaseRunning && k.Stored:
 		return ""
-	case p == Running:
+	case p == PhaseRunning:
 		return can.Refuses(runtimes.Push, v)
 	}
 	return refusal
 }
 
-// notCarried is the reason for a field that only a creation can set.
+// notCarried returns the reason why a creation cannot carry a value, for a field that the keeper cannot write.
 func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
@@ -225,22 +228,23 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	return why
 }
 
-// AtStart returns the note for a value that the keeper writes when its container starts.
+// AtStart returns the note for a value that the keeper writes when its container starts. contest is the reason why the
+// agent leaves the field to other plugins at the creation; "" for none.
 func AtStart(contest string) string {
 	return strings.TrimPrefix(contest+"; the agent writes the value when the container starts", "; ")
 }
 
-// resources are the fields that the runtime stores and that cgroup files show.
-var resources = [...]lifecycle.Field{
+// copiedFields are the fields of which the runtime stores a copy and which cgroup files show.
+var copiedFields = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
 // CopiedFields lists the fields whose value in the runtime's stored copy is kept up to date.
-func CopiedFields() []lifecycle.Field { return resources[:] }
+func CopiedFields() []lifecycle.Field { return copiedFields[:] }
 
 // IsCopied reports whether a field's value in the runtime's stored copy is kept up to
 // date.
-func IsCopied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
+func IsCopied(f lifecycle.Field) bool { return slices.Contains(copiedFields[:], f) }
 
 // InKernel reports whether the keeper writes a field, into a cgroup file or next to it.
 func InKernel(f lifecycle.Field) bool {

@@ -64,78 +64,78 @@ func TestRoute(t *testing.T) {
 		k    Inputs
 		want Route
 	}{
-		{"carried", Creating, nil, cpus, Inputs{}, Route{Sink: Answer}},
-		{"carried, without a cgroup", Creating, nil, cpus, Inputs{NoCgroup: errPath}, Route{Sink: Answer}},
-		{"contested", Creating, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: Kernel}},
-		{"contested and not in the kernel", Creating, nil, env, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
-		{"refused", Creating, refuses, cpus, Inputs{}, Route{Sink: Kernel, Reason: refusedCreate}},
-		{"refused, and nothing else brings it", Creating, refuses, env, Inputs{}, Route{Unapplied, api.NotCarried, refusedCreate}},
-		{"not carried", Creating, nothing, rdt, Inputs{}, Route{Sink: Kernel}},
-		{"not carried, without a cgroup", Creating, nothing, rdt, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"not carried, and nothing else brings it", Creating, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
-		{"not carried by an old runtime", Creating, old, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created: the runtime is old 1.0"}},
-		{"disabled", Creating, disabled, cpus, Inputs{}, Route{Sink: Kernel}},
-		{"disabled, and nothing else brings it", Creating, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
-		{"taken away", Creating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Inputs{}, Route{Sink: Answer}},
-		{"cannot be taken away", Creating, nil, removed, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
+		{"carried", PhaseCreating, nil, cpus, Inputs{}, Route{Sink: ToAnswer}},
+		{"carried, without a cgroup", PhaseCreating, nil, cpus, Inputs{NoCgroup: errPath}, Route{Sink: ToAnswer}},
+		{"contested", PhaseCreating, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: ToKernel}},
+		{"contested and not in the kernel", PhaseCreating, nil, env, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
+		{"refused", PhaseCreating, refuses, cpus, Inputs{}, Route{Sink: ToKernel, Reason: refusedCreate}},
+		{"refused, and nothing else brings it", PhaseCreating, refuses, env, Inputs{}, Route{Unapplied, api.NotCarried, refusedCreate}},
+		{"not carried", PhaseCreating, nothing, rdt, Inputs{}, Route{Sink: ToKernel}},
+		{"not carried, without a cgroup", PhaseCreating, nothing, rdt, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"not carried, and nothing else brings it", PhaseCreating, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
+		{"not carried by an old runtime", PhaseCreating, old, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created: the runtime is old 1.0"}},
+		{"disabled", PhaseCreating, disabled, cpus, Inputs{}, Route{Sink: ToKernel}},
+		{"disabled, and nothing else brings it", PhaseCreating, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
+		{"taken away", PhaseCreating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Inputs{}, Route{Sink: ToAnswer}},
+		{"cannot be taken away", PhaseCreating, nil, removed, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
 
-		{"an attribute of processes, carried", Creating, nil, limit, Inputs{}, Route{Sink: Answer}},
-		{"an attribute of processes, not carried", Creating, nothing, limit, Inputs{}, Route{Sink: Kernel}},
-		{"an attribute of processes, refused", Creating, refuses, limit, Inputs{}, Route{Sink: Kernel, Reason: refusedCreate}},
-		{"an attribute of processes, contested", Creating, nil, limit, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
-		{"an attribute of processes, without a cgroup", Creating, nothing, limit, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"an attribute of processes, carried", PhaseCreating, nil, limit, Inputs{}, Route{Sink: ToAnswer}},
+		{"an attribute of processes, not carried", PhaseCreating, nothing, limit, Inputs{}, Route{Sink: ToKernel}},
+		{"an attribute of processes, refused", PhaseCreating, refuses, limit, Inputs{}, Route{Sink: ToKernel, Reason: refusedCreate}},
+		{"an attribute of processes, contested", PhaseCreating, nil, limit, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
+		{"an attribute of processes, without a cgroup", PhaseCreating, nothing, limit, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
 
-		{"an attribute of processes, not carried", Created, nothing, limit, Inputs{}, Route{Sink: Kernel}},
-		{"an attribute of processes, created with it", Created, nil, limit, Inputs{InForce: true}, Route{}},
-		{"an attribute of processes, which only its creation holds", Created, nil, limit, Inputs{}, Route{}},
-		{"has it already", Created, nil, cpus, Inputs{InForce: true}, Route{}},
-		{"changed meanwhile", Created, nil, cpus, Inputs{}, Route{Sink: Runtime}},
-		{"contested", Created, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: Kernel}},
-		{"refused", Created, refuses, cpus, Inputs{}, Route{Sink: Kernel, Reason: refusedPush}},
-		{"without a cgroup", Created, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"of the creation alone", Created, nil, env, Inputs{}, Route{}},
+		{"an attribute of processes, not carried", PhaseCreated, nothing, limit, Inputs{}, Route{Sink: ToKernel}},
+		{"an attribute of processes, created with it", PhaseCreated, nil, limit, Inputs{InForce: true}, Route{}},
+		{"an attribute of processes, which only its creation holds", PhaseCreated, nil, limit, Inputs{}, Route{}},
+		{"has it already", PhaseCreated, nil, cpus, Inputs{InForce: true}, Route{}},
+		{"changed meanwhile", PhaseCreated, nil, cpus, Inputs{}, Route{Sink: ToRuntime}},
+		{"contested", PhaseCreated, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: ToKernel}},
+		{"refused", PhaseCreated, refuses, cpus, Inputs{}, Route{Sink: ToKernel, Reason: refusedPush}},
+		{"without a cgroup", PhaseCreated, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"of the creation alone", PhaseCreated, nil, env, Inputs{}, Route{}},
 
-		{"disabled at its creation", Starting, disabled, cpus, Inputs{}, Route{Sink: Runtime}},
-		{"changed meanwhile", Starting, nil, cpus, Inputs{}, Route{Sink: Runtime}},
-		{"the runtime has it", Starting, nil, cpus, Inputs{Stored: true}, Route{}},
-		{"kept from the runtime", Starting, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
-		{"refused", Starting, refuses, cpus, Inputs{}, Route{}},
-		{"not stored by runtimes", Starting, nil, rdt, Inputs{}, Route{}},
+		{"disabled at its creation", PhaseStarting, disabled, cpus, Inputs{}, Route{Sink: ToRuntime}},
+		{"changed meanwhile", PhaseStarting, nil, cpus, Inputs{}, Route{Sink: ToRuntime}},
+		{"the runtime has it", PhaseStarting, nil, cpus, Inputs{Stored: true}, Route{}},
+		{"kept from the runtime", PhaseStarting, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
+		{"refused", PhaseStarting, refuses, cpus, Inputs{}, Route{}},
+		{"not stored by runtimes", PhaseStarting, nil, rdt, Inputs{}, Route{}},
 
-		{"carried", Updating, nil, cpus, Inputs{InForce: true, Stored: true}, Route{Sink: Answer}},
-		{"kept from the runtime", Updating, refuses, cpus, Inputs{KeptFromCopy: true}, Route{Sink: Kernel}},
-		{"refused", Updating, refuses, cpus, Inputs{}, Route{Sink: Kernel, Reason: refusedUpdate}},
-		{"not carried", Updating, nothing, cpus, Inputs{}, Route{Sink: Kernel}},
-		{"disabled", Updating, disabled, cpus, Inputs{}, Route{Sink: Kernel}},
-		{"lowers a limit", Updating, nil, memory, Inputs{SetsMemoryLimit: true}, Route{Sink: Kernel, Reason: lowering}},
-		{"of the creation alone", Updating, nil, env, Inputs{}, Route{}},
+		{"carried", PhaseUpdating, nil, cpus, Inputs{InForce: true, Stored: true}, Route{Sink: ToAnswer}},
+		{"kept from the runtime", PhaseUpdating, refuses, cpus, Inputs{KeptFromCopy: true}, Route{Sink: ToKernel}},
+		{"refused", PhaseUpdating, refuses, cpus, Inputs{}, Route{Sink: ToKernel, Reason: refusedUpdate}},
+		{"not carried", PhaseUpdating, nothing, cpus, Inputs{}, Route{Sink: ToKernel}},
+		{"disabled", PhaseUpdating, disabled, cpus, Inputs{}, Route{Sink: ToKernel}},
+		{"lowers a limit", PhaseUpdating, nil, memory, Inputs{SetsMemoryLimit: true}, Route{Sink: ToKernel, Reason: lowering}},
+		{"of the creation alone", PhaseUpdating, nil, env, Inputs{}, Route{}},
 
-		{"in the kernel", Running, nil, cpus, Inputs{}, Route{Sink: Kernel}},
-		{"in the kernel, in force", Running, nil, cpus, Inputs{InForce: true}, Route{Sink: Kernel}},
-		{"the runtime's copy cannot have it", Running, refuses, cpus, Inputs{}, Route{Sink: Kernel, Reason: refusedPush}},
-		{"the runtime's copy has it", Running, refuses, cpus, Inputs{Stored: true}, Route{Sink: Kernel}},
-		{"without a cgroup", Running, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"delivered", Running, nil, env, Inputs{InForce: true}, Route{}},
-		{"created with it", Running, nil, env, Inputs{CreatedWith: true}, Route{Sink: CreatedWith}},
-		{"created without it", Running, nil, env, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
-		{"an attribute of processes, not carried", Running, nothing, limit, Inputs{}, Route{Sink: Kernel}},
-		{"an attribute of processes, set before", Running, nothing, limit, Inputs{InForce: true}, Route{}},
-		{"an attribute of processes, created with it", Running, nothing, limit, Inputs{CreatedWith: true}, Route{Sink: CreatedWith}},
-		{"an attribute of processes, carried by creations alone", Running, nil, limit, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
-		{"never carried", Running, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
-		{"created while its stage is disabled", Running, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
-		{"of no attachment's event", Running, nothing, env, Inputs{NoAttachment: true}, Route{Unapplied, api.CreateOnly, createOnly}},
+		{"in the kernel", PhaseRunning, nil, cpus, Inputs{}, Route{Sink: ToKernel}},
+		{"in the kernel, in force", PhaseRunning, nil, cpus, Inputs{InForce: true}, Route{Sink: ToKernel}},
+		{"the runtime's copy cannot have it", PhaseRunning, refuses, cpus, Inputs{}, Route{Sink: ToKernel, Reason: refusedPush}},
+		{"the runtime's copy has it", PhaseRunning, refuses, cpus, Inputs{Stored: true}, Route{Sink: ToKernel}},
+		{"without a cgroup", PhaseRunning, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
+		{"delivered", PhaseRunning, nil, env, Inputs{InForce: true}, Route{}},
+		{"created with it", PhaseRunning, nil, env, Inputs{CreatedWith: true}, Route{Sink: CreatedWith}},
+		{"created without it", PhaseRunning, nil, env, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
+		{"an attribute of processes, not carried", PhaseRunning, nothing, limit, Inputs{}, Route{Sink: ToKernel}},
+		{"an attribute of processes, set before", PhaseRunning, nothing, limit, Inputs{InForce: true}, Route{}},
+		{"an attribute of processes, created with it", PhaseRunning, nothing, limit, Inputs{CreatedWith: true}, Route{Sink: CreatedWith}},
+		{"an attribute of processes, carried by creations alone", PhaseRunning, nil, limit, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
+		{"never carried", PhaseRunning, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
+		{"created while its stage is disabled", PhaseRunning, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
+		{"of no attachment's event", PhaseRunning, nothing, env, Inputs{NoAttachment: true}, Route{Unapplied, api.CreateOnly, createOnly}},
 
-		{"carried", LosingCPUs, nil, cpus, Inputs{Stored: true}, Route{Sink: Runtime}},
-		{"not carried", LosingCPUs, nothing, cpus, Inputs{}, Route{}},
-		{"outdated", Copying, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: Runtime}},
-		{"the runtime has it", Copying, nil, cpus, Inputs{Stored: true}, Route{}},
-		{"kept from the runtime", Copying, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
-		{"refused", Copying, refuses, cpus, Inputs{}, Route{}},
-		{"outdated", Piggyback, nil, cpus, Inputs{}, Route{Sink: Runtime}},
-		{"another plugin may set it in the same answer", Piggyback, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{}},
+		{"carried", PhaseLosingCPUs, nil, cpus, Inputs{Stored: true}, Route{Sink: ToRuntime}},
+		{"not carried", PhaseLosingCPUs, nothing, cpus, Inputs{}, Route{}},
+		{"outdated", PhaseCopying, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: ToRuntime}},
+		{"the runtime has it", PhaseCopying, nil, cpus, Inputs{Stored: true}, Route{}},
+		{"kept from the runtime", PhaseCopying, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
+		{"refused", PhaseCopying, refuses, cpus, Inputs{}, Route{}},
+		{"outdated", PhasePiggyback, nil, cpus, Inputs{}, Route{Sink: ToRuntime}},
+		{"another plugin may set it in the same answer", PhasePiggyback, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{}},
 	} {
-		if got := Choose(tc.in, attachment(tc.less), tc.v, tc.k); got != tc.want {
+		if got := ChooseSink(tc.in, attachment(tc.less), tc.v, tc.k); got != tc.want {
 			t.Errorf("phase %d, %s: %+v, not %+v", tc.in, tc.name, got, tc.want)
 		}
 	}
@@ -145,9 +145,9 @@ func TestRoute(t *testing.T) {
 func TestEveryRowCounts(t *testing.T) {
 	t.Parallel()
 	reached := map[int]bool{}
-	for p := Creating; p <= Piggyback; p++ {
+	for p := PhaseCreating; p <= PhasePiggyback; p++ {
 		for has := range condition(1 << 12) {
-			for i, r := range table {
+			for i, r := range routeTable {
 				if r.phase == p && has&r.requires == r.requires && has&r.unless == 0 {
 					reached[i] = true
 					break
@@ -155,9 +155,9 @@ func TestEveryRowCounts(t *testing.T) {
 			}
 		}
 	}
-	for i := range table {
+	for i := range routeTable {
 		if !reached[i] {
-			t.Errorf("row %d is never asked: %+v", i, table[i])
+			t.Errorf("row %d is never asked: %+v", i, routeTable[i])
 		}
 	}
 }

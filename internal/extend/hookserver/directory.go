@@ -89,7 +89,7 @@ func (s *Servers) Run(ctx context.Context) error {
 		defer close(ended)
 		s.notifyAll(ctx)
 	}()
-	err := follow.Follower{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: s.watchedDirs, Read: s.Reload}.Run(ctx)
+	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: s.watchedDirs, Read: s.Reload}.Run(ctx)
 	<-ended
 	s.Close()
 	return err

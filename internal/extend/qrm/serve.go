@@ -48,7 +48,7 @@ func (m *Manager) serve(ctx context.Context) {
 }
 
 func (m *Manager) serveOnce(ctx context.Context, path string) error {
-	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "resourcePlugins.directory", Program: "a manager of resource plugins"})
+	l, release, err := socket.Claim(ctx, socket.ServerSocket{Path: path, Mode: 0o600, Key: "resourcePlugins.directory", Program: "a manager of resource plugins"})
 	if err != nil {
 		return err
 	}

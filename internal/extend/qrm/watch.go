@@ -52,7 +52,7 @@ type watcher struct {
 // watchSockets finds the sockets of plugins until ctx ends.
 func (m *Manager) watchSockets(ctx context.Context) error {
 	w := &watcher{manager: m, unreadableDirs: map[string]bool{}, askedSockets: map[string]foundSocket{}}
-	f := follow.Follower{
+	f := follow.DirWatcher{
 		QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval,
 		Dirs: func() []string { return m.opts.WatchDirectories }, Read: func() { w.pollSockets(ctx) },
 	}

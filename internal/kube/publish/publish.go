@@ -140,7 +140,7 @@ func (p *Publisher) Run(ctx context.Context) {
 		if !wakes {
 			changed = nil
 		}
-		if !sleep.Unless(ctx, next, changed) {
+		if !sleep.UntilWoken(ctx, next, changed) {
 			continue
 		}
 		rest := debounce + rand.N(debounce)

@@ -166,7 +166,7 @@ func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook
 func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	var out []cgroup.File
 	for _, f := range slices.Concat(h.Sets, h.SetsOnPod) {
-		s, err := cgroup.Find(f, "")
+		s, err := cgroup.FindSetting(f, "")
 		if f == lifecycle.Unified || err != nil {
 			continue
 		}

@@ -25,7 +25,7 @@ const (
 // Serve serves the API on a socket until ctx ends, and then removes the socket. The error is socket.ErrInUse if another
 // process serves the socket.
 func (s *Server) Serve(ctx context.Context, path string) error {
-	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "podResources.socket", Program: "process"})
+	l, release, err := socket.Claim(ctx, socket.ServerSocket{Path: path, Mode: 0o600, Key: "podResources.socket", Program: "process"})
 	if err != nil {
 		return fmt.Errorf("serve PodResources: %w", err)
 	}

@@ -43,7 +43,7 @@ type Socket struct {
 
 // Open opens a Unix socket that only its owner may use. The error is socket.ErrInUse if another agent has it.
 func Open(ctx context.Context, path string) (*Socket, error) {
-	l, release, err := socket.Claim(ctx, socket.Place{Path: path, Mode: 0o600, Key: "paths.statusSocket", Program: "agent"})
+	l, release, err := socket.Claim(ctx, socket.ServerSocket{Path: path, Mode: 0o600, Key: "paths.statusSocket", Program: "agent"})
 	if err != nil {
 		return nil, fmt.Errorf("serve status: %w", err)
 	}
