@@ -123,10 +123,10 @@ The exit code is 4 if something would be refused: on the node, or on all nodes.`
 		Example: "  kubectl trimtab plan -f pods.yaml\n  kubectl get pod db -o yaml | kubectl trimtab plan -f - worker-1",
 		Args:    cli.Arguments(0, "NODE"),
 	}
-	file := addFile(cmd, "pods")
+	file := addFileFlag(cmd, "pods")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text, err := read(*file, cmd.InOrStdin())
+		text, err := readInput(*file, cmd.InOrStdin())
 		if err != nil {
 			return err
 		}
@@ -143,15 +143,16 @@ type podPlan struct {
 	Node   string      `json:"node"`
 	Plan   *fleet.Plan `json:"outlook,omitempty"`
 	Reason string      `json:"reason,omitempty"` // the error if there is no plan
-	code   int
+	code   int         // the exit code of the error
 }
 
+// planAll asks the agents of all nodes for a plan and prints a line for each node.
 func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error {
 	c, found, err := p.connectToAll(cmd.Context())
 	if err != nil {
 		return err
 	}
-	all := fleet.ForEachNode(cmd.Context(), found.NodesWithAgent(), p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
+	all := fleet.ForEachNode(cmd.Context(), found.NodesWithAgent(), p.maxParallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, text, "plan", "-")
@@ -160,10 +161,10 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error
 			return podPlan{Node: n.Name, Plan: &o}
 		}
 		return podPlan{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
-	}, progress(cmd, len(found.Nodes)))
+	}, showProgress(cmd, len(found.Nodes)))
 	w := cmd.OutOrStdout()
 	if err := out.Print(w, all, func() error {
-		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", podPlanRows(all))
+		return writeTable(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", podPlanRows(all))
 	}); err != nil {
 		return err
 	}
@@ -216,8 +217,8 @@ func podPlanRows(all []podPlan) [][]string {
 	return rows
 }
 
-// readAll reads a file. It refuses a file above 4 MiB: an API server accepts no object above 1.5 MB.
-func readAll(in io.Reader) ([]byte, error) {
+// readLimited reads a file. It refuses files above 4 MiB, because an API server accepts no object above 1.5 MB.
+func readLimited(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))
 	if len(b) > most {

@@ -28,8 +28,8 @@ func newConfig(p *plugin) *cobra.Command {
 	return cmd
 }
 
-// addTarget adds to a command the flags that select the nodes and the ConfigMap to write.
-func addTarget(cmd *cobra.Command) *fleet.Target {
+// addTargetFlags adds to a command the flags that select the nodes and the ConfigMap to write.
+func addTargetFlags(cmd *cobra.Command) *fleet.Target {
 	var t fleet.Target
 	cmd.Flags().StringVar(&t.Group, "group", "", "write the ConfigMap of this group of nodes, not the ConfigMap of all nodes")
 	cmd.Flags().StringVar(&t.Node, "node", "", "write the ConfigMap of this node")
@@ -38,12 +38,12 @@ func addTarget(cmd *cobra.Command) *fleet.Target {
 	return &t
 }
 
-// change reads the configuration file and computes the change of the target's ConfigMap.
-func (p *plugin) change(cmd *cobra.Command, t fleet.Target, file string) (*fleet.Cluster, *fleet.Change, error) {
+// configChange reads the configuration file and computes the change of the target's ConfigMap.
+func (p *plugin) configChange(cmd *cobra.Command, t fleet.Target, file string) (*fleet.Cluster, *fleet.Change, error) {
 	if t.Selector != "" && t.Group == "" {
 		return nil, nil, &usageError{errors.New("--selector can only be used with --group")}
 	}
-	text, err := read(file, cmd.InOrStdin())
+	text, err := readInput(file, cmd.InOrStdin())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,18 +66,18 @@ The exit code is 1 if they differ.`,
 		Example: "  kubectl trimtab config diff -f config.yaml\n  kubectl trimtab config diff -f latency.yaml --group latency",
 		Args:    cli.Arguments(0),
 	}
-	file := addFile(cmd, "configuration")
-	target := addTarget(cmd)
+	file := addFileFlag(cmd, "configuration")
+	target := addTargetFlags(cmd)
 	moves := cmd.Flags().Bool("moves", true, "ask the agents which containers would move")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, ch, err := p.change(cmd, *target, *file)
+		c, ch, err := p.configChange(cmd, *target, *file)
 		if err != nil {
 			return err
 		}
 		if ch.IsEmpty() {
 			return cli.Write(cmd.OutOrStdout(), fmt.Appendf(nil, "ConfigMap %s has this configuration\n", ch.Target.Name()))
 		}
-		if err := cli.Write(cmd.OutOrStdout(), difference(ch)); err != nil {
+		if err := cli.Write(cmd.OutOrStdout(), configDiff(ch)); err != nil {
 			return err
 		}
 		if *moves {
@@ -90,13 +90,14 @@ The exit code is 1 if they differ.`,
 	return cmd
 }
 
-func difference(ch *fleet.Change) []byte {
+// configDiff returns the difference between the ConfigMap in the cluster and the file.
+func configDiff(ch *fleet.Change) []byte {
 	return diff.Diff("ConfigMap "+ch.Maps.Namespace+"/"+ch.Target.Name(), []byte(ch.Before()), ch.File, []byte(ch.Text))
 }
 
 // printMoves asks the agents of the changed nodes which running containers would get other CPUs, and prints them.
 func (p *plugin) printMoves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) error {
-	all := fleet.ForEachNode(cmd.Context(), ch.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) podPlan {
+	all := fleet.ForEachNode(cmd.Context(), ch.Nodes, p.maxParallel, func(ctx context.Context, n fleet.Node) podPlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		file, err := c.File(ctx, n.Agent)
@@ -111,25 +112,25 @@ func (p *plugin) printMoves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Chan
 			return podPlan{Node: n.Name, Reason: err.Error()}
 		}
 		return podPlan{Node: n.Name, Plan: &o}
-	}, progress(cmd, len(ch.Nodes)))
+	}, showProgress(cmd, len(ch.Nodes)))
 	var rows [][]string
 	for _, x := range all {
 		switch {
 		case x.Plan == nil:
 			rows = append(rows, []string{x.Node, "", "", "", x.Reason})
 		case len(x.Plan.Moves) == 0:
-			rows = append(rows, []string{x.Node, "", "", "", "nothing moves"})
+			rows = append(rows, []string{x.Node, "", "", "", "no container moves"})
 		default:
 			for _, m := range x.Plan.Moves {
 				rows = append(rows, []string{x.Node, strings.TrimSuffix(m.Pod+"/"+m.Container, "/"), m.Before, m.After, ""})
 			}
 		}
 	}
-	return table(cmd.OutOrStdout(), "NODE\tCONTAINER\tCPUS NOW\tCPUS THEN\tNOTE", rows)
+	return writeTable(cmd.OutOrStdout(), "NODE\tCONTAINER\tCPUS NOW\tCPUS THEN\tNOTE", rows)
 }
 
-// configApply has the flags of config apply.
-type configApply struct {
+// applyFlags has the flags of config apply.
+type applyFlags struct {
 	file                string
 	target              fleet.Target
 	watch, dryRun       bool
@@ -138,7 +139,7 @@ type configApply struct {
 }
 
 func newConfigApply(p *plugin) *cobra.Command {
-	var a configApply
+	var a applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE [--group GROUP | --node NODE] [--watch]",
 		Short: "Write a configuration to its ConfigMap, at once or node by node",
@@ -157,7 +158,7 @@ rollout that stopped or was interrupted; --abort undoes it.`,
 			"  kubectl trimtab config apply --abort",
 		Args: cli.Arguments(0),
 	}
-	file, target := addFile(cmd, "configuration"), addTarget(cmd)
+	file, target := addFileFlag(cmd, "configuration"), addTargetFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&a.watch, "watch", false, "roll out node by node, and stop if a node is worse than before")
 	f.BoolVar(&a.dryRun, "dry-run", false, "show what would be written, and the order of the nodes")
@@ -175,8 +176,8 @@ rollout that stopped or was interrupted; --abort undoes it.`,
 	return cmd
 }
 
-func (p *plugin) apply(cmd *cobra.Command, a configApply) error {
-	c, ch, err := p.change(cmd, a.target, a.file)
+func (p *plugin) apply(cmd *cobra.Command, a applyFlags) error {
+	c, ch, err := p.configChange(cmd, a.target, a.file)
 	if err != nil {
 		return err
 	}
@@ -216,13 +217,15 @@ func (p *plugin) apply(cmd *cobra.Command, a configApply) error {
 	if err := ch.Apply(cmd.Context()); err != nil {
 		return err
 	}
-	r.Progress("ConfigMap %s/%s written; %d nodes apply it now: kubectl trimtab nodes", ch.Maps.Namespace, ch.Target.Name(), len(ch.Nodes))
+	r.Progress("wrote ConfigMap %s/%s; %d nodes apply it now: 'kubectl trimtab nodes' shows them", ch.Maps.Namespace, ch.Target.Name(), len(ch.Nodes))
 	return nil
 }
 
+// dryRun prints what config apply would write, and the nodes in order. begun is the number of nodes that already have
+// the configuration.
 func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
 	w := cmd.OutOrStdout()
-	if err := cli.Write(w, difference(ch)); err != nil {
+	if err := cli.Write(w, configDiff(ch)); err != nil {
 		return err
 	}
 	var names []string
@@ -235,10 +238,10 @@ func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
 	}
 	fmt.Fprintf(w, "%d nodes, %s: %s\n", len(names), how, strings.Join(names, " "))
 	if begun > 0 {
-		fmt.Fprintf(w, "%d of them already have this configuration\n", begun)
+		fmt.Fprintf(w, "%d of these nodes already have this configuration\n", begun)
 	}
 	for _, n := range ch.Skipped {
-		fmt.Fprintf(w, "does not answer: %s: %s\n", n.Name, n.WhyUnreachable())
+		fmt.Fprintf(w, "the agent of node %s does not answer: %s\n", n.Name, n.WhyUnreachable())
 	}
 	fmt.Fprintln(w, "nothing was written (--dry-run)")
 	return nil
@@ -260,7 +263,7 @@ func (p *plugin) abort(cmd *cobra.Command) error {
 	nodes, err := maps.Abort(cmd.Context())
 	w := cmd.OutOrStdout()
 	if len(nodes) > 0 {
-		fmt.Fprintf(w, "undone on %d nodes: %s\n", len(nodes), strings.Join(nodes, " "))
+		fmt.Fprintf(w, "restored the previous configuration of %d nodes: %s\n", len(nodes), strings.Join(nodes, " "))
 	} else if err == nil {
 		fmt.Fprintln(w, "no rollout is in progress")
 	}

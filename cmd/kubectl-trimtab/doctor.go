@@ -50,10 +50,10 @@ The exit code is 1 if there is a problem.`,
 		if found.ListNodesError != nil {
 			warn(cmd, "nodes without an agent are not checked: %v", found.ListNodesError)
 		}
-		lists := fleet.ForEachNode(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) []finding {
-			return p.examine(ctx, c, n)
-		}, progress(cmd, len(found.Nodes)))
-		return report(cmd, out, lists)
+		lists := fleet.ForEachNode(cmd.Context(), found.Nodes, p.maxParallel, func(ctx context.Context, n fleet.Node) []finding {
+			return p.findProblems(ctx, c, n)
+		}, showProgress(cmd, len(found.Nodes)))
+		return printProblems(cmd, out, lists)
 	}
 	return cmd
 }
@@ -75,8 +75,8 @@ func countsWithoutAgent(check string) bool {
 	return false
 }
 
-// report prints the problems of all nodes. It returns an error if there are problems.
-func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
+// printProblems prints the problems of all nodes. It returns an error if there are problems.
+func printProblems(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
 	all := []finding{}
 	ill := 0
 	for _, l := range lists {
@@ -106,8 +106,8 @@ func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
 	return err
 }
 
-// examine runs doctor on a node and returns the problems.
-func (p *plugin) examine(ctx context.Context, c *fleet.Cluster, n fleet.Node) []finding {
+// findProblems runs doctor on a node and returns the problems.
+func (p *plugin) findProblems(ctx context.Context, c *fleet.Cluster, n fleet.Node) []finding {
 	if why := n.WhyUnreachable(); why != "" {
 		return []finding{{Node: n.Name, Check: "agent", Found: why}}
 	}

@@ -37,7 +37,7 @@ interrupted.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask := []string{"events", fmt.Sprintf("--follow=%t", *follow)}
 		if len(args) == 1 && out.String() == "table" {
-			return p.stream(cmd, args[0], ask)
+			return p.streamFromAgent(cmd, args[0], ask)
 		}
 		c, found, err := p.connectToAll(cmd.Context())
 		if err != nil {
@@ -51,17 +51,17 @@ interrupted.`,
 			}
 			nodes = []fleet.Node{n}
 		}
-		s := &eventPrinter{cluster: c, out: cmd.OutOrStdout(), json: out.String() == "json", args: append(ask, "-o", "json")}
+		s := &eventPrinter{cluster: c, out: cmd.OutOrStdout(), asJSON: out.String() == "json", args: append(ask, "-o", "json")}
 		if *follow {
-			p.timeout, p.parallel = 0, max(len(nodes), 1)
+			p.timeout, p.maxParallel = 0, max(len(nodes), 1)
 		}
 		return s.print(cmd, p, nodes, *follow)
 	}
 	return cmd
 }
 
-// stream runs the agent's program until it ends or the user interrupts it.
-func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
+// streamFromAgent runs the agent's program until it ends or the user interrupts it.
+func (p *plugin) streamFromAgent(cmd *cobra.Command, node string, args []string) error {
 	c, a, err := p.connectToNode(cmd.Context(), node)
 	if err != nil {
 		return err
@@ -96,14 +96,14 @@ type event struct {
 	} `json:"problems"`
 	Rejected string `json:"rejected"`
 
-	node string
-	raw  map[string]json.RawMessage
+	node string                     // the node of the agent
+	raw  map[string]json.RawMessage // all fields of the event
 }
 
 // eventPrinter prints the events of many nodes.
 type eventPrinter struct {
 	cluster *fleet.Cluster
-	json    bool
+	asJSON  bool
 	args    []string
 
 	mu  sync.Mutex // guards out, because all nodes write at the same time
@@ -116,7 +116,7 @@ func (j *eventPrinter) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, 
 		events []event
 		err    error
 	}
-	all := fleet.ForEachNode(cmd.Context(), nodes, p.parallel, func(ctx context.Context, n fleet.Node) (a answer) {
+	all := fleet.ForEachNode(cmd.Context(), nodes, p.maxParallel, func(ctx context.Context, n fleet.Node) (a answer) {
 		take := func(e event) error { a.events = append(a.events, e); return nil }
 		if follow {
 			take = j.write
@@ -164,9 +164,9 @@ func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) 
 			exit.Message = strings.TrimSpace(words.String())
 		}
 		ended <- err
-		w.CloseWithError(err) // nil means the end of the file
+		w.CloseWithError(err) // without an error, the reader sees the end of the file
 	}()
-	err := decode(n.Name, r, take)
+	err := decodeEvents(n.Name, r, take)
 	r.CloseWithError(err)
 	if ran := <-ended; ran != nil {
 		return ran
@@ -174,7 +174,8 @@ func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) 
 	return err
 }
 
-func decode(node string, r io.Reader, take func(event) error) error {
+// decodeEvents calls take for each event that r has as JSON.
+func decodeEvents(node string, r io.Reader, take func(event) error) error {
 	for in := json.NewDecoder(bufio.NewReader(r)); ; {
 		e := event{node: node}
 		switch err := in.Decode(&e.raw); {
@@ -200,7 +201,7 @@ func decode(node string, r io.Reader, take func(event) error) error {
 func (j *eventPrinter) write(e event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.json {
+	if !j.asJSON {
 		return cli.Write(j.out, []byte(e.String()+"\n"))
 	}
 	name, err := json.Marshal(e.node)

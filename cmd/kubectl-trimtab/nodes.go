@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
-// row is a row of the table of nodes.
-type row struct {
+// nodeRow is the row of a node in the table of nodes.
+type nodeRow struct {
 	Node       string `json:"node"`
 	Agent      string `json:"agent,omitempty"` // namespace/pod
 	Version    string `json:"version,omitempty"`
@@ -56,27 +56,27 @@ reason; if an agent does not answer, the exit code is 3.`,
 		if found.ListNodesError != nil {
 			warn(cmd, "nodes without an agent are not shown: %v", found.ListNodesError)
 		}
-		rows := fleet.ForEachNode(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) row {
-			return p.row(ctx, c, n)
-		}, progress(cmd, len(found.Nodes)))
+		rows := fleet.ForEachNode(cmd.Context(), found.Nodes, p.maxParallel, func(ctx context.Context, n fleet.Node) nodeRow {
+			return p.nodeRow(ctx, c, n)
+		}, showProgress(cmd, len(found.Nodes)))
 		w := cmd.OutOrStdout()
-		if err := out.PrintList(w, "AgentList", rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
+		if err := out.PrintList(w, "AgentList", rows, func() error { return writeTable(w, nodeTableHeader, nodeCells(rows)) }); err != nil {
 			return err
 		}
 		for _, v := range versionDifferences(rows) {
 			warn(cmd, "%s", v)
 		}
-		if n := count(rows, func(r row) bool { return r.unreachable }); n > 0 {
-			return &fleet.UnreachableError{Reason: fmt.Sprintf("%d of %d agents did not answer", n, count(rows, func(r row) bool { return r.Agent != "" }))}
+		if n := countIf(rows, func(r nodeRow) bool { return r.unreachable }); n > 0 {
+			return &fleet.UnreachableError{Reason: fmt.Sprintf("%d of %d agents did not answer", n, countIf(rows, func(r nodeRow) bool { return r.Agent != "" }))}
 		}
 		return nil
 	}
 	return cmd
 }
 
-// row asks the agent of a node for its status, and returns the row of the node.
-func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
-	r := row{Node: n.Name, Reason: n.WhyUnreachable()}
+// nodeRow asks the agent of a node for its status, and returns the row of the node.
+func (p *plugin) nodeRow(ctx context.Context, c *fleet.Cluster, n fleet.Node) nodeRow {
+	r := nodeRow{Node: n.Name, Reason: n.WhyUnreachable()}
 	if n.Agent == nil {
 		return r
 	}
@@ -84,33 +84,34 @@ func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
 	if r.unreachable = r.Reason != ""; r.unreachable {
 		return r
 	}
-	s, err := p.status(ctx, c, n.Agent)
+	s, err := p.askStatus(ctx, c, n.Agent)
 	if err != nil {
 		r.Reason, r.unreachable = err.Error(), true
 		return r
 	}
 	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.Attachment(), len(s.Containers), s.Violations(), s.ConfigGen
 	r.Ready, r.Note = n.Agent.Ready, s.Fault()
-	if !s.Started.IsZero() { // the process that answers; the age of an agent that is not a pod differs from the age of the pod
+	if !s.Started.IsZero() { // an agent that is not a pod has another age than the pod
 		r.Started = s.Started
 	}
 	return r
 }
 
-// status asks an agent for its status. It waits at most p.timeout.
-func (p *plugin) status(ctx context.Context, c *fleet.Cluster, a *fleet.Agent) (fleet.Status, error) {
+// askStatus asks an agent for its status. It waits at most p.timeout.
+func (p *plugin) askStatus(ctx context.Context, c *fleet.Cluster, a *fleet.Agent) (fleet.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	return fleet.Ask[fleet.Status](ctx, c, a, nil, "status")
 }
 
-const rowHead = "NODE\tVERSION\tATTACHMENT\tREADY\tCONTAINERS\tPROBLEMS\tCONFIG\tAGE\tNOTE"
+const nodeTableHeader = "NODE\tVERSION\tATTACHMENT\tREADY\tCONTAINERS\tPROBLEMS\tCONFIG\tAGE\tNOTE"
 
-func cells(rows []row) [][]string {
+// nodeCells returns the cells of the table of nodes.
+func nodeCells(rows []nodeRow) [][]string {
 	var all [][]string
 	for _, r := range rows {
 		if r.Reason != "" {
-			all = append(all, []string{r.Node, "", "", "", "", "", "", age(r.Started), r.Reason})
+			all = append(all, []string{r.Node, "", "", "", "", "", "", formatAge(r.Started), r.Reason})
 			continue
 		}
 		ready := "no"
@@ -119,7 +120,7 @@ func cells(rows []row) [][]string {
 		}
 		all = append(all, []string{
 			r.Node, r.Version, r.Attachment, ready, strconv.Itoa(r.Containers), strconv.Itoa(r.Problems),
-			strconv.FormatUint(r.ConfigGen, 10), age(r.Started), r.Note,
+			strconv.FormatUint(r.ConfigGen, 10), formatAge(r.Started), r.Note,
 		})
 	}
 	return all
@@ -127,7 +128,7 @@ func cells(rows []row) [][]string {
 
 // versionDifferences returns sentences about versions: if the agents' versions differ, and if no agent has the version
 // of this plugin.
-func versionDifferences(rows []row) []string {
+func versionDifferences(rows []nodeRow) []string {
 	of := map[string]int{}
 	var versions []string
 	for _, r := range rows {
@@ -153,7 +154,8 @@ func versionDifferences(rows []row) []string {
 	return all
 }
 
-func count[T any](all []T, is func(T) bool) (n int) {
+// countIf returns the number of elements for which is returns true.
+func countIf[T any](all []T, is func(T) bool) (n int) {
 	for _, x := range all {
 		if is(x) {
 			n++

@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// table writes rows in aligned columns. It does not pad the last column.
-func table(w io.Writer, head string, rows [][]string) error {
+// writeTable writes rows in aligned columns. It does not pad the last column.
+func writeTable(w io.Writer, head string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, head)
 	for _, r := range rows {
@@ -45,26 +45,26 @@ func cleanLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// age formats a time as kubectl formats ages.
-func age(since time.Time) string {
+// formatAge formats a time as kubectl formats ages.
+func formatAge(since time.Time) string {
 	if since.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(time.Since(since))
 }
 
-// terminal returns the file of a stream, and reports whether it is a terminal.
-func terminal(stream any) (*os.File, bool) {
+// asTerminal returns the file of a stream, and reports whether it is a terminal.
+func asTerminal(stream any) (*os.File, bool) {
 	f, isFile := stream.(*os.File)
 	return f, isFile && tty.IsTerminal(int(f.Fd()))
 }
 
-// progress returns a function that shows on the terminal how many nodes have answered. It returns nil if standard error
-// is no terminal, or if there are few nodes.
-func progress(cmd *cobra.Command, nodes int) func(int) {
+// showProgress returns a function that shows on the terminal how many nodes have answered. It returns nil if standard
+// error is no terminal, or if there are few nodes.
+func showProgress(cmd *cobra.Command, nodes int) func(int) {
 	const many = 20
 	w := cmd.ErrOrStderr()
-	if _, ok := terminal(w); !ok || nodes < many {
+	if _, ok := asTerminal(w); !ok || nodes < many {
 		return nil
 	}
 	return func(done int) {

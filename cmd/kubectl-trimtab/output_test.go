@@ -27,7 +27,7 @@ func harmless(t *testing.T, what, text string) {
 
 func TestTableIsHarmless(t *testing.T) {
 	var b bytes.Buffer
-	if err := table(&b, "NODE\tNOTE", [][]string{{hostile, hostile}}); err != nil {
+	if err := writeTable(&b, "NODE\tNOTE", [][]string{{hostile, hostile}}); err != nil {
 		t.Fatal(err)
 	}
 	harmless(t, "table", b.String())

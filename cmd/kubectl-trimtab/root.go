@@ -106,11 +106,11 @@ func exitCode(err error, begun bool) int {
 
 // plugin has the flags that all commands share: how to reach the cluster and its agents.
 type plugin struct {
-	kubeconfig clientcmd.ClientConfigLoadingRules
-	overrides  clientcmd.ConfigOverrides
-	agents     string
-	timeout    time.Duration
-	parallel   int
+	kubeconfig     clientcmd.ClientConfigLoadingRules
+	overrides      clientcmd.ConfigOverrides
+	agentNamespace string
+	timeout        time.Duration
+	maxParallel    int
 }
 
 // newRoot returns the root command, and a variable that becomes true when a command begins.
@@ -145,14 +145,14 @@ Anywhere on PATH, it is 'kubectl trimtab'. It reads the same kubeconfig files.`,
 func (p *plugin) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.kubeconfig.ExplicitPath, "kubeconfig", "", "kubeconfig `file` (default $KUBECONFIG, else ~/.kube/config)")
 	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	flags.StringVar(&p.agents, "agent-namespace", "", "namespace of the agents' pods (default: found by label in all namespaces)")
+	flags.StringVar(&p.agentNamespace, "agent-namespace", "", "namespace of the agents' pods (default: found by label in all namespaces)")
 	flags.DurationVar(&p.timeout, "timeout", 20*time.Second, "how long one agent may take to answer")
-	flags.IntVar(&p.parallel, "parallel", 20, "how many agents are asked at the same time")
+	flags.IntVar(&p.maxParallel, "parallel", 20, "how many agents are asked at the same time")
 }
 
 // connect reads the kubeconfig. namespace is the value of -n, or else the namespace of the kubeconfig's context.
 func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
-	if p.parallel < 1 || p.timeout <= 0 {
+	if p.maxParallel < 1 || p.timeout <= 0 {
 		return nil, "", &usageError{errors.New("--parallel and --timeout must be above zero")}
 	}
 	file := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&p.kubeconfig, &p.overrides)
@@ -164,7 +164,7 @@ func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	if namespace, _, err = file.Namespace(); err != nil {
 		return nil, "", &usageError{fmt.Errorf("read the kubeconfig: %w", err)}
 	}
-	c, err = fleet.Connect(conf, p.agents)
+	c, err = fleet.Connect(conf, p.agentNamespace)
 	return c, namespace, err
 }
 

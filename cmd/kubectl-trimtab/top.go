@@ -29,8 +29,8 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 	once := cmd.Flags().Bool("once", false, "print one picture and exit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask := []string{"top", "--every", every.String()}
-		in, inIs := terminal(cmd.InOrStdin())
-		out, outIs := terminal(cmd.OutOrStdout())
+		in, inIs := asTerminal(cmd.InOrStdin())
+		out, outIs := asTerminal(cmd.OutOrStdout())
 		if *once || !inIs || !outIs {
 			return p.relay(cmd, args[0], nil, append(ask, "--once")...)
 		}
@@ -58,7 +58,7 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
 	defer signal.Stop(changed)
-	err = f(&sizes{ctx: ctx, out: out, resized: changed})
+	err = f(&terminalSizes{ctx: ctx, out: out, resized: changed})
 	var exit *fleet.ExitError
 	if errors.As(err, &exit) {
 		return &printedError{exit.Code} // the agent's program has printed the reason
@@ -66,17 +66,17 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 	return err
 }
 
-// sizes is a TerminalSizeQueue: it returns the size of a terminal at the start and after each change.
-type sizes struct {
+// terminalSizes is a TerminalSizeQueue: it returns the size of a terminal at the start and after each change.
+type terminalSizes struct {
 	ctx     context.Context //nolint:containedctx // Next has no parameter for it
 	out     *os.File
 	resized chan os.Signal
-	started bool
+	started bool // Next has returned the first size
 }
 
 // Next waits for a change of the terminal's size and returns the new size. The first call does not wait. Next returns
 // nil when ctx ends, or if the size cannot be read.
-func (s *sizes) Next() *remotecommand.TerminalSize {
+func (s *terminalSizes) Next() *remotecommand.TerminalSize {
 	if s.started {
 		select {
 		case <-s.resized:

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// call has the parts of an OCI runtime's command line that the wrapper needs. It follows runc 1.5 and crun 1.20.
-type call struct {
-	command        string // create, run, start, ...
-	id             string // id of the container, for create and run
-	bundle         string
-	log, logFormat string
+// commandLine has the parts of an OCI runtime's command line that the wrapper needs. It follows runc 1.5 and crun 1.20.
+type commandLine struct {
+	command            string // create, run, start, ...
+	id                 string // id of the container, for create and run
+	bundle             string
+	logFile, logFormat string
 }
 
 // createsContainer reports whether the command creates a container from a bundle.
-func (c call) createsContainer() bool { return c.command == "create" || c.command == "run" }
+func (c commandLine) createsContainer() bool { return c.command == "create" || c.command == "run" }
 
 // optionsWithValue are the options whose value may be the next argument.
 var optionsWithValue = []string{
@@ -22,9 +22,9 @@ var optionsWithValue = []string{
 	"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds", "config", "f", // options of create and run
 }
 
-// parse reads the command line of an OCI runtime.
-func parse(args []string) call {
-	c := call{bundle: "."}
+// parseCommandLine reads the command line of an OCI runtime.
+func parseCommandLine(args []string) commandLine {
+	c := commandLine{bundle: "."}
 	for i := 0; i < len(args); i++ {
 		name, value, isOption, joined := parseOption(args[i])
 		switch {
@@ -53,12 +53,12 @@ func parseOption(arg string) (name, value string, is, joined bool) {
 	return name, value, true, joined
 }
 
-func (c *call) setOption(name, value string) {
+func (c *commandLine) setOption(name, value string) {
 	switch name {
 	case "bundle", "b":
 		c.bundle = value
 	case "log":
-		c.log = value
+		c.logFile = value
 	case "log-format":
 		c.logFormat = value
 	}

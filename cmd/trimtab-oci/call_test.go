@@ -7,7 +7,7 @@ import (
 
 // TestParse has command lines as containerd's shim (go-runc 1.1), Docker, crun and users write them.
 func TestParse(t *testing.T) {
-	for line, want := range map[string]call{
+	for line, want := range map[string]commandLine{
 		"--root /run/runc/k8s.io --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid c1": {"create", "c1", "/b", "/b/log.json", "json"},
 		"--root /r create --bundle=/b --console-socket /s --no-pivot c1":                                                            {"create", "c1", "/b", "", ""},
 		"--cgroup-manager systemd --log-level debug run -b /b -d c1":                                                                {"run", "c1", "/b", "", ""},
@@ -20,7 +20,7 @@ func TestParse(t *testing.T) {
 		"create --bundle":             {"create", "", "", "", ""},
 		"- create":                    {"-", "create", ".", "", ""},
 	} {
-		if got := parse(strings.Fields(line)); got != want {
+		if got := parseCommandLine(strings.Fields(line)); got != want {
 			t.Errorf("%s: %+v, want %+v", line, got, want)
 		}
 	}
@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("--log /l\ncreate\n--bundle\n/b\nc1")
 	f.Fuzz(func(t *testing.T, lines string) {
 		args := strings.Split(lines, "\n")
-		if c := parse(args); c.createsContainer() && !strings.Contains(lines, c.command) {
+		if c := parseCommandLine(args); c.createsContainer() && !strings.Contains(lines, c.command) {
 			t.Errorf("%q is %+v", args, c)
 		}
 	})

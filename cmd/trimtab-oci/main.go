@@ -21,7 +21,7 @@ import (
 func main() {
 	w := wrapper{args: os.Args[1:], err: os.Stderr, exec: syscall.Exec}
 	if err := w.run(os.Getenv(settingsVariable)); err != nil {
-		w.report("error", err)
+		w.reportError("error", err)
 		os.Exit(1)
 	}
 }
@@ -35,7 +35,7 @@ type wrapper struct {
 
 // run edits the bundle if the call creates a container, and then executes the real runtime.
 func (w *wrapper) run(settingsFile string) error {
-	call := parse(w.args)
+	call := parseCommandLine(w.args)
 	s, err := readSettings(settingsFile)
 	if err != nil && call.createsContainer() {
 		return err // the settings may require that a container does not start without its decision
@@ -45,21 +45,21 @@ func (w *wrapper) run(settingsFile string) error {
 		return err
 	}
 	if call.createsContainer() {
-		if err := edit(s.Decisions, call); err != nil {
+		if err := applyDecision(s.Decisions, call); err != nil {
 			if s.OnError == onErrorFail {
 				return err
 			}
-			w.report("warning", fmt.Errorf("%w; the container starts without the decision", err))
+			w.reportError("warning", fmt.Errorf("%w; the container starts without the decision", err))
 		}
 	}
 	if err := w.exec(runtime, append([]string{runtime}, w.args...), os.Environ()); err != nil {
-		return fmt.Errorf("start %s: %w", runtime, err)
+		return fmt.Errorf("start the OCI runtime %s: %w", runtime, err)
 	}
 	return nil
 }
 
-// edit applies the decision about a container, if there is one.
-func edit(decisions string, c call) error {
+// applyDecision applies the decision about a container, if there is one.
+func applyDecision(decisions string, c commandLine) error {
 	d, err := ociedit.Read(decisions, c.id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -87,22 +87,22 @@ func findRuntime(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// report prints an error. It also appends the error to the file in option --log, from which the caller reads the errors
-// of an OCI runtime.
-func (w *wrapper) report(level string, err error) {
+// reportError prints an error. It also appends the error to the file in option --log, from which the caller reads the
+// errors of an OCI runtime.
+func (w *wrapper) reportError(level string, err error) {
 	fmt.Fprintln(w.err, "trimtab-oci:", err)
-	c := parse(w.args)
-	if c.log == "" {
+	c := parseCommandLine(w.args)
+	if c.logFile == "" {
 		return
 	}
-	f, openErr := os.OpenFile(c.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, openErr := os.OpenFile(c.logFile, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if openErr != nil {
 		return
 	}
 	defer f.Close()
 	now := time.Now().UTC().Format(time.RFC3339)
 	if c.logFormat == "json" {
-		fmt.Fprintf(f, "{\"level\":%q,\"msg\":%s,\"time\":%q}\n", level, quoted("trimtab-oci: "+err.Error()), now)
+		fmt.Fprintf(f, "{\"level\":%q,\"msg\":%s,\"time\":%q}\n", level, jsonQuoted("trimtab-oci: "+err.Error()), now)
 		return
 	}
 	fmt.Fprintf(f, "time=%q level=%s msg=%q\n", now, level, "trimtab-oci: "+err.Error())

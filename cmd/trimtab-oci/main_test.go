@@ -72,7 +72,7 @@ func (p *place) run(args ...string) (passed []string, said string, err error) {
 		return nil
 	}}
 	if err = w.run(p.settings); err != nil {
-		w.report("error", err)
+		w.reportError("error", err)
 	}
 	return passed, out.String(), err
 }

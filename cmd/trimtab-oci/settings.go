@@ -65,8 +65,8 @@ func parseSettings(file string, must bool) (s settings, err error) {
 	return s, nil
 }
 
-// quoted returns a text as a JSON string.
-func quoted(text string) string {
+// jsonQuoted returns a text as a JSON string.
+func jsonQuoted(text string) string {
 	b, _ := json.Marshal(text) // a string can always be encoded
 	return string(b)
 }

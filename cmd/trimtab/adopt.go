@@ -56,14 +56,14 @@ The exit code is 4 if a container would move.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		found, err := system.Read(os.DirFS(*root))
 		if err != nil {
-			return fmt.Errorf("read what %s assigned: %w", system.Name, err)
+			return fmt.Errorf("read which CPUs %s has assigned: %w", system.Name, err)
 		}
 		plan, err := planAdoption(cmd.Context(), *socket, found, *apply)
 		if err != nil {
 			return err
 		}
 		if *apply {
-			if err := handOver(cmd, found); err != nil {
+			if err := saveAdoption(cmd, found); err != nil {
 				return err
 			}
 			plan.Applied = true
@@ -100,8 +100,8 @@ func planAdoption(ctx context.Context, socket string, found lifecycle.FormerAgen
 	return plan, asUsageError(err)
 }
 
-// handOver stores what the other agent has assigned. The agent takes it over at its next start.
-func handOver(cmd *cobra.Command, found lifecycle.FormerAgent) error {
+// saveAdoption stores what the other agent has assigned. The agent takes it over at its next start.
+func saveAdoption(cmd *cobra.Command, found lifecycle.FormerAgent) error {
 	file, err := cmd.Flags().GetString("config")
 	if err != nil {
 		return err

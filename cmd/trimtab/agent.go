@@ -96,7 +96,7 @@ func (f agentFlags) apply(c *config.Config) error {
 		return err
 	}
 	if problems := config.Validate(*c); problems != nil {
-		return fmt.Errorf("flags: %w", &config.Error{Problems: problems})
+		return fmt.Errorf("the flags are not valid: %w", &config.Error{Problems: problems})
 	}
 	return nil
 }
@@ -110,13 +110,13 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 		return err
 	}
 	level, format := &slog.LevelVar{}, &logFormat{}
-	level.Set(levels[c.Log.Level])
+	level.Set(logLevels[c.Log.Level])
 	format.set(c.Log.Format)
 	log := newLog(format, level, stderr)
 	sim.SetNRILog(log)
 	klog.SetSlogLogger(log) // write the log of client-go to the agent's log
 	b := cli.ThisBuild()
-	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
+	log.Info("the agent starts", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
 	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))
 	handed, err := cri.SystemdListeners()
 	if err != nil {
@@ -131,7 +131,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	a, err := agent.New(agent.Options{
 		Reload:    reload,
 		Listeners: handed,
-		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level, Format: format.set,
+		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, LogLevel: level, SetLogFormat: format.set,
 		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file
 	})
 	if err != nil {
@@ -142,11 +142,11 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	if err != nil && !stopped {
 		return fmt.Errorf("run the agent: %w", err)
 	}
-	log.Info("stopped; containers keep their values")
+	log.Info("the agent has stopped; containers keep their values")
 	return nil
 }
 
-// levels are the values of log.level.
-var levels = map[string]slog.Level{
+// logLevels maps the values of log.level to the levels of package slog.
+var logLevels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }

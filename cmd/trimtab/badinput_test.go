@@ -68,7 +68,7 @@ var badInputs = []struct {
 	{"status -o", exitUsage, "--output needs a value", "table, wide, json, yaml"},
 	{"status --wait=perhaps", exitUsage, "--wait=perhaps", "is ready"},
 	{"status --class nonsense", exitUsage, "--class nonsense", "want one of system, dedicated"},
-	{"explain", exitUsage, "needs NAMESPACE/POD", "trimtab explain --help"},
+	{"explain", exitUsage, "needs the argument NAMESPACE/POD", "trimtab explain --help"},
 	{"explain a b", exitUsage, `got "b"`, "trimtab explain --help"},
 	{"explain a", exitUsage, `"a" is not`, "NAMESPACE/POD or NAMESPACE/POD/CONTAINER"},
 	{"explain a/b/c/d", exitUsage, `"a/b/c/d" is not`, "NAMESPACE/POD or NAMESPACE/POD/CONTAINER"},
@@ -102,7 +102,7 @@ var badInputs = []struct {
 	{"diff --nri-socket none.sock", exitFailure, "no NRI socket at none.sock", "trimtab doctor"},
 
 	// Configurations.
-	{"config check", exitUsage, "needs FILE...", "trimtab config check --help"},
+	{"config check", exitUsage, "needs the argument FILE...", "trimtab config check --help"},
 	{"config check nothere.yaml", exitUsage, "nothere.yaml", "no such file"},
 	{"config check .", exitUsage, "read .", "is a directory"},
 	{"config check text.yaml", exitUsage, "text.yaml:1:", "want a mapping of keys"},

@@ -82,7 +82,7 @@ func capturedNode(file string) (*captured.Node, error) {
 }
 
 // serveCapturedNode runs an agent on the node of an archive until ctx ends. The node has no pods.
-func serveCapturedNode(ctx context.Context, file string, out io.Writer, to serveNode) error {
+func serveCapturedNode(ctx context.Context, file string, out io.Writer, to serveFlags) error {
 	from, err := capturedNode(file)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ decisions. Keys that are left out have their defaults: 'trimtab config print' sh
 		Args:    cli.Arguments(0, "FILE"),
 	}
 	var o doctor.Options
-	addNode(cmd, &o)
+	addNodeFlags(cmd, &o)
 	observe := cmd.Flags().Bool("observe", false, "decide and report, and change nothing (mode: observe)")
 	force := cmd.Flags().Bool("force", false, "replace FILE if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ decisions. Keys that are left out have their defaults: 'trimtab config print' sh
 		if len(args) == 0 {
 			return cli.Write(cmd.OutOrStdout(), text)
 		}
-		if err := writeNew(args[0], text, *force); err != nil {
+		if err := writeNewFile(args[0], text, *force); err != nil {
 			return &usageError{err}
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; read it, then start the agent\n", args[0])
@@ -64,9 +64,9 @@ decisions. Keys that are left out have their defaults: 'trimtab config print' sh
 	return cmd
 }
 
-// writeNew writes a file, and creates its directory if it is missing. It replaces an existing file only if force is
+// writeNewFile writes a file, and creates its directory if it is missing. It replaces an existing file only if force is
 // set.
-func writeNew(name string, text []byte, force bool) error {
+func writeNewFile(name string, text []byte, force bool) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a configuration is no secret
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 func newDemo() *cobra.Command {
 	var at stopAfterFlags
 	var serve bool
-	var to serveNode
+	var to serveFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run the agent in a demo, without root, runtime or cluster",
@@ -32,7 +32,7 @@ serve --agent': try status, top, explain, plan, events and the web page.`,
 			if err != nil {
 				return fmt.Errorf("the built-in demo: %w", err)
 			}
-			if !serve && to != (serveNode{}) {
+			if !serve && to != (serveFlags{}) {
 				return &usageError{errors.New("--http and --dir can only be used with --serve")}
 			}
 			drawn, err := at.apply(s)
@@ -40,7 +40,7 @@ serve --agent': try status, top, explain, plan, events and the web page.`,
 				return err
 			}
 			if !serve {
-				return play(cmd.Context(), s, cmd.OutOrStdout(), drawn)
+				return playScenario(cmd.Context(), s, cmd.OutOrStdout(), drawn)
 			}
 			return playAndServe(cmd.Context(), s, cmd.OutOrStdout(), to, drawn)
 		},

@@ -32,7 +32,7 @@ it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 		Args:    cli.Arguments(0),
 	}
 	var o doctor.Options
-	addNode(cmd, &o)
+	addNodeFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `file`, a path on the node (default $"+configVariable+" or "+configFile+")")
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -67,8 +67,8 @@ it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 	return cmd
 }
 
-// addNode adds the flags for where the node's files are. It also sets how doctor asks the agent and the kubelet.
-func addNode(cmd *cobra.Command, o *doctor.Options) {
+// addNodeFlags adds the flags for where the node's files are. It also sets how doctor asks the agent and the kubelet.
+func addNodeFlags(cmd *cobra.Command, o *doctor.Options) {
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
 	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default cri.endpoint, or with NRI the usual ones)")
 	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")

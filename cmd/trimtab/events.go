@@ -46,7 +46,7 @@ too slow misses events, which are counted; no pod waits for it.`,
 			return withClient(cmd.Context(), *socket, func(c *status.Client) error { return whole.run(cmd.Context(), c, w, cmd.ErrOrStderr()) })
 		}
 		show := func(e api.Event) error {
-			return status.RenderEvent(w, e, status.Options{Color: colors(w)})
+			return status.RenderEvent(w, e, status.Options{Color: useColors(w)})
 		}
 		switch out.String() {
 		case "json":

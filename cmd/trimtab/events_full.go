@@ -17,14 +17,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// fullEvents are the flags of the command events that show or record whole messages.
-type fullEvents struct {
+// fullEventFlags are the flags of the command events that show or record whole messages.
+type fullEventFlags struct {
 	full, withoutEnv bool
 	record           string
 }
 
-func addFullEvents(cmd *cobra.Command) *fullEvents {
-	f := &fullEvents{}
+func addFullEvents(cmd *cobra.Command) *fullEventFlags {
+	f := &fullEventFlags{}
 	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole message and decision of each event from now on, as YAML documents")
 	cmd.Flags().StringVar(&f.record, "record", "", "write each event from now on to a `file` that 'trimtab replay' reads")
 	cmd.Flags().BoolVar(&f.withoutEnv, "without-env", false, "with --full or --record, leave out the values of environment variables")
@@ -32,7 +32,7 @@ func addFullEvents(cmd *cobra.Command) *fullEvents {
 }
 
 // wantsFull reports whether the flags request whole messages. It returns an error for flags that exclude each other.
-func (f *fullEvents) wantsFull(cmd *cobra.Command) (bool, error) {
+func (f *fullEventFlags) wantsFull(cmd *cobra.Command) (bool, error) {
 	is := f.full || f.record != ""
 	for _, other := range []string{"since", "follow", "output"} {
 		if is && cmd.Flags().Changed(other) {
@@ -46,7 +46,7 @@ func (f *fullEvents) wantsFull(cmd *cobra.Command) (bool, error) {
 }
 
 // run shows and records events until ctx ends.
-func (f *fullEvents) run(ctx context.Context, c *status.Client, w, log io.Writer) (err error) {
+func (f *fullEventFlags) run(ctx context.Context, c *status.Client, w, log io.Writer) (err error) {
 	var keep *bufio.Writer
 	if f.record != "" {
 		file, err := os.OpenFile(f.record, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -39,17 +39,17 @@ be read are listed with key, value and reason. -o wide has values as the kernel 
 		}
 		namespace, pod, container, err := parseReference(name)
 		if err != nil {
-			return withNamespace(cmd.Context(), *socket, name, err)
+			return suggestNamespace(cmd.Context(), *socket, name, err)
 		}
-		width, _ := terminal(cmd.OutOrStdout())
+		width, _ := terminalWidth(cmd.OutOrStdout())
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			found, err := c.Explain(cmd.Context(), namespace, pod, container)
 			if err != nil {
-				return withSimilar(cmd.Context(), c, namespace, pod, err)
+				return suggestSimilarPods(cmd.Context(), c, namespace, pod, err)
 			}
 			w := cmd.OutOrStdout()
 			return out.PrintList(w, "ContainerList", found, func() error {
-				return status.RenderExplain(w, found, status.Options{Color: colors(w), Wide: out.String() == "wide", Width: width})
+				return status.RenderExplain(w, found, status.Options{Color: useColors(w), Wide: out.String() == "wide", Width: width})
 			})
 		})
 	}
@@ -71,16 +71,16 @@ func parseReference(s string) (namespace, pod, container string, err error) {
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
 }
 
-// withNamespace adds similar pods to the error about a name that has no namespace. It returns err unchanged if no agent
-// answers.
-func withNamespace(ctx context.Context, socket, name string, err error) error {
+// suggestNamespace adds the known pods with a similar name to the error about a name that has no namespace. It returns
+// err unchanged if no agent answers.
+func suggestNamespace(ctx context.Context, socket, name string, err error) error {
 	if name == "" || strings.Contains(name, "/") {
 		return err
 	}
 	_ = withClient(ctx, socket, func(c *status.Client) error {
 		n, failed := c.Status(ctx)
 		if similar := similarPods(podsOf(n), "", name); failed == nil && len(similar) > 0 {
-			err = &usageError{fmt.Errorf("%w; the agent knows %s", err, firstFew(similar))}
+			err = &usageError{fmt.Errorf("%w; the agent knows %s", err, joinFirst(similar))}
 		}
 		return nil
 	})
@@ -90,8 +90,8 @@ func withNamespace(ctx context.Context, socket, name string, err error) error {
 // maxSimilar is how many similar pods an error about an unknown pod names.
 const maxSimilar = 5
 
-// withSimilar adds similar pods to the agent's error about an unknown pod. It returns other errors unchanged.
-func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, err error) error {
+// suggestSimilarPods adds similar pods to the agent's error about an unknown pod. It returns other errors unchanged.
+func suggestSimilarPods(ctx context.Context, c *status.Client, namespace, pod string, err error) error {
 	unknown := (*status.RefusedError)(nil)
 	if !errors.As(err, &unknown) || unknown.Status != http.StatusNotFound {
 		return err
@@ -102,13 +102,13 @@ func withSimilar(ctx context.Context, c *status.Client, namespace, pod string, e
 	}
 	similar := similarPods(podsOf(n), namespace, pod)
 	if len(similar) == 0 {
-		return fmt.Errorf("%w; 'trimtab status' lists the pods that it knows", err)
+		return fmt.Errorf("%w; 'trimtab status' lists the pods that the agent knows", err)
 	}
-	return fmt.Errorf("%w; it knows %s", err, firstFew(similar))
+	return fmt.Errorf("%w; the agent knows %s", err, joinFirst(similar))
 }
 
 // similarPods returns the known pods that the user probably meant: pods with this name in any namespace, or else pods
-// of the namespace with a similar name, or else all pods of the namespace. If namespace is "", the user gave none, and
+// of the namespace with a similar name, or else all pods of the namespace. If namespace is "", the user named none, and
 // similar names count in all namespaces.
 func similarPods(known []string, namespace, pod string) []string {
 	same := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
@@ -126,8 +126,8 @@ func similarPods(known []string, namespace, pod string) []string {
 	return slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasPrefix(p, namespace+"/") })
 }
 
-// firstFew joins at most maxSimilar names with commas.
-func firstFew(names []string) string {
+// joinFirst joins at most maxSimilar names with commas.
+func joinFirst(names []string) string {
 	if len(names) > maxSimilar {
 		return strings.Join(names[:maxSimilar], ", ") + ", ..."
 	}

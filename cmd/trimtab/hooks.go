@@ -44,7 +44,7 @@ reads. The paths of the node's cgroups and devices are those in the agent's conf
 		w := cmd.OutOrStdout()
 		c, _, err := loadConfig(*file)
 		switch {
-		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read it
+		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read the file
 			fmt.Fprintln(cmd.ErrOrStderr(), "the configuration file cannot be read, so the defaults are shown:", err)
 			c = config.Default()
 		case err != nil:
@@ -92,7 +92,7 @@ func hooksOnNode(root string, c *config.Config) []hookOnNode {
 	}
 	all := c.Hooks.Catalogue()
 	var out []hookOnNode
-	for i, h := range agent.Effective(tree, c.Paths, all) {
+	for i, h := range agent.ProbeHooks(tree, c.Paths, all) {
 		out = append(out, hookOnNode{all[i], c.Hooks.Enabled(h.Name), h.Effective(), h.Finding})
 	}
 	return out
@@ -135,15 +135,15 @@ func hookPage(w io.Writer, h *hookOnNode) error {
 		}
 	}
 	row("enabled", []string{map[bool]string{true: "yes", false: "no"}[h.Enabled]}, "")
-	row("here", []string{h.Here}, "")
-	row("acts at", term.Wrap(strings.Join(stringsOf(h.Stages), ", "), 80), "\n  \t")
+	row("on this node", []string{h.Here}, "")
+	row("called at", term.Wrap(strings.Join(stringsOf(h.Stages), ", "), 80), "\n  \t")
 	row("reads", h.Reads, "\n  \t")
 	row("sets", stringsOf(h.Sets), ", ")
 	row("sets on the pod", stringsOf(h.SetsOnPod), ", ")
 	row("needs", alternatives(h.KernelFeatures), "\n  \t")
-	row("beside others", term.Wrap(h.Compose, 80), "\n  \t")
+	row("with other hooks", term.Wrap(h.Compose, 80), "\n  \t")
 	if h.TestedOn != "" {
-		row("tried on", []string{h.TestedOn}, "")
+		row("tested on", []string{h.TestedOn}, "")
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)

@@ -168,7 +168,7 @@ func TestLaunchedByARuntime(t *testing.T) {
 		{"told what to do", invocation{name: "90-trimtab", args: []string{"status"}}, []string{"status"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.in.command(); !slices.Equal(got, tc.want) {
+			if got := tc.in.commandArgs(); !slices.Equal(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

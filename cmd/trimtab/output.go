@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal reports whether w is a terminal, and its width.
-func terminal(w io.Writer) (width int, ok bool) {
+// terminalWidth reports whether w is a terminal, and its width.
+func terminalWidth(w io.Writer) (width int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile {
 		return 0, false
@@ -20,9 +20,8 @@ func terminal(w io.Writer) (width int, ok bool) {
 	return int(size.Col), true
 }
 
-// colors reports whether to use colour on w: on terminals, unless the user asked
-// programs not to (no-color.org).
-func colors(w io.Writer) bool {
-	_, ok := terminal(w)
+// useColors reports whether to use colours on w: only on terminals, and only if NO_COLOR is not set (no-color.org).
+func useColors(w io.Writer) bool {
+	_, ok := terminalWidth(w)
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -59,7 +59,7 @@ the configuration in --config, or on the node of a scenario after its last step.
 		if *node == "" {
 			return explainConfigFlag(cmd, ask(cmd, args))
 		}
-		s, err := describedNode(*node, cmd.Flag("config").Value.String())
+		s, err := planScenario(*node, cmd.Flag("config").Value.String())
 		if err != nil {
 			return &usageError{err}
 		}
@@ -85,9 +85,9 @@ func explainConfigFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// describedNode returns a scenario without steps. Its node has the CPUs in node and the configuration in file, or the
-// defaults if file is "". If node is the path of a scenario, describedNode returns that scenario.
-func describedNode(node, file string) (*scenario.Scenario, error) {
+// planScenario returns a scenario without steps. Its node has the CPUs in node and the configuration in file, or the
+// defaults if file is "". If node is the path of a scenario, planScenario returns that scenario.
+func planScenario(node, file string) (*scenario.Scenario, error) {
 	if isArchive(node) {
 		node = "1c" // the archive describes the machine, so these CPUs are not used
 	} else if _, err := os.Stat(node); err == nil {
@@ -127,7 +127,7 @@ func withAdvice(file string, err error) error {
 // playOnNode plays a scenario with an agent, and then calls do with the agent's status socket.
 func playOnNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do func(socket string) error) error {
 	var result error
-	err := play(ctx, s, io.Discard, func(o *sim.RunOptions) {
+	err := playScenario(ctx, s, io.Discard, func(o *sim.RunOptions) {
 		o.Out, o.Captured = nil, from
 		o.AfterLastStep = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
 			result = do(c.Paths.StatusSocket)
@@ -172,7 +172,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 		if name == "" {
 			name = args[0]
 		}
-		text, err := read(name, cmd.InOrStdin())
+		text, err := readInput(name, cmd.InOrStdin())
 		if err != nil {
 			return &usageError{err}
 		}
@@ -202,8 +202,8 @@ func asUsageError(err error) error {
 	return err
 }
 
-// read reads a file, or standard input if file is "-".
-func read(file string, in io.Reader) ([]byte, error) {
+// readInput reads a file, or standard input if file is "-".
+func readInput(file string, in io.Reader) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(in)
 	}

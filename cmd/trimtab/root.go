@@ -56,19 +56,21 @@ func (m *usageError) Unwrap() error { return m.err }
 // refusalError is the error of a plan in which pods or containers would be refused. count is their number.
 type refusalError struct{ count int }
 
-func (r *refusalError) Error() string { return fmt.Sprintf("%d would be refused", r.count) }
+func (r *refusalError) Error() string {
+	return fmt.Sprintf("%d pods or containers would be refused", r.count)
+}
 
 // movesError is the error of an adoption in which containers would get other CPUs. count is their number.
 type movesError struct{ count int }
 
-func (m *movesError) Error() string { return fmt.Sprintf("%d would move", m.count) }
+func (m *movesError) Error() string { return fmt.Sprintf("%d containers would move", m.count) }
 
 // pluginName matches the file name of a pre-installed plugin, as runtimes require it.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-`)
 
-// command returns the command-line arguments. A runtime starts a pre-installed plugin without arguments; then command
-// returns the subcommand agent.
-func (i invocation) command() []string {
+// commandArgs returns the command-line arguments. A runtime starts a pre-installed plugin without arguments; then
+// commandArgs returns the subcommand agent.
+func (i invocation) commandArgs() []string {
 	if len(i.args) == 0 && (i.launched || pluginName.MatchString(filepath.Base(i.name))) {
 		return []string{"agent"}
 	}
@@ -78,7 +80,7 @@ func (i invocation) command() []string {
 // run runs one command and returns the exit code.
 func run(ctx context.Context, i invocation) int {
 	root, begun := newRoot() //nolint:contextcheck // the commands get the context when they run
-	root.SetArgs(i.command())
+	root.SetArgs(i.commandArgs())
 	root.SetIn(i.in)
 	root.SetOut(i.out)
 	root.SetErr(i.err)

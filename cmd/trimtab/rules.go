@@ -46,7 +46,7 @@ if there is a mistake.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", term.Clean(r.Name))
 			}
 			if len(c.Rules) == 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), "no rules")
+				fmt.Fprintln(cmd.OutOrStdout(), "the configuration has no rules")
 			}
 			return nil
 		},
@@ -147,6 +147,7 @@ func renderRulesTest(w io.Writer, r *rulestest.Report) error {
 	return err
 }
 
+// nothingIfEmpty returns the word nothing for an empty text.
 func nothingIfEmpty(text string) string {
 	if text == "" {
 		return "nothing"

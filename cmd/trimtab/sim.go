@@ -54,7 +54,7 @@ says so and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return play(cmd.Context(), s, cmd.OutOrStdout(), drawn, func(o *sim.RunOptions) { o.Captured = from })
+			return playScenario(cmd.Context(), s, cmd.OutOrStdout(), drawn, func(o *sim.RunOptions) { o.Captured = from })
 		},
 	}
 	at.add(cmd)
@@ -92,16 +92,16 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// play plays a scenario with the real agent.
-func play(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func(*sim.RunOptions)) error {
+// playScenario plays a scenario with the real agent.
+func playScenario(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func(*sim.RunOptions)) error {
 	ctx, stop := untilHangup(ctx)
 	defer stop()
 	quiet := slog.New(slog.DiscardHandler)
 	sim.SetNRILog(quiet)
-	width, _ := terminal(out)
+	width, _ := terminalWidth(out)
 	version := cli.ThisBuild().Version
 	o := sim.RunOptions{
-		Out: out, Color: colors(out), Width: width, Log: quiet,
+		Out: out, Color: useColors(out), Width: width, Log: quiet,
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
 			options := simulated.Options(o)
 			options.Version = version
@@ -137,7 +137,7 @@ Both continue until interrupted.`,
 	}
 	socket := cmd.Flags().String("socket", "", "path of the NRI socket to create for plugins")
 	withAgent := cmd.Flags().Bool("agent", false, "run Trimtab's own agent on the described node, and keep it running")
-	var to serveNode
+	var to serveFlags
 	to.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -145,7 +145,7 @@ Both continue until interrupted.`,
 			return &usageError{errors.New("--agent and --socket exclude each other: the agent connects to a socket of its own")}
 		case !*withAgent && *socket == "":
 			return &usageError{errors.New("set --socket PATH, to which plugins connect, or --agent, to run Trimtab's own agent")}
-		case !*withAgent && to != (serveNode{}):
+		case !*withAgent && to != (serveFlags{}):
 			return &usageError{errors.New("--http and --dir can only be used with --agent")}
 		}
 		var s *scenario.Scenario
@@ -165,11 +165,11 @@ Both continue until interrupted.`,
 		quiet := slog.New(slog.DiscardHandler)
 		sim.SetNRILog(quiet)
 		out := cmd.OutOrStdout()
-		width, _ := terminal(out)
+		width, _ := terminalWidth(out)
 		ctx, stop := untilHangup(cmd.Context())
 		defer stop()
 		return sim.Serve(ctx, sim.ServeOptions{
-			Out: out, Color: colors(out), Width: width, Socket: *socket, Scenario: s, Captured: from, Log: quiet,
+			Out: out, Color: useColors(out), Width: width, Socket: *socket, Scenario: s, Captured: from, Log: quiet,
 		})
 	}
 	return cmd

@@ -25,22 +25,22 @@ import (
 // pageAddress is the default address of the web page of a simulated node.
 const pageAddress = "127.0.0.1:9464"
 
-// serveNode has the address of the web page of an agent on a simulated node, and the directory in which its
+// serveFlags has the address of the web page of an agent on a simulated node, and the directory in which its
 // configuration file is written.
-type serveNode struct {
+type serveFlags struct {
 	http string // address of the web page; "none" for no page, "" for the default
 	dir  string // directory of the configuration file, created if it is missing; "" for the agent's temporary directory
 }
 
 // add adds the flags to a command.
-func (s *serveNode) add(cmd *cobra.Command) {
+func (s *serveFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.dir, "dir", "", "`directory` in which to write the agent's configuration file, made if missing (default a temporary one)")
 	cmd.Flags().StringVar(&s.http, "http", "", "`address` of the web page, or none (default "+pageAddress+", or a free port)")
 }
 
 // playAndServe plays a scenario, or the demo if s is nil. It then prints commands that reach the agent, and keeps the
 // agent running until ctx ends.
-func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to serveNode, more ...func(*sim.RunOptions)) (err error) {
+func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to serveFlags, more ...func(*sim.RunOptions)) (err error) {
 	if s == nil {
 		if s, err = scenario.Parse(scenarios.Demo); err != nil {
 			return fmt.Errorf("the built-in demo: %w", err)
@@ -52,7 +52,7 @@ func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to s
 	if err != nil {
 		return &usageError{err}
 	}
-	if to.dir != "" { // fail before the steps are played, not after
+	if to.dir != "" { // an error must come before the steps are played
 		if err := os.MkdirAll(to.dir, 0o755); err != nil {
 			return &usageError{fmt.Errorf("--dir: %w; name a directory that this user may write to", err)}
 		}
@@ -76,9 +76,9 @@ func playAndServe(ctx context.Context, s *scenario.Scenario, out io.Writer, to s
 			return nil
 		}
 	})
-	err = play(ctx, s, out, more...)
+	err = playScenario(ctx, s, out, more...)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil // the user ended it
+		return nil // the user has interrupted the command
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func statusSocket(named string) (string, error) {
 		if named != "" {
 			return "", &usageError{fmt.Errorf("--config: %w; name the agent's configuration, or its socket with --socket", err)}
 		}
-		return config.Default().Paths.StatusSocket, nil // perhaps only root can read it
+		return config.Default().Paths.StatusSocket, nil // perhaps only root can read the file
 	}
 	var c struct {
 		Paths struct {

@@ -21,14 +21,14 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// classes are the classes of containers, as the table of containers shows them.
-var classes = []string{"system", "dedicated", "shared", "reclaimed", "none"}
+// containerClasses are the classes of containers, as the table of containers shows them.
+var containerClasses = []string{"system", "dedicated", "shared", "reclaimed", "none"}
 
 // statusFlags are the flags of the command status.
 type statusFlags struct {
 	svg      string
 	cpu      string // a number; "" for the whole node
-	shown    status.Options
+	options  status.Options
 	watch    bool
 	selector string
 	interval time.Duration
@@ -81,14 +81,14 @@ run there.`,
 func (f *statusFlags) add(cmd *cobra.Command) {
 	addSVGFlag(cmd, &f.svg)
 	cmd.Flags().StringVar(&f.cpu, "cpu", "", "show who owns the CPU with this `number`, and which containers may run there")
-	cmd.Flags().StringVarP(&f.shown.Namespace, "namespace", "n", "", "list only containers in this namespace")
-	cmd.Flags().StringVar(&f.shown.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
+	cmd.Flags().StringVarP(&f.options.Namespace, "namespace", "n", "", "list only containers in this namespace")
+	cmd.Flags().StringVar(&f.options.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "list only the containers of pods with these labels, as app=web,tier!=test")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state repeatedly, until interrupted")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long --wait may take")
-	completeValues(cmd, map[string][]string{"class": classes, "wait": {"ready"}})
+	completeValues(cmd, map[string][]string{"class": containerClasses, "wait": {"ready"}})
 	_ = cmd.RegisterFlagCompletionFunc("namespace", completeNamespaces)
 }
 
@@ -108,8 +108,8 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	case f.cpu != "" && (f.svg != "" || slices.Contains([]string{"json", "yaml"}, cmd.Flag("output").Value.String())):
 		return errors.New("--cpu is for tables: leave out --svg and -o json|yaml; -o json has the CPUs of all owners, pools and containers")
 	}
-	if f.shown.Class != "" && !slices.Contains(classes, f.shown.Class) {
-		return fmt.Errorf("--class %s: want one of %s", f.shown.Class, strings.Join(classes, ", "))
+	if f.options.Class != "" && !slices.Contains(containerClasses, f.options.Class) {
+		return fmt.Errorf("--class %s: want one of %s", f.options.Class, strings.Join(containerClasses, ", "))
 	}
 	if f.selector == "" {
 		return nil
@@ -118,19 +118,19 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--selector %s: %w", f.selector, err)
 	}
-	f.shown.Matches = func(of map[string]string) bool { return selected.Matches(labels.Set(of)) }
+	f.options.Matches = func(of map[string]string) bool { return selected.Matches(labels.Set(of)) }
 	return nil
 }
 
 // show prints the state of the node. With --watch it prints it again after each interval, until ctx ends.
 func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, out *cli.Format) error {
-	f.shown.Color, f.shown.Wide = colors(w), out.String() == "wide"
-	width, live := terminal(w)
-	f.shown.Width = width
+	f.options.Color, f.options.Wide = useColors(w), out.String() == "wide"
+	width, live := terminalWidth(w)
+	f.options.Width = width
 	for {
 		n, err := c.Status(ctx)
 		if f.watch && ctx.Err() != nil {
-			return nil //nolint:nilerr // it was interrupted
+			return nil //nolint:nilerr // the user has interrupted the command
 		}
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 				return err
 			}
 		}
-		f.shown.Now = time.Now()
+		f.options.Now = time.Now()
 		if err := out.PrintAs(w, "NodeStatus", n, func() error { return f.render(w, n) }); err != nil || !f.watch {
 			return err
 		}
@@ -156,13 +156,13 @@ func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, o
 // render prints the state of a node, or of one of its CPUs.
 func (f *statusFlags) render(w io.Writer, n api.Node) error {
 	if f.cpu == "" {
-		return status.RenderStatus(w, n, f.shown)
+		return status.RenderStatus(w, n, f.options)
 	}
 	id, err := strconv.ParseUint(f.cpu, 10, 16)
 	if err != nil {
 		return &usageError{fmt.Errorf("--cpu %s: want the number of a CPU, such as 7", f.cpu)}
 	}
-	if err := status.RenderCPU(w, n, int(id), f.shown); err != nil {
+	if err := status.RenderCPU(w, n, int(id), f.options); err != nil {
 		return &usageError{fmt.Errorf("--cpu %s: %w", f.cpu, err)}
 	}
 	return nil
@@ -188,7 +188,7 @@ func awaitReady(ctx context.Context, socket string, most time.Duration) error {
 			last = err
 		}
 		if !sleep.For(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("waited %v: %w", most, last)
+			return fmt.Errorf("waited %v for the agent to be ready: %w", most, last)
 		}
 	}
 }

@@ -48,13 +48,13 @@ pods, and the labels and annotations on which decisions are based.`,
 		}
 		parts := sysdumpParts(cmd.Context(), *socket, cmd.Flag("config").Value.String())
 		if file == "-" {
-			return pack(cmd.OutOrStdout(), parts)
+			return writeArchive(cmd.OutOrStdout(), parts)
 		}
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return &usageError{fmt.Errorf("write the archive: %w", err)}
 		}
-		if err := errors.Join(pack(f, parts), f.Close()); err != nil {
+		if err := errors.Join(writeArchive(f, parts), f.Close()); err != nil {
 			return errors.Join(err, os.Remove(file))
 		}
 		w := cmd.OutOrStdout()
@@ -114,7 +114,7 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 		var all api.Configuration
 		err := asked(func(c *status.Client) (err error) { all, err = c.Config(ctx); return err })
 		metricsAt = metricsAddress(all)
-		hideRules(all)
+		hideRuleEnv(all)
 		return all, err
 	})
 	add("events.json", func() (any, error) {
@@ -142,11 +142,11 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 	return parts
 }
 
-// hideEnv replaces the values of environment variables.
+// hideEnv replaces the values of environment variables in decided values.
 func hideEnv(values []api.Value) {
 	for i := range values {
 		if strings.HasPrefix(values[i].Field, "env ") {
-			values[i].Value, values[i].Kernel, values[i].Note = hidden, "", ""
+			values[i].Value, values[i].Kernel, values[i].Note = hiddenValue, "", ""
 		}
 	}
 }
@@ -161,22 +161,22 @@ func metricsAddress(c api.Configuration) string {
 	return ""
 }
 
-// hideRules replaces the values to which the rules in a configuration set environment variables.
-func hideRules(c api.Configuration) {
+// hideRuleEnv replaces the values to which the rules in a configuration set environment variables.
+func hideRuleEnv(c api.Configuration) {
 	for i, k := range c.Keys {
 		if k.Key != "rules" {
 			continue
 		}
 		text, err := withoutEnv([]byte(k.Value))
 		if err != nil {
-			text = []byte(`"` + hidden + `"`)
+			text = []byte(`"` + hiddenValue + `"`)
 		}
 		c.Keys[i].Value = strings.TrimSpace(string(text))
 	}
 }
 
-// hidden replaces a value that the archive must not have.
-const hidden = "(left out)"
+// hiddenValue replaces a value that the archive must not have.
+const hiddenValue = "(left out)"
 
 // readWithoutEnv reads a configuration file and replaces the values of environment variables.
 func readWithoutEnv(file string) ([]byte, error) {
@@ -191,7 +191,7 @@ func readWithoutEnv(file string) ([]byte, error) {
 func withoutEnv(text []byte) ([]byte, error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &document); err != nil {
-		return nil, fmt.Errorf("left out, because it is not valid YAML, so the values of environment variables cannot be removed: %w", err)
+		return nil, fmt.Errorf("the file is left out: it is not valid YAML, so the command cannot remove the values of environment variables: %w", err)
 	}
 	if !hideSettings(&document) {
 		return text, nil
@@ -208,7 +208,7 @@ func hideSettings(n *yamlv3.Node) (found bool) {
 	if field := values["field"]; field != nil && field.Value == lifecycle.Env.String() {
 		for _, key := range []string{"value", "valueExpression"} {
 			if v := values[key]; v != nil && v.Value != "" {
-				v.SetString(hidden)
+				v.SetString(hiddenValue)
 				found = true
 			}
 		}
@@ -251,8 +251,8 @@ func cgroupMounts() (any, error) {
 	return []byte(keep.String()), err
 }
 
-// pack writes the archive. A file missing.txt in it lists the parts that are missing, and why.
-func pack(w io.Writer, parts []archivePart) error {
+// writeArchive writes the archive. A file missing.txt in it lists the parts that are missing, and why.
+func writeArchive(w io.Writer, parts []archivePart) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	var missing strings.Builder

@@ -52,8 +52,8 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			out := cmd.OutOrStdout()
 			ask := func(ctx context.Context) (api.Node, api.Usage, error) { return sampleOf(ctx, c) }
-			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, colors(out))
-			width, live := terminal(out)
+			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, useColors(out))
+			width, live := terminalWidth(out)
 			if *once || !live {
 				f, err := sampleTwice(cmd.Context(), m, ask, *every)
 				if err != nil {
@@ -63,7 +63,7 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 				return cli.Write(out, []byte(f.String()+"\n"))
 			}
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithOutput(out), tea.WithInput(cmd.InOrStdin())).Run()
-			if errors.Is(err, tea.ErrProgramKilled) { // a signal ended it
+			if errors.Is(err, tea.ErrProgramKilled) { // a signal has ended the program
 				return nil
 			}
 			return err

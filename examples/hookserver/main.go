@@ -80,7 +80,7 @@ func register(file, socket string) error {
 
 // serve answers calls until ctx ends.
 func serve(ctx context.Context, socket, file string) error {
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier run
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // the socket of an earlier run
 		return err
 	}
 	// The socket file gets the mode that the socket has when it is bound. It is therefore for its owner alone from

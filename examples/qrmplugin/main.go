@@ -33,16 +33,16 @@ import (
 
 const (
 	version = "v1alpha1"
-	// checkSocket is how often the plugin checks whether the manager has created its socket again.
-	checkSocket = 200 * time.Millisecond
-	// registerWithin is the time limit of a registration.
-	registerWithin = 10 * time.Second
+	// socketCheckInterval is how often the plugin checks whether the manager has created its socket again.
+	socketCheckInterval = 200 * time.Millisecond
+	// registerTimeout is the time limit of a registration.
+	registerTimeout = 10 * time.Second
 )
 
 // settings are the values of the flags.
 type settings struct {
 	dir              string // the manager's directory: the plugin registers at its kubelet.sock
-	watchedDirectory string // or a directory that a manager watches for plugins
+	watchedDirectory string // a directory that a manager watches for plugins; replaces dir
 	socket           string // the name of the plugin's own socket
 	resource         string
 	state            string
@@ -57,9 +57,9 @@ func main() {
 	flag.StringVar(&s.watchedDirectory, "watched", "", "a directory that a manager watches, instead of -dir")
 	flag.StringVar(&s.socket, "socket", "qrmplugin.sock", "the name of the plugin's socket in that directory")
 	flag.StringVar(&s.resource, "resource", "example.com/nic", "the name of the resource")
-	flag.StringVar(&s.state, "state", "", "the file with what was given")
+	flag.StringVar(&s.state, "state", "", "the file in which the plugin stores its allocations")
 	nics := flag.String("nics", "", "interfaces, each with its NUMA node: eth1@0,eth2@1")
-	flag.StringVar(&s.mount, "mount", "", "what containers get mounted, to read: HOST:CONTAINER")
+	flag.StringVar(&s.mount, "mount", "", "a path of the host to mount read-only into containers, and the path in them: HOST:CONTAINER")
 	flag.StringVar(&s.device, "device", "", "a device that containers get")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -96,7 +96,7 @@ func run(ctx context.Context, s settings) error {
 	if dir == "" {
 		return errors.New("set -dir or -watched")
 	}
-	p, err := open(s)
+	p, err := newPlugin(s)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (watchedRegistration) NotifyRegistrationStatus(_ context.Context, s *regist
 func keepRegistered(ctx context.Context, s settings, p *plugin) {
 	path := filepath.Join(s.dir, "kubelet.sock")
 	var at os.FileInfo
-	tick := time.NewTicker(checkSocket)
+	tick := time.NewTicker(socketCheckInterval)
 	defer tick.Stop()
 	for {
 		now, err := os.Stat(path)
@@ -150,7 +150,7 @@ func keepRegistered(ctx context.Context, s settings, p *plugin) {
 			if err = register(ctx, path, s, p); err == nil {
 				at = now
 			} else {
-				log.Printf("register: %v", err)
+				log.Printf("register the plugin at its manager: %v", err)
 			}
 		}
 		select {
@@ -161,8 +161,9 @@ func keepRegistered(ctx context.Context, s settings, p *plugin) {
 	}
 }
 
+// register registers the plugin at the manager whose socket is at path.
 func register(ctx context.Context, path string, s settings, p *plugin) error {
-	ctx, cancel := context.WithTimeout(ctx, registerWithin)
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

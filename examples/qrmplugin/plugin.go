@@ -28,15 +28,15 @@ type nic struct {
 type plugin struct {
 	api.UnimplementedResourcePluginServer
 
-	s settings
+	settings settings
 
-	mu          sync.Mutex // guards allocations
-	allocations map[string]map[string][]string
+	mu          sync.Mutex                     // guards allocations
+	allocations map[string]map[string][]string // the names of interfaces, by pod UID and container
 }
 
-// open reads the stored allocations.
-func open(s settings) (*plugin, error) {
-	p := &plugin{s: s, allocations: map[string]map[string][]string{}}
+// newPlugin makes a plugin with the allocations that are stored in its state file.
+func newPlugin(s settings) (*plugin, error) {
+	p := &plugin{settings: s, allocations: map[string]map[string][]string{}}
 	if s.state == "" {
 		return p, nil
 	}
@@ -48,22 +48,22 @@ func open(s settings) (*plugin, error) {
 		err = json.Unmarshal(data, &p.allocations)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what was given: %w", err)
+		return nil, fmt.Errorf("read the stored allocations: %w", err)
 	}
 	return p, nil
 }
 
 // save stores the allocations. It replaces the file atomically.
 func (p *plugin) save() error {
-	if p.s.state == "" {
+	if p.settings.state == "" {
 		return nil
 	}
 	data, err := json.Marshal(p.allocations)
 	if err == nil {
-		err = os.WriteFile(p.s.state+".new", data, 0o600)
+		err = os.WriteFile(p.settings.state+".new", data, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(p.s.state+".new", p.s.state)
+		err = os.Rename(p.settings.state+".new", p.settings.state)
 	}
 	return err
 }
@@ -77,17 +77,18 @@ func (p *plugin) GetResourcePluginOptions(context.Context, *api.Empty) (*api.Res
 	return p.options(), nil
 }
 
-// wanted returns how many interfaces a request asks for. The amount is that of the plugin's resource.
-func (p *plugin) wanted(r *api.ResourceRequest) (int, error) {
-	n := math.Ceil(r.GetResourceRequests()[p.s.resource])
-	if !(n >= 1) || n > float64(len(p.s.nics)) { // NaN is not a valid amount either
-		return 0, status.Errorf(codes.ResourceExhausted, "%v interfaces: the node has %d", n, len(p.s.nics))
+// requestedInterfaces returns the number of interfaces in a request, rounded up. It returns an error for an amount
+// that the node does not have.
+func (p *plugin) requestedInterfaces(r *api.ResourceRequest) (int, error) {
+	n := math.Ceil(r.GetResourceRequests()[p.settings.resource])
+	if !(n >= 1) || n > float64(len(p.settings.nics)) { // NaN is not a valid amount either
+		return 0, status.Errorf(codes.ResourceExhausted, "%v interfaces are requested, but the node has %d", n, len(p.settings.nics))
 	}
 	return int(n), nil
 }
 
-// free returns the interfaces that are not allocated, in order.
-func (p *plugin) free() []nic {
+// freeInterfaces returns the interfaces that are not allocated, in order.
+func (p *plugin) freeInterfaces() []nic {
 	used := map[string]bool{}
 	for _, pod := range p.allocations {
 		for _, names := range pod {
@@ -96,13 +97,13 @@ func (p *plugin) free() []nic {
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(p.s.nics), func(n nic) bool { return used[n.name] })
+	return slices.DeleteFunc(slices.Clone(p.settings.nics), func(n nic) bool { return used[n.name] })
 }
 
 // GetTopologyHints returns the NUMA nodes that have enough free interfaces, and the set of all nodes with free
 // interfaces. Single nodes are preferred. If no single node has enough, the set of all nodes is preferred.
 func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*api.ResourceHintsResponse, error) {
-	n, err := p.wanted(r)
+	n, err := p.requestedInterfaces(r)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*a
 		return p.hints(r, &api.TopologyHint{Nodes: p.nodesOf(had), Preferred: true}), nil
 	}
 	count := map[uint64]int{}
-	for _, f := range p.free() {
+	for _, f := range p.freeInterfaces() {
 		count[f.node]++
 	}
 	var out []*api.TopologyHint
@@ -124,7 +125,7 @@ func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*a
 		}
 	}
 	if all < n {
-		return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, and %d are requested", all, n)
+		return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, but %d are requested", all, n)
 	}
 	if len(nodes) > 1 {
 		out = append(out, &api.TopologyHint{Nodes: nodes, Preferred: len(out) == 0})
@@ -135,14 +136,14 @@ func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*a
 func (p *plugin) hints(r *api.ResourceRequest, list ...*api.TopologyHint) *api.ResourceHintsResponse {
 	return &api.ResourceHintsResponse{
 		PodUid: r.GetPodUid(), PodNamespace: r.GetPodNamespace(), PodName: r.GetPodName(), ContainerName: r.GetContainerName(),
-		ResourceName: p.s.resource, ResourceHints: map[string]*api.ListOfTopologyHints{p.s.resource: {Hints: list}},
+		ResourceName: p.settings.resource, ResourceHints: map[string]*api.ListOfTopologyHints{p.settings.resource: {Hints: list}},
 	}
 }
 
 // nodesOf returns the NUMA nodes of some interfaces.
 func (p *plugin) nodesOf(names []string) []uint64 {
 	var out []uint64
-	for _, n := range p.s.nics {
+	for _, n := range p.settings.nics {
 		if slices.Contains(names, n.name) {
 			out = append(out, n.node)
 		}
@@ -153,7 +154,7 @@ func (p *plugin) nodesOf(names []string) []uint64 {
 
 // Allocate allocates interfaces, those of the hint first. It returns the same answer for the same request.
 func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.ResourceAllocationResponse, error) {
-	n, err := p.wanted(r)
+	n, err := p.requestedInterfaces(r)
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +163,9 @@ func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.Resou
 	uid, ctr := r.GetPodUid(), r.GetContainerName()
 	names := p.allocations[uid][ctr]
 	if len(names) == 0 {
-		free := p.free()
+		free := p.freeInterfaces()
 		if len(free) < n {
-			return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, and %d are requested", len(free), n)
+			return nil, status.Errorf(codes.ResourceExhausted, "%d interfaces are free, but %d are requested", len(free), n)
 		}
 		near := r.GetHint().GetNodes()
 		slices.SortStableFunc(free, func(a, b nic) int { return distance(near, a) - distance(near, b) })
@@ -182,7 +183,7 @@ func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.Resou
 	}
 	return &api.ResourceAllocationResponse{
 		PodUid: uid, PodNamespace: r.GetPodNamespace(), PodName: r.GetPodName(), ContainerName: ctr,
-		ResourceName: p.s.resource, AllocationResult: p.allocation(names),
+		ResourceName: p.settings.resource, AllocationResult: p.allocation(names),
 	}, nil
 }
 
@@ -203,18 +204,18 @@ func (p *plugin) allocation(names []string) *api.ResourceAllocation {
 		ResourceHints:       &api.ListOfTopologyHints{Hints: []*api.TopologyHint{{Nodes: p.nodesOf(names), Preferred: true}}},
 		TopologyAssignments: map[uint64]uint64{},
 	}
-	for _, n := range p.s.nics {
+	for _, n := range p.settings.nics {
 		if slices.Contains(names, n.name) {
 			info.TopologyAssignments[n.node]++
 		}
 	}
-	if host, inside, is := strings.Cut(p.s.mount, ":"); is {
+	if host, inside, is := strings.Cut(p.settings.mount, ":"); is {
 		info.Mounts = []*api.Mount{{HostPath: host, ContainerPath: inside, ReadOnly: true}}
 	}
-	if p.s.device != "" {
-		info.Devices = []*api.DeviceSpec{{HostPath: p.s.device, ContainerPath: p.s.device, Permissions: "rw"}}
+	if p.settings.device != "" {
+		info.Devices = []*api.DeviceSpec{{HostPath: p.settings.device, ContainerPath: p.settings.device, Permissions: "rw"}}
 	}
-	return &api.ResourceAllocation{ResourceAllocation: map[string]*api.ResourceAllocationInfo{p.s.resource: info}}
+	return &api.ResourceAllocation{ResourceAllocation: map[string]*api.ResourceAllocationInfo{p.settings.resource: info}}
 }
 
 // GetResourcesAllocation returns the interfaces of all containers.

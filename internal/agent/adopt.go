@@ -17,22 +17,22 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// adoptName is the file in paths.state with which `trimtab adopt --apply` makes the agent take over from another
+// adoptFile is the file in paths.state with which `trimtab adopt --apply` makes the agent take over from another
 // agent at its next start. It has no signature, because there is no key before the first start.
-const adoptName = "adopt.json"
+const adoptFile = "adopt.json"
 
 // Adopt writes the file that makes the agent take over from another agent at its next start.
 func Adopt(c config.Config, from lifecycle.FormerAgent) error {
 	if c.Paths.State == "" {
 		return errors.New("the agent cannot take over, because it keeps no state files: set paths.state")
 	}
-	dir := directory(nil, c.Paths.State)
+	dir := stateDirectory(nil, c.Paths.State)
 	text, err := json.Marshal(from)
 	if err == nil {
-		err = dir.Prepare(adoptName)
+		err = dir.Prepare(adoptFile)
 	}
 	if err == nil {
-		err = dir.Write(adoptName, text)
+		err = dir.Write(adoptFile, text)
 	}
 	if err != nil {
 		return fmt.Errorf("write the file for the takeover at the next start (paths.state): %w", err)
@@ -43,23 +43,23 @@ func Adopt(c config.Config, from lifecycle.FormerAgent) error {
 // formerAgent is the agent from which this one takes over when the runtime first lists its containers.
 type formerAgent struct {
 	log *slog.Logger
-	// save saves the checkpoint and removes the file adoptName.
+	// save saves the checkpoint and removes the file adoptFile.
 	save func() error
 
-	mu    sync.Mutex
-	found *lifecycle.FormerAgent // nil after the takeover, or if there is none
+	mu             sync.Mutex
+	takeoverSource *lifecycle.FormerAgent // what the other agent assigned; nil after the takeover, or if there is none
 }
 
-// readTakeover reads the file adoptName, if `trimtab adopt --apply` wrote one.
+// readTakeover reads the file adoptFile, if `trimtab adopt --apply` wrote one.
 func (a *Agent) readTakeover() *formerAgent {
 	f := &formerAgent{log: a.log, save: func() error {
-		a.conductor.Checkpoint().SaveNow(a.files.save(checkpointName))
-		return a.files.dir.Remove(adoptName)
+		a.conductor.Checkpoint().SaveNow(a.files.save(checkpointFile))
+		return a.files.dir.Remove(adoptFile)
 	}}
 	if a.files.dir == nil {
 		return f
 	}
-	text, err := a.files.dir.Read(adoptName)
+	text, err := a.files.dir.Read(adoptFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f
 	}
@@ -71,29 +71,29 @@ func (a *Agent) readTakeover() *formerAgent {
 		_, err = adopt.FindSystem(from.System)
 	}
 	if err != nil {
-		file, moved := a.files.dir.RenameDamaged(adoptName)
+		file, moved := a.files.dir.RenameDamaged(adoptFile)
 		a.log.Warn("the agent does not take over from another agent: the file of 'trimtab adopt' is damaged or not trusted, and was renamed",
 			logkey.File, file, logkey.Err, errors.Join(err, moved))
 		return f
 	}
-	f.found = &from
+	f.takeoverSource = &from
 	return f
 }
 
-// Containers returns the CPUs and memory nodes that the other agent gave to the containers of a list.
+// Containers returns the CPUs and memory nodes that the other agent assigned to the containers of a list.
 func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.FormerContainer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.found == nil {
+	if f.takeoverSource == nil {
 		return nil
 	}
-	gave, err := adopt.MatchContainers(f.found, ev.Pods, ev.Containers)
+	gave, err := adopt.MatchContainers(f.takeoverSource, ev.Pods, ev.Containers)
 	if err != nil {
 		f.log.Error("the agent cannot take over the CPUs of containers from the other agent", logkey.Err, err)
 		return nil
 	}
 	f.log.Info("the agent takes over from another agent: containers keep their CPUs if the configuration allows it",
-		logkey.Source, f.found.System, logkey.Values, len(gave))
+		logkey.Source, f.takeoverSource.System, logkey.Values, len(gave))
 	return gave
 }
 
@@ -101,10 +101,10 @@ func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.Forme
 func (f *formerAgent) TookOver() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.found == nil {
+	if f.takeoverSource == nil {
 		return
 	}
-	f.found = nil
+	f.takeoverSource = nil
 	if err := f.save(); err != nil {
 		f.log.Warn("the agent cannot remove the file of 'trimtab adopt'; it reads the file again at its next start, which moves no container", logkey.Err, err)
 	}
@@ -114,9 +114,9 @@ func (f *formerAgent) TookOver() {
 func (s source) PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error) {
 	switch err := nodeview.Ready(s.a.conductor); {
 	case !isObserveMode(s.a.opt.Config):
-		return api.Adoption{}, fmt.Errorf("%w: it has mode: enforce and has already decided about the running containers; ask an agent with mode: observe", status.ErrCannotAdopt)
+		return api.Adoption{}, fmt.Errorf("%w: the agent has mode: enforce and has already decided about the running containers; ask an agent with mode: observe", status.ErrCannotAdopt)
 	case err != nil:
-		return api.Adoption{}, fmt.Errorf("%w: it knows no container yet: %w", status.ErrCannotAdopt, err)
+		return api.Adoption{}, fmt.Errorf("%w: the agent knows no container yet: %w", status.ErrCannotAdopt, err)
 	}
 	got, err := s.a.conductor.TakeOver(func(ev *lifecycle.Event) (map[string]lifecycle.FormerContainer, error) {
 		return adopt.MatchContainers(from, ev.Pods, ev.Containers)

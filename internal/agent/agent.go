@@ -44,8 +44,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// Options are the settings of an agent, and the parts that replace those of the node. Tests and the embedded
-// runtime set Machine, Tree and Host. The agent reads those that are nil from the node.
+// Options are the settings of an agent. Some fields, such as Machine, Tree and Host, replace parts of the node in tests
+// and with the embedded runtime. The agent reads Machine, Tree and Host from the real node if they are nil.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // watched for changes; "" for none
@@ -54,24 +54,25 @@ type Options struct {
 	// Override changes each configuration that is read from the file. It sets the values of flags, which have
 	// priority over the file. It may be nil.
 	Override func(*config.Config)
-	// Level receives log.level of the configuration; nil if the caller sets the level itself.
-	Level *slog.LevelVar
-	// Format is called with log.format of the configuration; nil if the caller sets the format itself.
-	Format  func(string)
-	Version string
-	Commit  string
-	Log     *slog.Logger
-	Machine *topology.Machine
-	Tree    *cgroup.Tree
-	Host    *lifecycle.Host
-	Resctrl resctrl.FS
+	// LogLevel receives log.level of the configuration; nil if the caller sets the level itself.
+	LogLevel *slog.LevelVar
+	// SetLogFormat is called with log.format of the configuration; nil if the caller sets the format itself.
+	SetLogFormat func(string)
+	Version      string
+	Commit       string
+	Log          *slog.Logger
+	Machine      *topology.Machine
+	Tree         *cgroup.Tree
+	Host         *lifecycle.Host
+	Resctrl      resctrl.FS
 	// CPUFiles are the cpufreq and cpuidle files. nil means those in paths.cpu, or none if Tree is set.
 	CPUFiles cpuclass.FS
 	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory. nil means the
 	// files of this node, or no demotion if Tree is set.
 	MemoryTiers demotion.Files
-	Cookies     coresched.Kernel
-	Processes   process.Kernel
+	// Cookies makes the kernel calls for core scheduling. Processes makes those for the attributes of processes.
+	Cookies   coresched.Kernel
+	Processes process.Kernel
 	// HasInterface reports whether the host has a network interface. If it is nil, the agent reads the files in
 	// Config.Paths.Sys; if Host is set too, the interfaces are unknown.
 	HasInterface func(name string) (has, known bool)
@@ -84,14 +85,14 @@ type Options struct {
 	Proc string
 	// PollInterval is how often bypass reads each container's resources from the runtime; 0 for its default.
 	PollInterval time.Duration
-	// Sweep is how often the agent looks for pods that ended without an event and for containers without a
+	// Sweep is the pause between two searches for pods that ended without an event and for containers without a
 	// cgroup; 0 for the conductor's default.
 	Sweep time.Duration
 	// CgroupDir is the directory that the agent locks to exclude a second agent if Tree is set, in place of the
 	// kubelet's cgroup root; "" for none.
 	CgroupDir string
-	// Files makes the file system calls for a directory of state files; nil means the calls of the operating system.
-	Files func(dir string) statefile.FS
+	// StateFS returns the file system of a directory of state files; nil means that of the operating system.
+	StateFS func(dir string) statefile.FS
 	// Dial connects to the runtime; nil means package net.
 	Dial socket.Dialer
 	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil means package net.
@@ -103,33 +104,33 @@ type Options struct {
 	Spread time.Duration
 	// Polls makes the NRI attachment poll for the runtime's socket. Otherwise it uses inotify.
 	Polls bool
-	// Accept wraps the listener of the status socket. It may be nil.
-	Accept func(net.Listener) net.Listener
+	// WrapListener wraps the listener of the status socket. It may be nil.
+	WrapListener func(net.Listener) net.Listener
 }
 
 // Agent is the Trimtab agent of a node.
 type Agent struct {
-	opt          Options
-	log          *slog.Logger
-	node         node
-	settings     *settings
-	ownerLetters cpumap.Letters // the letters that stand for pods in drawings of the CPUs
-	conductor    *conductor.Conductor
-	keeper       *keeper.Keeper
-	files        stateFiles
-	specs        *podspec.Chain
-	grants       *podspec.Grants
-	servers      *hookserver.Servers // nil if the configuration names no hook servers
-	plugins      *qrm.Manager        // nil if no resource plugins can register
-	ahead        *conductor.Ahead    // nil if ahead.enabled is not set
-	host         *nrihost.Host       // nil if the agent serves no NRI plugins
-	attached     attachments
-	metrics      *metrics.Metrics
-	started      time.Time
-	otherAgent   otherAgent
-	cluster      cluster
-	layers       *layers.Watch // nil without cluster.config.enabled
-	merged       *layeredConfig
+	opt             Options
+	log             *slog.Logger
+	node            node
+	settings        *settings
+	ownerLetters    cpumap.Letters // the letters that stand for pods in drawings of the CPUs
+	conductor       *conductor.Conductor
+	keeper          *keeper.Keeper
+	files           stateFiles
+	specs           *podspec.Chain
+	grants          *podspec.Grants
+	hookServers     *hookserver.Servers // nil if the configuration names no hook servers
+	resourcePlugins *qrm.Manager        // nil if no resource plugins can register
+	ahead           *conductor.Ahead    // nil if ahead.enabled is not set
+	nriHost         *nrihost.Host       // nil if the agent serves no NRI plugins
+	attachments     attachments
+	metrics         *metrics.Metrics
+	startTime       time.Time
+	otherAgent      otherAgent
+	cluster         cluster
+	layers          *layers.Watch // nil without cluster.config.enabled
+	layeredConfig   *layeredConfig
 	// fileConfig is the configuration of the file and the flags at the start of the agent.
 	fileConfig config.Config
 	close      func() error
@@ -143,10 +144,10 @@ func New(o Options) (*Agent, error) {
 	if o.FreeMemory == nil {
 		o.FreeMemory = debug.FreeOSMemory
 	}
-	a, err := start(o, true)
+	a, err := newAgent(o, true)
 	if err != nil && a != nil {
-		o.Log.Error("the agent cannot start with the API server's last configuration; it starts with the file alone", logkey.Err, err)
-		a, err = start(o, false)
+		o.Log.Error("the agent cannot start with the API server's last configuration; it starts with the configuration file alone", logkey.Err, err)
+		a, err = newAgent(o, false)
 	}
 	if err != nil {
 		return nil, err
@@ -154,15 +155,15 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// start makes an agent. If restore is set, it merges the API server's last configuration over the file. If
-// that configuration may be the reason for an error, start returns the agent together with the error.
-func start(o Options, restore bool) (*Agent, error) {
+// newAgent makes an agent. If restore is set, it merges the API server's last configuration over the file. If
+// that configuration may be the reason for an error, newAgent returns the agent together with the error.
+func newAgent(o Options, restore bool) (*Agent, error) {
 	applyObserveMode(&o)
 	paths := o.Config.Paths
 	a := &Agent{
-		opt: o, log: o.Log, started: time.Now(), close: func() error { return nil },
-		files:      stateFiles{log: o.Log, paths: paths, disk: o.Files},
-		otherAgent: otherAgent{log: o.Log, path: paths.StatusSocket, accept: o.Accept}, merged: newMerged(o), fileConfig: o.Config,
+		opt: o, log: o.Log, startTime: time.Now(), close: func() error { return nil },
+		files:      stateFiles{log: o.Log, paths: paths, makeFS: o.StateFS},
+		otherAgent: otherAgent{log: o.Log, statusSocketPath: paths.StatusSocket, wrapListener: o.WrapListener}, layeredConfig: newLayeredConfig(o), fileConfig: o.Config,
 	}
 	if err := a.lockState(); err != nil {
 		return nil, err
@@ -181,14 +182,14 @@ func start(o Options, restore bool) (*Agent, error) {
 // build makes the parts of an agent.
 func (a *Agent) build() error {
 	o := a.opt
-	machine, tree, err := a.read()
+	machine, tree, err := a.readMachine()
 	if err != nil {
 		return err
 	}
 	a.node = nodeOf(o)
-	a.node.tree, a.node.resctrl, a.node.createsDirs = tree, a.resctrl(), o.Tree == nil && !isObserveMode(o.Config)
+	a.node.tree, a.node.resctrl, a.node.createsDirs = tree, a.openResctrl(), o.Tree == nil && !isObserveMode(o.Config)
 	a.node.namespaces = &namespaces.Store{}
-	if kept := a.files.load(namespacesName); kept != nil {
+	if kept := a.files.load(namespacesFile); kept != nil {
 		a.node.namespaces.Load(kept)
 	}
 	if o.Cookies == nil && o.Tree == nil {
@@ -197,8 +198,8 @@ func (a *Agent) build() error {
 	if o.Processes == nil && o.Tree == nil {
 		a.node.processes = process.Real{}
 	}
-	a.settings = &settings{log: o.Log, level: o.Level, format: o.Format, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1, observe: isObserveMode(o.Config)}
-	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.applyFile, a.settings.applyServerLayers, a.reportConfig
+	a.settings = &settings{log: o.Log, logLevel: o.LogLevel, setLogFormat: o.SetLogFormat, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1, observesOnly: isObserveMode(o.Config)}
+	a.layeredConfig.apply, a.layeredConfig.applyServerConfig, a.layeredConfig.report = a.settings.applyFile, a.settings.applyServerLayers, a.reportConfig
 	policy, err := policyOf(o.Config, machine, a.node)
 	if err != nil {
 		return err
@@ -209,24 +210,24 @@ func (a *Agent) build() error {
 	}
 	a.metrics = newMetrics(o)
 	a.cluster = connectCluster(o.Config.Cluster, kube.Options{Version: o.Version, Log: o.Log, Spread: cmp.Or(o.Spread, maxStartDelay)})
-	a.specs, a.grants = a.specChain(a.cluster.client), a.newGrants()
+	a.specs, a.grants = a.newSpecChain(a.cluster.client), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.askedServers(), Plugins: a.resourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
+		Now: time.Now, Tuning: conductorTuning(o.Config), Checkpoint: a.files.load(checkpointFile), Recorder: a.metrics, Specs: a.specs,
+		Grants: a.grants, HookServers: a.newHookServers(), Plugins: a.newResourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
 		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, ObserveOnly: isObserveMode(o.Config),
-		HasInterface: interfaceProbe(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: claimsOf(o, a.node.cdi), CPUClasses: a.cpuClasses(), Demoter: a.demoter(machine),
+		HasInterface: interfaceProbe(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: newClaimSource(o, a.node.cdi), CPUClasses: a.newCPUClassWriter(), Demoter: a.newDemoter(machine),
 	})
 	warnOfMissingDirs(o)
 	a.settings.conductor = a.conductor
-	a.ahead = a.decideAhead()
-	if err := a.attach(); err != nil {
+	a.ahead = a.newAhead()
+	if err := a.makeAttachments(); err != nil {
 		return err
 	}
 	a.cluster.services = a.clusterServices(a.cluster.client)
 	a.otherAgent.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.lockedDirs()...)
-	a.metrics.Watch(a.summary)
+	a.metrics.Watch(a.metricsSummary)
 	a.metrics.WatchProcess()
 	return nil
 }
@@ -251,14 +252,14 @@ func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	return k
 }
 
-// resctrl opens the node's resctrl tree; nil if it has none.
-func (a *Agent) resctrl() resctrl.FS {
+// openResctrl opens the node's resctrl tree; nil if it has none.
+func (a *Agent) openResctrl() resctrl.FS {
 	if a.opt.Resctrl != nil || a.opt.Tree != nil {
 		return a.opt.Resctrl
 	}
 	files, err := resctrl.OpenRoot(a.opt.Config.Paths.Resctrl)
 	if err != nil {
-		return nil // the probe reports why
+		return nil // the probe of resctrl reports the error
 	}
 	closeTree := a.close
 	a.close = func() error { return errors.Join(closeTree(), files.Close()) }
@@ -268,8 +269,8 @@ func (a *Agent) resctrl() resctrl.FS {
 // socketOf returns the path of the socket in an endpoint such as unix:///run/containerd/containerd.sock.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// read reads the machine and opens its cgroup tree, unless Options has them.
-func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
+// readMachine reads the machine and opens its cgroup tree, unless Options has them.
+func (a *Agent) readMachine() (*topology.Machine, *cgroup.Tree, error) {
 	m := a.opt.Machine
 	if m == nil {
 		var err error
@@ -308,8 +309,8 @@ func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 }
 
 // Run attaches to the runtime and serves until ctx ends or an error ends the agent. Containers keep their values
-// after Run returns. Run ends the attachments before the services, so that the changes of the last events are
-// decided and saved.
+// after Run returns. Run ends the attachments before the services, so that the agent still decides about the last
+// events and saves the decisions.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -317,16 +318,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer end()
 	group, inner := errgroup.WithContext(inner)
 	defer context.AfterFunc(inner, stop)()
-	a.otherAgent.open(ctx)
+	a.otherAgent.openSocket(ctx)
 	a.serve(inner, group)
 
-	// The specs must be known before the runtime lists its containers: the runtime only reports what pods
-	// requested at their creation.
+	// The specs must be known before the runtime lists its containers. The runtime reports only what a pod
+	// requested when it was created, not later changes.
 	a.specs.AwaitFirst(ctx)
-	err := a.attached.run(ctx)
+	err := a.attachments.run(ctx)
 	end()
 	err = errors.Join(err, group.Wait())
-	if save := a.files.save(checkpointName); save != nil {
+	if save := a.files.save(checkpointFile); save != nil {
 		a.conductor.Checkpoint().SaveNow(save)
 	}
 	// The next agent reads the saved files, so the lock is released last.
@@ -338,22 +339,22 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.watchDrift(ctx) })
 	if a.opt.Machine == nil {
-		h := hardware{sys: os.DirFS(a.opt.Config.Paths.Sys), log: a.log, settings: a.settings}
+		h := hardwareWatcher{sys: os.DirFS(a.opt.Config.Paths.Sys), log: a.log, settings: a.settings}
 		group.Go(func() error { h.watch(ctx); return nil })
 	}
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })
-	if a.servers != nil {
-		group.Go(func() error { return a.servers.Run(ctx) })
+	if a.hookServers != nil {
+		group.Go(func() error { return a.hookServers.Run(ctx) })
 	}
-	if a.plugins != nil {
-		group.Go(func() error { return a.plugins.Run(ctx) })
+	if a.resourcePlugins != nil {
+		group.Go(func() error { return a.resourcePlugins.Run(ctx) })
 	}
 	if a.ahead != nil {
 		group.Go(func() error { a.ahead.Run(ctx); return nil })
 	}
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.Checkpoint().SaveChanges(ctx, a.files.save(checkpointName)) })
+		group.Go(func() error { return a.conductor.Checkpoint().SaveChanges(ctx, a.files.save(checkpointFile)) })
 		group.Go(func() error { return a.keeper.Originals.RetrySaving(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
@@ -378,7 +379,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 func (a *Agent) watchConfigFile(ctx context.Context) {
 	inForce := a.fileConfig
 	f := config.Follower{
-		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.notifyReload(a.merged.applyFile), Report: a.settings.setFileErr, Now: a.opt.Reload,
+		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.layeredConfig.parse, Override: a.opt.Override, Apply: a.notifyReload(a.layeredConfig.applyFile), Report: a.settings.setFileErr, Now: a.opt.Reload,
 	}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the agent cannot watch the configuration file for changes", logkey.File, a.opt.ConfigFile, logkey.Err, err)
@@ -410,17 +411,17 @@ func (s source) Status() api.Node {
 	n := nodeview.Status(s.a.conductor)
 	s.a.ownerLetters.Mark(n.CPUs.Grants)
 	n.Hooks = s.a.settings.hooks()
-	n.PodSpecs = sources(s.a.specs)
-	granted := sourceOf(s.a.grants.State())
+	n.PodSpecs = specSourceStates(s.a.specs)
+	granted := specSourceState(s.a.grants.State())
 	n.Grants = &granted
-	n.HookServers = s.a.hookServers()
+	n.HookServers = s.a.hookServerStatus()
 	n.NRIHost, n.ResourcePlugins = s.a.nriHostStatus(), s.a.resourcePluginStatus()
 	n.CDIDevices = nodeview.DeviceKinds(s.a.conductor, s.a.ownedDevices())
 	n.Agent, n.Standby = s.a.otherAgent.lock.Self(), s.a.otherAgent.standby()
-	n.Simulated = s.a.describesMachine()
-	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
-	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.JournalError())
-	n.Cluster = s.a.clusterStatus() // before set.mu is locked, because it waits for code that locks set.mu
+	n.Simulated = s.a.isMachineSimulated()
+	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.startTime, s.a.opt.ConfigFile
+	n.Unsaved = s.a.files.unsavedFiles(s.a.keeper.Originals.JournalError())
+	n.Cluster = s.a.clusterStatus() // set.mu is not yet locked here, because clusterStatus waits for code that locks it
 	var notReady string
 	if err := s.a.Ready(); err != nil {
 		notReady = err.Error()
@@ -433,7 +434,7 @@ func (s source) Status() api.Node {
 	}
 	n.Released, n.ReleasedAt = !set.releasedAt.IsZero(), set.releasedAt
 	n.ConfigGen, n.ConfigError = set.generation, set.refusedReason()
-	n.Attachments, n.NotReady = s.a.attached.forStatus(n.Attachments), notReady
+	n.Attachments, n.NotReady = s.a.attachments.forStatus(n.Attachments), notReady
 	return n
 }
 
@@ -441,7 +442,7 @@ func (s source) Explain(namespace, pod, container string) ([]api.Container, bool
 	s.a.conductor.Compare()
 	found, known := nodeview.Explain(s.a.conductor, namespace, pod, container)
 	for i := range found {
-		found[i].ReleasedAt = s.a.settings.released()
+		found[i].ReleasedAt = s.a.settings.releaseTime()
 	}
 	return found, known
 }

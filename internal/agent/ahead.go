@@ -5,8 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// decideAhead makes the component that decides about pods before the runtime reports them; nil if it is disabled.
-func (a *Agent) decideAhead() *conductor.Ahead {
+// newAhead makes the component that decides about pods before the runtime reports them; nil if it is disabled.
+func (a *Agent) newAhead() *conductor.Ahead {
 	c := a.opt.Config.Ahead
 	if !c.Enabled {
 		return nil
@@ -16,8 +16,8 @@ func (a *Agent) decideAhead() *conductor.Ahead {
 	})
 }
 
-// pendingChanged returns the function that the sources of specs call when there is a new pod; nil if pods are not
-// decided ahead.
+// pendingChanged returns the function that the sources of pod specs call when there is a new pod; nil if ahead.enabled
+// is not set.
 func (a *Agent) pendingChanged() func() {
 	if !a.opt.Config.Ahead.Enabled {
 		return nil
@@ -28,7 +28,7 @@ func (a *Agent) pendingChanged() func() {
 // pendingPods returns the pods that have not started, with the requests that the kubelet will send.
 func (a *Agent) pendingPods() (out []engine.PlannedPod) {
 	for _, p := range a.specs.Pending() {
-		out = append(out, planned(p.Spec, p.Labels, p.Annotations, nil))
+		out = append(out, plannedPod(p.Spec, p.Labels, p.Annotations, nil))
 	}
 	return out
 }

@@ -24,24 +24,24 @@ type attachments struct {
 	auto   *auto.Failover // switches between nri and bypass; nil without attach: auto
 }
 
-// attach makes the configured attachments. If a runtime launched this process as an NRI plugin, the process ends
-// with the runtime, so attach: auto makes no fallback.
-func (a *Agent) attach() error {
+// makeAttachments makes the configured attachments. If a runtime launched this process as an NRI plugin, the process
+// ends with the runtime, so attach: auto makes no fallback.
+func (a *Agent) makeAttachments() error {
 	c := a.opt.Config
 	switch {
 	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
 		return a.makeBypass(a.conductor)
 	case c.Attach == "cri", c.Attach == "hooks":
-		a.host = a.nriHost()
-		a.attached.cri = cri.New(cri.Options{
+		a.nriHost = a.newNRIHost()
+		a.attachments.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, FailClosed: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
+			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.nriHost), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
 		})
 	case c.Attach == "auto" && !nri.Launched():
-		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
-		a.makeNRI(a.attached.auto.Preferred(), a.attached.nriState)
-		return a.makeBypass(a.attached.auto.Fallback())
+		a.attachments.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
+		a.makeNRI(a.attachments.auto.Preferred(), a.attachments.reportNRIState)
+		return a.makeBypass(a.attachments.auto.Fallback())
 	case c.NRI.Enabled:
 		a.makeNRI(a.conductor, nil)
 	}
@@ -59,7 +59,7 @@ func decisionsDirectory(c config.Config) string {
 
 func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	c := a.opt.Config
-	a.attached.nri = nri.New(nri.Options{
+	a.attachments.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
 		Handler: h, Log: a.log, OnConfigure: a.settings.applyDropIn, OnState: onState,
 		FailRequest: c.FailurePolicy.Agent == "fail", UnchangedCalls: callsOf(c.NRI.DisabledStages), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
@@ -71,7 +71,7 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	if watch == nil {
 		watch = func() (cgroup.Watcher, error) { return cgroup.Watch(c.Cgroup.Root) }
 	}
-	a.attached.bypass, err = bypass.New(bypass.Options{
+	a.attachments.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Resync.Duration(),
 		Tree: a.node.tree, Proc: a.opt.Proc, PollInterval: a.opt.PollInterval, Watch: watch, Handler: h, Log: a.log,
 		Admit: a.otherAgent.admit, Dial: a.opt.Dial,
@@ -96,8 +96,8 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// nriState reports to the failover that NRI is not connected.
-func (a *attachments) nriState(state string, err error) {
+// reportNRIState reports to the failover that NRI is down if state is StateWaiting or Lost. It ignores other states.
+func (a *attachments) reportNRIState(state string, err error) {
 	if state == nri.StateWaiting || state == connect.Lost {
 		a.auto.PreferredDown(err)
 	}
@@ -135,8 +135,8 @@ func statesOf(at attachment) []string {
 	return nri.States()
 }
 
-// inForce reports whether an attachment is active. With attach: auto, why describes since when and why it is active.
-func (a attachments) inForce(name string) (is bool, why string) {
+// isActive reports whether an attachment is active. With attach: auto, why describes since when and why it is active.
+func (a attachments) isActive(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
 	}
@@ -148,14 +148,15 @@ func (a attachments) inForce(name string) (is bool, why string) {
 	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
 }
 
-// forStatus adds the attachments that are not attached to those that are, and completes their states.
+// forStatus returns the list of attached attachments, completed for the status: it adds the configured attachments that
+// the list lacks, and the reasons and runtime details of all.
 func (a attachments) forStatus(attached []api.Attachment) []api.Attachment {
 	for _, at := range a.all() {
 		has := false
 		for i := range attached {
 			if attached[i].Name == at.Name() {
 				has = true
-				_, attached[i].WhyActive = a.inForce(at.Name())
+				_, attached[i].WhyActive = a.isActive(at.Name())
 			}
 		}
 		if has || a.auto == nil && len(attached) > 0 {
@@ -177,7 +178,7 @@ func (a attachments) forStatus(attached []api.Attachment) []api.Attachment {
 // activeAttachment describes the active attachment in one line; "" if there is only one attachment.
 func (a attachments) activeAttachment() string {
 	for _, at := range a.all() {
-		if is, why := a.inForce(at.Name()); is && why != "" {
+		if is, why := a.isActive(at.Name()); is && why != "" {
 			return at.Name() + ": " + why
 		}
 	}

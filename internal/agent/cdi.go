@@ -85,7 +85,7 @@ func warnOfMissingDirs(o Options) {
 	}
 }
 
-// read parses the specifications if a file has changed. The caller has the lock.
+// read parses the specifications if a file has changed. The caller holds mu.
 func (c *cdiSpecs) read() {
 	stamp := fingerprintOf(c.dirs)
 	if stamp == c.fingerprint {

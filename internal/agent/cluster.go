@@ -16,7 +16,7 @@ import (
 
 // cluster has the parts of the agent that use the API server. The zero value has none.
 type cluster struct {
-	client   *kube.Client // nil without cluster.enabled, or if failed is set
+	client   *kube.Client // nil without cluster.enabled, or if clientErr is set
 	services []kube.Service
 	// events sends events about objects of the API server; nil without a client.
 	events    *events.Recorder
@@ -52,26 +52,26 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	}
 	services = append(services, podreport.NewEvictions(a.conductor, client, a.cluster.events, func() int { return a.settings.current().TopologyManager.EvictAfter }))
 	if c.Config.Enabled {
-		a.layers = layers.New(client, c.Config.AlsoRead, a.merged.applyServerLayers)
-		services = append(services, configService{a.layers, a.merged})
+		a.layers = layers.New(client, c.Config.AlsoRead, a.layeredConfig.applyServerLayers)
+		services = append(services, configService{a.layers, a.layeredConfig})
 	}
 	if c.NodeCondition {
-		services = append(services, condition.New(client, a.condition, condition.DefaultTiming()))
+		services = append(services, condition.New(client, a.nodeCondition, condition.DefaultTiming()))
 	}
 	if c.PodAnnotation {
-		services = append(services, podreport.NewPlacements(a.conductor, client, a.released))
+		services = append(services, podreport.NewPlacements(a.conductor, client, a.isReleased))
 	}
 	return services
 }
 
-// released reports whether a release has begun.
-func (a *Agent) released() bool {
+// isReleased reports whether a release has begun.
+func (a *Agent) isReleased() bool {
 	released, _ := a.settings.releaseState()
 	return released
 }
 
-// condition returns the state that the agent writes as a condition of its Node; the zero State after a release.
-func (a *Agent) condition() condition.State {
+// nodeCondition returns the state that the agent writes as a condition of its Node; the zero State after a release.
+func (a *Agent) nodeCondition() condition.State {
 	released, refused := a.settings.releaseState()
 	if released {
 		return condition.State{}
@@ -103,7 +103,7 @@ func (c cluster) status() *api.Cluster {
 func (a *Agent) clusterStatus() *api.Cluster {
 	s := a.cluster.status()
 	if s != nil && a.layers != nil {
-		c := a.merged.status()
+		c := a.layeredConfig.status()
 		c.Waiting = a.layers.Waiting()
 		s.Config = &c
 	}
@@ -114,13 +114,13 @@ func (a *Agent) clusterStatus() *api.Cluster {
 type configService struct {
 	*layers.Watch
 
-	merged *layeredConfig
+	layeredConfig *layeredConfig
 }
 
 // Row returns the state of the configuration from the API server for status.
 func (c configService) Row() api.ClusterPart {
-	s, waiting := c.merged.status(), c.Waiting()
-	row := api.ClusterPart{Name: "configuration", State: "only the file"}
+	s, waiting := c.layeredConfig.status(), c.Waiting()
+	row := api.ClusterPart{Name: "configuration", State: "only the configuration file"}
 	var names []string
 	for _, l := range s.Layers {
 		names = append(names, l.Name)

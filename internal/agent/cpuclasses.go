@@ -17,16 +17,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// cpuClassesName is the file in paths.state with the contents that cpufreq and cpuidle files had before the agent's
+// cpuClassesFile is the file in paths.state with the contents that cpufreq and cpuidle files had before the agent's
 // first write.
-const cpuClassesName = "cpuclasses.json"
+const cpuClassesFile = "cpuclasses.json"
 
-// cpuClasses makes the writer of the CPU classes; nil in observe mode.
-func (a *Agent) cpuClasses() *cpuclass.Writer {
+// newCPUClassWriter makes the writer of the CPU classes; nil in observe mode.
+func (a *Agent) newCPUClassWriter() *cpuclass.Writer {
 	if isObserveMode(a.opt.Config) {
 		return nil
 	}
-	o := cpuclass.Options{Files: a.opt.CPUFiles, Saved: a.files.load(cpuClassesName), Boot: bootID(), Save: a.files.save(cpuClassesName), Now: time.Now}
+	o := cpuclass.Options{Files: a.opt.CPUFiles, Saved: a.files.load(cpuClassesFile), Boot: bootID(), Save: a.files.save(cpuClassesFile), Now: time.Now}
 	if o.Files == nil && a.opt.Tree == nil {
 		files, err := cpuclass.Open(a.opt.Config.Paths.CPU)
 		if err == nil {
@@ -50,7 +50,7 @@ func (a *Agent) cpuClasses() *cpuclass.Writer {
 // releaseCPUClasses restores the cpufreq and cpuidle files that an ended agent changed.
 func releaseCPUClasses(c config.Config, dir *statefile.Dir) (given int, failed []api.NotRestored, err error) {
 	state := stateFiles{log: slog.New(slog.DiscardHandler), paths: c.Paths, dir: dir}
-	data, err := dir.Read(cpuClassesName)
+	data, err := dir.Read(cpuClassesFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil, nil // no agent changed a file
 	}
@@ -58,17 +58,17 @@ func releaseCPUClasses(c config.Config, dir *statefile.Dir) (given int, failed [
 		_, err = state.recordKey()
 	}
 	if err == nil {
-		err = statefile.VerifySignature(state.signingKey, cpuClassesName, data)
+		err = statefile.VerifySignature(state.signingKey, cpuClassesFile, data)
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the original frequencies and idle states of CPUs (%s): %w", dir.Path(cpuClassesName), err)
+		return 0, nil, fmt.Errorf("read the original frequencies and idle states of CPUs (%s): %w", dir.Path(cpuClassesFile), err)
 	}
 	files, err := cpuclass.Open(c.Paths.CPU)
 	if err != nil {
 		return 0, nil, fmt.Errorf("restore the original frequencies and idle states of CPUs (paths.cpu): %w", err)
 	}
 	defer files.Close()
-	w, err := cpuclass.New(cpuclass.Options{Files: files, Saved: data, Boot: bootID(), Save: state.save(cpuClassesName), Now: time.Now})
+	w, err := cpuclass.New(cpuclass.Options{Files: files, Saved: data, Boot: bootID(), Save: state.save(cpuClassesFile), Now: time.Now})
 	if err != nil {
 		return 0, nil, err
 	}

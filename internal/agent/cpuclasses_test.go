@@ -48,20 +48,20 @@ func TestReleaseCPUsAlone(t *testing.T) {
 			put(filepath.Join(cfg.Paths.CPU, governor), "performance")
 			key := strings.Repeat("k", keySize)
 			put(cfg.Paths.Key, key)
-			stored := filepath.Join(cfg.Paths.State, cpuClassesName)
+			stored := filepath.Join(cfg.Paths.State, cpuClassesFile)
 			put(filepath.Join(cfg.Paths.State, "other"), "")
 			if c.originals != nil {
 				text, err := json.Marshal(map[string]any{"boot": bootID(), "files": c.originals})
 				if err != nil {
 					t.Fatal(err)
 				}
-				text = statefile.Sign([]byte(key), cpuClassesName, text)
+				text = statefile.Sign([]byte(key), cpuClassesFile, text)
 				if c.change != nil {
 					text = c.change(text)
 				}
 				put(stored, string(text))
 			}
-			given, failed, err := releaseCPUClasses(cfg, directory(nil, cfg.Paths.State))
+			given, failed, err := releaseCPUClasses(cfg, stateDirectory(nil, cfg.Paths.State))
 			if given != c.given || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%d restored, %v; want %d, %q", given, err, c.given, c.err)
 			}
@@ -74,7 +74,7 @@ func TestReleaseCPUsAlone(t *testing.T) {
 			if c.given > 0 {
 				left, err := os.ReadFile(stored)
 				if err == nil {
-					err = statefile.VerifySignature([]byte(key), cpuClassesName, left)
+					err = statefile.VerifySignature([]byte(key), cpuClassesFile, left)
 				}
 				if err != nil || strings.Contains(string(left), governor) || strings.Contains(string(left), lowest) != (c.failed != "") {
 					t.Errorf("stored is %s (%v)", left, err)

@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// demoter makes the component that makes the kernel demote cold memory. It returns nil in observe mode, and on a
+// newDemoter makes the component that makes the kernel demote cold memory. It returns nil in observe mode, and on a
 // simulated node without memory tiers.
-func (a *Agent) demoter(m *topology.Machine) *demotion.Demoter {
+func (a *Agent) newDemoter(m *topology.Machine) *demotion.Demoter {
 	files := a.opt.MemoryTiers
 	switch {
 	case isObserveMode(a.opt.Config), files == nil && a.opt.Tree != nil:

@@ -14,9 +14,9 @@ import (
 
 // deviceReport writes the node's GPUs and RDMA cards to its Device object.
 type deviceReport struct {
-	// blocked returns the reason why the agent cannot report the node's devices now; nil if it can.
-	blocked func() error
-	read    func() (devices.Inventory, error)
+	// checkReportable returns the reason why the agent cannot report the node's devices now; nil if it can.
+	checkReportable func() error
+	read            func() (devices.Inventory, error)
 
 	mu        sync.Mutex // guards all below
 	inventory devices.Inventory
@@ -25,7 +25,7 @@ type deviceReport struct {
 
 func (a *Agent) newDeviceReport() *deviceReport {
 	proc, sys := os.DirFS(cmp.Or(a.opt.Proc, "/proc")), os.DirFS(a.opt.Config.Paths.Sys)
-	return &deviceReport{blocked: a.checkReportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
+	return &deviceReport{checkReportable: a.checkReportable, read: func() (devices.Inventory, error) { return devices.Read(proc, sys) }}
 }
 
 // report returns the report for the node's Device object. The publisher reads the devices every minute, because no
@@ -58,7 +58,7 @@ func (r *deviceReport) report() publish.Report {
 
 // ready reads the devices. It returns the reason why they cannot be reported; nil if they can.
 func (r *deviceReport) ready() error {
-	if err := r.blocked(); err != nil {
+	if err := r.checkReportable(); err != nil {
 		return err
 	}
 	has, err := r.read()

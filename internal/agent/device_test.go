@@ -12,7 +12,7 @@ import (
 // Nothing is reported while the node is not this agent's, or while its devices cannot be read.
 func TestDeviceReport(t *testing.T) {
 	var gate, broken error
-	r := &deviceReport{blocked: func() error { return gate }, read: func() (devices.Inventory, error) {
+	r := &deviceReport{checkReportable: func() error { return gate }, read: func() (devices.Inventory, error) {
 		return devices.Inventory{GPUs: []devices.GPU{{UUID: "GPU-1", Model: "T4"}}}, broken
 	}}
 	report := r.report()

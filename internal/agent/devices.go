@@ -20,8 +20,8 @@ type deviceList struct {
 	grants *podspec.Grants
 	log    *slog.Logger
 
-	mu    sync.Mutex // guards all below
-	known []zones.Device
+	mu      sync.Mutex // guards all below
+	devices []zones.Device
 }
 
 // Run asks the kubelet for its devices at intervals, until ctx ends.
@@ -30,7 +30,7 @@ func (d *deviceList) Run(ctx context.Context) {
 	tick := time.NewTicker(deviceListInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		d.ask(ctx)
+		d.readDevices(ctx)
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -38,8 +38,8 @@ func (d *deviceList) Run(ctx context.Context) {
 	}
 }
 
-// ask asks the kubelet once for its devices. If there is no answer, the known devices stay.
-func (d *deviceList) ask(ctx context.Context) {
+// readDevices asks the kubelet once for its devices. If there is no answer, the known devices stay.
+func (d *deviceList) readDevices(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deviceListInterval)
 	defer cancel()
 	all, err := d.grants.Devices(ctx)
@@ -53,12 +53,12 @@ func (d *deviceList) ask(ctx context.Context) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.known = known
+	d.devices = known
 }
 
 // all returns the known devices. Callers must not change the slice.
 func (d *deviceList) all() []zones.Device {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.known
+	return d.devices
 }

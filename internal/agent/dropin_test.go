@@ -98,7 +98,7 @@ func quietAgent(t *testing.T) *Agent {
 func TestLogFormatApplies(t *testing.T) {
 	a := quietAgent(t)
 	var got []string
-	a.settings.format = func(to string) { got = append(got, to) }
+	a.settings.setLogFormat = func(to string) { got = append(got, to) }
 	for _, text := range []string{"log: {format: json}", "strict: true"} {
 		if err := a.settings.applyDropIn(head + text); err != nil {
 			t.Fatal(err)

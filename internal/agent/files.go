@@ -18,14 +18,14 @@ import (
 
 // The names of files in paths.state.
 const (
-	checkpointName = "checkpoint.json"
-	podSpecsName   = "podspecs.json"
-	grantsName     = "granted.json"
-	namespacesName = "namespaces.json"
+	checkpointFile = "checkpoint.json"
+	podSpecsFile   = "podspecs.json"
+	grantsFile     = "granted.json"
+	namespacesFile = "namespaces.json"
 )
 
-// directory returns a directory of state files. It uses the disk if files is nil.
-func directory(files func(dir string) statefile.FS, path string) *statefile.Dir {
+// stateDirectory returns the directory of state files at a path. files makes its file system; nil means the disk.
+func stateDirectory(files func(dir string) statefile.FS, path string) *statefile.Dir {
 	if files != nil {
 		return statefile.New(files(path), path)
 	}
@@ -36,22 +36,22 @@ func directory(files func(dir string) statefile.FS, path string) *statefile.Dir 
 type stateFiles struct {
 	log           *slog.Logger
 	paths         config.Paths
-	disk          func(dir string) statefile.FS // replaces the disk in tests; nil for the disk
+	makeFS        func(dir string) statefile.FS // makes the file system of a directory in tests; nil for the disk
 	dir           *statefile.Dir                // paths.state; nil if the agent keeps no state files
 	key           []byte                        // the record key, after it was read
 	signingKey    []byte                        // the key that signs the files
 	hasEarlierKey bool                          // the key existed at the start, so an agent has run before
 
-	mu      sync.Mutex
-	unsaved map[string]string // why the last save of a file failed, by the name of the file
+	mu         sync.Mutex
+	saveErrors map[string]string // why the last save of a file failed, by the name of the file
 }
 
 // prepare makes the state directory. If other users can write to the directory, prepare logs a warning and uses it
 // nevertheless, because the agent checks each file.
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
-	s.dir = directory(s.disk, path)
-	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, namespacesName, pluginsName, originalsName, clusterConfigName, adoptName, cpuClassesName)
+	s.dir = stateDirectory(s.makeFS, path)
+	err := s.dir.Prepare(checkpointFile, podSpecsFile, grantsFile, namespacesFile, pluginsFile, originalsFile, clusterConfigFile, adoptFile, cpuClassesFile)
 	if errors.Is(err, statefile.ErrUntrusted) {
 		s.log.Warn("other users can remove the agent's state files", logkey.Key, "paths.state", logkey.Err, err)
 		return nil
@@ -75,7 +75,7 @@ func (s *stateFiles) load(name string) []byte {
 	if err == nil {
 		err = statefile.VerifySignature(s.signingKey, name, data)
 	}
-	if err == nil && name == checkpointName {
+	if err == nil && name == checkpointFile {
 		err = record.CheckDecodable(data)
 	}
 	if err == nil {
@@ -94,28 +94,28 @@ func (s *stateFiles) save(name string) func([]byte) error {
 	}
 	return func(data []byte) error {
 		err := s.dir.Write(name, statefile.Sign(s.signingKey, name, data))
-		s.note(name, err)
+		s.storeSaveResult(name, err)
 		return err
 	}
 }
 
-// note stores the result of the last save of a file.
-func (s *stateFiles) note(name string, err error) {
+// storeSaveResult stores the result of the last save of a file.
+func (s *stateFiles) storeSaveResult(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		delete(s.unsaved, name)
+		delete(s.saveErrors, name)
 		return
 	}
-	if s.unsaved == nil {
-		s.unsaved = map[string]string{}
+	if s.saveErrors == nil {
+		s.saveErrors = map[string]string{}
 	}
-	s.unsaved[name] = err.Error()
+	s.saveErrors[name] = err.Error()
 }
 
-// unsavedWith lists the state files that could not be written, with the errors. originals is the error of the file of
+// unsavedFiles lists the state files that could not be written, with the errors. originals is the error of the file of
 // original values.
-func (s *stateFiles) unsavedWith(originals error) []string {
+func (s *stateFiles) unsavedFiles(originals error) []string {
 	if s.dir == nil {
 		return nil
 	}
@@ -123,10 +123,10 @@ func (s *stateFiles) unsavedWith(originals error) []string {
 	defer s.mu.Unlock()
 	var out []string
 	if originals != nil {
-		out = append(out, fmt.Sprintf("%s: %v", s.dir.Path(originalsName), originals))
+		out = append(out, fmt.Sprintf("%s: %v", s.dir.Path(originalsFile), originals))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.unsaved)) {
-		out = append(out, fmt.Sprintf("%s: %s", filepath.Join(s.paths.State, name), s.unsaved[name]))
+	for _, name := range slices.Sorted(maps.Keys(s.saveErrors)) {
+		out = append(out, fmt.Sprintf("%s: %s", filepath.Join(s.paths.State, name), s.saveErrors[name]))
 	}
 	return out
 }

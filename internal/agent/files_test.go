@@ -32,7 +32,7 @@ func TestDamagedState(t *testing.T) {
 		checkPutAside(t, flipped, 0o600)
 		checkPutAside(t, good[:i], 0o600)
 	}
-	if a := filesWith(t, good, 0o600, slog.DiscardHandler); !bytes.Equal(a.load(checkpointName), good) {
+	if a := filesWith(t, good, 0o600, slog.DiscardHandler); !bytes.Equal(a.load(checkpointFile), good) {
 		t.Error("a good checkpoint is not used")
 	}
 }
@@ -45,16 +45,16 @@ func TestForeignState(t *testing.T) {
 	checkPutAside(t, good, 0o620)
 	checkPutAside(t, sealed(t, []byte("the key of another node")), 0o600)
 	checkPutAside(t, sealed(t, nil), 0o600)
-	checkPutAside(t, statefile.Sign(testKey, podSpecsName, checkpointOf(t)), 0o600)
+	checkPutAside(t, statefile.Sign(testKey, podSpecsFile, checkpointOf(t)), 0o600)
 	body := checkpointOf(t)[:len(checkpointOf(t))-1]
 	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) // which needs no key
 	checkPutAside(t, fmt.Appendf(nil, `%s,"sum":"%08x"}`, body, sum), 0o600)
 	if os.Geteuid() == 0 {
 		a := filesWith(t, good, 0o600, slog.DiscardHandler)
-		if err := os.Chown(a.dir.Path(checkpointName), 65534, 65534); err != nil {
+		if err := os.Chown(a.dir.Path(checkpointFile), 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		if a.load(checkpointName) != nil {
+		if a.load(checkpointFile) != nil {
 			t.Error("a checkpoint that another user owns is used")
 		}
 	}
@@ -93,7 +93,7 @@ func checkpointOf(t *testing.T) []byte {
 
 func sealed(t *testing.T, key []byte) []byte {
 	t.Helper()
-	return statefile.Sign(key, checkpointName, checkpointOf(t))
+	return statefile.Sign(key, checkpointFile, checkpointOf(t))
 }
 
 func filesWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handler) *stateFiles {
@@ -101,8 +101,8 @@ func filesWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handl
 	c := config.Default()
 	c.Paths.State = t.TempDir()
 	a := &stateFiles{paths: c.Paths, log: slog.New(log), signingKey: testKey}
-	a.dir = directory(nil, c.Paths.State)
-	file := a.dir.Path(checkpointName)
+	a.dir = stateDirectory(nil, c.Paths.State)
+	file := a.dir.Path(checkpointFile)
 	if err := errors.Join(os.WriteFile(file, checkpoint, 0o600), os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +113,11 @@ func checkPutAside(t *testing.T, bad []byte, mode fs.FileMode) {
 	t.Helper()
 	var log bytes.Buffer
 	a := filesWith(t, bad, mode, slog.NewTextHandler(&log, nil))
-	if got := a.load(checkpointName); got != nil {
+	if got := a.load(checkpointFile); got != nil {
 		t.Errorf("%q with mode %v is used: %q", bad, mode, got)
 		return
 	}
-	file := a.dir.Path(checkpointName)
+	file := a.dir.Path(checkpointFile)
 	kept, err := os.ReadFile(file + statefile.DamagedSuffix)
 	_, gone := os.Stat(file)
 	if err != nil || !bytes.Equal(kept, bad) || !errors.Is(gone, fs.ErrNotExist) || !bytes.Contains(log.Bytes(), []byte(statefile.DamagedSuffix)) {

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// wholeCPUHints returns a hint about planned containers that the kubelet's static policy would give exclusive CPUs, and
-// Trimtab would not. Such a container requests whole CPUs in a Guaranteed pod, and has no class.
+// wholeCPUHints returns a hint about planned containers to which the kubelet's static policy would assign exclusive
+// CPUs, but Trimtab would not. Such a container requests whole CPUs in a Guaranteed pod, and has no class.
 func wholeCPUHints(c config.Config, wishes []engine.PlannedPod, planned []api.Container) []string {
 	if c.Authority != "agent" || !c.Hooks.CPUSet.Enabled {
 		return nil
@@ -75,9 +75,9 @@ func sharingHints(c config.Config, planned []api.Container) []string {
 		"give the pod the label koordinator.sh/qosClass: LS, or set hooks.cpuset.unlabelled: shared"}
 }
 
-// pageHints returns hints about planned pods that request huge pages of a size that no NUMA node has reserved. The
+// hugePageHints returns hints about planned pods that request huge pages of a size that no NUMA node has reserved. The
 // kubelet refuses such pods, but a plan does not check that.
-func pageHints(m *topology.Machine, wishes []engine.PlannedPod) (all []string) {
+func hugePageHints(m *topology.Machine, wishes []engine.PlannedPod) (all []string) {
 	for i := range wishes {
 		for _, c := range wishes[i].Spec.Containers {
 			for _, name := range slices.Sorted(maps.Keys(c.Requests)) {

@@ -18,7 +18,7 @@ func (s *settings) watchHookFiles(ctx context.Context) {
 	tick := time.NewTicker(hookFilesInterval)
 	defer tick.Stop()
 	was := s.hookFiles()
-	s.noteHookFiles(was)
+	s.logHookFiles(was)
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,13 +34,13 @@ func (s *settings) watchHookFiles(ctx context.Context) {
 			continue
 		}
 		was = now
-		s.noteHookFiles(now)
+		s.logHookFiles(now)
 	}
 }
 
-// noteHookFiles logs how many files of OCI hooks the agent has read. If there is none, it logs a warning, because the
+// logHookFiles logs how many files of OCI hooks the agent has read. If there is none, it logs a warning, because the
 // directories may not be mounted in the agent's pod.
-func (s *settings) noteHookFiles(files []lifecycle.HookFile) {
+func (s *settings) logHookFiles(files []lifecycle.HookFile) {
 	c := s.current()
 	if !c.Hooks.OCIHooks.Enabled {
 		return
@@ -50,7 +50,7 @@ func (s *settings) noteHookFiles(files []lifecycle.HookFile) {
 		s.log.Warn("no file of OCI hooks is in hooks.ociHooks.directories, so no container gets a hook", logkey.File, where)
 		return
 	}
-	s.log.Info("read the files of OCI hooks", logkey.File, where, logkey.Values, len(files))
+	s.log.Info("the agent has read the files of OCI hooks", logkey.File, where, logkey.Values, len(files))
 }
 
 // hookFiles reads the files of OCI hooks; nil if hooks.ociHooks is disabled.

@@ -11,18 +11,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// askedServers makes the client of hook servers; nil if the configuration names none. It reads their files at once, so
-// that they are known when the first pod is created.
-func (a *Agent) askedServers() facts.HookServers {
+// newHookServers makes the client of hook servers; nil if the configuration names none. It reads their files at once,
+// so that they are known when the first pod is created.
+func (a *Agent) newHookServers() facts.HookServers {
 	c := a.opt.Config.HookServers
 	if c.Directory == "" {
 		return nil
 	}
-	a.servers = hookserver.New(hookserver.Options{
-		Directory: c.Directory, Timeout: c.Timeout.Duration(), Log: a.log, Recorder: callRecorder{a.metrics}, OwnSocket: c.Socket,
+	a.hookServers = hookserver.New(hookserver.Options{
+		Directory: c.Directory, Timeout: c.Timeout.Duration(), Log: a.log, Recorder: hookServerRecorder{a.metrics}, OwnSocket: c.Socket,
 	})
-	a.servers.Reload()
-	return a.servers
+	a.hookServers.Reload()
+	return a.hookServers
 }
 
 // hookService returns the options of the agent's own hook server; nil if the agent is no hook server.
@@ -33,22 +33,22 @@ func hookService(c config.Config) *cri.HookService {
 	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register, OmittedStages: c.HookServers.DisabledStages}
 }
 
-// callRecorder counts calls to hook servers in the metrics.
-type callRecorder struct{ m *metrics.Metrics }
+// hookServerRecorder counts calls to hook servers in the metrics.
+type hookServerRecorder struct{ m *metrics.Metrics }
 
 // Call counts one call.
-func (r callRecorder) Call(server string, _ hookserver.Stage, result hookserver.Result, took time.Duration) {
+func (r hookServerRecorder) Call(server string, _ hookserver.Stage, result hookserver.Result, took time.Duration) {
 	r.m.HookServerCall(server, string(result), took)
 }
 
-// hookServers returns the state of the hook servers; nil if the configuration names none.
-func (a *Agent) hookServers() *api.HookServers {
-	if a.servers == nil {
+// hookServerStatus returns the state of the hook servers; nil if the configuration names none.
+func (a *Agent) hookServerStatus() *api.HookServers {
+	if a.hookServers == nil {
 		return nil
 	}
 	out := &api.HookServers{Directory: a.opt.Config.HookServers.Directory}
 	var err error
-	if out.Servers, err = a.servers.States(); err != nil {
+	if out.Servers, err = a.hookServers.States(); err != nil {
 		out.Error = err.Error()
 	}
 	return out

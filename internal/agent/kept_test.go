@@ -199,13 +199,13 @@ func TestForeignOriginals(t *testing.T) {
 	r := newKeptRig(t, faults.FailCalls(0, -1, 0))
 	found := r.files(t)
 	lines := bootID() + "\n" + `{"owner":"p/a","dir":"p/a","field":"` + lifecycle.CPUShares.String() + `","ours":"100","original":"7"}` + "\n"
-	file := a.dir.Path(originalsName)
+	file := a.dir.Path(originalsFile)
 	if err := errors.Join(os.WriteFile(file, []byte(lines), 0o600), os.Chmod(file, 0o622)); err != nil {
 		t.Fatal(err)
 	}
 	k := keeper.New(r.tree)
 	closing := a.keepOriginals(k, func() error { return nil })
-	unsaved := a.unsavedWith(k.Originals.JournalError())
+	unsaved := a.unsavedFiles(k.Originals.JournalError())
 	if len(unsaved) != 1 || !strings.Contains(unsaved[0], "gives others access") {
 		t.Errorf("status says %q is not saved", unsaved)
 	}

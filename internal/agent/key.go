@@ -30,7 +30,7 @@ func (s *stateFiles) readKey() ([]byte, error) {
 	if file == "" {
 		return newKey(), nil
 	}
-	dir, name := directory(s.disk, filepath.Dir(file)), filepath.Base(file)
+	dir, name := stateDirectory(s.makeFS, filepath.Dir(file)), filepath.Base(file)
 	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:

@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// clusterConfigName is the file in paths.state with the configuration layers from the API server.
-const clusterConfigName = "clusterconfig.json"
+// clusterConfigFile is the file in paths.state with the configuration layers from the API server.
+const clusterConfigFile = "clusterconfig.json"
 
 // startSourceName is the name of the source of keys if the agent has no configuration file.
 const startSourceName = "start"
@@ -29,25 +29,25 @@ type layeredConfig struct {
 	log      *slog.Logger
 	override func(*config.Config)
 	apply    func(config.Config) error // applies a change of the file
-	// applyAbove applies a change of the layers from the API server. It keeps the error of a refused file.
-	applyAbove func(config.Config) error
-	save       func([]byte) error // nil if the layers are not saved
+	// applyServerConfig applies a change of the layers from the API server. It keeps the error of a refused file.
+	applyServerConfig func(config.Config) error
+	save              func([]byte) error // nil if the layers are not saved
 	// report is called with the error if the API server's configuration is refused, and with nil when it is
 	// in force again.
 	report func(error)
 
-	mu         sync.Mutex     // held while the agent makes and applies a configuration
-	read       config.Layer   // the file as it was read last
-	file       config.Layer   // the file in force
-	cluster    []config.Layer // the layers from the API server in force
-	newest     []config.Layer // the newest layers from the API server, which may be refused
-	sources    config.Sources
-	warnedKeys map[config.Problem]bool // the logged former key names
-	state      api.ClusterConfig
+	mu                 sync.Mutex     // held while the agent makes and applies a configuration
+	lastReadFile       config.Layer   // the file as it was read last
+	file               config.Layer   // the file in force
+	serverLayers       []config.Layer // the layers from the API server in force
+	newestServerLayers []config.Layer // the newest layers from the API server, which may be refused
+	sources            config.Sources
+	warnedKeys         map[config.Problem]bool // the problems that were logged
+	state              api.ClusterConfig
 }
 
-// newMerged returns the layered configuration at the start of an agent.
-func newMerged(o Options) *layeredConfig {
+// newLayeredConfig returns the layered configuration at the start of an agent.
+func newLayeredConfig(o Options) *layeredConfig {
 	m := &layeredConfig{log: o.Log, override: o.Override, report: func(error) {}}
 	m.file = config.Layer{Name: config.SourceDefault, Data: []byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")}
 	if c, _, err := m.merge(nil); err != nil || !reflect.DeepEqual(c, o.Config) {
@@ -60,8 +60,8 @@ func newMerged(o Options) *layeredConfig {
 		}
 	}
 	_, m.sources, _ = m.merge(nil) // no error: the file was parsed above, or printed from a valid configuration
-	m.read = m.file
-	m.warnRenamed(nil)
+	m.lastReadFile = m.file
+	m.logKeyWarnings(nil)
 	return m
 }
 
@@ -74,7 +74,7 @@ func (m *layeredConfig) merge(above []config.Layer) (config.Config, config.Sourc
 	plain := c
 	m.override(&c)
 	if problems := config.Validate(c); problems != nil {
-		return c, nil, fmt.Errorf("with the flags: %w", &config.Error{Problems: problems})
+		return c, nil, fmt.Errorf("the configuration is not valid together with the flags: %w", &config.Error{Problems: problems})
 	}
 	from.MarkChanged(plain, c, config.SourceFlag)
 	return c, from, nil
@@ -85,7 +85,7 @@ func (m *layeredConfig) parse(name string, data []byte) (config.Config, error) {
 	c, err := config.Parse(name, data)
 	if err == nil {
 		m.mu.Lock()
-		m.read = config.Layer{Name: name, Data: data}
+		m.lastReadFile = config.Layer{Name: name, Data: data}
 		m.mu.Unlock()
 	}
 	return c, err
@@ -97,13 +97,13 @@ func (m *layeredConfig) applyFile(config.Config) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.file
-	m.file = m.read
-	err := m.applyMerged(m.newest, m.apply)
+	m.file = m.lastReadFile
+	err := m.applyMerged(m.newestServerLayers, m.apply)
 	if err == nil {
-		m.accept(m.newest)
+		m.accept(m.newestServerLayers)
 		return nil
 	}
-	if !layers.SameLayers(m.newest, m.cluster) && m.applyMerged(m.cluster, m.apply) == nil {
+	if !layers.SameLayers(m.newestServerLayers, m.serverLayers) && m.applyMerged(m.serverLayers, m.apply) == nil {
 		return nil
 	}
 	m.file = before
@@ -120,10 +120,10 @@ func (m *layeredConfig) applyServerLayers(s layers.NodeLayers) {
 		m.refuse(s.Err)
 		return
 	}
-	m.newest, m.state.NotUnderstood = s.Layers, s.NotUnderstood
-	same := layers.SameLayers(s.Layers, m.cluster)
+	m.newestServerLayers, m.state.NotUnderstood = s.Layers, s.NotUnderstood
+	same := layers.SameLayers(s.Layers, m.serverLayers)
 	if !same {
-		if err := m.applyMerged(s.Layers, m.applyAbove); err != nil {
+		if err := m.applyMerged(s.Layers, m.applyServerConfig); err != nil {
 			m.refuse(err)
 			return
 		}
@@ -144,14 +144,15 @@ func (m *layeredConfig) applyMerged(above []config.Layer, apply func(config.Conf
 		return err
 	}
 	m.sources = from
-	m.warnRenamed(above)
+	m.logKeyWarnings(above)
 	return nil
 }
 
-// warnRenamed logs the keys that a layer in force sets by their former names, each key once.
-func (m *layeredConfig) warnRenamed(above []config.Layer) {
+// logKeyWarnings logs the keys of layers in force that have their former names, and the keys of policy files that have
+// no equivalent. It logs each key once.
+func (m *layeredConfig) logKeyWarnings(above []config.Layer) {
 	for _, l := range append([]config.Layer{m.file}, above...) {
-		for _, p := range config.Renamed(l.Name, l.Data) {
+		for _, p := range config.KeyWarnings(l.Name, l.Data) {
 			if m.warnedKeys[p] {
 				continue
 			}
@@ -159,7 +160,7 @@ func (m *layeredConfig) warnRenamed(above []config.Layer) {
 				m.warnedKeys = map[config.Problem]bool{}
 			}
 			m.warnedKeys[p] = true
-			m.log.Warn("the configuration uses an old key", logkey.Key, p.String())
+			m.log.Warn("a key of the configuration has a former name or no equivalent", logkey.Key, p.String())
 		}
 	}
 }
@@ -177,7 +178,7 @@ func (m *layeredConfig) refuse(err error) {
 
 // accept stores the layers that are in force. The caller holds mu.
 func (m *layeredConfig) accept(above []config.Layer) {
-	m.cluster, m.newest = above, above
+	m.serverLayers, m.newestServerLayers = above, above
 	m.state.Layers = nil
 	for _, l := range above {
 		m.state.Layers = append(m.state.Layers, api.ConfigLayer{Name: l.Name, Version: l.Version})
@@ -189,7 +190,7 @@ func (m *layeredConfig) accept(above []config.Layer) {
 	}
 }
 
-// savedLayers is the JSON form of the file clusterConfigName.
+// savedLayers is the JSON form of the file clusterConfigFile.
 type savedLayers struct {
 	Layers []savedLayer `json:"layers"`
 }
@@ -206,7 +207,7 @@ func (m *layeredConfig) saveLayers() {
 		return
 	}
 	k := savedLayers{Layers: []savedLayer{}}
-	for _, l := range m.cluster {
+	for _, l := range m.serverLayers {
 		k.Layers = append(k.Layers, savedLayer{l.Name, l.Version, string(l.Data)})
 	}
 	data, err := json.Marshal(k)
@@ -214,7 +215,7 @@ func (m *layeredConfig) saveLayers() {
 		err = m.save(data)
 	}
 	if err != nil {
-		m.log.Warn("the agent cannot save the API server's configuration on this node; if the API server is unreachable at the next start, it uses the file alone", logkey.Err, err)
+		m.log.Warn("the agent cannot save the API server's configuration on this node; if the API server is unreachable at the next start, the agent uses the configuration file alone", logkey.Err, err)
 	}
 }
 
@@ -234,7 +235,7 @@ func (m *layeredConfig) restore(data []byte) (config.Config, bool) {
 	defer m.mu.Unlock()
 	c, from, merge := m.merge(above)
 	if err = errors.Join(err, merge); err != nil {
-		m.log.Warn("the saved copy of the API server's configuration is not valid; until the API server answers, the agent uses the file alone", logkey.Err, err)
+		m.log.Warn("the saved copy of the API server's configuration is not valid; until the API server answers, the agent uses the configuration file alone", logkey.Err, err)
 		return config.Config{}, false
 	}
 	m.sources = from
@@ -253,8 +254,8 @@ func (m *layeredConfig) status() api.ClusterConfig {
 	return s
 }
 
-// origins returns the layer from which each key of the configuration comes.
-func (m *layeredConfig) origins() config.Sources {
+// keySources returns the layer from which each key of the configuration comes.
+func (m *layeredConfig) keySources() config.Sources {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sources
@@ -305,8 +306,8 @@ func (a *Agent) restoreLayers() bool {
 	if _, err := a.files.recordKey(); err != nil {
 		return false // build returns the same error
 	}
-	a.merged.save = a.files.save(clusterConfigName)
-	merged, ok := a.merged.restore(a.files.load(clusterConfigName))
+	a.layeredConfig.save = a.files.save(clusterConfigFile)
+	merged, ok := a.layeredConfig.restore(a.files.load(clusterConfigFile))
 	if ok {
 		a.opt.Config = merged
 	}
@@ -319,7 +320,7 @@ func (s source) Config() api.Configuration {
 	set.mu.Lock()
 	c, generation, dropIn := set.config, set.generation, set.dropIn
 	set.mu.Unlock()
-	from := s.a.merged.origins()
+	from := s.a.layeredConfig.keySources()
 	if dropIn {
 		from = config.Sources{}
 		from.MarkChanged(config.Default(), c, "the runtime's drop-in")

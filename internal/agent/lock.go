@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// lockName is the file in paths.state that an agent locks while it runs. It contains the agent's process id.
-const lockName = "agent.lock"
+// lockFile is the file in paths.state that an agent locks while it runs. It contains the agent's process id.
+const lockFile = "agent.lock"
 
 // handoverTimeout is how long an agent waits for the previous agent to end. During an upgrade the new agent starts
 // while the old one still saves its state.
@@ -35,20 +35,20 @@ func (a *Agent) lockState() error {
 		return err
 	}
 	held, err := lockState(a.files.dir, handoverTimeout, func(by string) {
-		a.log.Info("another agent uses this state directory; waiting until it ends", logkey.File, path, logkey.Owner, by)
+		a.log.Info("another agent uses this state directory; this agent waits until the other one ends", logkey.File, path, logkey.Owner, by)
 	})
 	if err != nil {
 		return err
 	}
 	closeRest := a.close
-	a.close = func() error { return errors.Join(closeRest(), held.Close()) } // released after all state is saved
+	a.close = func() error { return errors.Join(closeRest(), held.Close()) } // the lock is released after all state is saved
 	return nil
 }
 
 // lockState locks a state directory. If another process holds the lock, lockState calls waits once and tries again
-// until patience ends. The final error names that process.
+// for the time patience. Then it returns an error with the id of that process.
 func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)) (io.Closer, error) {
-	f, err := dir.Open(lockName)
+	f, err := dir.Open(lockFile)
 	if err != nil {
 		return nil, fmt.Errorf("lock the state directory (paths.state): %w", err)
 	}
@@ -68,7 +68,7 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 			return f, nil
 		case last:
 			return nil, errors.Join(fmt.Errorf("another agent (%s) uses the state directory %s: stop it, or set another paths.state for this one",
-				lockHolder(dir), filepath.Dir(dir.Path(lockName))), f.Close())
+				lockHolder(dir), filepath.Dir(dir.Path(lockFile))), f.Close())
 		}
 		if !waiting {
 			waits(lockHolder(dir))
@@ -85,10 +85,10 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 // lockHolder returns the id of the process that holds a lock, for messages. It ignores digits that a longer id
 // of an earlier process left in the file.
 func lockHolder(dir *statefile.Dir) string {
-	text, err := dir.Read(lockName)
+	text, err := dir.Read(lockFile)
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	if pid, ok := strconv.Atoi(string(line)); err == nil && ok == nil {
 		return "process " + strconv.Itoa(pid)
 	}
-	return "process unknown"
+	return "an unknown process"
 }

@@ -45,13 +45,13 @@ func limitMemory(ctx context.Context) {
 	defer t.Stop()
 	at, growth := maxPercent, uint64(startHeapGrowth)
 	for i := 0; ; i++ {
-		if i == int(memoryInterval/startInterval) { // the start has ended
+		if i == int(memoryInterval/startInterval) { // the first memoryInterval has ended
 			growth = minHeapGrowth
 			_ = releaseProgramPages() // after an error the pages stay mapped
 			t.Reset(memoryInterval)
 		}
 		// Each change of the target stops all goroutines for a moment, so small differences are ignored.
-		if p := percent(liveHeap(), growth); p/5 != at/5 {
+		if p := gcPercent(liveHeap(), growth); p/5 != at/5 {
 			at = p
 			debug.SetGCPercent(p)
 		}
@@ -63,9 +63,9 @@ func limitMemory(ctx context.Context) {
 	}
 }
 
-// percent returns the target of the garbage collector, as a percentage of the live heap. A heap larger than
+// gcPercent returns the target of the garbage collector, as a percentage of the live heap. A heap larger than
 // minHeapGrowth may have growth bytes of garbage, but always minPercent.
-func percent(live, growth uint64) int {
+func gcPercent(live, growth uint64) int {
 	if live <= minHeapGrowth {
 		return maxPercent
 	}

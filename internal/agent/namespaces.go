@@ -66,7 +66,7 @@ func (s *settings) applyLabels(was *namespaceSelection) error {
 func (a *Agent) namespaceLabels(c *kube.Client) kube.Service {
 	var was namespaceSelection
 	return &namespaces.Service{
-		Store: a.node.namespaces, Client: c, NeedsLabels: a.settings.selectsByLabel, Save: a.files.save(namespacesName),
+		Store: a.node.namespaces, Client: c, NeedsLabels: a.settings.selectsByLabel, Save: a.files.save(namespacesFile),
 		Apply: func() error { return a.settings.applyLabels(&was) },
 	}
 }

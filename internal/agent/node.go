@@ -74,14 +74,14 @@ func (n node) probeDelegation() lifecycle.Finding {
 	if err != nil {
 		return lifecycle.Finding{Why: err.Error()}
 	}
-	if !n.Unified() || !delegated(string(text)) {
+	if !n.Unified() || !hasNSDelegate(string(text)) {
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "cgroup version 2 is not mounted with nsdelegate"}
 	}
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
 
-// delegated reports whether a cgroup2 mount in /proc/PID/mountinfo (proc(5)) has the option nsdelegate.
-func delegated(mountinfo string) bool {
+// hasNSDelegate reports whether a cgroup2 mount in /proc/PID/mountinfo (proc(5)) has the option nsdelegate.
+func hasNSDelegate(mountinfo string) bool {
 	for line := range strings.Lines(mountinfo) {
 		_, super, _ := strings.Cut(line, " - ")
 		if f := strings.Fields(super); len(f) == 3 && f[0] == "cgroup2" && slices.Contains(strings.Split(f[2], ","), "nsdelegate") {
@@ -149,9 +149,9 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "there is no " + prefix + "*"}
 }
 
-// Effective reports for each hook whether it can take effect on this node, with the given cgroup tree and the devices
+// ProbeHooks reports for each hook whether it can take effect on this node, with the given cgroup tree and the devices
 // in the given directories.
-func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook {
+func ProbeHooks(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook {
 	n := node{tree: tree, devices: hostOf(p), cookies: coresched.Real{}}
 	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {
 		defer files.Close()

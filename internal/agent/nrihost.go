@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// nriHost makes the host of NRI plugins; nil if the configuration does not enable it.
-func (a *Agent) nriHost() *nrihost.Host {
+// newNRIHost makes the host of NRI plugins; nil if the configuration does not enable it.
+func (a *Agent) newNRIHost() *nrihost.Host {
 	c := a.opt.Config
 	n := c.NRIHost
 	if !n.Enabled || c.Attach != "cri" {
@@ -61,10 +61,10 @@ func (r pluginRecorder) CountRequest(plugin, event string, failed bool, took tim
 
 // nriHostStatus reports the host of NRI plugins; nil if there is none.
 func (a *Agent) nriHostStatus() *api.NRIHost {
-	if a.host == nil {
+	if a.nriHost == nil {
 		return nil
 	}
-	s := a.host.State()
+	s := a.nriHost.State()
 	out := &api.NRIHost{Socket: s.Socket, Flow: s.CreationOrder, Error: s.Err, Rejected: s.Rejected}
 	for _, p := range s.Plugins {
 		one := api.NRIPlugin{Name: p.Name, Connected: p.Connected, Calls: p.Calls, Failed: p.Failed, Longest: p.LongestTime, Error: p.Err, Sets: p.FieldsSet}

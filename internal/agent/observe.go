@@ -49,9 +49,9 @@ const relistenPause = 200 * time.Millisecond
 // the agent must keep running, because the kubelet's calls go through it. Any other error is only logged.
 func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	o := web.Options{
-		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attached.activeAttachment, Page: a.page(), Log: a.log,
+		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attachments.activeAttachment, Page: a.newPage(), Log: a.log,
 	}
-	a.log.Info("serving metrics and probes", logkey.Address, address)
+	a.log.Info("the agent serves metrics and probes", logkey.Address, address)
 	reported, again := false, false
 	for {
 		err := web.Serve(ctx, address, o)
@@ -61,9 +61,9 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 		case !errors.Is(err, syscall.EADDRINUSE):
 			a.log.Error("the agent cannot serve metrics and probes (http.address)", logkey.Address, address, logkey.Err, err)
 			return nil
-		case a.attached.cri == nil:
+		case a.attachments.cri == nil:
 			standby := a.otherAgent.admit() != nil
-			if !standby && again { // tried twice, because the other agent may have just ended
+			if !standby && again { // the second failed try, because the other agent may have just ended
 				return fmt.Errorf("http.address: another program listens at %s: stop it (ss -ltnp shows it), or set another port: %w", address, err)
 			}
 			again = !standby
@@ -78,21 +78,21 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	}
 }
 
-// page makes the node's web page; nil if it is disabled.
-func (a *Agent) page() http.Handler {
+// newPage makes the node's web page; nil if it is disabled.
+func (a *Agent) newPage() http.Handler {
 	if !a.opt.Config.HTTP.Page {
 		return nil
 	}
 	o := page.Options{Source: a.Source()}
-	if !a.describesMachine() {
+	if !a.isMachineSimulated() {
 		o.Proc = os.DirFS(cmp.Or(a.opt.Proc, "/proc"))
 	}
 	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // the page works without the name
 	return page.New(o)
 }
 
-// describesMachine reports whether the machine is simulated. Its load is then not in the files of this node.
-func (a *Agent) describesMachine() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
+// isMachineSimulated reports whether the machine is simulated. Its load is then not in the files of this node.
+func (a *Agent) isMachineSimulated() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
 
 // Ready returns the reason why the agent is not ready; nil if it is ready. It is ready if a runtime is attached, and
 // the decisions about its running containers were applied.
@@ -107,9 +107,9 @@ func (a *Agent) Ready() error {
 	if a.Connected() {
 		return err
 	}
-	all := a.attached.all()
+	all := a.attachments.all()
 	if len(all) == 0 {
-		return errors.New("no attachment is enabled (nri.enabled)")
+		return errors.New("no attachment is enabled: set nri.enabled to true, or attach to another value")
 	}
 	for _, at := range all {
 		state, _, cause := at.Status()
@@ -121,15 +121,15 @@ func (a *Agent) Ready() error {
 	return err
 }
 
-// summary returns the state of the conductor and the agent for the metrics.
-func (a *Agent) summary() api.Summary {
+// metricsSummary returns the state of the conductor and the agent for the metrics.
+func (a *Agent) metricsSummary() api.Summary {
 	n := nodeview.Summary(a.conductor)
 	set := a.settings
 	set.mu.Lock()
 	n.ConfigGen, n.ConfigError = set.generation, set.refusedReason() != ""
 	set.mu.Unlock()
 	n.Cluster = a.clusterStatus()
-	if h := a.hookServers(); h != nil {
+	if h := a.hookServerStatus(); h != nil {
 		n.HookServers = map[string]bool{}
 		for _, s := range h.Servers {
 			n.HookServers[s.File] = s.InForce && !s.Suspended
@@ -147,9 +147,9 @@ func (a *Agent) summary() api.Summary {
 			n.NRIPlugins[p.Name] = p.Connected
 		}
 	}
-	for _, at := range a.attached.all() {
+	for _, at := range a.attachments.all() {
 		state, _, _ := at.Status()
-		has, _ := a.attached.inForce(at.Name())
+		has, _ := a.attachments.isActive(at.Name())
 		n.Connections = append(n.Connections, api.Connection{Mode: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
 	}
 	return n

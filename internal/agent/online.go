@@ -22,15 +22,15 @@ const cpuPollInterval = time.Second
 // can change without a change of the list of nodes with memory.
 const memoryPollEvery = 30
 
-// hardware is the node's machine, as the kernel reports it.
-type hardware struct {
+// hardwareWatcher applies changes of the machine that sysfs reports: of its online CPUs and of its memory.
+type hardwareWatcher struct {
 	sys      fs.FS
 	log      *slog.Logger
 	settings *settings
 }
 
 // watch decides about all containers again when CPUs or memory go offline or online, until ctx ends.
-func (h hardware) watch(ctx context.Context) {
+func (h hardwareWatcher) watch(ctx context.Context) {
 	tick := time.NewTicker(cpuPollInterval)
 	defer tick.Stop()
 	var cpus, seen, memory string
@@ -45,7 +45,7 @@ func (h hardware) watch(ctx context.Context) {
 			ids, err := topology.ParseList(list)
 			// After a CPU comes online, the kernel updates cgroups with a delay. So new CPUs are used after the next
 			// poll.
-			if late := list == seen || h.settings.hardware().OnlineCPUs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
+			if late := list == seen || h.settings.currentMachine().OnlineCPUs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
 				cpus = list
 				h.applyOnline(ids)
 			}
@@ -60,15 +60,15 @@ func (h hardware) watch(ctx context.Context) {
 }
 
 // applyMemory applies a change of the NUMA nodes' memory. Running containers keep their memory nodes.
-func (h hardware) applyMemory() {
+func (h hardwareWatcher) applyMemory() {
 	nodes, err := sysfs.ReadMemory(h.sys)
 	if err != nil {
 		h.log.Error("the agent cannot read the memory of NUMA nodes; it uses the last known values", logkey.Err, err)
 		return
 	}
-	h.settings.applying.Lock()
-	defer h.settings.applying.Unlock()
-	before := h.settings.hardware()
+	h.settings.applyMu.Lock()
+	defer h.settings.applyMu.Unlock()
+	before := h.settings.currentMachine()
 	now, unknown := before.WithMemory(nodes)
 	if len(unknown) > 0 {
 		h.log.Warn("the machine has new NUMA nodes, which the agent uses only after a restart",
@@ -104,10 +104,10 @@ func memoryOf(m *topology.Machine) string {
 }
 
 // applyOnline applies a change of the online CPUs.
-func (h hardware) applyOnline(ids []int) {
-	h.settings.applying.Lock()
-	defer h.settings.applying.Unlock()
-	before := h.settings.hardware()
+func (h hardwareWatcher) applyOnline(ids []int) {
+	h.settings.applyMu.Lock()
+	defer h.settings.applyMu.Unlock()
+	before := h.settings.currentMachine()
 	now, unknown := h.readOnline(before).WithOnline(ids)
 	if len(unknown) > 0 {
 		h.log.Warn("the machine has new CPUs, which the agent uses only after a restart",
@@ -123,7 +123,7 @@ func (h hardware) applyOnline(ids []int) {
 }
 
 // readOnline returns the machine with the topology of CPUs that were offline when it was read, if they are online now.
-func (h hardware) readOnline(m *topology.Machine) *topology.Machine {
+func (h hardwareWatcher) readOnline(m *topology.Machine) *topology.Machine {
 	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.TopologyUnknown }) {
 		return m
 	}

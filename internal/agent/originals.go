@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// originalsName is the file in paths.state with the contents that cgroup files had before the agent's first write. Its
+// originalsFile is the file in paths.state with the contents that cgroup files had before the agent's first write. Its
 // first line has the id of the boot, because cgroups do not survive a reboot.
-const originalsName = "originals.jsonl"
+const originalsFile = "originals.jsonl"
 
 // errInUse is the error of ReleaseAlone if an agent runs.
 var errInUse = errors.New("an agent is using this state directory")
@@ -27,16 +27,16 @@ type originals struct {
 	path string
 	log  *slog.Logger
 
-	mu     sync.Mutex
-	failed bool
+	mu             sync.Mutex
+	lastSaveFailed bool
 }
 
 // openOriginals opens the journal in a state directory. earlier has the entries of an earlier agent of this boot. It is
 // nil if there is no readable journal, and empty if the journal is of another boot. locked reports whether this process
 // holds the lock. After an error the journal can still be used, because the keeper retries its writes.
 func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier []byte, locked bool, err error) {
-	o = &originals{path: dir.Path(originalsName), log: log}
-	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsName, bootID())
+	o = &originals{path: dir.Path(originalsFile), log: log}
+	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsFile, bootID())
 	return o, earlier, locked, err
 }
 
@@ -52,7 +52,7 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 		s.log.Error("the agent cannot open the file of original kernel values; it tries again", logkey.Err, err)
 	}
 	if !locked {
-		s.log.Warn("another agent has locked the file of original kernel values", logkey.File, s.dir.Path(originalsName))
+		s.log.Warn("another agent has locked the file of original kernel values", logkey.File, s.dir.Path(originalsFile))
 	}
 	if err != nil {
 		k.Originals.LoadFailed(err)
@@ -86,12 +86,12 @@ func (o *originals) report(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch failed := err != nil; {
-	case failed && !o.failed:
+	case failed && !o.lastSaveFailed:
 		o.log.Error("the agent cannot save the original kernel values; if it restarts now, they are lost", logkey.File, o.path, logkey.Err, err)
-	case !failed && o.failed:
+	case !failed && o.lastSaveFailed:
 		o.log.Info("the agent can save the original kernel values again", logkey.File, o.path)
 	}
-	o.failed = err != nil
+	o.lastSaveFailed = err != nil
 }
 
 // bootID returns the id of the current boot as a JSON object; "" if it is unknown.

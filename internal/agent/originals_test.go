@@ -52,7 +52,7 @@ func TestOriginals(t *testing.T) {
 	}
 	must(third.Append([]byte("four\n")))
 	must(third.Close())
-	file := filepath.Join(path, originalsName)
+	file := filepath.Join(path, originalsFile)
 	data, err := os.ReadFile(file)
 	must(err)
 	if !bytes.HasSuffix(data, []byte("two\nthr\nfour\n")) {

@@ -12,27 +12,27 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// pluginsName is the file in paths.state with the allocations of resource plugins.
-const pluginsName = "resourceplugins.json"
+// pluginsFile is the file in paths.state with the allocations of resource plugins.
+const pluginsFile = "resourceplugins.json"
 
-// resourcePlugins makes the manager of resource plugins; nil if none can register. The manager reads the saved plugins,
-// so that they are known when the first pod is created.
-func (a *Agent) resourcePlugins() facts.ResourcePlugins {
+// newResourcePlugins makes the manager of resource plugins; nil if none can register. The manager reads the saved
+// plugins, so that they are known when the first pod is created.
+func (a *Agent) newResourcePlugins() facts.ResourcePlugins {
 	c := a.opt.Config.ResourcePlugins
 	if c.Directory == "" && len(c.Watch) == 0 {
 		return nil
 	}
-	a.plugins = qrm.New(qrm.Options{
+	a.resourcePlugins = qrm.New(qrm.Options{
 		Directory: c.Directory, WatchDirectories: c.Watch, DevDirectory: a.opt.Config.Paths.Dev, Timeout: c.Timeout.Duration(), ResourceNames: c.NameMap(),
 		FailClosed: c.FailurePolicy == "fail", ReconcileInterval: c.Reconcile.Duration(),
 		PodScope: func() bool { return a.settings.current().TopologyManager.Scope == "pod" },
 		LivePods: a.livePods, AllocationsChanged: func(uids []string) { a.conductor.Inform(uids) },
 		NodeDevices: a.kubeletDevices, AssignedDevices: a.assignedDevices,
 		ReadReports: a.opt.Config.PodResources.Socket != "",
-		SavedState:  a.files.load(pluginsName), SaveState: a.files.save(pluginsName),
+		SavedState:  a.files.load(pluginsFile), SaveState: a.files.save(pluginsFile),
 		Recorder: resourceRecorder{a.metrics}, Log: a.log,
 	})
-	return pluginManager{a.plugins}
+	return pluginManager{a.resourcePlugins}
 }
 
 // kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned. Without a
@@ -86,10 +86,10 @@ func (r resourceRecorder) Call(resource, method string, result qrm.Result, took 
 
 // resourcePluginStatus returns the state of the resource plugins; nil if none can register.
 func (a *Agent) resourcePluginStatus() *api.ResourcePlugins {
-	if a.plugins == nil {
+	if a.resourcePlugins == nil {
 		return nil
 	}
-	plugins, refused, err := a.plugins.States()
+	plugins, refused, err := a.resourcePlugins.States()
 	out := &api.ResourcePlugins{Error: err}
 	for _, p := range plugins {
 		out.Plugins = append(out.Plugins, api.ResourcePlugin{

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// reopenPodResources is the pause before the agent opens its PodResources socket again.
-const reopenPodResources = time.Second
+// podResourcesReopenPause is the pause before the agent opens its PodResources socket again.
+const podResourcesReopenPause = time.Second
 
 // servePodResources serves the PodResources API until ctx ends. After an error it logs the error and opens the socket
 // again, because the agent must run without this socket, too.
@@ -35,7 +35,7 @@ func (a *Agent) servePodResources(ctx context.Context) {
 			reported = err.Error()
 			a.log.Error("the PodResources socket has stopped; the agent opens it again", logkey.Socket, path, logkey.Err, err)
 		}
-		if !sleep.For(ctx, reopenPodResources) {
+		if !sleep.For(ctx, podResourcesReopenPause) {
 			return
 		}
 	}
@@ -43,8 +43,8 @@ func (a *Agent) servePodResources(ctx context.Context) {
 
 // pluginAmounts adapts the manager of resource plugins to the PodResources server; nil if there is none.
 func (a *Agent) pluginAmounts() podresources.Plugins {
-	if a.plugins == nil {
+	if a.resourcePlugins == nil {
 		return nil
 	}
-	return a.plugins
+	return a.resourcePlugins
 }

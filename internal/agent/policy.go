@@ -188,8 +188,8 @@ func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	return rules
 }
 
-// tuning returns the settings of the conductor in a valid configuration.
-func tuning(c config.Config) conductor.Tuning {
+// conductorTuning returns the settings of the conductor in a valid configuration.
+func conductorTuning(c config.Config) conductor.Tuning {
 	t := conductor.Tuning{Pace: c.NRI.UpdateInterval.Duration(), FailClosed: c.FailurePolicy.Agent == "fail"}
 	t.Demotion = demotionOptions(c)
 	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}

@@ -31,14 +31,14 @@ func releaseProgramPages() error {
 	return nil
 }
 
-// mapping is a range of memory addresses.
-type mapping struct{ from, to uintptr }
+// addressRange is a range of memory addresses.
+type addressRange struct{ from, to uintptr }
 
 // programMappings returns the read-only mappings of a file in the text of /proc/PID/maps (proc(5)).
-func programMappings(maps io.Reader, file string) []mapping {
-	var out []mapping
+func programMappings(maps io.Reader, file string) []addressRange {
+	var out []addressRange
 	for s := bufio.NewScanner(maps); s.Scan(); {
-		var m mapping
+		var m addressRange
 		var rights, path string
 		var offset, inode uint64
 		var major, minor uint32

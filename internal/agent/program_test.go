@@ -17,8 +17,8 @@ func TestProgramIn(t *testing.T) {
 garbage
 `
 	got := programMappings(strings.NewReader(maps), "/usr/local/bin/trimtab")
-	want := []mapping{{0x400000, 0x1061000}, {0x1061000, 0x1c3f000}}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); d != "" {
+	want := []addressRange{{0x400000, 0x1061000}, {0x1061000, 0x1c3f000}}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(addressRange{})); d != "" {
 		t.Error(d)
 	}
 	if err := releaseProgramPages(); err != nil { // the fuzzer continues

@@ -82,24 +82,24 @@ func (n *recordingNode) HookFiles(directories []string) []lifecycle.HookFile {
 
 func (*recordingNode) MakeSharedDir(string) error { return nil }
 
-// describedNode implements hook.Node for the node of a recording.
-type describedNode struct{ *recording.Node }
+// replayNode implements hook.Node for the node of a recording.
+type replayNode struct{ *recording.Node }
 
-func (n describedNode) Probe(feature string) lifecycle.Finding {
+func (n replayNode) Probe(feature string) lifecycle.Finding {
 	if f, known := n.Findings[feature]; known {
 		return f
 	}
 	return lifecycle.Finding{Why: "the recording does not have the result of this probe"}
 }
 
-func (n describedNode) Host() lifecycle.Host { return n.Node.Host }
-func (n describedNode) Unified() bool        { return n.Node.Unified }
-func (n describedNode) Device(path string) (lifecycle.Device, bool) {
+func (n replayNode) Host() lifecycle.Host { return n.Node.Host }
+func (n replayNode) Unified() bool        { return n.Node.Unified }
+func (n replayNode) Device(path string) (lifecycle.Device, bool) {
 	d, found := n.Node.Host.Devices[path]
 	return d, found
 }
-func (n describedNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
-func (describedNode) MakeSharedDir(string) error                { return nil }
+func (n replayNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
+func (replayNode) MakeSharedDir(string) error                { return nil }
 
 // Replay decides the events of a recording again, with the recorded configuration or another one, and compares the
 // decisions with the recorded ones. another is nil for the recorded configuration. Apart from reading the recording, it
@@ -125,7 +125,7 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 
 // recordedPolicy makes the policy of a configuration for a recorded node.
 func recordedPolicy(c config.Config, n *recording.Node, m *topology.Machine) (engine.Policy, error) {
-	p, err := policyFor(c, m, describedNode{n}, n.Namespaces)
+	p, err := policyFor(c, m, replayNode{n}, n.Namespaces)
 	if n.Released {
 		p.Hooks, p.Place, p.Strict, p.FatalHooks = nil, false, false, nil
 	}

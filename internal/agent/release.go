@@ -18,11 +18,11 @@ import (
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
-// copiesTimeout is how long a release waits until the runtime has updated its stored copies of the resources.
-const copiesTimeout = time.Minute
+// releaseRuntimeTimeout is how long a release waits until the runtime has updated its stored copies of the resources.
+const releaseRuntimeTimeout = time.Minute
 
-// serverTimeout is how long a release waits until the agent has restored its objects at the API server.
-const serverTimeout = 10 * time.Second
+// releaseServerTimeout is how long a release waits until the agent has restored its objects at the API server.
+const releaseServerTimeout = 10 * time.Second
 
 // Release restores everything that the agent changed. After a release the agent decides nothing until its next start.
 // Changes of the configuration have no effect in this time.
@@ -31,7 +31,7 @@ func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	if err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, releaseServerTimeout)
 	defer cancel()
 	if err := kube.Release(ctx, a.cluster.services...); err != nil {
 		r.Cluster = err.Error()
@@ -39,7 +39,7 @@ func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	return r, nil
 }
 
-// hasRun reports whether an agent with this configuration has run before: its key file then exists.
+// hasRun reports whether an agent with this configuration has run before. It then finds the key file in paths.key.
 func hasRun(c config.Config) bool {
 	_, err := os.Stat(c.Paths.Key)
 	return c.Paths.Key != "" && err == nil
@@ -48,8 +48,8 @@ func hasRun(c config.Config) bool {
 // Release asks the running agent to restore what it changed.
 func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.Release(ctx) }
 
-// ReleaseAlone restores the kernel values that an ended agent changed. It fails while an agent runs. It does not
-// update the runtime's stored copies of the resources.
+// ReleaseAlone restores the kernel values that an ended agent changed. It returns an error while an agent runs. It does
+// not update the runtime's stored copies of the resources.
 func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	if none, err := neverRan(c); err != nil || none {
 		return api.Released{NeverRan: none}, errors.Join(err, removeResctrlGroups(c))
@@ -63,7 +63,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	if err != nil {
 		return r, err
 	}
-	dir := directory(nil, c.Paths.State)
+	dir := stateDirectory(nil, c.Paths.State)
 	if err := dir.Prepare(); err != nil {
 		return r, fmt.Errorf("open the state directory %s (paths.state): %w", c.Paths.State, err)
 	}
@@ -82,7 +82,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if earlier == nil && hasRun(c) {
-		return r, originalsLost(c, dir.Path(originalsName))
+		return r, originalsLost(c, dir.Path(originalsFile))
 	}
 	copied := k.Originals.Copied()
 	r = conductor.SumReleased(k.ReleaseAll())
@@ -90,7 +90,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	r.Restored, r.Failed = r.Restored+given, append(r.Failed, failed...)
 	for _, o := range copied {
 		r.Stale = append(r.Stale, api.NotRestored{
-			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "the runtime stores the agent's value, and only a running agent can make it change that",
+			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "the runtime still stores the agent's value, and only a running agent can make the runtime change it",
 		})
 	}
 	return r, errors.Join(err, removeResctrlGroups(c))
@@ -118,7 +118,7 @@ func originalsLost(c config.Config, missing string) error {
 func removeResctrlGroups(c config.Config) error {
 	groups, err := resctrl.OpenRoot(c.Paths.Resctrl)
 	if err != nil {
-		return nil // without the mount there are no groups
+		return nil // without a mounted resctrl there are no groups
 	}
 	defer groups.Close()
 	return resctrl.New(groups).RemoveUnownedGroups()

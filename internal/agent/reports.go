@@ -43,7 +43,7 @@ func (a *Agent) topologyReport(d *deviceList) publish.Report {
 	return publish.Report{
 		Kind:     "NodeResourceTopology",
 		Resource: schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
-		Key:      "zones", NewerField: "attributes", Ready: a.checkReportable, Changed: a.changed,
+		Key:      "zones", NewerField: "attributes", Ready: a.checkReportable, Changed: a.nextEvent,
 		Make: func() (map[string]string, map[string]any) {
 			n := a.zones(d)
 			var annotations map[string]string
@@ -61,7 +61,7 @@ func (a *Agent) katalystReport(d *deviceList) publish.Report {
 	return publish.Report{
 		Kind:     "CustomNodeResource",
 		Resource: schema.GroupVersionResource{Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
-		Key:      "status.topologyZone", Status: true, Ready: a.checkReportable, Changed: a.changed,
+		Key:      "status.topologyZone", Status: true, Ready: a.checkReportable, Changed: a.nextEvent,
 		Make: func() (map[string]string, map[string]any) {
 			return nil, a.zones(d).CNR(zones.TopologyManager{Policy: c.Policy, Scope: c.Scope})
 		},
@@ -93,8 +93,8 @@ func (a *Agent) checkReportable() (err error) {
 	return err
 }
 
-// changed returns a channel that is closed at the next event.
-func (a *Agent) changed() <-chan struct{} {
+// nextEvent returns a channel that is closed at the next event.
+func (a *Agent) nextEvent() <-chan struct{} {
 	_, more := a.conductor.Journal().Since(math.MaxUint64)
 	return more
 }

@@ -24,7 +24,7 @@ func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node 
 	}
 	set, problems := rules.Compile(c.Rules)
 	if problems != nil {
-		return errors.New(problems[0].String()) // a valid configuration has no problem here
+		return errors.New(problems[0].String()) // cannot happen: validation refuses rules that do not compile
 	}
 	f := node(set)
 	if set.ReadsNamespaces() {

@@ -20,17 +20,17 @@ import (
 
 // settings has the configuration in force and the machine, and applies changes of both.
 type settings struct {
-	log       *slog.Logger
-	level     *slog.LevelVar // receives log.level; nil if the caller sets the level itself
-	format    func(string)   // is called with log.format; nil if the caller sets the format itself
-	override  func(*config.Config)
-	node      node
-	conductor *conductor.Conductor
-	observe   bool // the agent started with mode: observe, so it changes nothing until it ends
+	log          *slog.Logger
+	logLevel     *slog.LevelVar // receives log.level; nil if the caller sets the level itself
+	setLogFormat func(string)   // is called with log.format; nil if the caller sets the format itself
+	override     func(*config.Config)
+	node         node
+	conductor    *conductor.Conductor
+	observesOnly bool // the agent started with mode: observe, so it changes nothing until it ends
 
-	// applying is held while a policy is made and applied, so that policies are applied in the order in which
+	// applyMu is held while a policy is made and applied, so that policies are applied in the order in which
 	// they are made.
-	applying sync.Mutex
+	applyMu sync.Mutex
 
 	mu         sync.Mutex // guards all below
 	machine    *topology.Machine
@@ -50,15 +50,15 @@ func (s *settings) current() config.Config {
 	return s.config
 }
 
-// hardware returns the machine with its current CPUs and memory.
-func (s *settings) hardware() *topology.Machine {
+// currentMachine returns the machine with its current CPUs and memory.
+func (s *settings) currentMachine() *topology.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine
 }
 
 // policy makes the policy of a configuration for a machine. After a release it makes a policy that decides nothing.
-// The caller holds applying.
+// The caller holds applyMu.
 func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyOf(c, m, s.node)
 	s.mu.Lock()
@@ -135,11 +135,12 @@ func (s *settings) applyDropIn(yaml string) error {
 	inForce := s.config
 	s.mu.Unlock()
 	tooLate := config.KeepStartKeys(&c, inForce)
-	// Keys of the drop-in may need start keys that the drop-in has, and that are not in force.
+	// A key of the drop-in may depend on a start key whose value in the drop-in does not come into force. So the
+	// result is validated again. Problems that the configuration in force also has do not count.
 	known := config.Validate(inForce)
 	wrong := slices.DeleteFunc(config.Validate(c), func(p config.Problem) bool { return slices.Contains(known, p) })
 	if len(wrong) > 0 {
-		err := fmt.Errorf("the runtime's drop-in, with the keys that the agent reads only at its start: %w", &config.Error{Problems: wrong})
+		err := fmt.Errorf("the runtime's drop-in is not valid together with the keys that the agent reads only at its start: %w", &config.Error{Problems: wrong})
 		s.setFileErr(err)
 		return err
 	}
@@ -147,7 +148,7 @@ func (s *settings) applyDropIn(yaml string) error {
 		return err
 	}
 	if len(tooLate) > 0 {
-		s.setPartialErr(fmt.Errorf("the runtime's drop-in sets keys that the agent or the runtime reads before it gets the drop-in: %s: "+
+		s.setPartialErr(fmt.Errorf("the runtime's drop-in sets keys that the agent or the runtime reads before the agent gets the drop-in: %s: "+
 			"set them in the configuration file; all other keys are in force", strings.Join(tooLate, ", ")))
 	}
 	return nil
@@ -164,15 +165,15 @@ func (s *settings) setPartialErr(err error) {
 // apply applies a new configuration to running and new pods. It logs the changed keys that take effect only after a
 // restart of the agent.
 func (s *settings) apply(c config.Config) error {
-	s.applying.Lock()
-	defer s.applying.Unlock()
-	if s.observe {
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	if s.observesOnly {
 		observed, off := observeOnly(c)
 		observed.Mode = c.Mode
 		c = observed
 		logIgnoredKeys(s.log, off)
 	}
-	policy, err := s.policy(c, s.hardware())
+	policy, err := s.policy(c, s.currentMachine())
 	if err != nil {
 		return err
 	}
@@ -182,21 +183,21 @@ func (s *settings) apply(c config.Config) error {
 	s.generation++
 	gen := s.generation
 	s.mu.Unlock()
-	if s.level != nil {
-		_ = s.level.UnmarshalText([]byte(c.Log.Level)) // the level is valid
+	if s.logLevel != nil {
+		_ = s.logLevel.UnmarshalText([]byte(c.Log.Level)) // no error: validation refuses other levels
 	}
-	if s.format != nil {
-		s.format(c.Log.Format)
+	if s.setLogFormat != nil {
+		s.setLogFormat(c.Log.Format)
 	}
 	for _, key := range config.NeedRestart(old, c) {
 		s.log.Warn("a changed setting takes effect after a restart of the agent", logkey.Key, key)
 	}
-	s.conductor.Configure(policy, tuning(c))
+	s.conductor.Configure(policy, conductorTuning(c))
 	s.log.Info("the configuration is in force", logkey.Generation, gen)
 	return nil
 }
 
-// applyMachine applies a change of the machine. The caller holds applying.
+// applyMachine applies a change of the machine. The caller holds applyMu.
 func (s *settings) applyMachine(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
@@ -207,7 +208,7 @@ func (s *settings) applyMachine(now *topology.Machine) {
 	s.mu.Lock()
 	s.machine = now
 	s.mu.Unlock()
-	s.conductor.ConfigureMachine(now, policy, tuning(c))
+	s.conductor.ConfigureMachine(now, policy, conductorTuning(c))
 }
 
 // releaseState reports whether a release has begun, and returns the reason why a newer configuration was refused.
@@ -217,8 +218,8 @@ func (s *settings) releaseState() (released bool, refused string) {
 	return !s.releasedAt.IsZero(), s.refusedReason()
 }
 
-// released returns when a release began; zero if there was none.
-func (s *settings) released() time.Time {
+// releaseTime returns when a release began; zero if there was none.
+func (s *settings) releaseTime() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.releasedAt
@@ -226,8 +227,8 @@ func (s *settings) released() time.Time {
 
 // release restores everything that the agent changed. After a release the agent decides nothing.
 func (s *settings) release(ctx context.Context) (api.Released, error) {
-	s.applying.Lock()
-	defer s.applying.Unlock()
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
 	s.mu.Lock()
 	c := s.config
 	again := !s.releasedAt.IsZero()
@@ -235,11 +236,11 @@ func (s *settings) release(ctx context.Context) (api.Released, error) {
 		s.releasedAt = time.Now()
 	}
 	s.mu.Unlock()
-	policy, err := s.policy(c, s.hardware())
+	policy, err := s.policy(c, s.currentMachine())
 	if err != nil {
 		return api.Released{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, copiesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, releaseRuntimeTimeout)
 	defer cancel()
 	r := s.conductor.Release(ctx, policy)
 	r.AlreadyReleased = again

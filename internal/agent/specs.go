@@ -36,35 +36,35 @@ func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []po
 	return sources
 }
 
-// specChain makes the chain of sources of pod specs.
-func (a *Agent) specChain(server *kube.Client) *podspec.Chain {
+// newSpecChain makes the chain of sources of pod specs.
+func (a *Agent) newSpecChain(server *kube.Client) *podspec.Chain {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
 		Sources: specSources(c, a.opt.DialKubelet, server), Wait: c.Wait.Duration(), Log: a.log,
 		Changed: func(uids []string) { a.conductor.Inform(uids) }, PendingChanged: a.pendingChanged(),
-		Saved: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
+		Saved: a.files.load(podSpecsFile), Save: a.files.save(podSpecsFile),
 	})
 }
 
-// grantsOf returns the options of the source of the kubelet's grants: devices, CPUs and memory nodes.
-func grantsOf(c config.PodSpec) podspec.GrantsOptions {
+// grantsOptions returns the options of the source of the kubelet's grants: devices, CPUs and memory nodes.
+func grantsOptions(c config.PodSpec) podspec.GrantsOptions {
 	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: c.Wait.Duration()}
 }
 
 // newGrants makes the source of the kubelet's grants for a running agent.
 func (a *Agent) newGrants() *podspec.Grants {
-	o := grantsOf(a.opt.Config.PodSpec)
+	o := grantsOptions(a.opt.Config.PodSpec)
 	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
 	o.Dial = a.opt.DialKubelet
-	o.Saved, o.Save = a.files.load(grantsName), a.files.save(grantsName)
+	o.Saved, o.Save = a.files.load(grantsFile), a.files.save(grantsFile)
 	return podspec.NewGrants(o)
 }
 
 // AskGrants asks the kubelet once for its grants, and returns the state of that source.
 func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
-	g := podspec.NewGrants(grantsOf(c))
+	g := podspec.NewGrants(grantsOptions(c))
 	defer startSource(ctx, g)()
-	return sourceOf(g.State())
+	return specSourceState(g.State())
 }
 
 // startSource runs a source and waits for its first answer. The source runs until the caller calls end.
@@ -76,7 +76,7 @@ func startSource(ctx context.Context, who interface {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = who.Run(ctx) // it returns only errors of closing connections
+		_ = who.Run(ctx) // Run returns only errors of closing connections
 	}()
 	who.AwaitFirst(ctx)
 	return func() {
@@ -90,13 +90,15 @@ func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
 	server := connectCluster(c.Cluster, kube.Options{Version: "doctor", Log: slog.New(slog.DiscardHandler)}).client
 	l := podspec.New(podspec.Options{Sources: specSources(c.PodSpec, nil, server)})
 	defer startSource(ctx, l)()
-	return sources(l)
+	return specSourceStates(l)
 }
 
-func sources(l *podspec.Chain) []api.SpecSource {
+// specSourceStates returns the states of the sources of pod specs. If the API server is not a source, it adds the API
+// server as a disabled source.
+func specSourceStates(l *podspec.Chain) []api.SpecSource {
 	var out []api.SpecSource
 	for _, s := range l.States() {
-		out = append(out, sourceOf(s))
+		out = append(out, specSourceState(s))
 	}
 	if !slices.ContainsFunc(out, func(s api.SpecSource) bool { return s.Name == lifecycle.FromAPIServer }) {
 		out = append(out, api.SpecSource{Name: lifecycle.FromAPIServer, Error: "disabled (cluster.enabled, podspec.apiServer)"})
@@ -104,7 +106,8 @@ func sources(l *podspec.Chain) []api.SpecSource {
 	return out
 }
 
-func sourceOf(s podspec.State) api.SpecSource {
+// specSourceState converts the state of one source for the status.
+func specSourceState(s podspec.State) api.SpecSource {
 	out := api.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
 	if s.Err != nil {
 		out.Error = s.Err.Error()

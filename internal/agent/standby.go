@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// statusReopenPause is the pause before the agent tries again to open a status
-	// socket that another agent serves.
+	// statusReopenPause is the pause before the agent tries again to open its status socket, after another agent
+	// served the socket or an error stopped it.
 	statusReopenPause = 200 * time.Millisecond
 	// otherAgentTimeout limits the request to the agent that serves the status socket. The answer is cached for
 	// the same time.
@@ -30,21 +30,21 @@ const (
 
 // otherAgent detects another agent on this node, and keeps this agent in standby while there is one.
 type otherAgent struct {
-	log    *slog.Logger
-	lock   *nodelock.Lock // the locks that exclude a second agent
-	path   string         // the path of this agent's status socket; "" for none
-	accept func(net.Listener) net.Listener
+	log              *slog.Logger
+	lock             *nodelock.Lock                  // the locks that exclude a second agent
+	statusSocketPath string                          // the path of this agent's status socket; "" for none
+	wrapListener     func(net.Listener) net.Listener // wraps the listener of the status socket; nil for no change
 	// socket is this agent's status socket; nil if another agent serves it, or if none is configured.
 	socket *status.Socket
 
 	mu sync.Mutex // guards all below
 	// socketInUse is the error if the status socket cannot be opened because another agent serves it.
-	socketInUse   error
-	askedAt       time.Time            // when the process that serves the socket was asked last
-	holder        nodelock.Holder      // the process that served the socket at that time
-	standbyReason *nodelock.InUseError // why this agent is in standby; nil if it is active
-	logged        time.Time            // when the other agent was logged last
-	unlockable    map[string]bool      // the logged errors of directories that cannot be locked
+	socketInUse    error
+	askedAt        time.Time            // when the process that serves the socket was asked last
+	socketHolder   nodelock.Holder      // the process that served the socket at that time
+	standbyReason  *nodelock.InUseError // why this agent is in standby; nil if it is active
+	lastLogged     time.Time            // when the other agent was logged last
+	loggedLockErrs map[string]bool      // the logged errors of directories that cannot be locked
 }
 
 // lockedDirs returns the directories that the agent locks to exclude a second agent. They are the kubelet's cgroup
@@ -52,7 +52,7 @@ type otherAgent struct {
 // lock a common directory, even if their configurations differ.
 func (a *Agent) lockedDirs() []nodelock.LockedDir {
 	c := a.opt.Config
-	if isObserveMode(c) { // it may run beside an active agent
+	if isObserveMode(c) { // an agent that only observes may run beside an active agent
 		return nil
 	}
 	var all []nodelock.LockedDir
@@ -67,10 +67,10 @@ func (a *Agent) lockedDirs() []nodelock.LockedDir {
 	if dir != "" {
 		all = append(all, nodelock.LockedDir{Dir: dir, Description: "kubelet's cgroup root (cgroup.root, bypass.cgroupRoot)"})
 	}
-	if a.attached.nri != nil {
+	if a.attachments.nri != nil {
 		all = append(all, nodelock.LockedDir{Dir: filepath.Dir(c.NRI.Socket), Description: "directory of the NRI socket (nri.socket)"})
 	}
-	if a.attached.cri != nil || a.attached.bypass != nil {
+	if a.attachments.cri != nil || a.attachments.bypass != nil {
 		all = append(all, nodelock.LockedDir{Dir: filepath.Dir(socketOf(c.CRI.Endpoint)), Description: "directory of the runtime's socket (cri.endpoint)"})
 	}
 	return all
@@ -83,15 +83,15 @@ func (n *otherAgent) admit() error {
 	if taken == nil {
 		err := n.lock.Take()
 		if !errors.As(err, &taken) && err != nil {
-			n.logUnlockable(err)
+			n.logLockError(err)
 		}
 	}
 	n.mu.Lock()
 	before := n.standbyReason
 	n.standbyReason = taken
-	remind := taken != nil && (before == nil || before.Holder.ID != taken.Holder.ID || time.Since(n.logged) >= otherReminderInterval)
+	remind := taken != nil && (before == nil || before.Holder.ID != taken.Holder.ID || time.Since(n.lastLogged) >= otherReminderInterval)
 	if remind {
-		n.logged = time.Now()
+		n.lastLogged = time.Now()
 	}
 	n.mu.Unlock()
 	switch {
@@ -106,14 +106,14 @@ func (n *otherAgent) admit() error {
 	return nil
 }
 
-// logUnlockable logs, once for each error, that a directory cannot be locked.
-func (n *otherAgent) logUnlockable(err error) {
+// logLockError logs, once for each error, that a directory cannot be locked.
+func (n *otherAgent) logLockError(err error) {
 	n.mu.Lock()
-	known := n.unlockable[err.Error()]
-	if n.unlockable == nil {
-		n.unlockable = map[string]bool{}
+	known := n.loggedLockErrs[err.Error()]
+	if n.loggedLockErrs == nil {
+		n.loggedLockErrs = map[string]bool{}
 	}
-	n.unlockable[err.Error()] = true
+	n.loggedLockErrs[err.Error()] = true
 	n.mu.Unlock()
 	if !known {
 		n.log.Warn("the agent cannot take a lock, so it may not detect a second agent on this node", logkey.Err, err)
@@ -130,16 +130,16 @@ func (n *otherAgent) standby() string {
 	return n.standbyReason.Error()
 }
 
-// open opens the status socket before the agent attaches. If another agent serves the socket, this agent
+// openSocket opens the status socket before the agent attaches. If another agent serves the socket, this agent
 // stays in standby.
-func (n *otherAgent) open(ctx context.Context) {
-	if n.path == "" {
+func (n *otherAgent) openSocket(ctx context.Context) {
+	if n.statusSocketPath == "" {
 		return
 	}
 	var err error
-	n.socket, err = status.Open(ctx, n.path)
-	if err == nil && n.accept != nil {
-		n.socket.Wrap(n.accept)
+	n.socket, err = status.Open(ctx, n.statusSocketPath)
+	if err == nil && n.wrapListener != nil {
+		n.socket.Wrap(n.wrapListener)
 	}
 	n.mu.Lock()
 	n.socketInUse = err
@@ -161,17 +161,17 @@ func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 			if err = n.socket.Serve(ctx, source); err == nil {
 				return
 			}
-			n.socket = nil // it is closed
+			n.socket = nil // Serve has closed the socket
 		}
 		if err != nil && !errors.Is(err, socket.ErrInUse) && err.Error() != reported {
 			reported = err.Error()
-			n.log.Error("the status socket has stopped; the agent opens it again", logkey.Socket, n.path, logkey.Err, err)
+			n.log.Error("the status socket has stopped; the agent opens it again", logkey.Socket, n.statusSocketPath, logkey.Err, err)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-			n.open(ctx)
+			n.openSocket(ctx)
 		}
 	}
 }
@@ -179,18 +179,18 @@ func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 // socketTaken returns an error if another agent serves this agent's status socket; nil if none does.
 func (n *otherAgent) socketTaken() *nodelock.InUseError {
 	n.mu.Lock()
-	used, by, asked := errors.Is(n.socketInUse, socket.ErrInUse), n.holder, n.askedAt
+	used, by, asked := errors.Is(n.socketInUse, socket.ErrInUse), n.socketHolder, n.askedAt
 	n.mu.Unlock()
 	if !used {
 		return nil
 	}
 	if asked.IsZero() || time.Since(asked) >= otherAgentTimeout {
-		by = holderOfSocket(n.path)
+		by = holderOfSocket(n.statusSocketPath)
 		n.mu.Lock()
-		n.holder, n.askedAt = by, time.Now()
+		n.socketHolder, n.askedAt = by, time.Now()
 		n.mu.Unlock()
 	}
-	return &nodelock.InUseError{Holder: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
+	return &nodelock.InUseError{Holder: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.statusSocketPath)}
 }
 
 // holderOfSocket asks the agent that serves a status socket for its identity. The zero Holder means that it did

@@ -25,7 +25,7 @@ func (a *Agent) reportToSystemd(ctx context.Context) {
 		}
 		return
 	}
-	defer a.notify(daemon.SdNotifyStopping)
+	defer a.notifySystemd(daemon.SdNotifyStopping)
 	pause := statusInterval
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -35,9 +35,9 @@ func (a *Agent) reportToSystemd(ctx context.Context) {
 		pause = min(pause, watchdog/4)
 	}
 	for {
-		a.notify("STATUS=" + a.statusLine())
-		if watchdog > 0 && a.alive(ctx, pause) {
-			a.notify(daemon.SdNotifyWatchdog)
+		a.notifySystemd("STATUS=" + a.statusLine())
+		if watchdog > 0 && a.isAlive(ctx, pause) {
+			a.notifySystemd(daemon.SdNotifyWatchdog)
 		}
 		if !sleep.For(ctx, pause) {
 			return
@@ -45,8 +45,8 @@ func (a *Agent) reportToSystemd(ctx context.Context) {
 	}
 }
 
-// alive reports whether the conductor handles events within a time limit.
-func (a *Agent) alive(ctx context.Context, limit time.Duration) bool {
+// isAlive reports whether the conductor handles events within a time limit.
+func (a *Agent) isAlive(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.conductor.Alive(ctx)
@@ -63,8 +63,8 @@ func (a *Agent) statusLine() string {
 	return "ready"
 }
 
-// notify sends a message to systemd. Without systemd it does nothing.
-func (a *Agent) notify(message string) {
+// notifySystemd sends a message to systemd. Without systemd it does nothing.
+func (a *Agent) notifySystemd(message string) {
 	if _, err := daemon.SdNotify(false, message); err != nil {
 		a.log.Warn("the agent cannot send its state to systemd", logkey.Err, err)
 	}
@@ -73,8 +73,8 @@ func (a *Agent) notify(message string) {
 // notifyReload wraps apply: it reports to systemd that the agent reloads while apply runs.
 func (a *Agent) notifyReload(apply func(config.Config) error) func(config.Config) error {
 	return func(c config.Config) error {
-		a.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
-		defer a.notify(daemon.SdNotifyReady)
+		a.notifySystemd(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+		defer a.notifySystemd(daemon.SdNotifyReady)
 		return apply(c)
 	}
 }

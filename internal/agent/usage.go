@@ -27,26 +27,26 @@ const usageInterval = 15 * time.Second
 
 // usageMeter measures the usage of the node and its pods. It implements kube.Service.
 type usageMeter struct {
-	// blocked returns the reason why the agent does not know the node's pods; nil if it does.
-	blocked  func() error
-	read     func() (nodemetric.Reading, error)
-	interval time.Duration
-	note     func(error) // logs the error of read
+	// checkReportable returns the reason why the agent does not know the node's pods; nil if it does.
+	checkReportable func() error
+	read            func() (nodemetric.Reading, error)
+	interval        time.Duration
+	logReadErr      func(error) // logs the error of read
 
-	mu         sync.Mutex // guards all below
-	history    nodemetric.History
-	policy     nodemetric.Policy
-	status     map[string]any // the last report
-	reportTime time.Time      // when the report was made; zero if there is none
-	readErr    error          // the error of the last call of read
-	blockedErr error          // the result of the last call of blocked
-	changed    chan struct{}  // closed when the next report is made
+	mu            sync.Mutex // guards all below
+	history       nodemetric.History
+	policy        nodemetric.Policy
+	lastReport    map[string]any
+	reportTime    time.Time     // when the report was made; zero if there is none
+	readErr       error         // the error of the last call of read
+	reportableErr error         // the result of the last call of checkReportable
+	changed       chan struct{} // closed when the next report is made
 }
 
 func (a *Agent) newUsageMeter() *usageMeter {
 	return &usageMeter{
-		blocked: a.checkReportable, read: a.readUsage, interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}),
-		note: func(err error) { a.log.Warn("the agent cannot measure the node's usage", logkey.Err, err) },
+		checkReportable: a.checkReportable, read: a.readUsage, interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}),
+		logReadErr: func(err error) { a.log.Warn("the agent cannot measure the node's usage", logkey.Err, err) },
 	}
 }
 
@@ -55,11 +55,11 @@ func (m *usageMeter) nodeMetric() publish.Report {
 	return publish.Report{
 		Kind:     "NodeMetric",
 		Resource: schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"},
-		Key:      "status.nodeMetric", Status: true, Ready: m.ready, Changed: m.next,
+		Key:      "status.nodeMetric", Status: true, Ready: m.ready, Changed: m.nextReport,
 		Make: func() (map[string]string, map[string]any) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			return nil, m.status
+			return nil, m.lastReport
 		},
 		Read: func(o *unstructured.Unstructured) {
 			p := nodemetric.PolicyOf(o.Object)
@@ -73,7 +73,7 @@ func (m *usageMeter) nodeMetric() publish.Report {
 // Run reads usage until ctx ends.
 func (m *usageMeter) Run(ctx context.Context) {
 	for {
-		if m.open() {
+		if m.knowsPods() {
 			m.addReading(m.read())
 		}
 		if !sleep.For(ctx, m.interval) {
@@ -82,13 +82,13 @@ func (m *usageMeter) Run(ctx context.Context) {
 	}
 }
 
-// open reports whether the agent knows the node's pods. If not, open drops the earlier readings, which may be of other
-// pods.
-func (m *usageMeter) open() bool {
-	err := m.blocked()
+// knowsPods reports whether the agent knows the node's pods. If not, knowsPods drops the earlier readings, which may be
+// of other pods.
+func (m *usageMeter) knowsPods() bool {
+	err := m.checkReportable()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.blockedErr = err; err != nil {
+	if m.reportableErr = err; err != nil {
 		m.history, m.reportTime = nodemetric.History{}, time.Time{}
 	}
 	return err == nil
@@ -100,7 +100,7 @@ func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	defer m.mu.Unlock()
 	if err != nil {
 		if m.readErr == nil {
-			m.note(err)
+			m.logReadErr(err)
 		}
 		m.readErr = err
 		return
@@ -110,7 +110,7 @@ func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	if !m.history.CanReport() || !m.reportTime.IsZero() && r.At.Sub(m.reportTime) < m.policy.Interval-m.interval/2 {
 		return
 	}
-	m.status, m.reportTime = m.history.Status(m.policy, kube.FormatTime(r.At)), r.At
+	m.lastReport, m.reportTime = m.history.Status(m.policy, kube.FormatTime(r.At)), r.At
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -120,8 +120,8 @@ func (m *usageMeter) ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.blockedErr != nil:
-		return m.blockedErr
+	case m.reportableErr != nil:
+		return m.reportableErr
 	case m.readErr != nil:
 		return m.readErr
 	case m.reportTime.IsZero():
@@ -130,8 +130,8 @@ func (m *usageMeter) ready() error {
 	return nil
 }
 
-// next returns a channel that is closed when the next report is made.
-func (m *usageMeter) next() <-chan struct{} {
+// nextReport returns a channel that is closed when the next report is made.
+func (m *usageMeter) nextReport() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed

@@ -15,11 +15,11 @@ import (
 // cannot be read.
 func TestUsageMeter(t *testing.T) {
 	notes := 0
-	m := &usageMeter{interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}), note: func(error) { notes++ }}
+	m := &usageMeter{interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}), logReadErr: func(error) { notes++ }}
 	now, made := time.Now(), 0
 	read := func(n int) {
 		for range n {
-			before := m.next()
+			before := m.nextReport()
 			m.addReading(nodemetric.Reading{At: now, Node: nodemetric.Counter{CPU: time.Hour, Bytes: 1}}, nil)
 			now = now.Add(usageInterval)
 			select {
@@ -57,12 +57,12 @@ func TestUsageMeter(t *testing.T) {
 	}
 
 	// Another agent takes over the node, and then ends.
-	m.blocked = func() error { return errors.New("standby: another") }
-	if err := m.ready(); m.open() || m.ready() == nil || err != nil {
+	m.checkReportable = func() error { return errors.New("standby: another") }
+	if err := m.ready(); m.knowsPods() || m.ready() == nil || err != nil {
 		t.Errorf("on standby: %v", m.ready())
 	}
-	m.blocked = func() error { return nil }
-	if err := m.ready(); !m.open() || m.ready() == nil || strings.Contains(m.ready().Error(), "standby") {
+	m.checkReportable = func() error { return nil }
+	if err := m.ready(); !m.knowsPods() || m.ready() == nil || strings.Contains(m.ready().Error(), "standby") {
 		t.Errorf("after it: %v, %v", err, m.ready())
 	}
 	read(2)

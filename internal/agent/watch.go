@@ -9,7 +9,7 @@ import (
 
 // watchDrift repairs values that other programs change, until ctx ends.
 func (a *Agent) watchDrift(ctx context.Context) error {
-	w, err := a.watcher()
+	w, err := a.cgroupWatcher()
 	if err != nil {
 		a.log.Warn("the agent cannot watch cgroup files; it polls them", logkey.Err, err)
 	}
@@ -20,8 +20,8 @@ func (a *Agent) watchDrift(ctx context.Context) error {
 	return a.conductor.Watch(ctx, w)
 }
 
-// watcher returns a watcher of the cgroup files; nil if Options.Tree has none.
-func (a *Agent) watcher() (cgroup.Watcher, error) {
+// cgroupWatcher returns a watcher of the cgroup files; nil if Options.Tree has none.
+func (a *Agent) cgroupWatcher() (cgroup.Watcher, error) {
 	switch {
 	case a.opt.Watch != nil:
 		return a.opt.Watch()

@@ -20,7 +20,7 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
-	wishes := podManifests(all)
+	wishes := podsOfManifests(all)
 	for i := range wishes {
 		if wishes[i].Pod.Annotations[intent.TrimtabCDIDevices] != "" {
 			wishes[i].Devices = s.a.node.cdi.devices()
@@ -28,8 +28,8 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	}
 	out := nodeview.WhatIf(s.a.conductor, wishes)
 	c := s.a.settings.current()
-	out.Hints = slices.Concat(wholeCPUHints(c, wishes, out.Containers), sharingHints(c, out.Containers), pageHints(s.a.settings.hardware(), wishes))
-	out.IgnoredObjects, out.ReleasedAt = passed, s.a.settings.released()
+	out.Hints = slices.Concat(wholeCPUHints(c, wishes, out.Containers), sharingHints(c, out.Containers), hugePageHints(s.a.settings.currentMachine(), wishes))
+	out.IgnoredObjects, out.ReleasedAt = passed, s.a.settings.releaseTime()
 	return out, nil
 }
 
@@ -50,28 +50,28 @@ func (s source) PlanConfig(file []byte) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
-	policy, err := policyOf(c, s.a.settings.hardware(), s.a.node)
+	policy, err := policyOf(c, s.a.settings.currentMachine(), s.a.node)
 	if err != nil {
 		return api.Plan{}, err
 	}
 	out := nodeview.WhatIfConfigured(s.a.conductor, policy)
-	out.ReleasedAt = s.a.settings.released()
+	out.ReleasedAt = s.a.settings.releaseTime()
 	return out, nil
 }
 
-// podManifests converts manifests to the pods that a kubelet would send to the runtime.
-func podManifests(manifests []podspec.Manifest) []engine.PlannedPod {
+// podsOfManifests converts manifests to the pods that a kubelet would send to the runtime.
+func podsOfManifests(manifests []podspec.Manifest) []engine.PlannedPod {
 	var all []engine.PlannedPod
 	for i, m := range manifests {
 		s := m.Spec
 		s.UID = fmt.Sprintf("planned-%d", i+1) // unique, because two manifests may have the same name
-		all = append(all, planned(s, m.Labels, m.Annotations, m.Env))
+		all = append(all, plannedPod(s, m.Labels, m.Annotations, m.Env))
 	}
 	return all
 }
 
-// planned converts a pod spec to the pod that a kubelet would send to the runtime.
-func planned(s *lifecycle.PodSpec, labels, annotations map[string]string, env map[string][]string) engine.PlannedPod {
+// plannedPod converts a pod spec to the pod that a kubelet would send to the runtime.
+func plannedPod(s *lifecycle.PodSpec, labels, annotations map[string]string, env map[string][]string) engine.PlannedPod {
 	parent := "/kubepods/" + strings.ToLower(s.QoS) + "/pod" + s.UID
 	if s.QoS == "Guaranteed" {
 		parent = "/kubepods/pod" + s.UID

@@ -20,7 +20,7 @@ func Arguments(least int, names ...string) cobra.PositionalArgs {
 		many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
 		switch {
 		case len(args) < least:
-			return fmt.Errorf("%q needs %s", cmd.CommandPath(), strings.Join(names[len(args):least], " and "))
+			return fmt.Errorf("%q needs the argument %s", cmd.CommandPath(), strings.Join(names[len(args):least], " and "))
 		case many:
 			return nil
 		case len(args) > len(names) && len(names) == 0:
@@ -54,7 +54,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &absent):
 		return unknownFlag(cmd, absent)
 	case errors.As(err, &value):
-		return fmt.Errorf("--%s %q: %s", value.GetFlag().Name, value.GetValue(), reason(value))
+		return fmt.Errorf("--%s %q: %s", value.GetFlag().Name, value.GetValue(), refusedValueReason(value))
 	case errors.As(err, &empty):
 		return fmt.Errorf("--%s needs a value: %s", empty.GetFlag().Name, empty.GetFlag().Usage)
 	}
@@ -81,8 +81,8 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return fmt.Errorf("unknown flag --%s of %q", name, cmd.CommandPath())
 }
 
-// reason returns why the value of a flag is refused, without the names of Go functions.
-func reason(err *pflag.InvalidValueError) string {
+// refusedValueReason returns why the value of a flag is refused, without the names of Go functions.
+func refusedValueReason(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "duration":
 		return "want a duration such as 90s, 5m or 2h"

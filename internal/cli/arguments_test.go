@@ -13,7 +13,7 @@ import (
 
 func TestUsageErrors(t *testing.T) {
 	for line, want := range map[string]string{
-		"explain":                   `"tool explain" needs NAMESPACE/POD`,
+		"explain":                   `"tool explain" needs the argument NAMESPACE/POD`,
 		"explain a b":               `"tool explain" takes only NAMESPACE/POD, but also got "b"`,
 		"status a":                  `"tool status" takes no arguments, but got "a"`,
 		"status --outptu json":      `unknown flag --outptu of "tool status"; did you mean --output?`,

@@ -29,9 +29,9 @@ type Converted struct {
 // errors with file and line. Of a KubeletConfiguration it reads only the keys about CPUs and memory
 // nodes.
 func Convert(name string, data []byte) (c Converted, err error) {
-	root, problems := document(name, data)
+	root, problems := parseDocument(name, data)
 	if problems != nil {
-		return c, refuse(problems)
+		return c, errorOf(problems)
 	}
 	c.Config = Default()
 	if kind := keyOf(root, "kind"); kind != nil {
@@ -45,9 +45,9 @@ func Convert(name string, data []byte) (c Converted, err error) {
 	case "KubeletConfiguration":
 		k := kubeletReader{file: name, root: root, out: &c}
 		k.convert()
-		err = refuse(k.problems)
+		err = errorOf(k.problems)
 	default:
-		return c, refuse([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want one of the kinds " + strings.Join(convertible, ", ")}})
+		return c, errorOf([]Problem{{File: name, Line: root.Line, Path: "kind", What: "want one of the kinds " + strings.Join(convertibleKinds, ", ")}})
 	}
 	if err != nil {
 		return c, err
@@ -57,12 +57,12 @@ func Convert(name string, data []byte) (c Converted, err error) {
 	return c, err
 }
 
-// convertible are the kinds of documents that 'trimtab config convert' reads.
-var convertible = []string{"BalloonsPolicy", "TopologyAwarePolicy", "NodeSLO", "KubeletConfiguration"}
+// convertibleKinds are the kinds of documents that 'trimtab config convert' reads.
+var convertibleKinds = []string{"BalloonsPolicy", "TopologyAwarePolicy", "NodeSLO", "KubeletConfiguration"}
 
 // IsPolicy reports whether a document is a custom resource of a policy of nri-plugins.
 func IsPolicy(data []byte) bool {
-	root, problems := document("", data)
+	root, problems := parseDocument("", data)
 	if problems != nil {
 		return false
 	}
@@ -81,8 +81,8 @@ func (c *Converted) ApplyTo(base Config) Config {
 	return base
 }
 
-// pairs iterates over the keys and values of a mapping. For nil and for other nodes there are none.
-func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+// yamlPairs iterates over the keys and values of a YAML mapping. It iterates over nothing if n is nil or not a mapping.
+func yamlPairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {
 			return
@@ -97,7 +97,7 @@ func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 
 // keyOf returns the value of a key of a mapping; nil if it has none.
 func keyOf(n *yaml.Node, key string) *yaml.Node {
-	for k, value := range pairs(n) {
+	for k, value := range yamlPairs(n) {
 		if k.Value == key {
 			return value
 		}
@@ -114,7 +114,7 @@ type kubeletReader struct {
 	problems []Problem
 }
 
-func (k *kubeletReader) note(n *yaml.Node, path, what string) {
+func (k *kubeletReader) noteUnconverted(n *yaml.Node, path, what string) {
 	k.out.Unserved = append(k.out.Unserved, Problem{File: k.file, Line: n.Line, Path: path, What: what})
 }
 
@@ -122,9 +122,9 @@ func (k *kubeletReader) convert() {
 	c := &k.out.Config
 	if n := keyOf(k.root, "cpuManagerPolicy"); n != nil && n.Value == "static" {
 		c.Placement.Policy, c.Placement.WholeCPUs = "pools", "guaranteed"
-		k.note(n, "cpuManagerPolicy", `is static: set it to "none" on this node, or keep it and set authority: kubelet instead of placement.policy`)
+		k.noteUnconverted(n, "cpuManagerPolicy", `is static: set it to "none" on this node, or keep it and set authority: kubelet instead of placement.policy`)
 	}
-	k.cpuOptions(keyOf(k.root, "cpuManagerPolicyOptions"))
+	k.convertCPUOptions(keyOf(k.root, "cpuManagerPolicyOptions"))
 	if n := keyOf(k.root, "reservedSystemCPUs"); n != nil {
 		c.Pools.Reserved = n.Value
 		if _, err := topology.ParseList(n.Value); err != nil {
@@ -133,21 +133,21 @@ func (k *kubeletReader) convert() {
 	}
 	for _, key := range []string{"kubeReserved", "systemReserved"} {
 		if n := keyOf(keyOf(k.root, key), "cpu"); n != nil && c.Pools.Reserved == "" {
-			k.note(n, key+".cpu", "has no equivalent: write the same number of CPUs as a list into pools.reserved")
+			k.noteUnconverted(n, key+".cpu", "has no equivalent: write the same number of CPUs as a list into pools.reserved")
 		}
 	}
-	k.topology()
+	k.convertTopologyManager()
 	if n := keyOf(k.root, "memoryManagerPolicy"); n != nil && n.Value == "Static" {
-		k.note(n, "memoryManagerPolicy", `is Static: set it to "None" on this node; with placement.policy: pools memory nodes follow from CPUs`)
+		k.noteUnconverted(n, "memoryManagerPolicy", `is Static: set it to "None" on this node; with placement.policy: pools the agent sets the memory nodes of the CPUs`)
 	}
 	if n := keyOf(k.root, "reservedMemory"); n != nil {
-		k.note(n, "reservedMemory", "has no equivalent: the agent reserves no memory of a NUMA node for the system")
+		k.noteUnconverted(n, "reservedMemory", "has no equivalent: the agent reserves no memory of a NUMA node for the system")
 	}
 }
 
-// cpuOptions converts the options of the static CPU manager.
-func (k *kubeletReader) cpuOptions(options *yaml.Node) {
-	for key, v := range pairs(options) {
+// convertCPUOptions converts the options of the static CPU manager.
+func (k *kubeletReader) convertCPUOptions(options *yaml.Node) {
+	for key, v := range yamlPairs(options) {
 		if v.Value != "true" {
 			continue
 		}
@@ -156,63 +156,63 @@ func (k *kubeletReader) cpuOptions(options *yaml.Node) {
 		case "strict-cpu-reservation":
 			k.out.Config.Pools.HardReserved = true
 		case "full-pcpus-only":
-			k.note(v, path, "has no equivalent for all pods: the agent prefers whole cores if they fit")
+			k.noteUnconverted(v, path, "has no equivalent for all pods: the agent prefers whole cores if they fit")
 		case "align-by-socket", "prefer-align-cpus-by-uncorecache":
-			k.note(v, path, "needs no key: the agent always prefers CPUs of one socket and one cache")
+			k.noteUnconverted(v, path, "needs no key: the agent always prefers CPUs of one socket and one cache")
 		default:
-			k.note(v, path, "has no equivalent")
+			k.noteUnconverted(v, path, "has no equivalent")
 		}
 	}
 }
 
-// topology converts the settings of the kubelet's topology manager.
-func (k *kubeletReader) topology() {
+// convertTopologyManager converts the settings of the kubelet's topology manager.
+func (k *kubeletReader) convertTopologyManager() {
 	t := &k.out.Config.TopologyManager
 	n := keyOf(k.root, "topologyManagerPolicy")
 	if n == nil || n.Value == "none" {
 		return
 	}
 	if k.out.Config.Placement.Policy != "pools" {
-		k.note(n, "topologyManagerPolicy", "has no equivalent without a static CPU manager")
+		k.noteUnconverted(n, "topologyManagerPolicy", "has no equivalent without a static CPU manager")
 		return
 	}
 	t.Policy = n.Value
 	if n.Value == "restricted" || n.Value == "single-numa-node" { // with these policies the kubelet refuses pods
 		t.Refusal = "fail"
 	}
-	k.note(n, "topologyManagerPolicy", "is "+printable(n.Value)+`: set it to "none" on this node, since the agent does this here`)
+	k.noteUnconverted(n, "topologyManagerPolicy", "is "+printable(n.Value)+`: set it to "none" on this node, because topologyManager.policy of the agent replaces it`)
 	if s := keyOf(k.root, "topologyManagerScope"); s != nil {
 		t.Scope = s.Value
 	}
-	for key, v := range pairs(keyOf(k.root, "topologyManagerPolicyOptions")) {
+	for key, v := range yamlPairs(keyOf(k.root, "topologyManagerPolicyOptions")) {
 		if key.Value == "prefer-closest-numa-nodes" {
 			t.PreferClosest = v.Value == "true"
 			continue
 		}
-		k.note(v, "topologyManagerPolicyOptions."+printable(key.Value), "is not converted: see topologyManager.maxAllowableNUMANodes")
+		k.noteUnconverted(v, "topologyManagerPolicyOptions."+printable(key.Value), "is not converted: see topologyManager.maxAllowableNUMANodes")
 	}
 }
 
 // printChanged prints the keys of a configuration that differ from the defaults.
 func printChanged(c Config) []byte {
-	n := node(reflect.ValueOf(c), reflect.ValueOf(Default()))
-	for i, key := range []string{"apiVersion", "kind"} { // always there, and first
+	n := yamlNode(reflect.ValueOf(c), reflect.ValueOf(Default()))
+	for i, key := range []string{"apiVersion", "kind"} { // the file must have both keys, and they come first
 		if keyOf(n, key) == nil {
 			n.Content = slices.Insert(n.Content, 2*i, textNode(key), textNode([]string{APIVersion, Kind}[i]))
 		}
 	}
-	return encode(n)
+	return encodeYAML(n)
 }
 
-// policyFile reads the file that placement.policyFile names into placement.balloons or
+// mergePolicyFile reads the file that placement.policyFile names into placement.balloons or
 // placement.topologyAware, and its lists of CPUs into pools.
-func (m *merging) policyFile() {
+func (m *merger) mergePolicyFile() {
 	c := &m.config
 	if c.Placement.PolicyFile == "" {
 		return
 	}
 	refuse := func(format string, args ...any) {
-		at := m.placeOf("placement.policyFile")
+		at := m.positionOf("placement.policyFile")
 		m.problems = append(m.problems, Problem{File: at.layer, Line: at.line, Path: "placement.policyFile", What: fmt.Sprintf(format, args...)})
 	}
 	if !slices.Contains(policiesWithFile, c.Placement.Policy) {
@@ -242,7 +242,7 @@ func (m *merging) policyFile() {
 		fromPolicy string
 	}{{"pools.reserved", &c.Pools.Reserved, p.Reserved}, {"pools.shared", &c.Pools.Shared, p.Shared}} {
 		switch {
-		case l.fromPolicy == "" || sameList(*l.into, l.fromPolicy):
+		case l.fromPolicy == "" || isSameCPUList(*l.into, l.fromPolicy):
 		case *l.into == "":
 			*l.into = l.fromPolicy
 		default:
@@ -251,14 +251,14 @@ func (m *merging) policyFile() {
 	}
 }
 
-// sameList reports whether two lists name the same CPUs.
-func sameList(a, b string) bool {
+// isSameCPUList reports whether two lists name the same CPUs.
+func isSameCPUList(a, b string) bool {
 	x, errX := topology.ParseList(a)
 	y, errY := topology.ParseList(b)
 	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
-// unservedKeys lists the keys of the file that placement.policyFile names that have no equivalent in Trimtab.
+// unservedKeys lists the keys that have no equivalent in Trimtab, of the file that placement.policyFile names.
 func unservedKeys(c *Config) []Problem {
 	read := Converted{Config: Default()}
 	if err := read.policy(c.Placement.Policy, c.Placement.PolicyFile, c.PolicyText()); err != nil {
@@ -274,9 +274,9 @@ var policiesWithFile = []string{"balloons", "topology-aware"}
 // policy converts the custom resource of a policy.
 func (c *Converted) policy(policy, name string, data []byte) error {
 	if policy == "topology-aware" {
-		return readPolicy(c, name, data, "TopologyAwarePolicy", "placement.topologyAware", (*crReader).topology)
+		return readPolicy(c, name, data, "TopologyAwarePolicy", "placement.topologyAware", (*crReader).convertTopologyAware)
 	}
-	return readPolicy(c, name, data, "BalloonsPolicy", "placement.balloons", (*crReader).balloons)
+	return readPolicy(c, name, data, "BalloonsPolicy", "placement.balloons", (*crReader).convertBalloons)
 }
 
 // PolicyText returns the content of the file that placement.policyFile names; nil if there is

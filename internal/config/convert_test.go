@@ -80,7 +80,7 @@ func TestPolicyFile(t *testing.T) {
 	if _, err := Parse("c.yaml", []byte(header+"placement: {policy: topology-aware, policyFile: "+filepath.Join(dir, "balloons.yaml")+"}\n")); err == nil {
 		t.Error("the resource of another policy is taken")
 	}
-	if got := Renamed("c.yaml", []byte(header+"placement: {policy: balloons, policyFile: "+filepath.Join(dir, "balloons.yaml")+"}\n")); len(got) == 0 {
+	if got := KeyWarnings("c.yaml", []byte(header+"placement: {policy: balloons, policyFile: "+filepath.Join(dir, "balloons.yaml")+"}\n")); len(got) == 0 {
 		t.Error("keys without an equivalent are not reported")
 	}
 }

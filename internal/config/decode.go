@@ -12,21 +12,21 @@ import (
 // decoder decodes YAML nodes into a Config. It continues after a problem, to report all problems together. It stores
 // the line of every path for later checks.
 type decoder struct {
-	file     string
-	lines    map[string]int
-	problems []Problem
-	renamed  []Problem // keys with their former names, which are still read
+	file       string
+	lines      map[string]int
+	problems   []Problem
+	formerKeys []Problem // keys with their former names, which are still read
 }
 
-// decodeAlone decodes a document over the defaults, without a check of values. Both results are nil if data is not a
+// decodeDocument decodes a document over the defaults, without a check of values. Both results are nil if data is not a
 // YAML document.
-func decodeAlone(name string, data []byte) (*Config, *decoder) {
-	root, problems := document(name, data)
+func decodeDocument(name string, data []byte) (*Config, *decoder) {
+	root, problems := parseDocument(name, data)
 	if problems != nil {
 		return nil, nil
 	}
 	c, d := Default(), &decoder{file: name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&c).Elem(), "")
+	d.decodeValue(root, reflect.ValueOf(&c).Elem(), "")
 	return &c, d
 }
 
@@ -34,7 +34,7 @@ func (d *decoder) problem(line int, path, format string, args ...any) {
 	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.AliasNode {
 		d.problem(n.Line, path, "aliases are not supported; write the value out")
 		return
@@ -45,27 +45,27 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		d.section(n, v, path)
+		d.decodeSection(n, v, path)
 	case reflect.Slice:
-		d.list(n, v, path)
+		d.decodeList(n, v, path)
 	default:
-		d.scalar(n, v, path)
+		d.decodeScalar(n, v, path)
 	}
 }
 
-func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeSection(n *yaml.Node, v reflect.Value, path string) {
 	if isNull(n) && path != "" {
 		return // a section with all its keys commented out
 	}
 	if n.Kind != yaml.MappingNode {
-		d.problem(n.Line, path, "want a mapping of keys, got %s", describe(n))
+		d.problem(n.Line, path, "want a mapping of keys, got %s", describeNode(n))
 		return
 	}
 	fields, names := fieldsOf(v.Type())
 	first := map[string]int{}
-	for key, val := range pairs(n) {
+	for key, val := range yamlPairs(n) {
 		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
-			d.problem(key.Line, path, "want a plain key, got %s", describe(key))
+			d.problem(key.Line, path, "want a plain key, got %s", describeNode(key))
 			continue
 		}
 		name := d.newName(v.Type(), path, key)
@@ -77,19 +77,19 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 		first[name] = key.Line
 		f, known := fields[name]
 		if !known {
-			d.problem(key.Line, joinPath(path, printable(key.Value)), "unknown key; %s", suggest(path, key.Value, names))
+			d.problem(key.Line, joinPath(path, printable(key.Value)), "unknown key; %s", suggestKey(path, key.Value, names))
 			continue
 		}
 		d.lines[at] = key.Line
 		field := v.FieldByIndex(f.Index)
-		d.value(val, field, at)
+		d.decodeValue(val, field, at)
 		respell(f, field)
 	}
 }
 
-func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		d.problem(n.Line, path, "want a list, got %s", describe(n))
+		d.problem(n.Line, path, "want a list, got %s", describeNode(n))
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -99,12 +99,12 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 		if e := out.Index(i); e.Kind() == reflect.Struct {
 			fillDefaults(e)
 		}
-		d.value(item, out.Index(i), at)
+		d.decodeValue(item, out.Index(i), at)
 	}
 	v.Set(out)
 }
 
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 	tag := n.ShortTag()
 	scalar := n.Kind == yaml.ScalarNode
 	switch k := v.Kind(); {
@@ -115,20 +115,20 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 		if scalar && tag != "!!null" {
 			hint = "; write " + strconv.Quote(n.Value) + " in quotes"
 		}
-		d.problem(n.Line, path, "want a string, got %s%s", describe(n), hint)
+		d.problem(n.Line, path, "want a string, got %s%s", describeNode(n), hint)
 	case k == reflect.Bool && scalar && tag == "!!bool":
 		v.SetBool(n.Value[0] == 't' || n.Value[0] == 'T')
 	case k == reflect.Bool:
-		d.problem(n.Line, path, "want true or false, got %s", describe(n))
+		d.problem(n.Line, path, "want true or false, got %s", describeNode(n))
 	case k == reflect.Int && scalar && tag == "!!int":
 		i, err := strconv.ParseInt(n.Value, 10, 32)
 		if err != nil {
-			d.problem(n.Line, path, "want a plain integer, got %s", describe(n))
+			d.problem(n.Line, path, "want a plain integer, got %s", describeNode(n))
 			return
 		}
 		v.SetInt(i)
 	case k == reflect.Int:
-		d.problem(n.Line, path, "want an integer, got %s", describe(n))
+		d.problem(n.Line, path, "want an integer, got %s", describeNode(n))
 	default:
 		// A Go kind that the decoder does not support. A test finds such fields.
 		d.problem(n.Line, path, "keys of kind %s cannot be read", k)
@@ -137,8 +137,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// describe names the type of a node for messages, and the value of a scalar.
-func describe(n *yaml.Node) string {
+// describeNode names the type of a node for messages, and the value of a scalar.
+func describeNode(n *yaml.Node) string {
 	kinds := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list", yaml.AliasNode: "an alias"}
 	if kind, is := kinds[n.Kind]; is {
 		return kind

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// Default returns the configuration without a file. The tags default of its fields have the values; a list is
+// Default returns the configuration without a file. The tags "default" of its fields have the values; a list is
 // separated by commas, and a field without the tag is zero. All dialects are read.
 func Default() Config {
 	var c Config
@@ -39,8 +39,8 @@ func fillDefaults(section reflect.Value) {
 	}
 }
 
-// NeedRestart names the keys that differ and that the agent reads only at its start. The tag restart marks them: it
-// is "yes", or says what happens to the key until then.
+// NeedRestart returns the keys that differ and that the agent reads only at its start. These keys have the tag
+// "restart": "yes", or a text that says what a change does before the restart.
 func NeedRestart(old, c Config) []string {
 	var keys []string
 	visitFields(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
@@ -57,8 +57,8 @@ func NeedRestart(old, c Config) []string {
 }
 
 // KeepStartKeys replaces the keys of c that the agent reads only at its start by their values in force, because c came
-// after the start. It returns the replaced keys that c sets to another value than the default, and those whose tag says
-// what happens to them if they have a new value.
+// after the start. If the tag "restart" of a key has another text than "yes", the key stays as it is. KeepStartKeys
+// returns all keys with this tag whose value in c differs from the value in force and from the default, with the text.
 func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 	def := reflect.ValueOf(Default())
 	visitFields(reflect.ValueOf(c).Elem(), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// quietTime is how long a directory must be quiet before the file is read: a
-	// half-written file can be valid YAML with keys missing.
+	// quietTime is how long a directory must be without changes before the file is read. A
+	// half-written file can be valid YAML that lacks keys.
 	quietTime = 100 * time.Millisecond
-	// maxQuietWait bounds that wait in a directory that is never quiet.
+	// maxQuietWait is the longest wait for quietTime. Then the file is read although the directory still changes.
 	maxQuietWait = 2 * time.Second
-	// recheck is how often the file is read without a notice of inotify: a watch
-	// ends with its directory, and some network file systems send no notices.
-	recheck = 10 * time.Second
+	// recheckInterval is how often the file is read without an inotify event. A watch ends
+	// when its directory is removed, and some network file systems send no events.
+	recheckInterval = 10 * time.Second
 )
 
 // A Follower watches a configuration file, and applies every new valid content.
@@ -34,63 +34,65 @@ type Follower struct {
 	Override func(*Config)
 	// Parse parses the file's content, as the function Parse does. It is required.
 	Parse func(name string, data []byte) (Config, error)
-	// Apply puts a configuration in force. If it fails, the previous configuration stays in force, and the new one is
-	// not tried again until the file changes.
+	// Apply puts a configuration in force. After an error of Apply, the previous configuration stays in force, and
+	// the Follower does not apply the new one again until the file changes.
 	Apply func(Config) error
 	// Report is called with the reason why the newest content of the file is not in
-	// force, once per reason, with all problems; and with nil when it is in force again.
+	// force, once per reason, with all problems. It is called with nil when the newest content is in force again.
 	Report func(error)
-	// Now makes the Follower read the file immediately when it has a value, such as after SIGHUP. It may be nil.
+	// Now makes the Follower read the file at once when the channel has a value, such as after SIGHUP. It may be
+	// nil.
 	Now <-chan os.Signal
 }
 
-// Run follows the file until ctx ends. It watches directories, not the file:
-// ConfigMap volumes and careful editors replace it.
+// Run follows the file until ctx ends. It watches the file's directories and not the file,
+// because ConfigMap volumes and many editors replace the file.
 func (f Follower) Run(ctx context.Context) error {
-	r := following{Follower: f}
-	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheck, Dirs: r.dirs, Read: r.reload, Now: r.Now}.Run(ctx)
+	r := followerRun{Follower: f}
+	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: r.dirs, Read: r.reload, Now: r.Now}.Run(ctx)
 	if err != nil {
-		return fmt.Errorf("follow %s: %w", f.File, err)
+		return fmt.Errorf("watch %s for changes: %w", f.File, err)
 	}
 	return nil
 }
 
-// following is one run of a Follower.
-type following struct {
+// followerRun is one run of a Follower.
+type followerRun struct {
 	Follower
 
-	content      []byte // the last content of the file
-	last         Config // the last valid configuration of the file
-	policy       []byte // the last content of its placement.policyFile
-	read         bool
-	lastReported string // the reason last reported, "" for none
+	lastContent    []byte // the last content of the file
+	lastConfig     Config // the last valid configuration of the file
+	lastPolicyText []byte // the last content of its placement.policyFile
+	hasRead        bool   // false before the first read, and after an error
+	lastReported   string // the reason last reported, "" for none
 }
 
 // reload reads the file, and applies its content if it is new.
-func (r *following) reload() {
+func (r *followerRun) reload() {
 	data, err := Read(r.File)
 	if err != nil {
-		// If the same content returns, the code below must find it in force.
-		r.read = false
+		// Without this, a file that returns with the same content would be skipped, and the error would stay
+		// reported.
+		r.hasRead = false
 		r.report(fmt.Errorf("%w; the configuration in force stays", err))
 		return
 	}
-	policy := r.last.PolicyText()
-	if r.read && bytes.Equal(data, r.content) && bytes.Equal(policy, r.policy) {
+	policy := r.lastConfig.PolicyText()
+	if r.hasRead && bytes.Equal(data, r.lastContent) && bytes.Equal(policy, r.lastPolicyText) {
 		return
 	}
-	r.read, r.content = true, data
+	r.hasRead, r.lastContent = true, data
 	c, err := r.Parse(r.File, data)
 	if err != nil {
-		r.policy = policy
+		r.lastPolicyText = policy
 		r.report(fmt.Errorf("%w\nthe configuration in force stays", err))
 		return
 	}
-	r.last, r.policy = c, c.PolicyText()
+	r.lastConfig, r.lastPolicyText = c, c.PolicyText()
 	if r.Override != nil {
 		r.Override(&c)
-		if err := refuse(Validate(c)); err != nil {
-			r.report(fmt.Errorf("%s with the layers that have priority over it: %w", r.File, err))
+		if err := errorOf(Validate(c)); err != nil {
+			r.report(fmt.Errorf("%s is not valid together with the settings that have priority over it: %w", r.File, err))
 			return
 		}
 	}
@@ -104,8 +106,8 @@ func (r *following) reload() {
 	r.report(nil)
 }
 
-// report reports a reason once, and later that it no longer exists.
-func (r *following) report(err error) {
+// report calls Report if the reason differs from the one that was reported last. A nil error means no reason.
+func (r *followerRun) report(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -117,14 +119,14 @@ func (r *following) report(err error) {
 	r.Report(err)
 }
 
-// dirs returns the directories to watch: the file's and, if the file is a symbolic link, its target's, and that of
-// placement.policyFile.
-func (r *following) dirs() []string {
+// dirs returns the directories to watch: that of the file, that of its target if the file is a symbolic link, and that
+// of placement.policyFile.
+func (r *followerRun) dirs() []string {
 	dirs := []string{filepath.Dir(r.File)}
 	if real, err := filepath.EvalSymlinks(r.File); err == nil {
 		dirs = append(dirs, filepath.Dir(real))
 	}
-	if file := r.last.Placement.PolicyFile; file != "" {
+	if file := r.lastConfig.Placement.PolicyFile; file != "" {
 		dirs = append(dirs, filepath.Dir(file))
 	}
 	return dirs

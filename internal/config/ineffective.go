@@ -9,10 +9,10 @@ import (
 )
 
 // Ineffective lists the keys that a document sets and that have no effect with its other keys, such as another
-// placement.policy. An agent accepts them, because another document may set those other keys. The tag only of a field
+// placement.policy. An agent accepts them, because another document may set those other keys. The tag "only" of a field
 // names the policy that reads the field. The list is empty for a document that is malformed.
 func Ineffective(name string, data []byte) []Problem {
-	c, d := decodeAlone(name, data)
+	c, d := decodeDocument(name, data)
 	if d == nil || len(d.problems) > 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func Ineffective(name string, data []byte) []Problem {
 
 // Remarks lists keys of a valid document that have a former name or no effect, by line.
 func Remarks(name string, data []byte) []Problem {
-	all := append(Renamed(name, data), Ineffective(name, data)...)
+	all := append(KeyWarnings(name, data), Ineffective(name, data)...)
 	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return all
 }
@@ -53,9 +53,9 @@ func Remarks(name string, data []byte) []Problem {
 // "pools.reserved: no CPU 99".
 func ProblemOf(name string, data []byte, err error) Problem {
 	path, what, is := strings.Cut(err.Error(), ": ")
-	_, d := decodeAlone(name, data)
+	_, d := decodeDocument(name, data)
 	if d == nil || !is {
 		return Problem{File: name, What: err.Error()}
 	}
-	return Problem{File: name, Line: d.nearest(path), Path: path, What: what}
+	return Problem{File: name, Line: d.lineOf(path), Path: path, What: what}
 }

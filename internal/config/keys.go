@@ -17,7 +17,7 @@ type Key struct {
 	Values  []string // all valid values, if they are few
 	Allowed string   // further conditions for a value, for users
 	Restart string   // "yes" if the agent reads the key only at its start; what a change does without a restart; or ""
-	About   string
+	About   string   // what the key does, for users
 }
 
 // IsSection reports whether the key has only other keys below it.
@@ -31,13 +31,13 @@ func Keys() []Key {
 		k := Key{Path: withoutIndexes(path), Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
 		k.Restart = cmp.Or(f.Tag.Get("restart"), restart[strings.TrimSuffix(parentOf(k.Path), "[]")])
 		restart[k.Path] = k.Restart
-		if isSections(f.Type) {
+		if isSectionList(f.Type) {
 			v = reflect.ValueOf([]Rule{})
 		}
 		if !k.IsSection() {
 			k.Default = asJSON(v.Interface())
 			r := byPath[k.Path]
-			k.Values, k.Allowed = r.choices, r.allowed()
+			k.Values, k.Allowed = r.choices, r.allowedValues()
 		}
 		keys = append(keys, k)
 	})
@@ -57,7 +57,7 @@ func growLists(section reflect.Value) {
 		switch {
 		case v.Kind() == reflect.Struct:
 			growLists(v)
-		case isSections(v.Type()):
+		case isSectionList(v.Type()):
 			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 			fillDefaults(v.Index(0))
 			growLists(v.Index(0))
@@ -74,7 +74,7 @@ func visitFields(v reflect.Value, path string, visit func(path string, f reflect
 		switch {
 		case f.Type.Kind() == reflect.Struct:
 			visitFields(fv, at, visit)
-		case isSections(f.Type):
+		case isSectionList(f.Type):
 			for i := range fv.Len() {
 				visitFields(fv.Index(i), fmt.Sprintf("%s[%d]", at, i), visit)
 			}
@@ -91,13 +91,14 @@ func visitKeys(c Config, visit func(path string, v reflect.Value)) {
 	})
 }
 
-func isSections(t reflect.Type) bool {
+// isSectionList reports whether a type is a list of sections.
+func isSectionList(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
-// withoutIndexes is a path without the numbers of list elements, as rules know it.
+// withoutIndexes returns a path without the numbers of list elements. keyRules has paths of this form.
 func withoutIndexes(path string) string { return listIndex.ReplaceAllString(path, "[]") }
 
 // fieldsOf returns the fields of a struct type by key, and the keys in order. It includes fields of embedded structs.
@@ -138,8 +139,8 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// parentOf returns the path above: a list for its element, a section for its
-// key, "" for a top-level key.
+// parentOf returns the path that contains a path: the list of an element, or the section of a
+// key. It returns "" for a top-level key.
 func parentOf(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }

@@ -20,10 +20,10 @@ type Layer struct {
 	// Name identifies the document in messages and as a source of keys: a path, or "ConfigMap NAMESPACE/NAME".
 	Name string
 	Data []byte
-	// Version distinguishes one content of the document from another; "" if nobody counts versions.
+	// Version changes when the content of the document changes; "" if the document has no version.
 	Version string
-	// Shared says that the document is for more than this machine. Keys that say how
-	// the agent finds the shared documents, and the copy of them, are refused there.
+	// Shared says that other nodes may use the document, too. Such a document must not set
+	// the keys that fileOnlyKeys lists.
 	Shared bool
 }
 
@@ -39,87 +39,87 @@ func (s Sources) Of(key string) string {
 	return SourceDefault
 }
 
-// fileOnly lists the keys that a shared layer must not have: sections that the agent reads at its start before it can
-// read shared layers, and a key that makes the agent read a file of the node.
-func fileOnly() []string { return []string{"cluster", "paths", "placement.policyFile"} }
+// fileOnlyKeys lists the keys that a shared layer must not have: sections that the agent reads at its start before it
+// can read shared layers, and a key that makes the agent read a file of the node.
+func fileOnlyKeys() []string { return []string{"cluster", "paths", "placement.policyFile"} }
 
 // Merge makes one configuration of layers. A later layer overrides the earlier ones.
 // Sections merge key by key, and a list or a single value replaces the earlier one. A
 // key that no layer has keeps its default. The keys and types of each layer are checked
-// as strictly as those of a file. The values are checked together, since a key may need
-// another key that is in another layer. All problems are returned as one *Error, which
+// as strictly as those of a file. The values are checked together, because a key may need
+// a key of another layer. All problems are returned as one *Error, which
 // names layer and line.
 func Merge(layers ...Layer) (Config, Sources, error) {
-	m := merging{config: Default(), set: map[string]place{}}
+	m := merger{config: Default(), positions: map[string]keyPosition{}}
 	for _, l := range layers {
 		m.add(l)
 	}
 	if len(layers) == 0 || m.notMapping {
-		return Config{}, nil, refuse(m.problems)
+		return Config{}, nil, errorOf(m.problems)
 	}
-	m.policyFile()
+	m.mergePolicyFile()
 	for _, p := range Validate(m.config) {
-		at := m.placeOf(p.Path)
+		at := m.positionOf(p.Path)
 		p.File, p.Line = at.layer, at.line
 		m.problems = append(m.problems, p)
 	}
-	if err := refuse(m.problems); err != nil {
+	if err := errorOf(m.problems); err != nil {
 		return Config{}, nil, err
 	}
 	return m.config, m.sources(), nil
 }
 
-// place is where a key was set.
-type place struct {
+// keyPosition is the layer and the line in which a key was set.
+type keyPosition struct {
 	layer string
 	line  int
 }
 
-// merging is the state of one Merge.
-type merging struct {
-	config     Config
-	set        map[string]place
-	problems   []Problem
-	notMapping bool // a layer is not a mapping of configuration keys, so there are no keys to check
-	last       place
+// merger is the state of one Merge.
+type merger struct {
+	config       Config
+	positions    map[string]keyPosition
+	problems     []Problem
+	notMapping   bool        // a layer is not a mapping of configuration keys, so there are no keys to check
+	lastPosition keyPosition // the first line of the last layer, for keys that no layer has
 }
 
-// chartValues is the message about a file whose configuration is below a key.
-const chartValues = "a configuration begins with apiVersion and kind, and this looks like a values file of the chart, " +
+// chartValuesMessage is the error for a values file of the chart, which has the configuration below the key config.
+const chartValuesMessage = "a configuration begins with apiVersion and kind, and this looks like a values file of the chart, " +
 	"whose configuration is below config: 'helm template trimtab deploy/charts/trimtab -f FILE' checks it"
 
 // add adds a layer above the earlier ones.
-func (m *merging) add(l Layer) {
+func (m *merger) add(l Layer) {
 	// A document must have apiVersion and kind: these have no default.
 	m.config.APIVersion, m.config.Kind = "", ""
-	delete(m.set, "apiVersion")
-	delete(m.set, "kind")
-	root, problems := document(l.Name, l.Data)
+	delete(m.positions, "apiVersion")
+	delete(m.positions, "kind")
+	root, problems := parseDocument(l.Name, l.Data)
 	if problems != nil {
 		m.problems, m.notMapping = append(m.problems, problems...), true
 		return
 	}
 	if n := keyOf(root, "config"); n != nil && n.Kind == yaml.MappingNode && keyOf(root, "apiVersion") == nil {
-		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "config", What: chartValues}), true
+		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "config", What: chartValuesMessage}), true
 		return
 	}
-	if n := keyOf(root, "kind"); n != nil && slices.Contains(convertible, n.Value) {
+	if n := keyOf(root, "kind"); n != nil && slices.Contains(convertibleKinds, n.Value) {
 		what := fmt.Sprintf("is %q, want %q: run 'trimtab config convert FILE' first, which makes a configuration of it", n.Value, Kind)
 		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "kind", What: what}), true
 		return
 	}
 	d := decoder{file: l.Name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&m.config).Elem(), "")
+	d.decodeValue(root, reflect.ValueOf(&m.config).Elem(), "")
 	m.problems = append(m.problems, d.problems...)
 	if root.Kind != yaml.MappingNode {
 		m.notMapping = true
 		return
 	}
-	m.last = place{l.Name, root.Line}
-	m.header(l.Name, root.Line, d.lines)
+	m.lastPosition = keyPosition{l.Name, root.Line}
+	m.checkHeader(l.Name, root.Line, d.lines)
 	for path, line := range d.lines {
-		m.replace(path, place{l.Name, line})
-		if l.Shared && slices.Contains(fileOnly(), path) {
+		m.setPosition(path, keyPosition{l.Name, line})
+		if l.Shared && slices.Contains(fileOnlyKeys(), path) {
 			m.problems = append(m.problems, Problem{
 				File: l.Name, Line: line, Path: path, What: "takes effect only in the node's own file; set it there",
 			})
@@ -127,9 +127,9 @@ func (m *merging) add(l Layer) {
 	}
 }
 
-// header checks the apiVersion and kind of a layer. It then sets both to their valid values, so that Merge does not
-// report the same problems again.
-func (m *merging) header(layer string, line int, lines map[string]int) {
+// checkHeader checks the apiVersion and kind of a layer. It then sets both to their valid values, so that Merge does
+// not report the same problems again.
+func (m *merger) checkHeader(layer string, line int, lines map[string]int) {
 	for _, p := range Validate(Config{APIVersion: m.config.APIVersion, Kind: m.config.Kind}) {
 		if p.Path != "apiVersion" && p.Path != "kind" {
 			continue
@@ -143,41 +143,43 @@ func (m *merging) header(layer string, line int, lines map[string]int) {
 	m.config.APIVersion, m.config.Kind = APIVersion, Kind
 }
 
-// replace notes where a key was set last. For a list that is set again, it removes the places of the earlier list.
-func (m *merging) replace(path string, at place) {
+// setPosition stores where a key was set last. If a later layer sets a list again, it removes the positions of the
+// elements of the earlier list.
+func (m *merger) setPosition(path string, at keyPosition) {
 	if !strings.HasSuffix(path, "]") {
-		for old, from := range m.set {
+		for old, from := range m.positions {
 			if strings.HasPrefix(old, path+"[") && from.layer != at.layer {
-				delete(m.set, old)
+				delete(m.positions, old)
 			}
 		}
 	}
-	m.set[path] = at
+	m.positions[path] = at
 }
 
-// placeOf returns where a path was set, or the nearest section above it.
-func (m *merging) placeOf(path string) place {
+// positionOf returns where a path was set. If no layer has the path, it returns where the nearest section above was
+// set.
+func (m *merger) positionOf(path string) keyPosition {
 	for path != "" {
-		if at, ok := m.set[path]; ok {
+		if at, ok := m.positions[path]; ok {
 			return at
 		}
 		path = parentOf(path)
 	}
-	return m.last
+	return m.lastPosition
 }
 
 // sources returns the layers of the keys that have values.
-func (m *merging) sources() Sources {
+func (m *merger) sources() Sources {
 	s := Sources{}
 	visitKeys(m.config, func(path string, _ reflect.Value) {
-		if at, ok := m.set[path]; ok {
+		if at, ok := m.positions[path]; ok {
 			s[path] = at.layer
 		}
 	})
 	return s
 }
 
-// MarkChanged marks the keys in which two configurations differ as set by a source.
+// MarkChanged stores source as the source of each key whose value differs between two configurations.
 func (s Sources) MarkChanged(before, after Config, source string) {
 	visitKeys(before, func(path string, v reflect.Value) {
 		if !reflect.DeepEqual(v.Interface(), valueAt(reflect.ValueOf(after), path)) {

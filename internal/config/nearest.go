@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// suggest returns the valid key that is nearest to an unknown one. If the key is unlike all its siblings but valid
-// elsewhere, it returns the place where it is valid.
-func suggest(parent, key string, siblings []string) string {
+// suggestKey returns the valid key that is nearest to an unknown one. If the key is unlike all its siblings but valid
+// elsewhere, it returns the path at which the key is valid.
+func suggestKey(parent, key string, siblings []string) string {
 	near, d := nearest.Word(key, siblings)
 	switch {
 	case d == 0:

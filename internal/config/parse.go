@@ -49,8 +49,8 @@ func Parse(name string, data []byte) (Config, error) {
 	return c, err
 }
 
-// document returns the root node of the one document in data.
-func document(name string, data []byte) (*yaml.Node, []Problem) {
+// parseDocument returns the root node of the one document in data.
+func parseDocument(name string, data []byte) (*yaml.Node, []Problem) {
 	if len(data) > MaxSize {
 		return nil, []Problem{{File: name, What: fmt.Sprintf("is larger than %d bytes", MaxSize)}}
 	}
@@ -60,13 +60,13 @@ func document(name string, data []byte) (*yaml.Node, []Problem) {
 	case errors.Is(err, io.EOF):
 		return nil, []Problem{{File: name, What: fmt.Sprintf("is empty; start with apiVersion: %s and kind: %s", APIVersion, Kind)}}
 	case err != nil:
-		return nil, []Problem{syntax(name, err)}
+		return nil, []Problem{syntaxProblem(name, err)}
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
 		return nil, []Problem{{File: name, Line: more.Line, What: "a second YAML document: a configuration has only one"}}
 	case !errors.Is(err, io.EOF):
-		return nil, []Problem{syntax(name, err)}
+		return nil, []Problem{syntaxProblem(name, err)}
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
 		return nil, []Problem{{File: name, What: "is not a YAML document"}}
@@ -75,15 +75,15 @@ func document(name string, data []byte) (*yaml.Node, []Problem) {
 }
 
 var (
-	yamlLine     = regexp.MustCompile(`^line (\d+): `)
-	syntaxErrors = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+	yamlLinePrefix = regexp.MustCompile(`^line (\d+): `)
+	syntaxErrors   = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
 )
 
-// syntax turns the YAML library's message into a problem with its line.
-func syntax(name string, err error) Problem {
+// syntaxProblem turns the YAML library's message into a problem with its line.
+func syntaxProblem(name string, err error) Problem {
 	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
 	p := Problem{File: name}
-	if m := yamlLine.FindStringSubmatch(what); m != nil {
+	if m := yamlLinePrefix.FindStringSubmatch(what); m != nil {
 		p.Line, _ = strconv.Atoi(m[1])
 		what = what[len(m[0]):]
 		if syntaxErrors.MatchString(what) {

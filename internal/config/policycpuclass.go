@@ -28,37 +28,37 @@ type policyCPUClass struct {
 	PCTResource   anyNode `json:"publishExtendedResource" none:"Speed Select (PCT)"`
 }
 
-// cpuClasses converts CPU classes.
-func (r *crReader) cpuClasses(all []policyCPUClass) []balloons.CPUClassOptions {
+// convertCPUClasses converts CPU classes.
+func (r *crReader) convertCPUClasses(all []policyCPUClass) []balloons.CPUClassOptions {
 	out := []balloons.CPUClassOptions{}
 	for i := range all {
 		c, at := &all[i], fmt.Sprintf("spec.cpuClasses[%d]", i)
 		o := c.CPUClassOptions
-		o.MinFreq, o.MaxFreq = r.text(c.MinFreq, at+".minFreq"), r.text(c.MaxFreq, at+".maxFreq")
-		o.EnergyPerformancePreference = r.text(c.EnergyPerformancePreference, at+".energyPerformancePreference")
+		o.MinFreq, o.MaxFreq = r.textOrNumber(c.MinFreq, at+".minFreq"), r.textOrNumber(c.MaxFreq, at+".maxFreq")
+		o.EnergyPerformancePreference = r.textOrNumber(c.EnergyPerformancePreference, at+".energyPerformancePreference")
 		out = append(out, o)
 	}
 	return out
 }
 
-// knownClass returns a name if the document has a CPU class with that name, and otherwise "": nri-plugins ignores
+// knownCPUClass returns a name if the document has a CPU class with that name, and otherwise "": nri-plugins ignores
 // unknown names, too.
-func (r *crReader) knownClass(name string, s *balloonsSpec, path string) string {
+func (r *crReader) knownCPUClass(name string, s *balloonsSpec, path string) string {
 	if name == "" || slices.ContainsFunc(s.CPUClasses, func(c policyCPUClass) bool { return c.Name == name }) {
 		return name
 	}
-	r.note(path, "is ignored: %s is not a class of cpuClasses", quoteShort(name))
+	r.noteUnconverted(path, "is ignored: %s is not a class of cpuClasses", quoteShort(name))
 	return ""
 }
 
-// text reads a text, or a number as its digits. 0 means no value, as in nri-plugins, except for
+// textOrNumber reads a text, or a number as its digits. 0 means no value, as in nri-plugins, except for
 // energyPerformancePreference, where 0 is a value.
-func (r *crReader) text(n anyNode, path string) string {
+func (r *crReader) textOrNumber(n anyNode, path string) string {
 	switch {
 	case n.node == nil, isNull(n.node):
 		return ""
 	case n.node.Kind != yaml.ScalarNode || !slices.Contains([]string{"!!str", "!!int"}, n.node.ShortTag()):
-		r.problem(n.node.Line, path, "want a text or a number, got %s", describe(n.node))
+		r.problem(n.node.Line, path, "want a text or a number, got %s", describeNode(n.node))
 		return ""
 	case n.node.Value == "0" && !strings.HasSuffix(path, "Preference"):
 		return ""

@@ -37,7 +37,7 @@ type balloonsSpec struct {
 	TurboDomain         anyNode `json:"turboDomain" none:"priorities of CPU classes"`
 }
 
-// policyKeys are the keys that the custom resources of both policies have, and our own sections lack.
+// policyKeys are the keys that the custom resources of both policies have, and Trimtab's sections lack.
 type policyKeys struct {
 	AvailableResources policyResources `json:"availableResources"`
 	ReservedResources  policyResources `json:"reservedResources"`
@@ -68,32 +68,33 @@ type balloonType struct {
 	PreferFarFromDevices anyNode `json:"preferFarFromDevices" none:"balloons near devices"`
 }
 
-// readPolicy reads a custom resource of a policy, whose spec convert puts into a section of c.Config. Unknown keys and wrong
-// values are errors with file and line. Known keys without an equivalent are c.Unserved.
+// readPolicy reads the custom resource of a policy. The function convert puts the spec into a section of c.Config.
+// Unknown keys and wrong values are errors with file and line. readPolicy stores known keys without an equivalent in
+// c.Unserved.
 func readPolicy[S any](c *Converted, name string, data []byte, kind, section string, convert func(*crReader, *S, *Config)) error {
-	root, problems := document(name, data)
+	root, problems := parseDocument(name, data)
 	if problems != nil {
-		return refuse(problems)
+		return errorOf(problems)
 	}
 	var cr policyResource[S]
 	fillDefaults(reflect.ValueOf(&cr).Elem())
 	d := decoder{file: name, lines: map[string]int{}}
-	d.value(root, reflect.ValueOf(&cr).Elem(), "")
+	d.decodeValue(root, reflect.ValueOf(&cr).Elem(), "")
 	if cr.Kind != kind || !strings.HasPrefix(cr.APIVersion, "config.nri/") {
 		d.problem(root.Line, "kind", "want apiVersion config.nri/v1alpha1 and kind %s, got %s and %s", kind, quoteShort(cr.APIVersion), quoteShort(cr.Kind))
 	}
 	r := crReader{decoder: &d}
-	r.noteUnserved(reflect.ValueOf(cr.Spec), "spec")
+	r.noteTaggedKeys(reflect.ValueOf(cr.Spec), "spec")
 	convert(&r, &cr.Spec, &c.Config)
-	slices.SortStableFunc(r.notes, func(a, b Problem) int { return a.Line - b.Line })
-	c.Unserved = r.notes
+	slices.SortStableFunc(r.unconverted, func(a, b Problem) int { return a.Line - b.Line })
+	c.Unserved = r.unconverted
 	if len(d.problems) == 0 {
 		for _, p := range Validate(c.Config) {
 			at := strings.Replace(p.Path, section, "spec", 1)
-			d.problem(d.nearest(at), at, "%s", p.What)
+			d.problem(d.lineOf(at), at, "%s", p.What)
 		}
 	}
-	return refuse(d.problems)
+	return errorOf(d.problems)
 }
 
 // withKubeSystem adds kube-system to the namespaces whose containers use the reserved CPUs, as nri-plugins always does.
@@ -107,8 +108,8 @@ func withKubeSystem(others []string) []string {
 	return all
 }
 
-// nearest returns the line of a key, or of the nearest above it that the document has.
-func (d *decoder) nearest(path string) int {
+// lineOf returns the line of a key, or of the nearest section above it that the document has; 0 if it has neither.
+func (d *decoder) lineOf(path string) int {
 	for ; path != ""; path = parentOf(path) {
 		if line, ok := d.lines[path]; ok {
 			return line
@@ -117,20 +118,21 @@ func (d *decoder) nearest(path string) int {
 	return 0
 }
 
-// crReader converts a custom resource and notes what has no equivalent.
+// crReader converts the custom resource of a policy. unconverted are the keys that have no equivalent or are not
+// converted.
 type crReader struct {
 	*decoder
 
-	notes []Problem
+	unconverted []Problem
 }
 
-func (r *crReader) note(path, format string, args ...any) {
-	r.notes = append(r.notes, Problem{File: r.file, Line: r.nearest(path), Path: path, What: fmt.Sprintf(format, args...)})
+func (r *crReader) noteUnconverted(path, format string, args ...any) {
+	r.unconverted = append(r.unconverted, Problem{File: r.file, Line: r.lineOf(path), Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-// noteUnserved notes the keys that the document has and that are not converted. The tag none of such a key says for what
-// Trimtab has no keys, and the tag instead names the keys to set instead.
-func (r *crReader) noteUnserved(v reflect.Value, path string) {
+// noteTaggedKeys adds a note for each key of the document that is not converted. The field of such a key has the tag
+// "none", which says for what Trimtab has no keys, or the tag "instead", which names the keys to set.
+func (r *crReader) noteTaggedKeys(v reflect.Value, path string) {
 	for f, field := range v.Fields() {
 		at := strings.TrimSuffix(joinPath(path, f.Tag.Get("json")), ".") // an embedded field has no key
 		what, instead := f.Tag.Get("none"), f.Tag.Get("instead")
@@ -140,39 +142,39 @@ func (r *crReader) noteUnserved(v reflect.Value, path string) {
 				continue
 			}
 			if instead != "" {
-				r.note(at, "is not converted: set %s instead", instead)
+				r.noteUnconverted(at, "is not converted: set %s instead", instead)
 				continue
 			}
-			r.note(at, "has no equivalent: this agent has no keys for %s", what)
+			r.noteUnconverted(at, "has no equivalent: this agent has no keys for %s", what)
 		case field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[anyNode]():
-			r.noteUnserved(field, at)
-		case field.Kind() == reflect.Slice && isSections(field.Type()):
+			r.noteTaggedKeys(field, at)
+		case field.Kind() == reflect.Slice && isSectionList(field.Type()):
 			for i := range field.Len() {
-				r.noteUnserved(field.Index(i), fmt.Sprintf("%s[%d]", at, i))
+				r.noteTaggedKeys(field.Index(i), fmt.Sprintf("%s[%d]", at, i))
 			}
 		}
 	}
 }
 
-// balloons puts a policy into a configuration.
-func (r *crReader) balloons(s *balloonsSpec, c *Config) {
+// convertBalloons puts the spec of a BalloonsPolicy into a configuration.
+func (r *crReader) convertBalloons(s *balloonsSpec, c *Config) {
 	b := &c.Placement.Balloons
 	c.Placement.Policy, *b = "balloons", s.PolicyOptions
 	b.ReservedPoolNamespaces = withKubeSystem(s.ReservedPoolNamespaces)
-	b.CPUClasses, b.IdleCPUClass = r.cpuClasses(s.CPUClasses), r.knownClass(s.IdleCPUClass, s, "spec.idleCPUClass")
+	b.CPUClasses, b.IdleCPUClass = r.convertCPUClasses(s.CPUClasses), r.knownCPUClass(s.IdleCPUClass, s, "spec.idleCPUClass")
 	for i := range s.BalloonTypes {
-		b.BalloonTypes = append(b.BalloonTypes, r.typeOf(&s.BalloonTypes[i], s, fmt.Sprintf("spec.balloonTypes[%d]", i)))
+		b.BalloonTypes = append(b.BalloonTypes, r.convertBalloonType(&s.BalloonTypes[i], s, fmt.Sprintf("spec.balloonTypes[%d]", i)))
 	}
-	if whole := r.pools(&s.policyKeys, &c.Pools); whole > 0 {
-		r.reserve(b, whole)
+	if whole := r.convertPools(&s.policyKeys, &c.Pools); whole > 0 {
+		r.reserveCPUs(b, whole)
 	}
 }
 
-// pools sets pools.shared and pools.reserved to the CPUs that a policy may use and that it reserves. whole is how many
-// CPUs it reserves, if it has a number instead of a list.
-func (r *crReader) pools(s *policyKeys, p *Pools) (whole int) {
-	p.Shared, _ = r.cpus(s.AvailableResources.CPU, "spec.availableResources.cpu")
-	p.Reserved, whole = r.cpus(s.ReservedResources.CPU, "spec.reservedResources.cpu")
+// convertPools sets pools.shared and pools.reserved to the CPUs that a policy may use and that it reserves. whole is
+// how many CPUs it reserves, if it has a number instead of a list.
+func (r *crReader) convertPools(s *policyKeys, p *Pools) (whole int) {
+	p.Shared, _ = r.parseCPUs(s.AvailableResources.CPU, "spec.availableResources.cpu")
+	p.Reserved, whole = r.parseCPUs(s.ReservedResources.CPU, "spec.reservedResources.cpu")
 	p.Shared = cpusWithout(p.Shared, p.Reserved)
 	return whole
 }
@@ -187,10 +189,10 @@ func cpusWithout(list, excluded string) string {
 	return topology.FormatList(slices.DeleteFunc(all, func(id int) bool { return slices.Contains(without, id) }))
 }
 
-// typeOf converts a type of balloons.
-func (r *crReader) typeOf(t *balloonType, s *balloonsSpec, path string) balloons.TypeOptions {
+// convertBalloonType converts a type of balloons.
+func (r *crReader) convertBalloonType(t *balloonType, s *balloonsSpec, path string) balloons.TypeOptions {
 	o := t.TypeOptions
-	o.CPUClass = r.knownClass(t.CPUClass, s, path+".cpuClass")
+	o.CPUClass = r.knownCPUClass(t.CPUClass, s, path+".cpuClass")
 	if v, set := r.optionalBool(t.PinMemory, path+".pinMemory"); set {
 		o.PinMemory = map[bool]string{true: "always", false: "never"}[v]
 	}
@@ -205,30 +207,30 @@ func (r *crReader) typeOf(t *balloonType, s *balloonsSpec, path string) balloons
 	} {
 		v, set := r.optionalBool(k.node, path+k.key)
 		if *k.into = v; set && !v && k.policy {
-			r.note(path+k.key, "has no equivalent: a type cannot switch off what the policy switches on")
+			r.noteUnconverted(path+k.key, "has no equivalent: a type cannot switch off what the policy switches on")
 		}
 	}
 	return o
 }
 
-// optionalBool reads a truth value that may be missing.
+// optionalBool reads a bool that may be missing. set reports whether the document has it.
 func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
 	if n.node == nil || isNull(n.node) {
 		return false, false
 	}
-	r.value(n.node, reflect.ValueOf(&v).Elem(), path)
+	r.decodeValue(n.node, reflect.ValueOf(&v).Elem(), path)
 	return v, true
 }
 
-// cpus reads an amount of CPUs: a list after "cpuset:", or a quantity, of which it returns the
+// parseCPUs reads an amount of CPUs: a list after "cpuset:", or a quantity, of which it returns the
 // whole CPUs, rounded up.
-func (r *crReader) cpus(n anyNode, path string) (list string, whole int) {
+func (r *crReader) parseCPUs(n anyNode, path string) (list string, whole int) {
 	if n.node == nil || isNull(n.node) {
 		return "", 0
 	}
 	text := strings.TrimSpace(n.node.Value)
 	if n.node.Kind != yaml.ScalarNode {
-		r.problem(n.node.Line, path, "want an amount of CPUs, got %s", describe(n.node))
+		r.problem(n.node.Line, path, "want an amount of CPUs, got %s", describeNode(n.node))
 		return "", 0
 	}
 	if list, is := strings.CutPrefix(text, "cpuset:"); is {
@@ -238,29 +240,29 @@ func (r *crReader) cpus(n anyNode, path string) (list string, whole int) {
 		return list, 0
 	}
 	if strings.HasPrefix(text, "exclude-cpuset:") {
-		r.note(path, "has no equivalent: write the list of CPUs into pools.reserved or pools.shared")
+		r.noteUnconverted(path, "has no equivalent: write the list of CPUs into pools.reserved or pools.shared")
 		return "", 0
 	}
 	milli, is := strings.CutSuffix(text, "m")
 	amount, err := strconv.ParseFloat(milli, 64)
 	switch {
-	case err != nil || amount < 0 || amount > topology.MaxCPUs*milliOfCPU:
+	case err != nil || amount < 0 || amount > topology.MaxCPUs*milliCPUsPerCPU:
 		r.problem(n.node.Line, path, "is %s: want a quantity, or a list such as cpuset:0-1", quoteShort(text))
 		return "", 0
 	case !is:
-		amount *= milliOfCPU
+		amount *= milliCPUsPerCPU
 	}
 	if path == "spec.availableResources.cpu" {
 		r.problem(n.node.Line, path, "is a quantity: want a list such as cpuset:0-7")
 	}
-	return "", (int(amount) + milliOfCPU - 1) / milliOfCPU
+	return "", (int(amount) + milliCPUsPerCPU - 1) / milliCPUsPerCPU
 }
 
-// milliOfCPU are the milli-CPUs of one CPU.
-const milliOfCPU = 1000
+// milliCPUsPerCPU is the number of milli-CPUs in one CPU.
+const milliCPUsPerCPU = 1000
 
-// reserve gives the type reserved a number of CPUs.
-func (r *crReader) reserve(b *balloons.PolicyOptions, whole int) {
+// reserveCPUs sets the number of CPUs of the balloon type reserved. It adds the type if the document lacks it.
+func (r *crReader) reserveCPUs(b *balloons.PolicyOptions, whole int) {
 	i := slices.IndexFunc(b.BalloonTypes, func(t balloons.TypeOptions) bool { return t.Name == "reserved" })
 	if i < 0 {
 		t := balloons.TypeOptions{}
@@ -271,7 +273,7 @@ func (r *crReader) reserve(b *balloons.PolicyOptions, whole int) {
 	t := &b.BalloonTypes[i]
 	if t.MinCPUs != 0 && t.MinCPUs != whole {
 		path := fmt.Sprintf("spec.balloonTypes[%d].minCPUs", i)
-		r.problem(r.nearest(path), path, "is %d, but reservedResources.cpu is %d CPUs: make both equal, or remove one", t.MinCPUs, whole)
+		r.problem(r.lineOf(path), path, "is %d, but reservedResources.cpu is %d CPUs: make both equal, or remove one", t.MinCPUs, whole)
 		return
 	}
 	t.MinCPUs = whole

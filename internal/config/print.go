@@ -10,36 +10,36 @@ import (
 
 // Print returns a configuration as a YAML file, with keys in the order of the docs. Parse reads it back to the same
 // configuration.
-func Print(c Config) []byte { return encode(node(reflect.ValueOf(c), reflect.Value{})) }
+func Print(c Config) []byte { return encodeYAML(yamlNode(reflect.ValueOf(c), reflect.Value{})) }
 
-// encode formats a YAML node that this package made.
-func encode(n *yaml.Node) []byte {
+// encodeYAML formats a YAML node that this package made.
+func encodeYAML(n *yaml.Node) []byte {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	_ = enc.Encode(n) // into memory, which cannot fail
+	_ = enc.Encode(n) // no error: b is in memory
 	_ = enc.Close()
 	return b.Bytes()
 }
 
-// node makes the node of a value. A section has only the keys that differ from those of other, or all keys if other is
-// not valid.
-func node(v, other reflect.Value) *yaml.Node {
+// yamlNode makes the node of a value. A section has only the keys that differ from those of other, or all keys if other
+// is not valid.
+func yamlNode(v, other reflect.Value) *yaml.Node {
 	switch v.Kind() {
 	case reflect.Struct:
 		return sectionNode(v, other)
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
-		if isSections(v.Type()) && v.Len() > 0 {
+		if isSectionList(v.Type()) && v.Len() > 0 {
 			n.Style = 0 // one section below the other
 		}
 		var unset reflect.Value
-		if other.IsValid() && isSections(v.Type()) {
+		if other.IsValid() && isSectionList(v.Type()) {
 			unset = reflect.New(v.Type().Elem()).Elem()
 			fillDefaults(unset)
 		}
 		for i := range v.Len() {
-			n.Content = append(n.Content, node(v.Index(i), unset))
+			n.Content = append(n.Content, yamlNode(v.Index(i), unset))
 		}
 		return n
 	}
@@ -53,7 +53,7 @@ func node(v, other reflect.Value) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: fmt.Sprint(v.Interface())}
 }
 
-// sectionNode is node for a section.
+// sectionNode is yamlNode for a section.
 func sectionNode(v, other reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for f, fv := range v.Fields() {
@@ -64,7 +64,7 @@ func sectionNode(v, other reflect.Value) *yaml.Node {
 				continue
 			}
 		}
-		n.Content = append(n.Content, textNode(f.Tag.Get("json")), node(fv, was))
+		n.Content = append(n.Content, textNode(f.Tag.Get("json")), yamlNode(fv, was))
 	}
 	return n
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Problem is one error in a configuration, and its place.
+// Problem is one error in a configuration, with its file, line and key.
 type Problem struct {
 	File string // "" if the configuration does not come from a file
 	Line int    // 0 if the problem has no line
 	Path string // e.g. hooks.cpuset.unlabelled; "" for the whole file
-	What string
+	What string // what is wrong, without the key
 }
 
 // String returns "file:line: path: what" without the parts that are unknown.
@@ -38,8 +38,8 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// refuse returns nil if there is no problem.
-func refuse(problems []Problem) error {
+// errorOf returns an *Error with the problems, sorted by line and key; nil if there are none.
+func errorOf(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}

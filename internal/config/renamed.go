@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// formerNames returns the keys of a section by their former names, from the tag was of its fields.
+// formerNames returns the keys of a section by their former names, from the tag "was" of its fields.
 func formerNames(section reflect.Type) map[string]string {
 	names := map[string]string{}
 	for f := range section.Fields() {
@@ -25,21 +25,21 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 	if !was {
 		return key.Value
 	}
-	d.renamed = append(d.renamed, Problem{
+	d.formerKeys = append(d.formerKeys, Problem{
 		File: d.file, Line: key.Line, Path: joinPath(path, key.Value), What: fmt.Sprintf("is called %q now; the former name is still read", now),
 	})
 	return now
 }
 
-// Renamed lists the keys that a document has by their former names, which are read like the new
+// KeyWarnings lists the keys that a document has by their former names, which are read like the new
 // ones, and the keys of its placement.policyFile that have no equivalent. It is empty for a
 // document that is malformed.
-func Renamed(name string, data []byte) []Problem {
-	c, d := decodeAlone(name, data)
+func KeyWarnings(name string, data []byte) []Problem {
+	c, d := decodeDocument(name, data)
 	if d == nil {
 		return nil
 	}
-	return append(d.renamed, unservedKeys(c)...)
+	return append(d.formerKeys, unservedKeys(c)...)
 }
 
 // Rename gives the top-level keys of a document their new names. It reports whether there were any to change.

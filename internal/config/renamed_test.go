@@ -28,10 +28,10 @@ func TestFormerName(t *testing.T) {
 		t.Errorf("it is printed as %s", printed)
 	}
 	want := `a:3: authorisation: is called "authorization" now; the former name is still read`
-	if got := Renamed("a", []byte(was)); len(got) != 1 || got[0].String() != want {
+	if got := KeyWarnings("a", []byte(was)); len(got) != 1 || got[0].String() != want {
 		t.Errorf("%v, want %s", got, want)
 	}
-	if got := Renamed("b", []byte(now)); got != nil {
+	if got := KeyWarnings("b", []byte(now)); got != nil {
 		t.Errorf("%v of the new name", got)
 	}
 	merged, from, err := Merge(Layer{Name: "old", Data: []byte(was)}, Layer{Name: "new", Data: []byte(head + "authorization: []\n")})

@@ -20,40 +20,41 @@ import (
 // rule is the condition that a value must meet in addition to its type. Validation,
 // schema and docs all read it.
 type rule struct {
-	choices     []string              // the valid values; each element of a list must be one, and none twice
-	also        []string              // further spellings of choices, which respell replaces
-	pattern     string                // a regular expression that the text must match; "" for none
-	matches     func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without pattern
-	description string                // describes the valid values for users
-	check       func(s string) string // what is wrong with a text, or ""; nil if only the pattern is checked
-	maxBytes    int                   // the most bytes of a text, also maxLength in the schema; 0 for no limit
-	required    bool                  // a list must have at least one element
-	min, max    int                   // the bounds of an integer; no bounds if both are 0
+	choices        []string              // the valid values; each element of a list must be one, and none twice
+	otherSpellings []string              // other spellings of choices, which respell replaces
+	pattern        string                // a regular expression that the text must match; "" for none
+	matches        func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without pattern
+	description    string                // describes the valid values for users
+	check          func(s string) string // what is wrong with a text, or ""; nil if only the pattern is checked
+	maxBytes       int                   // the most bytes of a text, also maxLength in the schema; 0 for no limit
+	required       bool                  // a list must have at least one element
+	min, max       int                   // the bounds of an integer; no bounds if both are 0
 }
 
-// keyRules returns the rule of every key that has one, by path. The tag check of a field
+// keyRules returns the rule of every key that has one, by path. The tag "check" of a field
 // gives its rule: "one|two" for values, "1..10" for a range, otherwise the name of a rule in
-// checks. Callers share the map and must not change it.
+// namedRules. Callers share the map and must not change it.
 var keyRules = sync.OnceValue(readRules)
 
 func readRules() map[string]rule {
-	all, named := map[string]rule{}, checks()
+	all, named := map[string]rule{}, namedRules()
 	for name, r := range named {
-		r.matches = matching(r.pattern)
+		r.matches = patternMatcher(r.pattern)
 		named[name] = r
 	}
 	visitFields(keySample(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
 			r := ruleOf(tag, named)
-			r.also = also(f)
+			r.otherSpellings = otherSpellings(f)
 			all[withoutIndexes(path)] = r
 		}
 	})
 	return all
 }
 
-// matching returns whether texts match a pattern, and compiles the pattern once. It returns nil without a pattern.
-func matching(pattern string) func(string) bool {
+// patternMatcher returns a function that reports whether a text matches a pattern; nil without a pattern. The first
+// call of the function compiles the pattern.
+func patternMatcher(pattern string) func(string) bool {
 	if pattern == "" {
 		return nil
 	}
@@ -75,7 +76,7 @@ func ruleOf(tag string, named map[string]rule) rule {
 	if strings.Contains(tag, "|") {
 		return rule{choices: strings.Split(tag, "|")}
 	}
-	return rule{} // TestEveryKeyIsDescribed finds it
+	return rule{} // TestEveryKeyIsDescribed finds such a tag
 }
 
 // maxRuleText is the longest text in a rule that is no expression, in bytes.
@@ -87,27 +88,27 @@ const (
 	typePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`                     // the name of a balloon type or of a memory policy class
 )
 
-// checks are the rules that tags name.
-func checks() map[string]rule {
-	_, hooks := fieldsOf(reflect.TypeFor[hook.Options]()) // their keys are their names
+// namedRules returns the rules to which the tag "check" of a field refers by name.
+func namedRules() map[string]rule {
+	_, hooks := fieldsOf(reflect.TypeFor[hook.Options]()) // the key of a hook is its name
 	all := map[string]rule{
 		"CPU list":            {pattern: listPattern, description: `CPU list, e.g. "0-3,8"`, check: parsedBy(topology.ParseList)},
 		"node list":           {pattern: listPattern, description: `a list of NUMA nodes, e.g. "0-1"`, check: parsedBy(topology.ParseList)},
 		"CPUs":                {min: 1, max: topology.MaxCPUs},
 		"CPUs or 0":           {min: 0, max: topology.MaxCPUs},
-		"path":                {pattern: "^/", description: "absolute path", check: absolute},
-		"path or empty":       orEmpty(rule{pattern: "^(/.*)?$", description: "absolute path", check: absolute}),
-		"socket":              {pattern: "^/", description: socketPath, check: socket, maxBytes: maxSocketPath},
-		"socket or empty":     orEmpty(rule{pattern: "^(/.*)?$", description: socketPath, check: socket, maxBytes: maxSocketPath}),
-		"address or empty":    orEmpty(rule{pattern: "^(.*:[0-9]+)?$", description: `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address`, check: address}),
+		"path":                {pattern: "^/", description: "absolute path", check: checkAbsolutePath},
+		"path or empty":       orEmpty(rule{pattern: "^(/.*)?$", description: "absolute path", check: checkAbsolutePath}),
+		"socket":              {pattern: "^/", description: socketPathDescription, check: checkSocketPath, maxBytes: maxSocketPath},
+		"socket or empty":     orEmpty(rule{pattern: "^(/.*)?$", description: socketPathDescription, check: checkSocketPath, maxBytes: maxSocketPath}),
+		"address or empty":    orEmpty(rule{pattern: "^(.*:[0-9]+)?$", description: `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address`, check: checkAddress}),
 		"version":             {choices: []string{APIVersion}},
 		"kind":                {choices: []string{Kind}},
 		"dialects":            {choices: intent.Dialects()},
 		"hooks":               {choices: hooks},
 		"fields":              {choices: fieldNames()},
 		"kinds":               {choices: intent.KindNames(), required: true},
-		"namespaces":          {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces, required: true},
-		"label selector":      {pattern: `^[^\x00]*$`, description: `a label selector, e.g. "team=db,tier!=test", or empty`, check: selector, maxBytes: 1024},
+		"namespaces":          {pattern: namespacePattern, description: "names or patterns of namespaces", check: checkNamespacePattern, required: true},
+		"label selector":      {pattern: `^[^\x00]*$`, description: `a label selector, e.g. "team=db,tier!=test", or empty`, check: checkLabelSelector, maxBytes: 1024},
 		"decision":            {choices: intent.Decisions()},
 		"kubelet URL":         {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, description: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
 		"host name":           {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, description: "a host name or address, or empty"},
@@ -136,23 +137,23 @@ func checks() map[string]rule {
 		"variables":           {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, description: `the name of a variable, alone or followed by "=count" or "=list"`},
 		"process limits": {pattern: `^(as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)=(0|[1-9][0-9]{0,18})$`,
 			description: `a limit and the highest value that pods may request, e.g. "nofile=1048576"`},
-		"device paths":             {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, description: `the path of a device of the host, e.g. "/dev/fuse"`, check: absolute},
+		"device paths":             {pattern: `^/dev/[A-Za-z0-9._:+-]+(/[A-Za-z0-9._:+-]+)*$`, description: `the path of a device of the host, e.g. "/dev/fuse"`, check: checkAbsolutePath},
 		"RDT classes":              {pattern: `^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\*?|\*)$`, description: "names of resctrl groups, or prefixes of names followed by *"},
 		"memory nodes of a policy": {pattern: `^([0-9,-]*|all|allowed-mems|cpu-packages|cpu-nodes|max-dist:[0-9]{1,3})$`, description: "a list of memory nodes, all, allowed-mems, cpu-packages, cpu-nodes, or max-dist:N"},
 		"memory policy class":      {pattern: typePattern, description: `the name of a class: at most 63 letters, digits, "-", "_" and ".", the first a letter or digit`},
 		"memory classes":           {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=([0-9]|[1-9][0-9])$`, description: `a class and the part of the memory limit that may be swapped, 0 to 99 percent, e.g. "bronze=20"`},
-		"directories":              {pattern: "^/", description: "absolute paths of directories", check: absolute},
+		"directories":              {pattern: "^/", description: "absolute paths of directories", check: checkAbsolutePath},
 		"CDI devices":              {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+=([A-Za-z0-9._:-]*\*|[A-Za-z0-9._:-]+)$`, description: `a CDI device, e.g. "vendor.com/net=nic0", or a prefix of names of one kind followed by *`},
 		"interfaces":               {pattern: `^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}\*?$`, description: `a network interface's name, e.g. "eth1", or a prefix followed by *`},
 		"kernel parameters":        {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\*?$`, description: `a kernel parameter's name, e.g. "net.core.somaxconn", or a prefix of names followed by *`},
 		"CDI kinds":                {pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`, description: `a kind of CDI devices, e.g. "vendor.com/gpu"`},
 	}
-	maps.Copy(all, placementChecks())
+	maps.Copy(all, placementRules())
 	return all
 }
 
-// placementChecks are the rules that only keys below placement use.
-func placementChecks() map[string]rule {
+// placementRules are the rules that only keys below placement use.
+func placementRules() map[string]rule {
 	return map[string]rule{
 		"memory types":     {choices: slices.Sorted(maps.Keys(intent.MemoryKinds()))},
 		"scheduling flags": {choices: []string{"reset-on-fork", "reclaim", "dl-overrun", "keep-policy", "keep-params"}},
@@ -164,7 +165,7 @@ func placementChecks() map[string]rule {
 			description: `paths below /sys/devices, e.g. "/sys/devices/system/node/node0", or podresourceapi: and a resource or a pattern, e.g. "podresourceapi:example.com/*"`,
 		},
 		"balloon type":       {pattern: typePattern, description: `the name of a balloon type: at most 63 letters, digits, "-", "_" and ".", the first a letter or digit`},
-		"balloon namespaces": {pattern: namespacePattern, description: "names or patterns of namespaces", check: namespaces},
+		"balloon namespaces": {pattern: namespacePattern, description: "names or patterns of namespaces", check: checkNamespacePattern},
 	}
 }
 

@@ -15,16 +15,16 @@ import (
 func Schema() ([]byte, error) {
 	root, err := jsonschema.For[Config](nil)
 	if err != nil {
-		return nil, fmt.Errorf("schema of the configuration: %w", err)
+		return nil, fmt.Errorf("make the JSON Schema of the configuration: %w", err)
 	}
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
 	root.Title = "Trimtab configuration"
 	root.Description = "Configuration of the Trimtab node agent."
-	optional(root)
+	makeOptional(root)
 	root.Required = []string{"apiVersion", "kind"}
 	byPath := keyRules()
 	for _, k := range Keys() {
-		s := find(root, k.Path)
+		s := findSchema(root, k.Path)
 		s.Description = k.About
 		if !k.IsSection() {
 			if !strings.Contains(k.Path, "[]") {
@@ -34,20 +34,20 @@ func Schema() ([]byte, error) {
 		}
 	}
 	for was, now := range formerNames(reflect.TypeFor[Config]()) {
-		old := *find(root, now)
+		old := *findSchema(root, now)
 		old.Description, old.Deprecated = "the former name of "+now, true
 		root.Properties[was] = &old
 	}
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("schema of the configuration: %w", err)
+		return nil, fmt.Errorf("make the JSON Schema of the configuration: %w", err)
 	}
 	return append(out, '\n'), nil
 }
 
-// optional makes every key optional. It allows null for a section, as the decoder does if
-// all keys of a section are commented out, and forbids null for a list.
-func optional(s *jsonschema.Schema) {
+// makeOptional makes every key optional. It allows null for a section and forbids null for a list, like the decoder. A
+// section is null in YAML if all its keys are commented out.
+func makeOptional(s *jsonschema.Schema) {
 	s.Required = nil
 	if s.Items != nil {
 		s.Type, s.Types = "array", nil
@@ -56,26 +56,27 @@ func optional(s *jsonschema.Schema) {
 		if p.Properties != nil {
 			p.Type, p.Types = "", []string{"object", "null"}
 		}
-		optional(p)
+		makeOptional(p)
 	}
 	if s.Items != nil {
-		optional(s.Items)
+		makeOptional(s.Items)
 	}
 }
 
-func find(s *jsonschema.Schema, path string) *jsonschema.Schema {
+// findSchema returns the schema of the key at a path.
+func findSchema(s *jsonschema.Schema, path string) *jsonschema.Schema {
 	if path == "" {
 		return s
 	}
 	if list, ok := strings.CutSuffix(path, "[]"); ok {
-		return find(s, list).Items
+		return findSchema(s, list).Items
 	}
 	up := parentOf(path)
 	key := path
 	if up != "" {
 		key = path[len(up)+1:]
 	}
-	return find(s, up).Properties[key]
+	return findSchema(s, up).Properties[key]
 }
 
 func (r rule) constrain(s *jsonschema.Schema) {
@@ -87,7 +88,7 @@ func (r rule) constrain(s *jsonschema.Schema) {
 		r.constrain(s.Items)
 		return
 	}
-	for _, c := range slices.Concat(r.choices, r.also) {
+	for _, c := range slices.Concat(r.choices, r.otherSpellings) {
 		s.Enum = append(s.Enum, c)
 	}
 	s.Pattern = r.pattern

@@ -124,7 +124,7 @@ func resolved(t *testing.T) *jsonschema.Resolved {
 func TestSchemaDescribesEveryKey(t *testing.T) {
 	s := resolved(t).Schema()
 	for _, k := range Keys() {
-		p := find(s, k.Path)
+		p := findSchema(s, k.Path)
 		if p == nil || p.Description != k.About {
 			t.Errorf("%s: not described in the schema", k.Path)
 		}

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// also returns the further spellings of a key's values, from the tag also of its field: the value with a capital
-// letter, as Kubernetes writes its own.
-func also(f reflect.StructField) []string {
+// otherSpellings returns other spellings of a key's values, from the tag "also" of its field. They begin with a capital
+// letter, like the values of Kubernetes.
+func otherSpellings(f reflect.StructField) []string {
 	if tag, ok := f.Tag.Lookup("also"); ok {
 		return strings.Split(tag, "|")
 	}
 	return nil
 }
 
-// respell replaces a second spelling of a value by the usual one.
+// respell replaces another spelling of a value by the usual one, which has only small letters.
 func respell(f reflect.StructField, v reflect.Value) {
-	if further := also(f); further != nil && slices.Contains(further, v.String()) {
+	if further := otherSpellings(f); further != nil && slices.Contains(further, v.String()) {
 		v.SetString(strings.ToLower(v.String()))
 	}
 }

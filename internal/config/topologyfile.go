@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/class"
 )
 
-// topologySpec has the keys of our own section, and those that only the custom resource TopologyAwarePolicy of
-// containers/nri-plugins has.
+// topologySpec has the keys of the section placement.topologyAware, and those that only the custom resource
+// TopologyAwarePolicy of containers/nri-plugins has.
 type topologySpec struct {
 	TopologyAware
 	policyKeys
@@ -26,26 +26,26 @@ type topologySpec struct {
 	DefaultExclusiveCPUClass anyNode `json:"defaultExclusiveCPUClass" none:"CPU classes"`
 }
 
-// topology puts a policy into a configuration.
-func (r *crReader) topology(s *topologySpec, c *Config) {
+// convertTopologyAware puts the spec of a TopologyAwarePolicy into a configuration.
+func (r *crReader) convertTopologyAware(s *topologySpec, c *Config) {
 	c.Placement.Policy, c.Placement.TopologyAware = "topology-aware", s.TopologyAware
 	c.Placement.TopologyAware.ReservedPoolNamespaces = withKubeSystem(s.ReservedPoolNamespaces)
-	r.schedulingClasses(s, &c.Placement.TopologyAware)
+	r.convertSchedulingClasses(s, &c.Placement.TopologyAware)
 	if !s.PinCPU {
-		r.note("spec.pinCPU", "has no equivalent: with mode: observe the agent decides and pins nothing")
+		r.noteUnconverted("spec.pinCPU", "has no equivalent: with mode: observe the agent decides and pins nothing")
 	}
-	if whole := r.pools(&s.policyKeys, &c.Pools); whole > 0 {
-		r.note("spec.reservedResources.cpu", "has no equivalent: write a list of %d CPUs into pools.reserved", whole)
+	if whole := r.convertPools(&s.policyKeys, &c.Pools); whole > 0 {
+		r.noteUnconverted("spec.reservedResources.cpu", "has no equivalent: write a list of %d CPUs into pools.reserved", whole)
 	}
 }
 
-// schedulingClasses makes lists of the mappings from namespaces, and from QoS classes, to scheduling classes.
-func (r *crReader) schedulingClasses(s *topologySpec, o *TopologyAware) {
+// convertSchedulingClasses makes lists of the mappings from namespaces, and from QoS classes, to scheduling classes.
+func (r *crReader) convertSchedulingClasses(s *topologySpec, o *TopologyAware) {
 	const namespaces, qos = "spec.namespaceSchedulingClasses", "spec.podQoSSchedulingClasses"
-	r.names(s.NamespaceSchedulingClasses, namespaces, func(namespace, name string, _ int) {
+	r.visitTextPairs(s.NamespaceSchedulingClasses, namespaces, func(namespace, name string, _ int) {
 		o.NamespaceSchedulingClasses = append(o.NamespaceSchedulingClasses, class.NamespaceOptions{Namespaces: []string{namespace}, SchedulingClass: name})
 	})
-	r.names(s.PodQoSSchedulingClasses, qos, func(of, name string, line int) {
+	r.visitTextPairs(s.PodQoSSchedulingClasses, qos, func(of, name string, line int) {
 		for _, q := range []intent.QoS{intent.Guaranteed, intent.Burstable, intent.BestEffort} {
 			if strings.EqualFold(of, q.String()) {
 				o.PodQoSSchedulingClasses = append(o.PodQoSSchedulingClasses, class.QoSOptions{QoSClass: q.String(), SchedulingClass: name})
@@ -56,18 +56,18 @@ func (r *crReader) schedulingClasses(s *topologySpec, o *TopologyAware) {
 	})
 }
 
-// names calls add for each pair of a mapping of texts.
-func (r *crReader) names(n anyNode, path string, add func(key, value string, line int)) {
+// visitTextPairs calls add for each pair of a mapping of texts.
+func (r *crReader) visitTextPairs(n anyNode, path string, add func(key, value string, line int)) {
 	if n.node == nil || isNull(n.node) {
 		return
 	}
 	if n.node.Kind != yaml.MappingNode {
-		r.problem(n.node.Line, path, "want a mapping of names, got %s", describe(n.node))
+		r.problem(n.node.Line, path, "want a mapping of names, got %s", describeNode(n.node))
 		return
 	}
-	for key, value := range pairs(n.node) {
+	for key, value := range yamlPairs(n.node) {
 		if key.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
-			r.problem(key.Line, path, "want a mapping of names, got %s", describe(value))
+			r.problem(key.Line, path, "want a mapping of names, got %s", describeNode(value))
 			continue
 		}
 		add(key.Value, value.Value, key.Line)

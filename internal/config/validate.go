@@ -22,10 +22,10 @@ import (
 // maxSocketPath is the longest path in the kernel's sockaddr_un, without its NUL.
 const maxSocketPath = 107
 
-var socketPath = fmt.Sprintf("absolute path of at most %d bytes", maxSocketPath)
+var socketPathDescription = fmt.Sprintf("absolute path of at most %d bytes", maxSocketPath)
 
-// allowed describes the valid values in messages, for rules without choices.
-func (r rule) allowed() string {
+// allowedValues describes the valid values in messages, for rules without choices.
+func (r rule) allowedValues() string {
 	if r.max != 0 {
 		return fmt.Sprintf("%d to %d", r.min, r.max)
 	}
@@ -45,16 +45,16 @@ func orEmpty(r rule) rule {
 	return r
 }
 
-// faults are errors in the values of a configuration. They have no files and lines.
-type faults []Problem
+// valueProblems are errors in the values of a configuration. They have no files and lines.
+type valueProblems []Problem
 
-func (f *faults) add(path, format string, args ...any) {
+func (f *valueProblems) add(path, format string, args ...any) {
 	*f = append(*f, Problem{Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-// Validate returns all errors in the values of a configuration, with field paths. Only Parse knows files and lines.
+// Validate returns all errors in the values of a configuration, with the paths of the keys. Merge adds files and lines.
 func Validate(c Config) []Problem {
-	var found faults
+	var found valueProblems
 	byPath := keyRules()
 	visitFields(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
 		r, ok := byPath[withoutIndexes(path)]
@@ -68,16 +68,16 @@ func Validate(c Config) []Problem {
 		}
 		switch v.Kind() {
 		case reflect.Int:
-			report(path, r.integer(v.Int()))
+			report(path, r.checkInteger(v.Int()))
 		case reflect.String:
-			report(path, r.text(v.String()))
+			report(path, r.checkText(v.String()))
 		case reflect.Slice:
-			r.list(path, v, report)
+			r.checkList(path, v, report)
 		}
 	})
 	for i, a := range c.Authorization {
 		at := fmt.Sprintf("authorization[%d]", i)
-		found.rule(a, at)
+		found.checkRule(a, at)
 		if a.NamespaceSelector != "" && !c.Cluster.Enabled {
 			found.add(at+".namespaceSelector", "needs the API server for the labels of namespaces: set cluster.enabled")
 		}
@@ -94,17 +94,17 @@ func Validate(c Config) []Problem {
 	if c.TopologyManager.Policy != "none" && (c.Placement.Policy != "pools" || c.Authority != "agent") {
 		found.add("topologyManager.policy", "needs an agent that chooses CPUs: set placement.policy: pools and authority: agent")
 	}
-	found.rules(c)
-	found.placement(&c.Placement)
-	found.grants(c)
-	found.variables(c.Hooks.CPUEnv.Variables)
-	found.mounts(c.Hooks.Mounts)
-	found.kubelet(c.PodSpec.Kubelet)
+	found.checkRules(c)
+	found.checkPlacement(&c.Placement)
+	found.checkGrants(c)
+	found.checkVariables(c.Hooks.CPUEnv.Variables)
+	found.checkMounts(c.Hooks.Mounts)
+	found.checkKubelet(c.PodSpec.Kubelet)
 	return found
 }
 
-// rules adds the errors in rules whose keys are each valid.
-func (f *faults) rules(c Config) {
+// checkRules compiles the CEL rules and adds their errors. It does nothing if a key of a rule is invalid.
+func (f *valueProblems) checkRules(c Config) {
 	if slices.ContainsFunc(*f, func(p Problem) bool { return strings.HasPrefix(p.Path, "rules[") }) {
 		return
 	}
@@ -117,8 +117,9 @@ func (f *faults) rules(c Config) {
 	}
 }
 
-// grants adds an error for each balloon type that prefers CPUs near granted devices, if no socket reports the grants.
-func (f *faults) grants(c Config) {
+// checkGrants adds an error for each balloon type that prefers CPUs near granted devices, if no socket reports the
+// grants.
+func (f *valueProblems) checkGrants(c Config) {
 	if c.PodSpec.Kubelet.PodResourcesSocket != "" {
 		return
 	}
@@ -127,8 +128,8 @@ func (f *faults) grants(c Config) {
 	}
 }
 
-// placement adds the errors that concern several keys of a policy.
-func (f *faults) placement(p *Placement) {
+// checkPlacement adds the errors that concern several keys of a policy.
+func (f *valueProblems) checkPlacement(p *Placement) {
 	for _, w := range balloons.Check(p.Balloons) {
 		f.add("placement.balloons."+w.Path, "%s", w.Text)
 	}
@@ -144,8 +145,8 @@ func (f *faults) placement(p *Placement) {
 	}
 }
 
-// variables adds an error for each variable whose name an earlier, different variable has.
-func (f *faults) variables(variables []string) {
+// checkVariables adds an error for each variable whose name an earlier, different variable has.
+func (f *valueProblems) checkVariables(variables []string) {
 	seen := map[string]string{}
 	for i, text := range variables {
 		name, _, _ := strings.Cut(text, "=")
@@ -156,8 +157,8 @@ func (f *faults) variables(variables []string) {
 	}
 }
 
-// kubelet adds the errors in combinations of keys that are each valid.
-func (f *faults) kubelet(k KubeletClient) {
+// checkKubelet adds an error for each key of podspec.kubelet that is valid alone but not together with the others.
+func (f *valueProblems) checkKubelet(k KubeletClient) {
 	if (k.CertFile == "") != (k.KeyFile == "") {
 		f.add("podspec.kubelet.certFile", "needs keyFile: set both or neither")
 	}
@@ -177,8 +178,8 @@ func (f *faults) kubelet(k KubeletClient) {
 	}
 }
 
-// rule adds the errors in combinations of keys of a rule that are each valid.
-func (f *faults) rule(a Rule, path string) {
+// checkRule adds an error for each key of an authorization rule that is valid alone but not together with the others.
+func (f *valueProblems) checkRule(a Rule, path string) {
 	capped := a.Decision == string(intent.Cap)
 	for i, k := range a.Kinds {
 		if capped && !intent.CanCap(intent.Kind(k)) {
@@ -190,14 +191,14 @@ func (f *faults) rule(a Rule, path string) {
 	}
 }
 
-func (r rule) integer(i int64) string {
+func (r rule) checkInteger(i int64) string {
 	if r.max != 0 && (i < int64(r.min) || i > int64(r.max)) {
-		return fmt.Sprintf("is %d, want %s", i, r.allowed())
+		return fmt.Sprintf("is %d, want %s", i, r.allowedValues())
 	}
 	return ""
 }
 
-func (r rule) list(path string, v reflect.Value, report func(path, what string)) {
+func (r rule) checkList(path string, v reflect.Value, report func(path, what string)) {
 	if r.required && v.Len() == 0 {
 		report(path, "is missing, want a list with at least one element")
 	}
@@ -209,15 +210,15 @@ func (r rule) list(path string, v reflect.Value, report func(path, what string))
 			continue
 		}
 		seen[s] = true
-		report(at, r.text(s))
+		report(at, r.checkText(s))
 	}
 }
 
-// text returns what is wrong with s, or "".
-func (r rule) text(s string) string {
+// checkText returns what is wrong with s, or "".
+func (r rule) checkText(s string) string {
 	switch {
 	case r.choices != nil:
-		return r.choice(s)
+		return r.checkChoice(s)
 	case r.check != nil:
 		if wrong := r.check(s); wrong != "" {
 			return wrong
@@ -241,11 +242,12 @@ func parsedBy[T any](parse func(string) (T, error)) func(string) string {
 	}
 }
 
-var isNamespacePattern = matching(namespacePattern)
+var isNamespacePattern = patternMatcher(namespacePattern)
 
 const namespacePattern = `^[a-z0-9*?\[\]^-]{1,63}$`
 
-func namespaces(s string) string {
+// checkNamespacePattern returns what is wrong with a pattern of namespaces, or "".
+func checkNamespacePattern(s string) string {
 	switch {
 	case !isNamespacePattern(s):
 		return fmt.Sprintf("is %s, want names or patterns of namespaces", quoteShort(s))
@@ -255,16 +257,16 @@ func namespaces(s string) string {
 	return ""
 }
 
-// selector returns what is wrong with a label selector.
-func selector(s string) string {
+// checkLabelSelector returns what is wrong with a label selector.
+func checkLabelSelector(s string) string {
 	if _, err := labels.Parse(s); err != nil {
 		return fmt.Sprintf("is %s, which is not a label selector: %v", quoteShort(s), err)
 	}
 	return ""
 }
 
-// address refuses host names, because they may not resolve yet when the node starts.
-func address(s string) string {
+// checkAddress refuses host names, because they may not resolve yet when the node starts.
+func checkAddress(s string) string {
 	host, port, err := net.SplitHostPort(s)
 	if err == nil && host != "" {
 		_, err = netip.ParseAddr(host)
@@ -275,12 +277,12 @@ func address(s string) string {
 	return ""
 }
 
-// koordinatorClasses are the classes by the names that Koordinator has for them.
+// koordinatorClasses maps the QoS classes of Koordinator to the classes of Trimtab.
 var koordinatorClasses = map[string]string{
 	"LSE": "dedicated", "LSR": "dedicated", "LS": "shared", "BE": "reclaimed", "SYSTEM": "system",
 }
 
-func (r rule) choice(s string) string {
+func (r rule) checkChoice(s string) string {
 	if slices.Contains(r.choices, s) {
 		return ""
 	}
@@ -302,15 +304,15 @@ func (r rule) choice(s string) string {
 	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)
 }
 
-func absolute(s string) string {
+func checkAbsolutePath(s string) string {
 	if !filepath.IsAbs(s) || strings.ContainsRune(s, 0) {
 		return fmt.Sprintf("is %s, want an absolute path", quoteShort(s))
 	}
 	return ""
 }
 
-func socket(s string) string {
-	if wrong := absolute(s); wrong != "" || len(s) <= maxSocketPath {
+func checkSocketPath(s string) string {
+	if wrong := checkAbsolutePath(s); wrong != "" || len(s) <= maxSocketPath {
 		return wrong
 	}
 	return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)

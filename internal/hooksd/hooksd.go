@@ -18,10 +18,10 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// Limits of files and directories.
+// Limits for the files of OCI hooks: the number of files in a directory, and the size of a file.
 const (
-	maxFiles = 256
-	maxFile  = 64 << 10 // bytes
+	maxFiles    = 256
+	maxFileSize = 64 << 10 // in bytes
 )
 
 // Read returns the files of hooks in directories, sorted by name. A file replaces a file with the same name in
@@ -30,7 +30,7 @@ const (
 func Read(directories []string) []lifecycle.HookFile {
 	found := map[string]lifecycle.HookFile{}
 	for _, dir := range directories {
-		names, err := namesIn(dir)
+		names, err := jsonFiles(dir)
 		if err != nil {
 			found[dir] = lifecycle.HookFile{Path: dir, ReadError: err.Error()}
 		}
@@ -45,14 +45,14 @@ func Read(directories []string) []lifecycle.HookFile {
 	return all
 }
 
-// namesIn lists the JSON files of a directory. If there are too many, it returns an error.
-func namesIn(dir string) ([]string, error) {
+// jsonFiles lists the JSON files of a directory. If there are too many, it returns an error.
+func jsonFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list hooks: %w", err)
+		return nil, fmt.Errorf("list the files of OCI hooks: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -61,14 +61,14 @@ func namesIn(dir string) ([]string, error) {
 		}
 	}
 	if len(names) > maxFiles {
-		return nil, fmt.Errorf("the directory has more than %d files of hooks", maxFiles)
+		return nil, fmt.Errorf("the directory has more than %d files of OCI hooks", maxFiles)
 	}
 	return names, nil
 }
 
 func readFile(dir, name string) lifecycle.HookFile {
 	f := lifecycle.HookFile{Path: filepath.Join(dir, name)}
-	text, err := read(dir, name)
+	text, err := readTrusted(dir, name)
 	if err != nil {
 		f.ReadError = err.Error()
 	}
@@ -76,9 +76,9 @@ func readFile(dir, name string) lifecycle.HookFile {
 	return f
 }
 
-// read reads a regular file of a directory. It follows only links that stay inside the directory. It
+// readTrusted reads a regular file of a directory. It follows only links that stay inside the directory. It
 // refuses a file that users other than root and the caller can write, because a hook runs as root.
-func read(dir, name string) (string, error) {
+func readTrusted(dir, name string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", err
@@ -87,7 +87,7 @@ func read(dir, name string) (string, error) {
 	if info, err := root.Stat("."); err != nil {
 		return "", err
 	} else if err := trust.CheckWriters(info); err != nil {
-		return "", fmt.Errorf("its directory: %w", err)
+		return "", fmt.Errorf("the directory of the file: %w", err)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -104,9 +104,9 @@ func read(dir, name string) (string, error) {
 	if err := trust.CheckWriters(info); err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("the file has more than %d bytes", maxFile)
+	text, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err == nil && len(text) > maxFileSize {
+		err = fmt.Errorf("the file has more than %d bytes", maxFileSize)
 	}
 	if err != nil {
 		return "", err

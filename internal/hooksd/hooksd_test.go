@@ -52,7 +52,7 @@ func TestBadFiles(t *testing.T) {
 		os.Symlink("10-good.json", filepath.Join(dir, "25-in.json")),
 		syscall.Mkfifo(filepath.Join(dir, "30-pipe.json"), 0o600),
 		os.Mkdir(filepath.Join(dir, "40-dir.json"), 0o700),
-		os.WriteFile(filepath.Join(dir, "50-long.json"), make([]byte, maxFile+1), 0o600),
+		os.WriteFile(filepath.Join(dir, "50-long.json"), make([]byte, maxFileSize+1), 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)

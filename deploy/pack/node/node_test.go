@@ -176,7 +176,7 @@ func play(t *testing.T, c *real.Containerd, tag, attach string) {
 	a := start(t, c, tag, attach)
 	a.confined()
 	a.ready()
-	if said := a.complaint(); !strings.Contains(said, "read the files of OCI hooks") {
+	if said := a.complaint(); !strings.Contains(said, "has read the files of OCI hooks") {
 		t.Errorf("the directories of OCI hooks are not read: %s", said)
 	}
 

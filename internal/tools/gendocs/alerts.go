@@ -51,15 +51,15 @@ func monitoringPage() (string, error) {
 			if r.For != "" {
 				after = "after " + r.For
 			}
-			line := wrapped(fmt.Sprintf("Fires (%s, %s): `%s`.", r.Labels["severity"], after, r.Expr))
+			line := wrapAtSpaces(fmt.Sprintf("Fires (%s, %s): `%s`.", r.Labels["severity"], after, r.Expr))
 			page = fires.ReplaceAllLiteral(page, []byte("### "+r.Alert+"\n\n"+line+"\n"))
 		}
 	}
 	return string(page), nil
 }
 
-// wrapped breaks a text at spaces, also in code: Markdown reads a line break there as a space.
-func wrapped(text string) string {
+// wrapAtSpaces breaks a text at spaces, also in code: Markdown reads a line break there as a space.
+func wrapAtSpaces(text string) string {
 	const most = 120
 	var b strings.Builder
 	column := 0

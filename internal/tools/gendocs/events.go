@@ -9,7 +9,7 @@ import (
 
 func eventsPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# Events and the node condition
+	b.WriteString(generatedNotice + `# Events and the node condition
 
 ` + "```sh by=test/vm/cluster/rights.TestReports\nkubectl describe pod POD                                             # its requests that are not in force\n" +
 		"kubectl get events -A --field-selector reportingComponent=trimtab    # of all pods\n" +

@@ -43,7 +43,7 @@ type answer struct {
 // jsonPage returns docs/json.md.
 func jsonPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + "# Answers as JSON\n\n```sh agent\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
+	b.WriteString(generatedNotice + "# Answers as JSON\n\n```sh agent\ntrimtab status -o json | jq '.containers[] | select(.class == \"dedicated\") | .cpus'\n```\n\n" + paragraph(`
 For people who write programs that read the output of commands. This page lists the fields of the JSON that each command
 prints. With `+"`-o json` and `-o yaml`"+` a command prints one document with `+"`apiVersion: "+cli.APIVersion+"`"+` and a `+"`kind`"+`. If the answer is a
 list, its entries are in the field `+"`items`"+` of the document. `+"`trimtab events`"+` prints one object per line, one for each event, and the
@@ -77,7 +77,7 @@ func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string)
 	}
 	for _, outer := range inside {
 		if outer == t {
-			return nil // it contains itself
+			return nil // the type contains itself
 		}
 	}
 	inside = append(inside, t)

@@ -23,7 +23,7 @@ func answersSchema() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("schema of %s: %w", a.command, err)
 		}
-		name := definition(a)
+		name := definitionName(a)
 		root.Defs[name] = s
 		root.AnyOf = append(root.AnyOf, &jsonschema.Schema{Ref: "#/$defs/" + name})
 	}
@@ -31,8 +31,8 @@ func answersSchema() (string, error) {
 	return string(out) + "\n", err
 }
 
-// definition returns the name of an answer in the schema: its kind, or Event for events, which have many kinds.
-func definition(a answer) string {
+// definitionName returns the name of an answer in the schema: its kind, or Event for events, which have many kinds.
+func definitionName(a answer) string {
 	if a.kind == "" {
 		return "Event"
 	}
@@ -76,7 +76,7 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	open(s)
+	allowMoreFields(s)
 	return s, nil
 }
 
@@ -94,7 +94,7 @@ func encodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.
 		found[t] = &jsonschema.Schema{Type: "string"}
 		return
 	case t.Kind() != reflect.Pointer && t.Implements(jsonMarshaler):
-		found[t] = &jsonschema.Schema{} // anything
+		found[t] = &jsonschema.Schema{} // any value is valid
 		return
 	}
 	switch t.Kind() {
@@ -107,9 +107,9 @@ func encodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.
 	}
 }
 
-// open makes a schema and all schemas within it allow further fields. It also allows null for mappings, since an empty
-// mapping is encoded as null.
-func open(s *jsonschema.Schema) {
+// allowMoreFields makes a schema and all schemas within it allow further fields. It also allows null for mappings,
+// since an empty mapping is encoded as null.
+func allowMoreFields(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
@@ -119,8 +119,8 @@ func open(s *jsonschema.Schema) {
 		s.Type, s.Types = "", []string{"object", "null"}
 	}
 	for _, p := range s.Properties {
-		open(p)
+		allowMoreFields(p)
 	}
-	open(s.Items)
-	open(s.AdditionalProperties)
+	allowMoreFields(s.Items)
+	allowMoreFields(s.AdditionalProperties)
 }

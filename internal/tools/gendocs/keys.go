@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// edits has the effect of an edit of a key in a running pod.
-var edits = map[intent.Edit]string{
+// editEffects has the effect of an edit of a key in a running pod.
+var editEffects = map[intent.Edit]string{
 	intent.EditLive:  "take effect at once",
 	intent.EditNext:  "take effect for containers that are created afterwards",
 	intent.EditFixed: "have no effect",
@@ -16,7 +16,7 @@ var edits = map[intent.Edit]string{
 
 func keysPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# Labels, annotations and resource names
+	b.WriteString(generatedNotice + `# Labels, annotations and resource names
 
 ` + "```sh agent PODS.yaml=examples/cluster/classes.yaml NAMESPACE/POD=shop/web\ntrimtab plan PODS.yaml           # what a pod would get for its keys, and which keys no hook serves\n" +
 		"trimtab explain NAMESPACE/POD    # what a running pod got for its keys\n```" + `
@@ -45,9 +45,9 @@ Such a report never stops a pod, not even with ` + "`strict: true`" + `.
 		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {
-				text := clauses(". ", k.Handling.String(), labelled("Requests:", kinds(k)), labelled("Hooks:", codes(serversOf(k))),
-					labelled("Edits:", edits[k.Edit]))
-				b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), sentence(upper(k.Why)))))
+				text := joinNonEmpty(". ", k.Handling.String(), withLabel("Requests:", kindNames(k)), withLabel("Hooks:", codes(serversOf(k))),
+					withLabel("Edits:", editEffects[k.Edit]))
+				b.WriteString(item(joinNonEmpty(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), sentence(upperFirst(k.Why)))))
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func keyName(k intent.Key) string {
 	return name
 }
 
-func kinds(k intent.Key) string {
+func kindNames(k intent.Key) string {
 	names := make([]string, len(k.Kinds))
 	for i, kind := range k.Kinds {
 		names[i] = string(kind)

@@ -10,7 +10,7 @@ import (
 
 func kindsPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# Kinds of requests
+	b.WriteString(generatedNotice + `# Kinds of requests
 
 ` + "```sh agent NAMESPACE/POD=shop/web\ntrimtab explain NAMESPACE/POD    # what a pod asks for, and what was granted or refused\n```" + `
 
@@ -31,7 +31,7 @@ the request, and "refuse" does not grant it. "cap" grants it up to a limit: what
 			decision += " in " + code(d.Namespaces) + ", refuse elsewhere"
 		}
 		text := fmt.Sprintf("%s: %s. Default: **%s** (%s).", code(string(d.Kind)), d.Request, decision, d.Why)
-		b.WriteString(item(clauses(" ", text, sentence(labelled("Keys:", keysOf(d.Kind))))))
+		b.WriteString(item(joinNonEmpty(" ", text, sentence(withLabel("Keys:", keysOf(d.Kind))))))
 	}
 	b.WriteString(`
 ## What it costs others

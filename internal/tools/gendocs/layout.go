@@ -9,8 +9,8 @@ import (
 // columns is the maximum width of a line.
 const columns = 120
 
-// mark matches a word that starts a list, heading or quotation at the beginning of a Markdown line.
-var mark = regexp.MustCompile(`^([-+*#>]+|[0-9]+[.)])$`)
+// blockMark matches a word that starts a list, heading or quotation at the beginning of a Markdown line.
+var blockMark = regexp.MustCompile(`^([-+*#>]+|[0-9]+[.)])$`)
 
 // wrap breaks text into lines of at most columns, the first after lead and all
 // others after rest. A code span stays on one line.
@@ -38,7 +38,7 @@ func wrap(lead, rest, text string) string {
 func words(text string) []string {
 	var list []string
 	for _, part := range strings.Fields(text) {
-		if last := len(list) - 1; last >= 0 && (strings.Count(list[last], "`")%2 == 1 || mark.MatchString(part)) {
+		if last := len(list) - 1; last >= 0 && (strings.Count(list[last], "`")%2 == 1 || blockMark.MatchString(part)) {
 			list[last] += " " + part
 			continue
 		}
@@ -53,8 +53,8 @@ func item(text string) string { return wrap("* ", "  ", text) }
 // paragraph formats text between blank lines.
 func paragraph(text string) string { return wrap("", "", text) }
 
-// clauses joins the texts that are not empty.
-func clauses(separator string, list ...string) string {
+// joinNonEmpty joins the texts that are not empty.
+func joinNonEmpty(separator string, list ...string) string {
 	var some []string
 	for _, s := range list {
 		if s != "" {
@@ -64,8 +64,8 @@ func clauses(separator string, list ...string) string {
 	return strings.Join(some, separator)
 }
 
-// labelled returns "name value", or "" without a value.
-func labelled(name, value string) string {
+// withLabel returns "name value", or "" without a value.
+func withLabel(name, value string) string {
 	if value == "" {
 		return ""
 	}

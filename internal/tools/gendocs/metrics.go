@@ -9,7 +9,7 @@ import (
 
 func metricsPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# Metrics and probes
+	b.WriteString(generatedNotice + `# Metrics and probes
 
 ` + "```sh by=internal/agent.TestProbes\ntrimtab agent --http-address 127.0.0.1:9464    # or http.address in the configuration\ncurl -s http://127.0.0.1:9464/metrics\n```" + `
 
@@ -30,7 +30,7 @@ its meaning, and its labels with their values. No label has the name of a pod, c
 
 `)
 	for _, r := range metrics.Families() {
-		b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(labelled("Labels:", r.LabelValues)))))
+		b.WriteString(item(joinNonEmpty(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(withLabel("Labels:", r.LabelValues)))))
 	}
 	b.WriteString(`
 [monitoring.md](monitoring.md) has the alert rules, what to do about each, and a Grafana dashboard.

@@ -9,17 +9,17 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// titles has names of attachments for users. An attachment that is not here is shown by its name in the code.
-var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
+// attachmentTitles has names of attachments for users. An attachment that it lacks is shown by its name in the code.
+var attachmentTitles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
-// wayNames has short names of the ways in which a value is set, for the table of fields.
-var wayNames = map[parity.Delivery]string{
+// shortWayNames has short names of the ways in which a value is set, for the table of fields.
+var shortWayNames = map[parity.Delivery]string{
 	parity.AtCreation: "creation", parity.KernelBeforeStart: "before", parity.KernelAfterStart: "after", parity.NotApplied: "no",
 }
 
 func parityPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# Differences between attachments
+	b.WriteString(generatedNotice + `# Differences between attachments
 
 For people who choose a value of ` + "`attach`" + ` (the attachment: how the agent connects to the runtime). This page says which
 values an attachment sets later than the others, or not at all.
@@ -42,19 +42,19 @@ These words say when a value is in force:
 			"([benchmarks-attachments.md](benchmarks-attachments.md#unprotected-time) has measurements)"},
 		{parity.NotApplied, "the value is not in force, and `trimtab explain` says why"},
 	} {
-		b.WriteString(item("**" + wayNames[w.way] + "**: " + w.text))
+		b.WriteString(item("**" + shortWayNames[w.way] + "**: " + w.text))
 	}
 	b.WriteString("\n## Fields\n\nThe column \"hooks\" has the [hooks](hooks.md) (parts of the agent) that set the field.\n\n| field | of the | hooks |")
 	rule := "\n|---|---|---|"
 	for _, a := range parity.Attachments() {
-		b.WriteString(" " + title(a) + " |")
+		b.WriteString(" " + attachmentTitle(a) + " |")
 		rule += "---|"
 	}
 	b.WriteString(rule + "\n")
 	for _, r := range parity.Table() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
 		for _, c := range r.Cells {
-			fmt.Fprintf(&b, " %s |", wayNames[c.Delivery])
+			fmt.Fprintf(&b, " %s |", shortWayNames[c.Delivery])
 		}
 		b.WriteString("\n")
 	}
@@ -65,17 +65,17 @@ does not support a field, the agent reports the value as not in force, with the 
 ## Exceptions
 `)
 	for i, a := range parity.Attachments() {
-		if text := limits(i, a); text != "" {
-			b.WriteString("\n### " + upper(title(a)) + "\n\n" + text)
+		if text := attachmentLimits(i, a); text != "" {
+			b.WriteString("\n### " + upperFirst(attachmentTitle(a)) + "\n\n" + text)
 		}
 	}
 	b.WriteString(runtimeRules())
 	return b.String(), nil
 }
 
-// limits lists the values that an attachment does not set, with the reason, or sets only after the start of the
-// container, and its other limits.
-func limits(at int, a parity.Attachment) string {
+// attachmentLimits lists the values that an attachment does not set, with the reason, or sets only after the start of
+// the container, and its other limits.
+func attachmentLimits(at int, a parity.Attachment) string {
 	var b strings.Builder
 	var reasons []string
 	without := map[string][]string{}
@@ -141,8 +141,8 @@ func lateFields(at int) string {
 	return strings.Join(fields, ", ")
 }
 
-func title(a parity.Attachment) string {
-	if t := titles[a.Name]; t != "" {
+func attachmentTitle(a parity.Attachment) string {
+	if t := attachmentTitles[a.Name]; t != "" {
 		return t
 	}
 	return a.Name

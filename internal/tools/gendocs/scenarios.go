@@ -65,7 +65,7 @@ func scenariosPage() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString(generated + `# Scenarios
+	b.WriteString(generatedNotice + `# Scenarios
 
 ` + "```sh\ntrimtab sim run test/scenarios/manifest.yaml                    # each step, what every container got, and why\n" +
 		"trimtab sim run --svg node.svg test/scenarios/manifest.yaml     # a picture of the node after the last step\n" +
@@ -146,7 +146,7 @@ func scenarioSchema() (string, error) {
 	}
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
 	root.Title = "Trimtab scenario"
-	describe(root, reflect.TypeFor[scenario.Scenario](), comments)
+	describeSchema(root, reflect.TypeFor[scenario.Scenario](), comments)
 	if key := undescribed(root); key != "" {
 		return "", fmt.Errorf("schema of scenarios: %s has no description: is the source of its type in scenarioSources?", key)
 	}
@@ -175,9 +175,9 @@ func undescribed(s *jsonschema.Schema) string {
 	return cmp.Or(undescribed(s.Items), undescribed(s.AdditionalProperties))
 }
 
-// describe writes the comments of a type's fields into its schema. The schema does not require keys that the loader
-// fills in, or for which the loader has better messages.
-func describe(s *jsonschema.Schema, t reflect.Type, comments map[string]string) {
+// describeSchema writes the comments of a type's fields into its schema. The schema does not require keys that the
+// loader fills in, or for which the loader has better messages.
+func describeSchema(s *jsonschema.Schema, t reflect.Type, comments map[string]string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		next := s.Items
 		if t.Kind() == reflect.Map {
@@ -202,7 +202,7 @@ func describe(s *jsonschema.Schema, t reflect.Type, comments map[string]string) 
 		name, _ := nameIn(f.Tag.Get("json"), f.Name)
 		p := s.Properties[name]
 		p.Description = comments[t.Name()+"."+f.Name]
-		describe(p, f.Type, comments)
+		describeSchema(p, f.Type, comments)
 	}
 }
 
@@ -221,7 +221,7 @@ func scenarioComments() (map[string]string, error) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if t, ok := n.(*ast.TypeSpec); ok {
 				if s, ok := t.Type.(*ast.StructType); ok {
-					fieldComments(all, t.Name.Name, s)
+					addFieldComments(all, t.Name.Name, s)
 				}
 			}
 			return true
@@ -230,19 +230,20 @@ func scenarioComments() (map[string]string, error) {
 	return all, nil
 }
 
-var blanks = regexp.MustCompile(`\s+`)
+var whitespace = regexp.MustCompile(`\s+`)
 
-func fieldComments(all map[string]string, of string, s *ast.StructType) {
+// addFieldComments adds the comments of the fields of a struct type to all.
+func addFieldComments(all map[string]string, of string, s *ast.StructType) {
 	var above []string
 	for _, f := range s.Fields.List {
 		text := f.Doc.Text()
 		if text == "" {
 			text = f.Comment.Text()
 		}
-		text = strings.TrimSpace(blanks.ReplaceAllString(text, " "))
+		text = strings.TrimSpace(whitespace.ReplaceAllString(text, " "))
 		for _, name := range f.Names {
 			if text == "" {
-				text = naming(above, name.Name)
+				text = lastTextNaming(above, name.Name)
 			}
 			above = append(above, text)
 			all[of+"."+name.Name] = keysFor(s, text)
@@ -250,8 +251,8 @@ func fieldComments(all map[string]string, of string, s *ast.StructType) {
 	}
 }
 
-// naming returns the last text that names a field.
-func naming(texts []string, field string) string {
+// lastTextNaming returns the last of the texts that names a field; "" if none does.
+func lastTextNaming(texts []string, field string) string {
 	names := regexp.MustCompile(`\b` + field + `\b`)
 	for _, text := range slices.Backward(texts) {
 		if names.MatchString(text) {

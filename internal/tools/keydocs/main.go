@@ -17,14 +17,14 @@ import (
 )
 
 func main() {
-	if err := write("."); err != nil {
+	if err := writeDescriptions("."); err != nil {
 		fmt.Fprintln(os.Stderr, "keydocs:", err)
 		os.Exit(1)
 	}
 }
 
-func write(dir string) error {
-	table, err := describe(dir)
+func writeDescriptions(dir string) error {
+	table, err := descriptionsSource(dir)
 	if err != nil {
 		return err
 	}
@@ -34,9 +34,9 @@ func write(dir string) error {
 	return nil
 }
 
-// describe returns the source of the table for the struct types of the configuration's files in dir
+// descriptionsSource returns the source of the table for the struct types of the configuration's files in dir
 // and for the options of hooks, rules and placement beside dir.
-func describe(dir string) ([]byte, error) {
+func descriptionsSource(dir string) ([]byte, error) {
 	files, err := filepath.Glob(dir + "/../hook/*.go")
 	if err != nil {
 		return nil, fmt.Errorf("find the hooks: %w", err)
@@ -47,12 +47,12 @@ func describe(dir string) ([]byte, error) {
 	b.WriteString("// descriptions are the comments of the configuration's fields, by type and field.\n")
 	b.WriteString("var descriptions = map[string]string{\n")
 	for _, file := range []string{"config.go", "nrihost.go", "resourceplugins.go", "ahead.go"} {
-		if err := types(&b, filepath.Join(dir, file), ""); err != nil {
+		if err := writeTypes(&b, filepath.Join(dir, file), ""); err != nil {
 			return nil, err
 		}
 	}
 	for _, file := range files {
-		if err := types(&b, file, "Options"); err != nil {
+		if err := writeTypes(&b, file, "Options"); err != nil {
 			return nil, err
 		}
 	}
@@ -64,8 +64,8 @@ func describe(dir string) ([]byte, error) {
 	return out, nil
 }
 
-// types writes the rows of the struct types in file whose names have the suffix.
-func types(b *bytes.Buffer, file, suffix string) error {
+// writeTypes writes the rows of the struct types in file whose names have the suffix.
+func writeTypes(b *bytes.Buffer, file, suffix string) error {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return fmt.Errorf("describe the keys: %w", err)
@@ -77,14 +77,15 @@ func types(b *bytes.Buffer, file, suffix string) error {
 		}
 		for _, spec := range gen.Specs {
 			if t, ok := spec.(*ast.TypeSpec); ok && strings.HasSuffix(t.Name.Name, suffix) {
-				fields(b, t)
+				writeFields(b, t)
 			}
 		}
 	}
 	return nil
 }
 
-func fields(b *bytes.Buffer, t *ast.TypeSpec) {
+// writeFields writes a row for each field of a struct type.
+func writeFields(b *bytes.Buffer, t *ast.TypeSpec) {
 	s, ok := t.Type.(*ast.StructType)
 	if !ok {
 		return
@@ -98,14 +99,14 @@ func fields(b *bytes.Buffer, t *ast.TypeSpec) {
 			about := strings.Join(strings.Fields(text), " ")
 			// Users know the key and not the field.
 			if rest, ok := strings.CutPrefix(about, name.Name+" "); ok && f.Tag != nil {
-				about = key(f.Tag.Value) + " " + rest
+				about = keyOf(f.Tag.Value) + " " + rest
 			}
 			fmt.Fprintf(b, "%q: %q,\n", t.Name.Name+"."+name.Name, about)
 		}
 	}
 }
 
-// key returns the key in a field's quoted tag.
-func key(tag string) string {
+// keyOf returns the key in a field's quoted tag.
+func keyOf(tag string) string {
 	return reflect.StructTag(strings.Trim(tag, "`")).Get("json")
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestDescriptionsAreFresh(t *testing.T) {
-	want, err := describe("../../config")
+	want, err := descriptionsSource("../../config")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestDescriptionsAreFresh(t *testing.T) {
 }
 
 func TestDescribeNamesItsFile(t *testing.T) {
-	if _, err := describe("nowhere.go"); err == nil {
+	if _, err := descriptionsSource("nowhere.go"); err == nil {
 		t.Error("no error for a missing file")
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Stale returns the differences between the pages in a directory and the commands, "" for none.
+// Stale returns the differences between the pages that Write would write and those in a directory; "" if there are
+// none.
 func Stale(dir string, root *cobra.Command) (string, error) {
 	want, err := pages(root)
 	if err != nil {

@@ -42,5 +42,5 @@ func run(dir, write string) error {
 		_, err = fmt.Print(s.report())
 		return err
 	}
-	return rewrite(dir, write, s)
+	return rewriteTable(dir, write, s)
 }

@@ -21,26 +21,26 @@ import (
 
 // size has the sizes of the program's packages and types, and its long functions.
 type size struct {
-	packages []pkg
-	types    []typ
-	long     []function
+	packages      []packageSize
+	types         []typeSize
+	longFunctions []functionSize
 }
 
-// pkg is a package and its lines of code.
-type pkg struct {
-	name  string // below the module
+// packageSize is a package and its lines of code.
+type packageSize struct {
+	name  string // the path below the module
 	lines int
 }
 
-// typ is a type that has methods or fields.
-type typ struct {
-	name            string // with its package
+// typeSize is a type that has methods or fields.
+type typeSize struct {
+	name            string // the name with the package
 	methods, fields int
 	plain           bool // plain data: no method has a pointer receiver
 }
 
-// function is a long function.
-type function struct {
+// functionSize is a long function and its lines.
+type functionSize struct {
 	name  string
 	lines int
 }
@@ -54,7 +54,7 @@ type goPackage struct {
 
 // measure measures the module in a directory.
 func measure(dir string) (*size, error) {
-	all, module, err := list(dir)
+	all, module, err := listPackages(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -66,18 +66,18 @@ func measure(dir string) (*size, error) {
 	m := &measurer{module: module, fset: fset, size: &size{}}
 	m.types = types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
 	for _, p := range all {
-		if p.Module == nil || p.Module.Path != module || !counts(strings.TrimPrefix(p.ImportPath, module+"/")) {
+		if p.Module == nil || p.Module.Path != module || !isCounted(strings.TrimPrefix(p.ImportPath, module+"/")) {
 			continue
 		}
-		if err := m.measure(p); err != nil {
+		if err := m.measurePackage(p); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.ImportPath, err)
 		}
 	}
 	return m.size, nil
 }
 
-// list returns the packages of the binary, and the name of the module.
-func list(dir string) (all []goPackage, module string, err error) {
+// listPackages returns the packages of the binary, and the name of the module.
+func listPackages(dir string) (all []goPackage, module string, err error) {
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
@@ -98,8 +98,8 @@ func list(dir string) (all []goPackage, module string, err error) {
 	}
 }
 
-// counts reports whether a package is counted. The simulator is not.
-func counts(name string) bool {
+// isCounted reports whether a package is counted. The simulator is not counted.
+func isCounted(name string) bool {
 	return name != "internal/sim" && !strings.HasPrefix(name, "internal/sim/")
 }
 
@@ -114,9 +114,9 @@ type measurer struct {
 	size   *size
 }
 
-func (m *measurer) measure(p goPackage) error {
+func (m *measurer) measurePackage(p goPackage) error {
 	var all, counted []*ast.File
-	here := pkg{name: strings.TrimPrefix(p.ImportPath, m.module+"/")}
+	here := packageSize{name: strings.TrimPrefix(p.ImportPath, m.module+"/")}
 	for _, name := range p.GoFiles {
 		text, err := os.ReadFile(filepath.Join(p.Dir, name))
 		if err != nil {
@@ -158,7 +158,7 @@ func linesOf(text []byte) int {
 			return n
 		}
 		if tok == token.SEMICOLON && lit == "\n" {
-			continue // not written
+			continue // the scanner adds these semicolons; they are not in the file
 		}
 		first := file.Line(pos)
 		end := first + strings.Count(lit, "\n")
@@ -167,7 +167,7 @@ func linesOf(text []byte) int {
 	}
 }
 
-// measureTypes counts methods and fields of the types that some files declare.
+// measureTypes counts the methods and fields of the types that the files declare. where is the name of the package.
 func (m *measurer) measureTypes(where string, p *types.Package, files []*ast.File) {
 	first := firstParameters(files)
 	for _, f := range files {
@@ -188,8 +188,8 @@ func (m *measurer) measureTypes(where string, p *types.Package, files []*ast.Fil
 	}
 }
 
-func (m *measurer) typeOf(named *types.Named) typ {
-	t := typ{plain: true, methods: types.NewMethodSet(types.NewPointer(named)).Len()}
+func (m *measurer) typeOf(named *types.Named) typeSize {
+	t := typeSize{plain: true, methods: types.NewMethodSet(types.NewPointer(named)).Len()}
 	for method := range named.Methods() {
 		receiver := method.Signature().Recv().Type()
 		if _, pointer := receiver.(*types.Pointer); pointer {
@@ -244,7 +244,7 @@ func firstParameters(files []*ast.File) map[string]int {
 	return first
 }
 
-// measureFunctions notes the long functions.
+// measureFunctions collects the functions that are longer than maxFunctionLines.
 func (m *measurer) measureFunctions(where string, files []*ast.File) {
 	for _, f := range files {
 		for _, d := range f.Decls {
@@ -254,7 +254,7 @@ func (m *measurer) measureFunctions(where string, files []*ast.File) {
 			}
 			lines := m.fset.Position(decl.End()).Line - m.fset.Position(decl.Pos()).Line + 1
 			if lines > maxFunctionLines {
-				m.size.long = append(m.size.long, function{where + "." + decl.Name.Name, lines})
+				m.size.longFunctions = append(m.size.longFunctions, functionSize{where + "." + decl.Name.Name, lines})
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,14 +9,15 @@ import (
 	"strings"
 )
 
-// core has the packages that decide and apply. Packages below them also belong to the core.
-var core = []string{
+// corePackages has the packages that decide and apply. Packages below them also belong to the core.
+var corePackages = []string{
 	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
 	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons", "internal/placement/topologyaware", "internal/placement/class",
 }
 
+// isCore reports whether a package belongs to the core.
 func isCore(name string) bool {
-	return slices.ContainsFunc(core, func(h string) bool { return name == h || strings.HasPrefix(name, h+"/") })
+	return slices.ContainsFunc(corePackages, func(h string) bool { return name == h || strings.HasPrefix(name, h+"/") })
 }
 
 // report returns the printed report.
@@ -25,7 +25,7 @@ func (s *size) report() string {
 	var b strings.Builder
 	b.WriteString("lines of code, without comments, blanks, tests, generated code, simulator and fakes\n\n")
 	all, inner := 0, 0
-	for _, p := range s.sorted() {
+	for _, p := range s.packagesBySize() {
 		mark := ""
 		if isCore(p.name) {
 			mark, inner = " (core)", inner+p.lines
@@ -34,7 +34,7 @@ func (s *size) report() string {
 		fmt.Fprintf(&b, "%7d  %s%s\n", p.lines, p.name, mark)
 	}
 	fmt.Fprintf(&b, "%7d  the core\n%7d  all\n\nmethods, fields of the biggest types\n\n", inner, all)
-	for i, t := range s.biggest() {
+	for i, t := range s.biggestTypes() {
 		if i == 25 && !t.exceedsLimit() {
 			break
 		}
@@ -45,28 +45,30 @@ func (s *size) report() string {
 		fmt.Fprintf(&b, "%5d %5d  %s%s\n", t.methods, t.fields, t.name, note)
 	}
 	fmt.Fprintf(&b, "\nfunctions of more than %d lines\n\n", maxFunctionLines)
-	for _, f := range s.long {
+	for _, f := range s.longFunctions {
 		fmt.Fprintf(&b, "%7d  %s\n", f.lines, f.name)
 	}
 	return b.String()
 }
 
-func (s *size) sorted() []pkg {
-	return slices.SortedFunc(slices.Values(s.packages), func(a, b pkg) int { return cmp.Or(b.lines-a.lines, cmp.Compare(a.name, b.name)) })
+func (s *size) packagesBySize() []packageSize {
+	return slices.SortedFunc(slices.Values(s.packages), func(a, b packageSize) int { return cmp.Or(b.lines-a.lines, cmp.Compare(a.name, b.name)) })
 }
 
 // exceedsLimit reports whether a type exceeds a limit.
-func (t typ) exceedsLimit() bool { return t.methods > maxMethods || !t.plain && t.fields > maxFields }
+func (t typeSize) exceedsLimit() bool {
+	return t.methods > maxMethods || !t.plain && t.fields > maxFields
+}
 
-// biggest returns the biggest types, those that exceed a limit first.
-func (s *size) biggest() []typ {
-	rank := func(t typ) int {
+// biggestTypes returns the biggest types, those that exceed a limit first.
+func (s *size) biggestTypes() []typeSize {
+	rank := func(t typeSize) int {
 		if t.exceedsLimit() {
 			return 1000 + t.methods
 		}
 		return t.methods
 	}
-	return slices.SortedFunc(slices.Values(s.types), func(a, b typ) int {
+	return slices.SortedFunc(slices.Values(s.types), func(a, b typeSize) int {
 		return cmp.Or(rank(b)-rank(a), b.fields-a.fields, cmp.Compare(a.name, b.name))
 	})
 }
@@ -79,25 +81,26 @@ func (s *size) table() string {
 	var b strings.Builder
 	b.WriteString("| package | lines of code | its biggest type | methods | fields |\n| --- | --- | --- | --- | --- |\n")
 	sum := 0
-	for _, p := range s.sorted() {
+	for _, p := range s.packagesBySize() {
 		if !isCore(p.name) {
 			continue
 		}
 		sum += p.lines
 		name, methods, fields := "–", "–", "–"
-		for _, t := range s.biggest() {
+		for _, t := range s.biggestTypes() {
 			if of, short, _ := cutLast(t.name); of == p.name && t.methods > 0 {
 				name, methods, fields = "`"+short+"`", fmt.Sprint(t.methods), fmt.Sprint(t.fields)
 				break
 			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", p.name, rounded(p.lines), name, methods, fields)
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", p.name, roundedLines(p.lines), name, methods, fields)
 	}
-	fmt.Fprintf(&b, "| together | %d | | | |\n", rounded(sum))
+	fmt.Fprintf(&b, "| together | %d | | | |\n", roundedLines(sum))
 	return b.String()
 }
 
-func rounded(n int) int { return (n + precision/2) / precision * precision }
+// roundedLines rounds a number of lines to a multiple of precision.
+func roundedLines(n int) int { return (n + precision/2) / precision * precision }
 
 func cutLast(name string) (before, after string, found bool) {
 	i := strings.LastIndexByte(name, '.')
@@ -107,23 +110,24 @@ func cutLast(name string) (before, after string, found bool) {
 	return name[:i], name[i+1:], true
 }
 
-// The marks around the table.
+// The comments before and after the table in ARCHITECTURE.md.
 const (
-	opening = "<!-- Written by make generate: internal/tools/size -->\n"
-	closing = "<!-- end -->\n"
+	tableStart = "<!-- Written by make generate: internal/tools/size -->\n"
+	tableEnd   = "<!-- end -->\n"
 )
 
-// withTable replaces the table between the marks of a text.
+// withTable replaces the table between tableStart and tableEnd in a text.
 func withTable(text, table string) (string, error) {
-	before, rest, opened := strings.Cut(text, opening)
-	_, after, closed := strings.Cut(rest, closing)
+	before, rest, opened := strings.Cut(text, tableStart)
+	_, after, closed := strings.Cut(rest, tableEnd)
 	if !opened || !closed {
-		return "", errors.New("no marks for the table")
+		return "", fmt.Errorf("the file lacks the comments around the table: %q and %q", tableStart, tableEnd)
 	}
-	return before + opening + table + closing + after, nil
+	return before + tableStart + table + tableEnd + after, nil
 }
 
-func rewrite(dir, file string, s *size) error {
+// rewriteTable writes the table of the core packages into a file.
+func rewriteTable(dir, file string, s *size) error {
 	name := filepath.Join(dir, file)
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -56,19 +56,19 @@ func TestTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &measurer{module: "m", fset: token.NewFileSet(), size: &size{}, types: types.Config{}}
-	if err := m.measure(goPackage{ImportPath: "m/a", Dir: dir, GoFiles: []string{"a.go", "fake.go"}}); err != nil {
+	if err := m.measurePackage(goPackage{ImportPath: "m/a", Dir: dir, GoFiles: []string{"a.go", "fake.go"}}); err != nil {
 		t.Fatal(err)
 	}
-	want := []typ{
+	want := []typeSize{
 		// On, Value, first, and Promoted and Inherited by U; x, y, z, w and V.
 		{name: "a.T", methods: 5, fields: 5},
 		{name: "a.U", methods: 2, fields: 3},
 		{name: "a.Data", methods: 1, fields: 2, plain: true},
 	}
-	if d := cmp.Diff(want, m.size.types, cmp.AllowUnexported(typ{})); d != "" {
+	if d := cmp.Diff(want, m.size.types, cmp.AllowUnexported(typeSize{})); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]function{{"a.long", 62}}, m.size.long, cmp.AllowUnexported(function{})); d != "" {
+	if d := cmp.Diff([]functionSize{{"a.long", 62}}, m.size.longFunctions, cmp.AllowUnexported(functionSize{})); d != "" {
 		t.Error(d)
 	}
 }

@@ -104,7 +104,7 @@ func (c *cluster) rights() {
 }
 
 func (c *cluster) wrongUse() {
-	c.want(c.run("status"), 2, "needs NODE")
+	c.want(c.run("status"), 2, "needs the argument NODE")
 	c.want(c.run("explain", "deployment/x"), 2, "is not pod/NAME")
 	c.want(c.run("plan"), 2, "-f is required")
 	c.want(c.run("nodes", "-o", "xml"), 2, "want table or json or yaml")

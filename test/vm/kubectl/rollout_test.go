@@ -55,7 +55,7 @@ func TestRollout(t *testing.T) {
 
 	c.want(c.run(group("-f", worse, "--watch", "--pause", "10m")...), 1, "the rollout stopped at node n1", "are not in force, 0 before", "1 of 2 nodes have the new configuration")
 	c.maps("trimtab-group-latency", "trimtab-node-n1")
-	c.want(c.run("config", "apply", "--abort"), 0, "undone on 1 nodes: n1")
+	c.want(c.run("config", "apply", "--abort"), 0, "restored the previous configuration of 1 nodes: n1")
 	c.maps("trimtab-group-latency")
 	c.want(c.run("config", "apply", "--abort"), 0, "no rollout is in progress")
 
