@@ -60,7 +60,7 @@ func (w *wrapper) run(settingsFile string) error {
 
 // applyDecision applies the decision about a container, if there is one.
 func applyDecision(decisions string, c commandLine) error {
-	d, err := ociedit.Read(decisions, c.id)
+	d, err := ociedit.ReadDecision(decisions, c.id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

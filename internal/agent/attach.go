@@ -36,12 +36,12 @@ func (a *Agent) makeAttachments() error {
 		a.attachments.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, FailClosed: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.nriHost), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
+			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, NRIHost: hostOrNil(a.nriHost), DecisionsDir: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attachments.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
-		a.makeNRI(a.attachments.auto.Preferred(), a.attachments.reportNRIState)
-		return a.makeBypass(a.attachments.auto.Fallback())
+		a.makeNRI(a.attachments.auto.PreferredHandler(), a.attachments.reportNRIState)
+		return a.makeBypass(a.attachments.auto.FallbackHandler())
 	case c.NRI.Enabled:
 		a.makeNRI(a.conductor, nil)
 	}
@@ -98,7 +98,7 @@ func (a attachments) run(ctx context.Context) error {
 
 // reportNRIState reports to the failover that NRI is down if state is StateWaiting or Lost. It ignores other states.
 func (a *attachments) reportNRIState(state string, err error) {
-	if state == nri.StateWaiting || state == connect.Lost {
+	if state == nri.StateWaiting || state == connect.StateLost {
 		a.auto.PreferredDown(err)
 	}
 }
@@ -141,7 +141,7 @@ func (a attachments) isActive(name string) (is bool, why string) {
 		return true, ""
 	}
 	side, text, since := a.auto.Active()
-	has := map[auto.Side]string{auto.Preferred: a.nri.Name(), auto.Fallback: a.bypass.Name()}[side]
+	has := map[auto.ActiveSide]string{auto.PreferredActive: a.nri.Name(), auto.FallbackActive: a.bypass.Name()}[side]
 	if has != name {
 		return false, ""
 	}

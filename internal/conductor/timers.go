@@ -85,7 +85,7 @@ func (c *Conductor) runTask(ctx context.Context, t *timedTask) {
 func (n *node) retryCopies() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.queue.Retry()
+	n.queue.QueuePostponed()
 }
 
 // sweep ends pods whose cgroup was removed, because runtimes forget pods that are older than the runtime's last restart,

@@ -86,7 +86,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 		r.observe(Event{Kind: "CreateContainer", Ref: ref, Err: err})
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
-	r.NotifySent(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
+	r.NotifySent(runtimes.NRI, runtimes.CreateCall, answer.GetAdjust().GetLinux().GetResources())
 	r.notifySentUpdates(answer.GetUpdate(), "")
 	if err = c.applyAdjustment(answer.GetAdjust()); err == nil {
 		err = errors.Join(r.opts.Kind.createError(c.spec), r.checkCDIDevices(c.cdi))

@@ -30,8 +30,8 @@ const (
 
 // callOfPhase is the runtime call that would carry a value in each phase.
 var callOfPhase = [...]runtimes.Call{
-	PhaseCreating: runtimes.Create, PhaseUpdating: runtimes.Request, PhaseRunning: runtimes.Create,
-	PhaseCreated: runtimes.Push, PhaseStarting: runtimes.Push, PhaseLosingCPUs: runtimes.Push, PhaseCopying: runtimes.Push, PhasePiggyback: runtimes.Push,
+	PhaseCreating: runtimes.CreateCall, PhaseUpdating: runtimes.KubeletUpdate, PhaseRunning: runtimes.CreateCall,
+	PhaseCreated: runtimes.AgentUpdate, PhaseStarting: runtimes.AgentUpdate, PhaseLosingCPUs: runtimes.AgentUpdate, PhaseCopying: runtimes.AgentUpdate, PhasePiggyback: runtimes.AgentUpdate,
 }
 
 // Sink is where a value goes.
@@ -185,7 +185,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepte
 
 // inCreation reports whether the creation of a container can hold a value.
 func inCreation(can *Capabilities, v lifecycle.Value) bool {
-	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
+	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.CreateCall) && can.Refuses(runtimes.CreateCall, v) == ""
 }
 
 // reasonFor returns the reason of a row's route, as text for users. refusal is why the runtime does not accept the
@@ -208,7 +208,7 @@ func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inp
 	case r.sink != ToKernel, p == PhaseUpdating && k.KeptFromCopy, p == PhaseRunning && k.Stored:
 		return ""
 	case p == PhaseRunning:
-		return can.Refuses(runtimes.Push, v)
+		return can.Refuses(runtimes.AgentUpdate, v)
 	}
 	return refusal
 }
@@ -218,7 +218,7 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
 		return refusal
-	case slices.Contains(can.UnchangedCalls, runtimes.Create):
+	case slices.Contains(can.UnchangedCalls, runtimes.CreateCall):
 		return "the stage PreCreateContainer is disabled for " + can.Name
 	}
 	why := fmt.Sprintf("%s cannot carry %s when a container is created", can.Name, v.Field)

@@ -94,7 +94,7 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 		return nil, err
 	}
 	request := requestOf(q.GetConfig())
-	f.runtime.NotifySent(runtimes.CRI, runtimes.Create, nriResources(q.GetConfig().GetLinux().GetResources()))
+	f.runtime.NotifySent(runtimes.CRI, runtimes.CreateCall, nriResources(q.GetConfig().GetLinux().GetResources()))
 	if err := f.runtime.Create(ctx, p.Ref, request); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateCont
 		return nil, err
 	}
 	request := nriResources(q.GetLinux())
-	f.runtime.NotifySent(runtimes.CRI, runtimes.Request, request)
+	f.runtime.NotifySent(runtimes.CRI, runtimes.KubeletUpdate, request)
 	return &cri.UpdateContainerResourcesResponse{}, f.runtime.Update(ctx, c.Ref, request)
 }
 
