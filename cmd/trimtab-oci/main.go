@@ -60,7 +60,7 @@ func (w *wrapper) run(settingsFile string) error {
 
 // edit applies the decision about a container, if there is one.
 func edit(decisions string, c call) error {
-	d, err := ociedit.Read(decisions, c.id)
+	d, err := ociedit.ReadDecision(decisions, c.id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

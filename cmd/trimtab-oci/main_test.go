@@ -41,7 +41,7 @@ func newPlace(t *testing.T, onError string) *place {
 func (p *place) decide() {
 	p.t.Helper()
 	d := ociedit.Decision{ID: "c1", Rlimits: []ociedit.Rlimit{{Type: "RLIMIT_NOFILE", Hard: 20, Soft: 15}}, IOPriority: &ociedit.IOPriority{Class: "IOPRIO_CLASS_IDLE"}}
-	if err := ociedit.Write(p.decisions, d); err != nil {
+	if err := ociedit.WriteDecision(p.decisions, d); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -148,7 +148,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if s, err := readSettings(filepath.Join(t.TempDir(), "none")); err == nil || s.Runtime != "runc" || s.Decisions != ociedit.Directory || s.OnError != onErrorIgnore {
+	if s, err := readSettings(filepath.Join(t.TempDir(), "none")); err == nil || s.Runtime != "runc" || s.Decisions != ociedit.DefaultDirectory || s.OnError != onErrorIgnore {
 		t.Errorf("a named file that is missing: %+v, %v", s, err)
 	}
 	if _, err := parseSettings(filepath.Join(t.TempDir(), "none"), false); err != nil {
@@ -213,7 +213,7 @@ func BenchmarkCreate(b *testing.B) {
 	stub, err := exec.LookPath("true")
 	text, wrong := json.Marshal(settings{Runtime: stub, Decisions: decisions})
 	d := ociedit.Decision{ID: "c1", Rlimits: []ociedit.Rlimit{{Type: "RLIMIT_NOFILE", Hard: 20, Soft: 15}}}
-	if err := errors.Join(err, wrong, os.Mkdir(bundle, 0o700), os.WriteFile(settingsFile, text, 0o600), ociedit.Write(decisions, d),
+	if err := errors.Join(err, wrong, os.Mkdir(bundle, 0o700), os.WriteFile(settingsFile, text, 0o600), ociedit.WriteDecision(decisions, d),
 		os.WriteFile(filepath.Join(bundle, "config.json"), []byte(bundleConfig), 0o600)); err != nil {
 		b.Fatal(err)
 	}

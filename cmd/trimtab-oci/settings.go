@@ -41,7 +41,7 @@ func readSettings(named string) (settings, error) {
 	if err != nil {
 		s = settings{}
 	}
-	s.Runtime, s.Decisions, s.OnError = cmp.Or(s.Runtime, "runc"), cmp.Or(s.Decisions, ociedit.Directory), cmp.Or(s.OnError, onErrorIgnore)
+	s.Runtime, s.Decisions, s.OnError = cmp.Or(s.Runtime, "runc"), cmp.Or(s.Decisions, ociedit.DefaultDirectory), cmp.Or(s.OnError, onErrorIgnore)
 	return s, err
 }
 

@@ -36,12 +36,12 @@ func (a *Agent) attach() error {
 		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, FailClosed: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, Host: hostOrNil(a.host), Decisions: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
+			Hooks: hookService(c), UnchangedCalls: callsOf(disabledStages(c)), Admit: a.otherAgent.admit, Dial: a.opt.Dial, NRIHost: hostOrNil(a.host), DecisionsDir: decisionsDirectory(c), FreeMemory: a.opt.FreeMemory,
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
-		a.makeNRI(a.attached.auto.Preferred(), a.attached.nriState)
-		return a.makeBypass(a.attached.auto.Fallback())
+		a.makeNRI(a.attached.auto.PreferredHandler(), a.attached.nriState)
+		return a.makeBypass(a.attached.auto.FallbackHandler())
 	case c.NRI.Enabled:
 		a.makeNRI(a.conductor, nil)
 	}
@@ -98,7 +98,7 @@ func (a attachments) run(ctx context.Context) error {
 
 // nriState reports to the failover that NRI is not connected.
 func (a *attachments) nriState(state string, err error) {
-	if state == nri.StateWaiting || state == connect.Lost {
+	if state == nri.StateWaiting || state == connect.StateLost {
 		a.auto.PreferredDown(err)
 	}
 }
@@ -141,7 +141,7 @@ func (a attachments) inForce(name string) (is bool, why string) {
 		return true, ""
 	}
 	side, text, since := a.auto.Active()
-	has := map[auto.Side]string{auto.Preferred: a.nri.Name(), auto.Fallback: a.bypass.Name()}[side]
+	has := map[auto.ActiveSide]string{auto.PreferredActive: a.nri.Name(), auto.FallbackActive: a.bypass.Name()}[side]
 	if has != name {
 		return false, ""
 	}

@@ -30,7 +30,7 @@ func hookService(c config.Config) *cri.HookService {
 	if c.Attach != "hooks" {
 		return nil
 	}
-	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register, OmittedStages: c.HookServers.DisabledStages}
+	return &cri.HookService{Socket: c.HookServers.Socket, RegistrationFile: c.HookServers.Register, OmittedStages: c.HookServers.DisabledStages}
 }
 
 // callRecorder counts calls to hook servers in the metrics.

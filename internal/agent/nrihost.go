@@ -39,8 +39,8 @@ func (a *Agent) nriHost() *nrihost.Host {
 	})
 }
 
-// hostOrNil converts a host to cri.Host. A nil host becomes a nil interface.
-func hostOrNil(h *nrihost.Host) cri.Host {
+// hostOrNil converts a host to cri.NRIHost. A nil host becomes a nil interface.
+func hostOrNil(h *nrihost.Host) cri.NRIHost {
 	if h == nil {
 		return nil
 	}

@@ -20,9 +20,9 @@ func callsOf(stages []string) []runtimes.Call {
 	for _, s := range stages {
 		switch hookserver.Stage(s) {
 		case hookserver.PreCreateContainer:
-			calls = append(calls, runtimes.Create)
+			calls = append(calls, runtimes.CreateCall)
 		case hookserver.PreUpdateContainerResources:
-			calls = append(calls, runtimes.Request)
+			calls = append(calls, runtimes.KubeletUpdate)
 		}
 	}
 	return calls

@@ -2,7 +2,7 @@
 // a runtime can inject by name, and what each device adds to a container.
 //
 // The CDI library parses and validates the files. The package adds limits, and reports each invalid file. An invalid
-// file does not affect the devices of other files. The package keeps no state between calls.
+// file does not affect the devices of other files. The package stores nothing between calls.
 package cdispec
 
 import (
@@ -23,38 +23,36 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxFile limits the size of a file, in bytes. The specification of a node with many GPUs has about 100 kB.
-const maxFile = 4 << 20
+// maxSpecFile is the largest size of a file, in bytes. The specification of a node with many GPUs has about 100 kB.
+const maxSpecFile = 4 << 20
 
-// Directories returns the directories that runtimes read. A later directory has precedence.
+// Directories returns the directories with specifications that runtimes read. A later directory has precedence.
 func Directories() []string { return []string{cdi.DefaultStaticDir, cdi.DefaultDynamicDir} }
 
 // Device is a device that the node's runtime can inject by its name.
 type Device struct {
-	// Name is the qualified name, vendor/class=name. Kind is its first part, vendor/class.
-	Name string
-	Kind string
+	Name string // the qualified name: vendor/class=name
+	Kind string // the first part of the name: vendor/class
 	// Nodes are the device nodes that the device itself adds to a container; often none. Major and Minor are 0 if
 	// neither the file nor the host has the numbers.
 	Nodes []lifecycle.Device
 	// Env are the environment variables that the device itself adds, as NAME=value.
-	Env []string
-	// File is the specification that has the device.
-	File string
+	Env  []string
+	File string // the path of the specification that defines the device
 }
 
-// Fault is the reason why a file or directory was not read, or why one of its devices is not used.
+// Fault is the reason why a file or directory was not read, or why a device that a file defines is not used.
 type Fault struct {
-	File   string
+	File   string // the path of the file or directory
 	Reason string
 }
 
-// String returns file and reason.
+// String returns the path and the reason in one line.
 func (f Fault) String() string { return f.File + ": " + f.Reason }
 
 // Read reads all specifications in directories, which may be missing. It returns the devices, sorted by name, and the
-// faults of files. If two directories define a device, the later directory counts. If two files of one directory define
-// a device, no runtime injects it. Then Read leaves the device out, and both files have a fault.
+// faults of files. If two directories define the same device, the later directory counts. If two files of one directory
+// define the same device, no runtime injects the device. Read then leaves it out and returns a fault for both files.
 func Read(dirs []string) (devices []Device, faults []Fault) {
 	found := map[string]Device{}
 	for _, dir := range dirs {
@@ -62,7 +60,7 @@ func Read(dirs []string) (devices []Device, faults []Fault) {
 		faults = append(faults, bad...)
 		maps.Copy(found, here)
 		for name, d := range here {
-			if d.Kind == "" { // twice in this directory
+			if d.Kind == "" { // two files of this directory define the device
 				delete(found, name)
 			}
 		}
@@ -72,11 +70,12 @@ func Read(dirs []string) (devices []Device, faults []Fault) {
 	return devices, slices.Compact(faults)
 }
 
-// readDirectory reads one directory. A device that two of its files define is in the map without a kind.
+// readDirectory reads the specifications in one directory. If two files define the same device, the device is in the
+// map without a kind.
 func readDirectory(dir string) (found map[string]Device, faults []Fault) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		faults = append(faults, Fault{dir, reason(err)})
+		faults = append(faults, Fault{dir, faultReason(err)})
 	}
 	found = map[string]Device{}
 	for _, e := range entries {
@@ -89,7 +88,7 @@ func readDirectory(dir string) (found map[string]Device, faults []Fault) {
 			continue
 		}
 		if err != nil {
-			faults = append(faults, Fault{file, reason(err)})
+			faults = append(faults, Fault{file, faultReason(err)})
 		}
 		for _, d := range devices {
 			if other, twice := found[d.Name]; twice {
@@ -110,8 +109,8 @@ func readFile(file string) ([]Device, error) {
 		return nil, err
 	case !at.Mode().IsRegular():
 		return nil, errors.New("not a regular file")
-	case at.Size() > maxFile:
-		return nil, fmt.Errorf("larger than %d bytes", maxFile)
+	case at.Size() > maxSpecFile:
+		return nil, fmt.Errorf("larger than %d bytes", maxSpecFile)
 	}
 	spec, err := cdi.ReadSpec(file, 0)
 	if err != nil {
@@ -122,27 +121,28 @@ func readFile(file string) ([]Device, error) {
 		d := &spec.Devices[i]
 		devices = append(devices, Device{
 			Name: spec.Kind + "=" + d.Name, Kind: spec.Kind, File: file,
-			Nodes: nodes(d.ContainerEdits.DeviceNodes), Env: slices.Clone(d.ContainerEdits.Env),
+			Nodes: deviceNodes(d.ContainerEdits.DeviceNodes), Env: slices.Clone(d.ContainerEdits.Env),
 		})
 	}
 	return devices, nil
 }
 
-// nodes returns device nodes. If the specification has no numbers, they have the type and numbers of the host's node.
-func nodes(in []*specs.DeviceNode) (out []lifecycle.Device) {
+// deviceNodes converts device nodes. If the specification has no numbers for a node, the node gets the type and numbers
+// of the host's device node.
+func deviceNodes(in []*specs.DeviceNode) (out []lifecycle.Device) {
 	for _, n := range in {
 		d := lifecycle.Device{Path: n.Path, Host: cmp.Or(n.HostPath, n.Path), Type: n.Type, Major: n.Major, Minor: n.Minor}
 		if d.Major == 0 {
-			d.Type, d.Major, d.Minor = onHost(d)
+			d.Type, d.Major, d.Minor = hostDeviceNumbers(d)
 		}
 		out = append(out, d)
 	}
 	return out
 }
 
-// onHost returns the type and numbers of the host's device node. If that is missing or has another type, it returns the
-// type and numbers of d.
-func onHost(d lifecycle.Device) (kind string, major, minor int64) {
+// hostDeviceNumbers returns the type and numbers of the host's device node. If the host has no such node, or its node
+// has another type, it returns the type and numbers of d.
+func hostDeviceNumbers(d lifecycle.Device) (kind string, major, minor int64) {
 	var st unix.Stat_t
 	if unix.Stat(d.Host, &st) != nil {
 		return d.Type, d.Major, d.Minor
@@ -154,8 +154,9 @@ func onHost(d lifecycle.Device) (kind string, major, minor int64) {
 	return is, int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 }
 
-// reason returns the text of an error on one line. It leaves the name of the file out, because a Fault has it.
-func reason(err error) string {
+// faultReason returns the text of an error on one line. It leaves the path of the file out, because a Fault has the
+// path.
+func faultReason(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Op + ": " + p.Err.Error()

@@ -119,7 +119,7 @@ func (n *node) missingInCopy(can *Capabilities, of *runtimesync.Copy, p route.Ph
 func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.queue.Sent()
+	n.queue.NoteSendEnded()
 	// A value that another event has decided meanwhile is reported by that event.
 	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
 		d, known := n.tracks[o.Target.Owner].find(o.Value)
@@ -127,12 +127,12 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	}))
 	ctr := n.state.Container(to.ID)
 	if ctr == nil || !ctr.Alive() {
-		n.queue.Drop(to)
+		n.queue.Remove(to)
 		return nil, false
 	}
 	switch {
 	case !refused:
-		n.queue.Accepted(to, values)
+		n.queue.NoteAccepted(to, values)
 		if !to.RuntimeOnly {
 			n.noteCopy(to.ID, values, func(d *delivery) {
 				if d.Applied { // otherwise the note already has the reason why the kernel lacks the value
@@ -141,7 +141,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 				d.WhyKernelOnly = ""
 			})
 		}
-	case n.queue.Refused(to):
+	case n.queue.NoteRefused(to):
 		givenUp = true
 		// Lists of CPUs and memory nodes keep containers apart, so they are tried again later.
 		lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {

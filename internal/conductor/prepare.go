@@ -126,7 +126,7 @@ func (n *node) sortLosersFirst(ids []string) []string {
 func (n *node) forget(w *work, id string) {
 	w.kernel.forget = append(w.kernel.forget, id)
 	if t := n.tracks[id]; t != nil {
-		n.queue.Drop(&t.Copy)
+		n.queue.Remove(&t.Copy)
 	}
 	if w.report.Event.Kind != lifecycle.Synchronize { // a Synchronize prunes the checkpoint itself
 		n.checkpoint.Drop(id)

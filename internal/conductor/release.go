@@ -103,8 +103,8 @@ func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out
 		switch {
 		case to.carrier == nil:
 			k.Why = "no runtime is connected, so the agent cannot send it " + v.String()
-		case can.Refuses(runtimes.Push, v) != "":
-			k.Why = can.Refuses(runtimes.Push, v)
+		case can.Refuses(runtimes.AgentUpdate, v) != "":
+			k.Why = can.Refuses(runtimes.AgentUpdate, v)
 		default:
 			k.Why = fmt.Sprintf("%s did not accept %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
 		}

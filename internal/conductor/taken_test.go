@@ -26,7 +26,7 @@ func (crio) Capabilities() Capabilities { return toCRIO(runtimes.NRI) }
 func toCRIO(by runtimes.Protocol) Capabilities {
 	can := anything{}.Capabilities()
 	can.WhyNotAccepted = func(c runtimes.Call, v lifecycle.Value) string {
-		return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).WhyNotAccepted(by, c, v)
+		return runtimes.Identify("cri-o", "1.36.3", runtimes.Version{}).WhyNotAccepted(by, c, v)
 	}
 	return can
 }

@@ -85,7 +85,7 @@ func (c *Conductor) runTimer(ctx context.Context, t *timer) {
 func (n *node) retryCopies() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.queue.Retry()
+	n.queue.QueuePostponed()
 }
 
 // sweep ends pods whose cgroup existed and is gone. Runtimes forget pods older than their last

@@ -11,18 +11,18 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Adjust applies an adjustment to a spec. It returns the fields that it does not apply, by their names in the NRI
-// messages. A nil adjustment changes nothing.
+// Adjust applies an adjustment to a spec. It returns the names in the NRI messages of the fields that it does not
+// apply. A nil adjustment changes nothing.
 func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	if a == nil {
 		return nil
 	}
-	complete(s)
+	addMissingSections(s)
 	adjustMap(&s.Annotations, a.GetAnnotations())
 	s.Process.Env = adjustEnv(s.Process.Env, a.GetEnv())
 	if args := a.GetArgs(); len(args) > 0 {
 		s.Process.Args = slices.Clone(args)
-		if args[0] == "" { // an empty first argument marks replaced arguments
+		if args[0] == "" { // NRI marks arguments that replace earlier ones with an empty first argument
 			s.Process.Args = s.Process.Args[1:]
 		}
 	}
@@ -43,7 +43,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	if r.GetRdtClass() != nil {
 		unapplied = append(unapplied, "linux.resources.rdt_class")
 	}
-	if r.GetMemory().GetKernel() != nil { // the kernel has not had this limit since 5.16, and runc ignores both
+	if r.GetMemory().GetKernel() != nil { // the kernel dropped this limit in 5.16, and runc ignores it and kernel_tcp
 		unapplied = append(unapplied, "linux.resources.memory.kernel")
 	}
 	if r.GetMemory().GetKernelTcp() != nil {
@@ -52,8 +52,8 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	return unapplied
 }
 
-// complete adds the sections of a spec to which adjustments write.
-func complete(s *specs.Spec) {
+// addMissingSections adds the sections of a spec that adjustments change, if they are missing.
+func addMissingSections(s *specs.Spec) {
 	if s.Process == nil {
 		s.Process = &specs.Process{}
 	}
@@ -95,7 +95,7 @@ func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) {
 		}
 	}
 	if p := l.GetSeccompPolicy(); p != nil {
-		s.Linux.Seccomp = seccomp(p)
+		s.Linux.Seccomp = convertSeccomp(p)
 	}
 	if p := l.GetMemoryPolicy(); p != nil {
 		s.Linux.MemoryPolicy = p.ToOCI()
@@ -104,7 +104,8 @@ func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) {
 	adjustResources(s.Linux.Resources, l.GetResources())
 }
 
-// adjustRDT sets the values that the adjustment has. The library always adds an RDT section, which may be empty.
+// adjustRDT sets the values that the adjustment has. It ignores an empty RDT section, because the NRI library always
+// adds one.
 func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	if from.GetRemove() {
 		into.IntelRdt = nil
@@ -127,9 +128,9 @@ func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	}
 }
 
-// seccomp converts a policy to the form of the OCI spec. It keeps the default errno, which the library's own
-// conversion drops.
-func seccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
+// convertSeccomp converts a seccomp policy to the form of the OCI spec. It keeps the default errno, which the NRI
+// library's own conversion drops.
+func convertSeccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	out := &specs.LinuxSeccomp{
 		DefaultAction: specs.LinuxSeccompAction(p.GetDefaultAction()), ListenerPath: p.GetListenerPath(),
 		ListenerMetadata: p.GetListenerMetadata(), Syscalls: api.ToOCILinuxSyscalls(p.GetSyscalls()),
@@ -146,7 +147,8 @@ func seccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	return out
 }
 
-// adjustMap changes a map. It first removes the marked keys, so a key that is both removed and set is set.
+// adjustMap changes a map. It first removes the keys that are marked for removal. A key that is both removed and set is
+// therefore set.
 func adjustMap(into *map[string]string, change map[string]string) {
 	if *into == nil && len(change) > 0 {
 		*into = map[string]string{}
@@ -191,7 +193,7 @@ func adjustHooks(s *specs.Spec, h *api.Hooks) {
 		into *[]specs.Hook
 		from []*api.Hook
 	}{
-		{&s.Hooks.Prestart, h.GetPrestart()}, //nolint:staticcheck // deprecated, and still in use
+		{&s.Hooks.Prestart, h.GetPrestart()}, //nolint:staticcheck // Prestart is deprecated, but plugins still use it
 		{&s.Hooks.CreateRuntime, h.GetCreateRuntime()},
 		{&s.Hooks.CreateContainer, h.GetCreateContainer()},
 		{&s.Hooks.StartContainer, h.GetStartContainer()},

@@ -1,8 +1,8 @@
-// Package nriadjust applies the adjustment of an NRI plugin to an OCI spec. We do not use the NRI library's package
-// generate for three reasons: it loses memory settings except the limit, repeats rlimits, and lets the order of a
-// map decide between setting and removing an annotation.
+// Package nriadjust applies the adjustment of an NRI plugin to an OCI spec. It replaces the NRI library's package
+// generate, which loses all memory settings except the limit, adds an rlimit again instead of replacing it, and lets
+// the order of a map decide whether an annotation is set or removed.
 //
 // The package does no I/O and resolves no names. It does not apply block I/O classes, RDT classes, CDI devices and
-// limits of kernel memory, and returns the names of these fields. Formats: NRI 0.12 (pkg/api/api.proto) and the OCI
+// limits of kernel memory, but returns the names of these fields. Formats: NRI 0.12 (pkg/api/api.proto) and the OCI
 // runtime spec 1.3.
 package nriadjust

@@ -30,11 +30,11 @@ type Result struct {
 	Changes   []Change `json:"changes"`
 }
 
-// entryKeys has, for each list, the member that distinguishes its entries.
+// entryKeys has, for each list of a container, the member by which the entries of the list differ.
 var entryKeys = map[string]string{"mounts": "destination", "devices": "path", "namespaces": "type", "rlimits": "type", "hugepageLimits": "pageSize", "CDIDevices": "name"}
 
-// settings returns all settings of a container by their names.
-func settings(c *api.Container) (map[string]string, error) {
+// settingsOf returns the values of all settings of a container, by the names of the settings.
+func settingsOf(c *api.Container) (map[string]string, error) {
 	text, err := protojson.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -48,10 +48,11 @@ func settings(c *api.Container) (map[string]string, error) {
 	return out, nil
 }
 
+// flatten adds the settings in a JSON value to out. name is the name of the value.
 func flatten(out map[string]string, name string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		if one, wrapped := v["value"]; wrapped && len(v) == 1 && strings.Contains(name, ".") { // a number that may be absent
+		if one, wrapped := v["value"]; wrapped && len(v) == 1 && strings.Contains(name, ".") { // an optional message of NRI, which has only a value
 			flatten(out, name, one)
 			return
 		}
@@ -65,8 +66,8 @@ func flatten(out map[string]string, name string, v any) {
 	}
 }
 
-// flattenList names entries by the member that distinguishes them: a variable by its name, a mount by its
-// destination. It numbers all other entries.
+// flattenList adds the entries of a list to out. It names an entry by the member by which the entries differ: a
+// variable by its name, a mount by its destination. It numbers the entries of all other lists.
 func flattenList(out map[string]string, name string, all []any) {
 	short := name[strings.LastIndexByte(name, '.')+1:]
 	for i, e := range all {
@@ -79,7 +80,7 @@ func flattenList(out map[string]string, name string, all []any) {
 			}
 		case map[string]any:
 			if key, has := e[entryKeys[short]].(string); has && name != "linux.resources.devices" {
-				text, _ := json.Marshal(without(e, entryKeys[short])) // no error: e was read from JSON
+				text, _ := json.Marshal(withoutKey(e, entryKeys[short])) // no error: e was read from JSON
 				out[name+" "+key] = string(text)
 				continue
 			}
@@ -88,14 +89,15 @@ func flattenList(out map[string]string, name string, all []any) {
 	}
 }
 
-func without(all map[string]any, key string) map[string]any {
+// withoutKey returns a copy of a map without one key.
+func withoutKey(all map[string]any, key string) map[string]any {
 	out := maps.Clone(all)
 	delete(out, key)
 	return out
 }
 
-// compare lists the settings that differ, sorted by their names.
-func compare(before, after map[string]string) []Change {
+// compareSettings lists the settings that differ, sorted by their names.
+func compareSettings(before, after map[string]string) []Change {
 	names := maps.Clone(before)
 	maps.Copy(names, after)
 	var out []Change

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxPending limits how many containers are stored that some observers have not seen yet. If a plugin refuses a
-// creation, the later observers never see the container.
+// maxPending is how many containers are stored that some observers have not seen yet. The limit is needed, because the
+// later observers never see a container whose creation a plugin refuses.
 const maxPending = 256
 
 // indexPattern matches what NRI accepts as the index of a plugin.
@@ -26,8 +26,8 @@ type Options struct {
 	Socket string // NRI's socket
 	// Indices are the indices of the observers, two digits each. Plugins run in the order of their indices.
 	Indices []string
-	// OnResult is called with the result for each two neighbouring observers, one call at a time. No runtime waits
-	// for it.
+	// OnResult is called, for each new container, with the result for each pair of neighbouring observers. There is one
+	// call at a time. No runtime waits for OnResult.
 	OnResult func(Result) error
 	// OnReady is called when all observers are registered. It may be nil.
 	OnReady func()
@@ -39,7 +39,7 @@ type IndicesError struct{ reason string }
 // Error returns what is wrong.
 func (b *IndicesError) Error() string { return b.reason }
 
-// Run observes until ctx ends, and then returns nil.
+// Run observes new containers until ctx ends, and then returns nil.
 func Run(ctx context.Context, o Options) error {
 	slices.Sort(o.Indices)
 	o.Indices = slices.Compact(o.Indices)
@@ -53,7 +53,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	b := &observations{indices: o.Indices, results: make(chan Result, maxPending), synced: make(chan struct{}, 2*len(o.Indices)), seen: map[string][]map[string]string{}}
+	b := &observations{indices: o.Indices, results: make(chan Result, maxPending), synced: make(chan struct{}, 2*len(o.Indices)), settingsSeen: map[string][]map[string]string{}}
 	group, inner := errgroup.WithContext(ctx)
 	var stubs []stub.Stub
 	defer func() {
@@ -92,15 +92,15 @@ func Run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// observations has the container that each observer saw at each creation.
+// observations has what each observer saw of the containers that are being created.
 type observations struct {
 	indices []string
 	results chan Result
 	synced  chan struct{} // has one value for each observer that the runtime has synchronised
 
-	mu    sync.Mutex                     // guards all below
-	seen  map[string][]map[string]string // by container id: the settings that each observer saw
-	order []string                       // the ids in seen, oldest first
+	mu           sync.Mutex                     // guards the fields below
+	settingsSeen map[string][]map[string]string // by container id: the settings that each observer saw
+	order        []string                       // the ids in seen, oldest first
 }
 
 // callWhenSynced calls a function when the runtime has synchronised every observer. Before that, the runtime shows
@@ -118,7 +118,7 @@ func (b *observations) callWhenSynced(ctx context.Context, call func()) {
 	}
 }
 
-// deliver calls take with each result until ctx ends.
+// deliver calls take with each result until ctx ends or take returns an error.
 func (b *observations) deliver(ctx context.Context, take func(Result) error) error {
 	for {
 		select {
@@ -148,29 +148,30 @@ func (o *observer) Synchronize(context.Context, []*api.PodSandbox, []*api.Contai
 	return nil, nil
 }
 
-// CreateContainer notes the container that the runtime shows. It adjusts nothing.
+// CreateContainer stores the settings of the container that the runtime shows, and compares them with those that the
+// previous observer saw. It adjusts nothing.
 func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	now, err := settings(c)
+	now, err := settingsOf(c)
 	if err != nil {
 		return nil, nil, nil // an observer must not fail a container
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := o.seen[c.GetId()]
+	all := o.settingsSeen[c.GetId()]
 	if o.number == 0 || all == nil {
 		if all == nil {
 			o.order = append(o.order, c.GetId())
 		}
 		all = make([]map[string]string, len(o.indices))
-		o.seen[c.GetId()] = all
+		o.settingsSeen[c.GetId()] = all
 	}
 	all[o.number] = now
 	if o.number > 0 && all[o.number-1] != nil {
 		select {
 		case o.results <- Result{
-			Pod: pod.GetNamespace() + "/" + pod.GetName(), Container: c.GetName(), ID: c.GetId(), From: o.indices[o.number-1], To: o.indices[o.number], Changes: compare(all[o.number-1], now),
+			Pod: pod.GetNamespace() + "/" + pod.GetName(), Container: c.GetName(), ID: c.GetId(), From: o.indices[o.number-1], To: o.indices[o.number], Changes: compareSettings(all[o.number-1], now),
 		}:
-		default: // nobody reads results: the runtime must not wait
+		default: // results is full: the result is dropped, because the runtime must not wait
 		}
 	}
 	if last := o.number == len(o.indices)-1; last || len(o.order) > maxPending {
@@ -178,7 +179,7 @@ func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *ap
 		if !last {
 			gone = o.order[0]
 		}
-		delete(o.seen, gone)
+		delete(o.settingsSeen, gone)
 		o.order = slices.DeleteFunc(o.order, func(id string) bool { return id == gone })
 	}
 	return nil, nil, nil

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Version is the only version of decision files that this package writes and reads.
-const Version = 1
+// DecisionVersion is the only version of decision files that this package writes and reads.
+const DecisionVersion = 1
 
-// Decision says what to change in the config.json of one container. Absent fields change nothing. Units and names
-// are those of the OCI runtime spec.
+// Decision says what to change in the config.json of one container. A field that is absent changes nothing. Units and
+// names are those of the OCI runtime spec.
 type Decision struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"` // the id that the OCI runtime gets for the container
@@ -22,7 +22,8 @@ type Decision struct {
 	Env []Env `json:"env,omitempty"`
 	// Mounts replace the mount at their destination, or are added at the end.
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Devices replace the device at their path, or are added. Each gets a rule in the device cgroup that allows it.
+	// Devices replace the device at their path, or are added. For each device, a rule that allows it is added to the
+	// device cgroup.
 	Devices []Device `json:"devices,omitempty"`
 	// DeviceRules are added to the rules of the device cgroup.
 	DeviceRules []DeviceRule `json:"deviceRules,omitempty"`
@@ -50,7 +51,7 @@ type Decision struct {
 	Resources json.RawMessage `json:"resources,omitempty"`
 }
 
-// Env is a variable of the process.
+// Env is an environment variable of the process.
 type Env struct {
 	Name   string `json:"name"`
 	Value  string `json:"value,omitempty"`
@@ -109,7 +110,8 @@ type Namespace struct {
 	Path string `json:"path,omitempty"`
 }
 
-// IOPriority is the block I/O scheduling class (IOPRIO_CLASS_BE and others) and level.
+// IOPriority is the block I/O priority of the process: the scheduling class, such as IOPRIO_CLASS_BE, and the level in
+// this class.
 type IOPriority struct {
 	Class    string `json:"class"`
 	Priority int    `json:"priority"`
@@ -133,7 +135,7 @@ type MemoryPolicy struct {
 	Flags []string `json:"flags,omitempty"`
 }
 
-// RDT is linux.intelRdt.
+// RDT is the section linux.intelRdt of the OCI spec.
 type RDT struct {
 	ClosID           string   `json:"closID,omitempty"`
 	Schemata         []string `json:"schemata,omitempty"`
@@ -150,10 +152,10 @@ func (d *Decision) Empty() bool {
 	return err == nil && string(text) == string(bare)
 }
 
-// Check returns what is wrong with a decision. It does not check what an OCI runtime itself refuses.
+// Check returns an error for an invalid decision. It does not check what an OCI runtime itself checks.
 func (d *Decision) Check() error {
-	if d.Version != Version {
-		return fmt.Errorf("version %d is not supported; it must be %d", d.Version, Version)
+	if d.Version != DecisionVersion {
+		return fmt.Errorf("version %d is not supported; it must be %d", d.Version, DecisionVersion)
 	}
 	if err := CheckID(d.ID); err != nil {
 		return err

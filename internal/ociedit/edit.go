@@ -18,8 +18,8 @@ const maxConfig = 16 << 20
 // configName is the file of a bundle that describes its container.
 const configName = "config.json"
 
-// EditBundle applies a decision to the config.json of a bundle, either completely or not at all. It refuses a
-// config.json that is a link.
+// EditBundle applies a decision to the config.json of a bundle, either completely or not at all. It returns an error if
+// config.json is a link.
 func EditBundle(bundle string, d *Decision) error {
 	root, err := os.OpenRoot(bundle)
 	if err != nil {
@@ -38,7 +38,7 @@ func EditBundle(bundle string, d *Decision) error {
 	if err != nil {
 		return fmt.Errorf("read %s of %s: %w", configName, bundle, err)
 	}
-	text, err = Edit(text, d)
+	text, err = EditConfig(text, d)
 	if err != nil {
 		return fmt.Errorf("edit %s of %s: %w", configName, bundle, err)
 	}
@@ -52,9 +52,9 @@ func EditBundle(bundle string, d *Decision) error {
 	return nil
 }
 
-// Edit applies a decision to the text of a config.json. Members that the decision does not name keep their values,
-// even those that this package does not know.
-func Edit(config []byte, d *Decision) ([]byte, error) {
+// EditConfig applies a decision to the text of a config.json and returns the new text. Members that the decision does
+// not name keep their values, even members that this package does not know.
+func EditConfig(config []byte, d *Decision) ([]byte, error) {
 	spec, err := parseObject(config)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Edit(config []byte, d *Decision) ([]byte, error) {
 	return json.Marshal(spec)
 }
 
-// parseObject parses a JSON object. Numbers keep their text.
+// parseObject parses a JSON object. It keeps numbers as json.Number, so that they do not change.
 func parseObject(text []byte) (map[string]any, error) {
 	var o map[string]any
 	in := json.NewDecoder(bytes.NewReader(text))
@@ -91,39 +91,40 @@ type editor struct {
 	err  error // the first error
 }
 
-func (e *editor) fail(format string, args ...any) {
+// setError stores an error, unless an earlier one is stored.
+func (e *editor) setError(format string, args ...any) {
 	if e.err == nil {
 		e.err = fmt.Errorf(format, args...)
 	}
 }
 
-// member returns an object in another object, and creates it if there is none.
+// member returns the object that is a member of another object. If there is none, it adds an empty object.
 func (e *editor) member(in map[string]any, key string) map[string]any {
 	switch o := in[key].(type) {
 	case map[string]any:
 		return o
 	case nil:
 	default:
-		e.fail("%s is not an object", key)
+		e.setError("%s is not an object", key)
 	}
 	made := map[string]any{}
 	in[key] = made
 	return made
 }
 
-// list returns a list in an object, or nil if there is none.
+// list returns the list that is a member of an object, or nil if there is none.
 func (e *editor) list(in map[string]any, key string) []any {
 	switch l := in[key].(type) {
 	case []any:
 		return l
 	case nil:
 	default:
-		e.fail("%s is not a list", key)
+		e.setError("%s is not a list", key)
 	}
 	return nil
 }
 
-// memberText returns the text of a member of an object, or "" if there is none.
+// memberText returns the string that is a member of an object, or "" if there is none.
 func memberText(in any, key string) string {
 	o, _ := in.(map[string]any)
 	s, _ := o[key].(string)
@@ -134,19 +135,19 @@ func memberText(in any, key string) string {
 func (e *editor) toJSON(v any) map[string]any {
 	b, err := json.Marshal(v)
 	if err != nil {
-		e.fail("%v", err)
+		e.setError("%v", err)
 		return nil
 	}
 	o, err := parseObject(b)
 	if err != nil {
-		e.fail("%v", err)
+		e.setError("%v", err)
 	}
 	delete(o, "remove")
 	return o
 }
 
-// put replaces the entry of a list whose member key has the same text as that of entry, or adds entry to the list.
-// If remove is set, it only removes the old entry.
+// put replaces an entry of a list by entry. The replaced entry is the one whose member key has the same text. If there
+// is no such entry, put adds entry to the list. If remove is set, put only removes the old entry.
 func (e *editor) put(in map[string]any, list, key string, entry map[string]any, remove bool) {
 	old := e.list(in, list)
 	at := slices.IndexFunc(old, func(o any) bool { return memberText(o, key) == memberText(entry, key) })
@@ -232,7 +233,7 @@ func (e *editor) linux(d *Decision) {
 	if len(d.Resources) > 0 {
 		more, err := parseObject(d.Resources)
 		if err != nil {
-			e.fail("resources: %w", err)
+			e.setError("resources: %w", err)
 		}
 		merge(e.member(l, "resources"), more)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// Directory is the default directory of decision files. A restart of the machine empties it, and also ends all
-// containers.
-const Directory = "/run/trimtab/oci"
+// DefaultDirectory is the default directory of decision files. It is in memory: a restart of the machine removes all
+// decision files, as it ends all containers.
+const DefaultDirectory = "/run/trimtab/oci"
 
 // The suffixes of the files with a decision, and with the result of applying it.
 const (
@@ -27,10 +27,10 @@ const (
 // maxFile limits a decision file, in bytes.
 const maxFile = 1 << 20
 
-// Write stores a decision in a directory, and creates the directory if there is none. A reader sees either the
-// whole earlier file or the whole new one.
-func Write(dir string, d Decision) error {
-	d.Version = Version
+// WriteDecision stores a decision in a directory, and creates the directory if there is none. A reader sees either the
+// whole earlier file or the whole new file.
+func WriteDecision(dir string, d Decision) error {
+	d.Version = DecisionVersion
 	if err := d.Check(); err != nil {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
 	}
@@ -50,8 +50,8 @@ func Write(dir string, d Decision) error {
 	return nil
 }
 
-// Remove deletes the decision of a container and its result, if there is one.
-func Remove(dir, id string) error {
+// RemoveDecision deletes the decision about a container, and the result of applying it, if there are any.
+func RemoveDecision(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func Remove(dir, id string) error {
 	return nil
 }
 
-// IDs returns the ids of the containers with a decision.
-func IDs(dir string) (ids []string, err error) {
+// DecisionIDs returns the ids of the containers for which the directory has a decision.
+func DecisionIDs(dir string) (ids []string, err error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list decisions: %w", err)
@@ -77,9 +77,10 @@ func IDs(dir string) (ids []string, err error) {
 	return ids, nil
 }
 
-// Read returns the decision of a container. The error is fs.ErrNotExist if there is no file. Read refuses a link,
-// and a file or directory that a user other than root and the caller could have written.
-func Read(dir, id string) (d Decision, err error) {
+// ReadDecision returns the decision about a container. The error wraps fs.ErrNotExist if there is no file. ReadDecision
+// returns an error for a link, and for a file or directory that a user other than root and the caller could have
+// written.
+func ReadDecision(dir, id string) (d Decision, err error) {
 	if err := CheckID(id); err != nil {
 		return d, err
 	}
@@ -109,8 +110,8 @@ func Read(dir, id string) (d Decision, err error) {
 	return d, nil
 }
 
-// openRegular opens a regular file of a directory. It refuses a link, because os.Root follows links that stay
-// inside.
+// openRegular opens a regular file of a directory. It returns an error for a link, because os.Root follows links that
+// stay inside the directory.
 func openRegular(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) {
 	named, err := root.Lstat(name)
 	if err != nil {
@@ -131,7 +132,7 @@ func openRegular(root *os.Root, name string) (f *os.File, info fs.FileInfo, err 
 	return f, info, nil
 }
 
-// readFile reads a regular file of a directory, if only trusted users can write it.
+// readFile reads a regular file of a directory. It returns an error if a user who is not trusted can write the file.
 func readFile(root *os.Root, name string) ([]byte, error) {
 	f, info, err := openRegular(root, name)
 	if err != nil {
@@ -148,7 +149,8 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	return text, err
 }
 
-// replaceFile writes a file of a directory: it writes a temporary file and renames it.
+// replaceFile writes a file of a directory. It writes a temporary file and renames it, so that a reader never sees a
+// part of the file.
 func replaceFile(dir, name string, text []byte, mode fs.FileMode) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -162,7 +164,7 @@ func replaceFile(dir, name string, text []byte, mode fs.FileMode) (err error) {
 // the new file.
 func replaceFileIn(root *os.Root, name string, text []byte, mode fs.FileMode, uid, gid int) (err error) {
 	temp := fmt.Sprintf(".%s.%d", name, os.Getpid())
-	_ = root.Remove(temp) // an earlier process with this id may have left it
+	_ = root.Remove(temp) // an earlier process with this process id may have left the file
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, mode)
 	if err != nil {
 		return err

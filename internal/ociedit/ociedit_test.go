@@ -31,7 +31,7 @@ const after = `{"ociVersion":"1.2.0","process":{"args":["b","c"],"env":["PATH=/u
 func decision() Decision {
 	three, five := "3", -5
 	return Decision{
-		Version: Version, ID: "c1", Args: []string{"b", "c"},
+		Version: DecisionVersion, ID: "c1", Args: []string{"b", "c"},
 		Env:     []Env{{Name: "PATH", Value: "/usr/bin"}, {Name: "HOME", Remove: true}, {Name: "NEW", Value: "1"}, {Name: "NONE", Remove: true}},
 		Mounts:  []Mount{{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"ro"}}, {Destination: "/old", Remove: true}, {Destination: "/new", Type: "bind", Source: "/y", Options: []string{"rbind"}}},
 		Devices: []Device{{Path: "/dev/n", Type: "c", Major: 1, Minor: 3, Access: "rw"}, {Path: "/dev/gone", Remove: true}}, DeviceRules: []DeviceRule{{Access: "m"}},
@@ -55,10 +55,10 @@ func bundleOf(t *testing.T, config string) string {
 // TestEdit: each field of a decision takes effect through a file, and everything else stays.
 func TestEdit(t *testing.T) {
 	dir, bundle := filepath.Join(t.TempDir(), "d"), bundleOf(t, before)
-	if err := Write(dir, decision()); err != nil {
+	if err := WriteDecision(dir, decision()); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Read(dir, "c1")
+	d, err := ReadDecision(dir, "c1")
 	if err == nil {
 		err = EditBundle(bundle, &d)
 	}
@@ -83,13 +83,13 @@ func TestEdit(t *testing.T) {
 	if left, _ := os.ReadDir(bundle); len(left) != 1 {
 		t.Errorf("the bundle has %v", left)
 	}
-	if d.Empty() || !(&Decision{Version: Version, ID: "x"}).Empty() {
+	if d.Empty() || !(&Decision{Version: DecisionVersion, ID: "x"}).Empty() {
 		t.Error("Empty is wrong")
 	}
-	if err := errors.Join(Remove(dir, "c1"), Remove(dir, "c1")); err != nil {
+	if err := errors.Join(RemoveDecision(dir, "c1"), RemoveDecision(dir, "c1")); err != nil {
 		t.Error(err)
 	}
-	if _, err := Read(dir, "c1"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadDecision(dir, "c1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a removed decision: %v", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestEdit(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	d := decision()
-	if err := Write(dir, d); err != nil {
+	if err := WriteDecision(dir, d); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "c1.json")
@@ -121,12 +121,12 @@ func TestRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = os.Chmod(file, map[bool]os.FileMode{true: 0o666, false: 0o600}[c.what == "an open file"])
-		if _, err := Read(dir, "c1"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadDecision(dir, "c1"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 	for _, id := range []string{"", "..", "a/b", "a b", strings.Repeat("x", 201)} {
-		if _, err := Read(dir, id); err == nil {
+		if _, err := ReadDecision(dir, id); err == nil {
 			t.Errorf("id %q was read", id)
 		}
 	}
@@ -157,7 +157,7 @@ func TestCheck(t *testing.T) {
 		{ID: "a/b"}, {ID: "c", Env: []Env{{Name: "A=B"}}}, {ID: "c", Mounts: []Mount{{Destination: "x"}}}, {ID: "c", Devices: []Device{{Path: "/dev/x", Type: "z"}}},
 		{ID: "c", Rlimits: []Rlimit{{Type: "RLIMIT_CORE", Soft: 2, Hard: 1}}}, {ID: "c", Hooks: map[string][]Hook{"never": {{Path: "/x"}}}}, {ID: "c", Resources: json.RawMessage("{")},
 	} {
-		if err := Write(t.TempDir(), d); err == nil {
+		if err := WriteDecision(t.TempDir(), d); err == nil {
 			t.Errorf("%+v was written", d)
 		}
 	}
@@ -169,10 +169,10 @@ func TestResult(t *testing.T) {
 	if err := ReadResult(dir, "c1"); err != nil {
 		t.Errorf("without a directory: %v", err)
 	}
-	if _, err := IDs(dir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := DecisionIDs(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a directory: %v", err)
 	}
-	if err := Write(dir, Decision{ID: "c1"}); err != nil {
+	if err := WriteDecision(dir, Decision{ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ReadResult(dir, "c1"); !errors.Is(err, ErrNotRead) {
@@ -186,10 +186,10 @@ func TestResult(t *testing.T) {
 			t.Errorf("result %v, want %v", err, result)
 		}
 	}
-	if ids, err := IDs(dir); err != nil || !slices.Equal(ids, []string{"c1"}) {
+	if ids, err := DecisionIDs(dir); err != nil || !slices.Equal(ids, []string{"c1"}) {
 		t.Errorf("ids %v, %v", ids, err)
 	}
-	if err := Remove(dir, "c1"); err != nil {
+	if err := RemoveDecision(dir, "c1"); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -211,7 +211,7 @@ func FuzzEdit(f *testing.F) {
 		if json.Unmarshal(decided, &d) != nil {
 			return
 		}
-		if out, err := Edit(config, &d); err == nil && !json.Valid(out) {
+		if out, err := EditConfig(config, &d); err == nil && !json.Valid(out) {
 			t.Errorf("%q is no JSON", out)
 		}
 	})

@@ -10,7 +10,8 @@ import (
 // ErrNotRead means that no wrapper has read the decision.
 var ErrNotRead = errors.New("no OCI runtime wrapper has read the decision")
 
-// WriteResult stores the result of applying a decision: nil if the bundle has the changes.
+// WriteResult stores the result of applying the decision about a container: nil if the bundle has the changes, and
+// otherwise the error.
 func WriteResult(dir, id string, result error) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -25,9 +26,9 @@ func WriteResult(dir, id string, result error) error {
 	return nil
 }
 
-// ReadResult returns the result of applying the decision about a container. It is nil if the bundle has the
-// changes, or if there is no decision. It is ErrNotRead if no wrapper has read the decision, and otherwise the
-// error of the wrapper.
+// ReadResult returns the result of applying the decision about a container. The result is nil if the bundle has the
+// changes, or if there is no decision. It is ErrNotRead if no wrapper has read the decision, and otherwise the error of
+// the wrapper.
 func ReadResult(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err

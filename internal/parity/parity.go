@@ -96,10 +96,10 @@ func (a Attachment) WithRuntime(r runtimes.Runtime) Attachment {
 	if a.Name == "nri" {
 		by = runtimes.NRI
 	}
-	call := map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.Create, lifecycle.UpdateContainer: runtimes.Request}
+	call := map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.CreateCall, lifecycle.UpdateContainer: runtimes.KubeletUpdate}
 	newest := a.carriesField
 	a.carriesField = func(k lifecycle.Kind, f lifecycle.Field) bool { return newest(k, f) && r.AppliesField(by, call[k], f) }
-	a.whyNotAccepted = func(v lifecycle.Value) string { return r.WhyNotAccepted(by, runtimes.Create, v) }
+	a.whyNotAccepted = func(v lifecycle.Value) string { return r.WhyNotAccepted(by, runtimes.CreateCall, v) }
 	return a
 }
 

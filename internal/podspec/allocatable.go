@@ -12,17 +12,17 @@ import (
 
 var errNotConnected = errors.New("the agent is not connected to the PodResources socket of the kubelet")
 
-// Devices lists the devices that the kubelet can assign, including those that it has assigned. It returns nil without
-// an error if the API is not used, and errNotConnected if there is no connection to the kubelet.
+// Devices lists the devices that the kubelet can assign, including those that it has already assigned. It returns nil
+// without an error if the PodResources API is not used, and errNotConnected if there is no connection to the kubelet.
 func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	if g.o.Socket == "" {
 		return nil, nil
 	}
-	if err := g.turn.Acquire(ctx, 1); err != nil {
+	if err := g.callSem.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer g.turn.Release(1)
-	if g.conn == nil { // not connected yet, or not again after a failure
+	defer g.callSem.Release(1)
+	if g.conn == nil { // there was no request yet, or the last request failed
 		return nil, errNotConnected
 	}
 	answer, err := podresources.NewPodResourcesListerClient(g.conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -32,7 +32,7 @@ func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error)
 	return parseAllocatable(answer)
 }
 
-// parseAllocatable reads the devices of an answer.
+// parseAllocatable reads the devices of an answer to GetAllocatableResources.
 func parseAllocatable(answer *podresources.AllocatableResourcesResponse) ([]lifecycle.KubeletDevice, error) {
 	var out []lifecycle.KubeletDevice
 	for _, d := range answer.GetDevices() {

@@ -24,39 +24,41 @@ type APIServerOptions struct {
 	// Client sends requests with the agent's credentials. It must have no timeout, because a watch is a long
 	// request.
 	Client *http.Client
-	// Node is the node's name. Only the pods of this node are requested.
+	// Node is the node's name. APIServer requests only the pods of this node.
 	Node string
-	// OnResult is called with the result of each request: an error, or nil for a success. It may be nil.
+	// OnResult is called after each request, with the error of the request, or with nil if the request succeeded. OnResult
+	// may be nil.
 	OnResult func(error)
-	// Begin blocks until the first request may be sent. If it is nil, the request may be sent at once.
+	// Begin blocks until the first request may be sent. If Begin is nil, the first request may be sent at once.
 	Begin func(context.Context)
 }
 
 // APIServer reads specs from the API server: it lists the pods, and then watches them. Each watch starts from the
-// version at which the previous request ended. If that version has expired, APIServer lists the pods again. It reads
-// only the fields of a PodSpec, and labels and annotations.
+// resourceVersion at which the previous request ended. If the server no longer has that version, APIServer lists the
+// pods again. It reads only the fields of lifecycle.PodSpec, and labels and annotations.
 type APIServer struct {
 	o APIServerOptions
 
-	mu      sync.Mutex // guards all below
-	waiting map[string][]chan *lifecycle.PodSpec
+	mu      sync.Mutex                           // guards the fields below
+	waiting map[string][]chan *lifecycle.PodSpec // by pod UID: the channels of callers of Get
 }
 
 const (
-	// watchTime is the least duration of one watch, and half of the longest. After that time the server ends the
-	// watch. So the agent notices a load balancer that dropped the connection.
-	watchTime = 5 * time.Minute
-	// maxSilence is how long a watch may send nothing. The server sends a bookmark about once a minute.
-	maxSilence = 3 * time.Minute
-	// maxEvent is the size limit of one event of a watch. An object in the API server's store has at most about 1.5
-	// MiB.
+	// minWatchTime is the shortest time that the agent requests for a watch. The longest is twice that. After the
+	// requested time the server ends the watch, and the agent starts another.
+	minWatchTime = 5 * time.Minute
+	// maxWatchSilence is how long the server may send nothing on a watch. The server sends a bookmark about once a minute,
+	// so a longer silence means that the connection is lost.
+	maxWatchSilence = 3 * time.Minute
+	// maxEvent is the largest size of one event of a watch, in bytes. An object in the API server's store has at most
+	// about 1.5 MiB.
 	maxEvent = 16 << 20
 )
 
-// errExpired means that the server no longer has the version from which the watch was to begin.
-var errExpired = errors.New("the watch is too old; the agent lists the pods again")
+// errExpired means that the server no longer has the resourceVersion from which a watch should begin.
+var errExpired = errors.New("the API server no longer has the resourceVersion of the watch; the agent lists the pods again")
 
-// NewAPIServer returns a source. It sends no request before Watch.
+// NewAPIServer returns a source that reads from the API server. It sends no request before Watch is called.
 func NewAPIServer(o APIServerOptions) *APIServer {
 	if o.OnResult == nil {
 		o.OnResult = func(error) {}
@@ -83,7 +85,8 @@ func (a *APIServer) Close() error {
 	return nil
 }
 
-// Get waits until the watch reports a pod. The kubelet gets the pod from the same server at about the same time.
+// Get waits until the watch reports a pod, or ctx ends. It sends no request of its own, because the watch reports a pod
+// at about the time when the kubelet gets the pod.
 func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
 	specs := make(chan *lifecycle.PodSpec, 1)
 	a.mu.Lock()
@@ -100,10 +103,10 @@ func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
 	if len(a.waiting[uid]) == 0 {
 		delete(a.waiting, uid)
 	}
-	return Update{}, ErrTooSoon
+	return Update{}, ErrNotReportedYet
 }
 
-// deliver passes a spec to the callers that wait for it.
+// deliver passes a spec to the callers of Get that wait for the spec's pod.
 func (a *APIServer) deliver(s *lifecycle.PodSpec) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,9 +116,9 @@ func (a *APIServer) deliver(s *lifecycle.PodSpec) {
 	delete(a.waiting, s.UID)
 }
 
-// Watch lists the node's pods and watches them. It returns when the server does not answer.
+// Watch lists the node's pods and then watches them. It returns when a request fails.
 func (a *APIServer) Watch(ctx context.Context, report func(Update)) error {
-	// The first list may come from the server's cache. A list after a gap must be newer.
+	// The first list may come from the server's cache (resourceVersion 0). A list after an expired watch must be newer.
 	for from := "0"; ; from = "" {
 		version, err := a.list(ctx, from, report)
 		if err != nil {
@@ -125,14 +128,14 @@ func (a *APIServer) Watch(ctx context.Context, report func(Update)) error {
 		for ; err == nil; watched++ {
 			version, err = a.watchOnce(ctx, version, report)
 		}
-		// If the version of a list that was just sent has expired, the next request follows after a pause.
+		// If even the version of the list that the server has just sent has expired, the caller pauses before the next call.
 		if !errors.Is(err, errExpired) || watched == 0 && from == "" {
 			return err
 		}
 	}
 }
 
-// get sends one request; the caller closes the body.
+// get sends one request for pods of the node. The caller must close the body.
 func (a *APIServer) get(ctx context.Context, query url.Values) (io.ReadCloser, error) {
 	query.Set("fieldSelector", "spec.nodeName="+a.o.Node)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.o.URL+"/api/v1/pods?"+query.Encode(), http.NoBody)
@@ -159,7 +162,8 @@ func (a *APIServer) get(ctx context.Context, query url.Values) (io.ReadCloser, e
 	return nil, fmt.Errorf("%s: %s", a.o.URL, res.Status)
 }
 
-// list reports all pods and returns the version of the list.
+// list requests and reports all pods of the node, and returns the resourceVersion of the list. from is the oldest
+// acceptable version; "" means the newest.
 func (a *APIServer) list(ctx context.Context, from string, report func(Update)) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -193,11 +197,12 @@ type watchEvent struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watchOnce reports changes since a version, until the server ends the watch. It returns the last version.
+// watchOnce reports changes since a resourceVersion, until the server ends the watch. It returns the version of the
+// last event.
 func (a *APIServer) watchOnce(ctx context.Context, version string, report func(Update)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	asked := watchTime + rand.N(watchTime) //nolint:gosec // only spreads load
+	asked := minWatchTime + rand.N(minWatchTime) //nolint:gosec // only spreads load
 	body, err := a.get(ctx, url.Values{
 		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version},
 		"timeoutSeconds": {strconv.Itoa(int(asked / time.Second))},
@@ -206,7 +211,7 @@ func (a *APIServer) watchOnce(ctx context.Context, version string, report func(U
 		return "", err
 	}
 	defer body.Close()
-	silent := time.AfterFunc(maxSilence, cancel)
+	silent := time.AfterFunc(maxWatchSilence, cancel)
 	defer silent.Stop()
 	events := &io.LimitedReader{R: body, N: maxEvent}
 	for d := json.NewDecoder(events); ; {
@@ -217,14 +222,14 @@ func (a *APIServer) watchOnce(ctx context.Context, version string, report func(U
 			return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)
 		}
 		events.N = maxEvent
-		silent.Reset(maxSilence)
+		silent.Reset(maxWatchSilence)
 		if version, err = a.applyEvent(e, version, report); err != nil {
 			return "", err
 		}
 	}
 }
 
-// applyEvent reports the change of an event, and returns the version after it.
+// applyEvent reports the change of an event, and returns the resourceVersion after the event.
 func (a *APIServer) applyEvent(e watchEvent, version string, report func(Update)) (string, error) {
 	if e.Type == "ERROR" {
 		var s struct {
@@ -237,8 +242,8 @@ func (a *APIServer) applyEvent(e watchEvent, version string, report func(Update)
 		return "", fmt.Errorf("%s: watch pods: %d %.200s", a.o.URL, s.Code, s.Message)
 	}
 	var p v1Pod
-	// The decoder goes on after a string in place of a number, so names and version are known. Such an error concerns only
-	// this pod.
+	// If a value has the wrong type, the decoder still reads the rest of the pod. So the pod's names and version are
+	// known, and the error concerns only this pod.
 	err, ofPod := json.Unmarshal(e.Object, &p), (*json.UnmarshalTypeError)(nil)
 	if err != nil && !errors.As(err, &ofPod) {
 		return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)

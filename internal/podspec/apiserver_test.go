@@ -96,7 +96,7 @@ func TestGetLater(t *testing.T) {
 	a := NewAPIServer(APIServerOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.Get(ctx, "u1"); !errors.Is(err, ErrTooSoon) || len(a.waiting) != 0 {
+	if _, err := a.Get(ctx, "u1"); !errors.Is(err, ErrNotReportedYet) || len(a.waiting) != 0 {
 		t.Errorf("%v, %d wait", err, len(a.waiting))
 	}
 }

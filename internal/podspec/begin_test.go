@@ -17,7 +17,7 @@ type plain struct {
 }
 
 func (p *plain) Source() lifecycle.Source                    { return p.source }
-func (p *plain) Get(context.Context, string) (Update, error) { return Update{}, ErrUnknown }
+func (p *plain) Get(context.Context, string) (Update, error) { return Update{}, ErrNoSuchPod }
 func (p *plain) PollSoon()                                   {}
 func (p *plain) Close() error                                { return nil }
 func (p *plain) Watch(ctx context.Context, tell func(Update)) error {

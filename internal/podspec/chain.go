@@ -19,40 +19,41 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Errors of a source that has no spec and did not fail.
+// Errors of SpecSource.Get for a source that has not failed, but has no spec of the pod.
 var (
-	ErrUnknown = errors.New("no such pod")
-	ErrTooSoon = errors.New("the source has not reported this pod in time; the agent waits for its next answer")
+	ErrNoSuchPod      = errors.New("the source does not know the pod")
+	ErrNotReportedYet = errors.New("the source has not reported this pod in time; the agent waits for its next answer")
 )
 
 // SpecSource is one source of pod specs.
 type SpecSource interface {
 	Source() lifecycle.Source
-	// Get reads one pod now. The answer may also have other pods. ErrUnknown and ErrTooSoon do not mean that the
-	// source failed.
+	// Get reads one pod now. The answer may also have other pods. The errors ErrNoSuchPod and ErrNotReportedYet do not
+	// mean that the source has failed.
 	Get(ctx context.Context, uid string) (Update, error)
-	// PollSoon makes Watch poll as soon as it may, if it polls.
+	// PollSoon makes Watch send its next poll as soon as it may. It has no effect on a source that does not poll.
 	PollSoon()
-	// Watch reports all pods, and then changes, until it fails or ctx ends.
+	// Watch reports all pods, and then each change, until the source fails or ctx ends.
 	Watch(ctx context.Context, report func(Update)) error
 	Close() error
 }
 
-// DelayedSource is a source that the chain does not use before Begin returns. If a source with a higher priority
-// answers by then, the chain does not use this one while that source answers.
+// DelayedSource is a source that the chain does not use before Begin has returned. A source with a higher priority may
+// answer by then. The chain then does not use the DelayedSource as long as the other source answers.
 type DelayedSource interface {
 	Begin(ctx context.Context)
 }
 
-// Update is an answer of a source.
+// Update is an answer of a source, or a change that the source reports.
 type Update struct {
-	// All has pods by UID. If Full is set, these are all pods of the node.
+	// All has the specs of pods by UID. If Full is set, these are all pods of the node.
 	All      map[string]*lifecycle.PodSpec
 	Full     bool
 	EndedUID string // UID of a pod that ended
-	// Pending has the pods of All that have not started. A nil entry means that the pod has started. If Full is
-	// set, a pod without an entry has started, too. Otherwise it is unknown whether it has.
-	Pending map[string]*Pending
+	// Pending has the pods of All that have not started, by UID. A nil value means that the pod has started. If a pod has
+	// no value and Full is set, the pod has started. If it has no value and Full is not set, it is unknown whether the pod
+	// has started.
+	Pending map[string]*PendingPod
 	// Unread are pods of the answer that cannot be read. Their earlier specs stay in use.
 	Unread []UnreadPod
 }
@@ -60,11 +61,11 @@ type Update struct {
 // State is the state of one source.
 type State struct {
 	Source lifecycle.Source
-	Up     bool
-	Pods   int
-	Err    error // why it is not up, or an error in its last answer
-	// NoCPUs is why the PodResources API does not report the CPUs that the kubelet has assigned. It is nil if it
-	// reports them, and for all other sources.
+	Up     bool  // the source answered the last request
+	Pods   int   // number of pods that the source has reported
+	Err    error // why the source is not up, or an error in its last answer
+	// NoCPUs is why the PodResources API does not report the CPUs that the kubelet has assigned. It is nil if the API
+	// reports these CPUs, and for all other sources.
 	NoCPUs error
 }
 
@@ -72,50 +73,51 @@ type State struct {
 type Options struct {
 	// Sources are the sources, in order of priority. The chain closes them.
 	Sources []SpecSource
-	// Wait is how long a runtime's request waits for a spec at most.
+	// Wait is the longest time for which a runtime's request waits for a spec.
 	Wait time.Duration
-	// Changed is called with the UIDs of pods whose spec is new or changed. No request
-	// waits for it.
+	// Changed is called with the UIDs of pods whose spec is new or has changed. No request waits for Changed.
 	Changed func(podUIDs []string)
-	// PendingChanged is called when the set of pods that have not started may have changed. It may be nil.
+	// PendingChanged is called when the set of pods that have not started may have changed. If it is nil, the chain does
+	// not store these pods.
 	PendingChanged func()
-	// Saved is what an earlier agent last passed to Save. Save stores the specs; it may be nil.
+	// Saved is what an earlier agent last passed to Save. Save stores specs for the next agent; it may be nil.
 	Saved []byte
 	Save  func([]byte) error
 	Log   *slog.Logger
-	// Retry is the first pause after a source failed; 0 means 1 s.
+	// Retry is the first pause after a source has failed. It doubles with each failure. 0 means 1 s.
 	Retry time.Duration
 }
 
-// Chain has the specs of pods. It reads them from several sources.
+// Chain has the specs of pods. It reads them from several sources, of which it uses the one with the highest priority
+// that answers.
 type Chain struct {
 	o     Options
 	wake  chan struct{}
-	ready chan struct{} // closed when a source is up, or all have failed
+	ready chan struct{} // closed when a source is up, or all sources have failed
 
-	mu          sync.Mutex // guards all below; never held across I/O
+	mu          sync.Mutex // guards the fields below; never held across I/O
 	sources     []*sourceState
-	saved       map[string]*lifecycle.PodSpec
-	changed     map[string]bool
-	pending     map[string]*Pending
+	savedSpecs  map[string]*lifecycle.PodSpec
+	changedUIDs map[string]bool
+	pending     map[string]*PendingPod
 	dirty       bool
 	slowUntil   time.Time
 	readyClosed bool
-	gone        ring
+	endedPods   uidRing
 }
 
 // sourceState is one source and its answers.
 type sourceState struct {
 	SpecSource
-	up    bool
-	asked bool
-	err   error
-	pods  map[string]*lifecycle.PodSpec
-	// unread are pods of its answers that cannot be read.
+	up        bool
+	askedOnce bool
+	err       error
+	pods      map[string]*lifecycle.PodSpec
+	// unread are the pods of the source's answers that cannot be read.
 	unread []UnreadPod
 }
 
-// New returns a chain. It uses no source before Run.
+// New returns a chain. The chain uses no source before Run is called.
 func New(o Options) *Chain {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -123,19 +125,19 @@ func New(o Options) *Chain {
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
-	l := &Chain{o: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}, pending: map[string]*Pending{}}
+	l := &Chain{o: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), changedUIDs: map[string]bool{}, pending: map[string]*PendingPod{}}
 	for _, r := range o.Sources {
-		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("not asked yet")})
+		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("the agent has not asked this source yet")})
 	}
 	l.openReadyLocked()
 	var err error
-	if l.saved, err = loadSpecs(o.Saved); err != nil {
+	if l.savedSpecs, err = loadSpecs(o.Saved); err != nil {
 		o.Log.Warn("the agent ignores saved pod specs", logkey.Err, err)
 	}
 	return l
 }
 
-// Spec returns the known spec of a pod, without waiting; nil for none.
+// Spec returns the known spec of a pod, or nil if there is none. It does not wait.
 func (l *Chain) Spec(uid string) *lifecycle.PodSpec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +150,7 @@ func (l *Chain) specLocked(uid string) *lifecycle.PodSpec {
 			return s
 		}
 	}
-	return l.saved[uid]
+	return l.savedSpecs[uid]
 }
 
 // States returns the state of every source.
@@ -162,14 +164,14 @@ func (l *Chain) States() []State {
 	return out
 }
 
-// maxFirstWait is how long an agent waits at most for the first answer at its start.
+// maxFirstWait is the longest time for which an agent waits for the first answer at its start.
 const maxFirstWait = 2 * time.Second
 
-// AwaitFirst returns when a source has listed the node's pods, or all sources have failed, at most after
-// maxFirstWait. The agent decides running containers with the specs that are known by then.
+// AwaitFirst returns when a source has listed the node's pods, or all sources have failed, or maxFirstWait has passed.
+// The agent then decides about running containers with the specs that are known.
 func (l *Chain) AwaitFirst(ctx context.Context) { awaitFirst(ctx, l.ready) }
 
-// awaitFirst waits for the first answer, at most for maxFirstWait.
+// awaitFirst waits until ready is closed, at most for maxFirstWait.
 func awaitFirst(ctx context.Context, ready <-chan struct{}) {
 	limited, cancel := context.WithTimeout(ctx, maxFirstWait)
 	defer cancel()
@@ -179,9 +181,9 @@ func awaitFirst(ctx context.Context, ready <-chan struct{}) {
 	}
 }
 
-// openReadyLocked closes ready if there is nothing more to wait for.
+// openReadyLocked closes ready if a source is up, or all sources have failed.
 func (l *Chain) openReadyLocked() {
-	open := !slices.ContainsFunc(l.sources, func(r *sourceState) bool { return !r.asked }) ||
+	open := !slices.ContainsFunc(l.sources, func(r *sourceState) bool { return !r.askedOnce }) ||
 		slices.ContainsFunc(l.sources, func(r *sourceState) bool { return r.up })
 	if open && !l.readyClosed {
 		l.readyClosed = true
@@ -189,17 +191,18 @@ func (l *Chain) openReadyLocked() {
 	}
 }
 
-// slowPause is how long Await returns at once after a source did not answer in time.
+// slowPause is how long Await does not wait for sources after a source did not answer in time.
 const slowPause = 5 * time.Second
 
-// startedSource is a source whose server may answer although it did not answer the last request.
+// startedSource is a source that can tell whether its server runs. Such a source may answer although it is not up yet.
 type startedSource interface {
-	Started() bool
+	Started() bool // reports whether the server has started
 }
 
-// Await asks the sources that are up for a pod without a known spec, for at most Options.Wait. It returns at once
-// if no source is up, or if a source failed to answer in time during the last slowPause. A source whose server has
-// started (startedSource) counts as up, because a kubelet creates its first pods as soon as it has started.
+// Await asks the sources that are up for the spec of a pod, if the spec is unknown. It waits at most for Options.Wait.
+// It returns at once if no source is up, or if a source did not answer in time during the last slowPause. A source
+// whose server has started (startedSource) counts as up, because a kubelet creates its first pods as soon as it has
+// started.
 func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
@@ -278,24 +281,24 @@ func (l *Chain) Run(ctx context.Context) error {
 // maxRetry is the longest pause after a source has failed.
 const maxRetry = 30 * time.Second
 
-// watchSource watches one source while no source with a higher priority is up.
+// watchSource watches the source with index i while no source with a higher priority is up.
 func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 	if b, ok := r.SpecSource.(DelayedSource); ok {
 		b.Begin(ctx)
 	}
 	pause := l.o.Retry
 	for ctx.Err() == nil {
-		if l.betterUp(i) {
-			l.notNeeded(r)
+		if l.higherPriorityUp(i) {
+			l.noteNotNeeded(r)
 			pause = l.o.Retry
 		} else {
 			watching, stop := context.WithCancel(ctx)
 			err := r.Watch(watching, func(u Update) {
 				pause = l.o.Retry
 				l.apply(r, u)
-				if l.betterUp(i) {
+				if l.higherPriorityUp(i) {
 					stop()
-					l.notNeeded(r)
+					l.noteNotNeeded(r)
 				}
 			})
 			if watching.Err() == nil {
@@ -308,22 +311,23 @@ func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 	}
 }
 
-func (l *Chain) betterUp(i int) bool {
+// higherPriorityUp reports whether a source with a higher priority than the source with index i is up.
+func (l *Chain) higherPriorityUp(i int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.sources[:i], func(r *sourceState) bool { return r.up })
 }
 
-// notNeeded notes that a source is not used, because one with a higher priority answers.
-func (l *Chain) notNeeded(r *sourceState) {
+// noteNotNeeded notes that a source is not used, because a source with a higher priority answers.
+func (l *Chain) noteNotNeeded(r *sourceState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.up, r.err = false, errNotNeeded
 }
 
-var errNotNeeded = errors.New("not used: a source with a higher priority answers")
+var errNotNeeded = errors.New("the agent does not use this source, because a source with a higher priority answers")
 
-// sourceFailed notes that a source failed, and logs each error once. The specs of the source stay in use.
+// sourceFailed notes that a source has failed, and logs the error if it is new. The specs of the source stay in use.
 func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 	if ctx.Err() != nil {
 		return
@@ -333,7 +337,7 @@ func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 	if err == nil {
 		err = errors.New("the source ended without an error")
 	}
-	r.up, r.asked, r.err = false, true, err
+	r.up, r.askedOnce, r.err = false, true, err
 	l.openReadyLocked()
 	l.mu.Unlock()
 	if news {
@@ -347,22 +351,22 @@ func (l *Chain) apply(r *sourceState, u Update) {
 	defer l.mu.Unlock()
 	news, unread := r.noteUnread(u)
 	if news {
-		l.o.Log.Warn("a pod spec cannot be read; the one known before stays in use", logkey.Source, string(r.Source()), logkey.Err, unread)
+		l.o.Log.Warn("the agent cannot read the spec of a pod; the spec that it knew before stays in use", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
 	if u.EndedUID != "" {
 		l.forgetLocked(u.EndedUID)
-		l.gone.add(u.EndedUID)
+		l.endedPods.add(u.EndedUID)
 	}
 	for uid, s := range u.All {
-		if !u.Full && l.gone.has(uid) {
-			continue // the answer is older than the pod's end, and no later list would remove the pod
+		if !u.Full && l.endedPods.has(uid) {
+			continue // the answer is older than the pod's end; no later answer would remove the pod
 		}
 		before := l.specLocked(uid)
 		if have := r.pods[uid]; have == nil || !reflect.DeepEqual(*have, *s) {
 			r.pods[uid] = s
 		}
 		if l.specLocked(uid) != before {
-			l.changed[uid] = true
+			l.changedUIDs[uid] = true
 			l.dirty = true
 		}
 	}
@@ -371,17 +375,17 @@ func (l *Chain) apply(r *sourceState, u Update) {
 		if !r.up {
 			l.o.Log.Info("a source of pod specs answers", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
 		}
-		r.up, r.asked, r.err = true, true, unread
+		r.up, r.askedOnce, r.err = true, true, unread
 		l.openReadyLocked()
 		l.pruneLocked(u.All, u.Unread)
 	}
-	if len(l.changed) > 0 {
+	if len(l.changedUIDs) > 0 {
 		sleep.Wake(l.wake)
 	}
 }
 
-// noteUnread stores which pods cannot be read, and returns that as an error. news reports whether the error has
-// changed and must be logged.
+// noteUnread stores which pods of an answer cannot be read. unread is an error about all such pods of the source. news
+// reports whether this error has changed and must be logged.
 func (r *sourceState) noteUnread(u Update) (news bool, unread error) {
 	before := unreadError(r.unread)
 	if u.Full {
@@ -398,19 +402,20 @@ func (r *sourceState) noteUnread(u Update) (news bool, unread error) {
 	return unread != nil && (before == nil || before.Error() != unread.Error()), unread
 }
 
+// forgetLocked forgets a pod that has ended.
 func (l *Chain) forgetLocked(uid string) {
 	for _, r := range l.sources {
 		delete(r.pods, uid)
 	}
-	delete(l.saved, uid)
+	delete(l.savedSpecs, uid)
 	delete(l.pending, uid)
-	delete(l.changed, uid)
+	delete(l.changedUIDs, uid)
 	l.dirty = true
 }
 
-// pruneLocked forgets pods that a complete list lacks, because every source reports the pods of the same kubelet.
-// It keeps pods that could not be read. If one of these has no UID, it keeps all pods, because that pod may be any
-// of them.
+// pruneLocked forgets the pods that a complete list lacks. It forgets them for all sources, because every source
+// reports the pods of the same kubelet. It keeps pods that could not be read. If one of these has no UID, it keeps all
+// pods, because the pod without a UID may be any of them.
 func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []UnreadPod) {
 	there := map[string]bool{}
 	for _, u := range unread {
@@ -429,20 +434,20 @@ func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []UnreadPo
 	for _, r := range l.sources {
 		note(r.pods)
 	}
-	note(l.saved)
+	note(l.savedSpecs)
 	for uid := range gone {
 		l.forgetLocked(uid)
 	}
 }
 
-// debounce is how long changes are collected before they are reported. savePause is the shortest pause between two
+// debounce is how long the chain collects changes before it reports them. savePause is the shortest pause between two
 // saves.
 const (
 	debounce  = 20 * time.Millisecond
 	savePause = time.Second
 )
 
-// publish reports changes and saves specs, until ctx ends.
+// publish reports changes and saves specs, until ctx ends. It then saves a last time.
 func (l *Chain) publish(ctx context.Context) {
 	defer saveAtEnd(l.save)
 	var retry statefile.Retry
@@ -466,11 +471,11 @@ func (l *Chain) publish(ctx context.Context) {
 	}
 }
 
-// notifyChanged reports the changed pods.
+// notifyChanged calls Changed and PendingChanged.
 func (l *Chain) notifyChanged() {
 	l.mu.Lock()
-	changed := l.changed
-	l.changed = map[string]bool{}
+	changed := l.changedUIDs
+	l.changedUIDs = map[string]bool{}
 	l.mu.Unlock()
 	if l.o.Changed != nil && len(changed) > 0 {
 		l.o.Changed(slices.Sorted(maps.Keys(changed)))

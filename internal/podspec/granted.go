@@ -10,22 +10,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxDevices bounds the devices of one container.
+// maxDevices is the largest number of devices of one container.
 const maxDevices = 65536
 
-// maxID is above any id of a CPU or a NUMA node.
+// maxID is above the highest id of a CPU or a NUMA node.
 const maxID = 65536
 
-// podGrants is what the PodResources API reports for one pod, by container.
+// podGrants is what the PodResources API reports for one pod, by the name of the container.
 type podGrants struct {
 	devices map[string]lifecycle.DeviceGrant
 	static  map[string]lifecycle.StaticGrant
 }
 
 // parseGrants reads an answer of the PodResources API, by pod and container. It keeps pods and containers without
-// devices, because the caller must know that they have none. hasCPUs means that the kubelet's CPU manager assigns
-// CPUs. A container without CPUs in the answer then has no exclusive CPUs. unread are pods that cannot be read, by
-// name. An unread pod without a name may be any pod.
+// devices, because the caller must know that they have none. hasCPUs means that the kubelet's CPU manager assigns CPUs.
+// A container without CPUs in the answer then has no exclusive CPUs. unread has the pods that cannot be read, by name,
+// and why. A pod without a name may be any pod.
 func parseGrants(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]podGrants, unread map[podName]error, err error) {
 	all, unread = map[podName]podGrants{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
@@ -58,7 +58,7 @@ func parsePodGrants(p *podresources.PodResources, hasCPUs bool) (podGrants, erro
 	pod := podGrants{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
 	for _, c := range p.GetContainers() {
 		if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
-			return podGrants{}, errors.New("a container has no name, or the name of another one, or the pod has too many containers")
+			return podGrants{}, errors.New("a container has no name or the name of another container, or the pod has too many containers")
 		}
 		grant, err := parseDeviceGrant(c)
 		if err != nil {
@@ -135,10 +135,11 @@ func parseIDs(ids []int64) ([]int, error) {
 
 var errBadID = errors.New("the id of a CPU or NUMA node is below 0 or too high, or there are too many ids")
 
+// parseDeviceGrant reads the devices of one container.
 func parseDeviceGrant(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
 	out := lifecycle.DeviceGrant{CDI: claimCDIDevices(c)}
 	names := slices.Clone(out.CDI)
-	// The answer has one entry per NUMA node of a resource's devices.
+	// The answer has one entry for each NUMA node of a resource's devices.
 	for _, d := range c.GetDevices() {
 		resource := d.GetResourceName()
 		if out.IDs == nil {
@@ -162,7 +163,7 @@ func parseDeviceGrant(c *podresources.ContainerResources) (lifecycle.DeviceGrant
 	return out, nil
 }
 
-// claimCDIDevices returns the CDI devices of a container's resource claims.
+// claimCDIDevices returns the names of the CDI devices of a container's resource claims.
 func claimCDIDevices(c *podresources.ContainerResources) []string {
 	var out []string
 	for _, r := range c.GetDynamicResources() {
@@ -175,7 +176,7 @@ func claimCDIDevices(c *podresources.ContainerResources) []string {
 	return out
 }
 
-// maxNode is the highest NUMA node id of any kernel (NODES_SHIFT is at most 10).
+// maxNode is the highest id of a NUMA node of any kernel (NODES_SHIFT is at most 10).
 const maxNode = 1023
 
 var errBadDevice = errors.New("a device has no name or a name that is too long, or there are too many devices")

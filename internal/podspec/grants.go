@@ -28,49 +28,48 @@ import (
 type GrantsOptions struct {
 	// Socket is the socket of the kubelet's PodResources API (v1). If it is empty, the API is not used.
 	Socket string
-	// Wait is how long a runtime's request waits for grants at most.
+	// Wait is the longest time for which a runtime's request waits for grants.
 	Wait time.Duration
-	// Changed is called with the UIDs of pods whose grants are new or changed. No request
-	// waits for it.
+	// Changed is called with the UIDs of pods whose grants are new or have changed. No request waits for Changed.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
-	// Saved is what an earlier agent last passed to Save: CPUs and memory nodes that are used while the kubelet
-	// does not answer. No request waits for Save, which may be nil.
+	// Saved is what an earlier agent last passed to Save: CPUs and memory nodes that the agent uses while the kubelet does
+	// not answer. No request waits for Save. Save may be nil.
 	Saved []byte
 	Save  func([]byte) error
-	// Retry is the first pause after a failed request; 0 means 1 s.
+	// Retry is the first pause after a failed request. It doubles with each failure. 0 means 1 s.
 	Retry time.Duration
-	// Dial connects to the socket; nil means the system's call.
+	// Dial connects to the socket; nil means that gRPC connects itself.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// Grants has the devices that the kubelet assigned to pods, and the CPUs and memory nodes that its static managers
-// assigned. The kubelet assigns all of them before it creates the sandbox. The devices of a pod never change. Its
-// CPUs may change at a resize, so each answer updates all pods.
+// Grants has the devices that the kubelet has assigned to pods, and the CPUs and memory nodes that its static managers
+// have assigned. The kubelet assigns them before it creates the pod's sandbox. The devices of a pod never change. The
+// CPUs of a pod may change at a resize, so each answer of the kubelet updates all pods.
 type Grants struct {
-	o     GrantsOptions
-	wake  chan struct{}
-	ready chan struct{}       // closed after the first attempt to ask the kubelet, or if the API is not used
-	turn  *semaphore.Weighted // held while a goroutine calls the kubelet; guards conn
-	conn  *grpc.ClientConn    // nil before the first request, and after a failed one
+	o       GrantsOptions
+	wake    chan struct{}
+	ready   chan struct{}       // closed after the first attempt to ask the kubelet, or if the API is not used
+	callSem *semaphore.Weighted // held while a goroutine calls the kubelet; guards conn
+	conn    *grpc.ClientConn    // nil before the first request, and after a failed request
 
-	mu        sync.Mutex // guards all below; never held across I/O
-	known     map[string]*lifecycle.KubeletGrants
-	saved     map[string]*lifecycle.KubeletGrants // grants that an earlier agent saved; used until the kubelet answers
-	dirty     bool                                // known differs from what was saved last
-	wanted    map[string]podName                  // names of the pods to ask about, by UID
-	changed   []string
-	slowUntil time.Time
-	asked     bool
-	up        bool
-	err       error
-	noCPUs    error // why the answers have no CPUs; nil if they have
+	mu          sync.Mutex // guards the fields below; never held across I/O
+	knownGrants map[string]*lifecycle.KubeletGrants
+	savedGrants map[string]*lifecycle.KubeletGrants // grants that an earlier agent saved; used until the kubelet answers
+	dirty       bool                                // known differs from what was saved last
+	podsToAsk   map[string]podName                  // names of the pods to ask the kubelet about, by UID
+	changedUIDs []string
+	slowUntil   time.Time
+	askedOnce   bool
+	up          bool
+	err         error
+	noCPUs      error // why the answers have no CPUs; nil if the answers have CPUs
 }
 
 // podName identifies a pod in the PodResources API.
 type podName struct{ namespace, name string }
 
-// NewGrants returns Grants without any pods. It sends no request before Run or Await.
+// NewGrants returns Grants that know only the saved grants. They send no request before Run or Await is called.
 func NewGrants(o GrantsOptions) *Grants {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -83,79 +82,82 @@ func NewGrants(o GrantsOptions) *Grants {
 		o.Log.Warn("the agent cannot read the saved grants of the kubelet and ignores them", logkey.Err, err)
 	}
 	return &Grants{
-		saved: before,
-		o:     o, wake: make(chan struct{}, 1), ready: make(chan struct{}), turn: semaphore.NewWeighted(1),
-		known: map[string]*lifecycle.KubeletGrants{}, wanted: map[string]podName{},
-		err: errors.New("not asked yet"), noCPUs: errors.New("not asked yet"),
+		savedGrants: before,
+		o:           o, wake: make(chan struct{}, 1), ready: make(chan struct{}), callSem: semaphore.NewWeighted(1),
+		knownGrants: map[string]*lifecycle.KubeletGrants{}, podsToAsk: map[string]podName{},
+		err: errors.New("the agent has not asked the kubelet yet"), noCPUs: errors.New("the agent has not asked the kubelet yet"),
 	}
 }
 
-// Granted returns the known grants of a pod, without waiting; nil for none. If no answer of the kubelet had the pod, it
-// schedules a request about the pod, and returns the grants that an earlier agent saved.
+// Granted returns the known grants of a pod, or nil if there are none. It does not wait. If no answer of the kubelet
+// had the pod, it schedules a request about the pod, and returns the grants that an earlier agent has saved.
 func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known := g.knownLocked(pod); known != nil {
 		return known
 	}
-	if g.wantLocked(pod) {
+	if g.scheduleLocked(pod) {
 		sleep.Wake(g.wake)
 	}
-	return g.saved[pod.UID]
+	return g.savedGrants[pod.UID]
 }
 
-// Known returns the known grants of a pod, and schedules no request.
+// Known returns the known grants of a pod, or those that an earlier agent has saved. It schedules no request.
 func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if known := g.known[podUID]; known != nil {
+	if known := g.knownGrants[podUID]; known != nil {
 		return known
 	}
-	return g.saved[podUID]
+	return g.savedGrants[podUID]
 }
 
+// knownLocked returns the grants that the kubelet has reported for a pod, if the pod has the same name as in that
+// report.
 func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
-	k := g.known[pod.UID]
+	k := g.knownGrants[pod.UID]
 	if k == nil || k.Namespace != pod.Namespace || k.Name != pod.Name {
 		return nil
 	}
 	return k
 }
 
-// wantLocked schedules a request about a pod. It returns false if that is already scheduled, or is not possible.
-func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
-	if _, noted := g.wanted[pod.UID]; noted || g.o.Socket == "" || pod.UID == "" || pod.Name == "" || len(g.wanted) == maxPods {
+// scheduleLocked schedules a request about a pod. It returns false if a request about the pod is already scheduled, or
+// is not possible.
+func (g *Grants) scheduleLocked(pod *lifecycle.Pod) bool {
+	if _, noted := g.podsToAsk[pod.UID]; noted || g.o.Socket == "" || pod.UID == "" || pod.Name == "" || len(g.podsToAsk) == maxPods {
 		return false
 	}
-	g.wanted[pod.UID] = podName{pod.Namespace, pod.Name}
+	g.podsToAsk[pod.UID] = podName{pod.Namespace, pod.Name}
 	return true
 }
 
-// Invalidate schedules a request about a pod, because its grants may have changed. The known grants stay in use
-// until the answer.
+// Invalidate schedules a request about a pod, because the pod's grants may have changed. The known grants stay in use
+// until the kubelet answers.
 func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.wantLocked(pod) {
+	if g.scheduleLocked(pod) {
 		sleep.Wake(g.wake)
 	}
 }
 
-// Await asks the kubelet about pods that are unknown or were invalidated, for at most GrantsOptions.Wait. It
-// returns at once if the last request failed and the kubelet's socket does not exist, or if the kubelet failed to
-// answer in time during the last slowPause. If the last request failed and the socket exists, it asks again, because
+// Await asks the kubelet about the pods that are unknown or were invalidated. It waits at most for GrantsOptions.Wait.
+// It returns at once if the last request failed and the kubelet's socket does not exist, or if the kubelet did not
+// answer in time during the last slowPause. If the last request failed and the socket exists, Await asks again, because
 // a kubelet creates its first pods as soon as it has started.
 func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.mu.Lock()
 	wanted := false
 	for _, pod := range pods {
 		if g.knownLocked(pod) == nil {
-			g.wantLocked(pod)
+			g.scheduleLocked(pod)
 		}
-		_, noted := g.wanted[pod.UID]
+		_, noted := g.podsToAsk[pod.UID]
 		wanted = wanted || noted
 	}
-	failed, slow := !g.up && g.asked, time.Now().Before(g.slowUntil)
+	failed, slow := !g.up && g.askedOnce, time.Now().Before(g.slowUntil)
 	g.mu.Unlock()
 	if !wanted {
 		return
@@ -172,7 +174,7 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 			g.slowUntil = time.Now().Add(slowPause)
 			g.mu.Unlock()
 		}
-		g.o.Log.Debug("the kubelet did not report its grants in time", logkey.Err, err)
+		g.o.Log.Debug("the kubelet did not report in time which devices and CPUs it assigned", logkey.Err, err)
 	}
 	sleep.Wake(g.wake)
 }
@@ -184,21 +186,21 @@ func (g *Grants) listening() bool {
 	return err == nil
 }
 
-// ask waits until no other goroutine calls the kubelet, and then asks about all wanted pods. If no pod is wanted
-// any more, the answer to another request had them.
+// ask waits until no other goroutine calls the kubelet, and then asks about all pods in podsToAsk. If there are none
+// any more, because the answer to another request had them, ask sends no request.
 func (g *Grants) ask(ctx context.Context) error {
-	if err := g.turn.Acquire(ctx, 1); err != nil {
+	if err := g.callSem.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer g.turn.Release(1)
+	defer g.callSem.Release(1)
 	g.mu.Lock()
-	wanted, first, up := maps.Clone(g.wanted), !g.asked, g.up
+	wanted, first, up := maps.Clone(g.podsToAsk), !g.askedOnce, g.up
 	g.mu.Unlock()
 	if len(wanted) == 0 && up {
 		return nil
 	}
 	answer, unread, noCPUs, err := g.list(ctx)
-	if err != nil && g.conn != nil { // a new connection does not wait for the back-off of the old one
+	if err != nil && g.conn != nil { // a new connection does not wait for the back-off of the old connection
 		_ = g.conn.Close()
 		g.conn = nil
 	}
@@ -209,10 +211,10 @@ func (g *Grants) ask(ctx context.Context) error {
 	}
 	news := first || g.up != (err == nil)
 	before := g.err
-	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
+	g.askedOnce, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
-			g.o.Log.Info("the kubelet does not report the devices that it assigned; the agent assumes that it assigned none", logkey.Err, err)
+			g.o.Log.Info("the kubelet does not report the devices that it assigned; the agent assumes that the kubelet assigned none", logkey.Err, err)
 		}
 		return err
 	}
@@ -223,7 +225,8 @@ func (g *Grants) ask(ctx context.Context) error {
 	return nil
 }
 
-// unreadNames returns how many pods could not be read, and why the first could not, or nil if all could.
+// unreadNames returns an error that says how many pods cannot be read, and why the first one cannot. It returns nil if
+// all pods can be read.
 func unreadNames(unread map[podName]error) error {
 	var all []UnreadPod
 	for _, err := range unread {
@@ -233,38 +236,38 @@ func unreadNames(unread map[podName]error) error {
 	return unreadError(all)
 }
 
-// storeAnswerLocked stores the answer to a request about the wanted pods. It drops pods that the answer lacks,
-// because the kubelet no longer has them. The answer has no UIDs. If two pods had the same name one after the
-// other, only the later one counts. If two pods with the same name are wanted at the same time, neither counts
-// until only one of them is wanted. For a pod that could not be read, the known grants stay in use, and it is asked
-// about again. If that pod has no name, this applies to all pods that the answer lacks.
+// storeAnswerLocked stores the answer to a request about the pods wanted. It drops pods that the answer lacks, because
+// the kubelet no longer has them. The answer has names, but no UIDs. If two pods had the same name one after the other,
+// the grants are those of the later pod. If wanted has two pods with the same name, neither gets grants until wanted
+// has only one of them. For a pod that cannot be read, the known grants stay in use, and the agent asks about the pod
+// again. If that pod has no name, this applies to all pods that the answer lacks.
 func (g *Grants) storeAnswerLocked(wanted map[string]podName, answer map[podName]podGrants, unread map[podName]error) {
 	_, nameless := unread[podName{}]
 	isUnread := func(name podName) bool {
 		_, listed := answer[name]
 		return unread[name] != nil || nameless && !listed
 	}
-	maps.DeleteFunc(g.saved, func(_ string, k *lifecycle.KubeletGrants) bool { return !isUnread(podName{k.Namespace, k.Name}) })
+	maps.DeleteFunc(g.savedGrants, func(_ string, k *lifecycle.KubeletGrants) bool { return !isUnread(podName{k.Namespace, k.Name}) })
 	wanted = maps.Clone(wanted)
 	maps.DeleteFunc(wanted, func(_ string, name podName) bool { return isUnread(name) })
 	claims := map[podName]int{}
 	for uid, name := range wanted {
 		claims[name]++
-		delete(g.wanted, uid)
+		delete(g.podsToAsk, uid)
 	}
-	for uid, k := range g.known {
+	for uid, k := range g.knownGrants {
 		name := podName{k.Namespace, k.Name}
 		now, lives := answer[name]
 		switch {
 		case isUnread(name):
 		case !lives || claims[name] > 0:
-			delete(g.known, uid)
+			delete(g.knownGrants, uid)
 			g.dirty = true
 		case !reflect.DeepEqual(k.Static, now.static):
 			moved := *k
 			moved.Static = now.static
-			g.known[uid], g.dirty = &moved, true
-			g.changed = append(g.changed, uid)
+			g.knownGrants[uid], g.dirty = &moved, true
+			g.changedUIDs = append(g.changedUIDs, uid)
 		}
 	}
 	for uid, name := range wanted {
@@ -272,13 +275,13 @@ func (g *Grants) storeAnswerLocked(wanted map[string]podName, answer map[podName
 		if !listed || claims[name] > 1 {
 			continue
 		}
-		g.known[uid] = &lifecycle.KubeletGrants{UID: uid, Namespace: name.namespace, Name: name.name, Containers: now.devices, Static: now.static}
-		g.changed, g.dirty = append(g.changed, uid), true
+		g.knownGrants[uid] = &lifecycle.KubeletGrants{UID: uid, Namespace: name.namespace, Name: name.name, Containers: now.devices, Static: now.static}
+		g.changedUIDs, g.dirty = append(g.changedUIDs, uid), true
 	}
 }
 
-// list asks the kubelet. err is why there is no answer. noCPUs is why the answer has no CPUs. unread are pods that
-// cannot be read.
+// list asks the kubelet for the grants of all pods. err is why there is no answer. noCPUs is why the answer has no
+// CPUs. unread has the pods that cannot be read.
 func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread map[podName]error, noCPUs, err error) {
 	answer, noCPUs, err := g.fetch(ctx)
 	if err == nil {
@@ -291,6 +294,7 @@ func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread ma
 	return all, unread, noCPUs, nil
 }
 
+// fetch sends the requests for list.
 func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourcesResponse, noCPUs, err error) {
 	if _, err := os.Stat(g.o.Socket); err != nil {
 		return nil, nil, err
@@ -306,14 +310,14 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 	return answer, noCPUs, err
 }
 
-// whyNoCPUs returns why a container without CPUs in the answer may still have exclusive CPUs, or nil if it cannot.
-// A CPU manager that assigns no CPUs reports no allocatable CPUs. A kubelet older than 1.23 does not have that
-// call, or lists none.
+// whyNoCPUs returns why a container without CPUs in the answer may still have exclusive CPUs, or nil if such a
+// container has none. It asks for the allocatable CPUs, because a CPU manager that assigns no CPUs reports none. A
+// kubelet before 1.23 does not have this call, or lists no CPUs.
 func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
 	knowsPolicy := g.up && g.noCPUs == nil
 	g.mu.Unlock()
-	if knowsPolicy { // the kubelet changes its policy only at a restart, which the agent notices
+	if knowsPolicy { // the kubelet changes its policy only at a restart, after which a request of the agent fails
 		return nil
 	}
 	answer, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -326,6 +330,7 @@ func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResources
 	return nil
 }
 
+// explain returns an error that says what to do about an error of the connection.
 func (g *Grants) explain(err error) error {
 	return connectionError(err, g.o.Socket, "every kubelet has this socket; if the agent runs in a container, mount the socket's directory")
 }
@@ -337,10 +342,11 @@ func (g *Grants) AwaitFirst(ctx context.Context) { awaitFirst(ctx, g.ready) }
 func (g *Grants) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
+	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.knownGrants), Err: g.err, NoCPUs: g.noCPUs}
 }
 
-// Run requests the grants of pods that no caller waited for, and reports answers, until ctx ends.
+// Run requests the grants of the pods in podsToAsk for which no caller of Await waits, and reports and saves changes,
+// until ctx ends.
 func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()
@@ -391,13 +397,13 @@ func (g *Grants) Run(ctx context.Context) error {
 		pause, resting = min(2*pause, maxRetry), true
 	}
 	saveAtEnd(g.save)
-	return g.end(ctx)
+	return g.closeConn(ctx)
 }
 
-// end closes the connection when no call uses it any more.
-func (g *Grants) end(ctx context.Context) error {
-	_ = g.turn.Acquire(context.WithoutCancel(ctx), 1) // cannot fail, because this context never ends
-	defer g.turn.Release(1)
+// closeConn closes the connection when no call uses the connection any more.
+func (g *Grants) closeConn(ctx context.Context) error {
+	_ = g.callSem.Acquire(context.WithoutCancel(ctx), 1) // cannot fail, because this context never ends
+	defer g.callSem.Release(1)
 	if g.conn == nil {
 		return nil
 	}
@@ -406,11 +412,11 @@ func (g *Grants) end(ctx context.Context) error {
 	return conn.Close()
 }
 
-// notifyChanged reports the pods whose grants are new or changed.
+// notifyChanged calls Changed with the pods whose grants are new or have changed.
 func (g *Grants) notifyChanged() {
 	g.mu.Lock()
-	changed := g.changed
-	g.changed = nil
+	changed := g.changedUIDs
+	g.changedUIDs = nil
 	g.mu.Unlock()
 	if g.o.Changed != nil && len(changed) > 0 {
 		slices.Sort(changed)

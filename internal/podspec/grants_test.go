@@ -133,7 +133,7 @@ func TestGrants(t *testing.T) {
 		t.Errorf("a pod of the same name: %v", got)
 	}
 	g.mu.Lock()
-	if g.known["u1"] != nil {
+	if g.knownGrants["u1"] != nil {
 		t.Error("the pod that had the name before is still known by it")
 	}
 	g.mu.Unlock()
@@ -193,7 +193,7 @@ func TestGrantsOfLateKubelet(t *testing.T) {
 			t.Error("a kubelet that is gone answered")
 		}
 	}
-	if err := g.end(t.Context()); err != nil {
+	if err := g.closeConn(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// v1Pod is the part of a v1.Pod that the agent reads. The types of k8s.io/api would add megabytes to the binary.
+// v1Pod is the part of a v1.Pod that the agent reads. It is used instead of the types of k8s.io/api, which would add
+// megabytes to the binary.
 type v1Pod struct {
 	Metadata v1Metadata `json:"metadata"`
 	Spec     struct {
@@ -49,10 +50,10 @@ type v1Resources struct {
 	Limits   map[string]v1Quantity `json:"limits"`
 }
 
-// v1Quantity is the text of a quantity, which JSON may have as a string or as a number.
+// v1Quantity is the text of a quantity. In JSON, a quantity may be a string or a number.
 type v1Quantity string
 
-// UnmarshalJSON stores the text.
+// UnmarshalJSON stores the text without quotation marks.
 func (q *v1Quantity) UnmarshalJSON(b []byte) error {
 	*q = v1Quantity(strings.Trim(string(b), `"`))
 	return nil
@@ -60,10 +61,10 @@ func (q *v1Quantity) UnmarshalJSON(b []byte) error {
 
 // podList is the part of a v1.PodList that the agent reads.
 type podList struct {
-	version string // of the list: where a watch begins
+	version string // the resourceVersion of the list, from which a watch begins
 	pods    []*lifecycle.PodSpec
-	unread  []UnreadPod // pods that cannot be read
-	pending map[string]*Pending
+	unread  []UnreadPod            // pods that cannot be read
+	pending map[string]*PendingPod // the pods that have not started, by UID
 }
 
 // decodeList reads a v1.PodList of a source, one pod after the other, so that the whole text is never in memory.
@@ -112,6 +113,7 @@ func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 	return l, nil
 }
 
+// decodeItems reads the member items of the list.
 func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	start, err := d.Token()
 	if err != nil || start == nil { // a list without items may be null
@@ -122,7 +124,7 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	}
 	for d.More() {
 		var p v1Pod
-		// A string in place of a number is an error of this pod only: the decoder has read the whole pod.
+		// A value of the wrong type is an error of this pod only: the decoder has read the whole pod.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
 			return err
@@ -138,9 +140,10 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	return expect(d, json.Delim(']'))
 }
 
-// add adds a pod, unless it is gone. of is nil for a pod that has started. A pod that cannot be read does not end the
-// list.
-func (l *podList) add(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, err error) error {
+// add adds a pod to the list, unless gone says that the pod was deleted. of is nil for a pod that has started. err is
+// why the pod cannot be read, or nil. A pod that cannot be read does not end the list: add returns an error only for
+// too many pods.
+func (l *podList) add(s *lifecycle.PodSpec, of *PendingPod, uid string, gone bool, err error) error {
 	switch {
 	case len(l.pods)+len(l.unread) == maxPods:
 		return fmt.Errorf("more than %d pods", maxPods)
@@ -150,7 +153,7 @@ func (l *podList) add(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, 
 		l.pods = append(l.pods, s)
 		if of != nil {
 			if l.pending == nil {
-				l.pending = map[string]*Pending{}
+				l.pending = map[string]*PendingPod{}
 			}
 			l.pending[s.UID] = of
 		}
@@ -158,12 +161,13 @@ func (l *podList) add(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, 
 	return nil
 }
 
-// update checks the list, as indexByUID does, and returns it as an Update.
+// update returns the list as an Update, after the checks of indexByUID.
 func (l *podList) update(node string) (Update, error) {
 	all, twice, err := indexByUID(l.pods, node)
 	return Update{All: all, Full: true, Pending: l.pending, Unread: append(l.unread, twice...)}, err
 }
 
+// expect reads the next token, and returns an error if the token is not want.
 func expect(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()
 	if err == nil && got != want {
@@ -172,8 +176,8 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return err
 }
 
-// Parse reads one v1.Pod in the form in which the kubelet reports it.
-func Parse(text []byte) (*lifecycle.PodSpec, error) {
+// ParsePod reads one v1.Pod from JSON, in the form in which the kubelet reports it.
+func ParsePod(text []byte) (*lifecycle.PodSpec, error) {
 	var p v1Pod
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, fmt.Errorf("read a pod: %w", jsonwords.Error(err))

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// savedPod is the saved form of what the kubelet's static managers assigned to a pod. Devices are not saved,
-// because an old grant must not give a container a device.
+// savedPod is the saved form of the CPUs and memory nodes that the kubelet's static managers have assigned to a pod.
+// Devices are not saved, because an old grant must not give a container a device.
 type savedPod struct {
 	UID        string                 `json:"uid"`
 	Namespace  string                 `json:"namespace"`
@@ -19,13 +19,15 @@ type savedPod struct {
 	Containers map[string]savedStatic `json:"containers"`
 }
 
+// savedStatic is the saved form of a lifecycle.StaticGrant.
 type savedStatic struct {
 	CPUs     []int `json:"cpus,omitempty"`
 	Mems     []int `json:"mems,omitempty"`
 	Reported bool  `json:"told,omitempty"`
 }
 
-// loadGrants reads the grants that an earlier agent saved. The error is about pods that it skips.
+// loadGrants reads the grants that an earlier agent has saved. The error is about saved data that cannot be read: all
+// of it, or the pods that loadGrants skips.
 func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 	pods, unread, err := loadSaved[savedPod](data)
 	if err != nil {
@@ -45,7 +47,7 @@ func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 
 func (p *savedPod) grants() (*lifecycle.KubeletGrants, error) {
 	if p.UID == "" || p.Name == "" {
-		return nil, errors.New("a pod without UID or name")
+		return nil, errors.New("a saved pod has no UID or no name")
 	}
 	k := &lifecycle.KubeletGrants{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Static: map[string]lifecycle.StaticGrant{}}
 	for name, c := range p.Containers {
@@ -62,16 +64,16 @@ func (p *savedPod) grants() (*lifecycle.KubeletGrants, error) {
 // save saves the known CPUs and memory nodes, if they have changed.
 func (g *Grants) save() error {
 	return saveChanged(&g.mu, &g.dirty, g.o.Save, g.savedPodsLocked, func(err error) {
-		g.o.Log.Warn("the agent cannot save the kubelet's grants; after a restart it lacks them until the kubelet answers", logkey.Err, err)
+		g.o.Log.Warn("the agent cannot save which CPUs and memory nodes the kubelet assigned; after a restart it does not know them until the kubelet answers", logkey.Err, err)
 	})
 }
 
-// savedPodsLocked returns what to save, by UID. It includes pods whose entry in the kubelet's answer cannot be
-// read.
+// savedPodsLocked returns the pods to save, sorted by UID. They include the saved grants of pods that the agent could
+// not read in the kubelet's answer.
 func (g *Grants) savedPodsLocked() []savedPod {
 	out := []savedPod{}
-	all := maps.Clone(g.known)
-	for uid, k := range g.saved {
+	all := maps.Clone(g.knownGrants)
+	for uid, k := range g.savedGrants {
 		if all[uid] == nil {
 			all[uid] = k
 		}

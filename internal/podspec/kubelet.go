@@ -19,69 +19,69 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// maxAnswer bounds the answer of /pods. 110 pods of average size take about 1 MiB, and no node runs enough pods to
-// exceed this bound.
+// maxAnswer is the longest answer of /pods in bytes. The answer for 110 pods of average size has about 1 MiB, so no
+// node has enough pods to reach this limit.
 const maxAnswer = 256 << 20
 
 // KubeletOptions configure how to reach the kubelet's server.
 type KubeletOptions struct {
-	// URL is https://host:10250, or http://127.0.0.1:10255 for the read-only port, which
-	// gets no token.
+	// URL is https://host:10250, or http://127.0.0.1:10255 for the read-only port. The agent sends no token to the
+	// read-only port.
 	URL string
-	// TokenFile holds the bearer token; it is read again for each request.
+	// TokenFile has the bearer token. The agent reads this file again for each request.
 	TokenFile string
-	// CAFile has the certificates that verify the kubelet's certificate; "" means those of the system. ServerName
-	// is the name in the kubelet's certificate; "" means the host of the URL.
+	// CAFile has the CA certificates that verify the kubelet's certificate; "" means those of the system. ServerName is
+	// the name in the kubelet's certificate; "" means the host in URL.
 	CAFile, ServerName string
-	// CertFile and KeyFile are the client certificate of the agent.
+	// CertFile and KeyFile have the client certificate of the agent and its key.
 	CertFile, KeyFile string
-	// SkipVerify accepts any certificate.
+	// SkipVerify makes the agent accept any certificate.
 	SkipVerify bool
-	// Node is the node's name; "" means any name that all pods have in common.
+	// Node is the name of the node that all pods must have. "" means that all pods must have the same node.
 	Node string
 	// Interval is the pause between two polls.
 	Interval time.Duration
-	// Dial connects to a host and port; nil means the system's call.
+	// Dial connects to a host and port; nil means that package net/http connects itself.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Kubelet is the kubelet's /pods endpoint.
+// Kubelet reads pods from the kubelet's /pods endpoint.
 type Kubelet struct {
 	o      KubeletOptions
 	client *http.Client
 	wake   chan struct{}
 	tlsMu  sync.Mutex // guards the creation of the TLS configuration
 
-	turn   *semaphore.Weighted // held while a goroutine calls the kubelet; guards all fields below
-	asked  time.Time
-	next   time.Time // the time at which the next request may be sent
-	answer *Update
+	callSem     *semaphore.Weighted // held while a goroutine calls the kubelet; guards all fields below
+	lastRequest time.Time
+	nextRequest time.Time // when the next request may be sent
+	lastAnswer  *Update
 }
 
-// The kubelet encodes all its pods for each request. So the pause between two requests is at least minPause, and at
-// least pauseFactor times the duration of the last request.
+// The kubelet encodes all its pods for each request. To limit this work, the pause between two requests is at least
+// minPause, and at least pauseFactor times the duration of the last request.
 const (
 	minPause    = 10 * time.Millisecond
 	pauseFactor = 3
 )
 
-// fetchTimeout bounds a request for which no runtime waits.
+// fetchTimeout is how long a request may take for which no runtime waits.
 const fetchTimeout = 10 * time.Second
 
-// NewKubelet returns a client. It reads files when it needs them, so that they may be
-// created later and change.
+// NewKubelet returns a source that reads from the kubelet. It reads certificates and the token when it needs them, so
+// that their files may be created later.
 func NewKubelet(o KubeletOptions) *Kubelet {
-	k := &Kubelet{o: o, wake: make(chan struct{}, 1), turn: semaphore.NewWeighted(1)}
+	k := &Kubelet{o: o, wake: make(chan struct{}, 1), callSem: semaphore.NewWeighted(1)}
 	transport := &http.Transport{
 		MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
-		DisableCompression: true, // maxAnswer bounds the uncompressed text
+		DisableCompression: true, // so that maxAnswer limits the uncompressed text
 	}
 	if o.Dial != nil {
 		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return o.Dial(ctx, address) }
 	}
 	k.client = &http.Client{
 		Transport: transport,
-		// A kubelet never redirects, and only it may get the token.
+		// A kubelet never redirects, and no other server may get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k
@@ -97,7 +97,8 @@ func (k *Kubelet) Close() error {
 }
 
 // Get reads all pods, because the endpoint cannot return a single pod. Callers that wait at the same time share an
-// answer. If it is too early for another request, Get returns ErrTooSoon, and Watch polls soon.
+// answer. If the next request may only be sent after the deadline of ctx, Get returns ErrNotReportedYet, and Watch
+// polls soon.
 func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 	u, err := k.sharedList(ctx)
 	switch {
@@ -105,42 +106,42 @@ func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 		k.PollSoon()
 		return Update{}, err
 	case u.All[uid] == nil:
-		return *u, ErrUnknown
+		return *u, ErrNoSuchPod
 	}
 	return *u, nil
 }
 
-// sharedList returns the answer to a request that was sent after the call of sharedList.
+// sharedList returns the answer to a request that was sent after sharedList was called. Another caller may have sent
+// it.
 func (k *Kubelet) sharedList(ctx context.Context) (*Update, error) {
 	arrived := time.Now()
-	if err := k.turn.Acquire(ctx, 1); err != nil {
+	if err := k.callSem.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer k.turn.Release(1)
-	if k.asked.After(arrived) && k.answer != nil {
-		return k.answer, nil
+	defer k.callSem.Release(1)
+	if k.lastRequest.After(arrived) && k.lastAnswer != nil {
+		return k.lastAnswer, nil
 	}
-	if wait := time.Until(k.next); wait > 0 {
+	if wait := time.Until(k.nextRequest); wait > 0 {
 		if end, bounded := ctx.Deadline(); bounded && time.Until(end) < wait {
-			return nil, ErrTooSoon
+			return nil, ErrNotReportedYet
 		}
 		if !sleep.For(ctx, wait) {
 			return nil, ctx.Err()
 		}
 	}
-	k.asked = time.Now()
+	k.lastRequest = time.Now()
 	var err error
-	k.answer, err = k.list(ctx)
+	k.lastAnswer, err = k.list(ctx)
 	now := time.Now()
-	k.next = now.Add(max(minPause, pauseFactor*now.Sub(k.asked)))
-	return k.answer, err
+	k.nextRequest = now.Add(max(minPause, pauseFactor*now.Sub(k.lastRequest)))
+	return k.lastAnswer, err
 }
 
 // PollSoon makes Watch poll as soon as it may.
 func (k *Kubelet) PollSoon() { sleep.Wake(k.wake) }
 
-// Watch polls periodically, and soon after a caller of Get had no answer in time. It returns after the first
-// request without an answer.
+// Watch polls every Interval, and soon after a call of Get that had no answer in time. It returns when a request fails.
 func (k *Kubelet) Watch(ctx context.Context, report func(Update)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -162,6 +163,7 @@ func (k *Kubelet) Watch(ctx context.Context, report func(Update)) error {
 	}
 }
 
+// list requests all pods from the kubelet.
 func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	url := strings.TrimSuffix(k.o.URL, "/") + "/pods"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -207,7 +209,8 @@ func errorHint(code int) string {
 	return ""
 }
 
-// authorise adds the token, and updates the certificates. It sends a token only over TLS.
+// authorise adds the token to a request, and makes the TLS configuration if there is none. It adds a token only to a
+// request over TLS.
 func (k *Kubelet) authorise(req *http.Request) error {
 	if req.URL.Scheme != "https" {
 		return nil
@@ -229,12 +232,13 @@ func (k *Kubelet) authorise(req *http.Request) error {
 	return nil
 }
 
-// certificates makes the TLS configuration, once. If it cannot read the CA file, it returns an error, and the next
-// request tries again. The client certificate is read at each handshake, because it is renewed.
+// certificates makes the TLS configuration, unless it was made before. If it cannot read the CA file, it returns an
+// error, and the next request tries again. The client certificate is read at each TLS handshake, because its file may
+// be renewed.
 func (k *Kubelet) certificates() error {
 	k.tlsMu.Lock()
 	defer k.tlsMu.Unlock()
-	t, _ := k.client.Transport.(*http.Transport) // ours
+	t, _ := k.client.Transport.(*http.Transport) // NewKubelet has set this type
 	if t.TLSClientConfig != nil {
 		return nil
 	}
@@ -262,9 +266,10 @@ func (k *Kubelet) certificates() error {
 	return nil
 }
 
-// maxFile bounds the files of certificates and tokens.
+// maxFile is the largest size of a file with certificates or a token, in bytes.
 const maxFile = 1 << 20
 
+// readBounded reads a file of at most maxFile bytes.
 func readBounded(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Manifest is a pod of a YAML or JSON document, with the defaults that the API server and the kubelet would add.
+// Manifest is a pod from a YAML or JSON document, with the defaults that the API server and the kubelet would add.
 type Manifest struct {
 	Spec                *lifecycle.PodSpec
 	Labels, Annotations map[string]string
-	// Env are the variables that the manifest sets for each container, as NAME=value. It has no values from other
-	// objects.
+	// Env has, by the name of the container, the variables that the manifest itself sets, as NAME=value. It has no values
+	// from other objects, such as ConfigMaps.
 	Env map[string][]string
 }
 
-// manifest is the part of a Pod, of the owner of a pod template or of a list that the agent reads.
+// manifest is the part that the agent reads of a pod, of a workload or of a list.
 type manifest struct {
 	Kind     string            `json:"kind"`
 	Metadata v1Metadata        `json:"metadata"`
@@ -35,9 +35,10 @@ type manifest struct {
 }
 
 // Manifests reads YAML or JSON documents: pods, lists of pods, and workloads (Deployment, StatefulSet, DaemonSet,
-// ReplicaSet, ReplicationController, Job, CronJob). For each workload it returns one pod. As in the API server,
-// missing requests default to the limits, and the QoS class follows from them. It skips objects of other kinds.
-// skipped says how many objects of each kind it skipped, such as "2 Service". Errors name the document.
+// ReplicaSet, ReplicationController, Job, CronJob). For each workload it returns one pod. As in the API server, missing
+// requests default to the limits, and the QoS class follows from requests and limits. It skips objects of other kinds.
+// skipped says how many objects of each kind it has skipped, such as "2 Service". Errors have the number of the
+// document.
 func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 	others := map[string]int{}
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
@@ -73,6 +74,7 @@ func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 	return all, skipped, nil
 }
 
+// fromDocument reads one YAML document, and counts objects without pods in others.
 func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
 	object, err := withTextKeys(doc)
 	if err != nil {
@@ -85,7 +87,8 @@ func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
 	return fromJSON(raw, others)
 }
 
-// withTextKeys returns a decoded YAML value with the keys that JSON has: texts. In YAML, keys may be numbers or booleans.
+// withTextKeys returns a decoded YAML value in which all keys are strings, as in JSON. In YAML, keys may be numbers or
+// booleans.
 func withTextKeys(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
@@ -107,7 +110,7 @@ func withTextKeys(v any) (any, error) {
 			switch key.(type) {
 			case string, int, int64, uint64, float64, bool:
 			default:
-				return nil, fmt.Errorf("a key has the type %T, want a text", key)
+				return nil, fmt.Errorf("a key has the type %T; it must be a text, a number or a boolean", key)
 			}
 			if out[fmt.Sprint(key)], err = withTextKeys(inner); err != nil {
 				return nil, err
@@ -157,7 +160,7 @@ func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 	return nil, nil
 }
 
-// template returns one pod of a workload, with the name of the workload.
+// template returns one pod of a workload. The pod has the name of the workload.
 func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 	var spec struct {
 		Template struct {
@@ -174,6 +177,7 @@ func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 	return []Manifest{p}, err
 }
 
+// pod converts one pod. spec is the JSON of its v1.PodSpec.
 func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) {
 	meta.Namespace = cmp.Or(meta.Namespace, "default")
 	name := meta.Namespace + "/" + meta.Name
@@ -193,7 +197,7 @@ func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) 
 	for i := range s.Containers {
 		s.Containers[i].Requests = defaultedRequests(s.Containers[i])
 	}
-	s.QoS = qos(s.Containers)
+	s.QoS = qosClass(s.Containers)
 	env, err := environments(spec)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
@@ -212,9 +216,9 @@ func defaultedRequests(c lifecycle.ContainerSpec) lifecycle.Amounts {
 	return all
 }
 
-// qos returns the QoS class of a pod (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes 1.36). It does not
-// handle resources of the pod as a whole.
-func qos(containers []lifecycle.ContainerSpec) string {
+// qosClass returns the QoS class of a pod (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes 1.36). It ignores
+// resources of the pod as a whole.
+func qosClass(containers []lifecycle.ContainerSpec) string {
 	any, all := false, true
 	for _, c := range containers {
 		for _, r := range []string{lifecycle.ResourceCPU, lifecycle.ResourceMemory} {
@@ -231,6 +235,7 @@ func qos(containers []lifecycle.ContainerSpec) string {
 	return "Burstable"
 }
 
+// environments returns the variables that a pod spec itself sets, by the name of the container.
 func environments(spec json.RawMessage) (map[string][]string, error) {
 	type container struct {
 		Name string `json:"name"`
@@ -256,8 +261,8 @@ func environments(spec json.RawMessage) (map[string][]string, error) {
 }
 
 // PodResources returns the resources that the kubelet sets on a pod's cgroup (pkg/kubelet/cm/helpers_linux.go,
-// ResourceConfigForPod, Kubernetes 1.36). These are the resources of the pod as a whole, or the sums of its
-// containers, and its overhead.
+// ResourceConfigForPod, Kubernetes 1.36). These are the resources of the pod as a whole, or otherwise the sums of the
+// resources of its containers, plus the pod's overhead.
 func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 	if p.QoS == "BestEffort" {
 		return lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}

@@ -5,25 +5,25 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Pending has the spec, labels and annotations of a pod that has not started. Only Chain.Pending sets Spec. The agent
-// drops labels and annotations when the pod starts, because they can be large.
-type Pending struct {
+// PendingPod has the spec, labels and annotations of a pod that has not started. Only Chain.Pending sets Spec. The
+// chain drops the labels and annotations when the pod has started, because they can be large.
+type PendingPod struct {
 	Spec                *lifecycle.PodSpec
 	Labels, Annotations map[string]string
 }
 
-// pending returns the facts about a pod that has not started and is not being deleted. For any other pod it returns
-// nil.
-func (p *v1Pod) pending() *Pending {
+// pending returns the labels and annotations of a pod that has not started and is not being deleted. For any other pod
+// it returns nil.
+func (p *v1Pod) pending() *PendingPod {
 	if p.Status.Phase != "Pending" || p.Metadata.Deletion != "" {
 		return nil
 	}
-	return &Pending{Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations}
+	return &PendingPod{Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations}
 }
 
 // singleUpdate returns an update with one pod.
-func singleUpdate(s *lifecycle.PodSpec, pending *Pending) Update {
-	return Update{All: map[string]*lifecycle.PodSpec{s.UID: s}, Pending: map[string]*Pending{s.UID: pending}}
+func singleUpdate(s *lifecycle.PodSpec, pending *PendingPod) Update {
+	return Update{All: map[string]*lifecycle.PodSpec{s.UID: s}, Pending: map[string]*PendingPod{s.UID: pending}}
 }
 
 // notePendingLocked stores which pods of an answer have not started.
@@ -46,12 +46,12 @@ func (l *Chain) notePendingLocked(u *Update) {
 }
 
 // Pending returns the pods that have not started, in no particular order.
-func (l *Chain) Pending() (out []Pending) {
+func (l *Chain) Pending() (out []PendingPod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uid, pending := range l.pending {
 		if s := l.specLocked(uid); s != nil {
-			out = append(out, Pending{s, pending.Labels, pending.Annotations})
+			out = append(out, PendingPod{s, pending.Labels, pending.Annotations})
 		}
 	}
 	return out

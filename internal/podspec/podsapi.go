@@ -20,20 +20,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxMessage is the size limit of one message of the kubelet. An object in the API server's store has at most about
-// 1.5 MiB.
+// maxMessage is the largest size of one message of the kubelet, in bytes. An object in the API server's store has at
+// most about 1.5 MiB.
 const maxMessage = 16 << 20
 
-// PodsAPI is a client of the kubelet's local Pods API (v1alpha1), whose socket only
-// root can open.
+// PodsAPI reads pods from the kubelet's local Pods API (v1alpha1). Only root can open the socket of this API.
 type PodsAPI struct{ kubeletSocket }
 
-// NewPodsAPI returns a client of the socket. It does not connect yet.
+// NewPodsAPI returns a source that reads from the Pods API at a socket. It does not connect before the first call.
 func NewPodsAPI(socket string) *PodsAPI {
 	return &PodsAPI{newKubeletSocket(socket, nil)}
 }
 
-// kubeletSocket is a socket of the kubelet, with one connection that the first call makes.
+// kubeletSocket is a socket of the kubelet, and one connection to the socket. The first call makes the connection.
 type kubeletSocket struct {
 	socket string
 	conn   func() (*grpc.ClientConn, error)
@@ -47,12 +46,12 @@ func newKubeletSocket(path string, dial func(context.Context, string) (net.Conn,
 func (k kubeletSocket) Close() error {
 	conn, err := k.conn()
 	if err != nil {
-		return nil //nolint:nilerr // there is none to close
+		return nil //nolint:nilerr // there is no connection to close
 	}
 	return conn.Close()
 }
 
-// client returns a client on the one connection.
+// client returns a client that uses the connection.
 func (p *PodsAPI) client() (pods.PodsClient, error) {
 	conn, err := p.conn()
 	if err != nil {
@@ -61,8 +60,8 @@ func (p *PodsAPI) client() (pods.PodsClient, error) {
 	return pods.NewPodsClient(conn), nil
 }
 
-// connect makes a connection to a socket of the kubelet. by connects; nil means the system's call. The short
-// back-off suits a kubelet that restarts: it answers again within seconds.
+// connect returns a gRPC connection to a socket of the kubelet. by opens the connection; nil means that gRPC opens it
+// itself. The back-off is short, because a kubelet that restarts answers again within seconds.
 func connect(socket string, by func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	redial := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
 	target, options := "unix://"+socket, []grpc.DialOption{
@@ -76,8 +75,8 @@ func connect(socket string, by func(context.Context, string) (net.Conn, error)) 
 	return grpc.NewClient(target, options...)
 }
 
-// connectionError returns a message for an error of a connection to a socket. absent is the usual reason for a
-// missing socket.
+// connectionError returns an error with the socket's path for an error of a connection. If the socket does not exist,
+// the error says absent, which is the usual reason.
 func connectionError(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: %s", socket, absent)
@@ -91,7 +90,7 @@ func connectionError(err error, socket, absent string) error {
 // Source names the source.
 func (*PodsAPI) Source() lifecycle.Source { return lifecycle.FromPodsAPI }
 
-// Get reads one pod.
+// Get asks the kubelet for one pod.
 func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	client, err := p.client()
 	if err != nil {
@@ -99,7 +98,7 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	}
 	answer, err := client.GetPod(ctx, &pods.GetPodRequest{PodUID: uid})
 	if status.Code(err) == codes.NotFound {
-		return Update{}, ErrUnknown
+		return Update{}, ErrNoSuchPod
 	}
 	if err != nil {
 		return Update{}, p.explain(err)
@@ -109,7 +108,7 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	case err != nil:
 		return Update{}, err
 	case s.UID != uid:
-		return Update{}, fmt.Errorf("asked for pod %.60q, got pod %.60q", uid, s.UID)
+		return Update{}, fmt.Errorf("the agent asked for the pod with UID %.60q, and the kubelet returned the pod with UID %.60q", uid, s.UID)
 	}
 	return singleUpdate(s, of), nil
 }
@@ -163,9 +162,9 @@ func (p *PodsAPI) Watch(ctx context.Context, report func(Update)) error {
 	}
 }
 
-// eventUpdate returns the update for an event after the first list. A pod that cannot be read does not end the
-// stream.
-func eventUpdate(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, err error) Update {
+// eventUpdate returns the update for an event after the first list. gone means that the pod was deleted. err is why the
+// pod cannot be read, or nil. A pod that cannot be read does not end the stream.
+func eventUpdate(s *lifecycle.PodSpec, of *PendingPod, uid string, gone bool, err error) Update {
 	switch {
 	case gone && uid != "":
 		return Update{EndedUID: uid}
@@ -175,7 +174,7 @@ func eventUpdate(s *lifecycle.PodSpec, of *Pending, uid string, gone bool, err e
 	return singleUpdate(s, of)
 }
 
-// explain returns a message for an error of the connection.
+// explain returns an error that says what to do about an error of the connection.
 func (p *PodsAPI) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%s serves another version of the Pods API than v1alpha1", p.socket)

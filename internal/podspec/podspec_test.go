@@ -404,7 +404,7 @@ func TestSharedQuestions(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 	defer cancel()
-	if _, err := k.Get(ctx, "u1"); !errors.Is(err, ErrTooSoon) && !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.Get(ctx, "u1"); !errors.Is(err, ErrNotReportedYet) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -507,15 +507,15 @@ func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
 func TestLateAnswer(t *testing.T) {
 	l := New(Options{Sources: []SpecSource{NewKubelet(KubeletOptions{})}})
 	r := l.sources[0]
-	for n := range 3 * maxGone {
+	for n := range 3 * maxEndedPods {
 		uid := fmt.Sprint("u-", n)
 		told := map[string]*lifecycle.PodSpec{uid: {UID: uid}}
 		l.apply(r, Update{All: told})
 		l.apply(r, Update{EndedUID: uid})
 		l.apply(r, Update{All: told})
 	}
-	if len(r.pods) != 0 || len(l.changed) != 0 || len(l.gone.uids) != maxGone {
-		t.Errorf("%d specs and %d changes of pods that ended are kept; %d UIDs are remembered", len(r.pods), len(l.changed), len(l.gone.uids))
+	if len(r.pods) != 0 || len(l.changedUIDs) != 0 || len(l.endedPods.uids) != maxEndedPods {
+		t.Errorf("%d specs and %d changes of pods that ended are kept; %d UIDs are remembered", len(r.pods), len(l.changedUIDs), len(l.endedPods.uids))
 	}
 	l.apply(r, Update{All: map[string]*lifecycle.PodSpec{"u-1": {UID: "u-1"}}, Full: true})
 	if l.Spec("u-1") == nil {

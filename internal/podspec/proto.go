@@ -9,10 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/protofields"
 )
 
-// fieldReaders are functions that read fields of a protobuf message, by the number of the field. Numbers never
-// change. Fields without a function, and fields that are not length-delimited, are skipped.
+// fieldReaders has functions that read the fields of a protobuf message, by the number of the field. The number of a
+// field never changes. Fields without a function, and fields that are not length-delimited, are skipped.
 type fieldReaders map[protowire.Number]func([]byte) error
 
+// read calls the functions for the fields of a message.
 func (m fieldReaders) read(b []byte) error {
 	return protofields.Each(b, func(n protowire.Number, _ uint64, v []byte) error {
 		if read := m[n]; read != nil && v != nil {
@@ -24,15 +25,16 @@ func (m fieldReaders) read(b []byte) error {
 
 // decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto, v0.36), in which the Pods API
 // sends pods. It also returns the UID of a pod that cannot be read, unless the UID itself cannot be read.
-func decodePod(data []byte) (s *lifecycle.PodSpec, of *Pending, uid string, err error) {
+func decodePod(data []byte) (s *lifecycle.PodSpec, of *PendingPod, uid string, err error) {
 	var p v1Pod
 	if err := p.message().read(data); err != nil {
-		return nil, nil, p.Metadata.UID, fmt.Errorf("malformed pod: %w", err)
+		return nil, nil, p.Metadata.UID, fmt.Errorf("the kubelet sent a malformed pod: %w", err)
 	}
 	s, err = p.spec(lifecycle.FromPodsAPI)
 	return s, p.pending(), p.Metadata.UID, err
 }
 
+// message returns the functions that read a v1.Pod into p.
 func (p *v1Pod) message() fieldReaders {
 	meta, spec := &p.Metadata, &p.Spec
 	return fieldReaders{
@@ -53,15 +55,17 @@ func (p *v1Pod) message() fieldReaders {
 	}
 }
 
+// message returns the functions that read a v1.Container into c.
 func (c *v1Container) message() fieldReaders {
 	return fieldReaders{1: stringField(&c.Name), 8: c.Resources.message().read, 24: stringField(&c.RestartPolicy)}
 }
 
+// message returns the functions that read a v1.ResourceRequirements into r.
 func (r *v1Resources) message() fieldReaders {
 	return fieldReaders{1: mapField(&r.Limits, quantityField), 2: mapField(&r.Requests, quantityField)}
 }
 
-// containerField returns a function that reads a container and adds it to a list.
+// containerField returns a function that reads a container and adds the container to a list.
 func containerField(to *[]v1Container, of func(*v1Container) fieldReaders) func([]byte) error {
 	return func(v []byte) error {
 		var c v1Container

@@ -18,7 +18,7 @@ type savedForm[P any] struct {
 	Pods    []P `json:"pods"`
 }
 
-// loadSaved reads what was saved. It returns no pods if data is empty. unread are pods that it skips.
+// loadSaved reads what saveChanged has saved. It returns no pods if data is empty. unread has the pods that it skips.
 func loadSaved[P any](data []byte) (pods []P, unread []UnreadPod, err error) {
 	if len(data) == 0 {
 		return nil, nil, nil
@@ -41,7 +41,8 @@ func loadSaved[P any](data []byte) (pods []P, unread []UnreadPod, err error) {
 	return pods, unread, nil
 }
 
-// loadSpecs reads the specs that an earlier agent saved. The error is about pods that it skips.
+// loadSpecs reads the specs that an earlier agent has saved. The error is about saved data that cannot be read: all of
+// it, or the pods that loadSpecs skips.
 func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
 	pods, unread, err := loadSaved[lifecycle.PodSpec](data)
 	if err != nil {
@@ -50,7 +51,7 @@ func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
 	var good []*lifecycle.PodSpec
 	for i := range pods {
 		if pods[i].UID == "" {
-			unread = append(unread, UnreadPod{Err: errors.New("a pod without UID")})
+			unread = append(unread, UnreadPod{Err: errors.New("a saved pod has no UID")})
 			continue
 		}
 		pods[i].Remembered = true
@@ -66,13 +67,13 @@ func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
 // save saves the known specs, if they have changed.
 func (l *Chain) save() error {
 	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.specsLocked, func(err error) {
-		l.o.Log.Warn("the agent cannot save pod specs; after a restart it lacks them until the kubelet answers", logkey.Err, err)
+		l.o.Log.Warn("the agent cannot save pod specs; after a restart it does not know them until the kubelet answers", logkey.Err, err)
 	})
 }
 
-// specsLocked returns the known specs, by UID.
+// specsLocked returns the known specs, sorted by UID.
 func (l *Chain) specsLocked() []*lifecycle.PodSpec {
-	known := maps.Clone(l.saved)
+	known := maps.Clone(l.savedSpecs)
 	if known == nil {
 		known = map[string]*lifecycle.PodSpec{}
 	}
@@ -86,8 +87,8 @@ func (l *Chain) specsLocked() []*lifecycle.PodSpec {
 	return out
 }
 
-// saveChanged saves known() if dirty is set. mu guards both. If saving fails, it sets dirty again and calls failed.
-// save is nil if nothing is saved.
+// saveChanged saves the pods that known returns, if dirty is set, and clears dirty. It holds mu while it uses dirty and
+// calls known. If saving fails, it sets dirty again and calls failed. If save is nil, it saves nothing.
 func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, known func() []P, failed func(error)) error {
 	mu.Lock()
 	var pods []P
@@ -115,7 +116,7 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, kn
 // finalSaveTries is how often an agent tries to save when it ends.
 const finalSaveTries = 3
 
-// saveAtEnd saves when the agent ends. save itself logs an error.
+// saveAtEnd calls save when the agent ends, at most finalSaveTries times. save itself logs its errors.
 func saveAtEnd(save func() error) {
 	for range finalSaveTries {
 		if save() == nil {

@@ -10,27 +10,27 @@ import (
 // ResourceLister returns the answers of the kubelet's PodResources API (v1).
 type ResourceLister struct{ kubeletSocket }
 
-// NewResourceLister returns a client of the socket. It does not connect yet. dial connects; nil means the system's
-// call.
+// NewResourceLister returns a client of the PodResources API at a socket. It does not connect before the first call.
+// dial opens the connection; nil means that gRPC opens it itself.
 func NewResourceLister(path string, dial func(ctx context.Context, socket string) (net.Conn, error)) *ResourceLister {
 	return &ResourceLister{newKubeletSocket(path, dial)}
 }
 
-// List requests the resources of all pods.
+// List asks the kubelet for the resources that it has assigned to all pods.
 func (r *ResourceLister) List(ctx context.Context) (*podresources.ListPodResourcesResponse, error) {
 	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.ListPodResourcesResponse, error) {
 		return c.List(ctx, &podresources.ListPodResourcesRequest{})
 	})
 }
 
-// Allocatable asks which resources the kubelet can assign to containers.
+// Allocatable asks the kubelet which resources it can assign to containers.
 func (r *ResourceLister) Allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
 	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.AllocatableResourcesResponse, error) {
 		return c.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	})
 }
 
-// ask makes one call.
+// ask makes one call to the PodResources API.
 func ask[T any](r *ResourceLister, call func(podresources.PodResourcesListerClient) (T, error)) (out T, err error) {
 	conn, err := r.conn()
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Bounds for answers of a kubelet. A kubelet runs 110 pods by default, and a pod's
-// object has at most about 1.5 MiB in the API server's store.
+// Limits for answers of a kubelet, which protect the agent from a wrong answer. A kubelet runs 110 pods by default, and
+// a pod's object has at most about 1.5 MiB in the API server's store.
 const (
-	maxPods       = 16384
-	maxContainers = 4096
-	maxAmounts    = 256
-	maxName       = 1024
+	maxPods       = 16384 // pods of an answer
+	maxContainers = 4096  // containers of a pod
+	maxAmounts    = 256   // resources of a container or pod
+	maxName       = 1024  // bytes of a name or UID
 )
 
 // mirrorAnnotation is the annotation of a static pod's mirror in the API server. Its
@@ -23,9 +23,9 @@ const (
 // ConfigMirrorAnnotationKey, Kubernetes 1.36).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// uid returns the UID that the runtime uses for the pod. Any author of pods can write the annotation. So it counts
-// only if it cannot be the UID of a pod that the API server created. The UID of a static pod is a hash without
-// dashes.
+// uid returns the UID that the runtime uses for the pod. For a static pod, this is the value of mirrorAnnotation. Any
+// author of pods can write this annotation. So uid uses it only if it cannot be the UID of a pod that the API server
+// has created: the UID of a static pod is a hash without dashes.
 func (p *v1Pod) uid() string {
 	if hash := p.Metadata.Annotations[mirrorAnnotation]; len(hash) == 32 && strings.Trim(hash, "0123456789abcdef") == "" {
 		return hash
@@ -33,11 +33,11 @@ func (p *v1Pod) uid() string {
 	return p.Metadata.UID
 }
 
-// spec converts a pod, or returns what is wrong with it.
+// spec converts a pod, or returns an error for a pod that is not valid.
 func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	var wrong error
 	read := func(from map[string]v1Quantity) lifecycle.Amounts {
-		out, err := amounts(from)
+		out, err := parseAmounts(from)
 		wrong = cmp.Or(wrong, err)
 		return out
 	}
@@ -45,7 +45,7 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 		UID: p.uid(), Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS, From: from,
 		Overhead: read(p.Spec.Overhead), Requests: read(p.Spec.Resources.Requests), Limits: read(p.Spec.Resources.Limits),
 		// The kubelet has all labels and annotations.
-		Meta: &lifecycle.PodMeta{Labels: editable(p.Metadata.Labels), Annotations: editable(p.Metadata.Annotations), HasAllKeys: true},
+		Meta: &lifecycle.PodMeta{Labels: editableKeys(p.Metadata.Labels), Annotations: editableKeys(p.Metadata.Annotations), HasAllKeys: true},
 	}
 	add := func(kind lifecycle.ContainerKind, c v1Container) {
 		s.Containers = append(s.Containers, lifecycle.ContainerSpec{
@@ -65,14 +65,14 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	for _, c := range p.Spec.EphemeralContainers {
 		add(lifecycle.Ephemeral, c)
 	}
-	if err := cmp.Or(wrong, check(s)); err != nil {
+	if err := cmp.Or(wrong, checkSpec(s)); err != nil {
 		return nil, fmt.Errorf("pod %.80q: %w", s.Namespace+"/"+s.Name, err)
 	}
 	return s, nil
 }
 
-// amounts converts resources; CPU in milli-CPUs.
-func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
+// parseAmounts converts resources: CPU to milli-CPUs, and all other resources to whole units.
+func parseAmounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	var out lifecycle.Amounts
 	for name, q := range from {
 		per := int64(1)
@@ -94,12 +94,12 @@ func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	return out, nil
 }
 
-// maxAnnotation bounds the text of one annotation. It is longer than any annotation dialect accepts, so that the
-// dialect still reports a text that is too long.
+// maxAnnotation is how many bytes of an annotation's text are stored. It is one byte more than an annotation dialect
+// accepts, so that the dialect still reports a text that is too long.
 const maxAnnotation = lifecycle.MaxValueBytes + 1
 
-// editable returns the labels or annotations that take effect when they are edited.
-func editable(all map[string]string) map[string]string {
+// editableKeys returns the labels or annotations that take effect when they are edited on a running pod.
+func editableKeys(all map[string]string) map[string]string {
 	var out map[string]string
 	for key, text := range all {
 		if lifecycle.Editable(key) {
@@ -112,8 +112,9 @@ func editable(all map[string]string) map[string]string {
 	return out
 }
 
-// check returns what is wrong with the names of the pod and its containers, or with the number of containers.
-func check(s *lifecycle.PodSpec) error {
+// checkSpec returns an error if a name of the pod or its containers is not valid, or if the pod has too many
+// containers.
+func checkSpec(s *lifecycle.PodSpec) error {
 	switch {
 	case s.UID == "" || s.Name == "" || s.Namespace == "":
 		return errors.New("it has no name, namespace or UID")
@@ -125,16 +126,16 @@ func check(s *lifecycle.PodSpec) error {
 	seen := map[string]bool{}
 	for _, c := range s.Containers {
 		if c.Name == "" || len(c.Name) > maxName || seen[c.Name] {
-			return fmt.Errorf("a container has no name, the name of another one, or a name of more than %d bytes", maxName)
+			return fmt.Errorf("a container has no name, the name of another container, or a name of more than %d bytes", maxName)
 		}
 		seen[c.Name] = true
 	}
 	return nil
 }
 
-// indexByUID checks an answer that lists all pods of a node, and returns them by UID. node is the name that the
-// pods' node must have; "" means any name that they have in common. Of two pods with the same UID it uses
-// neither.
+// indexByUID checks an answer that lists all pods of a node, and returns the pods by UID. node is the name of the node
+// that all pods must have; "" means that all pods must have the same node. If two pods have the same UID, it uses
+// neither, and returns their UID in unread.
 func indexByUID(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []UnreadPod, err error) {
 	out = make(map[string]*lifecycle.PodSpec, len(all))
 	twice := map[string]bool{}
@@ -158,13 +159,14 @@ func indexByUID(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycl
 	return out, unread, nil
 }
 
-// UnreadPod is a pod of an answer that cannot be read. Its UID is "" if the UID cannot be read either.
+// UnreadPod is a pod of an answer that cannot be read, and why. UID is "" if the UID cannot be read either.
 type UnreadPod struct {
 	UID string
 	Err error
 }
 
-// unreadError returns how many pods could not be read and why the first could not, or nil if all could.
+// unreadError returns an error that says how many pods cannot be read, and why the first one cannot. It returns nil if
+// unread is empty.
 func unreadError(unread []UnreadPod) error {
 	switch len(unread) {
 	case 0:

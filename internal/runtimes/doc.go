@@ -1,5 +1,4 @@
-// Package runtimes lists what container runtimes do with values that Trimtab could
-// send: which values they refuse, so that the request fails, and which they drop
-// without an error. It is a table with a source for each row. It sends nothing and does
-// not depend on any message type.
+// Package runtimes has a table of the values that container runtimes do not accept from Trimtab: values that they
+// refuse, so that the request fails, and values that they drop without an error. Each row has its source. The package
+// sends nothing and does not depend on any message type.
 package runtimes

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Protocol is the protocol that carries a value.
+// Protocol is a protocol that carries values to a runtime.
 type Protocol uint8
 
 // The protocols.
@@ -22,20 +22,20 @@ const (
 // String names the protocol.
 func (w Protocol) String() string { return [...]string{"NRI", "CRI"}[w] }
 
-// Call is the call that carries the value.
+// Call is a kind of call that carries values to a runtime.
 type Call uint8
 
 // The calls.
 const (
-	// Create is the creation of a container: an NRI adjustment, or CreateContainer.
-	Create Call = iota
-	// Request is an update of a container from the kubelet, in which we change resources.
-	Request
-	// Push is an update that the agent itself sends.
-	Push
+	// CreateCall is the creation of a container: the answer to NRI's CreateContainer, or the CRI's CreateContainer.
+	CreateCall Call = iota
+	// KubeletUpdate is an update of a container by the kubelet, in which Trimtab changes resources.
+	KubeletUpdate
+	// AgentUpdate is an update of a container that the agent itself sends.
+	AgentUpdate
 )
 
-// String names the call in messages.
+// String returns the words for the call in messages.
 func (c Call) String() string {
 	return [...]string{"the creation of a container", "a kubelet's update", "an update of our own"}[c]
 }
@@ -51,21 +51,21 @@ const (
 	Drops
 )
 
-// String is the verb for messages.
+// String returns the verb for the effect in messages.
 func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 
-// NoLimit says how a rule with a smallest number treats -1, "no limit".
+// NoLimit says how a rule with a smallest number treats the value -1, which means "no limit".
 type NoLimit bool
 
-// AcceptsNoLimit means that the runtime accepts -1, because it stands for "no limit" and not for a small number.
+// AcceptsNoLimit means that the runtime accepts -1, because -1 means "no limit" and is not a small number.
 const AcceptsNoLimit NoLimit = true
 
 // Rule describes a value, or a range of values, that a runtime does not accept.
 type Rule struct {
 	Runtime string // one of the names of this package
-	Unless  string // a runtime to which the rule does not apply if its release is known
-	// Since and Until limit the releases; Until is exclusive. BeforeNRI limits the releases of the NRI library in
-	// the runtime. Zero means no limit.
+	Unless  string // a runtime to which the rule does not apply, if the release of that runtime is known
+	// Since is the first release of the runtime to which the rule applies, and Until the first release to which it no
+	// longer applies. BeforeNRI is the same as Until for the NRI library in the runtime. A zero Version means no limit.
 	Since, Until, BeforeNRI Version
 	Protocols               []Protocol
 	Calls                   []Call
@@ -79,9 +79,9 @@ type Rule struct {
 }
 
 // Rules returns the table, for the docs.
-func Rules() []Rule { return slices.Clone(table) }
+func Rules() []Rule { return slices.Clone(allRules) }
 
-// Releases returns the releases to which the rule applies, for the docs.
+// Releases returns a text that says to which releases the rule applies, for the docs.
 func (rule Rule) Releases() string {
 	var out []string
 	if rule.Since.Known() {
@@ -112,27 +112,27 @@ func (rule Rule) Description() string {
 	return fmt.Sprintf("%s values below %d, and -1 (no limit)", rule.Effect, rule.Min)
 }
 
-// Runtime is one release of a runtime.
+// Runtime is a runtime and its release.
 type Runtime struct {
 	Name    string // one of the names of this package
 	Release Version
-	NRI     Version // release of the NRI library in it; zero if unknown
-	about   string
+	NRI     Version // the release of the NRI library in the runtime; zero if unknown
+	about   string  // the name and release as the runtime reports them, for messages
 }
 
-// Of returns the runtime that reports a name and a release. nri is the release of its NRI library, or zero if that
-// is unknown or not in use.
-func Of(name, release string, nri Version) Runtime {
+// Identify returns the runtime that reports this name and release. nri is the release of its NRI library, or zero if
+// that release is unknown or NRI is not in use.
+func Identify(name, release string, nri Version) Runtime {
 	return Runtime{
-		Name: cmp.Or(reportedNames[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
+		Name: cmp.Or(reportedNames[strings.ToLower(name)], UnknownRuntime), Release: ParseVersion(release), NRI: nri,
 		about: cmp.Or(strings.TrimSpace(name+" "+release), "the runtime"),
 	}
 }
 
-// WhyNotAccepted returns why the runtime does not accept a value, or "" if it accepts it.
+// WhyNotAccepted returns why the runtime does not accept a value in a call, or "" if it accepts the value.
 func (r Runtime) WhyNotAccepted(by Protocol, c Call, v lifecycle.Value) (why string) {
-	for i := range table {
-		rule := &table[i]
+	for i := range allRules {
+		rule := &allRules[i]
 		if rule.Field == v.Field && rule.applies(r, by, c) && rule.forbids(v) {
 			return r.refusalReason(rule, c, v)
 		}
@@ -140,13 +140,15 @@ func (r Runtime) WhyNotAccepted(by Protocol, c Call, v lifecycle.Value) (why str
 	return ""
 }
 
-// AppliesField reports whether the runtime applies at least one value of a field.
+// AppliesField reports whether the runtime applies values of a field in a call. It returns false if the runtime drops
+// values of the field.
 func (r Runtime) AppliesField(by Protocol, c Call, f lifecycle.Field) bool {
-	return !slices.ContainsFunc(table, func(rule Rule) bool {
+	return !slices.ContainsFunc(allRules, func(rule Rule) bool {
 		return rule.Field == f && rule.Effect == Drops && rule.applies(r, by, c)
 	})
 }
 
+// refusalReason returns a message for a value that a rule forbids.
 func (r Runtime) refusalReason(rule *Rule, c Call, v lifecycle.Value) string {
 	what := v.Field.String()
 	if v.Field.Numeric() {
@@ -164,13 +166,13 @@ func (r Runtime) refusalReason(rule *Rule, c Call, v lifecycle.Value) string {
 	return fmt.Sprintf("%s: it accepts %d and more", text, rule.Min)
 }
 
-// applies reports whether the rule applies to a call to a runtime. To a runtime whose release is unknown, it
-// applies rules with Since, and no rules with Until.
+// applies reports whether the rule applies to a call to a runtime. If the release of the runtime is unknown, a rule
+// with Since applies, and a rule with Until does not.
 func (rule *Rule) applies(r Runtime, by Protocol, c Call) bool {
 	switch {
 	case !slices.Contains(rule.Protocols, by), !slices.Contains(rule.Calls, c):
 		return false
-	case rule.Runtime != Every && rule.Runtime != cmp.Or(r.Name, Unknown):
+	case rule.Runtime != EveryRuntime && rule.Runtime != cmp.Or(r.Name, UnknownRuntime):
 		return false
 	case rule.Unless == r.Name && rule.Unless != "" && r.Release.Known():
 		return false
@@ -182,7 +184,7 @@ func (rule *Rule) applies(r Runtime, by Protocol, c Call) bool {
 	return !r.Release.Known() || !r.Release.Before(rule.Since)
 }
 
-// forbids reports whether a value is outside of the rule's limits.
+// forbids reports whether the rule does not accept a value.
 func (rule *Rule) forbids(v lifecycle.Value) bool {
 	switch {
 	case rule.Min == 0 && rule.Max == 0:

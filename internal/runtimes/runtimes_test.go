@@ -19,40 +19,40 @@ func TestTakes(t *testing.T) {
 		v             lifecycle.Value
 		takes         bool
 	}{
-		{"cri-o", "1.36.3", NRI, Create, memory(-1), false},
-		{"cri-o", "1.36.3", CRI, Create, memory(-1), false},
-		{"cri-o", "1.36.3", CRI, Create, memory(12*mi - 1), false},
-		{"cri-o", "1.36.3", CRI, Create, memory(12 * mi), true},
-		{"cri-o", "1.36.3", NRI, Request, memory(-1), false},
-		{"cri-o", "1.36.3", NRI, Request, memory(8 * mi), true},
-		{"cri-o", "1.36.3", NRI, Push, memory(-1), true},
-		{"cri-o", "1.36.3", CRI, Push, memory(-1), false},
-		{"cri-o", "1.33.9", CRI, Request, memory(-1), true},
-		{"cri-o", "1.33.9", CRI, Create, memory(-1), false},
-		{"cri-o", "of nobody knows", CRI, Request, memory(-1), false},
-		{"containerd", "v2.1.4", CRI, Create, memory(-1), true},
-		{"containerd", "v1.6.38", CRI, Request, memory(-1), true},
-		{"containerd", "v1.7.24", NRI, Create, memory(2 * mi), true},
-		{"trimtab-sim", "0.12.5", NRI, Create, memory(-1), true},
-		{"iSulad", "2.1.5", CRI, Create, memory(-1), false},
-		{"iSulad", "2.1.5", CRI, Push, memory(4*mi - 1), false},
-		{"v2", "2.0.0-beta.2+unknown", NRI, Create, memory(4 * mi), true},
-		{"v2", "2.0.0-beta.2+unknown", NRI, Request, memory(-1), false},
-		{"docker", "29.2", CRI, Create, memory(-1), false},
-		{"docker", "29.2", CRI, Create, memory(6 * mi), true},
-		{"docker", "29.2", CRI, Create, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.idle", Text: "1"}, false},
-		{"somebody", "1", CRI, Create, memory(-1), false},
-		{"somebody", "1", CRI, Create, memory(12 * mi), true},
-		{"containerd", "v2.1.4", CRI, Create, lifecycle.Value{Field: lifecycle.CPUShares, Int: 1}, false},
-		{"containerd", "v2.1.4", CRI, Create, lifecycle.Value{Field: lifecycle.CPUShares, Int: 2}, true},
-		{"containerd", "v2.1.4", CRI, Create, lifecycle.Value{Field: lifecycle.CPUShares, Int: 262145}, false},
-		{"containerd", "v2.1.4", CRI, Create, lifecycle.Value{Field: lifecycle.CPUQuota, Int: -1}, true},
-		{"containerd", "v2.1.4", CRI, Create, lifecycle.Value{Field: lifecycle.CPUQuota, Int: 999}, false},
-		{"containerd", "v2.1.4", CRI, Create, lifecycle.Value{Field: lifecycle.CPUPeriod, Int: 1000001}, false},
-		{"containerd", "v1.7.24", CRI, Create, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "a/b=c"}, false},
-		{"containerd", "v2.0.1", CRI, Create, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "a/b=c"}, true},
+		{"cri-o", "1.36.3", NRI, CreateCall, memory(-1), false},
+		{"cri-o", "1.36.3", CRI, CreateCall, memory(-1), false},
+		{"cri-o", "1.36.3", CRI, CreateCall, memory(12*mi - 1), false},
+		{"cri-o", "1.36.3", CRI, CreateCall, memory(12 * mi), true},
+		{"cri-o", "1.36.3", NRI, KubeletUpdate, memory(-1), false},
+		{"cri-o", "1.36.3", NRI, KubeletUpdate, memory(8 * mi), true},
+		{"cri-o", "1.36.3", NRI, AgentUpdate, memory(-1), true},
+		{"cri-o", "1.36.3", CRI, AgentUpdate, memory(-1), false},
+		{"cri-o", "1.33.9", CRI, KubeletUpdate, memory(-1), true},
+		{"cri-o", "1.33.9", CRI, CreateCall, memory(-1), false},
+		{"cri-o", "of nobody knows", CRI, KubeletUpdate, memory(-1), false},
+		{"containerd", "v2.1.4", CRI, CreateCall, memory(-1), true},
+		{"containerd", "v1.6.38", CRI, KubeletUpdate, memory(-1), true},
+		{"containerd", "v1.7.24", NRI, CreateCall, memory(2 * mi), true},
+		{"trimtab-sim", "0.12.5", NRI, CreateCall, memory(-1), true},
+		{"iSulad", "2.1.5", CRI, CreateCall, memory(-1), false},
+		{"iSulad", "2.1.5", CRI, AgentUpdate, memory(4*mi - 1), false},
+		{"v2", "2.0.0-beta.2+unknown", NRI, CreateCall, memory(4 * mi), true},
+		{"v2", "2.0.0-beta.2+unknown", NRI, KubeletUpdate, memory(-1), false},
+		{"docker", "29.2", CRI, CreateCall, memory(-1), false},
+		{"docker", "29.2", CRI, CreateCall, memory(6 * mi), true},
+		{"docker", "29.2", CRI, CreateCall, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.idle", Text: "1"}, false},
+		{"somebody", "1", CRI, CreateCall, memory(-1), false},
+		{"somebody", "1", CRI, CreateCall, memory(12 * mi), true},
+		{"containerd", "v2.1.4", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CPUShares, Int: 1}, false},
+		{"containerd", "v2.1.4", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CPUShares, Int: 2}, true},
+		{"containerd", "v2.1.4", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CPUShares, Int: 262145}, false},
+		{"containerd", "v2.1.4", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CPUQuota, Int: -1}, true},
+		{"containerd", "v2.1.4", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CPUQuota, Int: 999}, false},
+		{"containerd", "v2.1.4", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CPUPeriod, Int: 1000001}, false},
+		{"containerd", "v1.7.24", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "a/b=c"}, false},
+		{"containerd", "v2.0.1", CRI, CreateCall, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "a/b=c"}, true},
 	} {
-		r := Of(tc.name, tc.release, Version{})
+		r := Identify(tc.name, tc.release, Version{})
 		why := r.WhyNotAccepted(tc.way, tc.call, tc.v)
 		if (why == "") != tc.takes {
 			t.Errorf("%s %s: %s of %s %d: %q", tc.name, tc.release, tc.call, tc.v.Field, tc.v.Int, why)
@@ -65,7 +65,7 @@ func TestTakes(t *testing.T) {
 
 // TestRules: each row has a source, refers to an existing runtime and field, and can be printed.
 func TestRules(t *testing.T) {
-	known := map[string]bool{Every: true, Unknown: true}
+	known := map[string]bool{EveryRuntime: true, UnknownRuntime: true}
 	for _, n := range reportedNames {
 		known[n] = true
 	}

@@ -2,72 +2,72 @@ package runtimes
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// The runtimes that the table knows. A runtime with another name is Unknown.
+// The names of the runtimes in the table. A runtime with another name is UnknownRuntime.
 const (
-	Containerd = "containerd"
-	CRIO       = "CRI-O"
-	ISulad     = "iSulad"
-	Docker     = "Docker with cri-dockerd"
-	Embedded   = "the embedded runtime"
-	Unknown    = "any other runtime"
-	// Every means all runtimes, for values that the kernel or the OCI runtimes refuse.
-	Every = "every runtime"
+	Containerd      = "containerd"
+	CRIO            = "CRI-O"
+	ISulad          = "iSulad"
+	Docker          = "Docker with cri-dockerd"
+	EmbeddedRuntime = "the embedded runtime"
+	UnknownRuntime  = "any other runtime"
+	// EveryRuntime means all runtimes. It is for values that the kernel or the OCI runtimes refuse.
+	EveryRuntime = "every runtime"
 )
 
-// reportedNames are the names that runtimes report, in lower case, over NRI and the CRI.
+// reportedNames maps the names that runtimes report over NRI and the CRI, in lower case, to the names of this package.
 var reportedNames = map[string]string{
-	"containerd": Containerd, "cri-o": CRIO, "isulad": ISulad, "docker": Docker, "trimtab-sim": Embedded,
-	"v2": ISulad, // over NRI: nri_adaption.cc sends the version of its configuration
+	"containerd": Containerd, "cri-o": CRIO, "isulad": ISulad, "docker": Docker, "trimtab-sim": EmbeddedRuntime,
+	"v2": ISulad, // over NRI, where iSulad sends the version of its configuration as its name (nri_adaption.cc)
 }
 
-const mebi = 1 << 20
+const mebibyte = 1 << 20
 
 // Lists of calls and protocols that several rules share.
 var (
-	createOnly = []Call{Create}
-	allCalls   = []Call{Create, Request, Push}
+	createOnly = []Call{CreateCall}
+	allCalls   = []Call{CreateCall, KubeletUpdate, AgentUpdate}
 	nriOnly    = []Protocol{NRI}
 	criOnly    = []Protocol{CRI}
 	nriAndCRI  = []Protocol{NRI, CRI}
 )
 
-// table has all known rules. Trimtab sends every value that no rule forbids.
-var table = []Rule{
+// allRules has all known rules. Trimtab sends every value that no rule forbids.
+var allRules = []Rule{
 	{
-		Runtime: Every, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.CPUShares, Min: 2, Max: 262144, Effect: Refuses,
+		Runtime: EveryRuntime, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.CPUShares, Min: 2, Max: 262144, Effect: Refuses,
 		Source: "runc 1.2, libcontainer/cgroups/fs/cpu.go: \"the minimum allowed cpu-shares is 2\", \"the maximum allowed cpu-shares is 262144\"",
 	},
 	{
-		Runtime: Every, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.CPUQuota, Min: 1000, NoLimit: AcceptsNoLimit, Effect: Refuses,
+		Runtime: EveryRuntime, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.CPUQuota, Min: 1000, NoLimit: AcceptsNoLimit, Effect: Refuses,
 		Source: "Linux, kernel/sched/core.c: min_cfs_quota_period is 1 ms; iSulad, src/daemon/modules/spec/verify.c",
 	},
 	{
-		Runtime: Every, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.CPUPeriod, Min: 1000, Max: 1000000, Effect: Refuses,
+		Runtime: EveryRuntime, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.CPUPeriod, Min: 1000, Max: 1000000, Effect: Refuses,
 		Source: "Linux, kernel/sched/core.c: min_cfs_quota_period is 1 ms, max_cfs_quota_period is 1 s",
 	},
 	{
-		Runtime: CRIO, Protocols: nriAndCRI, Calls: createOnly, Field: lifecycle.MemoryLimit, Min: 12 * mebi, Effect: Refuses,
+		Runtime: CRIO, Protocols: nriAndCRI, Calls: createOnly, Field: lifecycle.MemoryLimit, Min: 12 * mebibyte, Effect: Refuses,
 		Source: "recorded from CRI-O 1.36.3: \"set memory limit -1 too low; should be at least 12582912 bytes\"; " +
 			"since 1.30 the least value is container_min_memory of the runtime handler, 12 MiB by default",
 	},
 	{
-		Runtime: CRIO, Since: Version{1, 34, 0}, Protocols: nriAndCRI, Calls: []Call{Request}, Field: lifecycle.MemoryLimit, Min: 1, Effect: Refuses,
+		Runtime: CRIO, Since: Version{1, 34, 0}, Protocols: nriAndCRI, Calls: []Call{KubeletUpdate}, Field: lifecycle.MemoryLimit, Min: 1, Effect: Refuses,
 		Source: "recorded from CRI-O 1.36.3: \"invalid memory limit: -1 bytes (cannot be negative)\"; server/container_update_resources.go",
 	},
 	{
-		Runtime: CRIO, Since: Version{1, 34, 0}, Protocols: criOnly, Calls: []Call{Push}, Field: lifecycle.MemoryLimit, Min: 1, Effect: Refuses,
+		Runtime: CRIO, Since: Version{1, 34, 0}, Protocols: criOnly, Calls: []Call{AgentUpdate}, Field: lifecycle.MemoryLimit, Min: 1, Effect: Refuses,
 		Source: "CRI-O handles it as an update of the kubelet, which is the same call: server/container_update_resources.go",
 	},
 	{
-		Runtime: ISulad, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 4 * mebi, Effect: Refuses,
+		Runtime: ISulad, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 4 * mebibyte, Effect: Refuses,
 		Source: "iSulad 2.1, src/daemon/modules/spec/verify.c, is_mem_limit_minimum: a limit that is not 0 and below 4 MiB",
 	},
 	{
-		Runtime: Docker, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 6 * mebi, Effect: Refuses,
+		Runtime: Docker, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 6 * mebibyte, Effect: Refuses,
 		Source: "moby, daemon/daemon_unix.go, verifyPlatformContainerResources: \"Minimum memory limit allowed is 6MB\"",
 	},
 	{
-		Runtime: Unknown, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 12 * mebi, Effect: Refuses,
+		Runtime: UnknownRuntime, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 12 * mebibyte, Effect: Refuses,
 		Source: "an assumption: the strictest rule of the other runtimes",
 	},
 	{
@@ -79,11 +79,11 @@ var table = []Rule{
 		Source: "cri-dockerd 0.3, core/container_create.go: it forwards only CPU, memory and cpuset",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 7, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.OOMScoreAdj, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 7, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.OOMScoreAdj, Effect: Drops,
 		Source: "NRI 0.7.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, Unless: Containerd, BeforeNRI: Version{0, 10, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.CDIDevice, Effect: Drops,
+		Runtime: EveryRuntime, Unless: Containerd, BeforeNRI: Version{0, 10, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.CDIDevice, Effect: Drops,
 		Source: "NRI has the field since 0.7, and the runtime must resolve the name; CRI-O does so since 1.34",
 	},
 	{
@@ -99,31 +99,31 @@ var table = []Rule{
 		Source: "containerd 1.7 has enable_cdi off by default, 1.6 does not have it",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 4, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessLimit, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 4, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessLimit, Effect: Drops,
 		Source: "NRI 0.4.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 10, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessIO, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 10, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessIO, Effect: Drops,
 		Source: "NRI 0.10.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessSched, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessSched, Effect: Drops,
 		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.SysctlEntry, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.SysctlEntry, Effect: Drops,
 		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.NetDevice, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.NetDevice, Effect: Drops,
 		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.IntelRDT, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.IntelRDT, Effect: Drops,
 		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
 	},
 	{
-		Runtime: Every, BeforeNRI: Version{0, 12, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.MemPolicy, Effect: Drops,
+		Runtime: EveryRuntime, BeforeNRI: Version{0, 12, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.MemPolicy, Effect: Drops,
 		Source: "NRI 0.12.0 added the field, and its library applies the value for the runtime",
 	},
 	{

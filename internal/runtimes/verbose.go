@@ -2,26 +2,26 @@ package runtimes
 
 import "slices"
 
-// The annotations in which CRI-O stores what containerd reports under "info" of a pod's verbose status. These are
-// the cgroup, and the requested resources as JSON of the CRI's LinuxContainerResources. They were recorded from
-// 1.36.3. Up to 1.35 the two annotations for resources have other names (pkg/annotations of CRI-O).
+// The annotations in which CRI-O stores what containerd reports under "info" in a pod's verbose status: the parent
+// cgroup, and the requested resources as JSON of the CRI's LinuxContainerResources. The first names were recorded from
+// CRI-O 1.36.3. Up to 1.35 the two annotations for resources have the second names (pkg/annotations of CRI-O).
 var (
 	crioCgroupParent = []string{"io.kubernetes.cri-o.CgroupParent"}
 	crioResources    = []string{"pod-linux-resources.crio.io", "io.kubernetes.cri-o.PodLinuxResources"}
 	crioOverhead     = []string{"pod-linux-overhead.crio.io", "io.kubernetes.cri-o.PodLinuxOverhead"}
 )
 
-// SandboxAnnotations is what the annotations in the OCI spec of a sandbox say about the pod. A field is empty if no
-// annotation has it.
+// SandboxAnnotations has what the annotations in the OCI spec of a sandbox say about the pod. A field is empty if no
+// annotation says it.
 type SandboxAnnotations struct {
 	CgroupParent string
-	// Resources and Overhead are JSON of LinuxContainerResources.
+	// Resources and Overhead are JSON of the CRI's LinuxContainerResources.
 	Resources, Overhead string
 }
 
-// ReadSandboxAnnotations reads the annotations in the OCI spec of a sandbox. CRI-O adds the annotations and labels
-// of the pod to them. podOwned are these maps. ReadSandboxAnnotations ignores their keys, because the author of the
-// pod could write them.
+// ReadSandboxAnnotations reads the annotations in the OCI spec of a sandbox. CRI-O adds the pod's own annotations and
+// labels to these annotations. podOwned are the pod's own annotations and labels. ReadSandboxAnnotations ignores their
+// keys, because the author of the pod could write them.
 func ReadSandboxAnnotations(annotations map[string]string, podOwned ...map[string]string) SandboxAnnotations {
 	isPodOwned := func(k string) bool {
 		return slices.ContainsFunc(podOwned, func(m map[string]string) bool { _, has := m[k]; return has })

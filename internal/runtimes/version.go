@@ -9,7 +9,8 @@ import (
 // Version is a release; the zero value means unknown.
 type Version struct{ Major, Minor, Patch int }
 
-// ParseVersion reads "v0.12.5", "0.6.1" and forms of distributions such as "1.7.24~ds1".
+// ParseVersion reads a release such as "v0.12.5", "0.6.1", or "1.7.24~ds1" of a distribution. It returns the zero
+// Version for any other text.
 func ParseVersion(s string) Version {
 	core := strings.TrimPrefix(s, "v")
 	if i := strings.IndexAny(core, "-+~"); i >= 0 {
@@ -40,7 +41,7 @@ func (v Version) Before(o Version) bool {
 // Known reports whether the release is known.
 func (v Version) Known() bool { return v != Version{} }
 
-// String returns the release in its usual form: 1.34, 2.1.4.
+// String returns the release without a zero patch level, such as 1.34 or 2.1.4.
 func (v Version) String() string {
 	if v.Patch == 0 {
 		return fmt.Sprintf("%d.%d", v.Major, v.Minor)

@@ -1,4 +1,4 @@
-// Package runtimesync treats the runtime as a destination of values, as the keeper treats the kernel. For each
-// container it has the content of the runtime's stored copy, the values that the copy lacks, and the queue of
-// outdated copies. It sends nothing and takes no lock: its callers do.
+// Package runtimesync keeps track of the runtime's stored copies of containers. For each container it knows what the
+// copy has and which values it lacks, and it has a queue of the outdated copies. The package sends nothing and takes no
+// lock: its callers do.
 package runtimesync

@@ -7,43 +7,43 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Queue has the outdated copies, oldest first. The kernel has their values already.
+// Queue has the outdated copies, the oldest first. The kernel already has the values that these copies lack.
 type Queue struct {
-	Waiting []*Copy
+	Waiting []*Copy // the copies in the queue
 	// Due fires when a copy may have to be sent. The caller then calls Wait.
 	Due *time.Timer
 	// Sending means that a copy from the queue is being sent to the runtime.
 	Sending bool
 	Pace    time.Duration // the pause between two copies
-	Since   time.Time     // when the queue was last empty, or a copy was last sent
+	Since   time.Time     // when the queue was last empty, or a copy was last taken from it to be sent
 
 	postponed map[*Copy]time.Time // copies that the runtime refused, and when they are tried again
 	notBefore time.Time           // nothing is sent before this time
 	now       func() time.Time
 }
 
-// firstPause and maxPause bound the pause before a copy that was given up is tried again. A copy with a list of
-// CPUs or memory nodes is tried without limit. Otherwise the runtime would overwrite the list in the kernel with an
-// old one at each update by the kubelet.
+// firstPause and maxPause are the first and the longest pause before the agent tries again to send a copy that it has
+// given up. It tries without end for a copy with a list of CPUs or memory nodes. Otherwise the runtime would overwrite
+// the list in the kernel with an old list at each update by the kubelet.
 const (
 	firstPause = time.Minute
 	maxPause   = 16 * time.Minute
 )
 
-// maxTries bounds how often a refused copy is sent before it is given up. An update takes the runtime about 13 ms,
-// under its global lock.
+// maxTries is how often the agent sends a refused copy before it gives the copy up. An update takes the runtime about
+// 13 ms, during which it holds its global lock.
 const maxTries = 5
 
-// idleTime is how long the node must be idle before a copy is sent. MaxWait limits the wait for that. On a node
-// that is never idle, one copy is sent in an answer every piggybackPace, if answers can carry copies. So the
-// runtime's lock is held only a little longer.
+// idleTime is how long the node must be idle before the agent sends a copy. MaxWait is the longest wait for such an
+// idle time. On a node that is never idle, the agent sends one copy in an answer every piggybackPace, if answers can
+// carry copies. The runtime then holds its lock only a little longer than for the answer alone.
 const (
 	idleTime      = time.Second
 	MaxWait       = 30 * time.Second
 	piggybackPace = time.Second
 )
 
-// NewQueue returns an empty queue.
+// NewQueue returns an empty queue. pace is the pause between two copies.
 func NewQueue(now func() time.Time, pace time.Duration) *Queue {
 	return &Queue{Pace: pace, Due: time.NewTimer(0), postponed: map[*Copy]time.Time{}, Since: now(), now: now}
 }
@@ -61,8 +61,8 @@ func (q *Queue) Add(c *Copy) {
 	}
 }
 
-// Drop removes a copy from the queue.
-func (q *Queue) Drop(c *Copy) {
+// Remove removes a copy from the queue, and forgets earlier failures to send the copy.
+func (q *Queue) Remove(c *Copy) {
 	if c.queued {
 		q.Waiting = slices.DeleteFunc(q.Waiting, func(other *Copy) bool { return other == c })
 	}
@@ -70,9 +70,9 @@ func (q *Queue) Drop(c *Copy) {
 	c.queued, c.piggybacked, c.tries, c.pause = false, false, 0, 0
 }
 
-// Wait returns how long to wait before sending the next copy. An update that races with a grant could return CPUs
-// that the grant has just taken, until the next update. So the node must be idle, unless copies are overdue and
-// answers cannot carry them. idle is for how long no event has been handled.
+// Wait returns how long to wait before the agent sends the next copy. An update at the same time as a grant could give
+// a container the CPUs back that the grant has just taken from it. So the node must be idle, unless copies are overdue
+// and answers cannot carry copies. idle is how long the agent has handled no event.
 func (q *Queue) Wait(idle time.Duration, piggybacks bool) time.Duration {
 	wait := q.notBefore.Sub(q.now())
 	if piggybacks || !q.Overdue() {
@@ -81,10 +81,10 @@ func (q *Queue) Wait(idle time.Duration, piggybacks bool) time.Duration {
 	return max(wait, 0)
 }
 
-// Overdue reports whether copies have waited longer than MaxWait.
+// Overdue reports whether the copies in the queue have waited for MaxWait.
 func (q *Queue) Overdue() bool { return q.now().Sub(q.Since) >= MaxWait }
 
-// Next removes and returns the oldest copy.
+// Next removes the oldest copy from the queue and returns it. The queue must not be empty.
 func (q *Queue) Next() *Copy {
 	c := q.Waiting[0]
 	q.Waiting = q.Waiting[1:]
@@ -93,8 +93,9 @@ func (q *Queue) Next() *Copy {
 	return c
 }
 
-// Piggyback finds the oldest copy with values that an answer can carry, on a node that is never idle. lacks returns
-// the values of a copy that can be sent. The copy is sent again when the node is idle.
+// Piggyback finds the oldest copy with values that an answer can carry, if copies are overdue. It returns the
+// container's id and the values. lacks returns the values of a copy that can be sent. The copy stays in the queue, and
+// the agent sends it again when the node is idle.
 func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, values []lifecycle.Value) {
 	if len(q.Waiting) == 0 || !q.Overdue() {
 		return "", nil
@@ -117,12 +118,12 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 	return "", nil
 }
 
-// Sent notes that sending a copy has ended. Nothing is sent during the pause that follows.
-func (q *Queue) Sent() { q.Sending, q.notBefore = false, q.now().Add(q.Pace) }
+// NoteSendEnded notes that the agent has ended sending a copy. It sends no copy during the next Pace.
+func (q *Queue) NoteSendEnded() { q.Sending, q.notBefore = false, q.now().Add(q.Pace) }
 
-// Refused notes that the runtime refused a copy, or did not answer. The copy is tried again
-// soon, unless it has failed too often.
-func (q *Queue) Refused(c *Copy) (givenUp bool) {
+// NoteRefused notes that the runtime has refused a copy, or did not answer. It queues the copy again, unless sending it
+// has failed maxTries times: givenUp is then true.
+func (q *Queue) NoteRefused(c *Copy) (givenUp bool) {
 	if c.tries++; c.tries < maxTries {
 		q.Add(c)
 		return false
@@ -131,8 +132,8 @@ func (q *Queue) Refused(c *Copy) (givenUp bool) {
 	return true
 }
 
-// Accepted notes the values that the runtime has accepted.
-func (q *Queue) Accepted(c *Copy, values []lifecycle.Value) {
+// NoteAccepted notes that the runtime has accepted values of a copy.
+func (q *Queue) NoteAccepted(c *Copy, values []lifecycle.Value) {
 	c.tries, c.pause = 0, 0
 	delete(q.postponed, c)
 	for _, v := range values {
@@ -140,16 +141,15 @@ func (q *Queue) Accepted(c *Copy, values []lifecycle.Value) {
 	}
 }
 
-// Postpone schedules a copy that was given up for another try, and returns the pause until
-// then.
+// Postpone schedules another try for a copy that was given up, and returns the pause until this try.
 func (q *Queue) Postpone(c *Copy) time.Duration {
 	c.pause = min(max(2*c.pause, firstPause), maxPause)
 	q.postponed[c] = q.now().Add(c.pause)
 	return c.pause
 }
 
-// Retry queues the postponed copies that are due, for one try each.
-func (q *Queue) Retry() {
+// QueuePostponed queues the postponed copies whose pause is over, for one try each.
+func (q *Queue) QueuePostponed() {
 	for c, due := range q.postponed {
 		if !q.now().Before(due) {
 			delete(q.postponed, c)

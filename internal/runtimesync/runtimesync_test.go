@@ -152,13 +152,13 @@ func TestQueue(t *testing.T) {
 	if got := q.Next(); got != a || len(q.Waiting) != 1 {
 		t.Fatalf("next is %v of %d", got, 1+len(q.Waiting))
 	}
-	q.Sent()
+	q.NoteSendEnded()
 	if got := q.Wait(time.Hour, false); got != 100*time.Millisecond {
 		t.Errorf("between two: waits %v", got)
 	}
-	q.Drop(b)
+	q.Remove(b)
 	for try := 1; try <= 5; try++ {
-		if givenUp := q.Refused(a); givenUp != (try == 5) {
+		if givenUp := q.NoteRefused(a); givenUp != (try == 5) {
 			t.Fatalf("try %d: given up is %v", try, givenUp)
 		}
 		if try < 5 && q.Next() != a {
@@ -169,20 +169,20 @@ func TestQueue(t *testing.T) {
 		if got := q.Postpone(a); got != want {
 			t.Fatalf("tried again after %v, want %v", got, want)
 		}
-		q.Retry()
+		q.QueuePostponed()
 		if len(q.Waiting) != 0 {
 			t.Fatal("tried again at once")
 		}
 		now = now.Add(want)
-		q.Retry()
-		if len(q.Waiting) != 1 || !q.Refused(q.Next()) {
+		q.QueuePostponed()
+		if len(q.Waiting) != 1 || !q.NoteRefused(q.Next()) {
 			t.Fatal("not tried again once")
 		}
 	}
 	q.Postpone(a)
-	q.Accepted(a, nil)
+	q.NoteAccepted(a, nil)
 	now = now.Add(time.Hour)
-	if q.Retry(); len(q.Waiting) != 0 {
+	if q.QueuePostponed(); len(q.Waiting) != 0 {
 		t.Error("what the runtime took is tried again")
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// FieldTexts are the texts of values, by field. An absent field is not set.
+// FieldTexts has the texts of values, by field. A field that it lacks is not set.
 type FieldTexts map[lifecycle.Field]string
 
-// FieldTextsOf returns the texts of the values that the runtime reports for a container.
+// FieldTextsOf returns the texts of the values of the resources that the runtime reports for a container.
 func FieldTextsOf(r *lifecycle.Resources) FieldTexts {
 	out := FieldTexts{}
 	for _, f := range route.CopiedFields() {
@@ -25,8 +25,8 @@ func FieldTextsOf(r *lifecycle.Resources) FieldTexts {
 	return out
 }
 
-// RequestedTexts returns the texts of the values that an update requests. The runtime does not change the fields
-// that are absent.
+// RequestedTexts returns the texts of the values that an update requests. It leaves out the fields that the update does
+// not set, because the runtime does not change them.
 func RequestedTexts(r *lifecycle.Resources) FieldTexts {
 	if r == nil {
 		return FieldTexts{}

@@ -85,7 +85,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 		r.observe(Event{Kind: "CreateContainer", Ref: ref, Err: err})
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
-	r.NotifySent(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
+	r.NotifySent(runtimes.NRI, runtimes.CreateCall, answer.GetAdjust().GetLinux().GetResources())
 	r.notifySentUpdates(answer.GetUpdate(), "")
 	if err = c.adjust(answer.GetAdjust()); err == nil {
 		err = errors.Join(r.o.Kind.createError(c.spec), r.resolve(c.cdi))

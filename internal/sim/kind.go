@@ -75,7 +75,7 @@ func (k Kind) nriNameAndVersion() (name, version string) {
 // Runtime returns the agent's description of the kind, as the agent sees it over NRI or over the CRI.
 func (k Kind) Runtime(overNRI bool) runtimes.Runtime {
 	if !overNRI {
-		return runtimes.Of(k.Name, k.Version, runtimes.Version{})
+		return runtimes.Identify(k.Name, k.Version, runtimes.Version{})
 	}
 	return nriplugin.Runtime(k.nriNameAndVersion())
 }
@@ -160,9 +160,9 @@ func (r *Runtime) Kind() Kind { return r.o.Kind }
 // kubelet's request; "" if there is none.
 func (r *Runtime) notifySentUpdates(updates []*api.ContainerUpdate, requested string) {
 	for _, u := range updates {
-		call := runtimes.Push
+		call := runtimes.AgentUpdate
 		if u.GetContainerId() == requested {
-			call = runtimes.Request
+			call = runtimes.KubeletUpdate
 		}
 		r.NotifySent(runtimes.NRI, call, u.GetLinux().GetResources())
 	}

@@ -279,7 +279,7 @@ func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return podspec.Parse(text)
+	return podspec.ParsePod(text)
 }
 
 // annotate changes the labels and annotations that the kubelet reports.

@@ -49,13 +49,13 @@ func TestDocker(t *testing.T) {
 
 	// A decision is in force in the container.
 	id := d.create("probe")
-	if err := ociedit.Write(ociedit.Directory, ociedit.Decision{
+	if err := ociedit.WriteDecision(ociedit.DefaultDirectory, ociedit.Decision{
 		ID: id, Rlimits: []ociedit.Rlimit{{Type: "RLIMIT_CORE", Hard: 512, Soft: 256}}, Env: []ociedit.Env{{Name: "LAYER", Value: "front"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	d.run("start", id)
-	if err := ociedit.ReadResult(ociedit.Directory, id); err != nil {
+	if err := ociedit.ReadResult(ociedit.DefaultDirectory, id); err != nil {
 		t.Error(err)
 	}
 	if got := d.coreLimit(id); got != "256 512" {
@@ -78,14 +78,14 @@ func TestDocker(t *testing.T) {
 
 	// A decision that cannot be read: by the settings the container goes without it, or does not start.
 	broken := d.create("probe")
-	put(t, filepath.Join(ociedit.Directory, broken+".json"), "{")
+	put(t, filepath.Join(ociedit.DefaultDirectory, broken+".json"), "{")
 	d.run("start", broken)
-	if err := ociedit.ReadResult(ociedit.Directory, broken); err == nil || errors.Is(err, ociedit.ErrNotRead) {
+	if err := ociedit.ReadResult(ociedit.DefaultDirectory, broken); err == nil || errors.Is(err, ociedit.ErrNotRead) {
 		t.Errorf("the result of a decision that cannot be read: %v", err)
 	}
 	put(t, "/etc/trimtab/oci.json", strings.Replace(settings, `"ignore"`, `"fail"`, 1))
 	refused := d.create("probe")
-	put(t, filepath.Join(ociedit.Directory, refused+".json"), "{")
+	put(t, filepath.Join(ociedit.DefaultDirectory, refused+".json"), "{")
 	if out, err := d.try("start", refused); err == nil || !strings.Contains(out, "trimtab-oci: read the decision of container "+refused) {
 		t.Errorf("the start of a container without its decision: %v, %s", err, out)
 	}

@@ -1,6 +1,6 @@
 // Package auto makes bypass the fallback of NRI. It decides which of the two attachments is active, and never lets
-// both be active. It drops the events of the other one, so that the agent decides nothing twice. It uses only the
-// interfaces that both attachments have.
+// both be active. It drops the events of the attachment that is not active, so that the agent decides nothing twice.
+// The package uses only the interfaces that both attachments have.
 package auto
 
 import (
@@ -17,24 +17,25 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Side is one of the two attachments, or neither.
-type Side int
+// ActiveSide says which of the two attachments is active, or that neither is.
+type ActiveSide int
 
-// The values of Side.
+// The values of ActiveSide.
 const (
-	Neither Side = iota
-	Preferred
-	Fallback
+	NoneActive ActiveSide = iota
+	PreferredActive
+	FallbackActive
 )
 
 // Recorder counts switches between attachments. from and to are the names of attachments, or "none".
 type Recorder interface {
 	CountSwitch(from, to string)
-	// CountIgnored counts an event that Failover ignored, because its attachment is not active.
+	// CountIgnored counts an event that Failover ignored, because the attachment that sent the event is not active.
+	// mode is the name of that attachment.
 	CountIgnored(mode string)
 }
 
-// Runner is an attachment that Failover can run. Failover runs the fallback again each time it needs it.
+// Runner is an attachment that Failover can run. Failover calls Run of the fallback each time the fallback must start.
 type Runner interface {
 	Name() string
 	Run(ctx context.Context) error
@@ -45,32 +46,32 @@ type Options struct {
 	Handler  conductor.Handler
 	Log      *slog.Logger
 	Recorder Recorder
-	// PreferredTimeout is how long the preferred attachment may take to connect at the
-	// start before the fallback runs; default: 1 s.
+	// PreferredTimeout is how long the preferred attachment may take to connect at the start before the fallback
+	// runs. It is also the pause before Failover starts a fallback that has failed again. Default: 1 s.
 	PreferredTimeout time.Duration
 }
 
 // errPreferredBack is the reason for which Failover detaches the fallback.
-var errPreferredBack = errors.New("the preferred attachment is connected again")
+var errPreferredBack = errors.New("the preferred attachment is connected, so the fallback is not needed")
 
 // Failover makes the preferred attachment active whenever it is connected, and the
 // fallback at all other times.
 type Failover struct {
 	o Options
 
-	mu   sync.Mutex // guards all below; not held while events are decided
-	side Side
+	mu   sync.Mutex // guards the fields below; not held while events are decided
+	side ActiveSide
 	// preferredFailed means that the preferred attachment has failed to connect in time, or was disconnected at least
-	// once. Failover then no longer waits for its first connection.
+	// once. Failover then no longer waits for the first connection of the preferred attachment.
 	preferredFailed bool
-	reason          string
-	since           time.Time
-	names           [3]string
+	reason          string    // why side is active
+	since           time.Time // when side became active
+	names           [3]string // the names of the attachments, by ActiveSide
 	// fallbackEvents counts events of the fallback that are being decided.
 	fallbackEvents sync.WaitGroup
 	// attachedFallback is the fallback while the conductor counts it as attached, and nil otherwise.
 	attachedFallback conductor.Carrier
-	stop             context.CancelFunc // ends the fallback's run; nil while it does not run
+	stopFallback     context.CancelFunc // ends the fallback's run; nil while it does not run
 	wake             chan struct{}
 }
 
@@ -82,14 +83,14 @@ func New(o Options) *Failover {
 	return &Failover{o: o, reason: "the agent has just started", since: time.Now(), names: [3]string{"none", "", ""}, wake: make(chan struct{}, 1)}
 }
 
-// Preferred returns the handler for the preferred attachment.
-func (s *Failover) Preferred() conductor.Handler { return preferred{s} }
+// PreferredHandler returns the handler to which the preferred attachment sends its events.
+func (s *Failover) PreferredHandler() conductor.Handler { return preferred{s} }
 
-// Fallback returns the handler for the fallback.
-func (s *Failover) Fallback() conductor.Handler { return fallback{s} }
+// FallbackHandler returns the handler to which the fallback sends its events.
+func (s *Failover) FallbackHandler() conductor.Handler { return fallback{s} }
 
 // Active returns which attachment is active, why, and since when.
-func (s *Failover) Active() (side Side, why string, since time.Time) {
+func (s *Failover) Active() (side ActiveSide, why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.side, s.reason, s.since
@@ -100,33 +101,33 @@ func (s *Failover) PreferredDown(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.preferredFailed = true
-	s.reason = fmt.Sprintf("%s is not connected: %v", s.names[Preferred], why)
-	if s.side == Preferred {
-		s.enter(Neither)
+	s.reason = fmt.Sprintf("%s is not connected: %v", s.names[PreferredActive], why)
+	if s.side == PreferredActive {
+		s.switchTo(NoneActive)
 	}
 	sleep.Wake(s.wake) // Run checks again
 }
 
-// enter makes another side active. The caller holds the lock.
-func (s *Failover) enter(to Side) {
+// switchTo makes another attachment active, or neither. The caller holds the lock.
+func (s *Failover) switchTo(to ActiveSide) {
 	from := s.side
 	s.side, s.since = to, time.Now()
 	s.o.Recorder.CountSwitch(s.names[from], s.names[to])
-	s.o.Log.Info("another attachment becomes active", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.reason)
+	s.o.Log.Info("the active attachment has changed", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.reason)
 }
 
 // activatePreferred makes the preferred attachment active. It returns when no event of
 // the fallback is being decided any more.
 func (s *Failover) activatePreferred() {
 	s.mu.Lock()
-	if s.side == Preferred {
+	if s.side == PreferredActive {
 		s.mu.Unlock()
 		return
 	}
-	s.reason = s.names[Preferred] + " is connected"
-	s.enter(Preferred)
-	if s.stop != nil {
-		s.stop()
+	s.reason = s.names[PreferredActive] + " is connected"
+	s.switchTo(PreferredActive)
+	if s.stopFallback != nil {
+		s.stopFallback()
 	}
 	s.mu.Unlock()
 	s.fallbackEvents.Wait()
@@ -139,16 +140,16 @@ func (s *Failover) activatePreferred() {
 	}
 }
 
-// admit reports whether the fallback may decide an event. It may not while the preferred attachment is active.
-// Otherwise admit counts the event in fallbackEvents, and makes the fallback active.
-func (s *Failover) admit() bool {
+// admitFallbackEvent returns false while the preferred attachment is active: the fallback may then decide no event.
+// Otherwise it counts the event in fallbackEvents, makes the fallback active, and returns true.
+func (s *Failover) admitFallbackEvent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.side == Preferred {
+	if s.side == PreferredActive {
 		return false
 	}
-	if s.side == Neither {
-		s.enter(Fallback)
+	if s.side == NoneActive {
+		s.switchTo(FallbackActive)
 	}
 	s.fallbackEvents.Add(1)
 	return true
@@ -158,7 +159,7 @@ func (s *Failover) admit() bool {
 // while the preferred one is not connected.
 func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	s.mu.Lock()
-	s.names[Preferred], s.names[Fallback] = first.Name(), second.Name()
+	s.names[PreferredActive], s.names[FallbackActive] = first.Name(), second.Name()
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -170,7 +171,7 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	timeout := time.NewTimer(s.o.PreferredTimeout)
 	defer timeout.Stop()
 	for ctx.Err() == nil {
-		if s.needed() {
+		if s.fallbackNeeded() {
 			s.runFallback(ctx, second)
 			continue
 		}
@@ -184,11 +185,11 @@ func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	return <-ended
 }
 
-// needed reports whether the fallback must run.
-func (s *Failover) needed() bool {
+// fallbackNeeded reports whether the fallback must run.
+func (s *Failover) fallbackNeeded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.side != Preferred && s.preferredFailed
+	return s.side != PreferredActive && s.preferredFailed
 }
 
 // preferredTimedOut ends the wait for the preferred attachment's first connection.
@@ -197,7 +198,7 @@ func (s *Failover) preferredTimedOut() {
 	defer s.mu.Unlock()
 	if !s.preferredFailed {
 		s.preferredFailed = true
-		s.reason = fmt.Sprintf("%s is not connected after %v", s.names[Preferred], s.o.PreferredTimeout)
+		s.reason = fmt.Sprintf("%s is not connected after %v", s.names[PreferredActive], s.o.PreferredTimeout)
 	}
 }
 
@@ -206,15 +207,15 @@ func (s *Failover) runFallback(ctx context.Context, second Runner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
-	if s.side == Preferred {
+	if s.side == PreferredActive {
 		s.mu.Unlock()
 		return
 	}
-	s.stop = cancel
+	s.stopFallback = cancel
 	s.mu.Unlock()
 	err := second.Run(ctx)
 	s.mu.Lock()
-	s.stop = nil
+	s.stopFallback = nil
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		s.o.Log.Error("the fallback attachment has stopped; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
@@ -222,10 +223,11 @@ func (s *Failover) runFallback(ctx context.Context, second Runner) {
 	}
 }
 
-// preferred passes all events on. Its first event makes it active.
+// preferred is the handler of the preferred attachment. It passes all events on. The first event makes the preferred
+// attachment active.
 type preferred struct{ s *Failover }
 
-// Handle makes the preferred attachment active and decides.
+// Handle makes the preferred attachment active and passes the event on.
 func (p preferred) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	p.s.activatePreferred()
 	return p.s.o.Handler.Handle(ctx, from, ev)
@@ -241,22 +243,22 @@ func (p preferred) Notify(ev lifecycle.Event) {
 // Wants lists the kinds of events the hooks need.
 func (p preferred) Wants() []lifecycle.Kind { return p.s.o.Handler.Wants() }
 
-// Attached reports the connection.
+// Attached makes the preferred attachment active and reports its connection.
 func (p preferred) Attached(from conductor.Carrier, r conductor.Runtime) {
 	p.s.activatePreferred()
 	p.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports that the connection has ended. PreferredDown starts the fallback.
+// Detached reports that the connection has ended. It does not start the fallback; PreferredDown does.
 func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.Detached(from, err) }
 
-// fallback passes events on while the preferred attachment is not connected.
+// fallback is the handler of the fallback. It passes events on while the preferred attachment is not active.
 type fallback struct{ s *Failover }
 
 // Handle decides an event. If the preferred attachment is active, Handle only counts the event as ignored, because
 // that attachment gets the same event.
 func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
-	if !i.s.admit() {
+	if !i.s.admitFallbackEvent() {
 		i.s.o.Recorder.CountIgnored(from.Name())
 		return conductor.Answer{}, nil
 	}
@@ -267,9 +269,9 @@ func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecyc
 // Wants lists the kinds of events the hooks need.
 func (i fallback) Wants() []lifecycle.Kind { return i.s.o.Handler.Wants() }
 
-// Attached reports the connection.
+// Attached reports the connection, unless the preferred attachment is active.
 func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
-	if !i.s.admit() {
+	if !i.s.admitFallbackEvent() {
 		return
 	}
 	defer i.s.fallbackEvents.Done()
@@ -279,14 +281,15 @@ func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	i.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports the end of the connection, once.
+// Detached reports the end of a connection that Attached reported, and makes neither attachment active if the fallback
+// was.
 func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
 	attached := i.s.attachedFallback != nil
 	i.s.attachedFallback = nil
-	if i.s.side == Fallback {
+	if i.s.side == FallbackActive {
 		i.s.reason = fmt.Sprintf("%s has lost its runtime: %v", from.Name(), err)
-		i.s.enter(Neither)
+		i.s.switchTo(NoneActive)
 	}
 	i.s.mu.Unlock()
 	if attached {

@@ -92,40 +92,40 @@ func TestSwitch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, count := newDecider(), &tally{}
 		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: count})
-		side, ignored, seated := Neither, int64(0), false
+		side, ignored, seated := NoneActive, int64(0), false
 		for _, do := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 40).Draw(t, "history") {
 			before := d.decided["bypass"]
 			switch do {
 			case 0:
-				_, _ = s.Preferred().Handle(t.Context(), nriSeat, lifecycle.Event{})
-				side, seated = Preferred, false
+				_, _ = s.PreferredHandler().Handle(t.Context(), nriSeat, lifecycle.Event{})
+				side, seated = PreferredActive, false
 			case 1:
-				if side == Preferred && d.attached["nri"] {
-					s.Preferred().Detached(nriSeat, errAway)
+				if side == PreferredActive && d.attached["nri"] {
+					s.PreferredHandler().Detached(nriSeat, errAway)
 				}
 				s.PreferredDown(errAway)
-				if side == Preferred {
-					side = Neither
+				if side == PreferredActive {
+					side = NoneActive
 				}
 			case 2, 3:
-				_, _ = s.Fallback().Handle(t.Context(), bypassSeat, lifecycle.Event{})
-				if side == Preferred {
+				_, _ = s.FallbackHandler().Handle(t.Context(), bypassSeat, lifecycle.Event{})
+				if side == PreferredActive {
 					ignored++
 				} else {
-					side = Fallback
+					side = FallbackActive
 				}
-				if decided := d.decided["bypass"] > before; decided == (side == Preferred) {
+				if decided := d.decided["bypass"] > before; decided == (side == PreferredActive) {
 					t.Fatalf("an event of the fallback is decided: %v, with %v in force", decided, side)
 				}
 			case 4:
-				if !seated && side == Fallback {
-					s.Fallback().Attached(bypassSeat, nil)
+				if !seated && side == FallbackActive {
+					s.FallbackHandler().Attached(bypassSeat, nil)
 					seated = true
 				}
 			case 5:
-				s.Fallback().Detached(bypassSeat, errAway)
-				if side == Fallback {
-					side = Neither
+				s.FallbackHandler().Detached(bypassSeat, errAway)
+				if side == FallbackActive {
+					side = NoneActive
 				}
 				seated = false
 			}
@@ -180,27 +180,27 @@ func TestNeverBoth(t *testing.T) {
 		count := &tally{}
 		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: count})
 		var connected atomic.Bool
-		first := &line{name: nriSeat, handler: quiet{s.Preferred()}, up: connected.Load}
-		second := &line{name: bypassSeat, handler: s.Fallback(), up: func() bool { return true }}
+		first := &line{name: nriSeat, handler: quiet{s.PreferredHandler()}, up: connected.Load}
+		second := &line{name: bypassSeat, handler: s.FallbackHandler(), up: func() bool { return true }}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx, first, second) }()
 		time.Sleep(2 * time.Second) // longer than PreferredTimeout
-		if side, why, _ := s.Active(); side != Fallback {
+		if side, why, _ := s.Active(); side != FallbackActive {
 			t.Fatalf("%v is in force at the start: %s", side, why)
 		}
 		const rounds = 50
 		for i := range rounds {
 			connected.Store(true)
 			time.Sleep(20 * time.Millisecond)
-			if side, why, _ := s.Active(); side != Preferred {
+			if side, why, _ := s.Active(); side != PreferredActive {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)
 			}
 			connected.Store(false)
 			time.Sleep(10 * time.Millisecond) // its last event is answered
 			s.PreferredDown(errAway)
 			time.Sleep(20 * time.Millisecond)
-			if side, why, _ := s.Active(); side != Fallback {
+			if side, why, _ := s.Active(); side != FallbackActive {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)
 			}
 		}
@@ -225,8 +225,8 @@ func TestPreferredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDecider()
 		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: &tally{}})
-		first := &line{name: nriSeat, handler: s.Preferred(), up: func() bool { return true }}
-		second := &line{name: bypassSeat, handler: s.Fallback(), up: func() bool { return true }}
+		first := &line{name: nriSeat, handler: s.PreferredHandler(), up: func() bool { return true }}
+		second := &line{name: bypassSeat, handler: s.FallbackHandler(), up: func() bool { return true }}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx, first, second) }()

@@ -26,7 +26,7 @@ const (
 )
 
 // ErrDetached is the error of Update while no runtime is connected.
-var ErrDetached = errors.New("no runtime attached")
+var ErrDetached = errors.New("the agent is not connected to the runtime")
 
 // defaultProc is where procfs is mounted.
 const defaultProc = "/proc"
@@ -51,19 +51,19 @@ type Options struct {
 	PollInterval time.Duration
 	Backoff      connect.Backoff // default: 0.2 s to 10 s
 	// Admit is called before each connection. While it returns an error, the attachment
-	// stays unconnected, in connect.Standby. If it is nil, the attachment always connects.
+	// stays unconnected, in connect.StateStandby. If it is nil, the attachment always connects.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 }
 
-// Attachment works beside a runtime. As a conductor.Carrier it carries no values. While connected, it is also a
-// conductor.Runtime.
+// Attachment works beside a runtime. It is a conductor.Carrier, but puts no values into answers. While it is connected,
+// it is also a conductor.Runtime.
 type Attachment struct {
-	o       Options
-	roots   []string // the possible directories of the kubelet's cgroups
-	state   connect.State
-	runtime atomic.Pointer[criclient.Runtime]
-	live    atomic.Pointer[session] // the synchronised session; nil if there is none
+	o             Options
+	roots         []string // the possible directories of the kubelet's cgroups
+	state         connect.State
+	runtime       atomic.Pointer[criclient.Runtime]
+	syncedSession atomic.Pointer[session] // the synchronised session; nil if there is none
 }
 
 var (
@@ -79,7 +79,7 @@ func New(o Options) (*Attachment, error) {
 		return nil, err
 	}
 	o.Proc = cmp.Or(o.Proc, defaultProc)
-	o.Resync, o.PollInterval = cmp.Or(max(o.Resync, 0), time.Minute), cmp.Or(max(o.PollInterval, 0), containerPollPause)
+	o.Resync, o.PollInterval = cmp.Or(max(o.Resync, 0), time.Minute), cmp.Or(max(o.PollInterval, 0), defaultPollInterval)
 	o.Backoff = o.Backoff.WithDefaults(connect.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second})
 	a := &Attachment{o: o, roots: roots}
 	a.runtime.Store(&criclient.Runtime{})
@@ -89,8 +89,8 @@ func New(o Options) (*Attachment, error) {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "bypass" }
 
-// Capabilities allow only updates. No request waits for our answer, and the CRI's UpdateContainerResources writes
-// the runtime's stored copy of a container.
+// Capabilities allow only updates of the runtime's stored copies, by the CRI's call UpdateContainerResources. No
+// request waits for the agent's answer, so no answer can carry values.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.whyUnsupported}
 }
@@ -98,12 +98,12 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // Carries returns false for every field, because this attachment puts no values into answers.
 func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
-// whyUnsupported returns why the runtime does not support a value in a call, or "" if it supports it.
+// whyUnsupported returns why the runtime does not support a value in a call, or "" if it supports the value.
 func (a *Attachment) whyUnsupported(c runtimes.Call, v lifecycle.Value) (why string) {
 	return a.runtime.Load().Kind.WhyNotAccepted(runtimes.CRI, c, v)
 }
 
-// About names the runtime and its version; empty before the first connection.
+// About names the runtime and its version. It is empty before the first connection.
 func (a *Attachment) About() string { return a.runtime.Load().About }
 
 // Status returns the state of the connection, the runtime of the last connection, and the last error since the
@@ -115,13 +115,13 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 
 // States lists the states that Status may return.
 func States() []string {
-	return []string{connect.Idle, connect.Standby, StateDialing, StateListing, connect.Synchronised, connect.Lost}
+	return []string{connect.StateIdle, connect.StateStandby, StateDialing, StateListing, connect.StateSynchronised, connect.StateLost}
 }
 
 // Update writes values to the runtime's stored copies, one container after another, and
 // returns the ids whose update failed.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	s := a.live.Load()
+	s := a.syncedSession.Load()
 	if s == nil {
 		return nil, ErrDetached
 	}
@@ -131,7 +131,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 			if criclient.ConnectionFailed(ctx, err) {
 				return failed, err
 			}
-			a.o.Log.Debug("a container's copy in the runtime was not updated", logkey.Container, w.Container, logkey.Err, err)
+			a.o.Log.Debug("the runtime did not update its stored copy of a container's resources", logkey.Container, w.Container, logkey.Err, err)
 			failed = append(failed, w.Container)
 		}
 	}
@@ -140,29 +140,28 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 
 var _ conductor.ResourcePoller = (*Attachment)(nil)
 
-// Poll reads one container's resources again, for instance after another program wrote
-// to its cgroup.
+// Poll reads one container's resources again, for instance after another program wrote to the container's cgroup.
 func (a *Attachment) Poll(id string) {
-	if s := a.live.Load(); s != nil {
+	if s := a.syncedSession.Load(); s != nil {
 		s.hintContainer(id, askStatus)
 	}
 }
 
-// Run keeps the attachment connected until ctx ends, and then returns nil. It may be
-// called again after it has returned.
+// Run keeps the attachment connected until ctx ends, and then returns nil. Run may be called again after it has
+// returned.
 func (a *Attachment) Run(ctx context.Context) error {
-	defer a.enter(connect.Idle, nil)
+	defer a.enter(connect.StateIdle, nil)
 	connect.Attempts{
 		Backoff: a.o.Backoff, Enter: a.enter, Admit: a.o.Admit, Attempt: a.attempt,
-		Failed: func(err error) {
+		OnFailure: func(err error) {
 			a.o.Log.Warn("the agent has no connection to the runtime's CRI socket", logkey.Err, err)
 		},
 	}.Run(ctx)
 	return nil
 }
 
-// attempt serves one connection until it is lost. worked reports whether it
-// synchronised; the error is never nil.
+// attempt makes one connection and serves it until it is lost. worked reports whether the agent learned the running
+// containers over this connection. The error is never nil.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
 	s, err := newSession(ctx, a)
@@ -174,17 +173,18 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	if err := s.synchronise(); err != nil {
 		return false, err
 	}
-	a.live.Store(s)
-	a.enter(connect.Synchronised, nil)
+	a.syncedSession.Store(s)
+	a.enter(connect.StateSynchronised, nil)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 	s.recoverPanic("Attached", func() { a.o.Handler.Attached(a, a) })
 	err = s.serve()
-	a.live.Store(nil)
+	a.syncedSession.Store(nil)
 	s.finish()
 	s.recoverPanic("Detached", func() { a.o.Handler.Detached(a, err) })
 	return true, fmt.Errorf("connection to the runtime: %w", err)
 }
 
+// enter moves the attachment to a state, and logs a change of state.
 func (a *Attachment) enter(state string, err error) {
-	_ = a.state.Enter(a.o.Log, "cri connection", state, err)
+	_ = a.state.Enter(a.o.Log, "the state of the CRI connection has changed", state, err)
 }

@@ -224,9 +224,9 @@ func TestRuntimeRestart(t *testing.T) {
 		r.start(r.create(pod, "one", nil))
 		attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 		for n := 2; n <= 3; n++ {
-			attachtest.Until(t, "attached", func() bool { s, _, _ := a.Status(); return s == connect.Synchronised }) // a moment after Synchronize
+			attachtest.Until(t, "attached", func() bool { s, _, _ := a.Status(); return s == connect.StateSynchronised }) // a moment after Synchronize
 			r.close()
-			attachtest.Until(t, "lost", func() bool { s, _, _ := a.Status(); return s != connect.Synchronised })
+			attachtest.Until(t, "lost", func() bool { s, _, _ := a.Status(); return s != connect.StateSynchronised })
 			if _, err := a.Update(t.Context(), nil); !errors.Is(err, ErrDetached) {
 				t.Errorf("update while away: %v", err)
 			}
@@ -385,7 +385,7 @@ func TestWatch(t *testing.T) {
 		select {
 		case n := <-w.Notices():
 			if n.Change == cgroup.Created {
-				for id, dir := range p.created(n.Path) {
+				for id, dir := range p.handleCreated(n.Path) {
 					found[id] = dir
 				}
 			}
@@ -407,7 +407,7 @@ func TestWatch(t *testing.T) {
 	if found, want := p.rescan(), map[string]string{late: "kubepods/burstable/podc/" + late}; !cmp.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
 	}
-	if p.pods["kubepods/burstable/podlink"] || p.pods["kubepods/burstable/podinside"] {
+	if p.watchedPods["kubepods/burstable/podlink"] || p.watchedPods["kubepods/burstable/podinside"] {
 		t.Error("a link is watched")
 	}
 	if err := os.RemoveAll(filepath.Join(root, "kubepods/burstable/podb")); err != nil {
@@ -415,7 +415,7 @@ func TestWatch(t *testing.T) {
 	}
 	attachtest.Until(t, "gone", func() bool {
 		n := <-w.Notices()
-		dir, _ := p.removed(n.Path)
+		dir, _ := p.handleRemoved(n.Path)
 		return n.Change == cgroup.Removed && dir == "kubepods/burstable/podb"
 	})
 }
@@ -484,7 +484,7 @@ func TestPodsEnd(t *testing.T) {
 	r := newCRI(t, k, "v2.1.0")
 	h := &recorder{}
 	a := run(t, r, h, func(o *Options) { o.Resync = 50 * time.Millisecond })
-	s := a.live.Load()
+	s := a.syncedSession.Load()
 	for n := range 40 {
 		pod := r.pod("web", fmt.Sprint("u-", n), nil, nil)
 		name := fmt.Sprint("app-", n)
@@ -517,7 +517,7 @@ func TestPodsEnd(t *testing.T) {
 		defer x.mu.Unlock()
 		starting := 0
 		s.startWatcher.wakeChans.Range(func(any, any) bool { starting++; return true })
-		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.indexed), ", directories ", len(x.byDir), ", starting ", starting,
+		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.containers), ", directories ", len(x.byDir), ", starting ", starting,
 			", unknown ", len(x.resolving))
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
@@ -526,9 +526,9 @@ func TestPodsEnd(t *testing.T) {
 	next := r.lists.Load() + 2
 	attachtest.Until(t, "the tree was looked through again", func() bool { return r.lists.Load() >= next })
 	s.tasks.fail(errors.New("planted")) // only one goroutine uses places
-	attachtest.Until(t, "the session ended", func() bool { return a.live.Load() != s })
+	attachtest.Until(t, "the session ended", func() bool { return a.syncedSession.Load() != s })
 	s.finish()
-	if n := len(s.dirs.pods) + len(s.dirs.listedDirs); n > 0 {
+	if n := len(s.dirs.watchedPods) + len(s.dirs.listedDirs); n > 0 {
 		t.Errorf("%d directories of pods are said to be watched, and no pod is left", n)
 	}
 }

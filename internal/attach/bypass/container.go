@@ -14,18 +14,18 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// checkContainer compares what this session reported of a container with the runtime's current answer, and reports
-// the difference.
+// checkContainer compares what this session has reported about a container with the runtime's current answer, and
+// reports the difference.
 func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	c := p.ctrs[id]
 	if c == nil {
 		return s.addContainer(p, id)
 	}
-	if w&started != 0 {
+	if w&startEvent != 0 {
 		s.confirmRunning(p, c)
 	}
-	if c.reported.Undescribed != "" && p.reported.Undescribed == "" {
-		if err := s.reread(p, c); err != nil {
+	if c.lastReported.Undescribed != "" && p.lastReported.Undescribed == "" {
+		if err := s.rereadContainer(p, c); err != nil {
 			return err
 		}
 	}
@@ -40,8 +40,8 @@ func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	return nil
 }
 
-// addContainer reads a container that this session did not report yet, and reports it, unless the container has
-// already ended.
+// addContainer reads a container that this session did not report yet, and reports the container unless it has already
+// ended.
 func (s *session) addContainer(p *pod, id string) error {
 	found, err := s.c.Container(s.ctx, id, p.id)
 	if criclient.NotFound(err) || p.stopped {
@@ -58,12 +58,12 @@ func (s *session) addContainer(p *pod, id string) error {
 
 // reportNew reports a container that this session did not report yet.
 func (s *session) reportNew(p *pod, c *ctr) {
-	if c.reported.CgroupsPath == "" {
+	if c.lastReported.CgroupsPath == "" {
 		return // the runtime does not report the path; the creation of the cgroup will show it
 	}
 	p.ctrs[c.id] = c
 	s.addToIndex(p, c)
-	s.report(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported})
+	s.report(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.lastReported, Container: c.lastReported})
 	switch {
 	case c.running:
 		s.reconcile(p, c)
@@ -81,21 +81,21 @@ func (s *session) reconcile(p *pod, c *ctr) {
 		return
 	}
 	kind := lifecycle.PostUpdateContainer
-	if !c.started {
-		kind, c.started = lifecycle.StartContainer, true
+	if !c.startReported {
+		kind, c.startReported = lifecycle.StartContainer, true
 	}
-	s.report(lifecycle.Event{Kind: kind, Pod: p.reported, Container: c.reported})
+	s.report(lifecycle.Event{Kind: kind, Pod: p.lastReported, Container: c.lastReported})
 }
 
-// confirmRunning notes that the runtime reports a container as running. The runtime writes nothing more for this
-// start, so this reconciliation is the last one for it.
+// confirmRunning notes that the runtime reports a container as running, and reconciles the container for the last time
+// during its start: the runtime writes nothing more for this start.
 func (s *session) confirmRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return
 	}
 	c.running = true
 	s.index.mu.Lock()
-	p.runs[c.id] = true
+	p.runningIDs[c.id] = true
 	s.index.mu.Unlock()
 	s.reconcile(p, c)
 	c.endWatch()
@@ -107,7 +107,7 @@ func (c *ctr) hasEnded() bool {
 	return c.ended
 }
 
-// endWatch ends the watch that watchStart started, and prevents a later one.
+// endWatch ends the watch that watchStart has started. If none was started yet, it prevents one.
 func (c *ctr) endWatch() {
 	if c.startWatch == nil {
 		c.startWatch = make(chan struct{})
@@ -119,15 +119,16 @@ func (c *ctr) endWatch() {
 	}
 }
 
-// checkStatus reads the status of a known container.
+// checkStatus reads the status of a known container and reports its changes. gone means that the runtime no longer has
+// the container.
 func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) {
 	state, requested, err := s.status(c)
 	switch {
 	case criclient.NotFound(err):
-		s.end(p, c)
+		s.reportEnd(p, c)
 		delete(p.ctrs, c.id)
-		s.index.forget(c)
-		s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.reported, Container: c.reported})
+		s.index.removeContainer(c)
+		s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.lastReported, Container: c.lastReported})
 		return true, nil
 	case err != nil:
 		return false, err
@@ -135,25 +136,27 @@ func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) 
 		return false, nil
 	}
 	if requested != nil {
-		s.report(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: requested})
+		s.report(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.lastReported, Container: c.lastReported, Requested: requested})
 	}
 	switch state {
 	case lifecycle.StateStopped:
-		s.end(p, c)
+		s.reportEnd(p, c)
 	case lifecycle.StateRunning:
 		s.confirmRunning(p, c)
 	}
 	if w&cgroupRemoved != 0 && !c.hasEnded() {
-		s.waitForEnd(p, c)
+		s.pollContainerEnd(p, c)
 	}
 	return false, nil
 }
 
-// maxExitPolls bounds how often we ask the runtime whether a container has ended after its cgroup was removed. The
-// runtime notes an exit a moment later than the removal. If these polls do not see the end, the next list shows it.
+// maxExitPolls is how often the session polls the runtime for the end of a container whose cgroup was removed. The
+// runtime notes the exit a moment after the removal. If no poll sees the end, the next list shows it.
 const maxExitPolls = 8
 
-func (s *session) waitForEnd(p *pod, c *ctr) {
+// pollContainerEnd checks a container again after a growing pause, at most maxExitPolls times, while its cgroup is
+// missing.
+func (s *session) pollContainerEnd(p *pod, c *ctr) {
 	if s.a.o.Tree.Has(c.dir) {
 		c.pollsSinceRemoval = 0
 		return
@@ -166,7 +169,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 // resources reads a container's state and the resources that the runtime has stored for it. The resources are nil
 // if the runtime does not report them.
 func (s *session) resources(c *ctr) (lifecycle.State, *storedCopy, error) {
-	state, has, err := s.c.StoredResources(s.ctx, c.id, c.inStatus)
+	state, has, err := s.c.StoredResources(s.ctx, c.id, c.resourcesInStatus)
 	if has == nil {
 		return state, nil, err
 	}
@@ -183,54 +186,54 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	if err != nil || now == nil {
 		return state, nil, err
 	}
-	if c.neverReported { // the resources that it had before are unknown
-		c.neverReported, c.copySeen = false, *now
+	if c.resourcesUnknown { // the resources that it had before are unknown
+		c.resourcesUnknown, c.copySeen = false, *now
 		return state, nil, nil
 	}
 	requested := foreignChanges(*now, c.copySeen, c.copyWritten)
 	c.copySeen = *now
 	if requested != nil {
-		c.copyWritten.drop(requested)
+		c.copyWritten.clearChanged(requested)
 	}
 	return state, requested, nil
 }
 
-// end reports a container's end, once.
-func (s *session) end(p *pod, c *ctr) {
+// reportEnd reports a container's end, unless it was reported already.
+func (s *session) reportEnd(p *pod, c *ctr) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
 	if c.ended {
 		return
 	}
 	c.ended = true
-	s.index.end(p, c)
+	s.index.noteEnd(p, c)
 	c.endWatch()
-	s.report(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.reported, Container: c.reported})
+	s.report(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.lastReported, Container: c.lastReported})
 }
 
-// errReturnsCPUs refuses an update with which the runtime would write CPUs that the
-// keeper has taken from the container.
-var errReturnsCPUs = errors.New("the runtime would write CPUs that the agent has taken from the container")
+// errReturnsCPUs is the error for an update with which the runtime would give the container CPUs that the keeper has
+// taken from it.
+var errReturnsCPUs = errors.New("the runtime would write CPUs into the cgroup that the agent has taken from the container")
 
-// errCopyChanged refuses an update that would overwrite what another client has written
-// to the runtime's copy since it was read.
+// errCopyChanged is the error for an update that would overwrite what another client has written to the runtime's copy
+// since the agent last read that copy.
 var errCopyChanged = errors.New("another client has changed the runtime's copy; the agent reads that copy before it updates it")
 
 // update writes values to the runtime's copy of one container. The runtime then writes its whole copy to the
 // kernel. The values must therefore not name CPUs that the container's cgroup has lost.
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	k, ok := s.index.byContainerID(w.Container)
-	c := k.c
+	c := k.ctr
 	s.copies.Lock()
 	defer s.copies.Unlock()
 	if !ok {
 		return fmt.Errorf("update container %s: the runtime does not list it", w.Container)
 	}
 	if _, now, err := s.resources(c); err == nil && now != nil && foreignChanges(*now, c.copySeen, c.copyWritten) != nil {
-		s.hint(k.p.id, c.id, askStatus)
+		s.hint(k.pod.id, c.id, askStatus)
 		return fmt.Errorf("update container %s: %w", w.Container, errCopyChanged)
 	}
-	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.whyUnsupported(runtimes.Push, v) != "" })
+	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.whyUnsupported(runtimes.AgentUpdate, v) != "" })
 	if len(w.Values) == 0 {
 		return nil
 	}
@@ -242,14 +245,14 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
 	c.copyWritten.put(w.Values) // also if the call fails halfway
-	err := s.c.Update(ctx, w.Container, request(w.Values))
+	err := s.c.Update(ctx, w.Container, updateRequest(w.Values))
 	if err == nil {
 		c.copySeen.put(w.Values)
 	}
 	return err
 }
 
-// checkCPUs returns an error if the list has CPUs that the container's cgroup does not have.
+// checkCPUs returns an error if the list cpus has CPUs that the container's cgroup does not have.
 func checkCPUs(tree *cgroup.Tree, c *ctr, cpus string) error {
 	if cpus == "" || c.dir == "" {
 		return nil

@@ -7,19 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
-// index stores the known pods and containers by id. Its mutex also guards fields of pods.
+// index stores the known pods and containers by id. Its mutex also guards some fields of pod.
 type index struct {
-	mu        sync.Mutex
-	pods      map[string]*pod
-	indexed   map[string]indexEntry // by container id
-	byDir     map[string]string     // container ids, by the directory of the cgroup
-	resolving map[string]string     // by id: the directories of cgroups whose container is not known yet
-	pollQueue []string              // containers to poll, in this order
-	polledAt  time.Time             // when pollQueue was last filled
+	mu         sync.Mutex
+	pods       map[string]*pod
+	containers map[string]indexedContainer // by container id
+	byDir      map[string]string           // container ids, by the directory of the cgroup
+	resolving  map[string]string           // by id: the directories of cgroups whose container is not known yet
+	pollQueue  []string                    // containers to poll, in this order
+	polledAt   time.Time                   // when pollQueue was last filled
 }
 
 func newIndex() index {
-	return index{pods: map[string]*pod{}, indexed: map[string]indexEntry{}, byDir: map[string]string{}, resolving: map[string]string{}}
+	return index{pods: map[string]*pod{}, containers: map[string]indexedContainer{}, byDir: map[string]string{}, resolving: map[string]string{}}
 }
 
 func (x *index) isPod(id string) bool {
@@ -29,10 +29,10 @@ func (x *index) isPod(id string) bool {
 }
 
 // byContainerID returns the container with this id.
-func (x *index) byContainerID(id string) (indexEntry, bool) {
+func (x *index) byContainerID(id string) (indexedContainer, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	k, ok := x.indexed[id]
+	k, ok := x.containers[id]
 	return k, ok
 }
 
@@ -54,14 +54,14 @@ func (x *index) addHint(podID, id string, w reasons) *pod {
 		x.pods[podID] = p
 	}
 	if id == "" {
-		p.inbox.sandbox = true
+		p.pending.sandbox = true
 	} else {
-		p.inbox.add(id, w)
+		p.pending.add(id, w)
 	}
-	if p.busy {
+	if p.workerRuns {
 		return nil
 	}
-	p.busy = true
+	p.workerRuns = true
 	return p
 }
 
@@ -70,65 +70,66 @@ func (x *index) addHint(podID, id string, w reasons) *pod {
 func (x *index) takeHints(p *pod) pendingChecks {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := p.inbox
-	p.inbox, p.busy = pendingChecks{}, !h.empty()
+	h := p.pending
+	p.pending, p.workerRuns = pendingChecks{}, !h.empty()
 	return h
 }
 
-// add adds a container to the index.
-func (x *index) add(p *pod, c *ctr) {
+// addContainer adds a container to the index.
+func (x *index) addContainer(p *pod, c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.indexed[c.id] = indexEntry{p, c}
+	x.containers[c.id] = indexedContainer{p, c}
 	if c.dir != "" {
 		x.byDir[c.dir] = c.id
 	}
 	if c.running {
-		p.runs[c.id] = true
+		p.runningIDs[c.id] = true
 	}
 }
 
-// end notes that a container has ended. The container stays in the index until it is removed.
-func (x *index) end(p *pod, c *ctr) {
+// noteEnd notes that a container has ended. The container stays in the index until the runtime has removed it.
+func (x *index) noteEnd(p *pod, c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.forgetLocked(c)
-	delete(p.runs, c.id)
-	x.indexed[c.id] = indexEntry{p, c}
+	x.removeContainerLocked(c)
+	delete(p.runningIDs, c.id)
+	x.containers[c.id] = indexedContainer{p, c}
 }
 
-func (x *index) forget(c *ctr) {
+func (x *index) removeContainer(c *ctr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.forgetLocked(c)
+	x.removeContainerLocked(c)
 }
 
-func (x *index) forgetLocked(c *ctr) {
-	delete(x.indexed, c.id)
+func (x *index) removeContainerLocked(c *ctr) {
+	delete(x.containers, c.id)
 	if x.byDir[c.dir] == c.id {
 		delete(x.byDir, c.dir)
 	}
 }
 
-// drop removes a pod and its containers.
-func (x *index) drop(p *pod) {
+// removePod removes a pod and its containers.
+func (x *index) removePod(p *pod) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.pods[p.id] == p {
 		delete(x.pods, p.id)
 	}
 	for _, c := range p.ctrs {
-		x.forgetLocked(c)
+		x.removeContainerLocked(c)
 	}
 }
 
-// noteCgroup notes that a cgroup exists whose name contains this id. For a known container it returns the id of the
-// pod, and "" otherwise. ask is true if the caller must ask the runtime which container the cgroup belongs to.
+// noteCgroup notes that a cgroup exists whose name contains this id. If the id is that of a known container, it returns
+// the id of the container's pod, and "" otherwise. ask means that the caller must ask the runtime which container the
+// cgroup belongs to.
 func (x *index) noteCgroup(id, dir string) (podID string, ask bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if k, known := x.indexed[id]; known {
-		return k.p.id, false
+	if k, known := x.containers[id]; known {
+		return k.pod.id, false
 	}
 	if x.pods[id] != nil || x.resolving[id] != "" {
 		return "", false
@@ -139,7 +140,8 @@ func (x *index) noteCgroup(id, dir string) (podID string, ask bool) {
 	return "", true
 }
 
-// resolvingDir returns the directory of the cgroup with this id, if its container is not known yet.
+// resolvingDir returns the directory of the cgroup with this id while the container of the cgroup is unknown, and ""
+// otherwise.
 func (x *index) resolvingDir(id string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -153,8 +155,9 @@ func (x *index) endResolving(id string) {
 	delete(x.resolving, id)
 }
 
-// nextToPoll returns the container to poll now, or "" if there is none. It returns each container once in a round. A
-// new round begins when all containers were returned, and the duration apart has passed since the last round began.
+// nextToPoll returns the id of the container to poll now, or "" if there is none. It returns each container once per
+// round. A new round begins when all containers were returned and the duration apart has passed since the last round
+// began.
 func (x *index) nextToPoll(apart time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,7 +166,7 @@ func (x *index) nextToPoll(apart time.Duration) string {
 			return ""
 		}
 		x.polledAt = time.Now()
-		for id := range x.indexed {
+		for id := range x.containers {
 			x.pollQueue = append(x.pollQueue, id)
 		}
 	}
@@ -176,17 +179,18 @@ func (x *index) nextToPoll(apart time.Duration) string {
 	return id
 }
 
-// compare returns the pods to ask about, and the containers whose list entries differ from the index.
-func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []criclient.Listed) {
+// compareLists compares the runtime's lists with the index. It returns the pods to ask the runtime about, and the
+// containers whose list entries differ from the index.
+func (x *index) compareLists(pods, ctrs []criclient.ListItem) (ask []string, differ []criclient.ListItem) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ready := map[string]bool{}
 	for _, l := range pods {
-		if l.State != criclient.Ready {
+		if l.State != criclient.StateReady {
 			continue
 		}
 		ready[l.ID] = true
-		if p := x.pods[l.ID]; p == nil || p.unreported {
+		if p := x.pods[l.ID]; p == nil || p.needsRead {
 			ask = append(ask, l.ID)
 		}
 	}
@@ -197,17 +201,17 @@ func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []c
 	}
 	live := map[string]bool{}
 	for _, l := range ctrs {
-		if l.State == criclient.Exited {
+		if l.State == criclient.StateExited {
 			continue
 		}
 		live[l.ID] = true
-		if k, known := x.indexed[l.ID]; !known || l.State == criclient.Running && !k.p.runs[l.ID] {
+		if k, known := x.containers[l.ID]; !known || l.State == criclient.StateRunning && !k.pod.runningIDs[l.ID] {
 			differ = append(differ, l)
 		}
 	}
-	for id, k := range x.indexed {
+	for id, k := range x.containers {
 		if !live[id] {
-			differ = append(differ, criclient.Listed{ID: id, Pod: k.p.id})
+			differ = append(differ, criclient.ListItem{ID: id, Pod: k.pod.id})
 		}
 	}
 	return ask, differ

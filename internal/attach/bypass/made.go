@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupState says whether the OCI runtime still sets up the cgroup of a new container.
+// setupState says whether the OCI runtime still sets up the cgroup of a new container, as far as procfs shows it.
 type setupState int
 
 const (
@@ -22,16 +22,16 @@ const (
 	setupFinished                   // the OCI runtime has finished; the workload waits, or runs
 )
 
-// setupState returns whether the OCI runtime still sets up a new cgroup, and the process that does so. No other
-// program may write to the cgroup until that process has ended. runc reads back what it wrote, and fails the
-// container if another program wrote in between (cpu.shares of version 1, opencontainers cgroups 0.1.0). It also
-// sets memory and swap in an order that depends on their present values.
+// setupState returns whether the OCI runtime still sets up a new cgroup, and the process id of that OCI runtime. No
+// other program may write to the cgroup until the OCI runtime's process has ended. runc reads back what it wrote, and
+// fails the container if another program wrote in between (cpu.shares of version 1, opencontainers cgroups 0.1.0). runc
+// also sets memory and swap in an order that depends on their present values.
 //
-// Until it has ended, that process is the parent of the container's first process. Its command line has the
-// argument "create" or "run", which all OCI runtimes have (runc, crun, youki). The name of the child changes
-// several times.
+// Until it has ended, the OCI runtime's process is the parent of the container's first process. Its command line has
+// the argument "create" or "run", as with runc, crun and youki. The name of the first process is no sign, because it
+// changes several times.
 func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
-	text, err := s.tree.FS.ReadFile(path.Join(fileOf(s.tree, dir), procsFile))
+	text, err := s.tree.FS.ReadFile(path.Join(watchedPath(s.tree, dir), procsFile))
 	if err != nil {
 		return setupUnknown, 0
 	}
@@ -60,8 +60,8 @@ func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	return setupFinished, 0
 }
 
-// setupDone reports whether the OCI runtime is done with a cgroup. The container's
-// state may stay "created" for ever, if the runtime ended during the start.
+// setupDone reports whether the OCI runtime has finished the setup of a cgroup. The state that the CRI reports does not
+// show this: it stays "created" for ever if the runtime ended during the container's start.
 func (s *startWatcher) setupDone(dir string) bool {
 	at, _ := s.setupState(dir)
 	return at == setupFinished
@@ -80,10 +80,10 @@ func (s *startWatcher) readProc(pid int, file string) string {
 }
 
 // awaitExit waits until a process of the agent's PID namespace has ended. It returns an error if ctx ends first, or if
-// it cannot wait, as on kernels before 5.10.
+// the kernel cannot report the end of a process, as before version 5.10.
 func awaitExit(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err == unix.ESRCH { //nolint:errorlint // a system call's plain number
+	if err == unix.ESRCH { //nolint:errorlint // PidfdOpen returns a plain errno, never a wrapped error
 		return nil
 	}
 	if err != nil {

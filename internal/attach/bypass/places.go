@@ -15,18 +15,18 @@ import (
 // dirWatcher watches the directories of a cgroup tree that belong to pods, and the directories above them. Only one
 // goroutine uses it.
 type dirWatcher struct {
-	tree  *cgroup.Tree
-	watch cgroup.Watcher
-	// roots are the possible directories of a kubelet's cgroups, existing or not.
+	tree    *cgroup.Tree
+	watcher cgroup.Watcher
+	// roots are the possible directories of a kubelet's cgroups. They need not exist.
 	roots []string
 	// listedDirs are pod directories outside the roots, which the runtime has listed.
 	listedDirs     map[string]bool
 	watchedParents map[string]bool // watched directories in which a root may be created
-	groups         map[string]bool // watched directories of kubepods and of its QoS classes
-	pods           map[string]bool // watched directories of pods
-	// watchError is why a directory could not be watched; "" if all are.
+	watchedGroups  map[string]bool // watched directories of kubepods and of its QoS classes
+	watchedPods    map[string]bool // watched directories of pods
+	// watchError is why a directory could not be watched; "" if all directories are watched.
 	watchError string
-	// skipsRescan means that scans need not list a pod directory again while it is watched.
+	// skipsRescan means that scan does not list again the pod directories that are already watched.
 	skipsRescan bool
 }
 
@@ -50,40 +50,40 @@ func kubeletRoots(root string) ([]string, error) {
 
 func newDirWatcher(tree *cgroup.Tree, w cgroup.Watcher, roots []string) *dirWatcher {
 	return &dirWatcher{
-		tree: tree, watch: w, roots: roots,
-		listedDirs: map[string]bool{}, watchedParents: map[string]bool{}, groups: map[string]bool{}, pods: map[string]bool{},
+		tree: tree, watcher: w, roots: roots,
+		listedDirs: map[string]bool{}, watchedParents: map[string]bool{}, watchedGroups: map[string]bool{}, watchedPods: map[string]bool{},
 	}
 }
 
-// fileOf returns the path of a cgroup in the hierarchy in which we watch pods and containers. This is the cpuset
-// hierarchy, because runtimes create it first.
-func fileOf(tree *cgroup.Tree, dir string) string {
+// watchedPath returns the path of a cgroup in the hierarchy in which the session watches pods and containers. In
+// version 1 this is the cpuset hierarchy, because runtimes create a container's directory there first.
+func watchedPath(tree *cgroup.Tree, dir string) string {
 	if tree.Version == cgroup.V1 {
 		return path.Join("cpuset", dir)
 	}
 	return dir
 }
 
-// dir is the inverse of fileOf for any hierarchy: it returns the cgroup of a path.
-func (p *dirWatcher) dir(file string) (string, bool) {
+// cgroupDir returns the cgroup to which a path in any hierarchy belongs. ok is false for the root of a hierarchy.
+func (p *dirWatcher) cgroupDir(file string) (dir string, ok bool) {
 	if p.tree.Version == cgroup.V2 {
 		return file, true
 	}
-	_, dir, ok := strings.Cut(file, "/")
+	_, dir, ok = strings.Cut(file, "/")
 	return dir, ok
 }
 
-// scan watches existing directories and returns the directories of containers, by container id. The session calls
-// it at the start, and whenever inotify may have lost notices.
+// scan watches all existing directories of pods and returns the directories of containers, by container id. The session
+// calls scan at the start, and whenever inotify may have lost notices.
 func (p *dirWatcher) scan() map[string]string {
 	p.watchError = ""
-	for _, kind := range []map[string]bool{p.pods, p.groups, p.watchedParents} {
+	for _, kind := range []map[string]bool{p.watchedPods, p.watchedGroups, p.watchedParents} {
 		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // inotify may have lost the notice of its removal
 	}
 	found := map[string]string{}
 	for _, top := range p.roots {
 		if !p.tree.Has(top) {
-			p.await(top)
+			p.watchNearestParent(top)
 			continue
 		}
 		p.addGroup(top, found)
@@ -98,35 +98,36 @@ func (p *dirWatcher) scan() map[string]string {
 	return found
 }
 
-// rescan scans again, and skips the directories of pods that are already watched. The caller must know that inotify
-// lost no notices.
+// rescan does what scan does, but skips the directories of pods that are already watched. It may be called only if
+// inotify has lost no notices.
 func (p *dirWatcher) rescan() map[string]string {
 	p.skipsRescan = true
 	defer func() { p.skipsRescan = false }()
 	return p.scan()
 }
 
-// await watches the nearest existing directory above a root that does not exist yet.
-func (p *dirWatcher) await(top string) {
+// watchNearestParent watches the nearest existing directory above a root that does not exist yet.
+func (p *dirWatcher) watchNearestParent(top string) {
 	for dir := path.Dir(top); ; dir = path.Dir(dir) {
 		if dir == "." || p.tree.Has(dir) {
-			p.add(dir, p.watchedParents)
+			p.watchDir(dir, p.watchedParents)
 			return
 		}
 	}
 }
 
-// addGroup adds a directory above pods.
+// addGroup watches a directory of kubepods or of a QoS class, and adds the pods in it.
 func (p *dirWatcher) addGroup(dir string, found map[string]string) {
-	if !p.add(dir, p.groups) {
+	if !p.watchDir(dir, p.watchedGroups) {
 		return
 	}
-	names, _ := p.tree.Children(dir, "cpuset") // removed meanwhile
+	names, _ := p.tree.Children(dir, "cpuset") // an error means that the directory was removed meanwhile
 	for _, name := range names {
 		p.addChild(path.Join(dir, name), found)
 	}
 }
 
+// addChild adds a directory that is a child of a watched group, if it belongs to a QoS class or a pod.
 func (p *dirWatcher) addChild(dir string, found map[string]string) {
 	switch cgroup.ParseName(dir).Kind {
 	case cgroup.QoSDir:
@@ -138,8 +139,9 @@ func (p *dirWatcher) addChild(dir string, found map[string]string) {
 	}
 }
 
+// addPod watches the directory of a pod, and adds the containers in it to found.
 func (p *dirWatcher) addPod(dir string, found map[string]string) {
-	if p.skipsRescan && p.pods[dir] || !p.add(dir, p.pods) {
+	if p.skipsRescan && p.watchedPods[dir] || !p.watchDir(dir, p.watchedPods) {
 		return
 	}
 	names, _ := p.tree.Children(dir, "cpuset")
@@ -155,11 +157,11 @@ func addContainerDir(dir string, found map[string]string) {
 	}
 }
 
-// watchListedPod watches a pod's directory that the runtime has reported. It returns the directories of containers in
-// it, by container id, unless the directory was watched already.
+// watchListedPod watches a pod's directory that the runtime has reported. It returns the directories of the containers
+// in that directory, by container id, or none if the directory was watched already.
 func (p *dirWatcher) watchListedPod(dir string) map[string]string {
 	found := map[string]string{}
-	if p.pods[dir] {
+	if p.watchedPods[dir] {
 		return found
 	}
 	if !slices.ContainsFunc(p.roots, func(top string) bool { return strings.HasPrefix(dir, top+"/") }) {
@@ -169,9 +171,10 @@ func (p *dirWatcher) watchListedPod(dir string) map[string]string {
 	return found
 }
 
-// created handles the creation of a directory and returns the containers below it.
-func (p *dirWatcher) created(file string) map[string]string {
-	dir, ok := p.dir(file)
+// handleCreated handles the creation of a directory. It returns the directories of containers below the new directory,
+// by container id.
+func (p *dirWatcher) handleCreated(file string) map[string]string {
+	dir, ok := p.cgroupDir(file)
 	if !ok {
 		return nil
 	}
@@ -180,9 +183,9 @@ func (p *dirWatcher) created(file string) map[string]string {
 	switch {
 	case !p.isDir(dir):
 		// A file, a link, or a directory that was removed already.
-	case p.groups[above]:
+	case p.watchedGroups[above]:
 		p.addChild(dir, found)
-	case p.pods[above]:
+	case p.watchedPods[above]:
 		addContainerDir(dir, found)
 	case p.watchedParents[above]:
 		return p.scan()
@@ -196,22 +199,22 @@ func (p *dirWatcher) isDir(dir string) bool {
 	return err == nil && slices.Contains(names, path.Base(dir))
 }
 
-// removed forgets a directory and returns it, because it may be the directory of a container.
-func (p *dirWatcher) removed(file string) (dir string, ok bool) {
-	if dir, ok = p.dir(file); ok {
-		delete(p.pods, dir)
-		delete(p.groups, dir)
+// handleRemoved handles the removal of a directory. It returns the cgroup, because it may be that of a container.
+func (p *dirWatcher) handleRemoved(file string) (dir string, ok bool) {
+	if dir, ok = p.cgroupDir(file); ok {
+		delete(p.watchedPods, dir)
+		delete(p.watchedGroups, dir)
 		delete(p.watchedParents, dir)
 	}
 	return dir, ok
 }
 
-// add watches a directory, and reports whether it exists.
-func (p *dirWatcher) add(dir string, kind map[string]bool) bool {
+// watchDir watches a directory and notes it in kind. It reports whether the directory exists.
+func (p *dirWatcher) watchDir(dir string, kind map[string]bool) bool {
 	if kind[dir] {
 		return true
 	}
-	err := p.watch.Add(fileOf(p.tree, dir))
+	err := p.watcher.Add(watchedPath(p.tree, dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false

@@ -20,7 +20,7 @@ const (
 	askStatus     reasons = 1 << iota // the container's status may have changed
 	cgroupCreated                     // the container's cgroup was created
 	cgroupRemoved                     // the container's cgroup was removed
-	started                           // the runtime has reported the container's start
+	startEvent                        // the runtime has reported the container's start
 )
 
 // pendingChecks are the checks that a pod's worker must do.
@@ -46,61 +46,60 @@ func (h *pendingChecks) add(id string, w reasons) {
 // pod is a sandbox, and what this session has reported about it.
 type pod struct {
 	id string
-	// Used only by its worker:
-	reported       *lifecycle.Pod
+	// Only the pod's worker uses these fields:
+	lastReported   *lifecycle.Pod
 	stopped        bool
-	dropped        bool // the session reports nothing more about it
+	dropped        bool // the session reports nothing more about this pod
 	ctrs           map[string]*ctr
 	failedAttempts map[string]int // failed requests to the runtime, by container id; "" is for the sandbox
-	// Guarded by index.mu:
-	inbox      pendingChecks
-	busy       bool
-	unreported bool            // not reported yet, or the runtime cannot describe it
-	runs       map[string]bool // ids of running containers
+	// index.mu guards these fields:
+	pending    pendingChecks
+	workerRuns bool
+	needsRead  bool            // the pod was not reported yet, or the runtime could not describe it
+	runningIDs map[string]bool // ids of running containers
 }
 
-// ctr is a container, and what this session has reported about it. Only the pod's worker uses the fields that no
-// lock guards.
+// ctr is a container, and what this session has reported about it. No lock guards the fields that only the pod's worker
+// uses.
 type ctr struct {
 	id                string
-	reported          *lifecycle.Container
+	lastReported      *lifecycle.Container
 	dir               string        // directory of its cgroup; "" if it is unknown
-	running           bool          // the runtime reports it as running, and we have reconciled it since
-	startWatch        chan struct{} // closing it ends the watch of the container's start; nil before that watch
-	pollsSinceRemoval int           // number of polls since its cgroup was removed
+	running           bool          // the runtime has reported the container as running, and the session has reconciled it since
+	startWatch        chan struct{} // closing the channel ends the watch of the container's start; nil before that watch
+	pollsSinceRemoval int           // number of polls since the container's cgroup was removed
 
-	reporting sync.Mutex // held during reports; guards the fields about reports that must not come twice
-	started   bool       // StartContainer was reported
-	ended     bool
+	reporting     sync.Mutex // held during reports; guards the two fields below, and changes of lastReported
+	startReported bool       // StartContainer was reported
+	ended         bool
 
-	// Guarded by session.copies:
+	// session.copies guards these fields:
 	copySeen, copyWritten storedCopy
-	inStatus              bool // the container's plain status contains its resources
-	neverReported         bool // the runtime has never reported the container's resources
+	resourcesInStatus     bool // the container's plain status contains its resources
+	resourcesUnknown      bool // the runtime has never reported the container's resources
 }
 
-// indexEntry is a container in the index.
-type indexEntry struct {
-	p *pod
-	c *ctr
+// indexedContainer is a container in the index, with its pod.
+type indexedContainer struct {
+	pod *pod
+	ctr *ctr
 }
 
 func newPod(id string) *pod {
-	return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}, unreported: true}
+	return &pod{id: id, ctrs: map[string]*ctr{}, runningIDs: map[string]bool{}, needsRead: true}
 }
 
-// newCtr makes a container from the runtime's description. dir is its cgroup; "" if
-// none was found.
+// newCtr makes a container from the runtime's description. dir is the container's cgroup; "" if none was found.
 func newCtr(d criclient.Container, dir string) *ctr {
 	if d.StateUnknown && dir == "" { // containerd was killed during the start; without a cgroup no process runs
 		d.State, d.Undescribed = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{
-		id: d.ID, reported: d.Container, neverReported: d.Undescribed != "", running: d.State == lifecycle.StateRunning,
-		ended: d.State == lifecycle.StateStopped, copySeen: newStoredCopy(&d.Resources), inStatus: d.InStatus != nil,
+		id: d.ID, lastReported: d.Container, resourcesUnknown: d.Undescribed != "", running: d.State == lifecycle.StateRunning,
+		ended: d.State == lifecycle.StateStopped, copySeen: newStoredCopy(&d.Resources), resourcesInStatus: d.StatusResources != nil,
 	}
-	if c.inStatus {
-		c.copySeen = newStoredCopy(d.InStatus)
+	if c.resourcesInStatus {
+		c.copySeen = newStoredCopy(d.StatusResources)
 	}
 	if d.CgroupsPath == "" && dir != "" {
 		d.CgroupsPath = "/" + dir
@@ -109,7 +108,7 @@ func newCtr(d criclient.Container, dir string) *ctr {
 }
 
 func (p *pod) dir() (string, bool) {
-	dir, err := cgroup.PodPath(p.reported.CgroupParent)
+	dir, err := cgroup.PodPath(p.lastReported.CgroupParent)
 	return dir, err == nil
 }
 
@@ -127,11 +126,11 @@ func (s *session) hint(podID, id string, w reasons) {
 
 func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 
-// hintContainer adds a hint about a container that was reported. The pod of any other container is unknown, and the
-// next lists report that container.
+// hintContainer adds a hint about a container that is in the index. It ignores any other container, because the pod of
+// that container is unknown. The next list shows such a container.
 func (s *session) hintContainer(id string, w reasons) {
 	if k, ok := s.index.byContainerID(id); ok {
-		s.hint(k.p.id, id, w)
+		s.hint(k.pod.id, id, w)
 	}
 }
 
@@ -150,11 +149,11 @@ func (s *session) processHints(p *pod) {
 	}
 }
 
-// maxAttempts bounds how often a failed request to the runtime is repeated.
+// maxAttempts is how often a failed request to the runtime is repeated.
 const maxAttempts = 5
 
-// check processes hints. It repeats a failed request at most maxAttempts times. After that it reports the object
-// from its list entry, and the next comparison of lists asks again.
+// check does the checks of one pod. It repeats a failed request to the runtime at most maxAttempts times. After that it
+// reports the pod or container as its list entry describes it, and the next comparison of lists asks again.
 func (s *session) check(p *pod, h pendingChecks) {
 	unfinished, err := s.checkPod(p, h)
 	switch {
@@ -179,13 +178,13 @@ func (s *session) check(p *pod, h pendingChecks) {
 	}
 }
 
-// checkPod returns the hints that failed, and why. A container that the runtime cannot describe does not delay the
-// other ones.
+// checkPod does the checks of one pod once. It returns the checks that failed, and the last error. A container that the
+// runtime cannot describe does not delay the other containers.
 func (s *session) checkPod(p *pod, h pendingChecks) (unfinished pendingChecks, err error) {
 	switch {
 	case p.dropped:
 		return unfinished, nil // these hints are older than the report of the pod's end
-	case p.reported == nil:
+	case p.lastReported == nil:
 		if ok, err := s.addPod(p); !ok || err != nil {
 			return h, err
 		}
@@ -213,11 +212,12 @@ func (s *session) checkPod(p *pod, h pendingChecks) (unfinished pendingChecks, e
 	return unfinished, err
 }
 
-// addPod reads a pod that this session did not report yet, and reports it.
+// addPod reads a pod that this session did not report yet, and reports it. ok is false if the runtime does not have the
+// pod.
 func (s *session) addPod(p *pod) (ok bool, err error) {
 	now, err := s.c.Pod(s.ctx, p.id)
 	if criclient.NotFound(err) {
-		s.drop(p)
+		s.dropPod(p)
 		return false, nil
 	}
 	if err != nil {
@@ -234,9 +234,9 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 		c.reporting.Lock()
 		defer c.reporting.Unlock()
 	}
-	p.reported = now
+	p.lastReported = now
 	s.index.mu.Lock()
-	p.unreported = now.Undescribed != ""
+	p.needsRead = now.Undescribed != ""
 	s.index.mu.Unlock()
 	s.report(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
@@ -247,15 +247,16 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 	}
 }
 
-// drop forgets a pod that the runtime no longer has.
-func (s *session) drop(p *pod) {
+// dropPod forgets a pod that the runtime no longer has.
+func (s *session) dropPod(p *pod) {
 	p.dropped = true
-	s.index.drop(p)
+	s.index.removePod(p)
 }
 
-// checkSandbox reads the state of a known pod, and reports its end.
+// checkSandbox reads the state of a known pod, and reports the pod's end. done means that the runtime no longer has the
+// pod.
 func (s *session) checkSandbox(p *pod) (done bool, err error) {
-	if p.reported.Undescribed != "" {
+	if p.lastReported.Undescribed != "" {
 		if err := s.rereadPod(p); err != nil {
 			return false, err
 		}
@@ -265,10 +266,10 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	case criclient.NotFound(err):
 		s.endPod(p)
 		for _, id := range sortedIDs(p.ctrs) {
-			s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.reported, Container: p.ctrs[id].reported})
+			s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.lastReported, Container: p.ctrs[id].lastReported})
 		}
-		s.drop(p)
-		s.report(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: p.reported})
+		s.dropPod(p)
+		s.report(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: p.lastReported})
 		return true, nil
 	case err != nil:
 		return false, err
@@ -281,22 +282,22 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 // endPod reports the end of a pod and of its containers.
 func (s *session) endPod(p *pod) {
 	for _, id := range sortedIDs(p.ctrs) {
-		s.end(p, p.ctrs[id])
+		s.reportEnd(p, p.ctrs[id])
 	}
 	if !p.stopped {
 		p.stopped = true
-		s.report(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: p.reported})
+		s.report(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: p.lastReported})
 	}
 }
 
-// addToIndex adds a container to the index, with the directory of its cgroup if that is known.
+// addToIndex adds a container to the index, with the directory of its cgroup if the directory is known.
 func (s *session) addToIndex(p *pod, c *ctr) {
-	dir, err := cgroup.Path(p.reported.CgroupParent, c.reported.CgroupsPath)
+	dir, err := cgroup.Path(p.lastReported.CgroupParent, c.lastReported.CgroupsPath)
 	if err == nil {
 		c.dir = dir
 	} else {
-		s.a.o.Log.Warn("a container's cgroup is unknown; the agent does not write its values", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
+		s.a.o.Log.Warn("the agent does not know a container's cgroup, so it writes no values for the container", logkey.Container, c.lastReported.Name, logkey.Pod, p.lastReported.Name, logkey.Err,
 			fmt.Errorf("container %s: %w", c.id, err))
 	}
-	s.index.add(p, c)
+	s.index.addContainer(p, c)
 }

@@ -96,6 +96,6 @@ func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) 
 		t.Fatal(err)
 	}
 	attachtest.Run(t, a.Run)
-	attachtest.Until(t, "synchronised", func() bool { s, _, _ := a.Status(); return s == connect.Synchronised })
+	attachtest.Until(t, "synchronised", func() bool { s, _, _ := a.Status(); return s == connect.StateSynchronised })
 	return a
 }

@@ -14,10 +14,10 @@ func (s *session) report(ev lifecycle.Event) {
 	s.recoverPanic(ev.Kind.String(), func() {
 		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
 		if no, refused := errors.AsType[*conductor.Rejection](err); refused {
-			s.a.o.Log.Warn("bypass cannot refuse a container; it runs with defaults", logkey.Event, ev.Kind.String(),
+			s.a.o.Log.Warn("a policy refused a container, but bypass cannot stop it; the container runs with defaults", logkey.Event, ev.Kind.String(),
 				logkey.Pod, ev.Pod.Name, logkey.Namespace, ev.Pod.Namespace, logkey.Reason, no.Reason)
 		} else if err != nil {
-			s.a.o.Log.Error("the agent could not handle an event, so it had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
+			s.a.o.Log.Error("the agent could not handle an event, so the event had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
 		}
 	})
 }

@@ -23,13 +23,13 @@ var copyFields = [6]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems,
 }
 
-// copyFieldIndex returns the index of a field in copyFields, or -1 if it is not there.
+// copyFieldIndex returns the index of a field in copyFields, or -1 if copyFields does not have it.
 func copyFieldIndex(f lifecycle.Field) int { return slices.Index(copyFields[:], f) }
 
 var copyFieldSet = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return copyFieldIndex(f) >= 0 })
 
-// storedCopy has the resources of the runtime's stored copy that the CRI can change, in the order of copyFields. 0
-// and "" mean unset.
+// storedCopy has the values of the runtime's stored copy of one container, in the order of copyFields. 0 and "" mean
+// unset.
 type storedCopy [len(copyFields)]lifecycle.Value
 
 func newStoredCopy(r *lifecycle.Resources) (s storedCopy) {
@@ -40,8 +40,9 @@ func newStoredCopy(r *lifecycle.Resources) (s storedCopy) {
 	return s
 }
 
-// foreignChanges returns what another client has written to the runtime's copy since we read it: the fields of now
-// that differ from both seen and ours. It returns nil if there are none.
+// foreignChanges returns what another client has written to the runtime's copy since the agent last read it. These are
+// the fields of now that differ both from seen, which the agent read last, and from ours, which the agent wrote last.
+// It returns nil if there are none.
 func foreignChanges(now, seen, ours storedCopy) *lifecycle.Resources {
 	r, differs := &cri.LinuxContainerResources{}, false
 	for i := range copyFields {
@@ -55,7 +56,7 @@ func foreignChanges(now, seen, ours storedCopy) *lifecycle.Resources {
 	return criclient.Resources(r)
 }
 
-// put merges values into a copy, and returns those that the CRI has no field for.
+// put merges values into a copy, and returns the values for which the CRI has no field.
 func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if i := copyFieldIndex(v.Field); i >= 0 {
@@ -67,9 +68,9 @@ func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Valu
 	return unsupported
 }
 
-// drop forgets what we wrote to the fields that another client has changed since. If that client later sets the
-// value that we had written, this counts as its change.
-func (s *storedCopy) drop(r *lifecycle.Resources) {
+// clearChanged clears the fields that another client has changed after the agent wrote them. If that client later sets
+// the value that the agent had written, foreignChanges then reports it as the client's change.
+func (s *storedCopy) clearChanged(r *lifecycle.Resources) {
 	for i, f := range copyFields {
 		if _, set := r.Value(f, ""); set {
 			s[i] = lifecycle.Value{}
@@ -77,8 +78,8 @@ func (s *storedCopy) drop(r *lifecycle.Resources) {
 	}
 }
 
-// request returns an update with only these values. Runtimes leave a field of 0 unchanged.
-func request(values []lifecycle.Value) *cri.LinuxContainerResources {
+// updateRequest returns an update with only these values. Runtimes do not change a field whose value is 0.
+func updateRequest(values []lifecycle.Value) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{}
 	for _, v := range values {
 		criclient.Put(r, bareValue(v))

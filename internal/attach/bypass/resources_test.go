@@ -27,7 +27,7 @@ func TestStored(t *testing.T) {
 		{lifecycle.Value{Field: lifecycle.CPUSetMems, Text: "0"}, &cri.LinuxContainerResources{CpusetMems: "0"}},
 	} {
 		values := []lifecycle.Value{c.value}
-		if d := cmp.Diff(c.ours, request(values), protocmp.Transform()); d != "" {
+		if d := cmp.Diff(c.ours, updateRequest(values), protocmp.Transform()); d != "" {
 			t.Errorf("%s: asked for\n%s", c.value.Field, d)
 		}
 		var now, seen, ours storedCopy
@@ -42,7 +42,7 @@ func TestStored(t *testing.T) {
 			t.Errorf("%s: what was seen, or is ours, was asked for", c.value.Field)
 		}
 		ours = now
-		if ours.drop(theirs); ours != (storedCopy{}) {
+		if ours.clearChanged(theirs); ours != (storedCopy{}) {
 			t.Errorf("%s: still ours: %+v", c.value.Field, ours)
 		}
 	}
@@ -57,10 +57,10 @@ func TestStored(t *testing.T) {
 func TestStateUnknown(t *testing.T) {
 	for dir, want := range map[string]lifecycle.State{"": lifecycle.StateUnknown, "kubepods/pod1/a": lifecycle.StateRunning} {
 		c := newCtr(criclient.Container{
-			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Undescribed: "the runtime reports its state as CONTAINER_UNKNOWN"}, StateUnknown: true,
+			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Undescribed: "the runtime reports the state of the container as CONTAINER_UNKNOWN"}, StateUnknown: true,
 		}, dir)
-		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.neverReported != c.running {
-			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.neverReported, want)
+		if c.lastReported.State != want || c.running != (want == lifecycle.StateRunning) || c.resourcesUnknown != c.running {
+			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.lastReported.State, c.running, c.resourcesUnknown, want)
 		}
 	}
 }

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// workers is how many pods may be checked at the same time.
-	workers = 16
-	// minPollPause is the pause between two polls of container resources, unless Options.PollInterval is shorter.
-	// containerPollPause is the default of Options.PollInterval. The agent notices a write to a file that the keeper
-	// watches sooner.
-	minPollPause       = time.Second
-	containerPollPause = 10 * time.Second
+	// maxPodChecks is how many pods may be checked at the same time.
+	maxPodChecks = 16
+	// maxPollPause is the pause between the polls of two containers, unless Options.PollInterval is shorter.
+	// defaultPollInterval is the default of Options.PollInterval. If the keeper watches a file, the agent notices a
+	// write to it sooner.
+	maxPollPause        = time.Second
+	defaultPollInterval = 10 * time.Second
 )
 
-// session is one connection to a runtime, and what it has reported so far. Events, lists and cgroup changes all
-// become hints for a pod. The pod's worker then asks the runtime for the current state and reports the difference.
-// The session therefore reports nothing twice, and a lost event does no harm.
+// session is one connection to a runtime, and what it has reported so far. Events, lists and changes of cgroups all
+// become hints for a pod's worker. The pod's worker then asks the runtime for the current state and reports the
+// difference. The session therefore reports nothing twice, and a lost event does no harm.
 type session struct {
 	a            *Attachment
-	ctx          context.Context // of everything that this connection runs; canceled when the connection ends
+	ctx          context.Context // for everything that this connection runs; canceled when the connection ends
 	c            *criclient.Client
-	streams      atomic.Bool // the runtime sends events to all listeners
+	sendsEvents  atomic.Bool // the runtime sends events to all listeners
 	tasks        *tasks
 	watcher      cgroup.Watcher
 	dirs         *dirWatcher         // only one goroutine uses it: synchronise, then serve
@@ -47,13 +47,13 @@ type session struct {
 	startWatcher startWatcher
 	finishOnce   sync.Once
 
-	// copies is held while we read or change the runtime's copy of resources. We therefore never mistake our own
-	// change for another client's.
+	// copies is held while the session reads or changes the runtime's copy of resources. The session therefore never
+	// takes its own change for a change by another client.
 	copies sync.Mutex
 }
 
 func newSession(ctx context.Context, a *Attachment) (*session, error) {
-	s := &session{a: a, podDirs: make(chan string, 256), slots: semaphore.NewWeighted(workers), index: newIndex()}
+	s := &session{a: a, podDirs: make(chan string, 256), slots: semaphore.NewWeighted(maxPodChecks), index: newIndex()}
 	s.tasks = newTasks(ctx)
 	s.ctx = s.tasks.ctx
 	var err error
@@ -64,7 +64,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 	r, err := s.c.About(s.ctx)
 	if err == nil {
 		a.runtime.Store(&r)
-		s.streams.Store(r.Streams)
+		s.sendsEvents.Store(r.StreamsEvents)
 		s.watcher, err = a.o.Watch()
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 // finish closes the session's connections and watches, and waits until its goroutines have ended.
 func (s *session) finish() {
 	s.finishOnce.Do(func() {
-		s.tasks.end(s.c.Close)
+		s.tasks.stop(s.c.Close)
 		if s.watcher != nil {
 			_ = s.watcher.Close()
 		}
@@ -93,12 +93,12 @@ func (s *session) serve() error {
 			s.tasks.fail(err)
 		}
 	})
-	if s.streams.Load() {
+	if s.sendsEvents.Load() {
 		s.tasks.run(s.watchEvents)
 	}
 	resync := time.NewTicker(s.a.o.Resync)
 	defer resync.Stop()
-	poll := time.NewTicker(min(minPollPause, s.a.o.PollInterval))
+	poll := time.NewTicker(min(maxPollPause, s.a.o.PollInterval))
 	defer poll.Stop()
 	for {
 		select {
@@ -118,6 +118,7 @@ func (s *session) serve() error {
 	}
 }
 
+// logUnwatched logs why a directory could not be watched, if there is one.
 func (s *session) logUnwatched() {
 	if s.dirs.watchError != "" {
 		s.a.o.Log.Warn("the agent cannot watch a cgroup directory; it finds new containers in it later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
@@ -128,9 +129,9 @@ func (s *session) logUnwatched() {
 func (s *session) handleNotice(n cgroup.Notice) {
 	switch n.Change {
 	case cgroup.Created:
-		s.cgroupsCreated(s.dirs.created(n.Path))
+		s.cgroupsCreated(s.dirs.handleCreated(n.Path))
 	case cgroup.Removed:
-		if dir, ok := s.dirs.removed(n.Path); ok {
+		if dir, ok := s.dirs.handleRemoved(n.Path); ok {
 			s.cgroupRemovedAt(dir)
 		}
 	case cgroup.Written:
@@ -142,18 +143,18 @@ func (s *session) handleNotice(n cgroup.Notice) {
 	}
 }
 
-// streamStart is the time after which an open stream certainly delivers events. No runtime reports when its stream
-// begins to deliver them. After this time the session compares the lists once.
-const streamStart = 500 * time.Millisecond
+// streamStartDelay is the time after which a newly opened stream certainly delivers events. No runtime reports when its
+// stream begins to deliver them. After this time the session compares the lists once.
+const streamStartDelay = 500 * time.Millisecond
 
-// watchEvents reads the runtime's events. They are only hints: if the stream breaks, the lists show the changes
-// later.
+// watchEvents reads the runtime's events until the connection ends. The events are only hints: if the stream breaks,
+// the lists show the changes later.
 func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
 		stream, err := s.c.Events(s.ctx)
 		if err == nil {
-			s.tasks.runAfter(streamStart, s.relist)
+			s.tasks.runAfter(streamStartDelay, s.relist)
 		}
 		for err == nil {
 			var e *cri.ContainerEventResponse
@@ -166,12 +167,12 @@ func (s *session) watchEvents() {
 		case s.ctx.Err() != nil:
 			return
 		case status.Code(err) == codes.Unimplemented:
-			s.a.o.Log.Info("the runtime sends no events; the agent reads its lists when cgroups change", logkey.Err, err)
-			s.streams.Store(false)
-			s.relist() // events were expected to report what has appeared so far
+			s.a.o.Log.Info("the runtime sends no events; the agent lists pods and containers when cgroups change", logkey.Err, err)
+			s.sendsEvents.Store(false)
+			s.relist() // to find what events should have reported so far
 			return
 		case !errors.Is(err, io.EOF):
-			s.a.o.Log.Warn("the runtime's events are interrupted", logkey.Err, err)
+			s.a.o.Log.Warn("the stream of the runtime's events was interrupted; the agent opens a new one", logkey.Err, err)
 		}
 		if !sleep.For(s.ctx, delay) {
 			return
@@ -188,7 +189,7 @@ func (s *session) handleEvent(e *cri.ContainerEventResponse) {
 	known := s.index.isPod(e.ContainerId)
 	why := askStatus
 	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
-		why = started // this needs no question to the runtime, which is busy now
+		why = startEvent // the check then asks nothing of the runtime, which is busy now
 	}
 	switch {
 	case e.ContainerId == "":
@@ -203,8 +204,8 @@ func (s *session) handleEvent(e *cri.ContainerEventResponse) {
 	}
 }
 
-// pollNext adds a hint to read the resources of one container. The kubelet changes resources in place, and no runtime
-// reports that.
+// pollNext adds a hint to read the resources of one container. The session must poll, because no runtime reports that
+// the kubelet has changed resources in place.
 func (s *session) pollNext() {
 	id := s.index.nextToPoll(s.a.o.PollInterval)
 	if id != "" {

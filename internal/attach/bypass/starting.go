@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// quietTime is how long no program may have written to a new cgroup before we write values to it. maxQuietWait
-	// bounds the wait for that.
+	// quietTime is how long no program may have written to a new cgroup before the agent writes values to it.
+	// maxQuietWait is the longest wait for such a pause.
 	quietTime    = time.Millisecond
 	maxQuietWait = 5 * time.Millisecond
-	// setupPoll is how often we poll a cgroup while the OCI runtime sets it up. Some 20 ms pass between the end of
-	// that setup and the first instruction of a container that runc starts.
-	setupPoll = 4 * time.Millisecond
-	// maxStartTime is how long a container may take from the creation of its cgroup to its first instruction. After
-	// that the agent stops watching its files.
+	// setupPollInterval is the pause between two polls of a cgroup that the OCI runtime sets up. With runc, some 20 ms
+	// pass between the end of the setup and the first instruction of the container.
+	setupPollInterval = 4 * time.Millisecond
+	// maxStartTime is how long the agent watches the files of a new container's cgroup, from the creation of the cgroup
+	// on. A container should reach its first instruction within this time.
 	maxStartTime = 30 * time.Second
 )
 
@@ -31,7 +31,7 @@ const (
 func (s *session) watchStart(p *pod, c *ctr) {
 	c.startWatch = make(chan struct{})
 	f := &newCgroup{
-		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.startWatch, watched: map[string]bool{},
+		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.startWatch, watchedDirs: map[string]bool{},
 	}
 	s.tasks.run(func() { f.watch(p, c) })
 }
@@ -46,15 +46,15 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 	defer f.close()
 	end := time.NewTimer(maxStartTime)
 	defer end.Stop()
-	// again is how long to wait before we ask the runtime whether the container runs. A runtime that sends events
-	// reports it, but an event may be lost.
+	// again is how long to wait before the session asks the runtime whether the container runs. A runtime that sends
+	// events reports the start, but an event may be lost.
 	again := 10 * time.Millisecond
-	if s.streams.Load() {
+	if s.sendsEvents.Load() {
 		again = 200 * time.Millisecond
 	}
 	ask := time.NewTimer(again)
 	defer ask.Stop()
-	poll := time.NewTicker(setupPoll)
+	poll := time.NewTicker(setupPollInterval)
 	defer poll.Stop()
 	for dirty := true; ; {
 		f.watchDirs()
@@ -68,8 +68,8 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 			dirty = false
 		}
 		polls := poll.C
-		if at == setupRunning && f.watchProcessEnd(ctx, creator) || !dirty && f.complete {
-			polls = nil // the watch wakes us
+		if at == setupRunning && f.watchProcessEnd(ctx, creator) || !dirty && f.allWatched {
+			polls = nil // a notice or the end of the process wakes this goroutine
 		}
 		select {
 		case <-s.ctx.Done():
@@ -81,7 +81,7 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 		case <-f.wake:
 			dirty = true
 		case <-polls:
-			dirty = dirty || !f.complete
+			dirty = dirty || !f.allWatched
 		case <-ask.C:
 			s.hint(p.id, c.id, askStatus)
 			again = min(2*again, time.Second)
@@ -90,7 +90,8 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 	}
 }
 
-// watchProcessEnd arranges that the watch wakes when the process ends. It reports whether that is possible.
+// watchProcessEnd makes the end of a process wake the watch of the container's start. It returns false if that is not
+// possible, or if the process has ended already.
 func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 	if f.s.a.o.Proc != defaultProc {
 		return false // procfs may show the processes of another machine or PID namespace
@@ -99,7 +100,7 @@ func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 		f.awaitedPID = pid
 		f.awaitsEnd.Store(true)
 		f.s.tasks.run(func() {
-			_ = awaitExit(ctx, pid) // on an error we poll
+			_ = awaitExit(ctx, pid) // after an error, watch polls
 			f.awaitsEnd.Store(false)
 			sleep.Wake(f.wake)
 		})
@@ -107,16 +108,16 @@ func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 	return f.awaitsEnd.Load()
 }
 
-// newCgroup is a cgroup that a runtime sets up.
+// newCgroup is the cgroup of a container that starts, while the session watches it.
 type newCgroup struct {
-	s          *session
-	dir        string
-	wake       chan struct{}
-	done       <-chan struct{}
-	watched    map[string]bool
-	complete   bool        // all its directories are watched
-	awaitedPID int         // the process whose end we last waited for
-	awaitsEnd  atomic.Bool // a goroutine waits for the end of that process
+	s           *session
+	dir         string
+	wake        chan struct{}
+	done        <-chan struct{}
+	watchedDirs map[string]bool
+	allWatched  bool        // all directories of the cgroup are watched
+	awaitedPID  int         // the process whose end we last waited for
+	awaitsEnd   atomic.Bool // a goroutine waits for the end of that process
 }
 
 // dirs returns the directories to watch for writes by the runtime. In version 1 each controller has its own
@@ -130,20 +131,20 @@ func (f *newCgroup) dirs() []string {
 
 // watchDirs watches the existing directories that are not watched yet.
 func (f *newCgroup) watchDirs() {
-	f.complete = true
+	f.allWatched = true
 	for _, dir := range f.dirs() {
-		f.watched[dir] = f.watched[dir] || f.s.startWatcher.watch(dir, f.wake)
-		f.complete = f.complete && f.watched[dir]
+		f.watchedDirs[dir] = f.watchedDirs[dir] || f.s.startWatcher.watch(dir, f.wake)
+		f.allWatched = f.allWatched && f.watchedDirs[dir]
 	}
 }
 
 func (f *newCgroup) close() {
-	for dir := range f.watched {
+	for dir := range f.watchedDirs {
 		f.s.startWatcher.unwatch(dir)
 	}
 }
 
-// awaitQuiet waits until the cgroup was not written to for quietTime.
+// awaitQuiet waits until no program has written to the cgroup for quietTime, at most for maxQuietWait.
 func (f *newCgroup) awaitQuiet() {
 	most := time.NewTimer(maxQuietWait)
 	defer most.Stop()
@@ -166,7 +167,7 @@ func (f *newCgroup) awaitQuiet() {
 	}
 }
 
-// startWatcher watches cgroups while runtimes set them up.
+// startWatcher watches the files of cgroups while runtimes set them up.
 type startWatcher struct {
 	tree    *cgroup.Tree
 	proc    string
@@ -175,7 +176,8 @@ type startWatcher struct {
 	wakeChans sync.Map // by directory: the channel to send on when a file in it is written
 }
 
-// watch reports whether the directory can be watched.
+// watch watches a directory. Each write to a file in it sends a value on wake. It returns false if the directory cannot
+// be watched.
 func (s *startWatcher) watch(dir string, wake chan struct{}) bool {
 	s.wakeChans.Store(dir, wake)
 	return s.watcher.Add(dir) == nil
@@ -186,7 +188,7 @@ func (s *startWatcher) unwatch(dir string) {
 	s.watcher.Remove(dir)
 }
 
-// wakeWatcher wakes the watch of a container's start.
+// wakeWatcher wakes the watch of a container's start after a write to a file.
 func (s *startWatcher) wakeWatcher(file string) {
 	wake, _ := s.wakeChans.Load(path.Dir(file))
 	if to, waits := wake.(chan struct{}); waits && watchedFiles[path.Base(file)] {
@@ -260,7 +262,7 @@ func (s *session) resolve(id, dir string) {
 		}
 		waited += delay
 	}
-	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change it", logkey.File, dir)
+	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change that cgroup", logkey.File, dir)
 }
 
 // findPod finds the pod of a container id or sandbox id, and adds a hint to the pod. It reports whether the runtime

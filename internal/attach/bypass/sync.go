@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// synchronise reports everything that exists. It watches the tree before it lists, so
-// that nothing is missed in between.
+// synchronise reports all pods and containers that exist. It watches the cgroup tree before it requests the lists, so
+// that it misses no container that is created in between.
 func (s *session) synchronise() error {
 	found := s.dirs.scan()
 	s.logUnwatched()
-	pods, ctrs, err := s.c.All(s.ctx)
+	pods, ctrs, err := s.c.DescribeAll(s.ctx)
 	if err != nil {
 		return fmt.Errorf("synchronise: %w", err)
 	}
@@ -22,7 +22,7 @@ func (s *session) synchronise() error {
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
 	for _, l := range pods {
 		p := newPod(l.ID)
-		p.reported = l
+		p.lastReported = l
 		known[l.ID] = p
 		if dir := found[l.ID]; l.CgroupParent == "" && dir != "" {
 			l.CgroupParent = "/" + path.Dir(dir)
@@ -36,9 +36,9 @@ func (s *session) synchronise() error {
 			// may write to it yet. In the second case, the call of cgroupsCreated below handles the cgroup.
 			continue
 		}
-		c.started = c.running
+		c.startReported = c.running
 		known[l.PodID].ctrs[c.id] = c
-		ev.Containers = append(ev.Containers, c.reported)
+		ev.Containers = append(ev.Containers, c.lastReported)
 	}
 	s.report(ev)
 	s.index.mu.Lock()
@@ -47,18 +47,18 @@ func (s *session) synchronise() error {
 	for _, p := range known {
 		for _, c := range p.ctrs {
 			s.addToIndex(p, c)
-			if c.reported.Undescribed != "" {
+			if c.lastReported.Undescribed != "" {
 				s.hint(p.id, c.id, askStatus)
 			}
 		}
-		if p.reported.Undescribed != "" {
+		if p.lastReported.Undescribed != "" {
 			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {
 			s.cgroupsCreated(s.dirs.watchListedPod(dir))
 		}
 	}
-	s.cgroupsCreated(found) // the list does not have the pods that the runtime creates now
+	s.cgroupsCreated(found) // the lists lack the pods that the runtime creates at this moment
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (s *session) relist() {
 		}
 		return
 	}
-	ask, differ := s.index.compare(pods, ctrs)
+	ask, differ := s.index.compareLists(pods, ctrs)
 	for _, id := range ask {
 		s.hintPod(id)
 	}

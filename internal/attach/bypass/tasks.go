@@ -8,12 +8,12 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// tasks are the goroutines of one connection.
+// tasks runs the goroutines of one connection.
 type tasks struct {
 	ctx  context.Context         // ends with the connection
 	fail context.CancelCauseFunc // ends the connection for a reason
 
-	mu   sync.Mutex // keeps run from starting a goroutine while end waits
+	mu   sync.Mutex // keeps run from starting a goroutine while stop waits
 	work sync.WaitGroup
 }
 
@@ -41,8 +41,9 @@ func (t *tasks) runAfter(d time.Duration, f func()) {
 	})
 }
 
-// end ends all goroutines and waits for them. closing must end the goroutines that block on the connection.
-func (t *tasks) end(closing func()) {
+// stop ends all goroutines and waits for them. The function closing must end the goroutines that block on the
+// connection.
+func (t *tasks) stop(closing func()) {
 	t.mu.Lock()
 	t.fail(nil)
 	t.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// splitRetries splits the hints that failed. again are the hints to try again, and tries is the highest number of
-// tries among them. givenUp are the hints that have had all their tries.
+// splitRetries splits the checks that failed. again are the checks to try again, and tries is the highest number of
+// failed tries among them. givenUp are the checks that have failed too often.
 func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChecks, tries int) {
 	count := func(id string) bool {
 		if p.failedAttempts == nil {
@@ -22,7 +22,7 @@ func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChec
 		tries = max(tries, p.failedAttempts[id])
 		return true
 	}
-	if unfinished.sandbox || p.reported == nil {
+	if unfinished.sandbox || p.lastReported == nil {
 		if count("") {
 			again.sandbox = true
 		} else {
@@ -31,7 +31,7 @@ func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChec
 	}
 	for _, id := range unfinished.order {
 		into := &givenUp
-		if p.reported == nil && again.sandbox || p.reported != nil && count(id) {
+		if p.lastReported == nil && again.sandbox || p.lastReported != nil && count(id) {
 			into = &again
 		}
 		into.add(id, unfinished.ctrs[id])
@@ -39,11 +39,11 @@ func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChec
 	return again, givenUp, tries
 }
 
-// reportFromLists reports a pod and containers from their list entries after the runtime repeatedly could not
-// describe them. They run, and the agent must keep them off CPUs that other containers own. The session goes on
+// reportFromLists reports a pod and containers from their list entries after the runtime repeatedly could not describe
+// them. Their containers run, and the agent must keep these off the CPUs that other containers own. The session goes on
 // polling the containers that it had reported before.
 func (s *session) reportFromLists(p *pod, givenUp pendingChecks, why error) {
-	if p.reported == nil {
+	if p.lastReported == nil {
 		now, err := s.c.PodFromList(s.ctx, p.id, why)
 		if now == nil || err != nil {
 			return
@@ -72,12 +72,12 @@ func (s *session) reportFromLists(p *pod, givenUp pendingChecks, why error) {
 func (s *session) rereadPod(p *pod) error {
 	now, err := s.c.Pod(s.ctx, p.id)
 	if criclient.NotFound(err) {
-		return nil // checkSandbox reports that, too
+		return nil // checkSandbox reports the pod's end
 	}
 	if err != nil {
 		return err
 	}
-	now.CgroupParent = cmp.Or(now.CgroupParent, p.reported.CgroupParent)
+	now.CgroupParent = cmp.Or(now.CgroupParent, p.lastReported.CgroupParent)
 	criclient.LogReadability(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, "", true)
 	s.reportPod(p, now)
 	for _, id := range sortedIDs(p.ctrs) {
@@ -86,8 +86,8 @@ func (s *session) rereadPod(p *pod) error {
 	return nil
 }
 
-// reread reads a container again that the runtime could not describe before.
-func (s *session) reread(p *pod, c *ctr) error {
+// rereadContainer reads a container again that the runtime could not describe before.
+func (s *session) rereadContainer(p *pod, c *ctr) error {
 	now, err := s.c.Container(s.ctx, c.id, p.id)
 	if criclient.NotFound(err) {
 		return nil // checkStatus reports its end
@@ -96,24 +96,24 @@ func (s *session) reread(p *pod, c *ctr) error {
 		return err
 	}
 	n := newCtr(now, c.dir)
-	if n.ended || n.neverReported || c.hasEnded() {
+	if n.ended || n.resourcesUnknown || c.hasEnded() {
 		return nil
 	}
-	criclient.LogReadability(s.a.o.Log, logkey.Container, p.reported.Namespace+"/"+p.reported.Name+"/"+n.reported.Name, "", true)
+	criclient.LogReadability(s.a.o.Log, logkey.Container, p.lastReported.Namespace+"/"+p.lastReported.Name+"/"+n.lastReported.Name, "", true)
 	s.copies.Lock()
-	c.copySeen, c.inStatus, c.neverReported = n.copySeen, n.inStatus, false
+	c.copySeen, c.resourcesInStatus, c.resourcesUnknown = n.copySeen, n.resourcesInStatus, false
 	s.copies.Unlock()
 	c.reporting.Lock()
-	c.reported = n.reported
+	c.lastReported = n.lastReported
 	c.reporting.Unlock()
 	c.running = c.running || n.running
 	s.addToIndex(p, c)
 	if !c.running {
-		return nil // its start reports it
+		return nil // the event of its start reports the new description
 	}
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
-	c.started = true
-	s.report(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p.reported, Container: c.reported})
+	c.startReported = true
+	s.report(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p.lastReported, Container: c.lastReported})
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package carry puts decided values into the messages of runtimes. It knows no message: the callers say which field a
-// value sets.
+// Package carry has functions that put decided values into messages to runtimes. It works with any type of message: the
+// caller passes a function that sets the field.
 package carry
 
 import (

@@ -1,5 +1,5 @@
 // Package connect has what every attachment needs for its connection: a state for Status, growing pauses between
-// attempts, and calls that recover from a panic. It knows no protocol.
+// attempts, and calls that recover from a panic. It does not depend on a protocol.
 package connect
 
 import (
@@ -18,33 +18,33 @@ import (
 
 // States that every attachment has.
 const (
-	Idle         = "not running"
-	Standby      = "standby" // another agent decides
-	Lost         = "connection lost"
-	Synchronised = "synchronised" // the agent knows the running containers
+	StateIdle         = "not running"
+	StateStandby      = "standby" // another agent decides
+	StateLost         = "connection lost"
+	StateSynchronised = "synchronised" // the agent knows the running containers
 )
 
-// AdmitInterval is the pause between two calls of Admit.
-const AdmitInterval = 200 * time.Millisecond
+// DefaultAdmitInterval is the pause between two calls of Admit, unless Attempts.AdmitInterval is set.
+const DefaultAdmitInterval = 200 * time.Millisecond
 
 // minPause is the shortest pause between two attempts: a runtime binds its new socket a moment before it listens on
 // it.
 const minPause = 20 * time.Millisecond
 
-// State is the state of an attachment; Idle at first.
+// State is the state of an attachment; StateIdle at first.
 type State struct {
 	mu   sync.Mutex
 	name string
 	err  error
 }
 
-// Enter moves to a state. A new error replaces the last one. Synchronised clears the error, and all other states
-// keep it for Status. Enter returns the error that it kept. It logs a change of state with what as the message.
+// Enter moves to the state now. A new error replaces the last one. StateSynchronised clears the error, and all other
+// states keep it for Status. Enter returns the error that it kept. If the state has changed, it logs the message what.
 func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 	s.mu.Lock()
-	changed := cmp.Or(s.name, Idle) != now
+	changed := cmp.Or(s.name, StateIdle) != now
 	s.name = now
-	if err != nil || now == Synchronised {
+	if err != nil || now == StateSynchronised {
 		s.err = err
 	}
 	left := s.err
@@ -59,11 +59,11 @@ func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 func (s *State) Get() (now string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return cmp.Or(s.name, Idle), s.err
+	return cmp.Or(s.name, StateIdle), s.err
 }
 
 // Backoff bounds the pause between attempts to connect. The pause doubles from Min to Max, with jitter. After a
-// connection that worked it starts at Min again.
+// connection that worked, the pause starts at Min again.
 type Backoff struct{ Min, Max time.Duration }
 
 // WithDefaults returns b with the missing bounds from other. A bound that is 0 is missing.
@@ -85,16 +85,16 @@ type Attempts struct {
 	// WhyAbsent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
 	// nil, Run does not wait for the socket.
 	WhyAbsent func() error
-	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is Standby, and
-	// Run calls Admit again after AdmitInterval (the constant of that name if the field is 0). If it is nil,
-	// the agent may always decide.
+	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is StateStandby, and
+	// Run calls Admit again after AdmitInterval, or after DefaultAdmitInterval if that field is 0. If Admit is nil, the
+	// agent may always decide.
 	Admit         func() error
 	AdmitInterval time.Duration
-	// Attempt serves one connection until it is lost. worked reports whether it
-	// synchronised; the error is never nil.
+	// Attempt makes one connection and serves it until it is lost. worked reports whether the agent learned the running
+	// containers over this connection. The error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
-	// Run calls Failed with an attempt's error if it differs from the error before, or if the attempt worked.
-	Failed func(err error)
+	// Run calls OnFailure with an attempt's error if the attempt worked, or if the error differs from the previous one.
+	OnFailure func(err error)
 	// A value on Wake ends a pause, because the runtime's socket may exist again. A nil channel never ends a pause.
 	Wake <-chan struct{}
 }
@@ -112,9 +112,9 @@ func (a Attempts) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.Enter(Lost, err)
+		a.Enter(StateLost, err)
 		if worked || err.Error() != last { // once per error, not at every attempt
-			a.Failed(err)
+			a.OnFailure(err)
 		}
 		last = err.Error()
 		if worked {
@@ -141,8 +141,8 @@ func (a Attempts) wait() time.Duration {
 	if err == nil {
 		return 0
 	}
-	a.Enter(Standby, err)
-	return cmp.Or(a.AdmitInterval, AdmitInterval)
+	a.Enter(StateStandby, err)
+	return cmp.Or(a.AdmitInterval, DefaultAdmitInterval)
 }
 
 // pause waits, and reports whether Wake ended the pause.

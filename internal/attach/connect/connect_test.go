@@ -40,9 +40,9 @@ func TestAttempts(t *testing.T) {
 				}
 				return n == 4, errors.New("lost")
 			},
-			Failed: func(error) { failed++ },
+			OnFailure: func(error) { failed++ },
 		}.Run(ctx)
-		if !slices.Equal(entered, []string{Standby, Lost, Lost, Lost, Lost, Lost}) || failed != 2 || len(at) != 6 || at[0] != time.Minute {
+		if !slices.Equal(entered, []string{StateStandby, StateLost, StateLost, StateLost, StateLost, StateLost}) || failed != 2 || len(at) != 6 || at[0] != time.Minute {
 			t.Fatalf("attempts at %v, states %v, %d new errors", at, entered, failed)
 		}
 		for i, most := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, time.Second} {
@@ -60,13 +60,13 @@ func TestAttempts(t *testing.T) {
 func TestState(t *testing.T) {
 	var s State
 	log, broken := slog.New(slog.DiscardHandler), errors.New("broken")
-	if now, err := s.Get(); now != Idle || err != nil {
+	if now, err := s.Get(); now != StateIdle || err != nil {
 		t.Errorf("at first %s, %v", now, err)
 	}
 	for _, c := range []struct {
 		enter     string
 		err, left error
-	}{{"dialing", nil, nil}, {"lost", broken, broken}, {"dialing", nil, broken}, {Synchronised, nil, nil}} {
+	}{{"dialing", nil, nil}, {"lost", broken, broken}, {"dialing", nil, broken}, {StateSynchronised, nil, nil}} {
 		left := s.Enter(log, "connection", c.enter, c.err)
 		if now, err := s.Get(); now != c.enter || !errors.Is(err, c.left) || !errors.Is(left, c.left) {
 			t.Errorf("%s: %s, %v and %v, want %v", c.enter, now, err, left, c.left)

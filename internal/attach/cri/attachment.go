@@ -25,53 +25,55 @@ import (
 )
 
 // ErrDetached is the error of Update while the runtime does not answer.
-var ErrDetached = errors.New("no runtime attached")
+var ErrDetached = errors.New("the agent is not connected to the runtime")
 
 // Options configure an Attachment. Socket, Runtime, Handler and Log are
 // required.
 type Options struct {
 	Socket  string // the socket that the kubelet connects to
 	Runtime string // the runtime's socket
-	// Images is the socket of a separate image service. The attachment relays it on ImageSocket. If it is empty,
-	// the runtime serves images, too.
+	// Images is the socket of a separate image service, which the attachment relays on the path that ImageSocket
+	// returns. If Images is empty, the runtime's socket also serves images.
 	Images string
-	// Listeners are sockets that are already open: the runtime's first, then the image
-	// service's. If there are any, the attachment does not open Socket.
+	// Listeners are sockets that are already open: first the socket to relay to the runtime, then the socket to relay to
+	// the image service. If there are any, the attachment does not open Socket.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
-	// FailClosed means that the attachment refuses to create containers while the agent does not know the node's
-	// state, and if an error kept the agent from deciding (failurePolicy.agent).
+	// FailClosed (failurePolicy.agent: Fail) means that the attachment refuses CreateContainer while the agent does not
+	// know the running containers, and if the agent panics while it decides. The attachment then also refuses
+	// StartContainer if the agent could not write the decision for trimtab-oci.
 	FailClosed bool
 	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. The attachment then does not serve
 	// Socket.
 	Hooks *HookService
 	// UnchangedCalls are the calls whose answers the attachment does not change.
 	UnchangedCalls []runtimes.Call
-	// ListInterval is how often the attachment compares the runtime's lists with what the calls reported.
-	// Containers also end by themselves, and the agent must know that within a second. containerd's event stream
-	// would report it sooner. But containerd 1.7 sends each event to one listener only, and the kubelet would then
-	// miss it. Default: 800 ms.
+	// ListInterval is the pause between two comparisons of the runtime's lists with what the calls reported. Containers
+	// also end by themselves, and the agent must know that within a second. The attachment does not use containerd's
+	// event stream: containerd 1.7 sends each event to one listener only, so the kubelet would miss events. Default:
+	// 800 ms.
 	ListInterval time.Duration
 	// RuntimeTimeout is how long to wait for the runtime before the socket opens. Default: 5 s.
 	RuntimeTimeout time.Duration
-	// Run calls Admit before it decides anything. While Admit returns an error, every call is forwarded unchanged,
-	// even if FailClosed is set. If it is nil, the agent may always decide.
+	// Run calls Admit before the agent decides anything. While Admit returns an error, every call is forwarded
+	// unchanged, even if FailClosed is set. If Admit is nil, the agent may always decide.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
-	// FreeMemory returns memory to the system after the runtime's whole list was read. It may be nil.
+	// FreeMemory returns memory to the operating system. The attachment calls it after it has read the verbose statuses
+	// of all containers. It may be nil.
 	FreeMemory func()
-	// Decisions is the directory in which the OCI runtime wrapper finds what to change in new containers. Empty
-	// means that the OCI runtime is not our wrapper.
-	Decisions string
-	// Host is a server that receives callers' connections before the relay does; nil if there is none.
-	Host Host
+	// DecisionsDir is the directory in which the OCI runtime wrapper trimtab-oci finds what to change in new containers.
+	// If it is empty, the node does not use the wrapper.
+	DecisionsDir string
+	// NRIHost receives callers' connections before the relay does; nil if there is none.
+	NRIHost NRIHost
 }
 
 // Attachment is a proxy between a kubelet and its runtime. It is a conductor.Carrier
 // and, while the runtime answers, a conductor.Runtime.
 type Attachment struct {
-	*shared
+	*sharedState
 
 	o     Options
 	calls *calls
@@ -92,25 +94,26 @@ func New(o Options) *Attachment {
 	if o.FreeMemory == nil {
 		o.FreeMemory = func() {}
 	}
-	p := &shared{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Decisions != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.Decisions, o.Log}}
+	p := &sharedState{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.DecisionsDir != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.DecisionsDir, o.Log}}
 	p.queues = newCallQueues(o.Log, &p.store.serial)
-	p.paths = &paths{shared: p, forms: map[string]pathForm{}}
-	p.lists = &lists{shared: p, unannounced: newUnannounced(time.Now), freeMemory: o.FreeMemory}
+	p.paths = &paths{sharedState: p, forms: map[string]pathForm{}}
+	p.lists = &lists{sharedState: p, unannounced: newUnannounced(time.Now), freeMemory: o.FreeMemory}
 	if o.Hooks != nil {
-		p.hookService = &hookService{shared: p, creating: map[attemptKey]*lifecycle.Container{}, sandboxIDs: map[string]string{}}
+		p.hookService = &hookService{sharedState: p, creating: map[attemptKey]*lifecycle.Container{}, sandboxIDs: map[string]string{}}
 	}
-	a := &Attachment{shared: p, o: o, calls: &calls{shared: p, failClosed: o.FailClosed}}
-	p.events = &events{shared: p, handler: o.Handler, carrier: a}
-	a.front = &frontend{log: o.Log, dial: o.Dial, queues: p.queues, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
+	a := &Attachment{sharedState: p, o: o, calls: &calls{sharedState: p, failClosed: o.FailClosed}}
+	p.events = &events{sharedState: p, handler: o.Handler, carrier: a}
+	a.front = &frontend{log: o.Log, dial: o.Dial, queues: p.queues, handlingFor: a.calls.handlingFor, conns: map[*relay.Conn]struct{}{}}
 	return a
 }
 
 // Name is the attachment's name in status, journal and docs.
-func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
+func (a *Attachment) Name() string { return attachmentName(a.o.Hooks != nil) }
 
-// Capabilities are what calls to the connected runtime can change. The CRI carries no values of pods.
+// Capabilities are what answers and calls to the connected runtime can change. They have no values of pods, because the
+// CRI carries none.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	can := a.link.runtimeSeen.Load().capabilities
+	can := a.link.lastRuntime.Load().capabilities
 	can.UnchangedCalls = a.o.UnchangedCalls
 	return can
 }
@@ -124,8 +127,8 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return state, a.About(), err
 }
 
-// Update writes values to the runtime's copies of containers, with one call for each container. It returns the ids
-// of containers that the runtime does not know, or for which it refuses the update.
+// Update writes values to the runtime's copies of containers, with one call for each container. It returns the ids of
+// the containers whose update the runtime refused, or which the runtime does not know.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if !a.link.runtimeAnswers.Load() {
 		return nil, ErrDetached
@@ -145,11 +148,11 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// Run serves until ctx ends. It opens the socket when the agent knows the running containers, or when the runtime
-// does not answer. In the second case it forwards every call unchanged until the runtime answers; but if FailClosed is
-// set, it refuses CreateContainer. Run may be called only once.
+// Run serves until ctx ends. It opens the socket when the agent knows the running containers, or after RuntimeTimeout
+// if the runtime does not answer. In the second case it forwards every call unchanged until the runtime answers. But if
+// FailClosed is set, it refuses CreateContainer. Run may be called only once.
 func (a *Attachment) Run(ctx context.Context) error {
-	defer a.link.enter(connect.Idle, nil)
+	defer a.link.enter(connect.StateIdle, nil)
 	var err error
 	if a.client, err = criclient.New(a.o.Runtime, a.o.Dial, a.log); err != nil {
 		return err
@@ -174,8 +177,8 @@ func (a *Attachment) Run(ctx context.Context) error {
 	var accepting sync.WaitGroup
 	served := ctx
 	for i, s := range sockets {
-		a.log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.backend)
-		if i == 0 && a.o.Host != nil {
+		a.log.Info("the agent serves the CRI on a socket", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.backend)
+		if i == 0 && a.o.NRIHost != nil {
 			accepting.Go(func() { a.serveHost(served, s) })
 			continue
 		}
@@ -186,19 +189,19 @@ func (a *Attachment) Run(ctx context.Context) error {
 	<-ctx.Done()
 	_ = closeAll(sockets)
 	accepting.Wait()
-	if a.o.Host != nil {
-		a.o.Host.Stop(grace, maxGrace)
+	if a.o.NRIHost != nil {
+		a.o.NRIHost.Stop(gracePeriod, maxGracePeriod)
 	}
-	a.front.freeze()
-	a.front.drain()
+	a.front.stopNewCalls()
+	a.front.awaitCallsEnd()
 	stop()
 	err = group.Wait()
 	a.queues.work.Wait()
 	return err
 }
 
-// watchRuntime runs until ctx ends: it synchronises first, and then compares the
-// runtime's lists with the store.
+// watchRuntime runs until ctx ends. It first fills the store from the runtime's lists, and then compares the lists with
+// the store every ListInterval.
 func (a *Attachment) watchRuntime(ctx context.Context) {
 	for ctx.Err() == nil {
 		live := a.link.runtimeAnswers.Load()
@@ -225,23 +228,23 @@ func (a *Attachment) notifyConnected(live bool, err error) {
 	a.link.runtimeAnswers.Store(err == nil)
 	switch {
 	case err == nil:
-		a.link.enter(connect.Synchronised, nil)
+		a.link.enter(connect.StateSynchronised, nil)
 		if !live {
 			connect.RecoverPanic(a.log, "Attached", func() { a.o.Handler.Attached(a, a) })
 		}
 	case a.link.containersKnown.Load():
-		a.paths.forget()
-		a.link.enter(connect.Lost, err)
+		a.paths.forgetForms()
+		a.link.enter(connect.StateLost, err)
 		if live {
 			connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, err) })
 		}
 	default:
-		if a.link.isNew(err) {
+		if a.link.isNewError(err) {
 			a.log.Warn("the agent does not know the running containers yet, so it decides about no call", logkey.Err, err)
 		}
 		state := StatePassing
 		if a.link.standby.Load() {
-			state = connect.Standby
+			state = connect.StateStandby
 		}
 		a.link.enter(state, err)
 	}

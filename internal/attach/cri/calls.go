@@ -17,13 +17,13 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// services are the gRPC services whose calls the attachment holds. v1alpha2 (Kubernetes before 1.26) has the same
-// fields with the same numbers.
-var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
+// criServices are the gRPC services whose calls the attachment holds. v1alpha2 (Kubernetes before 1.26) has the same
+// fields with the same numbers as v1.
+var criServices = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
 // calls decides about the calls that the relay holds.
 type calls struct {
-	*shared
+	*sharedState
 
 	failClosed bool // Options.FailClosed
 }
@@ -49,7 +49,8 @@ var handledCalls = map[string]handledCall{
 	"RemoveContainer":           {ends: true, hook: decode(endContainer[*cri.RemoveContainerRequest](lifecycle.RemoveContainer))},
 }
 
-// decode decodes a request for a call. It passes a malformed request on, because the runtime refuses that itself.
+// decode returns a hook that decodes a request and passes it to call. A malformed request is forwarded unchanged,
+// because the runtime itself refuses it.
 func decode[M any, P interface {
 	*M
 	proto.Message
@@ -63,10 +64,10 @@ func decode[M any, P interface {
 	}
 }
 
-// pick decides whether the relay holds a call for a decision. Until the agent knows the running containers, the relay
-// holds no call; but if FailClosed is set, pick refuses CreateContainer.
-func (c *calls) pick(path string) relay.Handling {
-	for _, service := range services {
+// handlingFor decides whether the relay holds a call for a decision. Until the agent knows the running containers, the
+// relay holds no call. But if FailClosed is set and this agent is not on standby, handlingFor refuses CreateContainer.
+func (c *calls) handlingFor(path string) relay.Handling {
+	for _, service := range criServices {
 		method, ours := strings.CutPrefix(path, service)
 		if !ours {
 			continue
@@ -90,12 +91,13 @@ func (c *calls) pick(path string) relay.Handling {
 	return relay.Handling{}
 }
 
+// refuse returns a verdict that answers a call with an error.
 func refuse(code codes.Code, text string) relay.Verdict {
 	return relay.Verdict{Refuse: &relay.Status{Code: code, Text: text}}
 }
 
-// decide returns the verdict for one call. If the agent panics, the call is forwarded unchanged; but if FailClosed is
-// set, decide refuses CreateContainer.
+// decide returns the verdict for one call. If the agent panics, the call is forwarded unchanged. But if FailClosed is
+// set, decide then refuses CreateContainer.
 func (c *calls) decide(ctx context.Context, method string, call handledCall, msg []byte) (v relay.Verdict) {
 	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}
@@ -115,7 +117,7 @@ func onConfirmed(f func()) relay.Verdict {
 	}}
 }
 
-// decodeAnswer decodes the runtime's answer to a successful call.
+// decodeAnswer decodes the runtime's answer. It returns false if the call failed or the answer is malformed.
 func decodeAnswer(o relay.Outcome, into proto.Message) bool {
 	return o.Answered && o.Code == codes.OK && proto.Unmarshal(o.Message, into) == nil
 }
@@ -145,9 +147,9 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 }
 
 func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResourcesRequest) relay.Verdict {
-	c.queues.await(ctx, req.PodSandboxId)
+	c.queues.awaitQueue(ctx, req.PodSandboxId)
 	return onConfirmed(func() {
-		c.queues.queue(req.PodSandboxId, func(ctx context.Context) {
+		c.queues.enqueue(req.PodSandboxId, func(ctx context.Context) {
 			p := c.store.pod(req.PodSandboxId)
 			if p == nil {
 				return
@@ -184,11 +186,11 @@ func endContainer[R interface{ GetContainerId() string }](kind lifecycle.Kind) f
 	}
 }
 
-// podOf returns the pod of a container that is to be created. It builds the pod from the request if the agent
-// forwarded the pod's own call without a decision, or if the runtime could not describe the pod.
-func (c *calls) podOf(ctx context.Context, req creation) *lifecycle.Pod {
-	c.queues.await(ctx, req.pod)
-	known := c.store.pod(req.pod)
+// podOf returns the pod of a container that is to be created. It makes the pod from the request if the agent does not
+// know the pod, because it forwarded RunPodSandbox without a decision, or if the runtime could not describe the pod.
+func (c *calls) podOf(ctx context.Context, req createRequest) *lifecycle.Pod {
+	c.queues.awaitQueue(ctx, req.podID)
+	known := c.store.pod(req.podID)
 	if known != nil && known.Undescribed == "" {
 		return known
 	}
@@ -205,17 +207,17 @@ func (c *calls) podOf(ctx context.Context, req creation) *lifecycle.Pod {
 }
 
 func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
-	req, ok := parseCreation(msg)
+	req, ok := parseCreateRequest(msg)
 	if !ok {
 		return relay.Verdict{}
 	}
-	p, asked := c.podOf(ctx, req), req.requested
+	p, asked := c.podOf(ctx, req), req.container
 	asked.ID = c.store.creationID()
 	ans, err := c.events.handle(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: asked})
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
-	values, rest := c.wrapper.split(c.link.runtimeSeen.Load().kind, ans.Values)
+	values, rest := c.wrapper.splitValues(c.link.lastRuntime.Load().kind, ans.Values)
 	v := relay.Verdict{OnOutcome: func(o relay.Outcome) { c.noteCreated(o, p, asked, values) }}
 	if len(rest) > 0 {
 		var unsupported []lifecycle.Value
@@ -225,9 +227,10 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	return v
 }
 
-// noteCreated notes the id that the runtime gave a container, or forgets the container if its creation failed. It
-// also forgets a creation without an answer: if the runtime did create the container, the next list has it. The OCI
-// runtime wrapper reads the values when the container starts. That start waits for this pod's queue.
+// noteCreated notes the id that the runtime gave a container, and writes values for the OCI runtime wrapper. The
+// wrapper reads these values when the container starts; the start waits for this pod's queue. If the creation failed or
+// had no answer, noteCreated reports the container as removed. If the runtime did create the container, the next list
+// has it.
 func (c *calls) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container, values []lifecycle.Value) {
 	resp := &cri.CreateContainerResponse{}
 	if !decodeAnswer(o, resp) || resp.ContainerId == "" {
@@ -237,17 +240,17 @@ func (c *calls) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycl
 	made := compactCopy(decided)
 	made.ID = resp.ContainerId
 	c.store.noteContainer(made, false)
-	c.queues.queue(p.ID, func(ctx context.Context) {
+	c.queues.enqueue(p.ID, func(ctx context.Context) {
 		var delegation *lifecycle.Delegation
 		if len(values) > 0 {
-			delegation = c.wrapper.delegation(c.link.runtimeSeen.Load().kind)
+			delegation = c.wrapper.delegation(c.link.lastRuntime.Load().kind)
 		}
 		if err := c.wrapper.writeDecision(made.ID, values); err != nil {
 			c.store.change(made.ID, func(k *ctr) { k.decisionErr = err })
 			delegation.Pending, delegation.Err = false, err.Error()
 		}
 		// Other containers may get CPUs of the new container before it starts, so the agent must know its cgroup first.
-		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.complete(ctx, made, p), Former: decided.ID, Delegated: delegation})
+		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.withCgroupsPath(ctx, made, p), Former: decided.ID, Delegated: delegation})
 	})
 }
 
@@ -262,17 +265,17 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 			return refuse(codes.Internal, "trimtab: "+err.Error()+"; failurePolicy.agent is Fail, so no container starts without a decision. See the agent's log")
 		}
 	}
-	k = c.paths.complete(ctx, k, p)
+	k = c.paths.withCgroupsPath(ctx, k, p)
 	end, err := c.events.handleStart(ctx, k, p)
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
 	return relay.Verdict{OnOutcome: func(o relay.Outcome) {
-		c.queues.queue(p.ID, func(ctx context.Context) {
+		c.queues.enqueue(p.ID, func(ctx context.Context) {
 			defer end()
 			ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: k}
 			if o.Answered && o.Code == codes.OK && c.whyNoDecision(k.ID) == nil {
-				ev.Delegated = c.wrapper.result(c.link.runtimeSeen.Load().kind, k.ID, c.events.logAttrs(k.ID))
+				ev.Delegated = c.wrapper.result(c.link.lastRuntime.Load().kind, k.ID, c.events.logAttrs(k.ID))
 			}
 			c.events.notify(ctx, ev)
 		})
@@ -306,8 +309,8 @@ func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerRes
 		if req.Linux == nil {
 			req.Linux = &cri.LinuxContainerResources{}
 		}
-		values, unsupported := c.link.splitSupported(runtimes.Request, ans.Values)
-		c.events.logUnsupported(k.Name, append(unsupported, update(req.Linux, values)...))
+		values, unsupported := c.link.splitSupported(runtimes.KubeletUpdate, ans.Values)
+		c.events.logUnsupported(k.Name, append(unsupported, putInResources(req.Linux, values)...))
 		c.store.updatePending(k.ID, ans.Values)
 		v.Message = c.events.encode(req)
 	}

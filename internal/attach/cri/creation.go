@@ -21,23 +21,23 @@ const (
 	sandboxConfigField protowire.Number = 3 // sandbox_config
 )
 
-// creation is a CreateContainerRequest. The kubelet waits while we read it, so we skip the part about the pod,
-// which the agent knows already.
-type creation struct {
+// createRequest is a CreateContainerRequest. The kubelet waits while the agent decodes the request. The agent therefore
+// skips the part about the pod, which it usually knows already.
+type createRequest struct {
 	msg       []byte
-	pod       string
-	requested *lifecycle.Container // without its id
+	podID     string
+	container *lifecycle.Container // without its id
 }
 
-// parseCreation reads a CreateContainerRequest. ok is false for a malformed request.
-func parseCreation(msg []byte) (c creation, ok bool) {
+// parseCreateRequest reads a CreateContainerRequest. ok is false for a malformed request.
+func parseCreateRequest(msg []byte) (c createRequest, ok bool) {
 	c.msg = msg
 	var config []byte
 	err := protofields.Each(msg, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
 		case n == podSandboxIDField:
-			c.pod = string(b)
+			c.podID = string(b)
 		case n == configField && config == nil:
 			config = b
 		case n == configField: // protobuf merges a message that occurs twice
@@ -45,15 +45,15 @@ func parseCreation(msg []byte) (c creation, ok bool) {
 		}
 		return nil
 	})
-	if err != nil || config == nil || c.pod == "" || !utf8.ValidString(c.pod) {
+	if err != nil || config == nil || c.podID == "" || !utf8.ValidString(c.podID) {
 		return c, false
 	}
-	c.requested, ok = criclient.ContainerOfConfig(config, c.pod)
+	c.container, ok = criclient.ContainerOfConfig(config, c.podID)
 	return c, ok
 }
 
 // describedPod returns the pod as the request describes it.
-func (c creation) describedPod() *lifecycle.Pod {
+func (c createRequest) describedPod() *lifecycle.Pod {
 	p := &cri.PodSandboxConfig{}
 	_ = protofields.Each(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == sandboxConfigField && b != nil {
@@ -61,17 +61,17 @@ func (c creation) describedPod() *lifecycle.Pod {
 		}
 		return nil
 	})
-	return criclient.PodOfConfig(p, c.pod, "")
+	return criclient.PodOfConfig(p, c.podID, "")
 }
 
-// withValues puts values into a request. Most values only add to the request. withValues then appends them to the
-// original message, because protobuf merges a later occurrence into an earlier one. Otherwise it encodes the whole
-// message again. unsupported are the values that the CRI cannot carry.
-func (c *calls) withValues(req creation, values []lifecycle.Value) (message, more []byte, unsupported []lifecycle.Value) {
-	values, refused := c.link.splitSupported(runtimes.Create, values)
-	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.requested, v) }) {
+// withValues puts values into a request. If all values only add to the request, it returns the bytes to append to the
+// original message as more, because protobuf merges a later occurrence of a field into an earlier one. Otherwise it
+// returns the whole message, encoded again. unsupported are the values that the CRI or the runtime cannot carry.
+func (c *calls) withValues(req createRequest, values []lifecycle.Value) (message, more []byte, unsupported []lifecycle.Value) {
+	values, refused := c.link.splitSupported(runtimes.CreateCall, values)
+	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.container, v) }) {
 		added := &criContainer{}
-		unsupported = adjust(added, values)
+		unsupported = putInConfig(added, values)
 		if b := c.events.encode(added); len(b) > 0 {
 			more = protowire.AppendBytes(protowire.AppendTag(nil, configField, protowire.BytesType), b)
 		}
@@ -81,7 +81,7 @@ func (c *calls) withValues(req creation, values []lifecycle.Value) (message, mor
 	if proto.Unmarshal(req.msg, whole) != nil {
 		return nil, nil, nil // the runtime refuses the malformed request
 	}
-	unsupported = adjust(whole.Config, values)
+	unsupported = putInConfig(whole.Config, values)
 	return c.events.encode(whole), nil, append(unsupported, refused...)
 }
 

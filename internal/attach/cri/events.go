@@ -15,9 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// shared is the state that held calls, hook calls and the comparison of lists use. Each of its parts has its own
-// lock.
-type shared struct {
+// sharedState is the state that held calls, hook calls and the comparison of lists use. Each part has its own lock.
+type sharedState struct {
 	log         *slog.Logger
 	client      *criclient.Client // set by Run
 	link        *link
@@ -36,9 +35,9 @@ type beforePodHandler interface {
 	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error)
 }
 
-// events passes events to the handler, and the handler's values for existing containers to the runtime.
+// events passes events to the handler, and sends the handler's values for existing containers to the runtime.
 type events struct {
-	*shared
+	*sharedState
 
 	handler conductor.Handler
 	carrier conductor.Carrier
@@ -52,7 +51,8 @@ func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Hoo
 	return lifecycle.HookServerAnswer{}, nil
 }
 
-// handle calls the handler. Only a rejection is returned as an error.
+// handle passes an event to the handler. It returns only a rejection as an error. After another error the answer
+// changes nothing.
 func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
 	ans, err := e.handler.Handle(ctx, e.carrier, ev)
 	if rejected, refused := errors.AsType[*conductor.Rejection](err); refused {
@@ -66,21 +66,22 @@ func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answ
 	return ans, nil
 }
 
-// notify passes on an event that cannot be refused any more.
+// notify passes an event to the handler that no policy can refuse any more, because it has happened.
 func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
 	if _, err := e.handle(ctx, ev); err != nil {
 		e.log.Warn("a policy refused an event that has already happened", logkey.Event, ev.Kind.String(), logkey.Err, err)
 	}
 }
 
-// queueAfterOthers passes an event on after all functions that are queued for its pod.
+// queueAfterOthers passes an event to the handler, after all functions that are already queued for the event's pod.
 func (e *events) queueAfterOthers(ev lifecycle.Event) {
-	e.queues.queue(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
+	e.queues.enqueue(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
 }
 
-// endPod passes a pod's end on after all functions that are queued for the pod.
+// endPod passes a pod's end to the handler, after all functions that are already queued for the pod. It then forgets a
+// removed pod.
 func (e *events) endPod(id string, kind lifecycle.Kind) {
-	e.queues.queue(id, func(ctx context.Context) {
+	e.queues.enqueue(id, func(ctx context.Context) {
 		p := e.store.pod(id)
 		if p == nil {
 			return
@@ -90,24 +91,24 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 			return
 		}
 		gone := e.store.dropPod(id)
-		e.retries.drop(append(gone, id)...)
-		e.wrapper.forget(gone...)
+		e.retries.endPause(append(gone, id)...)
+		e.wrapper.removeDecisions(gone...)
 		if e.hookService != nil {
-			e.hookService.forget(id)
+			e.hookService.forgetSandbox(id)
 		}
 	})
 }
 
-// endContainer passes the stop or the removal of a container on, after all functions that are queued for its pod. Of
-// several stops it passes only the first on.
+// endContainer passes the stop or the removal of a container to the handler, after all functions that are already
+// queued for its pod. Of several stops of a container it passes only the first.
 func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
-	e.queues.queue(p.ID, func(ctx context.Context) {
+	e.queues.enqueue(p.ID, func(ctx context.Context) {
 		again := true
 		e.store.change(c.ID, func(k *ctr) { again, k.ended = k.ended, true })
 		if kind == lifecycle.RemoveContainer {
 			e.store.dropContainer(c.ID)
-			e.retries.drop(c.ID)
-			e.wrapper.forget(c.ID)
+			e.retries.endPause(c.ID)
+			e.wrapper.removeDecisions(c.ID)
 		} else if again {
 			return
 		}
@@ -115,14 +116,14 @@ func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lif
 	})
 }
 
-// updateOthers sends values to existing containers. It sends them at once to containers that start or run, and
-// before the start to containers that were only created.
+// updateOthers sends values of existing containers to the runtime. For a container that starts or runs, it sends them
+// at once. For a container that was only created, it stores them until the container starts.
 func (e *events) updateOthers(all []conductor.Settings) {
 	for _, s := range all {
 		late := false
 		e.store.change(s.Container, func(c *ctr) {
 			if late = c.started; !late {
-				c.pending = merge(c.pending, s.Values)
+				c.pending = mergeValues(c.pending, s.Values)
 			}
 		})
 		if late {
@@ -135,11 +136,11 @@ func (e *events) updateOthers(all []conductor.Settings) {
 	}
 }
 
-// handleStart handles a StartContainer call. It sends the pending values to the runtime. A container that owns CPUs
-// waits for the containers whose start began earlier. The caller calls end when the container has started. The
-// error is a rejection.
+// handleStart handles a StartContainer call. It sends the container's pending values to the runtime. If the container
+// owns CPUs, it waits for the containers whose start began earlier. The caller must call end when the container has
+// started. The error is a rejection.
 func (e *events) handleStart(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
-	serial, started := e.queues.start()
+	serial, started := e.queues.beginStart()
 	defer func() {
 		if end == nil { // if this function returns before the caller gets end
 			started()
@@ -168,22 +169,24 @@ func (e *events) sendPending(ctx context.Context, id string) error {
 	return e.send(ctx, id, pending)
 }
 
-// send makes one UpdateContainerResources call of our own.
+// send makes one UpdateContainerResources call of the agent's own. It makes none if the runtime supports none of the
+// values.
 func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
 	r := &cri.LinuxContainerResources{}
-	values, unsupported := e.link.splitSupported(runtimes.Push, values)
+	values, unsupported := e.link.splitSupported(runtimes.AgentUpdate, values)
 	e.logUnsupported(id, unsupported)
-	if unsupported := update(r, values); len(unsupported) == len(values) {
+	if unsupported := putInResources(r, values); len(unsupported) == len(values) {
 		return nil
 	}
 	return e.client.Update(ctx, id, r)
 }
 
-// encode encodes a changed message, with the fields that this package does not know.
+// encode encodes a changed message, including the fields that this package does not know. It returns nil after an
+// error.
 func (e *events) encode(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
-		e.log.Error("a changed request cannot be encoded; the original is sent", logkey.Err, err)
+		e.log.Error("the agent cannot encode a changed request, so it forwards the original request", logkey.Err, err)
 		return nil
 	}
 	return b
@@ -196,7 +199,7 @@ func (e *events) logUnsupported(id string, unsupported []lifecycle.Value) {
 	}
 }
 
-// logAttrs names a container in a log line, with its pod if that is known.
+// logAttrs returns the log attributes that name a container, and its pod if the pod is known.
 func (e *events) logAttrs(id string) []any {
 	c, p := e.store.container(id)
 	if c == nil || p == nil {

@@ -18,22 +18,22 @@ import (
 
 // frontend accepts callers' connections and relays them to the runtime.
 type frontend struct {
-	log    *slog.Logger
-	dial   socket.Dialer
-	queues *callQueues
-	pick   relay.HandlingFunc
+	log         *slog.Logger
+	dial        socket.Dialer
+	queues      *callQueues
+	handlingFor relay.HandlingFunc
 
-	mu       sync.Mutex // guards all fields below; never held across I/O
-	conns    map[*relay.Conn]struct{}
-	dialling int  // accepted callers that have no connection to the runtime yet
-	frozen   bool // no new call is accepted
+	mu              sync.Mutex // guards the fields below; never held across I/O
+	conns           map[*relay.Conn]struct{}
+	dialingCallers  int  // accepted callers that have no connection to the runtime yet
+	newCallsStopped bool // no new call is accepted
 }
 
-// freeze stops new calls on the open connections. If systemd holds the socket, callers that connect again wait for
-// the next agent.
-func (f *frontend) freeze() {
+// stopNewCalls asks the callers on all open connections to start no new calls there. If systemd holds the socket,
+// callers that connect again wait for the next agent.
+func (f *frontend) stopNewCalls() {
 	f.mu.Lock()
-	f.frozen = true
+	f.newCallsStopped = true
 	all := slices.Collect(maps.Keys(f.conns))
 	f.mu.Unlock()
 	var draining sync.WaitGroup
@@ -51,57 +51,58 @@ func (f *frontend) accept(s relayedListener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil: // too many open files, for example
-			f.log.Error("a connection cannot be accepted", logkey.Err, err)
+			f.log.Error("the agent cannot accept a connection on its socket", logkey.Err, err)
 			sleep.For(f.queues.ctx, acceptRetry)
 			continue
 		}
 		f.mu.Lock()
-		f.dialling++
+		f.dialingCallers++
 		f.mu.Unlock()
 		f.queues.work.Go(func() { f.serve(c, s.backend) })
 	}
 }
 
-// serve relays one connection. While the runtime does not answer, it closes the
-// connection, as the runtime's own socket would.
+// serve relays one connection to the socket to. If it cannot connect to the runtime, it closes the caller's connection,
+// as if the caller had dialed the runtime.
 func (f *frontend) serve(caller net.Conn, to string) {
 	limited, cancel := context.WithTimeout(f.queues.ctx, dialTimeout)
 	b, err := f.dial.Dial(limited, to)
 	cancel()
 	if err != nil {
 		f.mu.Lock()
-		f.dialling--
+		f.dialingCallers--
 		f.mu.Unlock()
 		_ = caller.Close()
-		f.log.Debug("cannot connect to the runtime for a caller", logkey.Err, err)
+		f.log.Debug("the agent cannot connect to the runtime, so it closes a caller's connection", logkey.Err, err)
 		return
 	}
-	conn := relay.New(caller, b, relay.Options{HandlingFor: f.pick})
+	conn := relay.New(caller, b, relay.Options{HandlingFor: f.handlingFor})
 	f.mu.Lock()
-	f.dialling--
+	f.dialingCallers--
 	f.conns[conn] = struct{}{}
-	frozen := f.frozen
+	newCallsStopped := f.newCallsStopped
 	f.mu.Unlock()
-	if frozen { // accepted just before
+	if newCallsStopped { // accepted just before
 		conn.Drain()
 	}
 	if err := conn.Run(f.queues.ctx); err != nil {
-		f.log.Warn("a cri connection ended", logkey.Err, err)
+		f.log.Warn("a relayed CRI connection ended with an error", logkey.Err, err)
 	}
 	f.mu.Lock()
 	delete(f.conns, conn)
 	f.mu.Unlock()
 }
 
-// drain waits, within bounds, until running calls have ended.
-func (f *frontend) drain() {
+// awaitCallsEnd waits until running calls have ended: at most for gracePeriod, or for maxGracePeriod while a held call
+// runs.
+func (f *frontend) awaitCallsEnd() {
 	begun := time.Now()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for {
 		passing, held := f.inFlight()
 		waited := time.Since(begun)
-		if !passing && !held || !held && waited > grace || waited > maxGrace {
+		if !passing && !held || !held && waited > gracePeriod || waited > maxGracePeriod {
 			f.log.Info("the agent no longer serves its sockets", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
 			return
 		}
@@ -109,14 +110,14 @@ func (f *frontend) drain() {
 	}
 }
 
-// inFlight reports whether a connection is open, and whether a held call still runs or
-// its event is still queued.
+// inFlight reports whether a connection is open (passing), and whether a held call still runs or its event is still
+// queued (held).
 func (f *frontend) inFlight() (passing, held bool) {
 	f.mu.Lock()
 	all := slices.Collect(maps.Keys(f.conns))
-	passing = len(f.conns) > 0 || f.dialling > 0
+	passing = len(f.conns) > 0 || f.dialingCallers > 0
 	f.mu.Unlock()
-	held = f.queues.busy()
+	held = f.queues.hasWork()
 	for _, c := range all {
 		held = held || c.HasHeldCall()
 	}

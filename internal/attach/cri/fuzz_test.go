@@ -114,8 +114,8 @@ func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 		t.Fatalf("%x became %x: %v", msg, changed, err)
 	}
 	ans, _ := a.o.Handler.Handle(context.Background(), nil, lifecycle.Event{})
-	values, _ := a.link.splitSupported(runtimes.Create, ans.Values)
-	adjust(want.Config, values)
+	values, _ := a.link.splitSupported(runtimes.CreateCall, ans.Values)
+	putInConfig(want.Config, values)
 	if !proto.Equal(got, want) {
 		t.Errorf("%x became\n%v, want\n%v", msg, got, want)
 	}
@@ -136,7 +136,7 @@ func TestMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(Options{Log: slog.New(slog.DiscardHandler)})
-	a.link.noteRuntime(criclient.Runtime{Kind: runtimes.Of("containerd", "2.1.0", runtimes.Version{})})
+	a.link.noteRuntime(criclient.Runtime{Kind: runtimes.Identify("containerd", "2.1.0", runtimes.Version{})})
 	anew := map[lifecycle.Field]bool{}
 	for _, s := range settings {
 		for _, text := range []string{"k", "l"} {
@@ -145,7 +145,7 @@ func TestMadeAnew(t *testing.T) {
 					Field: s.field, Key: text, Text: text, Int: n, Remove: s.field == lifecycle.Env && n != 0,
 					Mount: &lifecycle.Mount{Destination: text, Source: "/s"}, Device: &lifecycle.Device{Path: text},
 				}
-				req, ok := parseCreation(msg)
+				req, ok := parseCreateRequest(msg)
 				if !ok {
 					t.Fatal("it is no request")
 				}
@@ -156,7 +156,7 @@ func TestMadeAnew(t *testing.T) {
 					anew[s.field] = true
 				}
 				want, got := proto.CloneOf(has), &cri.CreateContainerRequest{}
-				if leftToo := adjust(want.Config, []lifecycle.Value{v}); len(left) != len(leftToo) {
+				if leftToo := putInConfig(want.Config, []lifecycle.Value{v}); len(left) != len(leftToo) {
 					t.Errorf("%v: %v is left over, want %v", v, left, leftToo)
 				}
 				if err := proto.Unmarshal(message, got); err != nil || !proto.Equal(got, want) {
@@ -180,7 +180,7 @@ func FuzzPathForm(f *testing.F) {
 	f.Add(strings.Repeat("a-", 60_000)+".slice:b:c", strings.Repeat("a-", 60_000)+".slice", "c")
 	f.Fuzz(func(t *testing.T, at, parent, id string) {
 		defer clock.Watch(t, len(at)+len(parent)+len(id))()
-		if form, ok := formOf(at, parent, id); ok && form.path(parent, id) != at {
+		if form, ok := parsePathForm(at, parent, id); ok && form.path(parent, id) != at {
 			t.Errorf("%q below %q, id %q: read %+v, which is %q", at, parent, id, form, form.path(parent, id))
 		}
 	})

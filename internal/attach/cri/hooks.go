@@ -14,14 +14,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookService makes the attachment a hook server of an existing runtime proxy, instead of a proxy itself. It serves
-// runtime.v1alpha1.RuntimeHookService. It asks the runtime for what the proxy does not send.
+// HookService configures an attachment that is the hook server of an existing runtime proxy, instead of a proxy itself.
+// The attachment serves runtime.v1alpha1.RuntimeHookService, and asks the runtime for what the proxy does not send.
 type HookService struct {
 	// Socket is the path on which the hook service listens.
 	Socket string
-	// Register is the path of the file by which proxies find the hook service; "" for no file.
-	Register string
-	// OmittedStages are the stages that the file does not list.
+	// RegistrationFile is the path of the file by which proxies find the hook service; "" for no file.
+	RegistrationFile string
+	// OmittedStages are the stages that RegistrationFile does not list.
 	OmittedStages []string
 }
 
@@ -41,24 +41,24 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	hooks.RegisterRuntimeHookServiceServer(server, a.hookService)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveUntil(l, server) })
-	a.log.Info("serving hooks", logkey.Socket, a.o.Hooks.Socket)
-	if a.o.Hooks.Register != "" {
-		if err := Register(*a.o.Hooks, a.o.FailClosed); err != nil {
+	a.log.Info("the agent serves hooks for a runtime proxy", logkey.Socket, a.o.Hooks.Socket)
+	if a.o.Hooks.RegistrationFile != "" {
+		if err := RegisterHookService(*a.o.Hooks, a.o.FailClosed); err != nil {
 			// An operator may have written the file by hand.
-			a.log.Error("the file by which runtime proxies find the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
+			a.log.Error("the agent cannot write the file by which runtime proxies find the hook service", logkey.File, a.o.Hooks.RegistrationFile, logkey.Err, err)
 		}
 	}
 	group.Go(func() error { a.watchRuntime(ctx); return nil })
 	<-ctx.Done()
-	stopGracefully(server, grace)
+	stopGracefully(server, gracePeriod)
 	stop()
 	err = group.Wait()
 	a.queues.work.Wait()
 	return err
 }
 
-// stopGracefully waits for running calls, at most for bound. Without the bound, a proxy that does not read its answer
-// would keep the agent from ending.
+// stopGracefully stops a server after its running calls, at most after bound. Without the bound, a proxy that does not
+// read its answer would keep the agent from ending.
 func stopGracefully(s *grpc.Server, bound time.Duration) {
 	cut := time.AfterFunc(bound, s.Stop)
 	defer cut.Stop()

@@ -43,7 +43,7 @@ func newHooked(t *testing.T) (*rig, *fieldProxy) {
 	dir := t.TempDir()
 	g := &rig{t: t, dir: dir, runtime: startRuntime(t, filepath.Join(dir, "r.sock")), h: newHandler()}
 	o := g.options(false)
-	o.Hooks = &cri.HookService{Socket: filepath.Join(dir, "hooks.sock"), Register: filepath.Join(dir, "hookserver.d", "trimtab.json")}
+	o.Hooks = &cri.HookService{Socket: filepath.Join(dir, "hooks.sock"), RegistrationFile: filepath.Join(dir, "hookserver.d", "trimtab.json")}
 	g.a = cri.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -62,13 +62,13 @@ func newHooked(t *testing.T) (*rig, *fieldProxy) {
 		Stages   []string `json:"runtime-hooks"`
 	}
 	attachtest.Until(t, "it registers", func() bool {
-		text, err := os.ReadFile(o.Hooks.Register)
+		text, err := os.ReadFile(o.Hooks.RegistrationFile)
 		return err == nil && json.Unmarshal(text, &file) == nil
 	})
 	if file.Policy != "Ignore" || !slices.Contains(file.Stages, "PreCreateContainer") || file.Endpoint != o.Hooks.Socket {
 		t.Errorf("registered %+v", file)
 	}
-	if entries, err := os.ReadDir(filepath.Dir(o.Hooks.Register)); err != nil || len(entries) != 1 {
+	if entries, err := os.ReadDir(filepath.Dir(o.Hooks.RegistrationFile)); err != nil || len(entries) != 1 {
 		t.Errorf("%v beside the registration, %v", entries, err)
 	}
 	p := &fieldProxy{t: t, stored: map[string]*hooks.ContainerResourceHookRequest{}}
@@ -330,20 +330,20 @@ func TestFieldProxyOddities(t *testing.T) {
 // TestRegisterTwice: a file with the same content is not written again; one with other content is replaced.
 func TestRegisterTwice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trimtab.json")
-	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock"}, false); err != nil {
+	if err := cri.RegisterHookService(cri.HookService{RegistrationFile: file, Socket: "/run/a.sock"}, false); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock"}, false); err != nil {
+	if err := cri.RegisterHookService(cri.HookService{RegistrationFile: file, Socket: "/run/a.sock"}, false); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.Stat(file); err != nil || !os.SameFile(before, again) {
 		t.Error("written again", err)
 	}
-	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock", OmittedStages: []string{"PreCreateContainer"}}, true); err != nil {
+	if err := cri.RegisterHookService(cri.HookService{RegistrationFile: file, Socket: "/run/a.sock", OmittedStages: []string{"PreCreateContainer"}}, true); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"Fail"`) || strings.Contains(string(text), "PreCreateContainer") {
@@ -379,7 +379,7 @@ func TestSandboxesEnd(t *testing.T) {
 	}
 	g.stop()
 	kept := census.Of([]string{"*cri_test."}, g.a)
-	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookService.sandboxIDs", "cri.hookService.creating", "cri.callQueues.queues", "cri.callQueues.starts", "flowcontrol.Backoff.perItemBackoff", "cri.unannounced.firstListed", "cri.unannounced.next"} {
+	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookService.sandboxIDs", "cri.hookService.creating", "cri.callQueues.queues", "cri.callQueues.starts", "flowcontrol.Backoff.perItemBackoff", "cri.unannouncedObjects.firstListed", "cri.unannouncedObjects.nextListed"} {
 		if n, counted := kept[name]; n != 0 || !counted {
 			t.Errorf("%s has %d entries, and no pod is left (it is counted: %t)", name, n, counted)
 		}

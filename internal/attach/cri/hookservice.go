@@ -23,20 +23,20 @@ import (
 // hookService is the gRPC service that proxies call.
 type hookService struct {
 	hooks.UnimplementedRuntimeHookServiceServer
-	*shared
+	*sharedState
 
-	mu         sync.Mutex                          // guards all below
+	mu         sync.Mutex                          // guards the fields below
 	creating   map[attemptKey]*lifecycle.Container // decided containers that have no id yet
 	sandboxIDs map[string]string                   // ids of ready sandboxes, by pod UID
 }
 
-// attemptKey names a container that has no id yet.
+// attemptKey identifies a container that has no id yet, by the id of its pod and its name.
 type attemptKey struct{ pod, name string }
 
-// intercept turns a panic into an error for the proxy.
+// intercept runs the handler of a call. It turns a panic into an error for the proxy.
 func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	if !connect.RecoverPanic(f.log, info.FullMethod, func() { resp, err = handler(ctx, req) }) {
-		return nil, status.Error(codes.Internal, "trimtab: the agent panicked while it decided; see its log")
+		return nil, status.Error(codes.Internal, "trimtab: the agent panicked while it decided; see the agent's log")
 	}
 	return resp, err
 }
@@ -49,19 +49,20 @@ func (f *hookService) checkReady() error {
 	return nil
 }
 
-// onStandby reports whether another agent decides. If so, our answers change nothing.
+// onStandby reports whether another agent decides. This agent's answers then change nothing.
 func (f *hookService) onStandby() bool {
 	return f.link.standby.Load() && !f.link.containersKnown.Load()
 }
 
-// podFor returns the pod as the runtime describes it. The proxy does not send the sandbox id.
+// podFor returns the pod of a hook call, as the runtime describes it. It finds the sandbox by the pod's UID, because
+// the proxy does not send the sandbox id.
 func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
 	uid := m.GetUid()
 	f.mu.Lock()
 	id := f.sandboxIDs[uid]
 	f.mu.Unlock()
 	if p := f.store.pod(id); p != nil && p.Undescribed == "" && id != "" {
-		f.queues.await(ctx, id)
+		f.queues.awaitQueue(ctx, id)
 		return p, nil
 	}
 	l, err := f.client.SandboxOf(ctx, uid)
@@ -85,8 +86,7 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 	return p, nil
 }
 
-// PreRunPodSandboxHook answers with the request and what our own hook servers change in
-// the pod.
+// PreRunPodSandboxHook answers with the request and the changes of the agent's own hook servers to the pod.
 func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	f.mu.Lock()
 	delete(f.sandboxIDs, r.GetPodMeta().GetUid()) // a new sandbox follows
@@ -107,8 +107,9 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	return resp, nil
 }
 
-// forget forgets a removed sandbox. The proxy may not have reported its end, because it was not running.
-func (f *hookService) forget(id string) {
+// forgetSandbox forgets a removed sandbox. It does not rely on PostStopPodSandboxHook, because the proxy may not run
+// when the sandbox ends.
+func (f *hookService) forgetSandbox(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.creating, func(k attemptKey, _ *lifecycle.Container) bool { return k.pod == id })
@@ -122,9 +123,9 @@ func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSand
 	id := f.sandboxIDs[uid]
 	f.mu.Unlock()
 	if id == "" {
-		id = f.store.podOfUID(uid) // the pod existed before our start
+		id = f.store.podOfUID(uid) // the pod existed before the agent started
 	}
-	f.forget(id)
+	f.forgetSandbox(id)
 	if id != "" {
 		f.events.endPod(id, lifecycle.StopPodSandbox)
 	}
@@ -138,7 +139,7 @@ func unchangedPodAnswer(r *hooks.PodSandboxHookRequest) *hooks.PodSandboxHookRes
 	}
 }
 
-// unchangedAnswer is the answer that changes nothing. It repeats the request: proxies apply
+// unchangedAnswer is the answer that changes nothing in a container. It repeats the request, because proxies apply
 // cpusets and oom_score_adj of an answer even if they are empty or 0.
 func unchangedAnswer(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookResponse {
 	out := &hooks.ContainerResourceHookResponse{
@@ -171,14 +172,14 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 	f.creating[attemptKey{p.ID, asked.Name}] = asked
 	f.mu.Unlock()
 	resp := unchangedAnswer(r)
-	values, unsupported := f.link.splitSupported(runtimes.Create, ans.Values)
+	values, unsupported := f.link.splitSupported(runtimes.CreateCall, ans.Values)
 	f.events.logUnsupported(asked.Name, append(unsupported, putAnswer(resp, values)...))
 	return resp, nil
 }
 
 // PreStartContainerHook notes the id of a container, and updates the runtime's copy before the container starts.
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	c, p := f.locate(ctx, r)
+	c, p := f.findContainer(ctx, r)
 	if c == nil {
 		return unchangedAnswer(r), nil // the comparison of lists reports the container
 	}
@@ -190,8 +191,9 @@ func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.Contai
 	return unchangedAnswer(r), nil
 }
 
-// locate returns the container with the id that the proxy sent. It stores a container that is new.
-func (f *hookService) locate(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
+// findContainer returns the container with the id that the proxy sent, and its pod, or nil. It stores a container that
+// is new.
+func (f *hookService) findContainer(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
 	id := r.GetContainerMeta().GetId()
 	if f.checkReady() != nil || id == "" {
 		return nil, nil
@@ -218,17 +220,17 @@ func (f *hookService) locate(ctx context.Context, r *hooks.ContainerResourceHook
 
 // PostStartContainerHook reports that a container runs.
 func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	if c, p := f.locate(ctx, r); c != nil {
+	if c, p := f.findContainer(ctx, r); c != nil {
 		f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: c})
 	}
 	return unchangedAnswer(r), nil
 }
 
 // PreUpdateContainerResourcesHook answers an update from the kubelet. The proxy sends all resources, not only the
-// changed ones. Values that the runtime has already do not count as requested.
+// changed ones. Values that the runtime has already therefore do not count as requested.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	c, p := f.locate(ctx, r)
-	if c == nil || r.ContainerResources == nil { // a restarted proxy sends none
+	c, p := f.findContainer(ctx, r)
+	if c == nil || r.ContainerResources == nil { // a restarted proxy sends no resources
 		return unchangedAnswer(r), nil
 	}
 	asked := resourcesFromHook(r.ContainerResources)
@@ -240,7 +242,7 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	resp := unchangedAnswer(r)
-	values, unsupported := f.link.splitSupported(runtimes.Request, ans.Values)
+	values, unsupported := f.link.splitSupported(runtimes.KubeletUpdate, ans.Values)
 	f.events.logUnsupported(c.Name, append(unsupported, putAnswer(resp, values)...))
 	f.store.updatePending(c.ID, ans.Values)
 	written := resourcesFromHook(resp.ContainerResources)
@@ -250,23 +252,23 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	return resp, nil
 }
 
-// maxUpdateWait bounds the wait until the runtime has the update that we answered to a proxy. updatePause is the
-// first pause between two polls.
+// maxUpdateWait is the longest wait until the runtime has the update that the agent answered to a proxy. updatePause is
+// the first pause between two polls.
 const (
 	maxUpdateWait = 3 * time.Second
 	updatePause   = 5 * time.Millisecond
 )
 
-// awaitUpdate polls until the runtime has the values that we answered to the proxy, and then reports the update. No
-// call reports that moment. Until then the kernel would refuse values that are valid only together with the new
-// ones. A proxy may also drop the update: then awaitUpdate reports it at the end of the wait.
+// awaitUpdate polls until the runtime has the values that the agent answered to the proxy, and then reports the update.
+// It polls, because no call reports this moment. Before it, the kernel would refuse values that are valid only together
+// with the new ones. If the proxy drops the update, awaitUpdate reports the update after maxUpdateWait.
 func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
 	limited, cancel := context.WithTimeout(ctx, maxUpdateWait)
 	defer cancel()
 	for pause := updatePause; ; pause *= 2 {
 		full, err := f.client.Container(limited, c.ID, p.ID)
 		if criclient.NotFound(err) {
-			return // the comparison of lists reports its end
+			return // the comparison of lists reports the container's end
 		}
 		if err == nil {
 			if unstored := withoutStored(want, full.Resources); unstored.CPU == (lifecycle.CPU{}) && !unstored.Memory.Limit.Set {
@@ -283,7 +285,7 @@ func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p
 
 // PostStopContainerHook reports that a container has ended.
 func (f *hookService) PostStopContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-	if c, p := f.locate(ctx, r); c != nil {
+	if c, p := f.findContainer(ctx, r); c != nil {
 		f.events.endContainer(c, p, lifecycle.StopContainer)
 	}
 	return unchangedAnswer(r), nil

@@ -19,8 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// convertProto converts between hook server messages and CRI messages, which have the same fields with the same
-// numbers. If from cannot be encoded, to stays unchanged.
+// convertProto copies a hook server message to a CRI message or back. Both have the same fields with the same numbers.
+// If from cannot be encoded, to stays unchanged.
 func convertProto[T proto.Message](from proto.Message, to T) T {
 	if b, err := proto.Marshal(from); err == nil {
 		_ = proto.Unmarshal(b, to)
@@ -48,8 +48,8 @@ func resourcesFromHook(r *hooks.LinuxContainerResources) lifecycle.Resources {
 	return *criclient.Resources(convertProto(r, &cri.LinuxContainerResources{}))
 }
 
-// withoutStored removes from the requested resources those that the runtime already has. Runtimes store "no limit" as
-// -1 or 0. It also removes hugepage limits, because proxies do not change them.
+// withoutStored removes from the requested resources the values that the runtime already has. Runtimes store "no limit"
+// as -1 or 0. withoutStored also removes hugepage limits, because proxies do not change them.
 func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	changed := &cri.LinuxContainerResources{Unified: asked.Unified, MemorySwapLimitInBytes: asked.Memory.Swap.V}
 	for _, f := range lifecycle.Fields() {
@@ -62,8 +62,9 @@ func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	return *criclient.Resources(changed)
 }
 
-// putInHookAnswer puts a value into the resources of an answer to a proxy, as criclient.Put does for a request. 0
-// and an empty list mean unset. Proxies ignore a memory limit below 0, so the keeper writes such a limit.
+// putInHookAnswer puts a value into the resources of an answer to a proxy, as criclient.Put does for a request. 0 and
+// an empty list mean unset. It returns false for a value that the answer cannot carry. Proxies ignore a memory limit
+// below 0, so the keeper writes such a limit.
 func putInHookAnswer(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 	switch {
 	case v.Field == lifecycle.OOMScoreAdj:
@@ -87,8 +88,8 @@ func HookAnswerCarries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// putAnswer puts values into an answer to a proxy, which already has the requested resources. If the request had no
-// resources, the answer has none either: proxies would apply its missing fields as zero.
+// putAnswer puts values into an answer to a proxy. The answer already has the requested resources. If the request had
+// no resources, the answer has none either: proxies would apply the fields that the answer lacks as zero.
 func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	r := convertProto(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {
@@ -112,10 +113,10 @@ func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Val
 	return unsupported
 }
 
-// Register writes the file by which proxies find the hook service. It replaces the file
-// atomically, and only if the content differs.
-func Register(s HookService, failClosed bool) error {
-	file := s.Register
+// RegisterHookService writes the file by which proxies find the hook service. It replaces the file atomically, and only
+// if the content differs.
+func RegisterHookService(s HookService, failClosed bool) error {
+	file := s.RegistrationFile
 	policy := "Ignore"
 	if failClosed {
 		policy = "Fail"

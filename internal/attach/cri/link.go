@@ -19,18 +19,18 @@ const (
 
 // States lists the states that Status may return.
 func States() []string {
-	return []string{connect.Idle, connect.Standby, StateListing, StatePassing, connect.Synchronised, connect.Lost}
+	return []string{connect.StateIdle, connect.StateStandby, StateListing, StatePassing, connect.StateSynchronised, connect.StateLost}
 }
 
-// link is the state of the connection to the runtime.
+// link is the state of the connection to the runtime, and what the runtime supports.
 type link struct {
 	log         *slog.Logger
-	servesHooks bool         // a runtime proxy calls us
+	servesHooks bool         // the agent is the hook server of a runtime proxy
 	usesWrapper bool         // the OCI runtime is trimtab-oci
 	admit       func() error // returns why this agent may not decide, or nil
 	state       connect.State
 
-	runtimeSeen     atomic.Pointer[lastRuntime]
+	lastRuntime     atomic.Pointer[lastRuntime]
 	containersKnown atomic.Bool // the agent knows the running containers; from then on it holds calls
 	standby         atomic.Bool // another agent decides
 	runtimeAnswers  atomic.Bool // the runtime answers
@@ -48,15 +48,16 @@ func newLink(log *slog.Logger, hooks, wrapped bool, admit func() error) *link {
 	return l
 }
 
-// nameOf returns the attachment's name in status, journal and docs.
-func nameOf(hooks bool) string {
+// attachmentName returns the attachment's name in status, journal and docs.
+func attachmentName(hooks bool) string {
 	if hooks {
 		return "hooks"
 	}
 	return "cri"
 }
 
-// capabilities returns what calls to this kind of runtime can change.
+// capabilities returns what an attachment can change in this kind of runtime. hooks means that a runtime proxy calls
+// the agent, and wrapped that the OCI runtime is trimtab-oci.
 func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabilities {
 	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
 		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
@@ -69,11 +70,11 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 			return Carries(k, f) && kind.AppliesField(runtimes.CRI, call, f)
 		})
 	}
-	updates := fields(lifecycle.UpdateContainer, runtimes.Request)
+	updates := fields(lifecycle.UpdateContainer, runtimes.KubeletUpdate)
 	return conductor.Capabilities{
-		Name: nameOf(hooks), Create: fields(lifecycle.CreateContainer, runtimes.Create), Update: updates, Copy: updates,
+		Name: attachmentName(hooks), Create: fields(lifecycle.CreateContainer, runtimes.CreateCall), Update: updates, Copy: updates,
 		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string {
-			if hooks && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
+			if hooks && c != runtimes.AgentUpdate && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
 				return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
 			}
 			return kind.WhyNotAccepted(runtimes.CRI, c, v)
@@ -82,11 +83,11 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 	}
 }
 
-// noteRuntime notes which runtime answers.
+// noteRuntime stores the runtime that answers, and what the attachment can change in it.
 func (l *link) noteRuntime(r criclient.Runtime) {
 	can := capabilities(l.servesHooks, l.usesWrapper, r.Kind)
 	can.About = r.About
-	l.runtimeSeen.Store(&lastRuntime{r.Kind, can})
+	l.lastRuntime.Store(&lastRuntime{r.Kind, can})
 }
 
 // checkAdmission returns why this agent may not decide, or nil if it may.
@@ -98,19 +99,19 @@ func (l *link) checkAdmission() error {
 
 // enter moves to a state; Status returns the error until the attachment works again.
 func (l *link) enter(state string, err error) {
-	_ = l.state.Enter(l.log, "cri attachment", state, err)
+	_ = l.state.Enter(l.log, "the state of the CRI attachment has changed", state, err)
 }
 
-// isNew reports whether an error differs from the one in Status.
-func (l *link) isNew(err error) bool {
+// isNewError reports whether an error differs from the last error, which Status shows.
+func (l *link) isNewError(err error) bool {
 	_, last := l.state.Get()
 	return last == nil || last.Error() != err.Error()
 }
 
-// splitSupported splits values into those that the runtime supports in a call, and all others. The others would
-// fail the call, or the runtime would drop them.
+// splitSupported splits values into those that the runtime supports in a call, and the unsupported ones. An unsupported
+// value would fail the call, or the runtime would drop it.
 func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, unsupported []lifecycle.Value) {
-	kind := l.runtimeSeen.Load().kind
+	kind := l.lastRuntime.Load().kind
 	for _, v := range values {
 		if kind.WhyNotAccepted(runtimes.CRI, c, v) == "" {
 			send = append(send, v)

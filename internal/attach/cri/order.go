@@ -15,21 +15,21 @@ import (
 // A container that owns CPUs starts after the containers whose StartContainer calls came earlier.
 type callQueues struct {
 	log    *slog.Logger
-	serial *atomic.Uint64
-	ctx    context.Context // of queued functions and relayed connections; Run sets it
+	serial *atomic.Uint64  // the store's counter; gives the order of starts
+	ctx    context.Context // for queued functions and relayed connections; Run sets it
 	work   workerpool.Pool
 
-	mu     sync.Mutex               // guards all below
+	mu     sync.Mutex               // guards the fields below
 	queues map[string]chan struct{} // by pod: closed when the last function of the pod's queue has returned
-	starts map[uint64]chan struct{} // containers that are starting
+	starts map[uint64]chan struct{} // by serial: closed when the container has started
 }
 
 func newCallQueues(log *slog.Logger, serial *atomic.Uint64) *callQueues {
 	return &callQueues{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
 }
 
-// queue queues f behind the other functions of a pod. It does not block, so it does not delay the runtime's answer.
-func (o *callQueues) queue(pod string, f func(ctx context.Context)) {
+// enqueue queues f behind the other functions of a pod. It does not block, so it does not delay the runtime's answer.
+func (o *callQueues) enqueue(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
 	o.mu.Lock()
 	before := o.queues[pod]
@@ -51,8 +51,8 @@ func (o *callQueues) queue(pod string, f func(ctx context.Context)) {
 	})
 }
 
-// await returns when all functions that are queued for a pod have returned.
-func (o *callQueues) await(ctx context.Context, pod string) {
+// awaitQueue returns when all functions that are queued for a pod have returned, or ctx ends.
+func (o *callQueues) awaitQueue(ctx context.Context, pod string) {
 	o.mu.Lock()
 	last := o.queues[pod]
 	o.mu.Unlock()
@@ -65,12 +65,12 @@ func (o *callQueues) await(ctx context.Context, pod string) {
 	}
 }
 
-// maxStartWait bounds the wait for containers that are starting.
+// maxStartWait is the longest wait for containers whose start began earlier.
 const maxStartWait = 5 * time.Second
 
-// start notes that a container is about to start. The caller calls end when the container has started. serial gives
-// the order of starts.
-func (o *callQueues) start() (serial uint64, end func()) {
+// beginStart notes that a container is about to start. The caller must call end when the container has started. The
+// order of starts is the order of serial.
+func (o *callQueues) beginStart() (serial uint64, end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	serial = o.serial.Add(1)
@@ -84,9 +84,9 @@ func (o *callQueues) start() (serial uint64, end func()) {
 	}
 }
 
-// awaitStarts waits for all starts before this one, at most for maxStartWait. A container that owns CPUs must not run
-// its first instruction while another container starts with those CPUs. The agent can take CPUs from that other
-// container only when it has a cgroup.
+// awaitStarts waits for all starts that began before the start serial, at most for maxStartWait. A container that owns
+// CPUs must not run its first instruction while another container starts with these CPUs. The agent can take CPUs from
+// the other container only when that container has a cgroup.
 func (o *callQueues) awaitStarts(ctx context.Context, serial uint64) {
 	ctx, cancel := context.WithTimeout(ctx, maxStartWait)
 	defer cancel()
@@ -107,8 +107,8 @@ func (o *callQueues) awaitStarts(ctx context.Context, serial uint64) {
 	}
 }
 
-// busy reports whether a function is queued or a container starts.
-func (o *callQueues) busy() bool {
+// hasWork reports whether a function is queued or a container starts.
+func (o *callQueues) hasWork() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queues) > 0 || len(o.starts) > 0

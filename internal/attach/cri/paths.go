@@ -10,17 +10,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// pathForm is how a runtime forms the path of a container's cgroup from the pod's cgroup parent and the container's
-// id. containerd joins both, or writes "slice:cri-containerd:id" for systemd (1.6 to 2.x, internal/cri/server,
-// getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a runtime handler have the same
-// form. We therefore ask the runtime about one container only, because its answer contains the whole OCI spec.
+// pathForm is how a runtime forms the path of a container's cgroup from the pod's cgroup parent and the container's id.
+// containerd joins both, or writes "slice:cri-containerd:id" for systemd (1.6 to 2.x, internal/cri/server,
+// getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a runtime handler have the same form.
+// The agent therefore asks the runtime about one container per runtime handler only, because the answer contains the
+// whole OCI spec.
 type pathForm struct {
 	startsWithBase    bool // the path begins with only the last element of the pod's path
 	separator, suffix string
 }
 
-// formOf derives the form from a container's path; ok is false for a path of another form.
-func formOf(at, parent, id string) (pathForm, bool) {
+// parsePathForm derives the form from the path of a container's cgroup. ok is false for a path that has none of the
+// known forms.
+func parsePathForm(at, parent, id string) (pathForm, bool) {
 	before, after, found := strings.Cut(at, id)
 	if !found || id == "" || parent == "" || strings.Contains(after, id) {
 		return pathForm{}, false
@@ -44,14 +46,15 @@ func (s pathForm) path(parent, id string) string {
 
 // paths learns how each runtime handler forms the paths of containers' cgroups.
 type paths struct {
-	*shared
+	*sharedState
 
-	mu    sync.Mutex
-	forms map[string]pathForm // by runtime handler; guarded by mu
+	mu    sync.Mutex          // guards forms
+	forms map[string]pathForm // by runtime handler
 }
 
-// complete sets the cgroup path of a created container.
-func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
+// withCgroupsPath returns a created container with the path of its cgroup, and stores the path. If the runtime does not
+// report the path, it returns the container unchanged.
+func (s *paths) withCgroupsPath(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
 	if c.CgroupsPath != "" {
 		return c
 	}
@@ -64,34 +67,34 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 	} else {
 		var err error
 		if at, err = s.client.CgroupsPath(ctx, c.ID); err != nil {
-			s.log.Warn("the runtime has no verbose status of a container that it created, so its cgroup is unknown", logkey.Container, c.ID, logkey.Err, err)
+			s.log.Warn("the runtime reports no verbose status of a container that it created, so the agent does not know the container's cgroup", logkey.Container, c.ID, logkey.Err, err)
 			return c
 		}
-		if form, ok := formOf(at, p.CgroupParent, c.ID); ok {
+		if form, ok := parsePathForm(at, p.CgroupParent, c.ID); ok {
 			s.mu.Lock()
 			s.forms[p.RuntimeHandler] = form
 			s.mu.Unlock()
 		}
 	}
-	with := func(c *lifecycle.Container) *lifecycle.Container { // values in the store never change; this code replaces them
+	with := func(c *lifecycle.Container) *lifecycle.Container { // a stored container is never modified, only replaced
 		n := *c
 		n.CgroupsPath = at
 		return &n
 	}
 	var placed *lifecycle.Container
 	s.store.change(c.ID, func(k *ctr) {
-		placed = with(k.value)
-		k.value = placed
+		placed = with(k.snapshot)
+		k.snapshot = placed
 	})
-	if placed == nil { // it has ended meanwhile
+	if placed == nil { // the container was removed meanwhile
 		placed = with(c)
 	}
 	return placed
 }
 
-// forget drops all learned forms. It is called when the runtime disconnects, because the runtime may return with
+// forgetForms drops all learned forms. It is called when the runtime disconnects, because the runtime may return with
 // another configuration.
-func (s *paths) forget() {
+func (s *paths) forgetForms() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.forms)

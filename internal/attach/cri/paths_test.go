@@ -19,7 +19,7 @@ func TestPathForms(t *testing.T) {
 		{"no parent", "", "/a1", ""},
 		{"nothing told", "/kubepods/pod1", "", ""},
 	} {
-		s, ok := formOf(c.at, c.parent, "a1")
+		s, ok := parsePathForm(c.at, c.parent, "a1")
 		if ok != (c.want != "") {
 			t.Errorf("%s: read %+v, %v", c.name, s, ok)
 			continue

@@ -7,20 +7,22 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// firstRetry is the first pause before the agent asks the runtime again about a pod or container that it could not
-// describe. lastRetry is the longest pause.
-const firstRetry, lastRetry = time.Second, 30 * time.Second
+// firstRetryPause is the first pause before the agent asks the runtime again about a pod or container that the runtime
+// could not describe. maxRetryPause is the longest pause.
+const firstRetryPause, maxRetryPause = time.Second, 30 * time.Second
 
-// retries says when to ask the runtime again about pods and containers that it could not describe.
+// retries decides when to ask the runtime again about pods and containers that the runtime could not describe.
 type retries struct {
 	pauses *flowcontrol.Backoff // by id
 	busy   sync.Map             // ids about which a request is running
 }
 
-func newRetries() *retries { return &retries{pauses: flowcontrol.NewBackOff(firstRetry, lastRetry)} }
+func newRetries() *retries {
+	return &retries{pauses: flowcontrol.NewBackOff(firstRetryPause, maxRetryPause)}
+}
 
-// begin reports whether the next request about an id is due and no other one is running. If so, the caller must call
-// end afterwards.
+// begin reports whether the next request about an id is due, and no request about the id is running. If it returns
+// true, the caller must call end after the request.
 func (r *retries) begin(id string) bool {
 	if r.pauses.IsInBackOffSinceUpdate(id, time.Now()) {
 		return false
@@ -29,13 +31,14 @@ func (r *retries) begin(id string) bool {
 	return !busy
 }
 
+// end notes that a request about an id has ended.
 func (r *retries) end(id string) { r.busy.Delete(id) }
 
 // schedule schedules another request about a pod or container. The pause doubles each time.
 func (r *retries) schedule(id string) { r.pauses.Next(id, time.Now()) }
 
-// drop forgets the given ids, so that the next request about them is sent immediately.
-func (r *retries) drop(ids ...string) {
+// endPause ends the pauses of these ids, so that the next request about them may be sent at once.
+func (r *retries) endPause(ids ...string) {
 	for _, id := range ids {
 		r.pauses.DeleteEntry(id)
 	}

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// grace is how long running calls may take when the agent ends. maxGrace is how long held calls and queued
-	// events may take, so that the next agent finds no half-finished work.
-	grace    = 3 * time.Second
-	maxGrace = 15 * time.Second
-	// dialTimeout bounds connecting to the runtime for a caller.
+	// gracePeriod is how long running calls may take when the agent ends. maxGracePeriod is how long held calls and
+	// queued events may take, so that the next agent finds no half-finished work.
+	gracePeriod    = 3 * time.Second
+	maxGracePeriod = 15 * time.Second
+	// dialTimeout is how long the connection to the runtime for a caller may take.
 	dialTimeout = 5 * time.Second
-	// acceptRetry is the pause after an error of Accept.
+	// acceptRetry is the pause after Accept has returned an error.
 	acceptRetry = 50 * time.Millisecond
-	// firstSystemdFD is the first descriptor of sockets from systemd (sd_listen_fds(3)).
+	// firstSystemdFD is the number of the first file descriptor that systemd passes (sd_listen_fds(3)).
 	firstSystemdFD = 3
 )
 
@@ -36,7 +36,7 @@ type relayedListener struct {
 	backend  string
 }
 
-// listen returns the sockets to serve: those that systemd holds for us, or our own.
+// listen returns the sockets to serve: those that systemd passed to the agent, and new ones for the others.
 func (a *Attachment) listen() ([]relayedListener, error) {
 	targets := []relayedListener{{backend: a.o.Runtime}}
 	paths := []string{a.o.Socket}
@@ -63,9 +63,9 @@ func (a *Attachment) listen() ([]relayedListener, error) {
 	return targets, nil
 }
 
-// SystemdListeners returns the sockets that systemd listens on for this process, from the environment
-// (sd_listen_fds(3)). It clears these variables, so that child processes do not use them. The kubelet's connections
-// wait in these sockets while no agent serves them.
+// SystemdListeners returns the sockets that systemd has passed to this process by environment variables
+// (sd_listen_fds(3)). It clears these variables, so that child processes do not use the sockets. The kubelet's
+// connections wait in these sockets while no agent runs.
 func SystemdListeners() ([]net.Listener, error) {
 	all, err := activation.Listeners()
 	if err != nil {
@@ -79,8 +79,8 @@ func SystemdListeners() ([]net.Listener, error) {
 	return all, nil
 }
 
-// listenAt opens a socket of our own. It removes a socket file that no process serves
-// any more, and refuses one that another process serves. key is the configuration key of the path, for errors.
+// listenAt opens a socket at a path. It removes a socket file that no process serves any more, and returns an error if
+// another process serves the socket. key is the configuration key of the path, for errors.
 func listenAt(key, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // users of crictl may list the directory; the socket has mode 0660
 		return nil, fmt.Errorf("create the directory of %s: %w", key, err)

@@ -19,21 +19,21 @@ type (
 	container    = lifecycle.Container
 )
 
-// setting is one row of the table of fields that the CRI's requests can set.
+// setting is one row of the table of fields that decided values can set in the CRI's requests.
 type setting struct {
 	field lifecycle.Field
-	proto string
+	proto string // the field of the CRI; a final "." stands for all fields below it
 	// create sets a field that only CreateContainer can set. It returns false for a value that the CRI cannot
 	// express. If create is nil, criclient.Put sets the field, at creation and in updates.
 	create func(c *criContainer, v lifecycle.Value) bool
-	note   string
+	note   string // a remark for the docs
 	// replaces reports whether create changes an existing entry or sets a number to 0, instead of adding to the
 	// request. nil means that it never does.
 	replaces func(c *container, v lifecycle.Value) bool
 }
 
-// settings is the table of all fields that the CRI can set. The attachment's
-// capabilities are made from it.
+// settings is the table of all fields that decided values can set in the CRI's requests. The attachment's capabilities
+// are made from it.
 var settings = []setting{
 	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so Trimtab never sends 0", nil},
 	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so Trimtab never sends 0", nil},
@@ -65,8 +65,8 @@ func settingOf(f lifecycle.Field) *setting {
 	return nil
 }
 
-// Rows lists every field of the CRI's requests about containers and pods, and which of
-// them decided values set.
+// Rows lists every field of the CRI's requests about containers and pods, and which of these fields decided values set.
+// It is for the docs.
 func Rows() []criclient.Row {
 	rows := criclient.Rows()
 	for i := range rows {
@@ -80,8 +80,8 @@ func Rows() []criclient.Row {
 	return rows
 }
 
-// Carries reports what calls to the newest runtime can set. Attachment.Capabilities
-// reports it for the connected runtime.
+// Carries reports whether a call of this kind to the newest runtime can set a field. Attachment.Capabilities reports
+// this for the connected runtime.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf(f)
 	switch kind {
@@ -93,9 +93,9 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// adjust puts values into a container that is to be created, and returns those that the
+// putInConfig puts values into the configuration of a container that is to be created. It returns the values that the
 // CRI cannot carry.
-func adjust(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.Value) {
+func putInConfig(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		s := settingOf(v.Field)
 		switch {
@@ -110,8 +110,8 @@ func adjust(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.
 	return unsupported
 }
 
-// update puts values into resources, and returns those that the CRI cannot carry.
-func update(r *criResources, values []lifecycle.Value) (unsupported []lifecycle.Value) {
+// putInResources puts values into resources, and returns the values that the CRI cannot carry.
+func putInResources(r *criResources, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if !criclient.Put(r, v) {
 			unsupported = append(unsupported, v)
@@ -120,7 +120,7 @@ func update(r *criResources, values []lifecycle.Value) (unsupported []lifecycle.
 	return unsupported
 }
 
-// resourcesOf returns the container's resources, and creates them if there are none.
+// resourcesOf returns the container's resources. If there are none, it adds empty resources.
 func resourcesOf(c *criContainer) *criResources {
 	if c.Linux == nil {
 		c.Linux = &cri.LinuxContainerConfig{}

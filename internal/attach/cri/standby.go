@@ -10,9 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// openSocketsWhenAdmitted opens the sockets. If another agent on the node still serves the same socket, it first waits
-// for that agent to end. After such a wait it synchronises before it returns, so callers wait in the socket until the
-// agent knows the running containers, at most for RuntimeTimeout. If ctx ends first, it returns no socket and no error.
+// openSocketsWhenAdmitted opens the sockets. If another agent on the node still serves a socket, it first waits until
+// that agent has ended. After such a wait it fills the store before it returns. Callers then wait in the socket until
+// the agent knows the running containers, at most for RuntimeTimeout. If ctx ends first, it returns no socket and no
+// error.
 func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {
@@ -20,7 +21,7 @@ func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen f
 		l, err := listen()
 		if err != nil && standby {
 			waited = true
-			sleep.For(ctx, connect.AdmitInterval)
+			sleep.For(ctx, connect.DefaultAdmitInterval)
 			continue
 		}
 		if err == nil && waited {
@@ -32,16 +33,16 @@ func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen f
 	return none, nil
 }
 
-// synchroniseFirst synchronises as soon as this agent is admitted, within RuntimeTimeout.
+// synchroniseFirst fills the store as soon as this agent is admitted. It tries at most for RuntimeTimeout.
 func (a *Attachment) synchroniseFirst(ctx context.Context) {
-	_ = wait.PollUntilContextTimeout(ctx, connect.AdmitInterval, a.o.RuntimeTimeout, true, func(ctx context.Context) (synchronised bool, _ error) {
+	_ = wait.PollUntilContextTimeout(ctx, connect.DefaultAdmitInterval, a.o.RuntimeTimeout, true, func(ctx context.Context) (synchronised bool, _ error) {
 		err := a.lists.synchronise(ctx)
 		a.notifyConnected(false, err)
 		return err == nil, nil
 	})
 }
 
-// closeAll closes listeners.
+// closeAll closes listeners, and returns all errors.
 func closeAll(sockets []relayedListener) error {
 	var errs []error
 	for _, s := range sockets {

@@ -8,29 +8,29 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// store has the pods and containers that the attachment knows. Only the first call about a pod or container
-// describes it. Later calls have only its id.
+// store has the pods and containers that the attachment knows. The attachment must store them, because only the first
+// call about a pod or container describes it. Later calls have only the id.
 type store struct {
-	serial atomic.Uint64 // gives the order in which entries were noted and containers start
+	serial atomic.Uint64 // a counter; gives the order in which pods and containers were stored and started
 
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	pods map[string]*pod
 	ctrs map[string]*ctr
 }
 
-// pod is a sandbox. A change replaces value and does not modify it.
+// pod is a sandbox. A change replaces snapshot and does not modify it.
 type pod struct {
-	value   *lifecycle.Pod
-	addedAt uint64 // the serial when it was noted
+	snapshot    *lifecycle.Pod
+	addedSerial uint64 // store.serial when the pod was stored
 }
 
-// ctr is a container. A change replaces value and does not modify it.
+// ctr is a container. A change replaces snapshot and does not modify it.
 type ctr struct {
-	value   *lifecycle.Container
-	pod     string
-	addedAt uint64
-	started bool
-	ended   bool
+	snapshot    *lifecycle.Container
+	podID       string
+	addedSerial uint64
+	started     bool
+	ended       bool
 	// pending are values that the agent decided between the container's creation and its start. The attachment
 	// sends them before the container starts.
 	pending []lifecycle.Value
@@ -41,8 +41,8 @@ type ctr struct {
 
 func newStore() *store { return &store{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
 
-// merge merges newer values into older ones.
-func merge(have, more []lifecycle.Value) []lifecycle.Value {
+// mergeValues merges newer values into older ones. A newer value replaces the older value of the same field and key.
+func mergeValues(have, more []lifecycle.Value) []lifecycle.Value {
 	for _, v := range more {
 		found := false
 		for i := range have {
@@ -64,34 +64,36 @@ func compactCopy(c *lifecycle.Container) *lifecycle.Container {
 	return &kept
 }
 
-// creationID makes the id of a container that the runtime has not created yet.
+// creationID returns a new id for a container that the runtime has not created yet.
 func (s *store) creationID() string {
 	return "creating-" + strconv.FormatUint(s.serial.Add(1), 10)
 }
 
+// notePod stores a pod, or replaces it.
 func (s *store) notePod(p *lifecycle.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pods[p.ID] = &pod{value: p, addedAt: s.serial.Add(1)}
+	s.pods[p.ID] = &pod{snapshot: p, addedSerial: s.serial.Add(1)}
 }
 
+// noteContainer stores a container, or replaces it. started means that the container starts or runs.
 func (s *store) noteContainer(c *lifecycle.Container, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ctrs[c.ID] = &ctr{value: c, pod: c.PodID, addedAt: s.serial.Add(1), started: started}
+	s.ctrs[c.ID] = &ctr{snapshot: c, podID: c.PodID, addedSerial: s.serial.Add(1), started: started}
 }
 
-// reset replaces the whole content by the result of a synchronisation.
-func (s *store) reset(ev lifecycle.Event, addedAt uint64) {
+// reset replaces the whole content by the pods and containers of a Synchronize event.
+func (s *store) reset(ev lifecycle.Event, addedSerial uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.pods)
 	clear(s.ctrs)
 	for _, p := range ev.Pods {
-		s.pods[p.ID] = &pod{value: p, addedAt: addedAt}
+		s.pods[p.ID] = &pod{snapshot: p, addedSerial: addedSerial}
 	}
 	for _, c := range ev.Containers {
-		s.ctrs[c.ID] = &ctr{value: compactCopy(c), pod: c.PodID, addedAt: addedAt, started: c.State != lifecycle.StateCreated}
+		s.ctrs[c.ID] = &ctr{snapshot: compactCopy(c), podID: c.PodID, addedSerial: addedSerial, started: c.State != lifecycle.StateCreated}
 	}
 }
 
@@ -101,7 +103,7 @@ func (s *store) replacePods(pods []*lifecycle.Pod) {
 	defer s.mu.Unlock()
 	for _, p := range pods {
 		if k := s.pods[p.ID]; k != nil {
-			k.value = p
+			k.snapshot = p
 		}
 	}
 }
@@ -110,32 +112,32 @@ func (s *store) pod(id string) *lifecycle.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.pods[id]; p != nil {
-		return p.value
+		return p.snapshot
 	}
 	return nil
 }
 
 // podOfLocked returns a container's pod. If the pod is unknown, it returns a pod that has only an id.
 func (s *store) podOfLocked(c *ctr) *lifecycle.Pod {
-	if p := s.pods[c.pod]; p != nil {
-		return p.value
+	if p := s.pods[c.podID]; p != nil {
+		return p.snapshot
 	}
-	return &lifecycle.Pod{ID: c.pod}
+	return &lifecycle.Pod{ID: c.podID}
 }
 
-// podOfUID returns the id of a pod's sandbox, or "" if the store has none.
+// podOfUID returns the id of a sandbox of the pod with this UID, or "" if the store has none.
 func (s *store) podOfUID(uid string) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for known, p := range s.pods {
-		if id == "" && uid != "" && p.value.UID == uid {
+		if id == "" && uid != "" && p.snapshot.UID == uid {
 			id = known
 		}
 	}
 	return id
 }
 
-// container returns a container and its pod, each nil if it is unknown.
+// container returns a container and its pod, or nil for both if the store does not have the container.
 func (s *store) container(id string) (*lifecycle.Container, *lifecycle.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +145,7 @@ func (s *store) container(id string) (*lifecycle.Container, *lifecycle.Pod) {
 	if c == nil {
 		return nil, nil
 	}
-	return c.value, s.podOfLocked(c)
+	return c.snapshot, s.podOfLocked(c)
 }
 
 // containersOf lists the ids of a pod's containers.
@@ -151,13 +153,15 @@ func (s *store) containersOf(pod string) (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, c := range s.ctrs {
-		if c.pod == pod {
+		if c.podID == pod {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
+// change calls f for the container with this id while it holds the lock. If the store does not have the container, it
+// does nothing.
 func (s *store) change(id string, f func(c *ctr)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +174,7 @@ func (s *store) change(id string, f func(c *ctr)) {
 func (s *store) updatePending(id string, values []lifecycle.Value) {
 	s.change(id, func(c *ctr) {
 		if len(c.pending) > 0 {
-			c.pending = merge(c.pending, values)
+			c.pending = mergeValues(c.pending, values)
 		}
 	})
 }
@@ -187,7 +191,7 @@ func (s *store) dropPod(id string) (ctrs []string) {
 	defer s.mu.Unlock()
 	delete(s.pods, id)
 	for c, k := range s.ctrs {
-		if k.pod == id {
+		if k.podID == id {
 			ctrs = append(ctrs, c)
 			delete(s.ctrs, c)
 		}

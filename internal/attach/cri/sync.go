@@ -12,9 +12,9 @@ import (
 
 // lists updates the store from the runtime's lists.
 type lists struct {
-	*shared
+	*sharedState
 
-	unannounced unannounced // only the goroutine that compares uses it
+	unannounced unannouncedObjects // only the goroutine that calls compare uses it
 	freeMemory  func()
 }
 
@@ -29,13 +29,13 @@ func (s *lists) synchronise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pods, ctrs, err := s.client.All(ctx)
+	pods, ctrs, err := s.client.DescribeAll(ctx)
 	if err != nil {
 		return err
 	}
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize, Pods: pods}
 	for _, c := range ctrs {
-		s.wrapper.describe(c.Container)
+		s.wrapper.addAppliedValues(c.Container)
 		c.Compact()
 		ev.Containers = append(ev.Containers, c.Container)
 	}
@@ -45,12 +45,12 @@ func (s *lists) synchronise(ctx context.Context) error {
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
 	s.link.containersKnown.Store(true)
-	s.freeMemory() // we have read all verbose statuses, and keep little of them
+	s.freeMemory() // DescribeAll has read all verbose statuses, and little of them is stored
 	return nil
 }
 
-// compare reports pods and containers that ended without a call from the kubelet. It also adopts those that no call
-// announced.
+// compare requests the runtime's lists. It reports the pods and containers that ended without a call from the kubelet,
+// and adopts those that no call announced.
 func (s *lists) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)
@@ -62,9 +62,10 @@ func (s *lists) compare(ctx context.Context) error {
 	return s.adopt(ctx, pods, ctrs)
 }
 
-// endUnlisted reports the end of pods and containers that a list does not have, or shows as exited. It skips those
-// that were stored after the list was requested.
-func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
+// endUnlisted reports the end of the stored pods and containers that the lists do not have, and of the containers that
+// the list shows as exited. It skips pods and containers that were stored after the lists were requested. before is
+// store.serial at that time.
+func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.ListItem) {
 	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
 		states[l.ID] = l.State
@@ -77,29 +78,29 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	defer s.store.mu.Unlock()
 	for id, c := range s.store.ctrs {
 		switch state, there := states[id]; {
-		case c.addedAt > before:
+		case c.addedSerial > before:
 		case !there:
-			s.events.endContainer(c.value, s.store.podOfLocked(c), lifecycle.RemoveContainer)
-		case state == criclient.Exited && !c.ended:
-			s.events.endContainer(c.value, s.store.podOfLocked(c), lifecycle.StopContainer)
+			s.events.endContainer(c.snapshot, s.store.podOfLocked(c), lifecycle.RemoveContainer)
+		case state == criclient.StateExited && !c.ended:
+			s.events.endContainer(c.snapshot, s.store.podOfLocked(c), lifecycle.StopContainer)
 		}
 	}
 	for id, p := range s.store.pods {
-		if p.addedAt <= before && !isListed[id] {
+		if p.addedSerial <= before && !isListed[id] {
 			s.events.endPod(id, lifecycle.RemovePodSandbox)
 		}
 	}
 }
 
-// adopt stores pods and running containers that no call announced: the kubelet gave up the call, or the relay
-// forwarded it without a decision. An object that the runtime cannot describe does not delay the others. For the
-// objects that the runtime could not describe before, adopt asks again, in parallel.
-func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error {
+// adopt stores pods and running containers that no call announced, because the kubelet gave up the call, or because the
+// relay forwarded the call without a decision. About a pod or container that the runtime could not describe before,
+// adopt asks again on another goroutine, so that it does not delay the others.
+func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.ListItem) error {
 	s.unannounced.begin()
 	var lost error
 	for _, l := range pods {
 		switch known := s.store.pod(l.ID); {
-		case l.State != criclient.Ready:
+		case l.State != criclient.StateReady:
 		case known == nil && s.unannounced.isOverdue(l.ID):
 			lost = errors.Join(lost, s.adoptPod(ctx, l.ID, nil))
 		case known != nil && known.Undescribed != "":
@@ -109,8 +110,8 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error 
 	for _, l := range ctrs {
 		p := s.store.pod(l.Pod)
 		switch known, _ := s.store.container(l.ID); {
-		case p == nil || l.State == criclient.Exited:
-		case known == nil && l.State == criclient.Running && s.unannounced.isOverdue(l.ID):
+		case p == nil || l.State == criclient.StateExited:
+		case known == nil && l.State == criclient.StateRunning && s.unannounced.isOverdue(l.ID):
 			lost = errors.Join(lost, s.adoptContainer(ctx, l, p, nil))
 		case known != nil && known.Undescribed != "" && p.Undescribed == "":
 			s.retry(l.ID, func(ctx context.Context) error { return s.adoptContainer(ctx, l, p, known) })
@@ -125,7 +126,7 @@ func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lif
 	c, p := s.store.container(id)
 	if c != nil && c.Undescribed != "" && p.Undescribed == "" {
 		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Undescribed == "" {
-			s.queues.await(ctx, p.ID)
+			s.queues.awaitQueue(ctx, p.ID)
 			s.addContainer(ctx, full.Container, p, c)
 		}
 	}
@@ -139,6 +140,6 @@ func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lif
 			return nil, nil
 		}
 	}
-	s.queues.await(ctx, p.ID) // queued functions may complete the container or end it
+	s.queues.awaitQueue(ctx, p.ID) // queued functions may complete the container or end it
 	return s.store.container(id)
 }

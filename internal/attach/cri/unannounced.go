@@ -3,31 +3,33 @@ package cri
 import "time"
 
 // unannouncedAfter is how long a pod or container must be in the runtime's lists before it counts as unannounced.
-// By then the attachment would have seen the answer to its call.
+// Within this time the attachment sees the answer to the call that created it, if the attachment held that call.
 const unannouncedAfter = 2 * time.Second
 
-// unannounced has the pods and containers in the runtime's lists that no call announced, with the time when each
-// was first listed. The runtime's creation times are not used, because they may be in the future after a step of
-// the wall clock.
-type unannounced struct {
-	now               func() time.Time
-	firstListed, next map[string]time.Time
+// unannouncedObjects has the ids of the pods and containers in the runtime's lists that no call announced, with the
+// time when each was first listed. It does not use the runtime's creation times, because they may be in the future
+// after a change of the wall clock.
+type unannouncedObjects struct {
+	now                     func() time.Time
+	firstListed, nextListed map[string]time.Time
 }
 
-func newUnannounced(now func() time.Time) unannounced {
-	return unannounced{now: now, firstListed: map[string]time.Time{}, next: map[string]time.Time{}}
+func newUnannounced(now func() time.Time) unannouncedObjects {
+	return unannouncedObjects{now: now, firstListed: map[string]time.Time{}, nextListed: map[string]time.Time{}}
 }
 
-// begin starts a comparison. It forgets the ids that the last comparison did not report.
-func (s *unannounced) begin() { s.firstListed, s.next = s.next, make(map[string]time.Time) }
+// begin starts a comparison of lists. It forgets the ids for which the last comparison did not call isOverdue.
+func (s *unannouncedObjects) begin() {
+	s.firstListed, s.nextListed = s.nextListed, make(map[string]time.Time)
+}
 
-// isOverdue reports whether an id has been listed for unannouncedAfter.
-func (s *unannounced) isOverdue(id string) bool {
+// isOverdue notes that an id is listed. It reports whether the id has been listed for longer than unannouncedAfter.
+func (s *unannouncedObjects) isOverdue(id string) bool {
 	now := s.now()
 	first, known := s.firstListed[id]
 	if !known {
 		first = now
 	}
-	s.next[id] = first
+	s.nextListed[id] = first
 	return now.Sub(first) > unannouncedAfter
 }

@@ -18,7 +18,8 @@ func connectionError(ctx context.Context, err error) error {
 	return nil
 }
 
-// retry asks the runtime again about a pod or container that it could not describe, if the pause is over.
+// retry asks the runtime again, on another goroutine, about a pod or container that the runtime could not describe, if
+// the pause is over.
 func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	if !s.retries.begin(id) {
 		return
@@ -33,13 +34,13 @@ func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 // comparison of lists then asks about them.
 func (s *lists) retryNow(pod string) {
 	if p := s.store.pod(pod); p != nil && p.Undescribed == "" {
-		s.retries.drop(pod)
+		s.retries.endPause(pod)
 	}
-	s.retries.drop(s.store.containersOf(pod)...)
+	s.retries.endPause(s.store.containersOf(pod)...)
 }
 
-// adoptPod stores one pod if the pod still exists. known is the pod's list entry if the runtime could not describe the
-// pod. adoptPod returns an error only if the runtime does not answer.
+// adoptPod stores one pod if the pod still exists. known is the pod as its list entry describes it, if the runtime
+// could not describe the pod before. adoptPod returns an error only if the runtime does not answer.
 func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
 	p, err := s.client.DescribePod(ctx, id)
 	if p == nil {
@@ -53,9 +54,9 @@ func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) e
 	return nil
 }
 
-// adoptContainer stores one container. known is its list entry if the runtime could not describe it. It returns an
-// error only if the runtime does not answer.
-func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifecycle.Pod, known *lifecycle.Container) error {
+// adoptContainer stores one container. known is the container as its list entry describes it, if the runtime could not
+// describe the container before. adoptContainer returns an error only if the runtime does not answer.
+func (s *lists) adoptContainer(ctx context.Context, l criclient.ListItem, p *lifecycle.Pod, known *lifecycle.Container) error {
 	found, err := s.client.DescribeContainer(ctx, l)
 	c := found.Container
 	if c == nil {
@@ -63,7 +64,7 @@ func (s *lists) adoptContainer(ctx context.Context, l criclient.Listed, p *lifec
 	}
 	criclient.InheritUndescribed(c, p)
 	if s.isNewOrReadable(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.ID, c.Undescribed, known != nil) {
-		s.queues.queue(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
+		s.queues.enqueue(p.ID, func(ctx context.Context) { s.addContainer(ctx, c, p, known) })
 	}
 	return nil
 }
@@ -78,19 +79,19 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 	if known == nil {
 		s.store.noteContainer(kept, runs)
 	} else {
-		s.store.change(c.ID, func(k *ctr) { k.value, k.started = kept, k.started || runs })
+		s.store.change(c.ID, func(k *ctr) { k.snapshot, k.started = kept, k.started || runs })
 	}
 	if c.Undescribed == "" {
-		s.retries.drop(c.ID)
+		s.retries.endPause(c.ID)
 	}
 	if runs { // otherwise its StartContainer call reports it
 		s.events.notify(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 	}
 }
 
-// isNewOrReadable reports whether a pod or container is new, or the runtime can describe it. It logs a change
-// between "can describe" and "cannot describe". If the runtime cannot describe the object, it schedules another
-// request.
+// isNewOrReadable reports whether a pod or container is new, or the runtime can describe it. unread is why the runtime
+// cannot describe it, and before means that the runtime could not do so before. isNewOrReadable logs a change between
+// the two. If the runtime cannot describe the object, it schedules another request.
 func (s *lists) isNewOrReadable(what, name, id, unread string, before bool) bool {
 	criclient.LogReadability(s.log, what, name, unread, before)
 	if unread != "" {

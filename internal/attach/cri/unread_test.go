@@ -64,7 +64,7 @@ func TestUnread(t *testing.T) {
 			// The attachment does not pass calls undecided: it decides the next one.
 			id := g.run(g.runPod())
 			g.h.found(t, lifecycle.StartContainer, id)
-			if state, _, err := g.a.Status(); state != connect.Synchronised || err != nil {
+			if state, _, err := g.a.Status(); state != connect.StateSynchronised || err != nil {
 				t.Errorf("%s: %v", state, err)
 			}
 			// A request meanwhile is reported with the known fields.
@@ -117,7 +117,7 @@ func TestUnreadLater(t *testing.T) {
 	if ev := g.h.found(t, lifecycle.RunPodSandbox, "late"); ev.Pod.Undescribed == "" || ev.Pod.UID != "u-late" {
 		t.Errorf("%+v", ev.Pod)
 	}
-	if state, _, err := g.a.Status(); state != connect.Synchronised || err != nil || g.h.detached.Load() > 0 {
+	if state, _, err := g.a.Status(); state != connect.StateSynchronised || err != nil || g.h.detached.Load() > 0 {
 		t.Errorf("%s: %v", state, err)
 	}
 	if _, err := g.create("late", config()); err != nil {

@@ -21,10 +21,10 @@ type wrapper struct {
 	log *slog.Logger
 }
 
-// wrapperFields are the fields that the wrapper sets. Each function adds a value to a decision. It returns false if
-// a decision cannot express the value. Sysctls and the cgroup mount are not here: requests of the CRI do not
-// reliably say whether a container has its own namespaces, and an OCI runtime fails a container that would set a
-// sysctl of the host.
+// wrapperFields are the fields that the wrapper sets. Each function adds a value to a decision. It returns false if a
+// decision cannot express the value. The table lacks sysctls and the cgroup mount, because requests of the CRI do not
+// reliably say whether a container has its own namespaces. An OCI runtime fails a container that would set a sysctl of
+// the host.
 var wrapperFields = map[lifecycle.Field]func(d *ociedit.Decision, v lifecycle.Value) bool{
 	lifecycle.ProcessLimit: func(d *ociedit.Decision, v lifecycle.Value) bool {
 		r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
@@ -78,8 +78,8 @@ func wrapperSets(kind runtimes.Runtime, f lifecycle.Field) bool {
 	return wrapperFields[f] != nil && kind.Name != runtimes.CRIO
 }
 
-// split separates the values that the wrapper sets from those that the CRI carries.
-func (w wrapper) split(kind runtimes.Runtime, values []lifecycle.Value) (ours, rest []lifecycle.Value) {
+// splitValues separates the values that the wrapper sets (ours) from those that the CRI must carry (rest).
+func (w wrapper) splitValues(kind runtimes.Runtime, values []lifecycle.Value) (ours, rest []lifecycle.Value) {
 	if w.dir == "" {
 		return nil, values
 	}
@@ -104,7 +104,7 @@ func (w wrapper) writeDecision(id string, values []lifecycle.Value) error {
 			return fmt.Errorf("write a decision for trimtab-oci: an OCI spec cannot express %s %q", v.Setting(), v.Text)
 		}
 	}
-	return ociedit.Write(w.dir, d)
+	return ociedit.WriteDecision(w.dir, d)
 }
 
 // wrapperName is the name under which status shows that the wrapper applied a value.
@@ -119,7 +119,8 @@ func (w wrapper) delegation(kind runtimes.Runtime) *lifecycle.Delegation {
 	return &lifecycle.Delegation{Fields: fields, By: wrapperName, Pending: true}
 }
 
-// result returns how the wrapper applied the decision about a container that has started, and logs a failure.
+// result returns whether the wrapper applied the decision about a container that has started, and logs a failure. It
+// returns nil if there is no wrapper. about are log attributes that name the container.
 func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycle.Delegation {
 	d := w.delegation(kind)
 	if d == nil {
@@ -138,12 +139,13 @@ func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycl
 	return d
 }
 
-// describe adds to a container the values that the wrapper has set in it, because the runtime does not report them.
-func (w wrapper) describe(c *lifecycle.Container) {
+// addAppliedValues adds to a container the values that the wrapper has set in it, because the runtime does not report
+// these values.
+func (w wrapper) addAppliedValues(c *lifecycle.Container) {
 	if w.dir == "" || c.Undescribed != "" || ociedit.ReadResult(w.dir, c.ID) != nil {
 		return
 	}
-	d, err := ociedit.Read(w.dir, c.ID)
+	d, err := ociedit.ReadDecision(w.dir, c.ID)
 	if err != nil {
 		return
 	}
@@ -181,13 +183,13 @@ func hooksOf(d *ociedit.Decision, stage string) (all []lifecycle.OCIHook) {
 	return all
 }
 
-// forget removes the decisions about containers that no longer exist.
-func (w wrapper) forget(ids ...string) {
+// removeDecisions removes the decisions about containers that no longer exist.
+func (w wrapper) removeDecisions(ids ...string) {
 	if w.dir == "" {
 		return
 	}
 	for _, id := range ids {
-		if err := ociedit.Remove(w.dir, id); err != nil {
+		if err := ociedit.RemoveDecision(w.dir, id); err != nil {
 			w.log.Warn("the agent cannot remove the decision for trimtab-oci about a removed container", logkey.Container, id, logkey.Err, err)
 		}
 	}
@@ -202,13 +204,13 @@ func (w wrapper) removeUnlisted(ctrs []criclient.Container) {
 	for _, c := range ctrs {
 		listed[c.ID] = true
 	}
-	ids, err := ociedit.IDs(w.dir)
+	ids, err := ociedit.DecisionIDs(w.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		w.log.Warn("the agent cannot list the decisions for trimtab-oci", logkey.Err, err)
 	}
 	for _, id := range ids {
 		if !listed[id] {
-			w.forget(id)
+			w.removeDecisions(id)
 		}
 	}
 }

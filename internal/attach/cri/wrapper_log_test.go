@@ -20,12 +20,12 @@ func TestCheckDecision(t *testing.T) {
 		want    string
 	}{
 		{"no decision", func(string) error { return nil }, ""},
-		{"another OCI runtime", func(dir string) error { return ociedit.Write(dir, ociedit.Decision{ID: "c1"}) }, "is not trimtab-oci"},
+		{"another OCI runtime", func(dir string) error { return ociedit.WriteDecision(dir, ociedit.Decision{ID: "c1"}) }, "is not trimtab-oci"},
 		{"an error", func(dir string) error {
-			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.WriteResult(dir, "c1", errors.New("no room")))
+			return errors.Join(ociedit.WriteDecision(dir, ociedit.Decision{ID: "c1"}), ociedit.WriteResult(dir, "c1", errors.New("no room")))
 		}, "no room"},
 		{"applied", func(dir string) error {
-			return errors.Join(ociedit.Write(dir, ociedit.Decision{ID: "c1"}), ociedit.WriteResult(dir, "c1", nil))
+			return errors.Join(ociedit.WriteDecision(dir, ociedit.Decision{ID: "c1"}), ociedit.WriteResult(dir, "c1", nil))
 		}, ""},
 	} {
 		var log bytes.Buffer
@@ -33,7 +33,7 @@ func TestCheckDecision(t *testing.T) {
 		if err := c.happens(w.dir); err != nil {
 			t.Fatal(err)
 		}
-		containerd := runtimes.Of("containerd", "2.4.2", runtimes.Version{})
+		containerd := runtimes.Identify("containerd", "2.4.2", runtimes.Version{})
 		result := w.result(containerd, "c1", nil)
 		if got := log.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: logged %q, want %q", c.name, got, c.want)
@@ -49,10 +49,10 @@ func TestCheckDecision(t *testing.T) {
 func TestWrapperFields(t *testing.T) {
 	w := wrapper{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
 	values := []lifecycle.Value{{Field: lifecycle.ProcessIO, Text: "IOPRIO_CLASS_BE 4"}, {Field: lifecycle.CPUShares, Int: 9}}
-	if ours, rest := w.split(runtimes.Of("containerd", "2.4.2", runtimes.Version{}), values); len(ours) != 1 || len(rest) != 1 {
+	if ours, rest := w.splitValues(runtimes.Identify("containerd", "2.4.2", runtimes.Version{}), values); len(ours) != 1 || len(rest) != 1 {
 		t.Errorf("containerd: %v, %v", ours, rest)
 	}
-	if ours, rest := w.split(runtimes.Of("cri-o", "1.36.0", runtimes.Version{}), values); len(ours) != 0 || len(rest) != 2 {
+	if ours, rest := w.splitValues(runtimes.Identify("cri-o", "1.36.0", runtimes.Version{}), values); len(ours) != 0 || len(rest) != 2 {
 		t.Errorf("CRI-O: %v, %v", ours, rest)
 	}
 	for _, f := range []lifecycle.Field{lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.MemPolicy} {
@@ -75,13 +75,13 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := lifecycle.Container{ID: "c1"}
-	if w.describe(&c); c.Rlimits != nil || c.RDT != nil || c.Hooks != nil {
+	if w.addAppliedValues(&c); c.Rlimits != nil || c.RDT != nil || c.Hooks != nil {
 		t.Errorf("before the wrapper ran: %+v", c)
 	}
 	if err := ociedit.WriteResult(w.dir, "c1", nil); err != nil {
 		t.Fatal(err)
 	}
-	w.describe(&c)
+	w.addAppliedValues(&c)
 	if len(c.Rlimits) != 1 || c.Rlimits[0].Text() != "1:2" || c.IOPriority.Text() != "IOPRIO_CLASS_BE 4" || c.Scheduler.Text() != "SCHED_BATCH nice=5" {
 		t.Errorf("%+v", c)
 	}

@@ -25,9 +25,9 @@ func wrappedRig(t *testing.T, fail bool, decisions string) *rig {
 	dir := t.TempDir()
 	g := &rig{t: t, dir: dir, runtime: startRuntime(t, filepath.Join(dir, "r.sock")), h: newHandler()}
 	o := g.options(fail)
-	o.Decisions = decisions
+	o.DecisionsDir = decisions
 	g.attachWith(o)
-	attachtest.Until(t, "calls are held", func() bool { state, _, _ := g.a.Status(); return state == connect.Synchronised })
+	attachtest.Until(t, "calls are held", func() bool { state, _, _ := g.a.Status(); return state == connect.StateSynchronised })
 	return g
 }
 
@@ -35,7 +35,7 @@ func wrappedRig(t *testing.T, fail bool, decisions string) *rig {
 // runtime starts the container, and the file is removed with the container.
 func TestDecisionForTheWrapper(t *testing.T) {
 	decisions := filepath.Join(t.TempDir(), "oci")
-	if err := ociedit.Write(decisions, ociedit.Decision{ID: "of-another-day"}); err != nil {
+	if err := ociedit.WriteDecision(decisions, ociedit.Decision{ID: "of-another-day"}); err != nil {
 		t.Fatal(err)
 	}
 	g := wrappedRig(t, false, decisions)
@@ -44,7 +44,7 @@ func TestDecisionForTheWrapper(t *testing.T) {
 			t.Errorf("%v: carried without a wrapper, in updates, or not at all", f)
 		}
 	}
-	if _, err := ociedit.Read(decisions, "of-another-day"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ociedit.ReadDecision(decisions, "of-another-day"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the decision about a container that is gone: %v", err)
 	}
 	pod := g.runPod()
@@ -61,12 +61,12 @@ func TestDecisionForTheWrapper(t *testing.T) {
 	if _, err := g.client.StartContainer(g.ctx(), &api.StartContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ociedit.Read(decisions, id)
+	got, err := ociedit.ReadDecision(decisions, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := ociedit.Decision{
-		Version: ociedit.Version, ID: id, Rlimits: []ociedit.Rlimit{{Type: "RLIMIT_NOFILE", Soft: 1, Hard: 2}},
+		Version: ociedit.DecisionVersion, ID: id, Rlimits: []ociedit.Rlimit{{Type: "RLIMIT_NOFILE", Soft: 1, Hard: 2}},
 		IOPriority: &ociedit.IOPriority{Class: "IOPRIO_CLASS_BE", Priority: 4}, Scheduler: &ociedit.Scheduler{Policy: "SCHED_BATCH", Nice: 5},
 		MemoryPolicy: &ociedit.MemoryPolicy{Mode: "MPOL_BIND", Nodes: "0"},
 	}
@@ -77,7 +77,7 @@ func TestDecisionForTheWrapper(t *testing.T) {
 		t.Fatal(err)
 	}
 	attachtest.Until(t, "the decision is removed", func() bool {
-		_, err := ociedit.Read(decisions, id)
+		_, err := ociedit.ReadDecision(decisions, id)
 		return errors.Is(err, fs.ErrNotExist)
 	})
 }

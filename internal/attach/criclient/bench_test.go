@@ -43,9 +43,9 @@ func BenchmarkList(b *testing.B) {
 			if err := proto.Unmarshal(msg, &l); err != nil {
 				b.Fatal(err)
 			}
-			items := make([]Listed, 0, len(l.Containers))
+			items := make([]ListItem, 0, len(l.Containers))
 			for _, c := range l.Containers {
-				items = append(items, Listed{c.Id, c.PodSandboxId, int32(c.State)})
+				items = append(items, ListItem{c.Id, c.PodSandboxId, int32(c.State)})
 			}
 			if len(items) == 0 {
 				b.Fatal("nothing is listed")

@@ -29,8 +29,8 @@ import (
 const (
 	// callTimeout bounds one call to the runtime.
 	callTimeout = 10 * time.Second
-	// describeTimeout bounds the call that describes one pod or container. It is short, because a call without an
-	// answer delays the other calls.
+	// describeTimeout bounds the call that describes one pod or container. It is short, because such a call without an
+	// answer delays the calls about the other pods and containers.
 	describeTimeout = 2 * time.Second
 	// maxMessage is the longest answer in bytes, as in the kubelet. The lists of a full node are long.
 	maxMessage = 16 << 20
@@ -44,17 +44,17 @@ type Client struct {
 	calls cri.RuntimeServiceClient
 	log   *slog.Logger
 
-	readLock   sync.Mutex // held while we read a list
-	listBuffer []byte     // the bytes of the list; the next list reuses it
+	listMu     sync.Mutex // held while a list is read; guards listBuffer
+	listBuffer []byte     // the bytes of the last list; the next list reuses the buffer
 }
 
-// New returns a client of the runtime at a socket. It connects at the first call.
+// New returns a client of the runtime at a socket. The client connects at its first call.
 func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return by.Dial(ctx, path) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// Attachments back off between attempts. gRPC's own back-off would only delay the
-		// connection when the socket is there again.
+		// Attachments pause between their attempts. A longer pause of gRPC would only delay the connection when the
+		// runtime listens again.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
 	if err != nil {
 		return nil, fmt.Errorf("dial the runtime at %s (cri.endpoint): %w", path, err)
@@ -65,11 +65,11 @@ func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
 // Close ends the connection and all calls.
 func (c *Client) Close() { _ = c.conn.Close() }
 
-// Watch returns an error when the runtime closes the connection, and nil when ctx ends.
-// It calls relist if calls may have used another connection.
+// Watch returns an error when the runtime closes the connection, and nil when ctx ends. It calls relist if earlier
+// calls may have used another connection than the one that Watch watches.
 func (c *Client) Watch(ctx context.Context, relist func()) error {
-	// The connection may become ready a little after the first calls used it. If those calls used another
-	// connection, the lists report the changes that this one missed.
+	// The connection may become ready only after the first calls. These calls may then have used an earlier connection,
+	// and relist finds the changes that the agent missed in between.
 	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
 			return nil
@@ -87,7 +87,7 @@ func (c *Client) Watch(ctx context.Context, relist func()) error {
 	}
 }
 
-// ask makes one call with a timeout. what is the purpose of the call, for errors.
+// ask makes one call with the timeout within. what is the purpose of the call, for errors.
 func ask[Q, A any](
 	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q, o ...grpc.CallOption,
 ) (A, error) {
@@ -106,20 +106,21 @@ func ConnectionFailed(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
 
-// NotFound reports whether an error means that the runtime does not have the object that we asked about.
+// NotFound reports whether an error means that the runtime does not have the pod or container that the agent asked
+// about.
 func NotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
 // Runtime identifies the runtime that answers at the socket.
 type Runtime struct {
-	About string // its name and version, for status
+	About string // the runtime's name and version, for status
 	Kind  runtimes.Runtime
-	// Streams means that the runtime sends each event to all listeners, as containerd does since 2.0. containerd
-	// 1.7 sends each event to one listener only, so the kubelet would miss events that we receive. 1.6 has no
-	// events.
-	Streams bool
+	// StreamsEvents means that the agent may listen for the runtime's events, because the runtime sends each event to
+	// all listeners. containerd does so since 2.0. containerd 1.7 sends each event to one listener only, so the kubelet
+	// would miss the events that the agent receives. containerd 1.6 sends no events.
+	StreamsEvents bool
 }
 
-// About requests the runtime's name and version.
+// About asks the runtime for its name and version.
 func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, error) {
 	v, err := ask(ctx, callTimeout, c.calls.Version, "ask for the runtime's version", &cri.VersionRequest{}, o...)
 	if err != nil {
@@ -128,9 +129,9 @@ func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, erro
 	major, _, _ := strings.Cut(strings.TrimPrefix(v.RuntimeVersion, "v"), ".")
 	n, err := strconv.Atoi(major)
 	return Runtime{
-		About:   fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
-		Kind:    runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}),
-		Streams: v.RuntimeName != "containerd" || err == nil && n >= 2, // a runtime without events returns an error
+		About:         fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
+		Kind:          runtimes.Identify(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}),
+		StreamsEvents: v.RuntimeName != "containerd" || err == nil && n >= 2, // a runtime without events returns an error
 	}, nil
 }
 
@@ -139,7 +140,7 @@ func (c *Client) Events(ctx context.Context) (grpc.ServerStreamingClient[cri.Con
 	return c.calls.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 }
 
-// SandboxOf returns the newest ready sandbox of a pod; nil for none.
+// SandboxOf returns the newest ready sandbox of the pod with this UID, or nil if there is none.
 func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, error) {
 	if uid == "" {
 		return nil, nil
@@ -149,31 +150,32 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 	}})
 	var newest *cri.PodSandbox
 	for _, l := range all.GetItems() {
-		if l.GetMetadata().GetUid() == uid && (newest == nil || newer(l, newest)) {
+		if l.GetMetadata().GetUid() == uid && (newest == nil || isNewer(l, newest)) {
 			newest = l
 		}
 	}
 	return newest, err
 }
 
-// newer reports whether sandbox a of a pod was created after b. It compares the kubelet's attempt numbers first,
-// because the wall clock may have been set back between the two.
-func newer(a, b *cri.PodSandbox) bool {
+// isNewer reports whether sandbox a of a pod was created after sandbox b. It compares the kubelet's attempt numbers
+// first, because the wall clock may have been set back between the two.
+func isNewer(a, b *cri.PodSandbox) bool {
 	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
 }
 
-// ListedPod returns the list's entry of a pod; nil if there is none.
+// ListedPod returns the entry of a pod in the runtime's list, or nil if there is none.
 func (c *Client) ListedPod(ctx context.Context, id string) (*cri.PodSandbox, error) {
 	all, err := ask(ctx, describeTimeout, c.calls.ListPodSandbox, "list pod "+id, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
 	return byID(all.GetItems(), id), err
 }
 
-// ListedContainer returns the list's entry of a container; nil if there is none.
+// ListedContainer returns the entry of a container in the runtime's list, or nil if there is none.
 func (c *Client) ListedContainer(ctx context.Context, id string) (*cri.Container, error) {
 	all, err := ask(ctx, describeTimeout, c.calls.ListContainers, "list container "+id, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
 	return byID(all.GetContainers(), id), err
 }
 
+// byID returns the item with this id, or the zero value if there is none.
 func byID[L interface{ GetId() string }](all []L, id string) (none L) {
 	if at := slices.IndexFunc(all, func(l L) bool { return l.GetId() == id }); at >= 0 {
 		return all[at]
@@ -181,16 +183,16 @@ func byID[L interface{ GetId() string }](all []L, id string) (none L) {
 	return none
 }
 
-// Update changes the runtime's copy of a container.
+// Update changes the resources in the runtime's copy of a container.
 func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	_, err := ask(ctx, callTimeout, c.calls.UpdateContainerResources, "update container "+id,
 		&cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r})
 	return err
 }
 
-// LogReadability logs that the runtime cannot describe something and why, or that it can again. unread is the reason,
-// or "" if the runtime can describe it. before reports whether it could not be described before: only a change is
-// logged.
+// LogReadability logs that the runtime cannot describe a pod or container and why, or that it can again. unread is the
+// reason, or "" if the runtime can describe the object. before means that the runtime could not describe the object
+// before: only a change is logged.
 func LogReadability(log *slog.Logger, what, name, unread string, before bool) {
 	switch {
 	case unread != "" && !before:
@@ -200,8 +202,8 @@ func LogReadability(log *slog.Logger, what, name, unread string, before bool) {
 	}
 }
 
-// states converts the CRI's container states to the lifecycle's.
-var states = map[cri.ContainerState]lifecycle.State{
+// containerStates maps the CRI's container states to those of package lifecycle.
+var containerStates = map[cri.ContainerState]lifecycle.State{
 	cri.ContainerState_CONTAINER_CREATED: lifecycle.StateCreated,
 	cri.ContainerState_CONTAINER_RUNNING: lifecycle.StateRunning,
 	cri.ContainerState_CONTAINER_EXITED:  lifecycle.StateStopped,

@@ -13,7 +13,7 @@ func TestLaterSandbox(t *testing.T) {
 		return &cri.PodSandbox{Metadata: &cri.PodSandboxMetadata{Attempt: attempt}, CreatedAt: created}
 	}
 	first, second := sandbox(0, 1000), sandbox(1, 400)
-	if !newer(second, first) || newer(first, second) || !newer(sandbox(1, 401), second) {
+	if !isNewer(second, first) || isNewer(first, second) || !isNewer(sandbox(1, 401), second) {
 		t.Error("the sandbox made after a step back of the wall clock is taken for the older one")
 	}
 }

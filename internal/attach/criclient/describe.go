@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// maxConcurrent is how many verbose statuses All reads at the same time.
+	// maxConcurrent is how many verbose statuses DescribeAll reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many calls may time out in All. After that, All requests no other status, and describes
-	// the other pods and containers by their list entries.
+	// maxTimeouts is how many calls may time out in DescribeAll. After that, DescribeAll requests no other status, and
+	// describes the other pods and containers by their list entries.
 	maxTimeouts = 8
 )
 
 // Container is a container as the runtime describes it.
 type Container struct {
 	*lifecycle.Container
-	// InStatus are the resources in the container's plain status, or nil if that has none.
-	InStatus *lifecycle.Resources
+	// StatusResources are the resources in the container's plain status, or nil if the plain status has none.
+	StatusResources *lifecycle.Resources
 	// StateUnknown means that the runtime describes the container, but reports CONTAINER_UNKNOWN as its state.
 	StateUnknown bool
 }
 
-// described are the methods that list entries and statuses of pods and containers share.
-type described interface {
+// describedObject has the methods that list entries and statuses of pods and containers share.
+type describedObject interface {
 	GetId() string
 	GetLabels() map[string]string
 	GetAnnotations() map[string]string
 }
 
-// sandbox are the methods that list entries and statuses of pods share.
+// sandbox has the methods that list entries and statuses of pods share.
 type sandbox interface {
-	described
+	describedObject
 	GetMetadata() *cri.PodSandboxMetadata
 	GetRuntimeHandler() string
 }
@@ -58,28 +58,28 @@ func podOf(s sandbox) *lifecycle.Pod {
 	}
 }
 
-// container are the methods that list entries and statuses of containers share.
+// container has the methods that list entries and statuses of containers share.
 type container interface {
-	described
+	describedObject
 	GetMetadata() *cri.ContainerMetadata
 	GetState() cri.ContainerState
 	GetCreatedAt() int64
 }
 
-// containerOf converts a container. It treats a container whose state is unknown as running, so that no other
-// container gets its CPUs.
+// containerOf converts a container from a list entry or status. A container whose state is unknown counts as running,
+// so that no other container gets its CPUs.
 func containerOf(s container, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
-		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: states[s.GetState()],
+		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: containerStates[s.GetState()],
 		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), CreatedAt: s.GetCreatedAt(),
 	}
 	if c.State == lifecycle.StateUnknown {
-		c.State, c.Undescribed = lifecycle.StateRunning, "the runtime reports its state as CONTAINER_UNKNOWN"
+		c.State, c.Undescribed = lifecycle.StateRunning, "the runtime reports the state of the container as CONTAINER_UNKNOWN"
 	}
 	return c
 }
 
-// Pod reads a pod's verbose status. A pod that is not ready counts as removed.
+// Pod reads a pod's verbose status. For a pod that is not ready it returns an error for which NotFound is true.
 func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	s, err := ask(ctx, describeTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err == nil && s.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY {
@@ -107,7 +107,7 @@ func (c *Client) status(ctx context.Context, within time.Duration, id string, ve
 	return ask(ctx, within, c.calls.ContainerStatus, "ask for container "+id, &cri.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
 }
 
-// Container reads a container's verbose status; pod is "" if it is unknown.
+// Container reads a container's verbose status. pod is the id of the container's pod, or "" if it is unknown.
 func (c *Client) Container(ctx context.Context, id, pod string) (Container, error) {
 	s, err := c.status(ctx, describeTimeout, id, true)
 	if err != nil {
@@ -118,11 +118,11 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 		c.log.Debug("the agent cannot read a container's verbose status; it uses the plain status", logkey.Container, id, logkey.Err, err)
 	}
 	out := Container{
-		Container: containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), InStatus: Resources(s.GetStatus().GetResources().GetLinux()),
+		Container: containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), StatusResources: Resources(s.GetStatus().GetResources().GetLinux()),
 		StateUnknown: s.GetStatus().GetState() == cri.ContainerState_CONTAINER_UNKNOWN,
 	}
-	if out.InStatus != nil {
-		out.Resources = *out.InStatus
+	if out.StatusResources != nil {
+		out.Resources = *out.StatusResources
 	}
 	v.addToContainer(out.Container)
 	return out, nil
@@ -137,10 +137,10 @@ func (c *Client) StoredResources(ctx context.Context, id string, inStatus bool) 
 	}
 	has := Resources(s.GetStatus().GetResources().GetLinux())
 	if !inStatus {
-		v, _ := readVerbose(s.GetInfo()) // each runtime decides what its verbose status contains
+		v, _ := readVerbose(s.GetInfo()) // a verbose status that cannot be read has no resources
 		has = v.resources()
 	}
-	return states[s.GetStatus().GetState()], has, nil
+	return containerStates[s.GetStatus().GetState()], has, nil
 }
 
 // CgroupsPath reads the path of a container's cgroup, which may not exist yet. It returns "" if the runtime does
@@ -151,8 +151,8 @@ func (c *Client) CgroupsPath(ctx context.Context, id string) (string, error) {
 	return v.Spec.Linux.CgroupsPath, err
 }
 
-// PodFromList returns a pod as its list entry describes it, for a pod whose status the runtime cannot return. why is
-// the error of the status call. It returns nil if the pod was removed or is not ready.
+// PodFromList returns a pod as its list entry describes it. It is for a pod whose status the runtime cannot return. why
+// is the error of the status call. PodFromList returns nil if the pod was removed or is not ready.
 func (c *Client) PodFromList(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
 	l, err := c.ListedPod(ctx, id)
 	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
@@ -175,13 +175,13 @@ func (c *Client) ContainerFromList(ctx context.Context, id string, why error) (*
 	return out, nil
 }
 
-// timeouts counts calls that timed out.
+// timeouts counts the calls that timed out, and prevents further calls after maxTimeouts.
 type timeouts struct{ timedOut atomic.Int32 }
 
 // ask makes a call, unless too many calls have timed out.
 func (p *timeouts) ask(call func() error) error {
 	if hung := p.timedOut.Load(); hung >= maxTimeouts {
-		return fmt.Errorf("not asked yet, because %d other calls to the runtime had no answer within %v", hung, describeTimeout)
+		return fmt.Errorf("the agent has not asked the runtime for this status yet, because %d other calls to the runtime had no answer within %v", hung, describeTimeout)
 	}
 	err := call()
 	if status.Code(err) == codes.DeadlineExceeded {
@@ -190,8 +190,8 @@ func (p *timeouts) ask(call func() error) error {
 	return err
 }
 
-// DescribePod reads a listed pod, or returns nil if it was removed. If the runtime cannot describe the pod,
-// DescribePod makes it from the list entry.
+// DescribePod reads the status of a listed pod, or returns nil if the pod was removed. If the runtime cannot describe
+// the pod, DescribePod returns it as its list entry describes it.
 func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	return c.describePod(ctx, id, &timeouts{})
 }
@@ -209,11 +209,11 @@ func (c *Client) describePod(ctx context.Context, id string, limit *timeouts) (p
 
 // DescribeContainer does for a container what DescribePod does for a pod. The field Container is nil if the container
 // was removed.
-func (c *Client) DescribeContainer(ctx context.Context, l Listed) (Container, error) {
+func (c *Client) DescribeContainer(ctx context.Context, l ListItem) (Container, error) {
 	return c.describeContainer(ctx, l, &timeouts{})
 }
 
-func (c *Client) describeContainer(ctx context.Context, l Listed, limit *timeouts) (out Container, err error) {
+func (c *Client) describeContainer(ctx context.Context, l ListItem, limit *timeouts) (out Container, err error) {
 	err = limit.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
 	switch {
 	case err == nil || ConnectionFailed(ctx, err):
@@ -229,9 +229,9 @@ func (c *Client) describeContainer(ctx context.Context, l Listed, limit *timeout
 	return Container{Container: unread}, nil
 }
 
-// All reads all ready pods and their containers that have not ended, in the order of the lists. If the runtime
-// cannot describe a pod or container, All uses its list entry, so that the container keeps the CPUs that it owns.
-func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
+// DescribeAll reads all ready pods and their containers that have not ended, in the order of the lists. If the runtime
+// cannot describe a pod or container, DescribeAll uses its list entry, so that a container keeps the CPUs that it owns.
+func (c *Client) DescribeAll(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
 	listed, listedCtrs, err := c.List(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -242,12 +242,12 @@ func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Contain
 	pods, ctrs = make([]*lifecycle.Pod, len(listed)), make([]Container, len(listedCtrs))
 	isReady := map[string]bool{}
 	for i, l := range listed {
-		if isReady[l.ID] = l.State == Ready; isReady[l.ID] {
+		if isReady[l.ID] = l.State == StateReady; isReady[l.ID] {
 			group.Go(func() (err error) { pods[i], err = c.describePod(ctx, l.ID, &limit); return err })
 		}
 	}
 	for i, l := range listedCtrs {
-		if isReady[l.Pod] && l.State != Exited {
+		if isReady[l.Pod] && l.State != StateExited {
 			group.Go(func() (err error) { ctrs[i], err = c.describeContainer(ctx, l, &limit); return err })
 		}
 	}
@@ -261,6 +261,8 @@ func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Contain
 	return pods, matchPods(c.logUndescribed(ctrs), pods), nil
 }
 
+// logUndescribed drops the containers that were removed in the meantime, and logs those that the runtime cannot
+// describe.
 func (c *Client) logUndescribed(ctrs []Container) []Container {
 	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return c.Container == nil })
 	for _, l := range ctrs {
@@ -269,9 +271,9 @@ func (c *Client) logUndescribed(ctrs []Container) []Container {
 	return ctrs
 }
 
-// matchPods marks the containers of pods that the runtime cannot describe as undescribed, because the facts of
-// their pods are missing. It derives the cgroup of such a pod from the cgroups of its containers. It drops
-// containers whose pods were removed in the meantime.
+// matchPods drops the containers whose pods were removed in the meantime. If the runtime cannot describe a pod,
+// matchPods marks the pod's containers as undescribed, because they lack what the pod's status contains. It derives the
+// cgroup of such a pod from the cgroups of its containers.
 func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	byID := make(map[string]*lifecycle.Pod, len(pods))
 	for _, p := range pods {
@@ -299,6 +301,6 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 // InheritUndescribed marks a container as undescribed if the runtime cannot describe its pod.
 func InheritUndescribed(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Undescribed != "" && c.Undescribed == "" {
-		c.Undescribed = "the status of its pod: " + p.Undescribed
+		c.Undescribed = "the status of the container's pod: " + p.Undescribed
 	}
 }

@@ -1,4 +1,3 @@
-// Package criclient reads CRI runtimes for every attachment: the client, verbose
-// statuses, lists, and the conversion of the CRI's messages to lifecycle types. It
-// decides nothing, and stores no pods or containers.
+// Package criclient is a client of CRI runtimes for all attachments. It reads lists and verbose statuses, and converts
+// the CRI's messages to lifecycle types. It decides nothing, and stores no pods or containers.
 package criclient

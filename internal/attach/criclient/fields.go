@@ -12,11 +12,11 @@ import (
 // decided values in requests fills in Setting, Create and Update.
 type Row struct {
 	Proto     string // e.g. ContainerConfig.linux.resources.cpu_shares
-	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
-	Setting   string // name of the lifecycle.Field that requests set in it, if any
-	Create    bool   // set in CreateContainer
-	Update    bool   // set in UpdateContainerResources
-	Note      string // a remark, or why it is not converted
+	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if the field is not converted
+	Setting   string // name of the lifecycle.Field whose values set this field in requests, if any
+	Create    bool   // decided values set the field in CreateContainer
+	Update    bool   // decided values set the field in UpdateContainerResources
+	Note      string // a remark, or why the field is not converted
 }
 
 // row is one row of a conversion table. If convert is nil, the field is not converted, and the note says why. A
@@ -27,6 +27,7 @@ type row[P, L any] struct {
 	note             string
 }
 
+// convert converts the message p to l by a table. If p is nil, it does nothing.
 func convert[P, L any](table []row[P, L], p *P, l *L) {
 	if p == nil {
 		return
@@ -68,20 +69,20 @@ var resourceTable = []row[criResources, resources]{
 	{"memory_swap_limit_in_bytes", "Memory.Swap", func(p *criResources, l *resources) { l.Memory.Swap = nonZero(p.MemorySwapLimitInBytes) }, ""},
 }
 
-// containerTable has one row for each field of ContainerConfig, in the order of the CRI. A row with a read function
-// has the number of its field.
+// containerTable has one row for each field of ContainerConfig, in the order of the CRI. Only a row with a read
+// function has the number of its field.
 var containerTable = []configRow{
 	{proto: "metadata.name", lifecycle: "Name", number: 1, read: (*configDecoder).metadata},
 	{proto: "metadata.attempt", note: relayedUnchanged},
 	{proto: "image.", lifecycle: "Image.Name", number: 2, read: (*configDecoder).image, note: "image.user_specified_image becomes Image.Name; image.image, which the kubelet has resolved, becomes Image.Digest"},
-	{proto: "command", lifecycle: "Args[]", number: 3, read: func(r *configDecoder, b []byte) error { return r.add(&r.commands, b) }, note: "without the entries that the image adds"},
-	{proto: "args", lifecycle: "Args[]", number: 4, read: func(r *configDecoder, b []byte) error { return r.add(&r.arguments, b) }, note: "after command"},
+	{proto: "command", lifecycle: "Args[]", number: 3, read: func(r *configDecoder, b []byte) error { return r.addString(&r.commands, b) }, note: "without the entries that the image adds"},
+	{proto: "args", lifecycle: "Args[]", number: 4, read: func(r *configDecoder, b []byte) error { return r.addString(&r.arguments, b) }, note: "after command"},
 	{proto: "working_dir", note: relayedUnchanged},
 	{proto: "envs", lifecycle: "Env[]", number: 6, read: (*configDecoder).env, note: "without the entries that the image adds"},
 	{proto: "mounts.", lifecycle: "Mounts[]", number: 7, read: (*configDecoder).mount, note: "bind mounts; without the mounts that the runtime adds"},
 	{proto: "devices.", lifecycle: "Devices[]", number: 8, read: (*configDecoder).device, note: "only paths: the CRI has no device numbers"},
-	{proto: "labels", lifecycle: "Labels{}", number: 9, read: func(r *configDecoder, b []byte) error { return r.pair(r.into.Labels, b) }},
-	{proto: "annotations", lifecycle: "Annotations{}", number: 10, read: func(r *configDecoder, b []byte) error { return r.pair(r.into.Annotations, b) }},
+	{proto: "labels", lifecycle: "Labels{}", number: 9, read: func(r *configDecoder, b []byte) error { return r.addPair(r.container.Labels, b) }},
+	{proto: "annotations", lifecycle: "Annotations{}", number: 10, read: func(r *configDecoder, b []byte) error { return r.addPair(r.container.Annotations, b) }},
 	{proto: "log_path", note: relayedUnchanged},
 	{proto: "stdin", note: relayedUnchanged},
 	{proto: "stdin_once", note: relayedUnchanged},
@@ -115,7 +116,7 @@ var podTable = []row[criPod, ourPod]{
 	{"windows.", "", nil, "relayed unchanged; Trimtab is for Linux only"},
 }
 
-// Resources converts resources, and nil to nil.
+// Resources converts resources of the CRI. It converts nil to nil.
 func Resources(p *criResources) *resources {
 	if p == nil {
 		return nil
@@ -125,7 +126,7 @@ func Resources(p *criResources) *resources {
 	return l
 }
 
-// PodOfConfig converts a pod's configuration.
+// PodOfConfig converts the configuration of a pod with this sandbox id and runtime handler.
 func PodOfConfig(p *criPod, id, handler string) *ourPod {
 	l := &ourPod{ID: id, RuntimeHandler: handler}
 	convert(podTable, p, l)
@@ -141,6 +142,7 @@ func rowsOf[P, L any](table []row[P, L], message, word string) []Row {
 	return rows
 }
 
+// rowOf returns a row for the docs. word is the name of the lifecycle type, and life that of its field.
 func rowOf(message, proto, word, life, note string) Row {
 	r := Row{Proto: message + "." + proto, Note: note}
 	if life != "" {
@@ -149,8 +151,7 @@ func rowOf(message, proto, word, life, note string) Row {
 	return r
 }
 
-// Rows lists every field of the CRI's requests about containers and pods, in the order of
-// its tables.
+// Rows lists every field of the CRI's requests about containers and pods, for the docs.
 func Rows() []Row {
 	var rows []Row
 	for _, f := range containerTable {

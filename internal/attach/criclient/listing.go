@@ -15,9 +15,9 @@ import (
 	"github.com/trimtab/trimtab/internal/protofields"
 )
 
-// Listed has the parts of a list entry that a comparison needs. The agent requests lists often. They consist mostly
-// of labels and annotations, which the decoder skips.
-type Listed struct {
+// ListItem has the parts of a list entry that a comparison of lists needs. The agent requests lists often. They consist
+// mostly of labels and annotations, which the decoder skips.
+type ListItem struct {
 	ID    string
 	Pod   string // the id of a container's pod; "" for a pod
 	State int32  // cri.ContainerState or cri.PodSandboxState
@@ -25,13 +25,13 @@ type Listed struct {
 
 // The states that a comparison of lists distinguishes.
 const (
-	Ready   = int32(cri.PodSandboxState_SANDBOX_READY)
-	Running = int32(cri.ContainerState_CONTAINER_RUNNING)
-	Exited  = int32(cri.ContainerState_CONTAINER_EXITED)
+	StateReady   = int32(cri.PodSandboxState_SANDBOX_READY)
+	StateRunning = int32(cri.ContainerState_CONTAINER_RUNNING)
+	StateExited  = int32(cri.ContainerState_CONTAINER_EXITED)
 )
 
-// fieldNumbers has the field numbers of a list's items (api.proto of the CRI, v1). In both answers the list itself is
-// field 1.
+// fieldNumbers has the field numbers of the items of a list (api.proto of the CRI, v1). In both answers field 1 has the
+// items.
 type fieldNumbers struct{ id, pod, state protowire.Number }
 
 var (
@@ -40,7 +40,7 @@ var (
 )
 
 // List lists all pods and containers.
-func (c *Client) List(ctx context.Context) (pods, ctrs []Listed, err error) {
+func (c *Client) List(ctx context.Context) (pods, ctrs []ListItem, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// Containers first: the later list of pods then has the pod of every listed container.
@@ -53,28 +53,29 @@ func (c *Client) List(ctx context.Context) (pods, ctrs []Listed, err error) {
 	return pods, ctrs, nil
 }
 
-func (c *Client) readList(ctx context.Context, method string, s fieldNumbers) ([]Listed, error) {
-	c.readLock.Lock()
-	defer c.readLock.Unlock()
-	l := &listing{numbers: s, buf: &c.listBuffer}
+// readList calls a method that returns a list, and decodes the answer.
+func (c *Client) readList(ctx context.Context, method string, s fieldNumbers) ([]ListItem, error) {
+	c.listMu.Lock()
+	defer c.listMu.Unlock()
+	l := &decodedList{numbers: s, buf: &c.listBuffer}
 	// An empty request lists all objects. Its encoding is the same for pods and containers.
 	err := c.conn.Invoke(ctx, method, &cri.ListContainersRequest{}, l, grpc.ForceCodecV2(listingCodec{encoding.GetCodecV2(proto.Name)}))
 	return l.items, err
 }
 
-// listing is a list while it is decoded. The next list reuses its buffer.
-type listing struct {
+// decodedList is a list that listingCodec decodes. buf is the client's buffer, which the next list reuses.
+type decodedList struct {
 	numbers fieldNumbers
-	items   []Listed
+	items   []ListItem
 	buf     *[]byte
 }
 
-// listingCodec decodes listings, and passes everything else to gRPC's own codec.
+// listingCodec decodes an answer into a decodedList, and uses gRPC's own codec for all other messages.
 type listingCodec struct{ encoding.CodecV2 }
 
 // Unmarshal decodes an answer.
 func (c listingCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	l, ok := v.(*listing)
+	l, ok := v.(*decodedList)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
@@ -86,13 +87,13 @@ func (c listingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // decodeItems decodes the items of a list. As everywhere in protobuf, the last occurrence of a field counts, and
 // unknown fields are skipped.
-func decodeItems(b []byte, s fieldNumbers) ([]Listed, error) {
-	var items []Listed
+func decodeItems(b []byte, s fieldNumbers) ([]ListItem, error) {
+	var items []ListItem
 	err := protofields.Each(b, func(n protowire.Number, _ uint64, item []byte) error {
 		if n != 1 || item == nil {
 			return nil
 		}
-		var l Listed
+		var l ListItem
 		err := protofields.Each(item, func(n protowire.Number, v uint64, text []byte) error {
 			switch {
 			case n == s.id && text != nil:

@@ -31,25 +31,25 @@ func FuzzListing(f *testing.F) {
 		var ctrs cri.ListContainersResponse
 		got, err := decodeItems(b, containerFields)
 		if proto.Unmarshal(b, &ctrs) == nil {
-			var want []Listed
+			var want []ListItem
 			for _, c := range ctrs.Containers {
-				want = append(want, Listed{c.Id, c.PodSandboxId, int32(c.State)})
+				want = append(want, ListItem{c.Id, c.PodSandboxId, int32(c.State)})
 			}
 			sameItems(t, got, err, want)
 		}
 		var pods cri.ListPodSandboxResponse
 		got, err = decodeItems(b, podFields)
 		if proto.Unmarshal(b, &pods) == nil {
-			var want []Listed
+			var want []ListItem
 			for _, p := range pods.Items {
-				want = append(want, Listed{ID: p.Id, State: int32(p.State)})
+				want = append(want, ListItem{ID: p.Id, State: int32(p.State)})
 			}
 			sameItems(t, got, err, want)
 		}
 	})
 }
 
-func sameItems(t *testing.T, got []Listed, err error, want []Listed) {
+func sameItems(t *testing.T, got []ListItem, err error, want []ListItem) {
 	t.Helper()
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("read %v, %v; want %v", got, err, want)

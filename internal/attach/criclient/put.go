@@ -5,8 +5,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// resourceSetters are the fields of resources that values can set, at creation and in updates. In the CRI, 0 and ""
-// mean unset. A function returns false for a value that the CRI cannot express.
+// resourceSetters has, for each field of resources that values can set, the function that sets it. Requests for
+// creations and for updates have these fields. In the CRI, 0 and "" mean unset. A function returns false for a value
+// that the CRI cannot express.
 var resourceSetters = map[lifecycle.Field]func(*criResources, lifecycle.Value) bool{
 	lifecycle.CPUShares:   carry.NumberSetter(1, func(r *criResources, n int64) { r.CpuShares = n }),
 	lifecycle.CPUQuota:    carry.NumberSetter(-1, func(r *criResources, n int64) { r.CpuQuota = n }),

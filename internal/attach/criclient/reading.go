@@ -31,16 +31,16 @@ var configFields = func() (of [32]func(r *configDecoder, b []byte) error) {
 	return of
 }()
 
-// configDecoder decodes a ContainerConfig from the bytes of a request. It must be fast, because the kubelet waits. So
-// it decodes into lifecycle types directly, and the strings share one buffer. As everywhere in protobuf, the last
-// occurrence of a field counts, messages that occur twice are merged, and unknown fields are skipped.
+// configDecoder decodes a ContainerConfig from the bytes of a request. It must be fast, because the kubelet waits. It
+// therefore decodes into lifecycle types directly, and all strings share one buffer. As everywhere in protobuf, the
+// last occurrence of a field counts, messages that occur twice are merged, and unknown fields are skipped.
 type configDecoder struct {
-	into   *lifecycle.Container
-	buffer strings.Builder
+	container *lifecycle.Container
+	buffer    strings.Builder
 
 	commands, arguments []string
 
-	options []string // of all mounts; two for each mount
+	options []string // the mount options of all mounts, two for each mount; the mounts have parts of this list
 
 	resources *criResources
 }
@@ -51,7 +51,7 @@ var errNotUTF8 = errors.New("a string of the request is not UTF-8")
 // configuration.
 func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bool) {
 	l = &lifecycle.Container{PodID: pod, State: lifecycle.StateCreated}
-	r := &configDecoder{into: l}
+	r := &configDecoder{container: l}
 	r.allocate(config)
 	err := protofields.Each(config, func(n protowire.Number, _ uint64, b []byte) error {
 		if b == nil || int(n) >= len(configFields) || configFields[n] == nil {
@@ -67,14 +67,14 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 	}
 	if r.resources != nil {
 		convert(resourceTable, r.resources, &l.Resources)
-		l.OOMScoreAdj = lifecycle.Some(r.resources.OomScoreAdj) // 0 is a score
+		l.OOMScoreAdj = lifecycle.Some(r.resources.OomScoreAdj) // 0 is a valid score and does not mean unset
 	}
 	l.Args = append(r.commands, r.arguments...)
 	l.CompactIDs() // strings that are kept longer than the rest get their own buffer
 	return l, true
 }
 
-// allocate allocates the strings and the lists of common fields in one step.
+// allocate allocates the memory for the strings, and for the lists and maps of common fields, before they are decoded.
 func (r *configDecoder) allocate(config []byte) {
 	var n [len(configFields)]int
 	size := 0
@@ -85,18 +85,18 @@ func (r *configDecoder) allocate(config []byte) {
 		}
 		return nil
 	})
-	r.buffer.Grow(size) // this is a little more than the strings need
+	r.buffer.Grow(size) // size is a little more than the strings need
 	if n[6] > 0 {
-		r.into.Env = make([]string, 0, n[6])
+		r.container.Env = make([]string, 0, n[6])
 	}
 	if n[7] > 0 {
-		r.into.Mounts, r.options = make([]lifecycle.Mount, 0, n[7]), make([]string, 0, 2*n[7])
+		r.container.Mounts, r.options = make([]lifecycle.Mount, 0, n[7]), make([]string, 0, 2*n[7])
 	}
 	if n[9] > 0 {
-		r.into.Labels = make(map[string]string, n[9])
+		r.container.Labels = make(map[string]string, n[9])
 	}
 	if n[10] > 0 {
-		r.into.Annotations = make(map[string]string, n[10])
+		r.container.Annotations = make(map[string]string, n[10])
 	}
 }
 
@@ -128,8 +128,8 @@ func (r *configDecoder) readStrings(b []byte, into ...stringField) error {
 	})
 }
 
-// pair reads an entry of a map into it.
-func (r *configDecoder) pair(into map[string]string, b []byte) error {
+// addPair reads an entry of a map, and adds it to into.
+func (r *configDecoder) addPair(into map[string]string, b []byte) error {
 	var key, value string
 	err := r.readStrings(b, stringField{1, &key}, stringField{2, &value})
 	into[key] = value
@@ -137,24 +137,24 @@ func (r *configDecoder) pair(into map[string]string, b []byte) error {
 }
 
 func (r *configDecoder) metadata(b []byte) error {
-	return r.readStrings(b, stringField{1, &r.into.Name})
+	return r.readStrings(b, stringField{1, &r.container.Name})
 }
 
 func (r *configDecoder) image(b []byte) error {
-	if r.into.Image == nil {
-		r.into.Image = &lifecycle.Image{}
+	if r.container.Image == nil {
+		r.container.Image = &lifecycle.Image{}
 	}
-	return r.readStrings(b, stringField{1, &r.into.Image.Digest}, stringField{18, &r.into.Image.Name}) // image, user_specified_image
+	return r.readStrings(b, stringField{1, &r.container.Image.Digest}, stringField{18, &r.container.Image.Name}) // image, user_specified_image
 }
 
-// add reads a string into a list.
-func (r *configDecoder) add(list *[]string, b []byte) error {
+// addString reads a string, and adds it to a list.
+func (r *configDecoder) addString(list *[]string, b []byte) error {
 	text, err := r.readString(b)
 	*list = append(*list, text)
 	return err
 }
 
-// env reads a variable; its value may be any bytes.
+// env reads an environment variable. Its value may have any bytes, also invalid UTF-8.
 func (r *configDecoder) env(b []byte) error {
 	var key, value []byte
 	if err := protofields.Each(b, func(n protowire.Number, _ uint64, b []byte) error {
@@ -173,7 +173,7 @@ func (r *configDecoder) env(b []byte) error {
 	_, err := r.readString(key)
 	r.buffer.WriteByte('=')
 	r.buffer.Write(value)
-	r.into.Env = append(r.into.Env, r.buffer.String()[from:])
+	r.container.Env = append(r.container.Env, r.buffer.String()[from:])
 	return err
 }
 
@@ -196,7 +196,7 @@ func (r *configDecoder) mount(b []byte) error {
 	at := len(r.options)
 	r.options = append(r.options, "rbind", access)
 	m.Options = r.options[at : at+2 : at+2]
-	r.into.Mounts = append(r.into.Mounts, m)
+	r.container.Mounts = append(r.container.Mounts, m)
 	return err
 }
 
@@ -204,14 +204,14 @@ func (r *configDecoder) mount(b []byte) error {
 func (r *configDecoder) device(b []byte) error {
 	var path string
 	err := r.readStrings(b, stringField{1, &path})
-	r.into.Devices = append(r.into.Devices, lifecycle.Device{Path: strings.Clone(path)})
+	r.container.Devices = append(r.container.Devices, lifecycle.Device{Path: strings.Clone(path)})
 	return err
 }
 
 func (r *configDecoder) cdi(b []byte) error {
 	var name string
 	err := r.readStrings(b, stringField{1, &name})
-	r.into.CDIDevices = append(r.into.CDIDevices, strings.Clone(name))
+	r.container.CDIDevices = append(r.container.CDIDevices, strings.Clone(name))
 	return err
 }
 

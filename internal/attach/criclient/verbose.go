@@ -13,10 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// verbose is the part that we use of the JSON under the key "info" of a verbose status, as containerd (1.6 to 2.x)
-// and CRI-O write it. Of the OCI spec it has only the fields that decisions need, because the seccomp part alone is
-// larger than all of them.
-type verbose struct {
+// verboseInfo is the part that the agent uses of the JSON under the key "info" of a verbose status. containerd (1.6 to
+// 2.x) and CRI-O write this JSON. Of the OCI spec verboseInfo has only the fields that decisions need, because the
+// seccomp part alone is larger than all of them.
+type verboseInfo struct {
 	SandboxID string `json:"sandboxID"`
 	PID       uint32 `json:"pid"`
 	Spec      struct {
@@ -43,9 +43,9 @@ type verbose struct {
 	} `json:"config"`
 }
 
-// readVerbose reads as much as it can, because each runtime decides what its verbose status contains. The error is
-// about the part that it could not read.
-func readVerbose(info map[string]string) (v verbose, err error) {
+// readVerbose reads the JSON of a verbose status. It reads as much as it can, because each runtime decides what its
+// verbose status contains. The error is about the part that it could not read.
+func readVerbose(info map[string]string) (v verboseInfo, err error) {
 	text, ok := info["info"]
 	if !ok {
 		return v, fmt.Errorf("the runtime's verbose status has no key %q", "info")
@@ -56,7 +56,7 @@ func readVerbose(info map[string]string) (v verbose, err error) {
 	return v, nil
 }
 
-// resourcesInAnnotation reads the resources in an annotation; nil if there are none.
+// resourcesInAnnotation reads the resources in the text of an annotation. It returns nil if the text has none.
 func resourcesInAnnotation(text string) *lifecycle.Resources {
 	var r *cri.LinuxContainerResources
 	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
@@ -66,7 +66,7 @@ func resourcesInAnnotation(text string) *lifecycle.Resources {
 }
 
 // addToPod adds what the verbose status says about the pod to p.
-func (v *verbose) addToPod(p *lifecycle.Pod) {
+func (v *verboseInfo) addToPod(p *lifecycle.Pod) {
 	// CRI-O reports the cgroup and the resources only in annotations of the spec.
 	annotated := runtimes.ReadSandboxAnnotations(v.Spec.Annotations, p.Annotations, p.Labels)
 	linux := &v.Config.Linux
@@ -77,9 +77,9 @@ func (v *verbose) addToPod(p *lifecycle.Pod) {
 	}
 }
 
-// addToContainer adds what the verbose status says about the container to c. The OCI spec also has the annotations
-// that NRI plugins added, such as our record.
-func (v *verbose) addToContainer(c *lifecycle.Container) {
+// addToContainer adds what the verbose status says about the container to c. The OCI spec also has the annotations that
+// NRI plugins added, such as the record that the agent stores in a container's annotations.
+func (v *verboseInfo) addToContainer(c *lifecycle.Container) {
 	spec := &v.Spec
 	c.PID, c.Args, c.Env, c.OOMScoreAdj = v.PID, spec.Process.Args, spec.Process.Env, opt(spec.Process.OOMScoreAdj)
 	if c.Annotations == nil {
@@ -101,8 +101,8 @@ func (v *verbose) addToContainer(c *lifecycle.Container) {
 	}
 }
 
-// resources returns the resources of the OCI spec; nil if it has none.
-func (v *verbose) resources() *lifecycle.Resources {
+// resources returns the resources of the OCI spec, or nil if the spec has none.
+func (v *verboseInfo) resources() *lifecycle.Resources {
 	r := v.Spec.Linux.Resources
 	if r == nil {
 		return nil
@@ -123,6 +123,7 @@ func (v *verbose) resources() *lifecycle.Resources {
 	return out
 }
 
+// opt converts a pointer to an optional value; nil means unset.
 func opt[T comparable](p *T) lifecycle.Opt[T] {
 	if p == nil {
 		return lifecycle.Opt[T]{}

@@ -30,25 +30,25 @@ const (
 
 // Errors of Update and Run.
 var (
-	// ErrDetached is the error while no runtime is connected and synchronised.
-	ErrDetached = errors.New("no runtime attached")
-	// ErrInHandler means that a handler called Update while it answered an event. Runtimes that serialise NRI would
-	// wait for that answer until it times out.
-	ErrInHandler = errors.New("update called inside an event handler")
-	// ErrRuntimeGone ends Run in launched mode: the runtime that started this
-	// process closed the connection, and opens no other.
+	// ErrDetached is the error of Update while no runtime is connected and synchronised.
+	ErrDetached = errors.New("the agent is not connected to the runtime")
+	// ErrInHandler means that a handler called Update while it answered an event. Update would then wait for the runtime,
+	// and a runtime that handles one NRI request at a time would wait for the handler's answer.
+	ErrInHandler = errors.New("update containers through NRI: a handler must not call Update while it answers an event")
+	// ErrRuntimeGone is the error of Run in a launched plugin. It means that the runtime that launched this process closed
+	// the connection. That runtime opens no other connection.
 	ErrRuntimeGone = errors.New("the runtime that launched this plugin closed the connection")
 )
 
 // Options configure an Attachment. Handler and Log are required.
 type Options struct {
-	Socket  string // default: NRI's
-	Name    string // default: trimtab
-	Index   string // two digits; plugins are called in their order. Default: 50
+	Socket  string // the path of the runtime's NRI socket; default: that of the NRI library
+	Name    string // the name of the plugin; default: trimtab
+	Index   string // two digits; the runtime calls plugins in the order of their indices. Default: 50
 	Handler conductor.Handler
 	Log     *slog.Logger
-	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead
-	// of continuing without the agent. Runtimes before NRI 0.12.4 ignore it.
+	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead of continuing
+	// without the agent. Runtimes with an NRI release before 0.12.4 ignore FailRequest.
 	FailRequest bool
 	// UnchangedCalls are the calls whose answers the attachment does not change.
 	UnchangedCalls []runtimes.Call
@@ -56,7 +56,7 @@ type Options struct {
 	// error refuses the connection.
 	OnConfigure func(yaml string) error
 	// Admit is called before each registration. While it returns an error, the attachment
-	// stays unconnected, in connect.Standby. If it is nil, the attachment always connects.
+	// stays unconnected, in connect.StateStandby. If it is nil, the attachment always connects.
 	Admit func() error
 	// OnState is called with each state that the attachment enters, in order, and with the error that Status would
 	// return. It must not call the attachment.
@@ -79,15 +79,15 @@ type Attachment struct {
 	o     Options
 	state connect.State
 
-	runtimeSeen atomic.Pointer[lastRuntime]
-	live        atomic.Pointer[session] // the synchronised session; nil if there is none
+	lastRuntime   atomic.Pointer[lastRuntime]
+	syncedSession atomic.Pointer[session] // the synchronised session; nil if there is none
 }
 
-// lastRuntime is the runtime that sent the last Configure.
+// lastRuntime is the runtime that sent the last Configure request.
 type lastRuntime struct {
 	peer         peer
-	capabilities conductor.Capabilities // what peer can change
-	// The timeouts that Configure carried, or 0 if it carried none.
+	capabilities conductor.Capabilities // what the attachment can change in this runtime
+	// The runtime's timeouts for a registration and for a request, as Configure sent them; 0 if it sent none.
 	registration, request time.Duration
 }
 
@@ -106,13 +106,13 @@ var (
 func New(o Options) *Attachment {
 	o.Socket, o.Name, o.Index = cmp.Or(o.Socket, api.DefaultSocketPath), cmp.Or(o.Name, "trimtab"), cmp.Or(o.Index, "50")
 	o.Backoff = o.Backoff.WithDefaults(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
-	o.AdmitInterval = cmp.Or(max(o.AdmitInterval, 0), connect.AdmitInterval)
+	o.AdmitInterval = cmp.Or(max(o.AdmitInterval, 0), connect.DefaultAdmitInterval)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
 	o.HandshakeTimeout, o.WriteTimeout = cmp.Or(max(o.HandshakeTimeout, 0), 10*time.Second), cmp.Or(max(o.WriteTimeout, 0), 10*time.Second)
 	a := &Attachment{o: o}
-	a.runtimeSeen.Store(newLastRuntime(peer{}, 0, 0))
+	a.lastRuntime.Store(newLastRuntime(peer{}, 0, 0))
 	return a
 }
 
@@ -126,7 +126,7 @@ func (a *Attachment) Name() string { return "nri" }
 // Capabilities are what the connected runtime supports. They never include values of pods: NRI has no call that
 // changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	can := a.runtimeSeen.Load().capabilities
+	can := a.lastRuntime.Load().capabilities
 	can.UnchangedCalls = a.o.UnchangedCalls
 	return can
 }
@@ -134,7 +134,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // MissingFields lists the fields that newer runtimes carry and the runtime of the last connection does not.
 func (a *Attachment) MissingFields() []lifecycle.Field { return a.peer().missingFields() }
 
-func (a *Attachment) peer() peer { return a.runtimeSeen.Load().peer }
+func (a *Attachment) peer() peer { return a.lastRuntime.Load().peer }
 
 // About names the runtime and its NRI release. It is empty before the first connection.
 func (a *Attachment) About() string { return a.peer().about }
@@ -146,38 +146,39 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return state, a.About(), err
 }
 
-// Timeouts returns how long the runtime waits for a registration and for an answer, from its last Configure call,
-// or 0 if that call had none.
+// Timeouts returns how long the runtime waits for a registration and for an answer, as its last Configure request said.
+// A timeout is 0 if that request did not have it.
 func (a *Attachment) Timeouts() (registration, request time.Duration) {
-	m := a.runtimeSeen.Load()
+	m := a.lastRuntime.Load()
 	return m.registration, m.request
 }
 
 // States lists the states that Status may return.
 func States() []string {
-	return []string{connect.Idle, StateWaiting, connect.Standby, StateDialing, StateRegistering, StateRegistered, connect.Synchronised, connect.Lost}
+	return []string{connect.StateIdle, StateWaiting, connect.StateStandby, StateDialing, StateRegistering, StateRegistered, connect.StateSynchronised, connect.StateLost}
 }
 
-// Update sends unsolicited updates to the runtime and returns the ids that the runtime refused. It makes one call
-// at a time, which ends with ctx or after updateTimeout. A handler must not call Update while it answers an event.
-// Update returns ErrInHandler if ctx shows that this is the case.
+// Update sends unsolicited updates to the runtime, and returns the ids of the containers whose update the runtime
+// refused. It makes one call at a time, which ends with ctx or after updateTimeout. A handler must not call Update
+// while it answers an event. Update returns ErrInHandler if ctx shows that this is the case.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if ctx.Value(inHandlerKey{}) != nil {
 		return nil, ErrInHandler
 	}
-	s := a.live.Load()
+	s := a.syncedSession.Load()
 	if s == nil {
 		return nil, ErrDetached
 	}
 	failed, err := s.update(ctx, what)
 	if err != nil {
-		return nil, fmt.Errorf("update %d containers through nri: %w", len(what), err)
+		return nil, fmt.Errorf("update %d containers through NRI: %w", len(what), err)
 	}
 	return failed, nil
 }
 
+// enter moves the attachment to a state, logs a change of state, and calls OnState.
 func (a *Attachment) enter(state string, err error) {
-	cause := a.state.Enter(a.o.Log, "nri connection", state, err)
+	cause := a.state.Enter(a.o.Log, "the state of the NRI connection has changed", state, err)
 	if a.o.OnState != nil {
 		a.o.OnState(state, cause)
 	}

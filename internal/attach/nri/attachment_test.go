@@ -23,7 +23,7 @@ func attached(t *testing.T, r *recorder, u *upstream) (*Attachment, *upstream) {
 	sock := socketPath(t)
 	boot(t, sock, u)
 	a := run(t, Options{Socket: sock, Handler: r})
-	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 	attachtest.Until(t, "registered", u.registered)
 	return a, u
 }
@@ -235,7 +235,7 @@ func TestRejectionPanicAndFault(t *testing.T) {
 		}
 	}
 	how = func() error { return nil }
-	if rsp, err := create(); err != nil || len(rsp.Adjust.Env) != 1 || !inState(a, connect.Synchronised)() {
+	if rsp, err := create(); err != nil || len(rsp.Adjust.Env) != 1 || !inState(a, connect.StateSynchronised)() {
 		t.Errorf("did not go on: %v, %v", rsp, err)
 	}
 }

@@ -18,11 +18,10 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Run keeps the attachment connected until ctx ends, and then returns nil. A launched
-// plugin has one connection: Run returns ErrRuntimeGone when the runtime closes it. Run
-// is called once.
+// Run keeps the attachment connected until ctx ends, and then returns nil. A launched plugin has only one connection:
+// Run returns ErrRuntimeGone when the runtime closes that connection. Run may be called only once.
 func (a *Attachment) Run(ctx context.Context) error {
-	defer a.enter(connect.Idle, nil)
+	defer a.enter(connect.StateIdle, nil)
 	if Launched() {
 		return a.runLaunched(ctx)
 	}
@@ -39,29 +38,29 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 	}
 	var m missingSocketWarning
 	connect.Attempts{
-		Backoff: a.o.Backoff, Enter: a.enter, WhyAbsent: func() error { return a.whyAbsent(&m) }, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.appeared,
-		Failed: func(err error) {
+		Backoff: a.o.Backoff, Enter: a.enter, WhyAbsent: func() error { return a.whyAbsent(&m) }, Admit: a.o.Admit, AdmitInterval: a.o.AdmitInterval, Attempt: a.attempt, Wake: w.socketCreated,
+		OnFailure: func(err error) {
 			a.o.Log.Warn("the agent has no connection to the runtime's NRI socket", logkey.Err, err)
 		},
 	}.Run(ctx)
 	return nil
 }
 
-// attempt dials and serves one connection until it ends. worked reports whether the
-// runtime sent Synchronize.
+// attempt makes one connection and serves it until it ends. worked reports whether the runtime sent Synchronize or
+// another event.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
 	limited, cancel := context.WithTimeout(ctx, a.o.HandshakeTimeout)
 	conn, err := a.o.Dial.Dial(limited, a.o.Socket)
 	cancel()
 	if err != nil {
-		return false, fmt.Errorf("dial nri: %w", err)
+		return false, fmt.Errorf("connect to the NRI socket: %w", err)
 	}
 	return a.serve(ctx, conn)
 }
 
-// runLaunched serves the connection that the runtime passed to this process. The connection closes when the runtime
-// ends. The runtime does not start this process again.
+// runLaunched serves the connection that the runtime passed to this process. It returns when the runtime closes the
+// connection, because the runtime opens no other.
 func (a *Attachment) runLaunched(ctx context.Context) error {
 	env := os.Getenv(api.PluginSocketEnvVar)
 	fd, err := strconv.Atoi(env)
@@ -78,13 +77,13 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 		_, err = a.serve(ctx, conn)
 	}
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the end of ctx is the clean end
+		return nil //nolint:nilerr // the caller ended ctx, so this is no failure
 	}
 	return errors.Join(ErrRuntimeGone, err)
 }
 
-// launchTimeout is how long a launched plugin waits until Admit returns nil. It is shorter than the time that
-// runtimes wait for a registration. The plugin that the runtime launched before may be about to exit.
+// launchTimeout is how long a launched plugin waits until Admit returns nil, because the plugin that the runtime
+// launched before may be about to exit. launchTimeout is shorter than the time that runtimes wait for a registration.
 const launchTimeout = 2 * time.Second
 
 // awaitAdmission calls Admit until it returns nil, or launchTimeout has passed. It returns the last error of Admit.
@@ -96,9 +95,9 @@ func (a *Attachment) awaitAdmission(ctx context.Context) (refused error) {
 	return refused
 }
 
-// runRegisteredOnly registers over the connection that the runtime passed to this process, because some runtimes do
-// not start otherwise. Its answers change nothing. A launched plugin can register only once. When Admit admits this
-// agent, it therefore attaches through the socket, as an external plugin does.
+// runRegisteredOnly registers over the connection that the runtime passed to this process, because some runtimes do not
+// start otherwise. The answers on this connection change nothing. A launched plugin can register only once. When Admit
+// admits this agent, runRegisteredOnly therefore attaches through the socket, as an external plugin does.
 func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refused error) error {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {
@@ -107,7 +106,7 @@ func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refus
 	}
 	defer s.finish()
 	s.registerOnly = true
-	a.enter(connect.Standby, refused)
+	a.enter(connect.StateStandby, refused)
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refus
 	defer cancel()
 	attached := make(chan error, 1)
 	go func() { attached <- a.runSocket(ctx) }()
-	err = s.wait(ctx)
+	err = s.awaitEnd(ctx)
 	cancel()
 	return errors.Join(err, <-attached)
 }
@@ -124,21 +123,23 @@ func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refus
 // connection.
 var errNoSynchronize = errors.New("the runtime sent no list of containers (Synchronize), so the agent does not know the containers that run already")
 
-// serveEvents runs from the registration to the end of a connection. Synchronize may arrive late.
+// serveEvents serves a session from its first event to the end of the connection. Synchronize may arrive later than
+// other events.
 func (a *Attachment) serveEvents(ctx context.Context, s *session) error {
-	a.live.Store(s)
+	a.syncedSession.Store(s)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 	s.recoverPanic("Attached", func() { a.o.Handler.Attached(a, a) })
 	select {
 	case <-s.synced.ch:
-		a.enter(connect.Synchronised, nil)
+		a.enter(connect.StateSynchronised, nil)
 	case <-s.conn.dead.ch:
 	case <-ctx.Done():
 	}
-	return s.wait(ctx)
+	return s.awaitEnd(ctx)
 }
 
-// serve runs one session over conn, from registration to its end.
+// serve runs one session over conn, from the registration to the end of the connection. worked reports whether the
+// registration succeeded.
 func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err error) {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {
@@ -152,7 +153,7 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	}
 	select {
 	case <-s.synced.ch:
-		a.enter(connect.Synchronised, nil)
+		a.enter(connect.StateSynchronised, nil)
 		worked, err = true, a.serveEvents(ctx, s)
 	case <-s.eventBeforeSync.ch:
 		a.enter(StateRegistered, errNoSynchronize)
@@ -162,7 +163,7 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 		err = errors.New("the runtime closed the connection before it sent Synchronize")
 	case <-ctx.Done():
 	}
-	a.live.Store(nil)
+	a.syncedSession.Store(nil)
 	s.finish()
 	if worked {
 		s.recoverPanic("Detached", func() { a.o.Handler.Detached(a, err) })

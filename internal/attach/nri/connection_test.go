@@ -45,7 +45,7 @@ func TestSocketAppearsLater(t *testing.T) {
 		}
 	}
 	boot(t, sock, &upstream{})
-	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 }
 
 // TestDirectoryReplaced: a runtime that is reinstalled removes its directory.
@@ -57,12 +57,12 @@ func TestDirectoryReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		u := boot(t, sock, &upstream{})
-		attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+		attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 		if err := os.RemoveAll(filepath.Dir(sock)); err != nil {
 			t.Fatal(err)
 		}
 		u.gate.cut()
-		attachtest.Until(t, "not connected", func() bool { return !inState(a, connect.Synchronised)() })
+		attachtest.Until(t, "not connected", func() bool { return !inState(a, connect.StateSynchronised)() })
 	}
 }
 
@@ -82,7 +82,7 @@ func TestStaleSocket(t *testing.T) {
 	}
 	attachtest.Until(t, "waiting", inState(a, StateWaiting))
 	boot(t, sock, &upstream{})
-	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 }
 
 // TestRestarts: twenty runtimes start and end; we register once at each, and nothing is left behind.
@@ -169,7 +169,7 @@ func TestDiesWhileRegistering(t *testing.T) {
 	if _, err := w.plugin.Synchronize(ctx, &api.SynchronizeRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -188,7 +188,7 @@ func TestSilentRuntime(t *testing.T) {
 	l := listen(t, sock)
 	a := run(t, Options{Socket: sock, Handler: &recorder{}, HandshakeTimeout: 50 * time.Millisecond})
 	silent := accept(t, l)
-	attachtest.Until(t, "given up", inState(a, connect.Lost))
+	attachtest.Until(t, "given up", inState(a, connect.StateLost))
 	silent.Close()
 	for asked := false; !asked; { // an attempt that was given up before it was accepted does not count
 		w := newWire(t, accept(t, l))
@@ -314,7 +314,7 @@ func TestHungUpdate(t *testing.T) {
 	if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		_, err := a.Update(ctx, []conductor.Settings{{Container: "c", Values: everything()}})
@@ -323,7 +323,7 @@ func TestHungUpdate(t *testing.T) {
 			t.Errorf("update: %v", err)
 		}
 	}
-	if !inState(a, connect.Synchronised)() {
+	if !inState(a, connect.StateSynchronised)() {
 		t.Error("a slow update cost the connection")
 	}
 }
@@ -415,7 +415,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
 				t.Fatal(err)
 			}
-			attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+			attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 			close(d.stop)
 			var calls sync.WaitGroup
 			defer calls.Wait()
@@ -429,7 +429,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			}
 			calls.Go(func() { _, _ = a.Update(ctx, all) })
 			if patience < time.Hour {
-				attachtest.Until(t, "given up", inState(a, connect.Lost))
+				attachtest.Until(t, "given up", inState(a, connect.StateLost))
 			} else {
 				// 2 MiB do not fit, and the other end does not read: our write blocks.
 				attachtest.Until(t, "a full socket", func() bool { return d.unread(t) >= 64<<10 })

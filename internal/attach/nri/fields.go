@@ -10,34 +10,35 @@ import (
 // release that added it, and whether answers set it.
 type Row struct {
 	Proto      string // e.g. Container.linux.resources.cpu.shares
-	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if it is not converted
+	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if the field is not converted
 	NRIVersion string // the first NRI release that has the field
-	Setting    string // name of the lifecycle.Field that answers set in it, if any
-	Adjust     bool   // set in the answer to CreateContainer
-	Update     bool   // set in updates of existing containers
-	Note       string // a remark, or why it is not converted
+	Setting    string // name of the lifecycle.Field whose values set this field in answers, if any
+	Adjust     bool   // decided values set the field in the answer to CreateContainer
+	Update     bool   // decided values set the field in updates of existing containers
+	Note       string // a remark, or why the field is not converted
 }
 
 // field is one row of a conversion table: a field of an NRI message, its destination, and the conversion. If
 // convert is nil, the field is not converted, and the note says why.
 type field[P, L any] struct {
 	proto      string // field name; [] marks a list, {} a map
-	lifecycle  string // Go name; empty for a message whose fields are set in L itself
-	nriVersion string
+	lifecycle  string // Go name of the field of L; empty for a message whose fields are set in L itself
+	nriVersion string // the first NRI release that has the field
 	convert    func(p *P, l *L)
-	table      nested // the conversion table of the message that the field holds; nil if it holds none
+	table      nestedTable // the conversion table of the message that the field holds; nil if it holds none
 	note       string
 }
 
-// table converts one message type. No other code uses the messages after decoding, so the result shares their maps and
-// lists of strings and does not copy them.
+// table converts one message type. The result shares the maps and lists of strings of the message and does not copy
+// them, because no other code uses a message after its conversion.
 type table[P, L any] []field[P, L]
 
-// nested is a conversion table of any message type.
-type nested interface {
-	describe(parent Row, seen map[nested]string) []Row
+// nestedTable is a conversion table of any message type.
+type nestedTable interface {
+	describe(parent Row, seen map[nestedTable]string) []Row
 }
 
+// convert converts the message p to l. If p is nil, it does nothing.
 func (t *table[P, L]) convert(p *P, l *L) {
 	if p == nil {
 		return
@@ -49,7 +50,7 @@ func (t *table[P, L]) convert(p *P, l *L) {
 	}
 }
 
-// convertOne converts an optional message, and nil to nil.
+// convertOne converts an optional message. It converts nil to nil.
 func convertOne[P, L any](t *table[P, L], p *P) *L {
 	if p == nil {
 		return nil
@@ -97,9 +98,9 @@ func opt[T comparable, W any, PW optionalMessage[T, W]](w PW) lifecycle.Opt[T] {
 	return lifecycle.Some(w.GetValue())
 }
 
-// describe lists the table's rows below parent. If the same table was listed before, it refers to that place and
-// does not list the rows again.
-func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
+// describe lists the table's rows below parent. seen has the tables that were listed before. For such a table, describe
+// refers to the first listing and does not repeat the rows.
+func (t *table[P, L]) describe(parent Row, seen map[nestedTable]string) []Row {
 	seen[t] = parent.Proto
 	var rows []Row
 	for _, f := range *t {
@@ -120,10 +121,10 @@ func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
 	return rows
 }
 
-// Rows lists every field of the messages a runtime sends about pods and
-// containers, in the order of the protocol.
+// Rows lists every field of the messages that a runtime sends about pods and containers, in the order of the protocol.
+// It is for the docs.
 func Rows() []Row {
-	seen := map[nested]string{}
+	seen := map[nestedTable]string{}
 	rows := containerTable.describe(Row{Proto: "Container", Lifecycle: "Container"}, seen)
 	rows = append(rows, podTable.describe(Row{Proto: "PodSandbox", Lifecycle: "Pod"}, seen)...)
 	for i := range rows {

@@ -57,7 +57,7 @@ var containerTable = table[nriContainer, container]{
 	{"image", "Image", "0.12.2", func(p *nriContainer, l *container) { l.Image = convertOne(&imageTable, p.Image) }, &imageTable, ""},
 }
 
-// convertContainer converts a container, and nil to nil.
+// convertContainer converts a container of NRI. It converts nil to nil.
 func convertContainer(p *api.Container) *lifecycle.Container { return convertOne(&containerTable, p) }
 
 func convertNetDevices(in map[string]*api.LinuxNetDevice) map[string]string {

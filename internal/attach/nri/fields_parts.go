@@ -60,7 +60,7 @@ var profileTable = table[api.SecurityProfile, lifecycle.SecurityProfile]{
 	{"localhost_ref", "Localhost", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Localhost = p.LocalhostRef }, nil, ""},
 }
 
-// seccompNotConverted is the note for the fields of a seccomp filter that the attachment does not convert.
+// seccompNotConverted is the note in the docs for the fields of a seccomp filter that the attachment does not convert.
 const seccompNotConverted = "not carried: policies never change a seccomp filter, so they get only a summary of it"
 
 var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{

@@ -39,5 +39,5 @@ var podTable = table[nriPod, ourPod]{
 	{"ips[]", "IPs[]", "0.8", func(p *nriPod, l *ourPod) { l.IPs = p.Ips }, nil, ""},
 }
 
-// convertPod converts a pod, and nil to nil.
+// convertPod converts a pod of NRI. It converts nil to nil.
 func convertPod(p *api.PodSandbox) *lifecycle.Pod { return convertOne(&podTable, p) }

@@ -71,7 +71,7 @@ var resourcesTable = table[nriResources, ourResources]{
 	{"pids", "", "0.7", func(p *nriResources, l *ourResources) { pidsTable.convert(p.Pids, l) }, &pidsTable, ""},
 }
 
-// convertResources converts resources, and nil to nil.
+// convertResources converts resources of NRI. It converts nil to nil.
 func convertResources(p *api.LinuxResources) *lifecycle.Resources {
 	return convertOne(&resourcesTable, p)
 }

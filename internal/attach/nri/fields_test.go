@@ -18,9 +18,9 @@ import (
 )
 
 // tables has every conversion table by the message that it converts.
-func tables() map[protoreflect.FullName]nested {
+func tables() map[protoreflect.FullName]nestedTable {
 	name := func(m proto.Message) protoreflect.FullName { return m.ProtoReflect().Descriptor().FullName() }
-	return map[protoreflect.FullName]nested{
+	return map[protoreflect.FullName]nestedTable{
 		name(&api.PodSandbox{}): &podTable, name(&api.LinuxPodSandbox{}): &linuxPodTable,
 		name(&api.Container{}): &containerTable, name(&api.LinuxContainer{}): &linuxContainerTable,
 		name(&api.LinuxResources{}): &resourcesTable, name(&api.LinuxCPU{}): &cpuTable,
@@ -112,7 +112,7 @@ func TestRows(t *testing.T) {
 		}
 	}
 	for _, f := range lifecycle.Fields() {
-		if settingOf[f.Field] == nil && !besideNRI[f.Field] {
+		if settingsByField[f.Field] == nil && !besideNRI[f.Field] {
 			t.Errorf("field %s is in no setting", f.Name)
 		}
 	}
@@ -184,7 +184,7 @@ func scalar(t *rapid.T, f protoreflect.FieldDescriptor, n *int) protoreflect.Val
 
 // expect computes by reflection, without the functions of the tables, what they promise for a message:
 // lifecycle path -> value. Zero values promise nothing.
-func expect(out map[string]string, m protoreflect.Message, at string, all map[protoreflect.FullName]nested) {
+func expect(out map[string]string, m protoreflect.Message, at string, all map[protoreflect.FullName]nestedTable) {
 	names := names(all[m.Descriptor().FullName()])
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		life := names[string(f.Name())]
@@ -209,7 +209,7 @@ func expect(out map[string]string, m protoreflect.Message, at string, all map[pr
 	})
 }
 
-func expectOne(out map[string]string, f protoreflect.FieldDescriptor, v protoreflect.Value, path string, all map[protoreflect.FullName]nested) {
+func expectOne(out map[string]string, f protoreflect.FieldDescriptor, v protoreflect.Value, path string, all map[protoreflect.FullName]nestedTable) {
 	switch m := f.Message(); {
 	case m == nil && f.Kind() == protoreflect.EnumKind && f.Name() == "state":
 		out[path] = lifecycle.State(v.Enum()).String()
@@ -359,9 +359,9 @@ func TestNilIn(t *testing.T) {
 }
 
 // names maps the field names of a table's message to lifecycle names.
-func names(of nested) map[string]string {
+func names(of nestedTable) map[string]string {
 	m := map[string]string{}
-	for _, r := range of.describe(Row{}, map[nested]string{}) {
+	for _, r := range of.describe(Row{}, map[nestedTable]string{}) {
 		if name := strings.TrimPrefix(r.Proto, "."); !strings.Contains(name, ".") {
 			m[strings.TrimRight(name, "[]{}")] = strings.TrimPrefix(r.Lifecycle, ".")
 		}

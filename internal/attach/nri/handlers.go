@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// The stub ignores a handler with a wrong signature and reports no error, so the
-// compiler checks them here.
+// The stub ignores a handler with a wrong signature and reports no error. The compiler therefore checks the signatures
+// here.
 var (
 	_ stub.ConfigureInterface           = (*session)(nil)
 	_ stub.SynchronizeInterface         = (*session)(nil)
@@ -34,7 +34,8 @@ var (
 	_ stub.RemoveContainerInterface     = (*session)(nil)
 )
 
-// inHandlerKey is the key of a context value that marks a request while a handler answers it.
+// inHandlerKey is the key of a context value. The context of a handler has this value, so that Update can detect a call
+// by a handler.
 type inHandlerKey struct{}
 
 // Configure answers the runtime's first request with the events to which the agent subscribes.
@@ -49,7 +50,7 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	if s.registerOnly {
 		return subscription(nil, p), s.passConfig(config)
 	}
-	s.a.runtimeSeen.Store(newLastRuntime(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
+	s.a.lastRuntime.Store(newLastRuntime(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
 	if err := s.passConfig(config); err != nil {
 		return 0, err
 	}
@@ -57,7 +58,7 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	return subscription(s.a.o.Handler.Wants(), p), nil
 }
 
-// passConfig passes on the configuration that a runtime stores for a plugin that it launches.
+// passConfig passes the configuration that a runtime stores for a launched plugin to OnConfigure.
 func (s *session) passConfig(config string) error {
 	if config == "" || s.a.o.OnConfigure == nil {
 		return nil
@@ -65,14 +66,14 @@ func (s *session) passConfig(config string) error {
 	err := errors.New("the agent panicked while it read the configuration")
 	s.recoverPanic("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
 	if err != nil {
-		return fmt.Errorf("configuration from runtime: %w", err)
+		return fmt.Errorf("read the configuration that the runtime sent: %w", err)
 	}
 	return nil
 }
 
-// Synchronize passes the runtime's pods and containers to the handler. Its answer has no updates. It answers after
-// half of the runtime's timeout even if the handler still runs. A runtime disconnects a plugin that answers late,
-// and would do so after each new connection.
+// Synchronize passes the runtime's pods and containers to the handler. Its answer has no updates. It answers after half
+// of the runtime's timeout even if the handler still runs. A runtime disconnects a plugin that answers too late, and a
+// slow handler would be too late after each new connection.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	if s.registerOnly {
 		return nil, nil
@@ -92,7 +93,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	for _, c := range ctrs {
 		if c != nil {
 			ctr := convertContainer(c)
-			s.identities.complete(ev.Kind, &lifecycle.Pod{}, ctr)
+			s.identities.setIdentity(ev.Kind, &lifecycle.Pod{}, ctr)
 			ev.Containers = append(ev.Containers, ctr)
 		}
 	}
@@ -110,17 +111,17 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	select {
 	case <-done:
 	case <-t.C:
-		s.a.o.Log.Warn("the agent answered Synchronize before it had handled it, because handling was slow", logkey.After, limit/2)
+		s.a.o.Log.Warn("the agent answered Synchronize before it had handled all pods and containers, because that took too long", logkey.After, limit/2)
 	}
 	return nil, nil
 }
 
-// RunPodSandbox passes the event on.
+// RunPodSandbox passes the event to the handler.
 func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	return s.handlePod(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: convertPod(p)})
 }
 
-// UpdatePodSandbox passes the event on with the requested resources.
+// UpdatePodSandbox passes the event to the handler, with the requested resources.
 func (s *session) UpdatePodSandbox(ctx context.Context, p *api.PodSandbox, overhead, res *api.LinuxResources) error {
 	return s.handlePod(ctx, lifecycle.Event{
 		Kind: lifecycle.UpdatePodSandbox, Pod: convertPod(p),
@@ -128,12 +129,12 @@ func (s *session) UpdatePodSandbox(ctx context.Context, p *api.PodSandbox, overh
 	})
 }
 
-// StopPodSandbox passes the event on.
+// StopPodSandbox passes the event to the handler.
 func (s *session) StopPodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	return s.handlePod(ctx, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: convertPod(p)})
 }
 
-// RemovePodSandbox passes the event on.
+// RemovePodSandbox passes the event to the handler, and then forgets the pod's made-up ids.
 func (s *session) RemovePodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	defer s.identities.forgetPod(p.GetId())
 	return s.handlePod(ctx, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: convertPod(p)})
@@ -156,7 +157,7 @@ func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c 
 	return s.notify(ctx, lifecycle.PostCreateContainer, p, c)
 }
 
-// StartContainer passes the event on.
+// StartContainer passes the event to the handler.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.StartContainer, p, c)
 }
@@ -168,10 +169,10 @@ func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *ap
 	if !ok || p == nil || c == nil || s.registerOnly || !s.requests.begin() {
 		return nil
 	}
-	defer s.end()
+	defer s.endRequest()
 	ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: convertPod(p), Container: convertContainer(c)}
 	s.a.peer().setPodName(ev.Pod)
-	s.identities.complete(ev.Kind, ev.Pod, ev.Container)
+	s.identities.setIdentity(ev.Kind, ev.Pod, ev.Container)
 	s.recoverPanic(ev.Kind.String(), func() { notifier.Notify(ev) })
 	return nil
 }
@@ -189,7 +190,7 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 		return nil, err
 	}
 	ups := s.updates(ans.Op, ans.Others, c.GetId(), true)
-	own, unsupported := s.a.peer().update(c.GetId(), runtimes.Request, ans.Values)
+	own, unsupported := s.a.peer().update(c.GetId(), runtimes.KubeletUpdate, ans.Values)
 	s.logUnsupported(ans.Op, c.GetId(), unsupported)
 	if own != nil {
 		own.IgnoreFailure = !s.a.o.FailRequest
@@ -198,7 +199,7 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	return ups, nil
 }
 
-// StopContainer passes the event on. The answer may update other containers.
+// StopContainer passes the event to the handler. The answer may update other containers.
 func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	ans, err := s.handleContainer(ctx, lifecycle.Event{Kind: lifecycle.StopContainer}, p, c)
 	if err != nil {
@@ -207,14 +208,15 @@ func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.C
 	return s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
-// RemoveContainer passes the event on.
+// RemoveContainer passes the event to the handler.
 func (s *session) RemoveContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.RemoveContainer, p, c)
 }
 
+// handlePod passes a pod event to the handler. It drops an event without a pod.
 func (s *session) handlePod(ctx context.Context, ev lifecycle.Event) error {
 	if ev.Pod == nil {
-		s.a.o.Log.Debug("event without pod ignored", logkey.Event, ev.Kind.String())
+		s.a.o.Log.Debug("the agent ignores an event that has no pod", logkey.Event, ev.Kind.String())
 		return nil
 	}
 	s.a.peer().setPodName(ev.Pod)
@@ -222,11 +224,11 @@ func (s *session) handlePod(ctx context.Context, ev lifecycle.Event) error {
 	return err
 }
 
-// handleContainer completes a container event and passes it on. If the pod is missing, it uses the pod id of the
-// container. If the container is missing, it drops the event.
+// handleContainer completes a container event and passes it to the handler. If the event has no pod, it uses a pod that
+// has only the pod id of the container. It drops an event without a container.
 func (s *session) handleContainer(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
 	if c == nil {
-		s.a.o.Log.Debug("event without container ignored", logkey.Event, ev.Kind.String())
+		s.a.o.Log.Debug("the agent ignores an event that has no container", logkey.Event, ev.Kind.String())
 		return conductor.Answer{}, nil
 	}
 	ev.Container = convertContainer(c)
@@ -234,26 +236,26 @@ func (s *session) handleContainer(ctx context.Context, ev lifecycle.Event, p *ap
 		ev.Pod = &lifecycle.Pod{ID: c.GetPodSandboxId()}
 	}
 	s.a.peer().setPodName(ev.Pod)
-	s.identities.complete(ev.Kind, ev.Pod, ev.Container)
+	s.identities.setIdentity(ev.Kind, ev.Pod, ev.Container)
 	if ev.Container.ID == "" {
 		s.a.o.Log.Warn("the runtime sent a container without id and name; the agent decides nothing for it", logkey.Event, ev.Kind.String(), logkey.Pod, ev.Pod.Name)
 	}
 	return s.handle(ctx, ev)
 }
 
-// notify passes on an event whose answer has no values.
+// notify passes a container event to the handler. The runtime's request has no answer with values.
 func (s *session) notify(ctx context.Context, kind lifecycle.Kind, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.handleContainer(ctx, lifecycle.Event{Kind: kind}, p, c)
 	return err
 }
 
-// handle calls the handler. It returns only a Rejection as an error. After a panic or another error of the handler,
-// the answer changes nothing.
+// handle passes an event to the handler. It returns only a Rejection as an error. After a panic or another error of the
+// handler, the answer changes nothing.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
 	if s.registerOnly || !s.requests.begin() {
 		return conductor.Answer{}, nil
 	}
-	defer s.end()
+	defer s.endRequest()
 	s.noteEventBeforeSync(ev.Kind)
 	ctx = context.WithValue(ctx, inHandlerKey{}, true)
 	s.recoverPanic(ev.Kind.String(), func() {
@@ -270,9 +272,9 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 	return ans, refusal
 }
 
-// updates converts settings of existing containers to one update for each container, because the runtime would
-// report a second one as a conflict. It drops settings of a container whose id the runtime has not sent yet, and
-// settings of the container whose id is except.
+// updates converts settings of existing containers to one update for each container, because the runtime would report a
+// second update of a container as a conflict. It drops and logs the settings of a container whose id the runtime has
+// not sent yet, and of the container whose id is except.
 func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))
@@ -290,7 +292,7 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	}
 	peer := s.a.peer()
 	for _, id := range order {
-		u, unsupported := peer.update(id, runtimes.Push, merged[id])
+		u, unsupported := peer.update(id, runtimes.AgentUpdate, merged[id])
 		s.logUnsupported(op, id, unsupported)
 		if u != nil {
 			u.IgnoreFailure = ignoreFailure

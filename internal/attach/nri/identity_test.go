@@ -17,7 +17,7 @@ func TestIdentitiesEnd(t *testing.T) {
 		pod := &lifecycle.Pod{ID: fmt.Sprint("pod-", n)}
 		step := func(kind lifecycle.Kind, id string) string {
 			c := &lifecycle.Container{ID: id, Name: "c"}
-			i.complete(kind, pod, c)
+			i.setIdentity(kind, pod, c)
 			return c.ID
 		}
 		made := step(lifecycle.CreateContainer, "")

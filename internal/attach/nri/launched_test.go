@@ -137,7 +137,7 @@ func TestEndsBetweenAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	attachtest.Until(t, "synchronised", inState(a, connect.Synchronised))
+	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 	attachtest.Until(t, "registered", u.registered)
 	type made struct {
 		rsp *api.CreateContainerResponse

@@ -11,8 +11,8 @@ import (
 // warnInterval is the pause between two warnings about a missing socket.
 const warnInterval = 5 * time.Minute
 
-// enableNRIAdvice is what to do about a missing socket. TOML also reads the single quotes, which the log prints as they
-// are.
+// enableNRIAdvice is what to do about a missing socket. It uses single quotes, because TOML accepts them too and the
+// log does not escape them.
 const enableNRIAdvice = "start the runtime, or switch NRI on in its configuration and restart it (running containers stay). " +
 	"containerd 1.7 needs three lines in /etc/containerd/config.toml: " +
 	"version = 2 | [plugins.'io.containerd.nri.v1.nri'] | disable = false. " +
@@ -20,15 +20,15 @@ const enableNRIAdvice = "start the runtime, or switch NRI on in its configuratio
 	"If the runtime's socket is elsewhere, set nri.socket. A node without NRI needs attach: bypass, cri or auto. " +
 	"trimtab doctor checks this node"
 
-// missingSocketWarning notes when the log last had a warning about the missing socket. One goroutine uses it.
-type missingSocketWarning struct{ warned time.Time }
+// missingSocketWarning stores when the attachment last warned of the missing socket. Only one goroutine uses it.
+type missingSocketWarning struct{ lastWarning time.Time }
 
 // due reports whether the warning is due: at once, and then after each warnInterval.
 func (m *missingSocketWarning) due(now time.Time) bool {
-	if !m.warned.IsZero() && now.Sub(m.warned) < warnInterval {
+	if !m.lastWarning.IsZero() && now.Sub(m.lastWarning) < warnInterval {
 		return false
 	}
-	m.warned = now
+	m.lastWarning = now
 	return true
 }
 
@@ -37,7 +37,7 @@ func (m *missingSocketWarning) due(now time.Time) bool {
 func (a *Attachment) whyAbsent(m *missingSocketWarning) error {
 	_, err := os.Stat(a.o.Socket)
 	if err == nil {
-		m.warned = time.Time{}
+		m.lastWarning = time.Time{}
 		return nil
 	}
 	a.enter(StateWaiting, fmt.Errorf("wait for the runtime: %w", err))

@@ -5,8 +5,8 @@ type UnsetField struct{ Proto, Reason string }
 
 // Reasons that several fields share.
 const (
-	obsolete = "obsolete: cgroups of version 2 do not have it"
-	byFile   = "set the file instead, by the setting `unified`: "
+	reasonObsolete  = "obsolete: cgroups of version 2 do not have it"
+	reasonSetByFile = "set the file instead, by the setting `unified`: "
 )
 
 // UnsetFields lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment
@@ -19,13 +19,13 @@ func UnsetFields() []UnsetField {
 		{"linux.seccomp_policy", "a seccomp filter protects the node; policies only read a summary of it"},
 		{"linux.resources.devices[]", "device cgroup rules are added together with the device nodes of the setting `device`"},
 		{"linux.resources.pids.limit", "the kubelet sets it for all pods of a node (`podPidsLimit`)"},
-		{"linux.resources.memory.reservation", byFile + "`memory.low`"},
-		{"linux.resources.memory.swap", byFile + "`memory.swap.max`"},
-		{"linux.resources.memory.kernel", obsolete},
-		{"linux.resources.memory.kernel_tcp", obsolete},
-		{"linux.resources.memory.swappiness", obsolete},
-		{"linux.resources.memory.disable_oom_killer", obsolete},
-		{"linux.resources.memory.use_hierarchy", obsolete},
+		{"linux.resources.memory.reservation", reasonSetByFile + "`memory.low`"},
+		{"linux.resources.memory.swap", reasonSetByFile + "`memory.swap.max`"},
+		{"linux.resources.memory.kernel", reasonObsolete},
+		{"linux.resources.memory.kernel_tcp", reasonObsolete},
+		{"linux.resources.memory.swappiness", reasonObsolete},
+		{"linux.resources.memory.disable_oom_killer", reasonObsolete},
+		{"linux.resources.memory.use_hierarchy", reasonObsolete},
 		{"linux.resources.cpu.realtime_runtime", "only kernels with CONFIG_RT_GROUP_SCHED and cgroups of version 1 have it"},
 		{"linux.resources.cpu.realtime_period", "only kernels with CONFIG_RT_GROUP_SCHED and cgroups of version 1 have it"},
 	}

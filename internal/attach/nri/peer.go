@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// peer is the runtime at the other end of a connection. Its name and release decide which fields an answer can
-// hold. Runtimes drop unknown fields without an error. The zero peer, an unknown runtime, therefore supports only
-// what the first release of this protocol had.
+// peer is the runtime at the other end of a connection. The runtime's name and release decide which fields an answer
+// can have: runtimes drop the fields that they do not know, without an error. The zero peer is an unknown runtime. It
+// supports only what the first release of NRI supported.
 type peer struct {
 	name  string  // as the runtime reports it
 	nri   version // the runtime's NRI release; zero if it is unknown
@@ -23,7 +23,7 @@ type peer struct {
 func newPeer(name, release, stated string) peer {
 	nri := runtimeVersion(stated, name, release)
 	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
-	p.kind = runtimes.Of(name, release, p.nri)
+	p.kind = runtimes.Identify(name, release, p.nri)
 	if p.nri == (version{}) {
 		p.about = fmt.Sprintf("%s %s (NRI release unknown)", name, release)
 	} else {
@@ -35,7 +35,8 @@ func newPeer(name, release, stated string) peer {
 // Runtime returns the runtime that sends this name and release in Configure.
 func Runtime(name, release string) runtimes.Runtime { return newPeer(name, release, "").kind }
 
-// isAtLeast reports whether the runtime's NRI library has the given release or a later one.
+// isAtLeast reports whether the runtime's NRI release is the release nri or a later one. It returns false if the
+// runtime's release is unknown.
 func (p peer) isAtLeast(nri version) bool { return !p.nri.Before(nri) }
 
 // capabilities returns what the attachment can change in this runtime.
@@ -51,35 +52,35 @@ func (p peer) capabilities() conductor.Capabilities {
 	}
 }
 
-// piggybacks reports whether an answer can update other containers without a risk for the creation. containerd and
-// the embedded runtime apply such updates before they release their lock, and only log a failure (containerd 1.7 to
-// 2.4, internal/nri). CRI-O fails the creation if such an update fails.
+// piggybacks reports whether the answer to CreateContainer can also update other containers without a risk for the
+// creation. containerd and the embedded runtime apply such updates before they release their lock, and only log a
+// failure (containerd 1.7 to 2.4, internal/nri). CRI-O fails the creation if such an update fails.
 func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == EmbeddedRuntime }
 
 // carries reports whether an answer to an event of this kind can set the field. At creation an answer can set all
 // fields of the table that the runtime applies, in updates only resources, and at other events nothing.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingOf[f]
+	s := settingsByField[f]
 	if s == nil {
 		return false
 	}
 	switch kind {
 	case lifecycle.CreateContainer:
-		return p.kind.AppliesField(runtimes.NRI, runtimes.Create, f)
+		return p.kind.AppliesField(runtimes.NRI, runtimes.CreateCall, f)
 	case lifecycle.UpdateContainer:
-		return s.resource != nil && p.kind.AppliesField(runtimes.NRI, runtimes.Request, f)
+		return s.resource != nil && p.kind.AppliesField(runtimes.NRI, runtimes.KubeletUpdate, f)
 	}
 	return false
 }
 
-// Carries reports what an answer to the newest runtime can set. Attachment.Capabilities
-// reports it for the connected runtime.
+// Carries reports whether an answer to the newest runtime can set a field at an event of this kind.
+// Attachment.Capabilities reports this for the connected runtime.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingOf[f]
+	s := settingsByField[f]
 	return s != nil && (kind == lifecycle.CreateContainer || kind == lifecycle.UpdateContainer && s.resource != nil)
 }
 
-// missingFields lists the fields that other runtimes carry at creation and this one does not.
+// missingFields lists the fields that other runtimes carry at creation, but this runtime does not.
 func (p peer) missingFields() []lifecycle.Field {
 	var out []lifecycle.Field
 	for _, s := range settings {

@@ -2,7 +2,7 @@ package nri
 
 import "sync"
 
-// signal wakes all goroutines that wait for it, once.
+// signal is an event that happens once. raise closes ch, which wakes all goroutines that wait on it.
 type signal struct {
 	ch   chan struct{}
 	once *sync.Once
@@ -10,17 +10,18 @@ type signal struct {
 
 func newSignal() signal { return signal{make(chan struct{}), &sync.Once{}} }
 
+// raise closes ch. Only the first call has an effect.
 func (s signal) raise() { s.once.Do(func() { close(s.ch) }) }
 
 // requests counts the runtime's requests that are not answered yet.
 type requests struct {
 	idle signal // raised when the connection has ended and no request is left
 
-	mu       sync.Mutex
-	running  int
-	answered bool  // a request was answered
-	written  int64 // number of writes on the connection when the last answer was made
-	ended    bool
+	mu             sync.Mutex // guards the fields below
+	running        int        // number of requests that are not answered yet
+	answered       bool       // a request was answered
+	writesAtAnswer int64      // number of writes on the connection when the last request was answered
+	ended          bool       // the connection has ended
 }
 
 // begin counts a request that starts. It returns false if the connection has ended.
@@ -39,7 +40,7 @@ func (r *requests) end(writes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running--
-	r.answered, r.written = true, writes
+	r.answered, r.writesAtAnswer = true, writes
 	r.raiseIfIdle()
 }
 
@@ -51,16 +52,17 @@ func (r *requests) finish() {
 	r.raiseIfIdle()
 }
 
+// raiseIfIdle raises idle if the connection has ended and no request is left. The caller holds the lock.
 func (r *requests) raiseIfIdle() {
 	if r.ended && r.running == 0 {
 		r.idle.raise()
 	}
 }
 
-// state reports whether a request is not answered yet, whether there was any request, and the connection's number
-// of writes when the last answer was made.
+// state reports whether a request is not answered yet, whether any request was answered, and the connection's number of
+// writes when the last request was answered.
 func (r *requests) state() (running, answered bool, written int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.running > 0, r.answered, r.written
+	return r.running > 0, r.answered, r.writesAtAnswer
 }

@@ -21,10 +21,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// grace bounds the wait for handlers and the stub when a connection ends.
-const grace = 5 * time.Second
+// gracePeriod is the longest wait for handlers and the stub when a connection ends.
+const gracePeriod = 5 * time.Second
 
-var errAborted = errors.New("handshake abandoned")
+// errAborted is the answer to a Configure request that the session no longer accepts.
+var errAborted = errors.New("the agent has stopped waiting for this registration, or is registered already")
 
 // session is one connection with its own stub, because a stub whose Start failed cannot
 // be started again. The session is also the plugin that the stub serves.
@@ -32,20 +33,20 @@ type session struct {
 	a      *Attachment
 	stub   stub.Stub
 	conn   *watchedConn
-	ctx    context.Context // of everything that this connection runs; canceled when the connection ends
+	ctx    context.Context // for everything that this connection runs; canceled when the connection ends
 	cancel context.CancelFunc
 
 	registered      signal // the runtime answered RegisterPlugin
 	synced          signal // the handler has handled the Synchronize event
 	eventBeforeSync signal // an event came before any Synchronize
-	closed          signal // the stub has cleaned up
+	stubClosed      signal // the stub has cleaned up
 	identities      *identities
 	requests        requests
 
-	updating  chan struct{}   // semaphore with one token: one unsolicited update at a time
-	updateCtx context.Context // the context of the current update; only the holder of the token uses it
+	updateToken chan struct{}   // semaphore with one token: one unsolicited update at a time
+	updateCtx   context.Context // the context of the current update; only the holder of the token uses it
 
-	started bool // Start succeeded; Stop would wait for a Start that hangs
+	stubStarted bool // the stub's Start succeeded; otherwise Stop would wait for a Start that hangs
 	// registerOnly means that the session registers because the runtime waits for that, and decides nothing.
 	registerOnly bool
 
@@ -55,12 +56,12 @@ type session struct {
 	syncReceived bool // the runtime has sent Synchronize
 }
 
-// watchedConn reports when either side closes it. If a write takes longer than writeTimeout, it closes the
-// connection, because the runtime may have got only a part of the message.
+// watchedConn raises dead when either side closes the connection. If a write takes longer than writeTimeout,
+// watchedConn closes the connection, because the runtime may have got only a part of the message.
 type watchedConn struct {
 	net.Conn
 	writeTimeout time.Duration // of one write
-	writes       atomic.Int64  // that returned
+	writes       atomic.Int64  // number of writes that have returned
 	dead         signal
 }
 
@@ -75,7 +76,7 @@ func (c *watchedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection. ttrpc's multiplexer calls it as soon as reading fails.
+// Close closes the connection and raises dead. ttrpc's multiplexer calls Close as soon as reading fails.
 func (c *watchedConn) Close() error {
 	c.dead.raise()
 	return c.Conn.Close()
@@ -88,24 +89,23 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 		registered:      newSignal(),
 		synced:          newSignal(),
 		eventBeforeSync: newSignal(),
-		closed:          newSignal(),
+		stubClosed:      newSignal(),
 		identities:      newIdentities(),
 		requests:        requests{idle: newSignal()},
-		updating:        make(chan struct{}, 1),
+		updateToken:     make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	opts := []stub.Option{
 		stub.WithLogger(stubLog{a.o.Log}),
 		stub.WithConnection(s.conn),
-		stub.WithOnClose(s.closed.raise),
+		stub.WithOnClose(s.stubClosed.raise),
 		stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true, FailRequest: a.o.FailRequest}),
 		stub.WithTTRPCOptions(
 			[]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptCall)},
 			[]ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(s.interceptRequest)},
 		),
 	}
-	// The stub reads these two from the environment first, and refuses an
-	// index that is set twice.
+	// The stub reads the plugin's name and index from the environment first, and refuses an index that is set twice.
 	if os.Getenv(api.PluginNameEnvVar) == "" {
 		opts = append(opts, stub.WithPluginName(a.o.Name))
 	}
@@ -115,15 +115,15 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 	st, err := stub.New(s, opts...)
 	if err != nil {
 		s.cancel()
-		return nil, fmt.Errorf("create nri stub: %w", err)
+		return nil, fmt.Errorf("create the NRI stub: %w", err)
 	}
 	s.stub = st
 	return s, nil
 }
 
-// start registers and waits for Configure. After the registration, neither the context nor a lost connection ends
-// the stub's Start. So start runs it in a goroutine, and stops waiting if the connection is lost, the context ends or
-// HandshakeTimeout is over.
+// start registers the plugin and waits for the runtime's Configure request. After the registration, neither the context
+// nor a lost connection ends the stub's Start. So start runs the stub's Start on a goroutine, and stops waiting if the
+// connection is lost, the context ends or HandshakeTimeout is over.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
@@ -134,12 +134,12 @@ func (s *session) start() error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("register with runtime: %w", err)
+			return fmt.Errorf("register the agent with the runtime: %w", err)
 		}
-		s.started = true
+		s.stubStarted = true
 		return nil
 	case <-s.conn.dead.ch:
-		cause = errors.New("runtime closed the connection while registering")
+		cause = errors.New("the runtime closed the connection while the agent registered")
 	case <-t.C:
 		cause = fmt.Errorf("the runtime did not register the agent within %v", s.a.o.HandshakeTimeout)
 	case <-s.ctx.Done():
@@ -148,18 +148,18 @@ func (s *session) start() error {
 	_ = s.conn.Close()
 	select {
 	case err := <-done:
-		s.started = err == nil
+		s.stubStarted = err == nil
 	case <-s.registered.ch:
-		if s.abort() {
-			s.started = <-done == nil
+		if s.abortStart() {
+			s.stubStarted = <-done == nil
 		}
 	}
 	return cause
 }
 
-// abort ends a Start that waits for a Configure request that can no longer arrive. It passes the stub a Configure
-// request that fails. It reports whether Start will return.
-func (s *session) abort() bool {
+// abortStart ends the stub's Start when it waits for a Configure request that can no longer arrive. It passes the stub
+// a Configure request that fails. It reports whether Start will return.
+func (s *session) abortStart() bool {
 	s.mu.Lock()
 	if s.configured {
 		s.mu.Unlock()
@@ -171,15 +171,15 @@ func (s *session) abort() bool {
 		Configure(context.Context, *api.ConfigureRequest) (*api.ConfigureResponse, error)
 	})
 	if !ok {
-		s.a.o.Log.Error("nri stub cannot be stopped while it registers")
+		s.a.o.Log.Error("the agent cannot stop the NRI stub while the stub registers")
 		return false
 	}
 	_, _ = c.Configure(s.ctx, &api.ConfigureRequest{})
 	return true
 }
 
-// interceptRequest gets requests before the stub does. The stub can handle only one Configure, and none after its
-// Start was aborted.
+// interceptRequest gets requests before the stub does. It refuses a second Configure request, and any Configure request
+// after abortStart, because the stub cannot handle them.
 func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, m ttrpc.Method) (any, error) {
 	if strings.HasSuffix(info.FullMethod, "/Configure") {
 		s.mu.Lock()
@@ -194,8 +194,8 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 	return m(ctx, u)
 }
 
-// interceptCall gets the stub's calls to the runtime. It notes the end of RegisterPlugin. The stub calls
-// UpdateContainers without a context, so interceptCall replaces the context by that of the current update.
+// interceptCall gets the stub's calls to the runtime. It notes when the runtime has answered RegisterPlugin. The stub
+// calls UpdateContainers without a context, so interceptCall replaces the context by that of the current update.
 func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
 	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
 		ctx = s.updateCtx
@@ -210,29 +210,29 @@ func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *t
 	return err
 }
 
-// wait blocks until the connection is lost, or ctx ends.
-func (s *session) wait(ctx context.Context) error {
+// awaitEnd returns when the connection is lost. If ctx ends first, it returns when all requests are answered.
+func (s *session) awaitEnd(ctx context.Context) error {
 	select {
 	case <-s.conn.dead.ch:
-		return errors.New("runtime closed the connection")
+		return errors.New("the runtime closed the connection")
 	case <-ctx.Done():
 		s.awaitAnswers()
 		return nil
 	}
 }
 
-// maxWriteWait bounds the wait until the last answer is written. One answer takes several writes, so it counts as
-// written when nothing was written for answerQuietTime.
+// maxWriteWait is the longest wait until the last answer is written. An answer takes several writes. The last answer
+// counts as written when nothing was written for answerQuietTime.
 const (
 	maxWriteWait    = time.Second
 	answerQuietTime = 5 * time.Millisecond
 )
 
-// awaitAnswers waits, within bounds, until no request is open and the last answer is written. If the connection
-// ended earlier, the runtime would have no answer and might fail the request. ttrpc does not report when it has
-// written an answer.
+// awaitAnswers waits until every request is answered and the last answer is written, at most for gracePeriod. If the
+// connection ended earlier, the runtime would have no answer and might fail the request. awaitAnswers counts writes,
+// because ttrpc does not report when it has written an answer.
 func (s *session) awaitAnswers() {
-	late := time.NewTimer(grace)
+	late := time.NewTimer(gracePeriod)
 	defer late.Stop()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -261,22 +261,22 @@ func (s *session) awaitAnswers() {
 	}
 }
 
-// finish closes everything and waits for it, so that a connection never overlaps with the next. The stub's OnClose
-// must not call it.
+// finish closes the connection, and waits until the stub and all handlers have ended, so that a connection never
+// overlaps with the next one. The stub's OnClose must not call finish.
 func (s *session) finish() {
 	s.cancel()
-	if s.started {
+	if s.stubStarted {
 		s.stub.Stop()
 	}
 	_ = s.conn.Close()
 	s.requests.finish()
-	t := time.NewTimer(grace)
+	t := time.NewTimer(gracePeriod)
 	defer t.Stop()
-	for _, c := range []chan struct{}{s.closed.ch, s.requests.idle.ch} {
+	for _, c := range []chan struct{}{s.stubClosed.ch, s.requests.idle.ch} {
 		select {
 		case <-c:
 		case <-t.C:
-			s.a.o.Log.Warn("nri connection closed with requests still running")
+			s.a.o.Log.Warn("the NRI connection has ended, but a handler or the NRI stub still runs")
 			return
 		}
 	}
@@ -293,8 +293,8 @@ func (s *session) noteEventBeforeSync(kind lifecycle.Kind) {
 	}
 }
 
-// end counts a request that has been answered.
-func (s *session) end() {
+// endRequest counts a request that has been answered.
+func (s *session) endRequest() {
 	var writes int64
 	if s.conn != nil {
 		writes = s.conn.writes.Load()
@@ -305,10 +305,11 @@ func (s *session) end() {
 // recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
 func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
 
-// updateTimeout limits the time of an unsolicited update. Its caller may set a shorter deadline.
+// updateTimeout is how long an unsolicited update may take. The caller may set a shorter deadline.
 const updateTimeout = 10 * time.Second
 
-// update sends one unsolicited update and waits for its answer.
+// update sends one unsolicited update and waits for the answer. It returns the ids of the containers whose update the
+// runtime refused.
 func (s *session) update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	ups := s.updates(0, what, "", false)
 	if len(ups) == 0 {
@@ -317,13 +318,13 @@ func (s *session) update(ctx context.Context, what []conductor.Settings) ([]stri
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	select {
-	case s.updating <- struct{}{}:
+	case s.updateToken <- struct{}{}:
 	case <-s.conn.dead.ch:
 		return nil, ErrDetached
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-s.updating }()
+	defer func() { <-s.updateToken }()
 	s.updateCtx = ctx
 	refused, err := s.stub.UpdateContainers(ups)
 	if err != nil {

@@ -18,20 +18,19 @@ import (
 // cannot express. The attachment logs that value and does not send it.
 type setting struct {
 	field lifecycle.Field
-	proto string // the field of NRI's Container that it changes
+	proto string // the field of NRI's Container that the row sets
 	// resource sets a field of resources, in adjustments and in updates.
 	resource func(r *api.LinuxResources, v lifecycle.Value) bool
 	// create sets a field that only CreateContainer can set.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
-	note   string
-	// adjustOnly is the NRI release that added a field which runtimes never report; "" if runtimes report the
-	// field.
+	note   string // a remark for the docs
+	// adjustOnly is the first NRI release that has the field, if runtimes never report the field; "" if runtimes report
+	// it.
 	adjustOnly string
 }
 
-// settings is the table of all fields that NRI's answers can set. The attachment's
-// capabilities are made from it. A plugin cannot override a scalar resource that an
-// earlier plugin set: the runtime refuses the creation.
+// settings is the table of all fields that NRI's answers can set. The attachment's capabilities are made from it. A
+// plugin cannot override a scalar resource that an earlier plugin has set: the runtime then refuses the creation.
 var settings = append(resourceSettings, processSettings...)
 
 // resourceSettings are the rows for resources, environment variables, mounts, devices, classes, annotations and the
@@ -100,8 +99,8 @@ var resourceSettings = []setting{
 	},
 }
 
-// settingOf indexes settings by field.
-var settingOf = func() map[lifecycle.Field]*setting {
+// settingsByField has the rows of settings by field.
+var settingsByField = func() map[lifecycle.Field]*setting {
 	m := make(map[lifecycle.Field]*setting, len(settings))
 	for i := range settings {
 		m[settings[i].field] = &settings[i]
@@ -109,18 +108,18 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	return m
 }()
 
-// adjustment translates values for the container that the runtime creates. It returns nil if it sets nothing, so
-// that the container stays as it would be without the agent. It also returns the values that NRI cannot carry or that
-// the runtime does not support.
+// adjustment converts values to an adjustment of the container that the runtime creates. It returns nil if no value can
+// be set, so that the container stays as it would be without the agent. It also returns the values that NRI cannot
+// carry or that the runtime does not support. had is the container in the runtime's request.
 func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
 	var unsupported []lifecycle.Value
 	for _, v := range values {
-		s := settingOf[v.Field]
+		s := settingsByField[v.Field]
 		switch {
-		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.WhyNotAccepted(runtimes.NRI, runtimes.Create, v) != "":
+		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.WhyNotAccepted(runtimes.NRI, runtimes.CreateCall, v) != "":
 			unsupported = append(unsupported, v)
 		case s.resource != nil && s.resource(r, v):
 			resources = true
@@ -142,14 +141,14 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	return a, unsupported
 }
 
-// update translates values for an existing container, which can only be resources. It returns nil if it sets
-// nothing. It also returns the values that NRI cannot carry or that the runtime does not support in this call.
+// update converts values to an update of an existing container. Only resources can be updated. It returns nil if no
+// value can be set. It also returns the values that NRI cannot carry or that the runtime does not support in this call.
 func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
 	var unsupported []lifecycle.Value
 	for _, v := range values {
-		s := settingOf[v.Field]
+		s := settingsByField[v.Field]
 		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil ||
 			p.kind.WhyNotAccepted(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
 			unsupported = append(unsupported, v)
@@ -163,6 +162,7 @@ func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api
 	return &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{Resources: r}}, unsupported
 }
 
+// cpuOf returns the CPU section of resources, and adds the section if it is missing.
 func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	if r.Cpu == nil {
 		r.Cpu = &api.LinuxCPU{}
@@ -176,13 +176,13 @@ func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 
-// isUsableKey reports whether NRI takes a key literally. An empty key, and a key with the mark of a removal, have
-// other meanings.
+// isUsableKey reports whether NRI takes a key literally. It does not for an empty key, and for a key with the prefix -,
+// which marks a removal.
 func isUsableKey(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if v.Remove || !isUsableKey(v.Key) || strings.Contains(v.Key, "=") {
-		return false // runtimes drop a removal without a variable in its place
+		return false // runtimes drop the removal of a variable if no new value follows
 	}
 	if slices.ContainsFunc(had.GetEnv(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")

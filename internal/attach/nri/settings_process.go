@@ -93,7 +93,7 @@ func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.V
 	return true
 }
 
-// enumValues returns the numbers of enum names. all is false if a name is unknown.
+// enumValues returns the numbers of the names of an enum. all is false if a name is unknown.
 func enumValues[E ~int32](names []string, values map[string]int32) (out []E, all bool) {
 	for _, name := range names {
 		n, known := values[name]

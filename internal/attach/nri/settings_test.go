@@ -94,7 +94,7 @@ func TestAdjustmentOfEverything(t *testing.T) {
 }
 
 func TestUpdateOfEverything(t *testing.T) {
-	got, left := newest.update("c1", runtimes.Push, everything())
+	got, left := newest.update("c1", runtimes.AgentUpdate, everything())
 	want := &api.ContainerUpdate{ContainerId: "c1", Linux: &api.LinuxContainerUpdate{Resources: wantResources()}}
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
 		t.Error(d)
@@ -107,10 +107,10 @@ func TestUpdateOfEverything(t *testing.T) {
 // TestCarriesIsTrue: answers set exactly the fields that Carries declares.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
-	a.runtimeSeen.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
+	a.lastRuntime.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
 	for _, v := range everything() {
 		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
-		up, _ := newest.update("c", runtimes.Push, []lifecycle.Value{v})
+		up, _ := newest.update("c", runtimes.AgentUpdate, []lifecycle.Value{v})
 		if a.Capabilities().Create.Has(v.Field) != (adj != nil) {
 			t.Errorf("create, %s: declared %v", v.Field, adj == nil)
 		}
@@ -165,7 +165,7 @@ func TestLeftOver(t *testing.T) {
 		if a, left := newest.adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
 			t.Errorf("%+v: adjustment %v, left %v", v, a, left)
 		}
-		if u, left := newest.update("c", runtimes.Push, []lifecycle.Value{v}); u != nil || len(left) != 1 {
+		if u, left := newest.update("c", runtimes.AgentUpdate, []lifecycle.Value{v}); u != nil || len(left) != 1 {
 			t.Errorf("%+v: update %v, left %v", v, u, left)
 		}
 	}

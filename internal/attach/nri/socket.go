@@ -15,29 +15,31 @@ import (
 // recheckInterval is how often the attachment polls for the socket in addition to inotify.
 const recheckInterval = 10 * time.Second
 
-// socketWatch reports when a socket file is created. The attachment then connects at once and does not wait for the
-// end of a back-off.
+// socketWatch reports when the runtime creates its socket file. The attachment then connects at once and does not wait
+// for the end of a pause between attempts.
 type socketWatch struct {
-	path     string
-	last     os.FileInfo   // nil if the socket did not exist
-	appeared chan struct{} // holds at most one token
+	path          string
+	lastInfo      os.FileInfo   // nil if the socket did not exist
+	socketCreated chan struct{} // holds at most one token
 }
 
 func newSocketWatch(path string) *socketWatch {
-	w := &socketWatch{path: path, appeared: make(chan struct{}, 1)}
-	w.last, _ = os.Stat(path)
+	w := &socketWatch{path: path, socketCreated: make(chan struct{}, 1)}
+	w.lastInfo, _ = os.Stat(path)
 	return w
 }
 
-// run watches until ctx ends. Without inotify it polls.
+// run watches the socket until ctx ends. If it cannot use inotify, it logs that and returns. The attachment then looks
+// for the socket only after each pause between its attempts to connect.
 func (w *socketWatch) run(ctx context.Context, log *slog.Logger) {
 	if err := (follow.Follower{Recheck: recheckInterval, Dirs: w.dirs, Read: w.poll}).Run(ctx); err != nil {
-		log.Warn("the agent polls for the NRI socket", logkey.Err, err)
+		log.Warn("the agent cannot watch for the NRI socket with inotify, so it polls for the socket", logkey.Err, err)
 	}
 }
 
-// dirs returns the socket's directory, or its nearest parent that exists, and the directory above. The latter is
-// needed because inotify reports nothing about a directory that was replaced while a process held the socket open.
+// dirs returns the directories to watch: the socket's directory, or the nearest parent that exists, and the directory
+// above that one. The second directory is needed because inotify reports nothing if the first directory is replaced
+// while a process holds the socket open.
 func (w *socketWatch) dirs() []string {
 	dir := filepath.Dir(filepath.Clean(w.path))
 	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(dir) {
@@ -49,15 +51,15 @@ func (w *socketWatch) dirs() []string {
 	return []string{dir, filepath.Dir(dir)}
 }
 
-// poll sends a value on appeared if the socket is another file than before.
+// poll sends a value on socketCreated if the socket exists and is another file than at the last call.
 func (w *socketWatch) poll() {
 	now, err := os.Stat(w.path)
 	if err != nil {
-		w.last = nil
+		w.lastInfo = nil
 		return
 	}
-	if w.last == nil || !os.SameFile(now, w.last) || !now.ModTime().Equal(w.last.ModTime()) {
-		sleep.Wake(w.appeared)
+	if w.lastInfo == nil || !os.SameFile(now, w.lastInfo) || !now.ModTime().Equal(w.lastInfo.ModTime()) {
+		sleep.Wake(w.socketCreated)
 	}
-	w.last = now
+	w.lastInfo = now
 }

@@ -20,8 +20,9 @@ func laterRelease(a, b string) string {
 	return a
 }
 
-// runtimeVersion returns the runtime's NRI release, as the runtime states it or from the stub's table of runtimes.
-// That table needs a leading v, which some runtimes leave out. It returns "" for an unknown release.
+// runtimeVersion returns the runtime's NRI release: as the runtime states it, or from the NRI library's table of
+// runtimes. That table needs a leading v in the runtime's release, which some runtimes leave out. runtimeVersion
+// returns "" if the NRI release is unknown.
 func runtimeVersion(stated, runtime, release string) string {
 	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated
@@ -40,19 +41,20 @@ func runtimeVersion(stated, runtime, release string) string {
 	return inferred
 }
 
-// EmbeddedRuntime is the name that Trimtab's embedded runtime reports. EmbeddedRelease is the release that it reports:
-// that of the NRI library in it. It is a constant, because the library reads its own release from the binary, and
-// test binaries have none.
+// EmbeddedRuntime is the name that Trimtab's embedded runtime reports. EmbeddedRelease is the release that it reports,
+// which is the release of its NRI library. The release is a constant, because the library reads its own release from
+// the binary, and test binaries do not have it.
 const (
 	EmbeddedRuntime = "trimtab-sim"
 	EmbeddedRelease = "0.12.5"
 )
 
-// podUpdatesSince is the first release with UpdatePodSandbox.
+// podUpdatesSince is the first NRI release with UpdatePodSandbox.
 var podUpdatesSince = version{Major: 0, Minor: 10}
 
-// eventOf maps the events that a plugin can subscribe to. The runtime always sends Synchronize.
-var eventOf = map[lifecycle.Kind]api.Event{
+// nriEvents maps the kinds of events to which a plugin can subscribe to NRI's events. The runtime always sends
+// Synchronize.
+var nriEvents = map[lifecycle.Kind]api.Event{
 	lifecycle.RunPodSandbox:       api.Event_RUN_POD_SANDBOX,
 	lifecycle.UpdatePodSandbox:    api.Event_UPDATE_POD_SANDBOX,
 	lifecycle.StopPodSandbox:      api.Event_STOP_POD_SANDBOX,
@@ -73,7 +75,7 @@ var eventOf = map[lifecycle.Kind]api.Event{
 func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 	var mask api.EventMask
 	for _, k := range wants {
-		if e, ok := eventOf[k]; ok {
+		if e, ok := nriEvents[k]; ok {
 			mask.Set(e)
 		}
 	}

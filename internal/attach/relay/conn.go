@@ -19,7 +19,7 @@ import (
 
 // Options configure a relayed connection.
 type Options struct {
-	// HandlingFor says which calls are held; nil means none.
+	// HandlingFor says which calls the relay holds; nil means none.
 	HandlingFor HandlingFunc
 	// MaxMessage is the longest message of a held call, in bytes. The relay forwards a longer message unchanged.
 	// Default: 16 MiB, as in the kubelet.
@@ -27,12 +27,12 @@ type Options struct {
 	// WriteTimeout is how long one write to either end may take before the connection is
 	// closed. Default: DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// IdleTimeout is how long the connection may have no call before the relay asks the caller to close it.
+	// IdleTimeout is how long the connection may have no call before the relay asks the caller to close the connection.
 	// Default: DefaultIdleTimeout.
 	IdleTimeout time.Duration
 }
 
-// DefaultMaxMessage is the longest message that kubelet and runtimes accept.
+// DefaultMaxMessage is the longest message in bytes that kubelet and runtimes accept.
 const DefaultMaxMessage = 16 << 20
 
 // Conn is one caller's connection, which the relay forwards to a backend.
@@ -45,25 +45,26 @@ type Conn struct {
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
-	// highestStream is the highest stream that the caller opened. Only the goroutine that reads from the caller writes
-	// it. Other goroutines read it for GOAWAY frames.
+	// highestStream is the highest id of a stream that the caller has opened. Only the goroutine that reads from the
+	// caller changes highestStream. Other goroutines read it for GOAWAY frames.
 	highestStream atomic.Uint32
 
-	mu            sync.Mutex // guards all below; never held across I/O
-	changed       sync.Cond  // signals changes of windows, stages and closed
+	mu            sync.Mutex // guards the fields below; never held across I/O
+	changed       sync.Cond  // signals changes of windows, of stages and of closed
 	calls         map[uint32]*call
 	spareBuffers  [][]byte // buffers of earlier held messages, for reuse
 	flow          flow     // of the connection, towards the backend
 	initialWindow int64    // a new stream's window, from the backend's SETTINGS
 	streams       streams
 	usage         usage
-	// unackedSettings has an entry for each SETTINGS frame that the backend has not acknowledged. For a frame of the relay
-	// the entry is the call that the relay refuses after the acknowledgement. For a frame of the caller it is nil.
+	// unackedSettings has an element for each SETTINGS frame that the backend has not acknowledged, in the order of the
+	// frames. For a frame of the relay, the element is the call that the relay refuses after the acknowledgement. For a
+	// frame of the caller, it is nil.
 	unackedSettings []*call
 
 	drain    drain
 	closed   bool
-	writeErr error // error of the write that ended the connection because an end did not read
+	writeErr error // the error of the write that ended the connection, because the caller or the backend did not read
 
 	decompressing sync.Mutex // held while a message is decompressed, so that the relay decompresses one at a time
 }
@@ -73,12 +74,13 @@ type drain struct {
 	// closing means that the relay does not forward streams with an id above limit.
 	closing bool
 	limit   uint32
-	reason  string
-	// sentFirst means that the caller got the backend's first frames. A caller accepts no other frames before them.
-	sentFirst bool
+	reason  string // the reason in the GOAWAY frame
+	// firstFramesSent means that the caller got the backend's first frames. A caller accepts no other frames before
+	// these.
+	firstFramesSent bool
 }
 
-// New returns a Conn that relays between a caller and a backend. Run serves it and closes both.
+// New returns a Conn that relays between a caller and a backend. Conn.Run relays and closes both connections.
 func New(caller, backend net.Conn, o Options) *Conn {
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), DefaultMaxMessage)
 	o.WriteTimeout, o.IdleTimeout = cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout), cmp.Or(max(o.IdleTimeout, 0), DefaultIdleTimeout)
@@ -92,13 +94,13 @@ func New(caller, backend net.Conn, o Options) *Conn {
 		calls:   map[uint32]*call{}, flow: flow{window: initialWindow}, initialWindow: initialWindow,
 	}
 	c.changed.L = &c.mu
-	c.caller.fail = func(err error) { c.writeFailed("caller", err) }
-	c.backend.fail = func(err error) { c.writeFailed("backend", err) }
+	c.caller.onWriteError = func(err error) { c.writeFailed("caller", err) }
+	c.backend.onWriteError = func(err error) { c.writeFailed("backend", err) }
 	return c
 }
 
-// Run relays until either end closes the connection, violates the protocol or a limit, or does not read, or until ctx
-// ends. It returns after all hooks have returned. It returns nil if the connection ended normally.
+// Run relays until ctx ends, or until the caller or the backend closes its connection, violates the protocol or a
+// limit, or does not read. It returns after all hooks have returned. It returns nil if the connection ended normally.
 func (c *Conn) Run(ctx context.Context) error {
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	defer c.cancel()
@@ -147,8 +149,8 @@ func (c *Conn) copy(to *endpoint, from net.Conn) {
 	}
 }
 
-// writeFailed ends the connection after a failed write. It keeps the error for the log if that end is still
-// connected but does not read.
+// writeFailed ends the connection after a failed write. who is the end to which the relay wrote. If that end is still
+// connected but does not read, writeFailed keeps the error for Run.
 func (c *Conn) writeFailed(who string, err error) {
 	c.mu.Lock()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.closed && c.writeErr == nil {
@@ -158,7 +160,7 @@ func (c *Conn) writeFailed(who string, err error) {
 	c.close()
 }
 
-// close closes both connections and wakes all goroutines that wait for them.
+// close closes the connections to the caller and to the backend, and wakes all goroutines that wait for them.
 func (c *Conn) close() {
 	c.mu.Lock()
 	first := !c.closed
@@ -172,10 +174,10 @@ func (c *Conn) close() {
 	}
 }
 
-// Drain asks the caller, by GOAWAY, to open no more calls on this connection. Running calls go on, and the caller
-// closes the connection after the last one. It can safely repeat newer calls on another connection. Drain waits at
-// most drainTimeout for an end that does not read, and then closes its connection.
-func (c *Conn) Drain() { c.startDrain("trimtab ends this connection; open another") }
+// Drain asks the caller, by a GOAWAY frame, to open no more calls on this connection. Running calls go on, and the
+// caller closes the connection after the last one. The caller can safely repeat newer calls on another connection. If
+// the caller or the backend does not read within drainTimeout, Drain closes the connection.
+func (c *Conn) Drain() { c.startDrain("trimtab closes this connection; open another connection") }
 
 // startDrain drains the connection. why is the reason in the GOAWAY frame.
 func (c *Conn) startDrain(why string) {
@@ -184,7 +186,7 @@ func (c *Conn) startDrain(why string) {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	again, greeted := c.drain.closing, c.drain.sentFirst
+	again, greeted := c.drain.closing, c.drain.firstFramesSent
 	c.drain.closing = true
 	if !again {
 		c.drain.limit, c.drain.reason = c.highestStream.Load(), why
@@ -195,13 +197,13 @@ func (c *Conn) startDrain(why string) {
 	}
 }
 
-// sendFirstFrames sends the backend's first frames to the caller, and then the frames that could not be sent before
-// them.
+// sendFirstFrames sends the backend's first frames to the caller, and then the frames of the relay that could not be
+// sent before these.
 func (c *Conn) sendFirstFrames(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	c.drain.sentFirst = true
+	c.drain.firstFramesSent = true
 	closing := c.drain.closing
 	first = slices.Clip(first)
 	for _, k := range c.calls {
@@ -219,7 +221,7 @@ func (c *Conn) HasHeldCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.calls {
-		if k.stage != finished {
+		if k.stage != stageFinished {
 			return true
 		}
 	}
@@ -240,11 +242,11 @@ func (c *Conn) endAllCalls() {
 	}
 }
 
-// finish ends a call. A hook that still runs has no effect on the call when it returns.
+// finish ends a call and calls its OnOutcome. If the hook of the call still runs, its verdict has no effect.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
-	k.stage = finished
-	c.forget(k)
+	k.stage = stageFinished
+	c.dropHeldBytes(k)
 	c.usage.heldBytes -= len(k.reply)
 	k.reply = nil
 	done, cancel := k.onOutcome, k.cancel
@@ -258,8 +260,8 @@ func (c *Conn) finish(k *call, o Outcome) {
 	}
 }
 
-// endError returns nil for an error by which a connection ends normally, and otherwise
-// an error to log.
+// endError returns the error for the log if a connection ended because of a protocol error, and nil otherwise. who is
+// the end that violated the protocol.
 func endError(who string, err error) error {
 	if _, atFault := errors.AsType[*protocolError](err); !atFault {
 		return nil

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// direction is one of a connection's two directions.
+// direction is one of a connection's two directions: from the caller to the backend, or back.
 type direction struct {
-	c         *Conn
-	in        *reader
-	out       *endpoint
-	blocks    *blocks
-	run       []byte             // the part of the reader's buffer that the relay forwards unchanged
-	sendFirst func([]byte) error // writes the first frames, if they need special treatment; else nil
+	c             *Conn
+	in            *reader
+	out           *endpoint
+	blocks        *blocks
+	pendingFrames []byte             // the frames in the reader's buffer that the next flush forwards unchanged
+	sendFirst     func([]byte) error // writes the first frames if they need special treatment; nil after that
 }
 
-// relay reads frames and calls take for each of them, until the connection ends. It then returns the error.
-func (d *direction) relay(take func(f *frame) error) error {
+// relay reads frames and calls handle for each frame, until the connection ends. It then returns the error.
+func (d *direction) relay(handle func(f *frame) error) error {
 	var f frame
 	for {
 		more, err := d.in.next(&f)
@@ -27,12 +27,12 @@ func (d *direction) relay(take func(f *frame) error) error {
 				err = fmt.Errorf("%w: header block interrupted", errFrame)
 				break
 			}
-			d.begin(&f)
-			if err = take(&f); err != nil {
+			d.startPending(&f)
+			if err = handle(&f); err != nil {
 				break
 			}
 		}
-		if err != nil { // send the frames before it
+		if err != nil { // first send the frames before the error
 			return d.c.sendGoAway(d, errors.Join(err, d.flush()))
 		}
 		if err := d.flush(); err != nil {
@@ -44,22 +44,24 @@ func (d *direction) relay(take func(f *frame) error) error {
 	}
 }
 
-// pass adds a frame to the run, which one write forwards. Frames are contiguous in the buffer, so a run ends only
-// at a frame that the relay does not forward.
-func (d *direction) pass(f *frame) { d.run = d.run[:len(d.run)+len(f.raw)] }
+// addPending adds a frame to pendingFrames, which one write forwards. The frames are contiguous in the reader's buffer,
+// so frames are pending only up to the first frame that the relay does not forward.
+func (d *direction) addPending(f *frame) {
+	d.pendingFrames = d.pendingFrames[:len(d.pendingFrames)+len(f.raw)]
+}
 
-// begin makes f the start of a run if there is none.
-func (d *direction) begin(f *frame) {
-	if len(d.run) == 0 {
+// startPending makes pendingFrames begin at the frame f if no frame is pending.
+func (d *direction) startPending(f *frame) {
+	if len(d.pendingFrames) == 0 {
 		at := d.in.r - len(f.raw)
-		d.run = d.in.buf[at:at]
+		d.pendingFrames = d.in.buf[at:at]
 	}
 }
 
-// flush writes the run.
+// flush writes the pending frames.
 func (d *direction) flush() error {
-	run, greet := d.run, d.sendFirst
-	d.run = nil
+	run, greet := d.pendingFrames, d.sendFirst
+	d.pendingFrames = nil
 	if greet != nil && len(run) > 0 {
 		d.sendFirst = nil
 		return greet(run)
@@ -67,22 +69,23 @@ func (d *direction) flush() error {
 	return d.out.write(run)
 }
 
-// replace writes b in place of the current frame.
-func (d *direction) replace(b []byte) error {
+// writeInstead writes the pending frames, and then b in place of the current frame.
+func (d *direction) writeInstead(b []byte) error {
 	if err := d.flush(); err != nil {
 		return err
 	}
-	d.run = b
+	d.pendingFrames = b
 	return d.flush()
 }
 
-// setting notes what a setting of the sender allows the other end to send, and returns the value to pass on.
+// setting handles a setting in a SETTINGS frame. It notes what the setting allows the receiver of the frame to send,
+// and returns the value that the relay forwards.
 func (d *direction) setting(id http2.SettingID, v uint32) uint32 {
 	switch v = limitSetting(id, v); id {
 	case http2.SettingHeaderTableSize:
-		d.out.blocks.allow(v)
+		d.out.blocks.allowTableSize(v)
 	case http2.SettingMaxFrameSize:
-		d.out.reader.allow(v)
+		d.out.reader.allowFrameSize(v)
 	}
 	return v
 }

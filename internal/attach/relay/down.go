@@ -9,14 +9,14 @@ import (
 // toCaller is the direction from backend to caller.
 type toCaller struct{ direction }
 
-// relayDown forwards what the backend sends.
+// relayDown forwards what the backend sends to the caller, until the connection ends.
 func (c *Conn) relayDown() error {
 	d := &toCaller{direction{c: c, in: c.backend.reader, out: &c.caller, blocks: c.backend.blocks, sendFirst: c.sendFirstFrames}}
-	return d.relay(d.take)
+	return d.relay(d.handleFrame)
 }
 
-// take handles one frame.
-func (d *toCaller) take(f *frame) error {
+// handleFrame handles one frame of the backend.
+func (d *toCaller) handleFrame(f *frame) error {
 	switch f.kind {
 	case http2.FrameData:
 		if err := d.data(f); err != nil {
@@ -28,7 +28,7 @@ func (d *toCaller) take(f *frame) error {
 		d.c.mu.Lock()
 		d.c.streams.close(f.stream)
 		k := d.c.calls[f.stream]
-		refused := k != nil && k.stage == refusing
+		refused := k != nil && k.stage == stageRefusing
 		d.c.mu.Unlock()
 		switch {
 		case refused:
@@ -49,11 +49,11 @@ func (d *toCaller) take(f *frame) error {
 		d.c.streams.closeAbove(last)
 		d.c.mu.Unlock()
 	}
-	d.pass(f)
+	d.addPending(f)
 	return nil
 }
 
-// data reads the answer of a held call.
+// data stores the answer of a held call from a DATA frame.
 func (d *toCaller) data(f *frame) error {
 	d.c.mu.Lock()
 	if f.hasFlag(http2.FlagDataEndStream) {
@@ -77,6 +77,7 @@ func (d *toCaller) data(f *frame) error {
 	return nil
 }
 
+// headers decodes a header block. If the block ends a held call, it reads the status of the call from the block.
 func (d *toCaller) headers(f *frame) error {
 	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
@@ -105,7 +106,7 @@ func (d *toCaller) headers(f *frame) error {
 	}
 	if k != nil {
 		d.c.mu.Lock()
-		early := k.stage == refusing && !k.responseStarted
+		early := k.stage == stageRefusing && !k.responseStarted
 		if !k.responseStarted {
 			k.responseStarted, k.replyEncoding = true, h.encoding
 		}
@@ -121,14 +122,14 @@ func (d *toCaller) headers(f *frame) error {
 		}
 	}
 	if single {
-		d.pass(f)
+		d.addPending(f)
 		return nil
 	}
-	return d.replace(raw)
+	return d.writeInstead(raw)
 }
 
-// settings applies the backend's settings. It does not forward an acknowledgement of
-// our own frame.
+// settings applies the backend's settings and forwards them. It does not forward an acknowledgement of a SETTINGS frame
+// that the relay itself sent.
 func (d *toCaller) settings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
 		return d.settingsAcked(f)
@@ -153,14 +154,14 @@ func (d *toCaller) settings(f *frame) error {
 	case err != nil:
 		return err
 	case d.sendFirst != nil && !counted:
-		return d.replace(withStreamLimit(f.raw))
+		return d.writeInstead(withStreamLimit(f.raw))
 	}
-	d.pass(f)
+	d.addPending(f)
 	return nil
 }
 
-// settingsAcked handles an acknowledgement of SETTINGS by the backend. If it acknowledges a frame of the relay, the
-// relay now refuses the call for which it sent that frame.
+// settingsAcked handles an acknowledgement of a SETTINGS frame by the backend. If the relay itself sent that SETTINGS
+// frame, settingsAcked now refuses the call for which the relay sent it.
 func (d *toCaller) settingsAcked(f *frame) error {
 	d.c.mu.Lock()
 	var k *call
@@ -170,10 +171,10 @@ func (d *toCaller) settingsAcked(f *frame) error {
 	if k == nil {
 		d.c.usage.callerUnacked = max(0, d.c.usage.callerUnacked-1)
 		d.c.mu.Unlock()
-		d.pass(f)
+		d.addPending(f)
 		return nil
 	}
-	if k.stage != refusing { // the backend has already ended it
+	if k.stage != stageRefusing { // the backend has already ended the call
 		d.c.mu.Unlock()
 		return d.flush()
 	}
@@ -190,17 +191,18 @@ func (d *toCaller) settingsAcked(f *frame) error {
 	}
 	d.c.mu.Unlock()
 	d.c.finish(k, Outcome{})
-	return d.replace(trailers)
+	return d.writeInstead(trailers)
 }
 
-// window handles the backend's WINDOW_UPDATE and forwards the part that belongs to the caller's own bytes.
+// window handles the backend's WINDOW_UPDATE. It forwards only the part that belongs to bytes that the caller itself
+// sent.
 func (d *toCaller) window(f *frame) error {
 	n, err := f.word()
 	if err != nil {
 		return err
 	}
 	if n == 0 { // the caller reports the error
-		d.pass(f)
+		d.addPending(f)
 		return nil
 	}
 	d.c.mu.Lock()
@@ -209,7 +211,7 @@ func (d *toCaller) window(f *frame) error {
 		k := d.c.calls[f.stream]
 		if k == nil {
 			d.c.mu.Unlock()
-			d.pass(f)
+			d.addPending(f)
 			return nil
 		}
 		w = &k.flow
@@ -223,10 +225,10 @@ func (d *toCaller) window(f *frame) error {
 	d.c.changed.Broadcast()
 	switch give {
 	case n:
-		d.pass(f)
+		d.addPending(f)
 		return nil
 	case 0:
 		return d.flush()
 	}
-	return d.replace(appendWord(nil, http2.FrameWindowUpdate, f.stream, give))
+	return d.writeInstead(appendWord(nil, http2.FrameWindowUpdate, f.stream, give))
 }

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// protocolError is a protocol error of one end, with its error code of RFC 9113. It ends the connection.
+// protocolError is a violation of the protocol or of a limit by the caller or the backend, with the error code of RFC
+// 9113. It ends the connection.
 type protocolError struct {
 	code http2.ErrCode
 	text string
@@ -14,19 +15,20 @@ type protocolError struct {
 
 func (f *protocolError) Error() string { return f.text }
 
-// The protocol errors of an end.
+// The protocol errors of the caller or the backend.
 var (
 	errFrame = &protocolError{http2.ErrCodeProtocol, "malformed frame"}
 	errSize  = &protocolError{http2.ErrCodeFrameSize, "frame of a wrong size"}
-	errFlow  = &protocolError{http2.ErrCodeFlowControl, "flow-control window too large"}
-	// errBlock means that the relay cannot decode a header block. The HPACK state is unknown afterwards.
-	errBlock           = &protocolError{http2.ErrCodeCompression, "header block cannot be read"}
+	errFlow  = &protocolError{http2.ErrCodeFlowControl, "the flow-control window is too large"}
+	// errBlock means that the relay cannot decode a header block. The connection cannot go on, because the HPACK state is
+	// unknown afterwards.
+	errBlock           = &protocolError{http2.ErrCodeCompression, "a header block cannot be decoded"}
 	errConnectionLimit = &protocolError{http2.ErrCodeEnhanceYourCalm, "above the limit of one connection"}
 	errTooSlow         = &protocolError{http2.ErrCodeEnhanceYourCalm, "sent the rest too late"}
 )
 
-// sendGoAway sends GOAWAY frames with the reason, if err is a protocol error of the end that d reads from. The caller
-// always gets one. The backend gets one only if it is at fault. sendGoAway returns err.
+// sendGoAway sends GOAWAY frames with the reason, if err is a protocol error of the end from which d reads. The caller
+// always gets such a frame. The backend gets one only if the backend caused the error. sendGoAway returns err.
 func (c *Conn) sendGoAway(d *direction, err error) error {
 	fault, atFault := errors.AsType[*protocolError](err)
 	if !atFault {

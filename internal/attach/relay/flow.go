@@ -1,13 +1,12 @@
 package relay
 
-// flow is one flow-control window towards the backend, of a connection or of a stream. The caller counts bytes when
-// it sends them, and the backend counts them when it receives them. While the relay holds a call, the two counts
-// differ.
+// flow is the flow-control window towards the backend, of a connection or of a stream. The caller counts bytes when it
+// sends them, and the backend counts bytes when it receives them. While the relay holds a call, the two counts differ.
 type flow struct {
 	// window is how many more bytes the backend accepts.
 	window int64
-	// pending is the number of bytes that count for the caller and not yet for the backend. Below zero it is the
-	// number of bytes that count only for the backend. window is always the caller's window plus pending.
+	// pending is the number of bytes that the caller has counted and the backend has not. If it is negative, -pending is
+	// the number of bytes that only the backend has counted. window is always the caller's window plus pending.
 	pending int64
 }
 
@@ -15,19 +14,20 @@ type flow struct {
 // and the backend reports the error.
 func (f *flow) maySend(n int) bool { return f.window >= int64(n) || f.pending >= 0 }
 
-// count counts bytes that are forwarded: both windows shrink.
+// count counts n bytes that the relay forwards: both windows shrink.
 func (f *flow) count(n int) { f.window -= int64(n) }
 
-// hold counts bytes that the relay holds: only the caller's window shrinks.
+// hold counts n bytes that the relay holds: only the caller's window shrinks.
 func (f *flow) hold(n int) { f.pending += int64(n) }
 
-// send counts bytes that the relay sends itself: only the backend's window shrinks.
+// send counts n bytes that the relay itself sends: only the backend's window shrinks.
 func (f *flow) send(n int) {
 	f.window -= int64(n)
 	f.pending -= int64(n)
 }
 
-// update handles the backend's WINDOW_UPDATE and returns the part that the relay passes on to the caller.
+// update handles a WINDOW_UPDATE of n bytes from the backend, and returns the part that the relay forwards to the
+// caller.
 func (f *flow) update(n uint32) uint32 {
 	f.window += int64(n)
 	give := int64(n) + f.pending

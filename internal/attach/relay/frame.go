@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	headerSize = 9
+	headerSize = 9 // the size of a frame's header in bytes
 	// minFrameSize is the size of the longest payload that every peer accepts.
 	minFrameSize = 16 << 10
 	// initialWindow is every window's size until a peer announces another.
@@ -17,10 +17,10 @@ const (
 	// bufferSize is how many bytes a direction reads in one call: some frames of 16 KiB. The buffer grows for a
 	// longer frame.
 	bufferSize  = 64 << 10
-	settingSize = 6
+	settingSize = 6 // the size of one setting in a SETTINGS frame
 )
 
-// flagsAt is the offset of a frame's flags.
+// flagsAt is the offset of the flags in a frame.
 const flagsAt = 4
 
 // frame is one frame inside a read buffer. raw has all its bytes.
@@ -33,13 +33,14 @@ type frame struct {
 
 func (f *frame) hasFlag(flag http2.Flags) bool { return f.flags.Has(flag) }
 
-// payload returns everything after the header.
+// payload returns the frame without its header.
 func (f *frame) payload() []byte { return f.raw[headerSize:] }
 
 // size returns how many bytes of a window a DATA frame uses.
 func (f *frame) size() int { return len(f.raw) - headerSize }
 
-// body returns the payload of a DATA, HEADERS or PUSH_PROMISE frame without padding, priority and promised stream.
+// body returns the payload of a DATA, HEADERS or PUSH_PROMISE frame without the padding, the priority and the id of a
+// promised stream.
 func (f *frame) body() ([]byte, error) {
 	b := f.payload()
 	if f.hasFlag(http2.FlagHeadersPadded) {
@@ -69,8 +70,7 @@ func (f *frame) word() (uint32, error) {
 	return binary.BigEndian.Uint32(f.payload()) &^ (1 << 31), nil
 }
 
-// settings calls visit for each setting of a SETTINGS frame, and replaces its value by
-// the result.
+// settings calls visit for each setting of a SETTINGS frame, and replaces the value of the setting by the result.
 func (f *frame) settings(visit func(id http2.SettingID, v uint32) uint32) error {
 	b := f.payload()
 	if len(b)%settingSize != 0 {

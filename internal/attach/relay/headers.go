@@ -12,24 +12,25 @@ import (
 // initialTableSize is the size of an HPACK table until a peer announces another.
 const initialTableSize = 4096
 
-// headers are the fields of a block that the relay needs.
+// headers has the fields of a header block that the relay needs.
 type headers struct {
 	path     string
 	encoding string
 	status   string
 }
 
-// blocks decodes all header blocks of one direction in order, because each depends on the blocks before it.
+// blocks decodes all header blocks of one direction, in order, because each block depends on the blocks before it.
 type blocks struct {
-	decoder *hpack.Decoder
-	found   *headers
-	// listSize is the size of a block's fields.
+	decoder       *hpack.Decoder
+	wantedHeaders *headers
+	// listSize is the size of the fields of the current block, in bytes.
 	listSize uint64
-	// allowed is the largest table that the receiver allows the sender.
-	allowed atomic.Uint32
-	applied uint32
-	// partial is a block whose last frame has not arrived. It has the raw frames, which the relay forwards
-	// together, and the fragments.
+	// allowedTableSize is the size in bytes of the largest HPACK table that the receiver allows the sender.
+	// appliedTableSize is the size that the decoder uses.
+	allowedTableSize atomic.Uint32
+	appliedTableSize uint32
+	// partial is a block whose last frame has not arrived. raw has the frames, which the relay forwards together.
+	// fragment has the part of the block that has arrived.
 	partial struct {
 		first    frame
 		raw      []byte
@@ -39,36 +40,39 @@ type blocks struct {
 }
 
 func newBlocks() *blocks {
-	b := &blocks{applied: initialTableSize}
-	b.allowed.Store(initialTableSize)
+	b := &blocks{appliedTableSize: initialTableSize}
+	b.allowedTableSize.Store(initialTableSize)
 	b.decoder = hpack.NewDecoder(initialTableSize, b.emit)
 	b.decoder.SetMaxStringLength(maxHeaderBlock)
 	return b
 }
 
+// emit handles a decoded field of a block.
 func (b *blocks) emit(h hpack.HeaderField) {
 	b.listSize += uint64(h.Size())
 	switch h.Name {
 	case ":path":
-		b.found.path = h.Value
+		b.wantedHeaders.path = h.Value
 	case "grpc-encoding":
-		b.found.encoding = h.Value
+		b.wantedHeaders.encoding = h.Value
 	case "grpc-status":
-		b.found.status = h.Value
+		b.wantedHeaders.status = h.Value
 	}
 }
 
-// allow notes the table size that the receiver announced. The size never shrinks: the sender may use the larger one
-// until it has read the new one.
-func (b *blocks) allow(n uint32) { b.allowed.Store(max(b.allowed.Load(), min(n, maxHeaderTable))) }
+// allowTableSize notes the table size that the receiver announced. The size never shrinks here, because the sender may
+// use the larger size until it has read the new one.
+func (b *blocks) allowTableSize(n uint32) {
+	b.allowedTableSize.Store(max(b.allowedTableSize.Load(), min(n, maxHeaderTable)))
+}
 
-// read decodes a whole block. If wanted is not nil, it stores fields there.
+// read decodes a whole block. If wanted is not nil, it stores the fields that the relay needs in wanted.
 func (b *blocks) read(fragment []byte, wanted *headers) error {
-	if n := b.allowed.Load(); n != b.applied {
+	if n := b.allowedTableSize.Load(); n != b.appliedTableSize {
 		b.decoder.SetAllowedMaxDynamicTableSize(n)
-		b.applied = n
+		b.appliedTableSize = n
 	}
-	b.found, b.listSize = wanted, 0
+	b.wantedHeaders, b.listSize = wanted, 0
 	b.decoder.SetEmitEnabled(wanted != nil)
 	if _, err := b.decoder.Write(fragment); err != nil {
 		return fmt.Errorf("%w: %w", errBlock, err)
@@ -87,8 +91,8 @@ func (f *frame) beginsBlock() bool {
 	return f.kind == http2.FrameHeaders || f.kind == http2.FramePushPromise
 }
 
-// gather handles a frame of a header block. When the block is complete it returns the block's first frame, its
-// fragment and all its bytes. Before that it returns nil.
+// gather adds a frame to the header block to which it belongs. When the block is complete, it returns the block's first
+// frame, the fragments of the block joined together, and the bytes of all its frames. Before that it returns nil.
 func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o := &b.partial
 	switch {
@@ -124,9 +128,9 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	return &first, fragment, raw, nil
 }
 
-// appendTrailers appends the headers that end a call. It marks the fields as sensitive. Such fields do not enter
-// the HPACK table, so the sender's state does not change. If the answer has already begun, appendTrailers writes
-// only trailers.
+// appendTrailers appends the headers that end a call. It marks the fields as sensitive. Such fields do not enter the
+// HPACK table, so the state of the backend's encoder does not change. If the answer has already begun, appendTrailers
+// writes only trailers.
 func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	var b bytes.Buffer
 	encoder := hpack.NewEncoder(&b)
@@ -142,7 +146,8 @@ func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	return append(appendHeader(out, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, stream, b.Len()), b.Bytes()...)
 }
 
-// maxStatusText bounds a status text, so that its headers fit into one frame of any peer.
+// maxStatusText is the longest encoded status text in bytes. Its headers then fit into one frame that every peer
+// accepts.
 const maxStatusText = 4 << 10
 
 // percentEncode encodes a status text as gRPC requires in a header.

@@ -13,8 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// handleHeaders handles a header block of the caller. dropped means that its stream is above the limit of the relay's
-// GOAWAY. refused is a call that the relay must refuse.
+// handleHeaders handles a header block of the caller. If the block opens a call that the relay holds, it stores the
+// call. dropped means that the stream is above the limit of the relay's GOAWAY. refused is a call that the relay must
+// refuse.
 func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +36,7 @@ func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool,
 		return nil, true, nil
 	}
 	switch {
-	case c.streams.goingAway && f.stream > c.streams.lastStream: // the backend ignores it, and the caller repeats it on another connection
+	case c.streams.goingAway && f.stream > c.streams.lastStream: // the backend ignores the call, and the caller repeats it on another connection
 		return nil, false, nil
 	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.unackedSettings)-c.usage.callerUnacked >= 2*maxStreams:
 		return nil, false, fmt.Errorf("%w: %d unfinished calls, or %d unacknowledged SETTINGS frames", errConnectionLimit, 2*maxStreams+maxRefused, 2*maxStreams)
@@ -63,7 +64,7 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 }
 
 // noteRefused stores a refused call, whose further frames the relay drops. If more than maxRefused calls are stored, it
-// forgets the oldest one, because the caller may never end that call. The mutex is held.
+// forgets the oldest call, because the caller may never end that call. The mutex is held.
 func (c *Conn) noteRefused(k *call) {
 	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
 		delete(c.calls, c.streams.refused[0])
@@ -71,22 +72,23 @@ func (c *Conn) noteRefused(k *call) {
 	}
 }
 
-// callerEnded notes the end of the caller's side, and forgets a call that has ended. The mutex is held.
+// callerEnded notes that the caller has ended its side of a call. If the call has an answer, callerEnded forgets the
+// call. The mutex is held.
 func (c *Conn) callerEnded(k *call) {
 	k.callerDone = true
-	if k.stage == finished {
+	if k.stage == stageFinished {
 		delete(c.calls, k.id)
 	}
 }
 
-// reset handles the caller's RST_STREAM. It reports whether to forward the frame. It returns false for a call that
-// the relay itself has reset at the backend.
-func (c *Conn) reset(stream uint32) bool {
+// handleReset handles the caller's RST_STREAM. It reports whether the relay forwards the frame. It returns false for a
+// call that the relay itself has reset at the backend.
+func (c *Conn) handleReset(stream uint32) bool {
 	c.mu.Lock()
 	k := c.calls[stream]
 	delete(c.calls, stream)
 	c.streams.close(stream)
-	reset := k != nil && (k.stage == refusing || k.stage == finished && k.refusal != nil)
+	reset := k != nil && (k.stage == stageRefusing || k.stage == stageFinished && k.refusal != nil)
 	c.mu.Unlock()
 	if k != nil {
 		c.finish(k, Outcome{})
@@ -94,9 +96,10 @@ func (c *Conn) reset(stream uint32) bool {
 	return !reset
 }
 
-// hookInline runs a fast hook for a message that fits into one frame. If it returns true, the frame is forwarded
-// unchanged. If it returns false, the relay holds the call like any other call. If the hook then has already decided to
-// change or refuse the message, k.hook returns this verdict, so that the hook runs only once.
+// hookInline runs a hook that returns at once, for a message that fits into one frame. If hookInline returns true, the
+// relay forwards the frame unchanged. If it returns false, the relay holds the call like any other call. If the hook
+// has then already decided to change or refuse the message, k.hook returns this verdict, so that the hook runs only
+// once.
 func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
 	if err != nil {
@@ -116,12 +119,12 @@ func (c *Conn) hookInline(k *call, f *frame) bool {
 		return false
 	}
 	c.mu.Lock()
-	going := k.stage == collecting
+	going := k.stage == stageCollecting
 	if going {
-		k.stage, k.sent, k.onOutcome = forwarding, true, v.OnOutcome
+		k.stage, k.sent, k.onOutcome = stageForwarding, true, v.OnOutcome
 	}
 	c.mu.Unlock()
-	if !going && v.OnOutcome != nil { // the backend has already ended it
+	if !going && v.OnOutcome != nil { // the backend has already ended the call
 		v.OnOutcome(Outcome{})
 	}
 	return going
@@ -137,7 +140,7 @@ func (c *Conn) hold(k *call, f *frame) (ready bool, refusal *Status, err error) 
 	if f.hasFlag(http2.FlagDataEndStream) {
 		defer c.callerEnded(k)
 	}
-	if k.stage == refusing || k.stage == finished {
+	if k.stage == stageRefusing || k.stage == stageFinished {
 		return false, nil, nil
 	}
 	if c.usage.heldBytes+len(body) > maxHeldBytes {
@@ -149,20 +152,20 @@ func (c *Conn) hold(k *call, f *frame) (ready bool, refusal *Status, err error) 
 		k.held = k.buf
 	}
 	k.held = append(k.held, body...)
-	if k.stage != collecting {
+	if k.stage != stageCollecting {
 		return false, nil, nil
 	}
 	n, complete := messageSize(k.held)
 	if complete || f.hasFlag(http2.FlagDataEndStream) || n > c.o.MaxMessage+prefixSize {
-		k.stage = deciding
+		k.stage = stageDeciding
 		return true, nil, nil
 	}
 	return false, nil, nil
 }
 
-// forget drops a call's bytes. They count as held until the call's hook has returned, because the hook may read
-// them. The mutex is held.
-func (c *Conn) forget(k *call) {
+// dropHeldBytes drops the held bytes of a call. The bytes count as held until the call's hook has returned, because the
+// hook may read them. The mutex is held.
+func (c *Conn) dropHeldBytes(k *call) {
 	k.held = nil
 	if !k.hookRuns {
 		c.usage.heldBytes -= k.countedBytes
@@ -170,7 +173,7 @@ func (c *Conn) forget(k *call) {
 	}
 }
 
-// hookReturned notes that a call's hook has returned, and that its bytes are sent or dropped.
+// hookReturned notes that a call's hook has returned, and that the call's bytes are sent or dropped.
 func (c *Conn) hookReturned(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,9 +183,9 @@ func (c *Conn) hookReturned(k *call) {
 	k.countedBytes = 0
 }
 
-// storeReply stores a frame of the backend's first message. The mutex is held.
+// storeReply stores bytes of the first message of the backend's answer. The mutex is held.
 func (c *Conn) storeReply(k *call, b []byte) {
-	if k.replyLost || k.stage == finished {
+	if k.replyLost || k.stage == stageFinished {
 		return
 	}
 	if n, whole := messageSize(k.reply); whole && len(k.reply) >= n {
@@ -202,7 +205,7 @@ func (c *Conn) storeReply(k *call, b []byte) {
 // relay allocate more by announcing a larger size. The mutex is held.
 func (c *Conn) bufferFor(first []byte) []byte {
 	n, _ := messageSize(first)
-	n = max(len(first), min(n, bufferSize)) + verdictSize
+	n = max(len(first), min(n, bufferSize)) + typicalVerdictSize
 	if last := len(c.spareBuffers) - 1; last >= 0 && cap(c.spareBuffers[last]) >= n {
 		room := c.spareBuffers[last]
 		c.spareBuffers = c.spareBuffers[:last]
@@ -211,25 +214,25 @@ func (c *Conn) bufferFor(first []byte) []byte {
 	return make([]byte, 0, n)
 }
 
-// verdictSize is how many bytes most verdicts add to a message. maxSpare is how many buffers the relay keeps for
-// reuse.
+// typicalVerdictSize is how many bytes most verdicts add to a message at most. maxSpareBuffers is how many buffers the
+// relay keeps for reuse.
 const (
-	verdictSize = 1 << 10
-	maxSpare    = 8
+	typicalVerdictSize = 1 << 10
+	maxSpareBuffers    = 8
 )
 
-// windowUpdates returns WINDOW_UPDATE frames that let the caller go on sending when held bytes have filled a
-// window. Otherwise the caller could not complete a message. It returns nothing before the backend's first frames,
-// because callers do not accept a window update then. The mutex is held.
+// windowUpdates returns the WINDOW_UPDATE frames with which the caller can go on sending when held bytes have filled a
+// window. Without them, the caller could not complete its message. Before the backend's first frames, windowUpdates
+// returns nothing, because callers do not accept a window update then. The mutex is held.
 func (c *Conn) windowUpdates(k *call) []byte {
 	var out []byte
-	if !c.drain.sentFirst {
+	if !c.drain.firstFramesSent {
 		return nil
 	}
 	if n := c.flow.grant(); n > 0 {
 		out = appendWord(out, http2.FrameWindowUpdate, 0, n)
 	}
-	if k.stage == collecting {
+	if k.stage == stageCollecting {
 		if n := k.flow.grant(); n > 0 {
 			out = appendWord(out, http2.FrameWindowUpdate, k.id, n)
 		}
@@ -237,7 +240,7 @@ func (c *Conn) windowUpdates(k *call) []byte {
 	return out
 }
 
-// runHook runs the hook of a call on its own goroutine.
+// runHook runs the hook of a call on its own goroutine, and then carries out the verdict.
 func (c *Conn) runHook(k *call) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -259,12 +262,12 @@ func (c *Conn) runHook(k *call) {
 		if !complete {
 			n = 0
 		}
-		c.release(k, v, n)
+		c.forwardHeld(k, v, n)
 	})
 }
 
-// decide decompresses the message and runs the hook. It returns an empty verdict for a message that it cannot
-// decompress.
+// decide decompresses the message of a call and runs the hook. It returns an empty verdict for a message that is
+// incomplete or too long, or that it cannot decompress.
 func (c *Conn) decide(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
 	if !complete || n > c.o.MaxMessage+prefixSize {
 		return Verdict{}
@@ -278,13 +281,13 @@ func (c *Conn) decide(ctx context.Context, k *call, held []byte, n int, complete
 	}
 	v := k.hook(ctx, msg)
 	if v.Message == nil && len(v.Appended) > 0 && held[0] != 0 {
-		v.Message = append(slices.Clip(msg), v.Appended...) // the original is compressed, so nothing can be appended to it
+		v.Message = append(slices.Clip(msg), v.Appended...) // bytes cannot be appended to a compressed message
 	}
 	return v
 }
 
-// decompressMessage decompresses the message of a call, which can then be a thousand times longer. So the relay
-// decompresses one message at a time, and counts it as held bytes.
+// decompressMessage decompresses the message of a call. The decompressed message can be a thousand times longer. So the
+// relay decompresses one message at a time, and counts the result as held bytes.
 func (c *Conn) decompressMessage(k *call, b []byte) ([]byte, error) {
 	if b[0] != 0 {
 		c.decompressing.Lock()
@@ -303,7 +306,7 @@ func (c *Conn) decompressMessage(k *call, b []byte) ([]byte, error) {
 	return msg, nil
 }
 
-// callEnded notes that the backend has ended a held call.
+// callEnded handles the end of a held call by the backend. h has the trailers; nil if the backend sent none.
 func (c *Conn) callEnded(k *call, h *headers) {
 	c.mu.Lock()
 	o := k.outcome(c.o.MaxMessage)

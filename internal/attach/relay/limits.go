@@ -7,10 +7,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// The limits of one connection. Smaller limits of the two ends apply unchanged.
+// The limits of one connection. If the caller or the backend announces a smaller limit, the smaller limit applies.
 const (
-	// maxFrame is the longest payload of a frame, in bytes: the size that net/http announces. grpc-go and nghttp2
-	// announce 16 KiB. The relay keeps a whole frame in memory.
+	// maxFrame is the longest payload of a frame, in bytes. The relay keeps a whole frame in memory. net/http announces
+	// this size, and grpc-go and nghttp2 announce 16 KiB.
 	maxFrame = 1 << 20
 	// maxHeaderTable is the largest HPACK table of one direction, in bytes. No known implementation announces more
 	// than 64 KiB, and most announce the 4 KiB of RFC 7541.
@@ -18,41 +18,40 @@ const (
 	// maxHeaderBlock is the longest header block, in bytes, including its frame headers. The relay keeps a block in
 	// memory until it is complete. grpc-go plans a default of 8 KiB.
 	maxHeaderBlock = 1 << 20
-	// maxContinuations is how many frames a block may have: twice as many as maxHeaderBlock needs with frames of 16
-	// KiB.
+	// maxContinuations is how many frames a header block may have: twice as many as a block of maxHeaderBlock bytes needs
+	// with frames of 16 KiB.
 	maxContinuations = 2 * maxHeaderBlock / minFrameSize
-	// maxHeaderList is the largest size of a block's fields in bytes, counted as in RFC 9113, 6.5.2. grpc-go has
-	// the same limit. The block itself can be a thousand times smaller.
+	// maxHeaderList is the largest size of the decoded fields of a header block in bytes, counted as in RFC 9113, 6.5.2.
+	// grpc-go has the same limit. The encoded block can be a thousand times smaller.
 	maxHeaderList = 16 << 20
-	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has at most one call per
-	// pod at a time, and some probes. It waits with further calls until one has ended. A hook takes some 40 KiB of
-	// stack.
+	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has at most one call per pod at a
+	// time, and some probes. Beyond the limit, it waits until a call has ended. A hook uses some 40 KiB of stack.
 	maxStreams = 1024
 	// maxRefused is how many refused streams the relay stores. The caller may not know of a refusal yet, and may send
 	// more frames on the stream.
 	maxRefused = maxStreams
-	// maxCallerUnacked is how many SETTINGS frames of the caller the backend may leave unacknowledged. Their
-	// entries need half a MiB, and the sockets' buffers hold fewer frames. A grpc-go client sends one at a time.
+	// maxCallerUnacked is how many SETTINGS frames of the caller the backend may leave unacknowledged. The relay uses half
+	// a MiB to count so many frames, and the buffers of the sockets hold fewer frames. A grpc-go client sends one SETTINGS
+	// frame at a time.
 	maxCallerUnacked = 1 << 16
-	// maxHeldBytes is how many bytes of messages a connection may hold: four messages of the greatest length. A
-	// creation has some 10 KB.
+	// maxHeldBytes is how many bytes of messages the relay may hold for one connection: four messages of
+	// DefaultMaxMessage. A CreateContainer message has some 10 kB.
 	maxHeldBytes = 64 << 20
 )
 
 const (
-	// DefaultWriteTimeout is how long one write may take. A peer that reads nothing for this long occupies buffers
-	// and counts as dead. A peer that has sent a part of a frame or of a header block has the same time for the
-	// rest.
+	// DefaultWriteTimeout is how long one write may take. A peer that reads nothing for this time counts as dead. A peer
+	// that has sent a part of a frame or of a header block must send the rest within the same time.
 	DefaultWriteTimeout = 30 * time.Second
 	// DefaultIdleTimeout is how long a connection may have no call. Clients of grpc-go close their idle connections
 	// after half an hour.
 	DefaultIdleTimeout = time.Hour
 )
 
-// usage counts how much a connection uses of its limits, besides streams.
+// usage counts how much of its limits a connection uses, except for the number of streams.
 type usage struct {
 	runningHooks  int // number of hooks that have not returned
-	heldBytes     int // bytes of messages that are held
+	heldBytes     int // bytes of messages that the relay holds
 	callerUnacked int // number of SETTINGS frames of the caller that the backend has not acknowledged
 }
 
@@ -68,7 +67,7 @@ func limitSetting(id http2.SettingID, v uint32) uint32 {
 	return v
 }
 
-// withStreamLimit adds the limit of streams to a SETTINGS frame.
+// withStreamLimit returns a SETTINGS frame with a further setting: the limit of maxStreams concurrent streams.
 func withStreamLimit(raw []byte) []byte {
 	n := len(raw) - headerSize
 	b := appendHeader(make([]byte, 0, len(raw)+settingSize), http2.FrameSettings, 0, 0, n+settingSize)

@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// prefixSize is the size of the prefix of a gRPC message: one byte that says whether it is compressed, and four
-// bytes with its length.
+// prefixSize is the size of the prefix of a gRPC message: one byte that says whether the message is compressed, and
+// four bytes with the length of the message.
 const prefixSize = 5
 
-var errEncoding = errors.New("unknown encoding of a message")
+var errEncoding = errors.New("the relay does not know the encoding of a message")
 
-// messageSize returns the size of the first message in b with its prefix, and whether b
-// has all of it.
+// messageSize returns the size of the first message in b, including its prefix. whole reports whether b has the whole
+// message. If b has only a part of the prefix, n is prefixSize.
 func messageSize(b []byte) (n int, whole bool) {
 	if len(b) < prefixSize {
 		return prefixSize, false
@@ -25,7 +25,8 @@ func messageSize(b []byte) (n int, whole bool) {
 	return n, len(b) >= n
 }
 
-// decompress returns the content of a message with prefix, at most limit bytes.
+// decompress returns the content of a message, which begins with its prefix. It returns an error for a compressed
+// message of more than limit bytes.
 func decompress(b []byte, encoding string, limit int) ([]byte, error) {
 	body := b[prefixSize:]
 	if b[0] == 0 {
@@ -48,7 +49,7 @@ func decompress(b []byte, encoding string, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// addPrefix adds the prefix of an uncompressed message. gRPC allows one in a call that
+// addPrefix adds the prefix of an uncompressed message. gRPC allows an uncompressed message also in a call that
 // announced a compression.
 func addPrefix(msg []byte) []byte {
 	b := make([]byte, prefixSize, prefixSize+len(msg))
@@ -58,5 +59,5 @@ func addPrefix(msg []byte) []byte {
 
 // setSize writes the size of a message into its prefix.
 func setSize(b []byte, n int) {
-	binary.BigEndian.PutUint32(b[1:], uint32(n)) //nolint:gosec // callers limit it
+	binary.BigEndian.PutUint32(b[1:], uint32(n)) //nolint:gosec // callers limit the size
 }

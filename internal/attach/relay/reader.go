@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// reader finds frames in a stream of bytes. The frames are parts of its buffer, valid
-// until the next fill.
+// reader finds frames in a stream of bytes. The frames are parts of the reader's buffer, and are valid until the next
+// call of fill.
 type reader struct {
 	conn net.Conn
 	buf  []byte
@@ -21,7 +21,7 @@ type reader struct {
 	r, w int
 	// maxPayload is the longest payload that the receiver allows the sender.
 	maxPayload atomic.Uint32
-	// restTimeout is how long the sender may take for the rest of what it has begun.
+	// restTimeout is how long the sender may take for the rest of a frame or header block that it has begun.
 	restTimeout time.Duration
 	// deadlineSet means that a read deadline is set. inHeaderBlock means that the deadline is for a header block of
 	// several frames. tookFrame means that next has returned a frame since the deadline was set.
@@ -34,12 +34,14 @@ func newReader(from net.Conn, within time.Duration) *reader {
 	return r
 }
 
-// allow notes the longest payload that the receiver announced. The length never shrinks: the sender may use the
-// larger one until it has read the new one.
-func (r *reader) allow(n uint32) { r.maxPayload.Store(max(r.maxPayload.Load(), min(n, maxFrame))) }
+// allowFrameSize notes the longest payload that the receiver announced. The length never shrinks here, because the
+// sender may use the larger length until it has read the new one.
+func (r *reader) allowFrameSize(n uint32) {
+	r.maxPayload.Store(max(r.maxPayload.Load(), min(n, maxFrame)))
+}
 
-// next takes the next complete frame out of the buffer. It returns false if there is none. It returns an error for
-// a frame that is too long as soon as the frame's header has arrived.
+// next removes the next complete frame from the buffer and stores it in f. It returns false if the buffer has no
+// complete frame. It returns an error for a frame that is too long as soon as the frame's header has arrived.
 func (r *reader) next(f *frame) (bool, error) {
 	b := r.buf[r.r:r.w]
 	if len(b) < headerSize {
@@ -89,8 +91,9 @@ func (r *reader) fill(inside bool) error {
 	return err
 }
 
-// setDeadline sets the deadline of the next read, or removes it. If the deadline for something that began earlier is set,
-// it stays. An error means a closed connection, and the read reports that.
+// setDeadline sets the deadline of the next read, or removes it. The deadline for a frame or header block that the
+// sender has begun earlier stays. setDeadline ignores errors, because an error means a closed connection, which the
+// read reports.
 func (r *reader) setDeadline(inside bool) {
 	begun := inside || r.w > 0
 	same := r.deadlineSet && (!r.tookFrame || r.inHeaderBlock && inside)
@@ -103,8 +106,8 @@ func (r *reader) setDeadline(inside bool) {
 	r.deadlineSet, r.inHeaderBlock, r.tookFrame = begun, inside, false
 }
 
-// readPrefix reads as many bytes as text has, or stops at the first bytes that differ from text. A caller sends
-// these bytes at once.
+// readPrefix reads bytes until it has as many as text, or until they differ from text. same reports whether they are
+// equal to text. first are the bytes that were read.
 func (r *reader) readPrefix(text string) (first []byte, same bool, err error) {
 	for {
 		n := min(r.w, len(text))

@@ -6,18 +6,18 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// release forwards a held call. It sends the verdict's message in place of the first n held bytes, and then the
-// bytes that follow them.
-func (c *Conn) release(k *call, v Verdict, n int) {
+// forwardHeld forwards a held call. It sends the verdict's message in place of the first n held bytes, and then the
+// held bytes that follow. If the verdict has no message, it sends all held bytes.
+func (c *Conn) forwardHeld(k *call, v Verdict, n int) {
 	c.mu.Lock()
-	if k.stage != deciding { // the call was ended or refused in the meantime
+	if k.stage != stageDeciding { // the call was ended or refused in the meantime
 		c.mu.Unlock()
 		if v.OnOutcome != nil {
 			v.OnOutcome(Outcome{})
 		}
 		return
 	}
-	k.stage, k.onOutcome = sending, v.OnOutcome
+	k.stage, k.onOutcome = stageSending, v.OnOutcome
 	switch {
 	case v.Message != nil:
 		k.held = append(addPrefix(v.Message), k.held[n:]...)
@@ -30,7 +30,7 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.buf != nil && cap(k.buf) <= bufferSize && len(c.spareBuffers) < maxSpare { // only this goroutine uses the buffer
+	if k.buf != nil && cap(k.buf) <= bufferSize && len(c.spareBuffers) < maxSpareBuffers { // only this goroutine uses the buffer
 		c.spareBuffers, k.buf = append(c.spareBuffers, k.buf[:0]), nil
 	}
 }
@@ -39,16 +39,16 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 // reports whether there is more to send.
 func (c *Conn) sendFrame(k *call) bool {
 	c.mu.Lock()
-	for !c.closed && k.stage == sending && len(k.held) > 0 && min(c.flow.window, k.flow.window) <= 0 {
+	for !c.closed && k.stage == stageSending && len(k.held) > 0 && min(c.flow.window, k.flow.window) <= 0 {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
-	// The relay notes the caller's RST_STREAM before it writes it. So under the writer's lock, either this code
-	// sees the note and sends no frame, or the RST_STREAM follows this frame.
+	// When the caller resets the call, the relay first changes the call's stage and then forwards the RST_STREAM. So under
+	// the backend's lock, either this code sees the new stage and sends no frame, or the RST_STREAM follows this frame.
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
-	if c.closed || k.stage != sending {
+	if c.closed || k.stage != stageSending {
 		c.mu.Unlock()
 		return false
 	}
@@ -62,7 +62,7 @@ func (c *Conn) sendFrame(k *call) bool {
 		if k.callerDone {
 			flags = http2.FlagDataEndStream
 		}
-		k.stage = forwarding
+		k.stage = stageForwarding
 	}
 	out := append(appendHeader(c.backend.buf[:0], http2.FrameData, flags, k.id, n), k.held[:n]...)
 	c.backend.buf = out
@@ -70,7 +70,7 @@ func (c *Conn) sendFrame(k *call) bool {
 	k.sent = true
 	c.flow.send(n)
 	k.flow.send(n)
-	more := k.stage == sending
+	more := k.stage == stageSending
 	if !more {
 		k.held = nil
 	}
@@ -81,14 +81,14 @@ func (c *Conn) sendFrame(k *call) bool {
 	return more
 }
 
-// refuse answers a held call. The relay has already forwarded its headers, so it resets the stream at the backend.
-// The backend's own answer may still arrive until the backend has acknowledged a frame that the relay sent after
-// the reset. In that case the backend's answer counts.
+// refuse refuses a held call. The relay has already forwarded the headers of the call, so it resets the stream at the
+// backend and then sends a SETTINGS frame. When the backend acknowledges this frame, settingsAcked answers the call. If
+// the backend's own answer arrives before that, the backend's answer counts.
 func (c *Conn) refuse(k *call, v Verdict) {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
-	if k.stage == finished || k.stage == refusing {
+	if k.stage == stageFinished || k.stage == stageRefusing {
 		c.mu.Unlock()
 		if v.OnOutcome != nil {
 			v.OnOutcome(Outcome{})
@@ -98,8 +98,8 @@ func (c *Conn) refuse(k *call, v Verdict) {
 	if v.OnOutcome != nil {
 		k.onOutcome = v.OnOutcome
 	}
-	k.stage, k.refusal = refusing, v.Refuse
-	c.forget(k)
+	k.stage, k.refusal = stageRefusing, v.Refuse
+	c.dropHeldBytes(k)
 	c.unackedSettings = append(c.unackedSettings, k)
 	c.mu.Unlock()
 	out := appendWord(nil, http2.FrameRSTStream, k.id, uint32(http2.ErrCodeCancel))

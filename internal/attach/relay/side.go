@@ -17,9 +17,9 @@ type endpoint struct {
 
 	reader *reader // reads the frames that this end sends
 	blocks *blocks // decodes the header blocks that this end sends
-	// fail is called after a failed write. The end may have received a part of a frame, so nothing more can be sent
-	// to it.
-	fail func(err error)
+	// onWriteError is called after a failed write. Nothing more can then be sent to this end, because it may have received
+	// a part of a frame.
+	onWriteError func(err error)
 
 	mu  sync.Mutex
 	buf []byte // for one frame of a held call; guarded by mu
@@ -36,7 +36,7 @@ func (s *endpoint) Write(b []byte) (int, error) {
 	n, err := s.Conn.Write(b)
 	if err != nil {
 		err = fmt.Errorf("write: %w", err)
-		s.fail(err)
+		s.onWriteError(err)
 	}
 	return n, err
 }
@@ -46,7 +46,7 @@ func (s *endpoint) shortenTimeout() {
 	s.timeoutMu.Lock()
 	defer s.timeoutMu.Unlock()
 	s.writeTimeout = min(s.writeTimeout, drainTimeout)
-	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing is written
+	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing more is written
 }
 
 // write writes whole frames.

@@ -9,19 +9,19 @@ const (
 	bothEnds = callerEnd | backendEnd
 )
 
-// streams are the open streams, and for each the ends that have sent END_STREAM or RST_STREAM.
+// streams has the open streams, and for each stream the ends that have sent END_STREAM or RST_STREAM.
 type streams struct {
-	open map[uint32]uint8
+	open map[uint32]uint8 // by stream id: the ends that have ended their side
 	// idleSince is when the last stream closed, or the connection began.
 	idleSince time.Time
-	// goingAway means that the backend's GOAWAY said that it handles no stream above lastStream.
+	// goingAway means that the backend has sent GOAWAY: it handles no stream above lastStream.
 	goingAway  bool
 	lastStream uint32
 	// refused are streams beyond maxStreams for which the caller may still send frames.
 	refused []uint32
 }
 
-// end notes that an end has sent its last frame.
+// end notes that one end has sent its last frame on a stream.
 func (s *streams) end(stream uint32, end uint8) {
 	ends, ok := s.open[stream]
 	switch {

@@ -12,17 +12,18 @@ import (
 // toBackend is the direction from caller to backend.
 type toBackend struct{ direction }
 
-// relayUp forwards what the caller sends. first are the bytes that were already read.
+// relayUp forwards what the caller sends to the backend, until the connection ends. first are the bytes that were
+// already read.
 func (c *Conn) relayUp(first []byte) error {
 	u := &toBackend{direction{c: c, in: c.caller.reader, out: &c.backend, blocks: c.caller.blocks}}
 	if err := c.backend.write(first); err != nil {
 		return err
 	}
-	return u.relay(u.take)
+	return u.relay(u.handleFrame)
 }
 
-// take handles one frame.
-func (u *toBackend) take(f *frame) error {
+// handleFrame handles one frame of the caller.
+func (u *toBackend) handleFrame(f *frame) error {
 	if u.dropsAfterGoAway(f) {
 		return u.flush()
 	}
@@ -32,13 +33,13 @@ func (u *toBackend) take(f *frame) error {
 	case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
 		return u.headers(f)
 	case http2.FrameRSTStream:
-		if !u.c.reset(f.stream) {
+		if !u.c.handleReset(f.stream) {
 			return u.flush()
 		}
 	case http2.FrameSettings:
 		return u.settings(f)
 	}
-	u.pass(f)
+	u.addPending(f)
 	return nil
 }
 
@@ -60,16 +61,17 @@ func (u *toBackend) dropsAfterGoAway(f *frame) bool {
 	return true
 }
 
-// settings applies the caller's settings, and notes that the next acknowledgement belongs to the caller's frame.
+// settings applies the caller's settings and forwards them. It adds the frame to unackedSettings, so that the relay
+// forwards the backend's acknowledgement of the frame to the caller.
 func (u *toBackend) settings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
-		u.pass(f)
+		u.addPending(f)
 		return nil
 	}
 	if err := f.settings(u.setting); err != nil {
 		return err
 	}
-	u.pass(f)
+	u.addPending(f)
 	u.out.mu.Lock()
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
@@ -78,21 +80,21 @@ func (u *toBackend) settings(f *frame) error {
 	n := u.c.usage.callerUnacked
 	u.c.mu.Unlock()
 	if n > maxCallerUnacked {
-		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errConnectionLimit, n)
+		return fmt.Errorf("%w: %d SETTINGS frames that the backend has not acknowledged", errConnectionLimit, n)
 	}
-	run := u.run
-	u.run = nil
+	run := u.pendingFrames
+	u.pendingFrames = nil
 	return u.out.writeLocked(run)
 }
 
-// headers decodes a header block, and holds the call that it opens if HandlingFor says so.
+// headers decodes a header block. If the block opens a call that HandlingFor selects, the relay holds the call.
 func (u *toBackend) headers(f *frame) error {
 	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := u.blocks.gather(f)
 	if err != nil {
 		return err
 	}
-	if first == nil { // the block is incomplete and stored until the rest arrives
+	if first == nil { // the block is incomplete; gather has stored it until the rest arrives
 		return u.flush()
 	}
 	var h headers
@@ -107,8 +109,8 @@ func (u *toBackend) headers(f *frame) error {
 		}
 	}
 	if single {
-		u.pass(f)
-	} else if err := u.replace(raw); err != nil {
+		u.addPending(f)
+	} else if err := u.writeInstead(raw); err != nil {
 		return err
 	}
 	if k != nil { // the backend must decode the block, because later blocks may refer to it
@@ -125,11 +127,11 @@ func (u *toBackend) data(f *frame) error {
 	if f.hasFlag(http2.FlagDataEndStream) {
 		u.c.streams.end(f.stream, callerEnd)
 	}
-	if k == nil || k.stage == forwarding {
+	if k == nil || k.stage == stageForwarding {
 		u.c.mu.Unlock()
 		return u.forward(f, k)
 	}
-	if k.mayRunInline && k.stage == collecting && len(k.held) == 0 {
+	if k.mayRunInline && k.stage == stageCollecting && len(k.held) == 0 {
 		k.mayRunInline = false
 		u.c.mu.Unlock()
 		if u.c.hookInline(k, f) {
@@ -153,8 +155,8 @@ func (u *toBackend) data(f *frame) error {
 	return err
 }
 
-// forward sends a DATA frame as soon as the backend's window allows. The window always allows it, unless a verdict
-// made a message longer, or the relay enlarged the caller's window while it held a message.
+// forward forwards a DATA frame as soon as the backend's window allows that. The window always allows it, unless a
+// verdict has made a message longer, or the relay has enlarged the caller's window while it held a message.
 func (u *toBackend) forward(f *frame, k *call) error {
 	n := f.size()
 	room := func() bool {
@@ -166,11 +168,11 @@ func (u *toBackend) forward(f *frame, k *call) error {
 		if err := u.flush(); err != nil {
 			return err
 		}
-		u.begin(f)
+		u.startPending(f)
 		u.c.mu.Lock()
 		if err := u.awaitWindow(room); err != nil {
 			u.c.mu.Unlock()
-			err = fmt.Errorf("wait until the server accepts %d bytes: %w", n, err)
+			err = fmt.Errorf("wait until the backend accepts %d more bytes: %w", n, err)
 			u.c.writeFailed("backend", err)
 			return err
 		}
@@ -183,7 +185,7 @@ func (u *toBackend) forward(f *frame, k *call) error {
 		}
 	}
 	u.c.mu.Unlock()
-	u.pass(f)
+	u.addPending(f)
 	return nil
 }
 

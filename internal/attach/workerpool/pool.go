@@ -1,5 +1,5 @@
-// Package workerpool runs short functions on goroutines that it reuses. The stack of a reused goroutine has already
-// grown. Growing a stack takes half as long as a decision.
+// Package workerpool runs short functions on goroutines that it reuses. This saves time, because the stack of a reused
+// goroutine has already grown: growing a stack takes half as long as a decision of the agent.
 package workerpool
 
 import "sync"
@@ -9,10 +9,10 @@ const maxIdle = 16
 
 // Pool runs functions concurrently. Its zero value is ready for use.
 type Pool struct {
-	work, goroutines sync.WaitGroup
+	work, goroutines sync.WaitGroup // count the functions and the goroutines that run
 
-	mu   sync.Mutex
-	idle []chan func() // in order of use, the latest last
+	mu   sync.Mutex    // guards idle
+	idle []chan func() // the channels of idle goroutines, the last used goroutine last
 }
 
 // Go runs f on an idle goroutine, or on a new one. It never blocks.
@@ -30,7 +30,7 @@ func (p *Pool) Go(f func()) {
 	p.goroutines.Go(func() { p.serve(f) })
 }
 
-// serve runs functions, one after another.
+// serve runs f, and then the functions that it receives while its goroutine is idle.
 func (p *Pool) serve(f func()) {
 	next := make(chan func(), 1)
 	for f != nil {
@@ -69,8 +69,8 @@ func (p *Pool) Wait() {
 }
 
 // GrowStack grows the stack of a new goroutine in one step. A stack starts small, and the Go runtime would otherwise
-// double and copy it several times. A decision with pools uses between 16 and 32 KiB, because
-// CPU sets are values.
+// double and copy it several times. A decision with pools uses between 16 and 32 KiB of stack, because CPU sets are
+// values.
 //
 //go:noinline
 func GrowStack() {

@@ -30,8 +30,8 @@ const (
 
 // calls are the runtime calls that would carry a value in each phase.
 var calls = [...]runtimes.Call{
-	Creating: runtimes.Create, Updating: runtimes.Request, Running: runtimes.Create,
-	Created: runtimes.Push, Starting: runtimes.Push, LosingCPUs: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
+	Creating: runtimes.CreateCall, Updating: runtimes.KubeletUpdate, Running: runtimes.CreateCall,
+	Created: runtimes.AgentUpdate, Starting: runtimes.AgentUpdate, LosingCPUs: runtimes.AgentUpdate, Copying: runtimes.AgentUpdate, Piggyback: runtimes.AgentUpdate,
 }
 
 // Sink is where a value goes.
@@ -183,7 +183,7 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepte
 
 // inCreation reports whether the creation of a container can hold a value.
 func inCreation(can *Capabilities, v lifecycle.Value) bool {
-	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.Create) && can.Refuses(runtimes.Create, v) == ""
+	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.CreateCall) && can.Refuses(runtimes.CreateCall, v) == ""
 }
 
 // reasonFor returns the reason of a route, as text for users.
@@ -205,7 +205,7 @@ func reasonFor(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Inputs, 
 	case r.sink != Kernel, p == Updating && k.KeptFromCopy, p == Running && k.Stored:
 		return ""
 	case p == Running:
-		return can.Refuses(runtimes.Push, v)
+		return can.Refuses(runtimes.AgentUpdate, v)
 	}
 	return refusal
 }
@@ -215,7 +215,7 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
 		return refusal
-	case slices.Contains(can.UnchangedCalls, runtimes.Create):
+	case slices.Contains(can.UnchangedCalls, runtimes.CreateCall):
 		return "the stage PreCreateContainer is disabled for " + can.Name
 	}
 	why := fmt.Sprintf("%s cannot carry %s when a container is created", can.Name, v.Field)

@@ -39,7 +39,7 @@ func refuses(can *Capabilities) {
 func nothing(can *Capabilities) { can.Create, can.Update, can.Copy = 0, 0, 0 }
 
 func disabled(can *Capabilities) {
-	can.UnchangedCalls = []runtimes.Call{runtimes.Create, runtimes.Request}
+	can.UnchangedCalls = []runtimes.Call{runtimes.CreateCall, runtimes.KubeletUpdate}
 }
 
 func old(can *Capabilities) { nothing(can); can.About = "old 1.0" }

@@ -94,7 +94,7 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 		return nil, err
 	}
 	request := requestOf(q.GetConfig())
-	f.r.NotifySent(runtimes.CRI, runtimes.Create, updateOf(q.GetConfig().GetLinux().GetResources()))
+	f.r.NotifySent(runtimes.CRI, runtimes.CreateCall, updateOf(q.GetConfig().GetLinux().GetResources()))
 	if err := f.r.Create(ctx, p.Ref, request); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateCont
 		return nil, err
 	}
 	request := updateOf(q.GetLinux())
-	f.r.NotifySent(runtimes.CRI, runtimes.Request, request)
+	f.r.NotifySent(runtimes.CRI, runtimes.KubeletUpdate, request)
 	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, request)
 }
 
