@@ -69,7 +69,7 @@ type ctr struct {
 	startWatch        chan struct{} // closing the channel ends the watch of the container's start; nil before that watch
 	pollsSinceRemoval int           // number of polls since the container's cgroup was removed
 
-	reporting     sync.Mutex // held during reports; guards the two fields below
+	reporting     sync.Mutex // held during reports; guards the two fields below, and changes of lastReported
 	startReported bool       // StartContainer was reported
 	ended         bool
 

@@ -104,8 +104,8 @@ func isEmpty(v any) bool {
 
 // sloReader collects the keys that a NodeSLO sets, and the parts of it that are not read.
 type sloReader struct {
-	configKeys configKeys
-	unread     []string
+	keys   configKeys
+	unread []string
 }
 
 // noteUnread adds to unread a part that is not read, and the keys of Trimtab that have a similar effect, if there are

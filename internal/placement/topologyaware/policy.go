@@ -58,7 +58,7 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	case s.Intent.QoS != intent.Guaranteed || shares || reserved || preservesCPU(s) != "":
 	case !t.SharesFraction:
 		t.CountBasis = placement.CountWholeRequest
-	case milli < 2*milliOfCPU || key != Key: // for a request of 2 CPUs or more, an annotation must request own CPUs
+	case milli < 2*milliOfCPU || key != ConfigKey: // for a request of 2 CPUs or more, an annotation must request own CPUs
 		t.CountBasis = placement.CountWholePart
 	}
 	return t
