@@ -67,7 +67,7 @@ func TestPresence(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 		p.FindCgroups()
-		if diff := cmp.Diff(step.absent, p.MissingCgroups()); diff != "" {
+		if diff := cmp.Diff(step.absentSince, p.MissingCgroups()); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 		if got := len(p.EndedPods()); got != step.ended {

@@ -34,14 +34,14 @@ func TestOnce(t *testing.T) {
 	}
 	apply("a", core, false, false, these())
 	apply("a", core, true, true, these(1, 2))
-	if got := k.Of(2)["rlimit RLIMIT_CORE"]; got != "0:0" {
+	if got := k.TextsOf(2)["rlimit RLIMIT_CORE"]; got != "0:0" {
 		t.Errorf("thread 2 has %q", got)
 	}
 	if err := k.Set(1, value(lifecycle.ProcessLimit, "RLIMIT_CORE", "0:7")); err != nil { // by itself
 		t.Fatal(err)
 	}
 	apply("a", core, true, false, these(1, 2, 3))
-	if got := k.Of(1)["rlimit RLIMIT_CORE"] + k.Of(3)["rlimit RLIMIT_CORE"]; got != "0:7" {
+	if got := k.TextsOf(1)["rlimit RLIMIT_CORE"] + k.TextsOf(3)["rlimit RLIMIT_CORE"]; got != "0:7" {
 		t.Errorf("threads 1 and 3 have %q", got)
 	}
 	apply("a", value(lifecycle.ProcessLimit, "RLIMIT_CORE", "1:1"), true, true, these(1))

@@ -25,7 +25,7 @@ func observeLeft(t *testing.T, n *leftNode, attach string, misses func(differs m
 	o, left, last := &observing{}, &takingOver{node: n}, len(n.Scenario.Steps)-1
 	var before map[scenario.Ref]string
 	r := o.options(t, attach)
-	r.Ready = func(k *kernel.Cgroups, _ string) error { left.kernel = k; return nil }
+	r.BeforeStart = func(k *kernel.Cgroups, _ string) error { left.kernel = k; return nil }
 	r.ExtraCheck = func(i int, r *sim.Runtime, source status.Source) []string {
 		if known, runs := len(source.Status().Containers), len(r.Containers()); i < last && known != runs {
 			return []string{fmt.Sprintf("the agent knows %d of %d containers", known, runs)} // bypass would decide those of two steps in either order

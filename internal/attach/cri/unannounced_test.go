@@ -27,7 +27,7 @@ func TestUnannouncedThroughSteps(t *testing.T) {
 		}
 		s.begin()
 		s.begin()
-		if len(s.firstListed)+len(s.next) != 0 || look() {
+		if len(s.firstListed)+len(s.nextListed) != 0 || look() {
 			t.Errorf("a step by %v: what went is still known", step)
 		}
 	}

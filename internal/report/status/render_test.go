@@ -87,7 +87,7 @@ func sample() api.Node {
 				{Name: "reclaimed", Class: "reclaimed", CPUs: "2-3,8-14", Members: 1},
 			},
 		},
-		Demotion:   &api.Demotion{Containers: 4, LeftAlone: 1, Moved: 5 << 30},
+		Demotion:   &api.Demotion{Containers: 4, Skipped: 1, Moved: 5 << 30},
 		Containers: []api.Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
 	}
 }
