@@ -160,7 +160,7 @@ func attacks() []attack {
 		{name: "limits that are anchors", annotations: nri("ulimits.noderesource.dev", "a: &a [x]\nb: [*a, *a]"), want: "anchors"},
 		{name: "limits above 64 bits", annotations: nri("ulimits.noderesource.dev", "- {type: nofile, hard: 1e400, soft: 1}"), want: "malformed"},
 		{name: "limits in deep YAML", annotations: nri("ulimits.noderesource.dev", strings.Repeat("- ", 1000)), want: "too many values"},
-		{name: "limits of a path", annotations: nri("ulimits.noderesource.dev", "- {type: ../../nofile, hard: 1}"), want: "not a limit of Linux"},
+		{name: "limits of a path", annotations: nri("ulimits.noderesource.dev", "- {type: ../../nofile, hard: 1}"), want: "not a process limit of Linux"},
 		{name: "disks before all others", annotations: nri("io-priority.noderesource.dev", "class: IOPRIO_CLASS_RT"), want: "io-priority: pods of namespace default"},
 		{name: "disks before all others, by the old key", annotations: nri("io-priority.nri.io/container.a", "class: IOPRIO_CLASS_RT"), want: "io-priority: pods of namespace default"},
 		{name: "CPUs before all others", annotations: nri("scheduling-policy.noderesource.dev", "{policy: SCHED_FIFO, priority: 99}"), want: "scheduler: pods of namespace default"},

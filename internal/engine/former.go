@@ -37,7 +37,7 @@ func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	c.decision.cpusetLimited = has != whole
 	c.Stamp.Stale = true // the container needs a record, because the other agent's files may be gone at the next start
 	if has != gave {
-		b.reportFormerCPUsNotKept(f, fmt.Errorf("the other agent gave the container CPUs %s, but it runs on CPUs %s", intent.Printable(f.CPUs), m.Format(has)))
+		b.reportFormerCPUsNotKept(f, fmt.Errorf("assigned CPUs %s, but runs on CPUs %s", intent.Printable(f.CPUs), m.Format(has)))
 		return nil
 	}
 	asked := b.p.withOriginalQuota(&c.Pristine)

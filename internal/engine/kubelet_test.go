@@ -31,7 +31,7 @@ func TestKubeletMemoryNodes(t *testing.T) {
 		problem  string
 	}{
 		{"bound", true, "", "", 1, ""},
-		{"bound, and others wanted", true, "0", "", 1, "the kubelet's memory manager bound the container to nodes 1"},
+		{"bound, and others wanted", true, "0", "", 1, "the kubelet's memory manager bound the container to memory nodes 1"},
 		{"the agent's say", false, "", "0", 0, ""},
 		{"the agent's say, and others wanted", false, "1", "1", 0, ""},
 	} {

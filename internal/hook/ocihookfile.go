@@ -31,7 +31,7 @@ type hookFile struct {
 	} `json:"hook"`
 	When struct {
 		Always        *bool             `json:"always"`
-		Annotations   map[string]string `json:"annotations"`
+		PatternsByKey map[string]string `json:"annotations"`
 		Commands      []string          `json:"commands"`
 		HasBindMounts *bool             `json:"hasBindMounts"`
 	} `json:"when"`
@@ -89,10 +89,10 @@ func stagesOf(names []string) ([]string, error) {
 // conditionOf compiles a condition. An empty condition is an error: podman would give such a hook to no container.
 func conditionOf(f *hookFile) (c condition, err error) {
 	w := &f.When
-	if w.Always == nil && w.HasBindMounts == nil && len(w.Annotations)+len(w.Commands) == 0 {
+	if w.Always == nil && w.HasBindMounts == nil && len(w.PatternsByKey)+len(w.Commands) == 0 {
 		return c, errors.New("the member when has no condition")
 	}
-	if len(w.Annotations)+len(w.Commands) > maxHookPatterns {
+	if len(w.PatternsByKey)+len(w.Commands) > maxHookPatterns {
 		return c, fmt.Errorf("the member when has more than %d patterns", maxHookPatterns)
 	}
 	c.bindMounts = w.HasBindMounts != nil && *w.HasBindMounts
@@ -108,8 +108,8 @@ func conditionOf(f *hookFile) (c condition, err error) {
 		}
 		return r
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.Annotations)) {
-		c.annotations = append(c.annotations, pattern{compile(key), compile(w.Annotations[key])})
+	for _, key := range slices.Sorted(maps.Keys(w.PatternsByKey)) {
+		c.annotations = append(c.annotations, pattern{compile(key), compile(w.PatternsByKey[key])})
 	}
 	for _, text := range w.Commands {
 		c.commands = append(c.commands, compile(text))

@@ -144,7 +144,7 @@ func TestProcessTexts(t *testing.T) {
 		{NRIUlimits, "- type: RLIMIT_MEMLOCK\n  hard: 987654\n  soft: 645321\n- type: nofile\n  hard: 18446744073709551615\n  soft: 0\n", "RLIMIT_MEMLOCK 645321:987654; RLIMIT_NOFILE 0:18446744073709551615", ""},
 		{NRIUlimits, `[{"type":"Rlimit_Core","hard":1,"soft":1}]`, "RLIMIT_CORE 1:1", ""},
 		{NRIUlimits, "- {type: nofile, hard: 1, soft: 2}", "", "above the hard limit"},
-		{NRIUlimits, "- {type: files, hard: 1}", "", "not a limit of Linux"},
+		{NRIUlimits, "- {type: files, hard: 1}", "", "not a process limit of Linux"},
 		{NRIUlimits, "- {type: nofile, hard: -1}", "", "malformed"},
 		{NRIUlimits, "- {type: nofile, hard: 18446744073709551616}", "", "malformed"},
 		{NRIUlimits, "- {type: nofile, hard: 1}\n- {type: NOFILE, hard: 1}", "", "listed twice"},

@@ -228,9 +228,9 @@ func TestReplayRefuses(t *testing.T) {
 	head, first, _ := strings.Cut(good, "\n")
 	for _, c := range []struct{ text, want string }{
 		{"", "the file is empty"}, {"{", "line 1: the file is not a recording"}, {"{}\n", "line 1: the file is not a recording: it has apiVersion"}, {strings.Replace(good, "v1alpha1", "v9", 1), "line 1: the file is not a recording: it has apiVersion"},
-		{head + "\n{}\n", `line 2: the line has kind ""`}, {head + "\n[]\n", "line 2:"}, {head + "\n" + strings.Replace(first, `"decision":{`, `"decision":{"rejected":1,`, 1), "line 2: the decision"},
+		{head + "\n{}\n", `line 2: the line has kind ""`}, {head + "\n[]\n", "line 2:"}, {head + "\n" + strings.Replace(first, `"decision":{`, `"decision":{"rejected":1,`, 1), "line 2: the recorded decision is not valid"},
 		{strings.Replace(good, `"cpus":[{`, `"cpus":[{"id":1},{`, 1), "line 1: the node's machine is not valid"},
-		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: a Configure event has no node"},
+		{head + "\n" + `{"kind":"Event","event":{"Kind":"Configure"},"decision":{}}` + "\n", "line 2: the Configure event has no node"},
 	} {
 		if _, err := Replay(strings.NewReader(c.text), same()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)

@@ -306,9 +306,9 @@ func TestAnswers(t *testing.T) {
 		{"upwards", &api.ResourceAllocationInfo{Mounts: []*api.Mount{{ContainerPath: "/m/../..", HostPath: dir}}}, nil, "contains .."},
 		{"root", &api.ResourceAllocationInfo{Mounts: []*api.Mount{{ContainerPath: "/", HostPath: dir}}}, nil, "would hide"},
 		{"missing", &api.ResourceAllocationInfo{Mounts: []*api.Mount{{ContainerPath: "/m", HostPath: dir + "/none"}}}, nil, "cannot be mounted"},
-		{"twice", &api.ResourceAllocationInfo{Mounts: []*api.Mount{{ContainerPath: "/m", HostPath: dir}, {ContainerPath: "/m/", HostPath: dir}}}, []string{"mount /m " + dir + " -> /m"}, "sets this twice"},
+		{"twice", &api.ResourceAllocationInfo{Mounts: []*api.Mount{{ContainerPath: "/m", HostPath: dir}, {ContainerPath: "/m/", HostPath: dir}}}, []string{"mount /m " + dir + " -> /m"}, "two values for this setting"},
 		{"no device", &api.ResourceAllocationInfo{Devices: []*api.DeviceSpec{{HostPath: dir}}}, nil, "is not a device node"},
-		{"read-only device", &api.ResourceAllocationInfo{Devices: []*api.DeviceSpec{{HostPath: "/dev/null", Permissions: "r"}}}, nil, "reading and writing"},
+		{"read-only device", &api.ResourceAllocationInfo{Devices: []*api.DeviceSpec{{HostPath: "/dev/null", Permissions: "r"}}}, nil, "only rw and rwm"},
 		{"many", &api.ResourceAllocationInfo{Envs: many}, nil, "more than 256"},
 		{"long", &api.ResourceAllocationInfo{Envs: map[string]string{"A": strings.Repeat("x", 40<<10)}}, nil, "more than 32768 bytes"},
 	} {
