@@ -38,7 +38,7 @@ func TestTimerPanics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	runs := 0
 	c.serveTask(ctx, &timedTask{"fail", time.NewTimer(0), time.Nanosecond, func(context.Context) {
-		if runs++; runs == 3 {
+		if runs++; runs >= 3 { // the timer may be due once more
 			cancel()
 			return
 		}

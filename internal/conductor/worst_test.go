@@ -52,9 +52,8 @@ func crowd(t testing.TB, pods []hostile.Pod) *stage {
 func TestFiftyWorstPods(t *testing.T) {
 	const n = 50
 	pods := worstPods(n)
-	end := clock.WatchAll(t, n*20_000)
-	s := crowd(t, pods)
-	end()
+	var s *stage
+	clock.Bound(t, n*20_000, func() { s = crowd(t, pods) })
 	checkReadable(t, s, n*lifecycle.MaxProblems)
 	for name, again := range map[string]func(){
 		"list":      func() { s.restart() },

@@ -101,7 +101,7 @@ func (n *node) startAndEnd(count int) {
 func (n *node) empty(kept census.Count) {
 	n.t.Helper()
 	for name, want := range map[string]int{
-		"engine.State.pods": 0, "engine.State.containers": 0, "engine.State.byPod": 0, "engine.State.groups": 0, "placement.Ledger.grantsByPod": 0,
+		"engine.State.pods": 0, "engine.State.containers": 0, "engine.State.containerIDsByPod": 0, "engine.State.groups": 0, "placement.Ledger.grantsByPod": 0,
 		"conductor.node.tracks": 0, "keeper.table.rows": 0,
 		"record.checkpointFile[github.com/trimtab/trimtab/internal/lifecycle.Record,github.com/trimtab/trimtab/internal/record.Overlay].Containers": 0,
 	} {
