@@ -60,7 +60,7 @@ func (OCIHooks) Info() Info {
 			"a file that is a symbolic link to a file outside of its directory is ignored",
 			"hasBindMounts counts only bind mounts, while the plugin counts every mount",
 			"annotation values above 16384 bytes, and annotations beyond the first 65536 bytes of a pod, are not matched",
-			"the path of a hook is on the host, and the agent does not check that it exists: an OCI runtime fails a container whose hook is missing",
+			"the path of a hook is on the host, except at the stage startContainer, where it is in the container; and the agent does not check that it exists: an OCI runtime fails a container whose hook is missing",
 			"with the CRI proxy, the agent knows the command only if the pod sets one; with attach: hooks, it never knows the command",
 		},
 	}

@@ -4,7 +4,7 @@ package intent
 const (
 	schedulerReason    = "an input of the scheduler, which writes its decision into another key"
 	evictionReason     = "it orders evictions under pressure; this agent evicts no pod for its usage"
-	nodeReason         = "not a request of a pod; this agent does not read Node or topology objects"
+	nodeReason         = "not a request of a pod; the agent reads Node and topology objects only with cluster.config.alsoRead: [koordinator]"
 	devicePluginReason = "a resource of a scheduler or device plugin; the agent reads the assigned devices from device-allocated and from the kubelet"
 )
 
@@ -50,7 +50,7 @@ func koordinatorIgnored() []Key {
 			"scheduling.koordinator.sh/numa-topology-spec", "scheduling.koordinator.sh/device-allocate-hint",
 			"scheduling.koordinator.sh/device-joint-allocate", "scheduling.koordinator.sh/gpu-partition-spec",
 		}},
-		{PodLabel, "an input for the scheduler's order and the order of evictions; on the node the class decides", []string{"koordinator.sh/priority", "koordinator.sh/priority-class"}},
+		{PodLabel, "an input for the scheduler's order and the order of evictions; on the node the class decides, and NodeMetric reports the priority", []string{"koordinator.sh/priority", "koordinator.sh/priority-class"}},
 		{PodLabel, evictionReason, []string{"koordinator.sh/eviction-enabled"}},
 		{PodAnnotation, evictionReason, []string{"koordinator.sh/eviction-policy", "koordinator.sh/eviction-priority"}},
 		{ResourceName, "read inside extended-resource-spec and the pod's spec", []string{batchCPU, batchMemory}},
@@ -65,7 +65,7 @@ func koordinatorIgnored() []Key {
 			"node.koordinator.sh/cpu-bind-policy", "node.koordinator.sh/numa-topology-policy", "node.koordinator.sh/numa-allocate-strategy",
 			"node.koordinator.sh/gpu-vendor",
 		}},
-		{NodeObject, "set hooks.normalization.ratio in the configuration instead", []string{"node.koordinator.sh/cpu-normalization-ratio"}},
+		{NodeObject, "set hooks.normalization.ratio in the configuration, or let the agent read the Node: cluster.config.alsoRead: [koordinator]", []string{"node.koordinator.sh/cpu-normalization-ratio"}},
 		{TopologyObject, nodeReason, []string{
 			"node.koordinator.sh/cpu-topology", "node.koordinator.sh/cpu-shared-pools", "node.koordinator.sh/be-cpu-shared-pools", "node.koordinator.sh/pod-cpu-allocs",
 			"kubelet.koordinator.sh/cpu-manager-policy", "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/cpu-basic-info",

@@ -11,5 +11,5 @@
 // A play runs until no work is left, so the end of a scenario may differ from its wants.
 //
 // TestAdopted starts an agent on the state of an earlier one: state directory, kernel and the runtime's list, which are
-// in testdata/left. -update writes them again.
+// in testdata/left. -leave writes them again.
 package recorded

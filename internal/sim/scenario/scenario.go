@@ -125,9 +125,10 @@ type Step struct {
 	Name string `json:"name"` // the name in reports
 	// Run starts pods in order. For each pod it runs the sandbox, then creates and starts each container.
 	Run []Run `json:"run,omitempty"`
-	// Create creates a container in a running pod. Start starts such a container.
+	// Create creates a container in a running pod, and does not start it.
 	Create *Create `json:"createContainer,omitempty"`
-	Start  Ref     `json:"startContainer,omitempty"`
+	// Start starts a container that createContainer created.
+	Start Ref `json:"startContainer,omitempty"`
 	// Update is the kubelet's UpdateContainerResources.
 	Update *Update `json:"update,omitempty"`
 	// Stop lists the pods and containers to stop.
@@ -253,9 +254,9 @@ type Annotate struct {
 type Update struct {
 	Container Ref       `json:"container"` // namespace/pod/container
 	Resources Resources `json:"resources"` // the new resources
-	// Pod are the resources that the kubelet sets on the pod's cgroup before the update, if the pod grows. PodAfter are
-	// those that it sets after the update, if the pod shrinks.
-	Pod      *Resources `json:"pod,omitempty"`
+	// Pod are the resources that the kubelet sets on the pod's cgroup before the update, if the pod grows.
+	Pod *Resources `json:"pod,omitempty"`
+	// PodAfter are the resources that the kubelet sets on the pod's cgroup after the update, if the pod shrinks.
 	PodAfter *Resources `json:"podAfter,omitempty"`
 	// PodResources has the new grants of the container, if the resize changes them.
 	PodResources *Static `json:"podResources,omitempty"`
