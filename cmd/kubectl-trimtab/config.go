@@ -133,9 +133,9 @@ func (p *plugin) printMoves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Chan
 type applyFlags struct {
 	file                string
 	target              fleet.Target
-	watch, dryRun       bool
-	abort, skip         bool
-	pause, agentTimeout time.Duration
+	watch, dryRun       bool          // watch: roll out node by node; dryRun: only show what would be written
+	abort, skip         bool          // abort: undo a stopped rollout; skip: skip nodes whose agents do not answer
+	pause, agentTimeout time.Duration // pause: how long to watch a node; agentTimeout: how long an agent may take
 }
 
 func newConfigApply(p *plugin) *cobra.Command {

@@ -46,7 +46,7 @@ type formerAgent struct {
 	// save saves the checkpoint and removes the file adoptFile.
 	save func() error
 
-	mu             sync.Mutex
+	mu             sync.Mutex             // guards takeoverSource
 	takeoverSource *lifecycle.FormerAgent // what the other agent assigned; nil after the takeover, or if there is none
 }
 

@@ -421,7 +421,7 @@ func (s source) Status() api.Node {
 	n.Simulated = s.a.isMachineSimulated()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.startTime, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedFiles(s.a.keeper.Originals.JournalError())
-	n.Cluster = s.a.clusterStatus() // set.mu is not yet locked here, because clusterStatus waits for code that locks it
+	n.Cluster = s.a.clusterStatus() // before settings.mu is locked, because clusterStatus waits for code that locks it
 	var notReady string
 	if err := s.a.Ready(); err != nil {
 		notReady = err.Error()

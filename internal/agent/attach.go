@@ -96,7 +96,8 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// reportNRIState reports to the failover that NRI is down if state is StateWaiting or Lost. It ignores other states.
+// reportNRIState reports to the failover that NRI is down if state is StateWaiting or StateLost. It ignores other
+// states.
 func (a *attachments) reportNRIState(state string, err error) {
 	if state == nri.StateWaiting || state == connect.StateLost {
 		a.auto.PreferredDown(err)

@@ -27,7 +27,7 @@ const startSourceName = "start"
 // flags. Later layers have priority.
 type layeredConfig struct {
 	log      *slog.Logger
-	override func(*config.Config)
+	override func(*config.Config)      // see Options.Override
 	apply    func(config.Config) error // applies a change of the file
 	// applyServerConfig applies a change of the layers from the API server. It keeps the error of a refused file.
 	applyServerConfig func(config.Config) error
@@ -36,14 +36,14 @@ type layeredConfig struct {
 	// in force again.
 	report func(error)
 
-	mu                 sync.Mutex     // held while the agent makes and applies a configuration
-	lastReadFile       config.Layer   // the file as it was read last
-	file               config.Layer   // the file in force
-	serverLayers       []config.Layer // the layers from the API server in force
-	newestServerLayers []config.Layer // the newest layers from the API server, which may be refused
-	sources            config.Sources
+	mu                 sync.Mutex              // held while the agent makes and applies a configuration
+	lastReadFile       config.Layer            // the file as it was read last
+	file               config.Layer            // the file in force
+	serverLayers       []config.Layer          // the layers from the API server in force
+	newestServerLayers []config.Layer          // the newest layers from the API server, which may be refused
+	sources            config.Sources          // the layer from which each key in force comes
 	warnedKeys         map[config.Problem]bool // the problems that were logged
-	state              api.ClusterConfig
+	state              api.ClusterConfig       // the state of the API server's configuration, for the status
 }
 
 // newLayeredConfig returns the layered configuration at the start of an agent.

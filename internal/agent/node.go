@@ -22,9 +22,11 @@ import (
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
-	// deviceAt finds a device of the node by its path. If it is nil, Device uses the result of devices.
+	// deviceAt finds a device of the node by its path. If deviceAt is nil, Device searches the result of the function
+	// devices.
 	deviceAt func(path string) (lifecycle.Device, bool)
-	// hookFiles reads the files in directories of OCI hooks. If it is nil, HookFiles uses the result of devices.
+	// hookFiles reads the files in directories of OCI hooks. If hookFiles is nil, HookFiles uses the files in the result
+	// of the function devices.
 	hookFiles func(directories []string) []lifecycle.HookFile
 	cdi       *cdiSpecs
 	resctrl   resctrl.FS       // nil if the node has none

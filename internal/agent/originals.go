@@ -27,7 +27,7 @@ type originals struct {
 	path string
 	log  *slog.Logger
 
-	mu             sync.Mutex
+	mu             sync.Mutex // guards lastSaveFailed
 	lastSaveFailed bool
 }
 

@@ -52,8 +52,8 @@ func (s *settings) recordedNode() recording.Node {
 type recordingNode struct {
 	hook.Node
 
-	findings map[string]lifecycle.Finding
-	devices  map[string]lifecycle.Device
+	findings map[string]lifecycle.Finding // the answers of probes, by feature
+	devices  map[string]lifecycle.Device  // the devices that hooks requested, by path
 	// hookFiles are the files of OCI hooks that were read.
 	hookFiles []lifecycle.HookFile
 }

@@ -39,7 +39,7 @@ func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	return r, nil
 }
 
-// hasRun reports whether an agent with this configuration has run before. It then finds the key file in paths.key.
+// hasRun reports whether an agent with this configuration has run before: the key file paths.key then exists.
 func hasRun(c config.Config) bool {
 	_, err := os.Stat(c.Paths.Key)
 	return c.Paths.Key != "" && err == nil

@@ -35,7 +35,7 @@ type settings struct {
 	mu         sync.Mutex // guards all below
 	machine    *topology.Machine
 	config     config.Config
-	generation uint64
+	generation uint64 // counts the configurations that were applied, for the log
 	fileErr    string // why the newest file or drop-in was refused, or has no effect in part
 	serverErr  string // why the API server's configuration was refused
 	dropIn     bool   // the runtime sent the configuration
@@ -154,7 +154,7 @@ func (s *settings) applyDropIn(yaml string) error {
 	return nil
 }
 
-// setPartialErr stores and logs the error that a part of the configuration in force has no effect.
+// setPartialErr stores and logs an error which says that a part of the configuration in force has no effect.
 func (s *settings) setPartialErr(err error) {
 	s.mu.Lock()
 	s.fileErr = err.Error()

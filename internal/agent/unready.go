@@ -10,7 +10,7 @@ import (
 
 // readinessWatcher logs a warning while the agent is not ready.
 type readinessWatcher struct {
-	ready   func() error
+	ready   func() error // returns the reason why the agent is not ready; nil if it is ready
 	warn    func(reason error)
 	onReady func()
 	// firstCheck is the time from the start to the first check. interval is the time between checks. repeat is

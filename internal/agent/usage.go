@@ -30,8 +30,8 @@ type usageMeter struct {
 	// checkReportable returns the reason why the agent does not know the node's pods; nil if it does.
 	checkReportable func() error
 	read            func() (nodemetric.Reading, error)
-	interval        time.Duration
-	logReadErr      func(error) // logs the error of read
+	interval        time.Duration // the pause between two readings
+	logReadErr      func(error)   // logs the error of read
 
 	mu            sync.Mutex // guards all below
 	history       nodemetric.History

@@ -28,7 +28,7 @@ type AheadOptions struct {
 type Ahead struct {
 	c            *Conductor
 	o            AheadOptions
-	wake         chan struct{}
+	wake         chan struct{}  // wakes Run
 	decidingPods sync.WaitGroup // counts pods that are being decided
 	decideSlots  chan struct{}  // limits how many pods are decided at the same time
 

@@ -174,7 +174,7 @@ func TestAheadLeavesNothing(t *testing.T) {
 		}
 		counts["kept at the end of the history"] += len(conductor.Expects(mo.con))
 		switch rapid.IntRange(0, 2).Draw(rt, "end") {
-		case 0: // they are deleted
+		case 0: // the pods are deleted
 			f.pending = nil
 		case 1: // nobody hears of them
 			f.now = f.now.Add(aheadTimeout)

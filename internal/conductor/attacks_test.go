@@ -12,7 +12,7 @@ import (
 // a request of two CPUs, in a namespace that no rule names.
 type attack struct {
 	name        string
-	pod         string // its pod's name; default "p"
+	pod         string // the name of the pod; default "p"
 	namespace   string
 	parent      string // "besteffort", "burstable" or "" for Guaranteed
 	labels      map[string]string

@@ -158,7 +158,7 @@ func TestSweepThroughSteps(t *testing.T) {
 			mo.start(web)
 			db := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 			mo.start(db)
-			time.Sleep(11 * time.Second)                  // its cgroup was seen
+			time.Sleep(11 * time.Second)                  // the agent has seen the cgroup
 			mo.create(mo.runPod("LSR", "4", ""), "other") // an update waits until the node is idle
 			mo.vanish(db)
 			clk.Step(step)
@@ -189,7 +189,7 @@ func TestSweepIsNotStarved(t *testing.T) {
 					}
 				}
 			}
-			busy(11 * time.Second) // its cgroup is seen
+			busy(11 * time.Second) // the agent sees the cgroup
 			mo.vanish(db)
 			busy(11 * time.Second)
 			if n := nodeview.Summary(mo.con).Exclusive; n != 0 {

@@ -116,12 +116,12 @@ type Conductor struct {
 	// the decisions of Inform events for missed pods. Run waits for this work.
 	afterAnswers sync.WaitGroup
 
-	node                *node // its mu guards the fields below
+	node                *node // node.mu also guards earlierAgentChecked and lastSync
 	presence            *facts.Presence
-	hasEarlierKey       bool      // see Options.HasEarlierKey
-	earlierAgentChecked bool      // the agent has checked whether an earlier agent wrote to the kernel
-	lastSync            time.Time // the time of the last Synchronize that was decided and applied
-	sweepEvery          time.Duration
+	hasEarlierKey       bool          // see Options.HasEarlierKey
+	earlierAgentChecked bool          // the agent has checked whether an earlier agent wrote to the kernel
+	lastSync            time.Time     // the time of the last Synchronize that was decided and applied
+	sweepEvery          time.Duration // see Options.Sweep
 	freeMemory          func()
 	listeners           listeners
 	observer            *observer // nil in mode enforce

@@ -135,7 +135,7 @@ func TestCreationInFlight(t *testing.T) {
 // runtime's copy. The next update restores the copy.
 func TestOwnerGoneInFlight(t *testing.T) {
 	b := newBeside(t)
-	b.pod.Labels = nil // it is in no pool, so it is narrowed only in the kernel, except for this
+	b.pod.Labels = nil // the pod is in no pool, so it is narrowed only in the kernel, except for this
 	b.event(t, lifecycle.RunPodSandbox, nil)
 	b.event(t, lifecycle.CreateContainer, nil)
 	if !narrowed(b.owner(t)) {

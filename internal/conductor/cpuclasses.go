@@ -35,8 +35,9 @@ type cpuClasses struct {
 
 	checkAll atomic.Bool // the next run reads the files of all CPUs
 
-	runMu          sync.Mutex // held during a run, so that decisions are written in their order; guards the fields below
-	lastFullCheck  time.Time  // when the files of all CPUs were last read
+	// runMu is held during a run, so that decisions are written in their order. It guards the fields below except now.
+	runMu          sync.Mutex
+	lastFullCheck  time.Time // when the files of all CPUs were last read
 	now            func() time.Time
 	reportedFaults string // the faults of the last report, as text
 	loggedRepairs  uint64 // the number of repairs that were logged

@@ -19,9 +19,9 @@ import (
 // observer compares the decided values with the node in mode observe. In this mode the agent decides all events and
 // changes nothing: answers are empty, the keeper writes nothing (keeper.Observe), and no runtime gets an update.
 type observer struct {
-	mu                  sync.Mutex // guards the fields below; always locked after node.mu
-	comparisons         map[setting]keeper.Comparison
-	reportedDifferences map[string]string // the last reported differences, by id of the container or pod
+	mu                  sync.Mutex                    // guards the fields below; always locked after node.mu
+	comparisons         map[setting]keeper.Comparison // the results of the last call of Compare
+	reportedDifferences map[string]string             // the last reported differences, by id of the container or pod
 }
 
 // setting is a setting of a container or pod.
@@ -109,9 +109,9 @@ func (o *observer) counts() *api.Observed {
 	return out
 }
 
-// reportDifferences compares the values again. For each container and pod whose differences have changed since the last
-// call, it writes one entry to the log and one to the journal. If a container or pod no longer differs, it writes only
-// to the journal.
+// reportDifferences compares the decided values with the values on the node again. For each container and pod whose
+// differences have changed since the last call, it writes one entry to the log and one to the journal. If a container
+// or pod no longer differs, it writes only to the journal.
 func (c *Conductor) reportDifferences() {
 	if c.observer == nil {
 		return

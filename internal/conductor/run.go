@@ -17,8 +17,8 @@ import (
 // work is one event while it is handled.
 type work struct {
 	report  nodeview.EventReport // for the log, the journal and the metrics
-	carrier Carrier
-	start   time.Time
+	carrier Carrier              // the attachment that reported the event; nil for an event of the agent
+	start   time.Time            // when the agent began to handle the event
 	facts   engine.Facts
 	// beforeGather runs before facts are gathered, and afterApply runs when the kernel has the decision. Both
 	// may be nil.

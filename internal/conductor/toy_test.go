@@ -30,7 +30,7 @@ func (toy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 // Choose takes the highest CPUs, first those of its pod, and gives up the lowest.
 func (toy) Choose(v placement.View, _ placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	a := placement.Assignment{Why: "the highest CPUs that are free"}
-	if w.N <= w.OwnedCPUs.Len() { // it owns some and should have fewer
+	if w.N <= w.OwnedCPUs.Len() { // the container owns CPUs and should have fewer
 		a.CPUs = highest(topology.Set{}, w.UsableCPUs, w.N)
 		return a, nil
 	}

@@ -20,13 +20,13 @@ type node struct {
 	mu sync.Mutex // guards the fields below; never held across I/O
 
 	state         *engine.State
-	tracks        map[string]*track // by container or sandbox id
-	queue         *runtimesync.Queue
+	tracks        map[string]*track  // by container or sandbox id
+	queue         *runtimesync.Queue // the runtime's outdated copies
 	runtimes      map[string]connectedRuntime
 	cededFields   map[lifecycle.Field]bool
-	failedCreates map[placement.Key]int // creations in a row that failed after the agent's answer
-	endedCreates  map[placement.Key]int // failed creations that are not yet in failedCreates; the next creation adds them
-	conflicts     map[placement.Key]*conflict
+	failedCreates map[placement.Key]int       // creations in a row that failed after the agent's answer
+	endedCreates  map[placement.Key]int       // failed creations that the next creation adds to failedCreates
+	conflicts     map[placement.Key]*conflict // the failed creations of containers
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer
 	cgroupV2      bool // cgroups are of version 2

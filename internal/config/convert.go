@@ -226,7 +226,7 @@ func (m *merger) mergePolicyFile() {
 	}
 	read := Converted{Config: Default()}
 	err = read.policy(c.Placement.Policy, c.Placement.PolicyFile, data)
-	if bad, is := err.(*Error); is { //nolint:errorlint // it is not wrapped
+	if bad, is := err.(*Error); is { //nolint:errorlint // policy never wraps its *Error
 		m.problems = append(m.problems, bad.Problems...)
 		return
 	}

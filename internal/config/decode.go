@@ -13,7 +13,7 @@ import (
 // the line of every path for later checks.
 type decoder struct {
 	file       string
-	lines      map[string]int
+	lines      map[string]int // by path
 	problems   []Problem
 	formerKeys []Problem // keys with their former names, which are still read
 }

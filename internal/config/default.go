@@ -56,9 +56,9 @@ func NeedRestart(old, c Config) []string {
 	return keys
 }
 
-// KeepStartKeys replaces the keys of c that the agent reads only at its start by their values in force, because c came
-// after the start. If the tag "restart" of a key has another text than "yes", the key stays as it is. KeepStartKeys
-// returns all keys with this tag whose value in c differs from the value in force and from the default, with the text.
+// KeepStartKeys gives the keys that the agent reads only at its start their values in force, because c came after the
+// start. It leaves a key unchanged if the text of its tag "restart" is not "yes". It returns each key with this tag
+// that c sets to another value than the one in force and the default, and adds the text if it is not "yes".
 func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 	def := reflect.ValueOf(Default())
 	visitFields(reflect.ValueOf(c).Elem(), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {

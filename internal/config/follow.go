@@ -45,7 +45,7 @@ type Follower struct {
 	Now <-chan os.Signal
 }
 
-// Run follows the file until ctx ends. It watches the file's directories and not the file,
+// Run applies changes of the file until ctx ends. It watches the directories of the file and not the file itself,
 // because ConfigMap volumes and many editors replace the file.
 func (f Follower) Run(ctx context.Context) error {
 	r := followerRun{Follower: f}

@@ -197,7 +197,7 @@ func TestFollowKeepsWhatIsInForce(t *testing.T) {
 	f.reports("apply", "no")
 	write(t, file, level("info")) // the configuration is still in force
 	f.recovers()
-	write(t, file, level("debug")) // it is tried again
+	write(t, file, level("debug")) // the refused configuration is tried again
 	f.applies("debug")
 }
 

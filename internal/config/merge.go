@@ -78,7 +78,7 @@ type keyPosition struct {
 // merger is the state of one Merge.
 type merger struct {
 	config       Config
-	positions    map[string]keyPosition
+	positions    map[string]keyPosition // by path
 	problems     []Problem
 	notMapping   bool        // a layer is not a mapping of configuration keys, so there are no keys to check
 	lastPosition keyPosition // the first line of the last layer, for keys that no layer has

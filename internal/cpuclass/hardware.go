@@ -79,7 +79,7 @@ func settingsOf(files FS, u *unit) (out []setting, err error) {
 // cpufreqPolicy reads what the hardware supports from the files of a cpufreq policy.
 type cpufreqPolicy struct {
 	files  FS
-	policy string
+	policy string // the directory of the policy
 }
 
 // checkOffered returns an error unless a file of the policy lists the value.

@@ -8,6 +8,7 @@ import (
 
 // savedOriginals is the stored form of original values.
 type savedOriginals struct {
+	// Boot identifies the boot in which Files were read.
 	Boot string `json:"boot"`
 	// Files are the texts that files had before the first write.
 	Files map[string]string `json:"files"`

@@ -46,7 +46,7 @@ func (w *Writer) computeSettings(p *plan) (err error) {
 		if err := w.keepOriginal(s.file); err != nil {
 			return err
 		}
-		if path.Base(s.file) == governorFile { // the driver changes the preference with it
+		if path.Base(s.file) == governorFile { // the driver changes the energy preference when the governor changes
 			if err := w.keepOriginal(path.Join(p.dir, preferenceFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -55,7 +55,7 @@ func (w *Writer) computeSettings(p *plan) (err error) {
 	return nil
 }
 
-// keepOriginal keeps the text of a file as its original, unless it already has an original of the file.
+// keepOriginal keeps the text of a file as its original, unless the writer already has an original of the file.
 func (w *Writer) keepOriginal(file string) error {
 	if _, known := w.originals[file]; known {
 		return nil
@@ -78,7 +78,7 @@ func (w *Writer) originalsExcept(u *unit, settings []setting) (out []setting) {
 	implied := slices.Contains(settings, u.performanceGovernor())
 	for _, file := range slices.Sorted(maps.Keys(w.originals)) {
 		if implied && path.Base(file) == preferenceFile {
-			continue // it is restored with the governor
+			continue // the writer restores the preference together with the governor
 		}
 		if u.ownsFile(file) && !slices.ContainsFunc(settings, func(s setting) bool { return s.file == file }) {
 			out = append(out, setting{file, w.originals[file]})

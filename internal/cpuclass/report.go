@@ -99,7 +99,8 @@ func (w *Writer) kernelTextsOf(p *plan) (files []string) {
 			}
 			name = state + " disable"
 		}
-		if text := name + " " + w.lastWritten[s.file].kernelText; !slices.Contains(files, text) { // each CPU of a policy has idle states
+		// The CPUs of a policy have idle states of the same names, so the same text occurs once per CPU.
+		if text := name + " " + w.lastWritten[s.file].kernelText; !slices.Contains(files, text) {
 			files = append(files, text)
 		}
 	}

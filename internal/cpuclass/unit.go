@@ -15,7 +15,7 @@ import (
 // WantedClass is the class that some CPUs should have.
 type WantedClass struct {
 	Class lifecycle.CPUClass
-	CPUs  []int // their numbers
+	CPUs  []int // the numbers of the CPUs
 	// Idle reports that no balloon has the CPUs. If CPUs of a balloon have the same cpufreq policy,
 	// the class of the balloon applies to the whole policy.
 	Idle bool

@@ -28,13 +28,13 @@ type Options struct {
 type Writer struct {
 	options Options
 
-	filesMu  sync.Mutex // held while files are read and written; guards the fields below
-	policies []policy
+	filesMu  sync.Mutex // held while files are read and written; guards the fields from policies to refusals
+	policies []policy   // as read last; nil before that
 	// originals are the texts that files had before the first write, by file. They are saved before that
 	// write, so that a crash loses none.
 	originals   map[string]string
-	unsaved     bool // the originals changed since they were saved
-	lastWritten map[string]writtenText
+	unsaved     bool                   // the originals changed since they were saved
+	lastWritten map[string]writtenText // by file
 	// appliedFingerprints has the fingerprint of each unit whose class, or whose original values, are in force.
 	// kernelTexts has the texts of the files that the classes of these units set. refusals has the classes that the
 	// kernel refused. The keys of all three are unit keys.

@@ -35,7 +35,7 @@ type Options struct {
 
 // Container is a running container that has fast and slow memory nodes.
 type Container struct {
-	Dir        string // its cgroup
+	Dir        string // the container's cgroup
 	Fast, Slow []int  // memory nodes
 }
 
@@ -59,7 +59,7 @@ type Report struct {
 type Demoter struct {
 	deps Dependencies
 
-	runMu       sync.Mutex // held while files are read and written; guards the fields below
+	runMu       sync.Mutex // held while files are read and written; guards lastRead, pausedUntil and refusal
 	lastRead    string     // the container that was read last
 	pausedUntil map[string]time.Time
 	refusal     string // the reason why the kernel accepts no request; "" for none

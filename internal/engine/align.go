@@ -40,8 +40,8 @@ func (t *TopologyManager) applies(m *topology.Machine) bool {
 type alignment struct {
 	// nodesLimited means that only cpus and the memory nodes in nodes may be chosen.
 	nodesLimited bool
-	cpus         topology.Set
-	nodes        []int // ids, ascending
+	cpus         topology.Set // the CPUs of nodes
+	nodes        []int        // ids, ascending
 	// preferred means that the hints of every resource prefer these nodes.
 	preferred bool
 	reason    string // a clause for users; "" if the topology manager is off

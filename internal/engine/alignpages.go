@@ -23,7 +23,7 @@ func (s *placer) hugePageHints() (out []numahints.Resource) {
 		if !pages || of.Requests[name] <= 0 {
 			continue
 		}
-		c := &numahints.Counts{Need: uint64(of.Requests[name])} //nolint:gosec // it is positive
+		c := &numahints.Counts{Need: uint64(of.Requests[name])} //nolint:gosec // the request is positive
 		for i := range s.n.machine.Nodes {
 			c.Capacity = append(c.Capacity, s.n.machine.Nodes[i].HugePages[size]*size)
 		}

@@ -23,7 +23,7 @@ func TestUnstoppable(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		hints []lifecycle.ResourceHints
-		after bool // it exists already
+		after bool // the container exists already
 		why   string
 	}{
 		{"fits", []lifecycle.ResourceHints{on("nic", 1), on("gpu", 1)}, false, ""},

@@ -74,7 +74,7 @@ func (s *State) whatIf(w *PlannedPod) (refused []RejectedContainer) {
 	refusedID, refusedLater := "", ""
 	for _, step := range w.events() {
 		if c := step.Container; c != nil && c.ID == refusedID {
-			continue // its creation was refused
+			continue // the container's creation was refused
 		}
 		p := Decide(s, &step, f)
 		if p.Reject == "" {

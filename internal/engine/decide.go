@@ -311,7 +311,7 @@ func pristineResources(r *lifecycle.Resources) lifecycle.Resources {
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	before := c.decision.proposed // of a recovered container: the agent's values in the runtime's copy
 	if c.Undescribed.NoRequest {
-		before = nil // its original values are not known
+		before = nil // the container's original values are not known
 	}
 	old := d.n.container(c.ID)
 	if old != nil {

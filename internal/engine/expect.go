@@ -96,7 +96,8 @@ func (d *draft) keepUnlistedGrants() {
 	}
 }
 
-// subtractUnlistedGrant subtracts the CPUs of a new grant from the CPUs that keepUnlistedGrants keeps for the pod.
+// subtractUnlistedGrant removes the CPUs of a container's new grant from the grant that keepUnlistedGrants stored for
+// the whole pod. If no CPUs remain, it removes that grant.
 func (d *draft) subtractUnlistedGrant(g placement.Grant) {
 	key := placement.Key{PodUID: g.Key.PodUID}
 	kept, has := d.n.ledger.GrantOf(key)

@@ -89,7 +89,7 @@ type output struct {
 	n           *view
 	p           *Pod
 	c           *Container
-	hookFailure string
+	hookFailure string // see view.hookFailure
 	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusingHook is the name of that
 	// hook.
 	hookRefusal, refusingHook string

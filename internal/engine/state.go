@@ -220,7 +220,7 @@ type State struct {
 	// containersWithCPUList is the number of containers whose request has a list of CPUs. Only the kubelet's
 	// static CPU manager sends such lists.
 	containersWithCPUList int
-	layout                *placement.Layout
+	layout                *placement.Layout // the present CPUs of pools and balloons
 	// poolsResized means that the last plan changed the layout.
 	poolsResized bool
 	endedPods    endedPods

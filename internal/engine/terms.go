@@ -76,7 +76,7 @@ func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 
 // cpuRequest is a request for CPUs that the policy should choose.
 type cpuRequest struct {
-	count int
+	count int    // the number of CPUs
 	key   string // the annotation or configuration key that requested the CPUs
 	// ownedTogether means that all containers of the pod own the same CPUs.
 	ownedTogether bool

@@ -26,7 +26,7 @@ func Operators() []string {
 // Subject has the properties of a container that expressions can compare.
 type Subject struct {
 	Pod  *lifecycle.Pod
-	QoS  string // its pod's QoS class
+	QoS  string // the QoS class of Pod
 	Name string
 }
 

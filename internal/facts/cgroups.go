@@ -28,7 +28,7 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 		g.findUndescribedCgroups(ev)
 		eachPod(ev, func(p **lifecycle.Pod) {
 			g.o.Presence.NoteCgroup(*p)
-			if ev.Container == nil { // otherwise its pod is known
+			if ev.Container == nil { // an earlier event has reported the pod of a container
 				allowed(*p)
 			}
 		})

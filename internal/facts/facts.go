@@ -121,7 +121,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	got.TimeLimit = limit
 	leave, whole := g.queue.enter(ev), false
 	defer func() {
-		if !whole { // a panic
+		if !whole { // after a panic
 			leave()
 		}
 	}()

@@ -292,7 +292,7 @@ func TestLine(t *testing.T) {
 }
 
 // TestRead: the facts that are read without waiting, by kind of event.
-func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in turn
+func TestRead(t *testing.T) { //nolint:tparallel // the parts of the test ask one node in turn
 	t.Parallel()
 	n, o := newNode(t)
 	mine, err := o.Signer.Stamp("u", "a", lifecycle.Record{Version: lifecycle.RecordVersion, CPUs: "1"})

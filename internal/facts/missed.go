@@ -10,8 +10,8 @@ import (
 // the decision.
 type missedPods struct {
 	mu      sync.Mutex
-	collect bool
-	uids    []string
+	collect bool     // from CollectMissedPods to TakeMissedPods
+	uids    []string // the unknown pods so far
 }
 
 // add notes an unknown pod. The caller holds the state.

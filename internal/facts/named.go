@@ -21,8 +21,8 @@ func (g *Gatherer) rereadClaims(_ context.Context, _ *route.Capabilities, ev *li
 	return false
 }
 
-// decideAgainForClaims decides the pod of a new container again if its claims name devices that the earlier decision
-// did not know.
+// decideAgainForClaims decides the pod of a new container again if the pod's claims name devices that the earlier
+// decision did not know.
 func (g *Gatherer) decideAgainForClaims(ev *lifecycle.Event) {
 	if g.o.Claims == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || len(g.o.Claims.ClassDevices(ev.Pod.UID)) == 0 {
 		return
@@ -81,7 +81,7 @@ func (g *Gatherer) namedDevices(podUID string, before []lifecycle.ClaimedDevice)
 	for _, c := range before {
 		if !has(c.Device) {
 			now = append(slices.Clip(now), c)
-			slices.SortFunc(now, lifecycle.ClaimedDevice.Compare) // a copy, by Clip
+			slices.SortFunc(now, lifecycle.ClaimedDevice.Compare) // now is a copy here: append to the clipped slice made it
 		}
 	}
 	return now

@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// BatchOptions is the hook that sets CPU shares and limits from the batch resources that pods request. The kubelet
-// sets none, because it treats these pods as BestEffort. Formulae: Koordinator 1.7, plugin BatchResource; the kubelet's
-// MilliCPUToShares and MilliCPUToQuota.
+// BatchOptions are the options of the hook that sets CPU shares and limits from the batch resources that pods request.
+// The kubelet treats these pods as BestEffort: it sets the minimum of CPU shares, and no limits. The formulae are those
+// of Koordinator 1.7, plugin BatchResource, and of the kubelet's functions MilliCPUToShares and MilliCPUToQuota.
 type BatchOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`

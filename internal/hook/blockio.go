@@ -24,8 +24,8 @@ func (b ByClass[T]) Of(p *intent.Pod) (of T) {
 }
 
 // BlockIO divides disk bandwidth between pods. It uses classes of the runtime's block I/O
-// configuration, weights by class, and limits that a pod requests. Limits: Koordinator 1.7,
-// strategy BlkIO.
+// configuration, weights by class, and limits that a pod requests. The limits are those of Koordinator 1.7, strategy
+// BlkIO.
 type BlockIO struct {
 	Classes ByClass[string]
 	Weights ByClass[int] // as io.weight, 1 to 10000

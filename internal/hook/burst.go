@@ -9,8 +9,8 @@ import (
 )
 
 // Burst lets containers save unused quota and use it later as CPU time above the quota.
-// Annotation: rubik 2.0, service quotaBurst; kernel: Linux 5.14, cpu.max.burst. The engine
-// keeps the burst within the final quota of all hooks.
+// The annotation is that of rubik 2.0, service quotaBurst. The kernel has the file cpu.max.burst since Linux 5.14. The
+// engine keeps the burst within the final quota of all hooks.
 type Burst struct {
 	// KernelSupport reports whether the kernel has cpu.max.burst.
 	KernelSupport lifecycle.Finding

@@ -9,7 +9,7 @@ import (
 // namespace cannot change the limits of the namespace's root cgroup.
 const delegationFeature = "nsdelegate"
 
-// WritableCgroups lets containers write their own cgroups. Keys and values: NRI 0.12, plugin
+// WritableCgroups lets containers write their own cgroups. The keys and values are those of NRI 0.12, plugin
 // writable-cgroups.
 type WritableCgroups struct {
 	// KernelSupport reports whether the kernel protects the limits of the container's own cgroup.

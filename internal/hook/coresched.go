@@ -8,7 +8,7 @@ import (
 )
 
 // CoreSched puts threads into groups. Only threads of the same group may share a core's hyperthreads.
-// Groups: Koordinator 1.7, plugin CoreSched.
+// The groups are those of Koordinator 1.7, plugin CoreSched.
 type CoreSched struct {
 	// KernelSupport reports whether the kernel has core scheduling cookies.
 	KernelSupport lifecycle.Finding

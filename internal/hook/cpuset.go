@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// CPUSetOptions is the hook that sets the cpuset of a container to the CPUs of its CPU group. It also removes the CFS
-// quota of containers that own their CPUs.
+// CPUSetOptions are the options of the hook that sets the cpuset of a container to the CPUs of its CPU group. The hook
+// also removes the CFS quota of containers that own their CPUs.
 type CPUSetOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`

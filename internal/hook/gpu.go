@@ -21,8 +21,7 @@ const (
 )
 
 // GPU gives a pod's containers the GPUs that a scheduler allocated to it, and the HAMi-core
-// library to a container with a part of a GPU. Names and values: Koordinator 1.7, plugin
-// GPUEnvInject.
+// library to a container with a part of a GPU. The names and values are those of Koordinator 1.7, plugin GPUEnvInject.
 type GPU struct {
 	// HAMiLibrary is the host path of libvgpu.so; "" if there is none.
 	HAMiLibrary string

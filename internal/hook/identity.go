@@ -14,7 +14,7 @@ const (
 )
 
 // GroupIdentity gives pods the group identity of their class. Kernels with group identities use it to
-// decide which pods run first, and which pods they preempt immediately. Values: Koordinator 1.7, plugin
+// decide which pods run first, and which pods they preempt immediately. The values are those of Koordinator 1.7, plugin
 // GroupIdentity.
 type GroupIdentity struct {
 	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// DeviceNodes gives containers the device nodes that their pod requests by device number. Keys and
-// values: NRI 0.12, plugin device-injector.
+// DeviceNodes gives containers the device nodes that their pod requests by device number. The keys and values are those
+// of NRI 0.12, plugin device-injector.
 type DeviceNodes struct {
 	// Allowed are the host's devices that pods may have, with their paths on the host.
 	Allowed []lifecycle.Device
@@ -70,8 +70,8 @@ func (h DeviceNodes) Propose(in *Input, out *Output) {
 	}
 }
 
-// CDIDevicesOptions is the hook that gives containers CDI devices. Some are named by the pod, as for the plugin
-// device-injector of NRI 0.12. Others are exclusive devices that the engine chooses.
+// CDIDevicesOptions are the options of the hook that gives containers CDI devices. The pod names some of them, as for
+// the plugin device-injector of NRI 0.12. The others are exclusive devices, which the engine chooses.
 type CDIDevicesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`

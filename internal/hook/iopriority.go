@@ -5,8 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// IOPriorityOptions is the hook that gives the processes of containers the I/O priority that their pod requests.
-// Keys and values: NRI 0.12, plugin device-injector.
+// IOPriorityOptions are the options of the hook that gives the processes of containers the I/O priority that their pod
+// requests. The keys and values are those of NRI 0.12, plugin device-injector.
 type IOPriorityOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`

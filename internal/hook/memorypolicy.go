@@ -12,7 +12,7 @@ import (
 )
 
 // MemoryPolicy gives the processes of containers the NUMA memory policy that their pod
-// requests. Keys and values: NRI 0.12, plugin device-injector.
+// requests. The keys and values are those of NRI 0.12, plugin device-injector.
 type MemoryPolicy struct {
 	// Nodes are the memory nodes of the machine; empty if they are not known.
 	Nodes []int

@@ -11,7 +11,8 @@ import (
 )
 
 // MemoryQoS lets the kernel swap a part of a container's memory. The memory class of the container sets the size of
-// the part. Pods can also set the values of single files. Annotations and formula: nri-plugins 0.14, plugin memory-qos.
+// the part. Pods can also set the values of single files. The annotations and the formula are those of nri-plugins
+// 0.14, plugin memory-qos.
 type MemoryQoS struct {
 	// SwapPercent has, by name of a class, the percentage of the memory limit that the kernel may swap.
 	SwapPercent map[string]int

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// MountsOptions is the hook that mounts files and directories of the host in containers, if their pod requests them.
-// Keys and values: NRI 0.12, plugin device-injector.
+// MountsOptions are the options of the hook that mounts files and directories of the host in containers, if their pod
+// requests them. The keys and values are those of NRI 0.12, plugin device-injector.
 type MountsOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// NetworkDevicesOptions is the hook that moves network interfaces of the host into containers, if their pod
-// requests them. Keys and values: NRI 0.12, plugins device-injector and network-device-injector.
+// NetworkDevicesOptions are the options of the hook that moves network interfaces of the host into containers, if their
+// pod requests them. The keys and values are those of NRI 0.12, plugins device-injector and network-device-injector.
 type NetworkDevicesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`

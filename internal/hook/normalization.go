@@ -41,7 +41,8 @@ func (r Ratio) Divide(v int64) int64 {
 }
 
 // Normalization lowers CPU quotas on nodes whose CPUs are faster than the CPUs for which the limits were
-// written. Formula: Koordinator 1.7, plugin CPUNormalization, and BatchResource for batch limits.
+// written. The formula is that of Koordinator 1.7, plugin CPUNormalization, and of plugin BatchResource for batch
+// limits.
 type Normalization struct {
 	// Ratio is the speed of this node's CPUs, relative to a basic CPU. With 1 or less the hook sets
 	// nothing.

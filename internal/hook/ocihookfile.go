@@ -19,8 +19,7 @@ const (
 	maxHookText     = 8 << 10
 )
 
-// hookFile is the JSON of a file of hooks. Source: podman and CRI-O, oci-hooks(5), schema
-// 1.0.0.
+// hookFile is the JSON of a file of hooks, as in oci-hooks(5) of podman and CRI-O, schema 1.0.0.
 type hookFile struct {
 	Version string `json:"version"`
 	Hook    struct {

@@ -12,9 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// OCIHooks gives containers the OCI hooks of the node whose conditions they meet. Files and
-// conditions: oci-hooks(5) of podman and CRI-O, schema 1.0.0, and NRI 0.12, plugin
-// hook-injector.
+// OCIHooks gives containers the OCI hooks of the node whose conditions they meet. The files and conditions are those of
+// oci-hooks(5) of podman and CRI-O, schema 1.0.0, and of NRI 0.12, plugin hook-injector.
 type OCIHooks struct {
 	// Files are the hooks that were read, in the order of their names.
 	Files []OCIHookFile
@@ -137,7 +136,7 @@ type matcher struct {
 }
 
 // meets reports whether the container meets a condition. If the condition has patterns for
-// annotations, by is the key of an annotation that matches the first pattern. Source: podman,
+// annotations, by is the key of an annotation that matches the first pattern. The rules are those of podman,
 // pkg/hooks/1.0.0, When.Match.
 func (m *matcher) meets(c *condition) (by string, met bool) {
 	if c.never || c.bindMounts && !m.in.ContainerProperties.BindMounts {

@@ -5,8 +5,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// OOMScoreOptions is the hook that sets the oom_score_adj that a pod requests for its containers. If memory runs out,
-// the kernel kills the processes with the highest score first. Rules: Koordinator 1.8, plugin OOMScoreAdj.
+// OOMScoreOptions are the options of the hook that sets the oom_score_adj that a pod requests for its containers. If
+// memory runs out, the kernel kills the processes with the highest score first. The rules are those of Koordinator 1.8,
+// plugin OOMScoreAdj.
 type OOMScoreOptions struct {
 	// Enabled switches the hook on. It is off by default, because every author of a
 	// pod could make the kernel kill other pods first.

@@ -3,7 +3,7 @@ package hook
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
 // Partition makes the cgroups of pods with exclusive CPUs remote cpuset partitions, so that the kernel
-// removes these CPUs from all other cpusets. Source: Linux 6.7, Documentation/admin-guide/cgroup-v2.
+// removes these CPUs from all other cpusets. Linux 6.7 describes them in Documentation/admin-guide/cgroup-v2.
 type Partition struct {
 	// KernelSupport reports whether the kernel has cpuset.cpus.exclusive, and so remote partitions.
 	KernelSupport lifecycle.Finding

@@ -24,8 +24,8 @@ func ParseYield(name string) Yield {
 }
 
 // Preemption makes preemptable pods yield CPU and memory, and protects memory of pods that are
-// not preemptable. Annotation: rubik 2.0, services preemption and dynMemory. It uses files of
-// Linux instead of openEuler's qos_level files.
+// not preemptable. The annotation is that of rubik 2.0, services preemption and dynMemory. The hook uses files of Linux
+// instead of openEuler's qos_level files.
 type Preemption struct {
 	Yield Yield
 	// KernelFiles reports, by name of a file, whether the kernel has the file. If that is unknown, the hook sets

@@ -6,7 +6,7 @@ import (
 )
 
 // RDMA gives a pod's containers the RDMA cards, or functions of them, that a scheduler
-// allocated to it. Devices and modes: Koordinator 1.7, plugin RDMADeviceInject.
+// allocated to it. The devices and modes are those of Koordinator 1.7, plugin RDMADeviceInject.
 type RDMA struct {
 	Host lifecycle.Host
 }

@@ -10,7 +10,7 @@ import (
 
 // RDT gives pods shares of the last level cache and of the memory bandwidth. It makes a resctrl group
 // for each class and each cache level with limited shares, and for each pod that requests its own shares.
-// Annotation and formulae: Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
+// The annotation and the formulae are those of Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
 type RDT struct {
 	// Shares are the shares of each class's group, such as "L3 0-30, MB 50". A class without
 	// shares stays in the kernel's root group.

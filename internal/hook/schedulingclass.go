@@ -5,8 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// SchedulingClassOptions is the hook that gives the processes of containers the scheduling policy and the I/O priority
-// of their scheduling class. The pod names the class, or the configuration gives it to the pod
+// SchedulingClassOptions are the options of the hook that gives the processes of containers the scheduling policy and
+// the I/O priority of their scheduling class. The pod names the class, or the configuration gives it to the pod
 // (placement.balloons.schedulingClasses, placement.topologyAware.schedulingClasses).
 type SchedulingClassOptions struct {
 	// Enabled switches the hook on.

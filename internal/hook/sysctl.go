@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// SysctlOptions is the hook that sets the kernel parameters that a pod requests for its containers' namespaces. Keys
-// and values: NRI 0.12, plugin device-injector.
+// SysctlOptions are the options of the hook that sets the kernel parameters that a pod requests for its containers'
+// namespaces. The keys and values are those of NRI 0.12, plugin device-injector.
 type SysctlOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`

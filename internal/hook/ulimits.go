@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Ulimits gives the processes of containers the limits that their pod requests. Keys and
-// values: NRI 0.12, plugin ulimit-adjuster.
+// Ulimits gives the processes of containers the limits that their pod requests. The keys and values are those of NRI
+// 0.12, plugin ulimit-adjuster.
 type Ulimits struct {
 	// Maximum has the highest limit by type, such as RLIMIT_NOFILE. Types without an entry have
 	// no maximum.

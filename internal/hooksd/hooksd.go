@@ -25,8 +25,8 @@ const (
 )
 
 // Read returns the files of hooks in directories, sorted by name. A file replaces a file with the same name in
-// an earlier directory, even if it cannot be read. A missing directory has no files. Source: podman and CRI-O,
-// oci-hooks(5).
+// an earlier directory, even if it cannot be read. A missing directory has no files. podman and CRI-O do the same
+// (oci-hooks(5)).
 func Read(directories []string) []lifecycle.HookFile {
 	found := map[string]lifecycle.HookFile{}
 	for _, dir := range directories {

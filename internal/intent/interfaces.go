@@ -78,9 +78,8 @@ func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 	return out, nil
 }
 
-// isInterfaceName reports whether a text can name a network interface. Source: Linux, net/core/dev.c,
-// dev_valid_name. It accepts fewer characters than the kernel, and no "-" at the start, which means a
-// removal in NRI.
+// isInterfaceName reports whether a text can name a network interface. It accepts fewer characters than the kernel
+// (Linux, net/core/dev.c, dev_valid_name), and no "-" at the start, which means a removal in NRI.
 func isInterfaceName(s string) bool {
 	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiAlphanumerics+"-_.") == ""
 }

@@ -68,7 +68,7 @@ type Key struct {
 	Why string
 }
 
-// Full returns the key, with its field if it has one.
+// FullName returns the key, with its field if it has one.
 func (k Key) FullName() string {
 	if k.Field == "" {
 		return k.Name

@@ -89,7 +89,7 @@ var schedFlags = []string{
 }
 
 // minDeadlineRuntime is the smallest runtime for SCHED_DEADLINE, in ns. maxDeadline is the largest runtime,
-// deadline or period. Source: Linux, kernel/sched/deadline.c, __checkparam_dl.
+// deadline or period. Linux checks these limits in kernel/sched/deadline.c, __checkparam_dl.
 const minDeadlineRuntime, maxDeadline = 1 << 10, 1<<63 - 1
 
 // scheduler reads a policy of sched_setattr(2), with its numbers and flags.

@@ -28,7 +28,7 @@ func IsClosID(name string) bool {
 // maxSchemata limits the lines of schemata.
 const maxSchemata = 16
 
-// schemaPattern matches a line of schemata. Source: Linux, Documentation/arch/x86/resctrl.rst.
+// schemaPattern matches a line of schemata, as in Linux, Documentation/arch/x86/resctrl.rst.
 var schemaPattern = regexp.MustCompile(`^(L2|L3|L2CODE|L2DATA|L3CODE|L3DATA|MB|SMBA):[0-9]{1,3}=[0-9a-fA-F]{1,16}(;[0-9]{1,3}=[0-9a-fA-F]{1,16})*$`)
 
 // IsSchemaLine reports whether a text is a line of schemata.

@@ -83,7 +83,7 @@ func TestFailedHolds(t *testing.T) {
 			f := &stuck{FS: r.fake, op: op, dir: "p/a"}
 			r.tree.FS = f
 			if op == "read" {
-				r.Keeper = New(r.tree) // it does not know the list's content
+				r.Keeper = New(r.tree) // a new keeper does not know the list's content
 			}
 			out := r.Apply([]Item{cpus("p/a", "0-1"), cpus("p/b", "2-5")})
 			for _, o := range append(out, r.Reconcile("p/b")...) {

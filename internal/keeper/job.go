@@ -33,10 +33,10 @@ type job struct {
 	// batch gives to other cgroups.
 	addedByKeeper bool
 
-	done   bool
+	done   bool // the job has ended, with the result in the fields below
 	state  State
-	kernel string
-	err    error
+	kernel string // the text in the kernel
+	err    error  // the reason for the state; nil if there is none
 }
 
 func (k *Keeper) newJob(r *row) *job {

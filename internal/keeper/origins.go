@@ -39,7 +39,9 @@ type Originals struct {
 	// journalRetry is the time at which a failed journal is written again.
 	journalRetry statefile.Retry
 
-	mu *sync.Mutex // the keeper's lock; it guards the fields below
+	// mu is the keeper's lock. It guards the fields below, except seed and noEarlierJournal, which do not change after
+	// Load.
+	mu *sync.Mutex
 	// table has the rows whose lines are in the journal.
 	table *table
 	// pendingLines are not in the journal yet. spareBuffer is the buffer of the lines before them, for reuse.

@@ -210,7 +210,7 @@ func (u *writeUnit) write() {
 	}
 	err := u.set()
 	for _, j := range u.jobs {
-		j.kernelTextKnown = false // it is read again
+		j.kernelTextKnown = false // read, which is called below, reads the text again
 	}
 	if err == nil {
 		err = u.read()

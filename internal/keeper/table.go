@@ -65,7 +65,7 @@ type desiredValue struct {
 	target     Target
 	value      lifecycle.Value
 	text       string // the kernel text of value
-	generation uint64
+	generation uint64 // the value of table.generation when the desired value was recorded
 	// releasing means that text is the original, and that the keeper drops the row when the original is in
 	// force.
 	releasing bool
@@ -90,8 +90,8 @@ type row struct {
 	// another program may have changed the file since.
 	kernel   string
 	verified bool
-	state    State
-	err      error
+	state    State // the state of the desired value
+	err      error // the reason for the state; nil if there is none
 
 	// writing is held during a write of the row's file. The rows of quota and period share one mutex.
 	writing *sync.Mutex
@@ -131,8 +131,8 @@ func (x index) remove(key string, r *row) {
 // table has the rows of all settings with a desired value. Keeper.mu guards it.
 type table struct {
 	rows       map[fileKey]*row
-	byOwner    index // the same rows
-	generation uint64
+	byOwner    index         // the same rows
+	generation uint64        // counts the changes of desired values
 	failed     map[*row]bool // rows that were refused with a temporary error
 	// partitionRows are the rows of the files of cpuset partitions. orphans are the keys of such files
 	// whose owner was forgotten, and whose cgroup may still exist.

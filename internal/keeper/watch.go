@@ -39,10 +39,10 @@ const (
 
 // foreignWrites counts foreign writes to a row's file.
 type foreignWrites struct {
-	indexed      bool      // watchedFiles has the row, because the row's value is in force
-	writes       uint64    // repaired writes since the row exists
-	windowStart  time.Time // start of the time window of windowWrites
-	windowWrites int
+	indexed      bool          // watchedFiles has the row, because the row's value is in force
+	writes       uint64        // repaired writes since the row exists
+	windowStart  time.Time     // start of the time window of windowWrites
+	windowWrites int           // repaired writes in the time window
 	lastRepair   time.Time     // the time of the last repair
 	pause        time.Duration // the pause before the next repair; 0 for at once
 }
@@ -51,13 +51,13 @@ type foreignWrites struct {
 type watchedFiles struct {
 	now func() time.Time
 
-	mu    *sync.Mutex // the keeper's lock; it guards the fields below
+	mu    *sync.Mutex // the keeper's lock; it guards limit, files, dirs and dirChanges
 	limit ConflictLimit
 	// files has the rows with values in force, by file; quota and period may share a file. dirs has the
 	// same rows by directory.
 	files, dirs index
 	// dirChanges are the directories that were added to dirs or removed from it since the last call of
-	// changedDirs. A change sends on the channel changed.
+	// changedDirs. Each change also sends on the channel changed.
 	dirChanges map[string]bool
 	changed    chan struct{}
 }

@@ -233,7 +233,7 @@ func (v Value) SameSetting(o Value) bool {
 // mode refuses a pod because of a problem.
 type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
-	Value  string `json:"value,omitempty"` // its value, shortened
+	Value  string `json:"value,omitempty"` // the value of Key, shortened
 	Reason string `json:"reason"`
 	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
 	// Then describes in one clause what the agent does instead. A strict refusal has none.

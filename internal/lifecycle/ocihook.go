@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// OCIStages returns the stages at which OCI hooks run, in order. Source: OCI runtime spec 1.2,
-// config.md, POSIX-platform hooks.
+// OCIStages returns the stages at which OCI hooks run, in order (OCI runtime spec 1.2, config.md, POSIX-platform
+// hooks).
 func OCIStages() []string {
 	return []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 }

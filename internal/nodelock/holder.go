@@ -23,7 +23,7 @@ type Holder struct {
 	PIDNamespace string    `json:"pidNamespace,omitempty"` // the PID namespace of PID
 	Host         string    `json:"host,omitempty"`         // the host name; in a container, the container's host name
 	Attach       string    `json:"attach,omitempty"`
-	Config       string    `json:"config,omitempty"` // its configuration file
+	Config       string    `json:"config,omitempty"` // the agent's configuration file
 	Version      string    `json:"version,omitempty"`
 	Started      time.Time `json:"started,omitzero"`
 }

@@ -88,7 +88,7 @@ func TestReplacedDirectory(t *testing.T) {
 		t.Errorf("before there is a directory: %v", err)
 	}
 	make()
-	for range 2 { // it appeared, or was replaced
+	for range 2 { // the directory appeared, or was replaced
 		if err := first.Take(); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ type ContainerPlacement struct {
 	Name      string
 	CPUs      string // as a kernel list
 	Mems      string // memory nodes, as a kernel list; "" if none are set
-	Exclusive bool   // it owns the CPUs
+	Exclusive bool   // the container owns the CPUs
 }
 
 // MissingValue is a decided value that is not in force.

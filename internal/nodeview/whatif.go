@@ -100,7 +100,7 @@ func (v *View) decisions() map[settingKey]api.Change {
 		add(id, p.FullName(), ctr.Name, "class", p.Intent.Class.V.String())
 		add(id, p.FullName(), ctr.Name, "pool", ctr.Assignment.Pool.String())
 		for _, value := range v.State.Values(ctr) {
-			if value.Field != lifecycle.CPUSetCPUs { // its CPUs are in Moves
+			if value.Field != lifecycle.CPUSetCPUs { // the container's CPUs are in Moves
 				add(id, p.FullName(), ctr.Name, value.Setting(), value.String())
 			}
 		}

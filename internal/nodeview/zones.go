@@ -218,7 +218,7 @@ func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, 
 	}
 	spec, known := p.Spec.Container(c.Name)
 	amounts := spec.Requests
-	if !known && p.Intent.QoS == intent.Guaranteed { // its limit is its request
+	if !known && p.Intent.QoS == intent.Guaranteed { // a Guaranteed container's limit is its request
 		amounts = lifecycle.Amounts{lifecycle.ResourceMemory: c.Pristine.Memory.Limit.V}
 	}
 	var near topology.Set

@@ -3,6 +3,6 @@
 // the order of a map decide whether an annotation is set or removed.
 //
 // The package does no I/O and resolves no names. It does not apply block I/O classes, RDT classes, CDI devices and
-// limits of kernel memory, but returns the names of these fields. Formats: NRI 0.12 (pkg/api/api.proto) and the OCI
-// runtime spec 1.3.
+// limits of kernel memory, but returns the names of these fields. The formats are those of NRI 0.12 (pkg/api/api.proto)
+// and of the OCI runtime spec 1.3.
 package nriadjust

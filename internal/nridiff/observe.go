@@ -100,7 +100,7 @@ type observations struct {
 
 	mu           sync.Mutex                     // guards the fields below
 	settingsSeen map[string][]map[string]string // by container id: the settings that each observer saw
-	order        []string                       // the ids in seen, oldest first
+	order        []string                       // the ids in settingsSeen, oldest first
 }
 
 // callWhenSynced calls a function when the runtime has synchronised every observer. Before that, the runtime shows

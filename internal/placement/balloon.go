@@ -11,8 +11,8 @@ import (
 // BalloonCPUs is one balloon of a layout with its CPUs. Code never changes a value, it only replaces it,
 // because layouts share balloons.
 type BalloonCPUs struct {
-	Need  Need // what its containers request; Need.PoolID.Name is the balloon's name
-	Index int  // its number among the balloons of its type, from 0
+	Need  Need // what the balloon's containers request; Need.PoolID.Name is the balloon's name
+	Index int  // the balloon's number among the balloons of its type, from 0
 	// Size is how many CPUs it should have. It has fewer if too few CPUs are idle.
 	Size int
 	// OwnCPUs are the CPUs that only this balloon has.

@@ -37,11 +37,11 @@ type Ledger struct {
 	grantsByPod map[string][]Grant // by pod UID; code replaces a list and never changes it
 	ownedCPUs   topology.Set
 	lentCPUs    topology.Set // the owned CPUs that reclaimed containers may also use
-	// exclusiveNodes counts the grants with ExclusiveNodes.
+	// exclusiveNodeGrants counts the grants with ExclusiveNodes.
 	exclusiveNodeGrants int
-	// reserved has the CPUs that their owners cannot use now, by owner.
+	// reservations has the CPUs that their owners cannot use now, by owner.
 	reservations map[Key]Grant
-	// devices has the names of the CDI devices that a container has exclusively, by owner. Code replaces the
+	// devicesByOwner has the names of the CDI devices that a container has exclusively, by owner. Code replaces the
 	// map and its lists, and never changes them.
 	devicesByOwner map[Key][]string
 }

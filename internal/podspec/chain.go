@@ -31,7 +31,8 @@ type SpecSource interface {
 	// Get reads one pod now. The answer may also have other pods. The errors ErrNoSuchPod and ErrNotReportedYet do not
 	// mean that the source has failed.
 	Get(ctx context.Context, uid string) (Update, error)
-	// PollSoon makes Watch send its next poll as soon as it may. It has no effect on a source that does not poll.
+	// PollSoon makes Watch poll as soon as the source's shortest pause between two requests has passed. It has no effect
+	// on a source that does not poll.
 	PollSoon()
 	// Watch reports all pods, and then each change, until the source fails or ctx ends.
 	Watch(ctx context.Context, report func(Update)) error
@@ -75,7 +76,8 @@ type Options struct {
 	Sources []SpecSource
 	// Wait is the longest time for which a runtime's request waits for a spec.
 	Wait time.Duration
-	// Changed is called with the UIDs of pods whose spec is new or has changed. No request waits for Changed.
+	// Changed is called with the UIDs of pods whose spec is new or has changed. No request of the runtime waits for
+	// Changed.
 	Changed func(podUIDs []string)
 	// PendingChanged is called when the set of pods that have not started may have changed. If it is nil, the chain does
 	// not store these pods.
@@ -92,27 +94,27 @@ type Options struct {
 // that answers.
 type Chain struct {
 	o     Options
-	wake  chan struct{}
+	wake  chan struct{} // wakes publish
 	ready chan struct{} // closed when a source is up, or all sources have failed
 
-	mu          sync.Mutex // guards the fields below; never held across I/O
-	sources     []*sourceState
-	savedSpecs  map[string]*lifecycle.PodSpec
-	changedUIDs map[string]bool
-	pending     map[string]*PendingPod
-	dirty       bool
-	slowUntil   time.Time
-	readyClosed bool
-	endedPods   uidRing
+	mu          sync.Mutex                    // guards the fields below; never held across I/O
+	sources     []*sourceState                // by priority; mu guards the fields of the elements, except SpecSource
+	savedSpecs  map[string]*lifecycle.PodSpec // by pod UID: specs that an earlier agent saved
+	changedUIDs map[string]bool               // the pods of the next call of Options.Changed
+	pending     map[string]*PendingPod        // by UID: the pods that have not started
+	dirty       bool                          // the specs differ from those that were saved last
+	slowUntil   time.Time                     // until then, Await does not wait for sources
+	readyClosed bool                          // the channel ready is closed
+	endedPods   uidRing                       // the pods that ended last
 }
 
 // sourceState is one source and its answers.
 type sourceState struct {
 	SpecSource
-	up        bool
-	askedOnce bool
-	err       error
-	pods      map[string]*lifecycle.PodSpec
+	up        bool                          // the source answered the last request
+	askedOnce bool                          // the source has answered or failed
+	err       error                         // why the source is not up, or which pods of its answers cannot be read
+	pods      map[string]*lifecycle.PodSpec // by UID: the specs in the answers of the source
 	// unread are the pods of the source's answers that cannot be read.
 	unread []UnreadPod
 }

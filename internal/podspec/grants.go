@@ -30,11 +30,12 @@ type GrantsOptions struct {
 	Socket string
 	// Wait is the longest time for which a runtime's request waits for grants.
 	Wait time.Duration
-	// Changed is called with the UIDs of pods whose grants are new or have changed. No request waits for Changed.
+	// Changed is called with the UIDs of pods whose grants are new or have changed. No request of the runtime waits for
+	// Changed.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
 	// Saved is what an earlier agent last passed to Save: CPUs and memory nodes that the agent uses while the kubelet does
-	// not answer. No request waits for Save. Save may be nil.
+	// not answer. No request of the runtime waits for Save. Save may be nil.
 	Saved []byte
 	Save  func([]byte) error
 	// Retry is the first pause after a failed request. It doubles with each failure. 0 means 1 s.
@@ -48,22 +49,22 @@ type GrantsOptions struct {
 // CPUs of a pod may change at a resize, so each answer of the kubelet updates all pods.
 type Grants struct {
 	o       GrantsOptions
-	wake    chan struct{}
+	wake    chan struct{}       // wakes Run
 	ready   chan struct{}       // closed after the first attempt to ask the kubelet, or if the API is not used
 	callSem *semaphore.Weighted // held while a goroutine calls the kubelet; guards conn
 	conn    *grpc.ClientConn    // nil before the first request, and after a failed request
 
-	mu          sync.Mutex // guards the fields below; never held across I/O
-	knownGrants map[string]*lifecycle.KubeletGrants
-	savedGrants map[string]*lifecycle.KubeletGrants // grants that an earlier agent saved; used until the kubelet answers
-	dirty       bool                                // known differs from what was saved last
+	mu          sync.Mutex                          // guards the fields below; never held across I/O
+	knownGrants map[string]*lifecycle.KubeletGrants // by pod UID: the grants in the kubelet's answers
+	savedGrants map[string]*lifecycle.KubeletGrants // by pod UID: the grants that an earlier agent saved
+	dirty       bool                                // knownGrants differs from what was saved last
 	podsToAsk   map[string]podName                  // names of the pods to ask the kubelet about, by UID
-	changedUIDs []string
-	slowUntil   time.Time
-	askedOnce   bool
-	up          bool
-	err         error
-	noCPUs      error // why the answers have no CPUs; nil if the answers have CPUs
+	changedUIDs []string                            // the pods of the next call of GrantsOptions.Changed
+	slowUntil   time.Time                           // until then, Await does not wait for the kubelet
+	askedOnce   bool                                // the first request has ended
+	up          bool                                // the kubelet answered the last request
+	err         error                               // why the last request failed, or which pods of the answer cannot be read
+	noCPUs      error                               // why the answers have no CPUs; nil if the answers have CPUs
 }
 
 // podName identifies a pod in the PodResources API.

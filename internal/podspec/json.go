@@ -140,7 +140,7 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	return expect(d, json.Delim(']'))
 }
 
-// add adds a pod to the list, unless gone says that the pod was deleted. of is nil for a pod that has started. err is
+// add adds a pod to the list, unless gone says that the pod was deleted. of is the result of v1Pod.pending. err is
 // why the pod cannot be read, or nil. A pod that cannot be read does not end the list: add returns an error only for
 // too many pods.
 func (l *podList) add(s *lifecycle.PodSpec, of *PendingPod, uid string, gone bool, err error) error {

@@ -49,13 +49,13 @@ type KubeletOptions struct {
 type Kubelet struct {
 	o      KubeletOptions
 	client *http.Client
-	wake   chan struct{}
-	tlsMu  sync.Mutex // guards the creation of the TLS configuration
+	wake   chan struct{} // wakes Watch
+	tlsMu  sync.Mutex    // guards the creation of the TLS configuration
 
 	callSem     *semaphore.Weighted // held while a goroutine calls the kubelet; guards all fields below
-	lastRequest time.Time
-	nextRequest time.Time // when the next request may be sent
-	lastAnswer  *Update
+	lastRequest time.Time           // when the last request was sent
+	nextRequest time.Time           // when the next request may be sent
+	lastAnswer  *Update             // nil if the last request failed
 }
 
 // The kubelet encodes all its pods for each request. To limit this work, the pause between two requests is at least
@@ -65,7 +65,7 @@ const (
 	pauseFactor = 3
 )
 
-// fetchTimeout is how long a request may take for which no runtime waits.
+// fetchTimeout is how long a request may take if no request of the runtime waits for it.
 const fetchTimeout = 10 * time.Second
 
 // NewKubelet returns a source that reads from the kubelet. It reads certificates and the token when it needs them, so
@@ -138,7 +138,7 @@ func (k *Kubelet) sharedList(ctx context.Context) (*Update, error) {
 	return k.lastAnswer, err
 }
 
-// PollSoon makes Watch poll as soon as it may.
+// PollSoon makes Watch poll as soon as the pause after the last request has passed (see minPause).
 func (k *Kubelet) PollSoon() { sleep.Wake(k.wake) }
 
 // Watch polls every Interval, and soon after a call of Get that had no answer in time. It returns when a request fails.

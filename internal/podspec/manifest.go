@@ -74,7 +74,7 @@ func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 	return all, skipped, nil
 }
 
-// fromDocument reads one YAML document, and counts objects without pods in others.
+// fromDocument reads one YAML document. The map others counts objects without pods, by kind.
 func fromDocument(doc any, others map[string]int) ([]Manifest, error) {
 	object, err := withTextKeys(doc)
 	if err != nil {
@@ -121,7 +121,7 @@ func withTextKeys(v any) (any, error) {
 	return v, nil
 }
 
-// fromJSON reads one object, and counts it in others if it has no pods.
+// fromJSON reads one object. If the object has no pods, fromJSON counts it in the map others.
 func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(raw, &m); err != nil {

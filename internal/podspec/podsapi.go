@@ -76,7 +76,7 @@ func connect(socket string, by func(context.Context, string) (net.Conn, error)) 
 }
 
 // connectionError returns an error with the socket's path for an error of a connection. If the socket does not exist,
-// the error says absent, which is the usual reason.
+// the error has the text absent, which says the usual reason.
 func connectionError(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: %s", socket, absent)

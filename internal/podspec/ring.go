@@ -9,7 +9,7 @@ const maxEndedPods = 256
 // uidRing has the last maxEndedPods UIDs that were added. The zero value is ready for use.
 type uidRing struct {
 	uids []string
-	next int
+	next int // the index of the oldest UID, which the next UID replaces when uids is full
 }
 
 func (r *uidRing) has(uid string) bool { return slices.Contains(r.uids, uid) }

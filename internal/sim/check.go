@@ -193,7 +193,8 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
-// checkFiles compares the cgroup files that the node's cgroup version has, and the limits of disks.
+// checkFiles compares a container's cgroup files and disk limits with a want. It skips files that the node's cgroup
+// version does not have.
 func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
 		text, err := p.runtime.File(ref, name)
@@ -295,8 +296,8 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 	compareSpec(want, got, note)
 }
 
-// compareSpec compares the fields of a want that are not resources in cgroup files: the OOM score, attributes of
-// processes, environment variables, mounts, devices, and classes and groups.
+// compareSpec compares with a state the fields of a want that are not resources in cgroup files: the OOM score,
+// attributes of processes, environment variables, mounts, devices, and classes and groups.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
 		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
@@ -325,7 +326,8 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 	}
 }
 
-// compareClasses compares the RDT and block I/O class, the resctrl group and the core scheduling cookie.
+// compareClasses compares the RDT and block I/O class, the resctrl group and the core scheduling cookie of a want with
+// those of a state.
 func compareClasses(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.Cookie != nil && got.Cookie != *want.Cookie {
 		note("core scheduling cookie is %d, wanted %d", got.Cookie, *want.Cookie)

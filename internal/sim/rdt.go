@@ -94,7 +94,7 @@ func (p *nodeParts) resctrlFiles() resctrl.FS {
 	return p.resctrl
 }
 
-// compareRDT compares the resctrl fields of a want.
+// compareRDT compares the resctrl fields of a want with the container's resctrl group and the list of groups.
 func (p *player) compareRDT(want scenario.Want, got effective.State, note func(string, ...any)) {
 	files := p.resctrl
 	if files == nil {

@@ -81,8 +81,8 @@ type Change struct {
 type Runtime struct {
 	opts Options
 
-	// serverMutex is held for reading by every operation, and for writing while the NRI server starts or stops. Lock
-	// order: serverMutex, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
+	// serverMutex is held for reading by every operation, and for writing while the NRI server starts or stops. Locks are
+	// taken in this order: serverMutex, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
 	serverMutex sync.RWMutex
 	nri         *adaptation.Adaptation // nil while stopped
 	relay       *relay

@@ -70,7 +70,7 @@ log: {level: error}
 	}
 	defer w.conn.Close()
 	row := func(when string) {
-		time.Sleep(6 * time.Second) // it becomes idle, and returns unused memory every five seconds
+		time.Sleep(6 * time.Second) // the process becomes idle, and returns unused memory every five seconds
 		m := memoryOf(b, cmd.Process.Pid)
 		s.row(n, when, m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
 	}

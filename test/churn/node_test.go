@@ -32,7 +32,7 @@ const patience = time.Minute
 type pod struct {
 	scenario.Pod
 	kind    kind
-	cpus    int // it requests exclusive CPUs
+	cpus    int // the number of exclusive CPUs that the pod requests
 	ctrs    []scenario.Container
 	stopped bool
 	history []string // operations on it, with the agent's status after each

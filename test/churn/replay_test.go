@@ -125,7 +125,7 @@ func TestReplay(t *testing.T) {
 			if other.Same() || !strings.HasPrefix(other.Differences[0].Owner, "churn/") {
 				t.Errorf("without hook cpuset %+v", other.Differences[:min(3, len(other.Differences))])
 			}
-			n.config.Placement.Reclaim = "leftover" // it was together at the start
+			n.config.Placement.Reclaim = "leftover" // reclaim was "together" at the start
 			pools, err := agent.Replay(bytes.NewReader(text), &n.config)
 			if err != nil || !slices.ContainsFunc(pools.Differences, func(d recording.Difference) bool { return d.Event == "" && d.Setting == "CPUs" }) {
 				t.Errorf("with other pools nothing that ran at the start has other CPUs: %v, %+v", err, pools.Differences[:min(3, len(pools.Differences))])

@@ -237,7 +237,7 @@ func (s *storm) rage(want int) {
 // ask reads the agent's status over a failing socket.
 func (s *storm) ask() {
 	for range 20 {
-		_, _ = s.answers() // it may fail but must not hang
+		_, _ = s.answers() // the request may fail but must not hang
 	}
 }
 
@@ -317,7 +317,7 @@ func (s *storm) wrongs() []string {
 	}
 	for ref := range s.unseen {
 		if owned[ref] == nil && ref.Container() == "" {
-			s.referee.gone(ref) // its request has changed since
+			s.referee.gone(ref) // the pod's request has changed since
 		}
 	}
 	wrong = append(wrong, s.referee.audit(owned)...)

@@ -105,8 +105,8 @@ func (c *comparison) compareContainer(ref scenario.Ref, want Decision) {
 	}
 }
 
-// compareValues compares decisions. Each must be in force, or reported where the attachment declares that it cannot set
-// the field.
+// compareValues compares the values in an attachment's report with a decision. Each must be in force, or reported where
+// the attachment declares that it cannot set the field.
 func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []api.Value) {
 	got := map[string]string{}
 	for _, v := range reported {
@@ -136,7 +136,8 @@ func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []a
 	}
 }
 
-// compareStates compares effective states field by field. A field that the attachment cannot carry must be empty.
+// compareStates compares the effective state got with the state want, field by field. A field that the attachment
+// cannot carry must be empty.
 func (c *comparison) compareStates(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
 	brings := func(f lifecycle.Field) bool {
 		way, _ := c.a.Delivers(f, of)

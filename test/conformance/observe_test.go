@@ -119,7 +119,7 @@ func (o *observing) options(t *testing.T, attach string) sim.RunOptions {
 // TestObserve: with mode observe no attachment changes anything: the agent writes no kernel file,
 // its answers over NRI are empty, the runtime receives each request as the kubelet sent it, and
 // containers are as they are without Trimtab in the path (bypass).
-func TestObserve(t *testing.T) { //nolint:tparallel // its parts share the machine in turn
+func TestObserve(t *testing.T) { //nolint:tparallel // the parts of the test use one machine in turn
 	t.Parallel()
 	differ := atomic.Int64{}
 	t.Run("scenarios", func(t *testing.T) {

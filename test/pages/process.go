@@ -40,7 +40,7 @@ func (s *Sandbox) stay(ctx context.Context, script string, done func(out string)
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // its exit code does not matter: only its output is compared
+		_ = p.cmd.Wait() // the exit code does not matter: only the output of the program is compared
 		close(p.done)
 	}()
 	for deadline := time.Now().Add(longest); ; {
@@ -64,7 +64,7 @@ func (s *Sandbox) stay(ctx context.Context, script string, done func(out string)
 
 // end interrupts the process and waits for its end.
 func (p *process) end() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // it may have ended already
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // the program may have ended already
 	select {
 	case <-p.done:
 	case <-time.After(5 * time.Second):

@@ -62,7 +62,7 @@ func TestCreatedContainersSurviveRestarts(t *testing.T) {
 		}
 		for name, id := range waiting {
 			if name == "sidecar" {
-				continue // it would share the owner's CPU, which the sampler would report, since it has no pods
+				continue // the sidecar would share the owner's CPU, which the sampler would report, since it does not know pods
 			}
 			c.StartContainer(id)
 			same(t, fmt.Sprintf("affinity of %s, created before a restart of %s", name, restart.name), c.FirstView(id).Affinity, "0")

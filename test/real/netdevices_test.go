@@ -17,7 +17,7 @@ import (
 // TestNetworkDevices gives network interfaces to pods of a containerd in a network namespace of its own, by the
 // annotations of two of NRI's sample plugins. runc fails a container whose interface has left the host. A second
 // container of the pod, and a container that is started again, must start nevertheless, and have the interface.
-func TestNetworkDevices(t *testing.T) { //nolint:tparallel // its parts restart one agent
+func TestNetworkDevices(t *testing.T) { //nolint:tparallel // the parts of the test restart one agent
 	t.Parallel()
 	program, err := binary()
 	if err != nil {

@@ -219,7 +219,7 @@ func TestHostedLatePlugin(t *testing.T) {
 			} {
 				k := p.seen("Synchronize", name)
 				if k == nil && p == early && name == "asked" {
-					continue // it was created later
+					continue // the container was created later
 				}
 				if k.GetState() != state || len(k.GetArgs()) == 0 || k.GetLinux().GetCgroupsPath() == "" || len(k.GetLinux().GetNamespaces()) == 0 || len(k.GetMounts()) == 0 {
 					t.Errorf("%s is shown as %v", name, k)

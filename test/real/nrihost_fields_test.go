@@ -137,7 +137,7 @@ type fieldOutcome string
 
 const (
 	applied   fieldOutcome = "applied"   // the container has the value
-	dropped   fieldOutcome = "dropped"   // it is as without the plugin, and no error was reported
+	dropped   fieldOutcome = "dropped"   // the container is as without the plugin, and no error was reported
 	refused   fieldOutcome = "refused"   // the container was not created or not started, and the error says why
 	passed    fieldOutcome = "passed"    // the OCI runtime got the value, but this host does not support it
 	otherwise fieldOutcome = "otherwise" // none of these, such as a value that changed together with another field

@@ -24,7 +24,7 @@ func hookFiles(t *testing.T, ends string) (dir, left string) {
 			`{"version": "1.0.0", "hook": {"path": %q, "args": ["hook", %q], "timeout": 10}, "when": %s, "stages": [%s]}`, program, args, when, stages), 0o600)
 	}
 	err := errors.Join(
-		os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nexec /bin/cat >> %s/\"$1\"\n", left), 0o700), //nolint:gosec // it is a program
+		os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nexec /bin/cat >> %s/\"$1\"\n", left), 0o700), //nolint:gosec // the file is a program
 		file("10-always.json", "always", `{"always": true}`, `"createRuntime"`),
 		file("20-asked.json", "asked", `{"annotations": {"^trace\\.example/on$": "^yes$"}}`, `"createRuntime"`),
 		file("30-ends.json", "ends", ends, `"poststop"`),

@@ -23,7 +23,7 @@ func wrapperHandler(t *testing.T, decisions string) real.Option {
 	return real.WithOCIRuntime(func(runc string) string {
 		text, err := json.Marshal(map[string]string{"runtime": runc, "decisions": decisions, "onError": "fail"})
 		err = errors.Join(err, os.WriteFile(settings, text, 0o600),
-			os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nTRIMTAB_OCI_SETTINGS=%s exec %s \"$@\"\n", settings, program), 0o700)) //nolint:gosec // it is a program
+			os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nTRIMTAB_OCI_SETTINGS=%s exec %s \"$@\"\n", settings, program), 0o700)) //nolint:gosec // the file is a program
 		if err != nil {
 			t.Fatal(err)
 		}

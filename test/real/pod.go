@@ -57,7 +57,7 @@ esac
 func (c *Containerd) AddNetwork() {
 	c.t.Helper()
 	c.check("network", errors.Join(
-		os.WriteFile(filepath.Join(c.dir, "cni/bin/none"), []byte(networkPlugin), 0o700), //nolint:gosec // it is a program
+		os.WriteFile(filepath.Join(c.dir, "cni/bin/none"), []byte(networkPlugin), 0o700), //nolint:gosec // the file is a program
 		os.WriteFile(filepath.Join(c.dir, "cni/conf.d/10-none.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}`), 0o600),
 	))
 	Eventually(c.t, startTimeout, func() error {

@@ -21,12 +21,12 @@ type Snapshot map[string]string
 
 // Findings are the results of a sampler. A test should print them: few samples without violations prove little.
 type Findings struct {
-	Samples    int // consistent snapshots, each judged
-	Torn       int // discarded passes, because two in a row differed
-	Reads      int // files read
-	Containers int // most containers in one snapshot
-	States     int // samples that differed from the one before
-	Violations int
+	Samples    int      // consistent snapshots, each judged
+	Torn       int      // discarded passes, because two in a row differed
+	Reads      int      // files read
+	Containers int      // most containers in one snapshot
+	States     int      // samples that differed from the one before
+	Violations int      // samples that the function judge refused
 	First      []string // the first violations
 }
 
@@ -41,11 +41,11 @@ const wordsKept = 10
 // pass may show a CPU in two containers while it moves. A snapshot therefore counts only if two passes in a row are
 // equal: then it held at the moment between them. The sampler can miss a state that lasts for less than two passes.
 type Sampler struct {
-	root, file string
-	keep       func(dir string) bool
-	judge      func(Snapshot) error
-	open       map[string]*os.File
-	begun      map[string]bool // by directory: the container's own process was seen
+	root, file string                // the watched directory, and the name of the file that is read in each directory
+	keep       func(dir string) bool // reports whether a directory is a watched container
+	judge      func(Snapshot) error  // returns an error for a snapshot that must not occur
+	open       map[string]*os.File   // by directory: its file
+	begun      map[string]bool       // by directory: the container's own process was seen
 	stop       chan struct{}
 	stopped    chan struct{}
 	once       sync.Once

@@ -180,7 +180,7 @@ func (p *process) end() {
 		return
 	case <-time.After(quitTimeout):
 	}
-	_ = syscall.Kill(p.pid, syscall.SIGKILL) // it is not reaped yet, so no other process has its pid
+	_ = syscall.Kill(p.pid, syscall.SIGKILL) // the process is not reaped yet, so no other process has its pid
 	<-p.exited
 }
 

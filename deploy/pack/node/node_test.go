@@ -164,9 +164,9 @@ type agent struct {
 	dir     string // has the directories that are mounted
 	id      string
 	log     string
-	address string // the address of its probes
-	config  string // its mounted configuration file
-	socket  string // its status socket
+	address string // the address of the agent's probes
+	config  string // the mounted configuration file
+	socket  string // the agent's status socket
 }
 
 func play(t *testing.T, c *real.Containerd, tag, attach string) {

@@ -59,7 +59,7 @@ var errPreferredBack = errors.New("the preferred attachment is connected, so the
 type Failover struct {
 	o Options
 
-	mu   sync.Mutex // guards the fields below; not held while events are decided
+	mu   sync.Mutex // guards the fields below except fallbackEvents and wake; not held while events are decided
 	side ActiveSide
 	// preferredFailed means that the preferred attachment has failed to connect in time, or was disconnected at least
 	// once. Failover then no longer waits for the first connection of the preferred attachment.

@@ -197,7 +197,7 @@ func TestNeverBoth(t *testing.T) {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)
 			}
 			connected.Store(false)
-			time.Sleep(10 * time.Millisecond) // its last event is answered
+			time.Sleep(10 * time.Millisecond) // the last event of the preferred attachment is answered
 			s.PreferredDown(errAway)
 			time.Sleep(20 * time.Millisecond)
 			if side, why, _ := s.Active(); side != FallbackActive {

@@ -90,7 +90,7 @@ func New(o Options) (*Attachment, error) {
 func (a *Attachment) Name() string { return "bypass" }
 
 // Capabilities allow only updates of the runtime's stored copies, by the CRI's call UpdateContainerResources. No
-// request waits for the agent's answer, so no answer can carry values.
+// request of the kubelet waits for the agent's answer, so no answer can carry values.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.whyUnsupported}
 }

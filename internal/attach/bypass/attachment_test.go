@@ -300,7 +300,7 @@ func TestStartCutShort(t *testing.T) {
 		t.Helper()
 		h := &recorder{}
 		id := r.create(r.pod("web", "uid-web", nil, nil), "one", nil)
-		r.kernel.mkdir(r.ctrs[id].dir()) // its process is a child of the shim
+		r.kernel.mkdir(r.ctrs[id].dir()) // the container's process is a child of the shim
 		run(t, r, h)
 		if n := len(h.sync.Containers); n != 1 {
 			t.Fatalf("synchronised with %d containers", n)

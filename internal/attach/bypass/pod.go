@@ -23,11 +23,12 @@ const (
 	startEvent                        // the runtime has reported the container's start
 )
 
-// pendingChecks are the checks that a pod's worker must do.
+// pendingChecks are the checks that a pod's worker must do. Each comes from a hint: an event, a difference between two
+// lists, or a change of a cgroup, which shows that a pod or container may have changed.
 type pendingChecks struct {
-	sandbox bool
+	sandbox bool               // the sandbox must be checked
 	ctrs    map[string]reasons // the reasons for each container, by its id
-	order   []string           // container ids, in the order of their first hint
+	order   []string           // the ids in ctrs, in the order in which their first hints came
 }
 
 func (h pendingChecks) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
@@ -48,13 +49,13 @@ type pod struct {
 	id string
 	// Only the pod's worker uses these fields:
 	lastReported   *lifecycle.Pod
-	stopped        bool
+	stopped        bool // the end of the sandbox was reported
 	dropped        bool // the session reports nothing more about this pod
 	ctrs           map[string]*ctr
 	failedAttempts map[string]int // failed requests to the runtime, by container id; "" is for the sandbox
 	// index.mu guards these fields:
 	pending    pendingChecks
-	workerRuns bool
+	workerRuns bool            // a goroutine handles the pending checks
 	needsRead  bool            // the pod was not reported yet, or the runtime could not describe it
 	runningIDs map[string]bool // ids of running containers
 }
@@ -71,7 +72,7 @@ type ctr struct {
 
 	reporting     sync.Mutex // held during reports; guards the two fields below, and changes of lastReported
 	startReported bool       // StartContainer was reported
-	ended         bool
+	ended         bool       // StopContainer was reported
 
 	// session.copies guards these fields:
 	copySeen, copyWritten storedCopy

@@ -111,9 +111,9 @@ func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 // newCgroup is the cgroup of a container that starts, while the session watches it.
 type newCgroup struct {
 	s           *session
-	dir         string
-	wake        chan struct{}
-	done        <-chan struct{}
+	dir         string          // the cgroup's directory
+	wake        chan struct{}   // receives a value after a write to the cgroup, and at the end of the awaited process
+	done        <-chan struct{} // is closed at the end of the watch; see ctr.startWatch
 	watchedDirs map[string]bool
 	allWatched  bool        // all directories of the cgroup are watched
 	awaitedPID  int         // the process whose end we last waited for

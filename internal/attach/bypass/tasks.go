@@ -13,8 +13,8 @@ type tasks struct {
 	ctx  context.Context         // ends with the connection
 	fail context.CancelCauseFunc // ends the connection for a reason
 
-	mu   sync.Mutex // keeps run from starting a goroutine while stop waits
-	work sync.WaitGroup
+	mu   sync.Mutex     // keeps run from starting a goroutine while stop waits
+	work sync.WaitGroup // counts the running goroutines
 }
 
 func newTasks(ctx context.Context) *tasks {

@@ -34,8 +34,8 @@ const minPause = 20 * time.Millisecond
 // State is the state of an attachment; StateIdle at first.
 type State struct {
 	mu   sync.Mutex
-	name string
-	err  error
+	name string // "" means StateIdle
+	err  error  // the last error since the attachment last worked
 }
 
 // Enter moves to the state now. A new error replaces the last one. StateSynchronised clears the error, and all other

@@ -28,9 +28,9 @@ type pod struct {
 type ctr struct {
 	snapshot    *lifecycle.Container
 	podID       string
-	addedSerial uint64
-	started     bool
-	ended       bool
+	addedSerial uint64 // store.serial when the container was stored
+	started     bool   // the container starts or has started
+	ended       bool   // the container's end was reported
 	// pending are values that the agent decided between the container's creation and its start. The attachment
 	// sends them before the container starts.
 	pending []lifecycle.Value

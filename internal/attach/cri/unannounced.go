@@ -11,7 +11,7 @@ const unannouncedAfter = 2 * time.Second
 // after a change of the wall clock.
 type unannouncedObjects struct {
 	now                     func() time.Time
-	firstListed, nextListed map[string]time.Time
+	firstListed, nextListed map[string]time.Time // by id; nextListed is for the comparison in progress
 }
 
 func newUnannounced(now func() time.Time) unannouncedObjects {

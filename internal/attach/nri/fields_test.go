@@ -287,7 +287,7 @@ func compare(want, got map[string]string) string {
 		for k, v := range m {
 			_, inBoth := got[k]
 			if strings.HasSuffix(k, "!") && !inBoth {
-				continue // its destination is a value that always exists
+				continue // the destination of the entry is a value that always exists
 			}
 			if v != "" || strings.HasSuffix(k, "!") {
 				s = append(s, k+"="+v)

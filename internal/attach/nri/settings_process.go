@@ -170,8 +170,8 @@ func setIntelRDT(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	return true
 }
 
-// namespaceOf returns the kind of namespace to which a sysctl belongs, or "" if it belongs to none. Source: runc
-// 1.2, libcontainer/configs/validate, sysctl.
+// namespaceOf returns the kind of namespace to which a sysctl belongs, or "" if it belongs to none. The rules are those
+// of runc 1.2, libcontainer/configs/validate, sysctl.
 func namespaceOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "net."):

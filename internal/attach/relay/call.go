@@ -69,12 +69,12 @@ const (
 type call struct {
 	id           uint32
 	hook         Hook
-	mayRunInline bool // the hook returns at once, and the goroutine that reads the connection has not run it yet
-	encoding     string
+	mayRunInline bool   // the hook returns at once, and the goroutine that reads the connection has not run it yet
+	encoding     string // the grpc-encoding of the message
 	cancel       context.CancelFunc
-	flow         flow
+	flow         flow // of the call's stream, towards the backend
 
-	stage int
+	stage int // stageCollecting to stageFinished
 	// held are the bytes of DATA frames that the relay has not sent to the backend. buf is the buffer from spareBuffers
 	// in which the first of these bytes were stored.
 	held, buf    []byte
@@ -85,12 +85,12 @@ type call struct {
 
 	// What the backend has sent so far.
 	responseStarted bool
-	replyEncoding   string
-	reply           []byte // the first message of the answer, as far as it has arrived
-	replyLost       bool   // the answer exceeded a limit and was not stored
-	sent            bool   // the backend got the message, or a part of it
-	onOutcome       func(Outcome)
-	refusal         *Status // the relay's own answer; nil if the relay does not refuse the call
+	replyEncoding   string        // the grpc-encoding of the answer
+	reply           []byte        // the first message of the answer, as far as it has arrived
+	replyLost       bool          // the answer exceeded a limit and was not stored
+	sent            bool          // the backend got the message, or a part of it
+	onOutcome       func(Outcome) // see Verdict.OnOutcome
+	refusal         *Status       // the relay's own answer; nil if the relay does not refuse the call
 }
 
 // tooManyCalls is the refusal of a call beyond maxStreams. The relay refuses the stream of such a call without a gRPC

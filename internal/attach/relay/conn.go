@@ -49,7 +49,7 @@ type Conn struct {
 	// caller changes highestStream. Other goroutines read it for GOAWAY frames.
 	highestStream atomic.Uint32
 
-	mu            sync.Mutex // guards the fields below; never held across I/O
+	mu            sync.Mutex // guards the fields from calls to writeErr; never held across I/O
 	changed       sync.Cond  // signals changes of windows, of stages and of closed
 	calls         map[uint32]*call
 	spareBuffers  [][]byte // buffers of earlier held messages, for reuse

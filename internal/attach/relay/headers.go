@@ -14,9 +14,9 @@ const initialTableSize = 4096
 
 // headers has the fields of a header block that the relay needs.
 type headers struct {
-	path     string
-	encoding string
-	status   string
+	path     string // the path of the method
+	encoding string // the grpc-encoding
+	status   string // the grpc-status
 }
 
 // blocks decodes all header blocks of one direction, in order, because each block depends on the blocks before it.

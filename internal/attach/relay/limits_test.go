@@ -121,7 +121,7 @@ func TestAnnounced(t *testing.T) {
 		go func(w *http2.Framer) { _ = w.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20)) }(from.second())
 		to.until("a frame of 1 MiB", func(f http2.Frame) bool { return f.Header().Length == 1<<20 })
 	}
-	_ = caller.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20+1)) // its header is enough
+	_ = caller.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20+1)) // the header of the frame is enough
 	caller.goesAway(http2.ErrCodeFrameSize)
 }
 

@@ -21,8 +21,8 @@ type endpoint struct {
 	// a part of a frame.
 	onWriteError func(err error)
 
-	mu  sync.Mutex
-	buf []byte // for one frame of a held call; guarded by mu
+	mu  sync.Mutex // held during each write
+	buf []byte     // for one frame of a held call; guarded by mu
 
 	timeoutMu    sync.Mutex // guards writeTimeout, and keeps a write from setting an older deadline
 	writeTimeout time.Duration

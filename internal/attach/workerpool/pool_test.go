@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestPool runs all given functions concurrently, including those that they start, and leaves no goroutine.
 func TestPool(t *testing.T) {
 	var c workerpool.Pool
-	for range 2 { // it can be used again
+	for range 2 { // the pool can be used again
 		var ran atomic.Int32
 		var callers, beside sync.WaitGroup
 		beside.Add(40)

@@ -16,10 +16,10 @@ const (
 // Breaker is the breaker of one program. The zero value is closed, which means that calls are allowed. Its methods must
 // not be called at the same time.
 type Breaker struct {
-	failures  int
-	openUntil time.Time // the end of the pause
-	pause     time.Duration
-	probing   bool // a call runs that tests whether the program answers again
+	failures  int           // calls in a row without an answer
+	openUntil time.Time     // the end of the pause
+	pause     time.Duration // the duration of the last pause; 0 after an answer
+	probing   bool          // a call runs that tests whether the program answers again
 }
 
 // Result is the result of a call.

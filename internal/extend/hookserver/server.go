@@ -27,7 +27,7 @@ const (
 
 const servicePrefix = "/runtime.v1alpha1.RuntimeHookService/"
 
-// server is one hook server. All registrations of a server share its link.
+// server is one hook server. All registrations of a server share its connection.
 type server struct {
 	name         string // the name of its file
 	registration Registration

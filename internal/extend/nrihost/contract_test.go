@@ -393,7 +393,7 @@ func TestFailureOfOne(t *testing.T) {
 		t.Errorf("a refused start: %v", err)
 	}
 	for _, event := range []string{"PostCreateContainer", "PostStartContainer", "StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"} {
-		refuse(event, false) // it is only told
+		refuse(event, false) // the plugin is only notified
 		told, err := g.runPod("told-" + event)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,6 @@
 // not allow that, the host asks plugins before the creation, with a provisional id. It then changes the request as far
 // as the CRI has fields for the adjustment.
 //
-// The package decides nothing about CPUs, and writes no kernel files. Protocol: NRI 0.12 (github.com/containerd/nri,
-// pkg/api and pkg/adaptation), CRI v1.
+// The package decides nothing about CPUs, and writes no kernel files. It serves NRI 0.12 (github.com/containerd/nri,
+// pkg/api and pkg/adaptation) and CRI v1.
 package nrihost

@@ -67,12 +67,12 @@ type Host struct {
 	openingMutex     sync.RWMutex  // locked for reading by creations, and for writing while the host opens
 	eventMutex       sync.Mutex    // held during each event, so that an error can name the plugin that failed
 
-	mu            sync.Mutex // guards all below
+	mu            sync.Mutex // guards server, stopCalled and notServingErr
 	server        *grpc.Server
 	stopCalled    bool  // Stop was called
 	notServingErr error // the reason why the host does not serve plugins
 
-	// The fields below are set by open.
+	// Serve sets runtime and runtimeConn. open sets the other fields before serving becomes true.
 	nri            *adaptation.Adaptation
 	hasOwnPlugins  bool // see Options.hasOwnPlugins
 	pluginListener *pluginListener

@@ -40,8 +40,8 @@ type pluginListener struct {
 	listener   net.Listener
 	goroutines sync.WaitGroup
 
-	mu       sync.Mutex // guards all below
-	conns    map[net.Conn]struct{}
+	mu       sync.Mutex            // guards all below
+	conns    map[net.Conn]struct{} // the connections of plugins and other clients
 	shutDown bool
 }
 

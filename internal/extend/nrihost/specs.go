@@ -24,8 +24,8 @@ import (
 // CRI makes its process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x:
 // container.NewTask). When the CRI updates the resources of a container, it also changes the stored spec.
 //
-// API: api/services/containers/v1/containers.proto of containerd. The two methods and six fields that
-// specStore uses have not changed since 1.0.
+// The API is api/services/containers/v1/containers.proto of containerd. The two methods and six fields that specStore
+// uses have not changed since 1.0.
 type specStore struct{ conn *grpc.ClientConn }
 
 const (

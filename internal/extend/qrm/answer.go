@@ -33,7 +33,7 @@ const reservedAnnotationPrefix = "trimtab.io/record"
 type answerValues struct {
 	plugin       string
 	devDirectory string // the directory with the node's device nodes
-	textBytes    int
+	textBytes    int    // the size of the keys and texts of the values so far
 	values       []lifecycle.Value
 	problems     lifecycle.ProblemList
 }

@@ -1,6 +1,6 @@
 // Package koordinator reads what Koordinator's manager configures for a node, and returns it as a layer of
 // Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and of its NodeResourceTopology.
-// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. The package sends no requests.
+// The formats are those of Koordinator 1.7, slo.koordinator.sh/v1alpha1. The package sends no requests.
 package koordinator
 
 import (
@@ -194,7 +194,7 @@ func isEnabled(class any) bool {
 	return false
 }
 
-// valueIf returns v if on is true, and otherwise otherwise.
+// valueIf returns v if on is true, and the value of the parameter otherwise if on is false.
 func valueIf(on bool, v, otherwise int64) int64 {
 	if on {
 		return v

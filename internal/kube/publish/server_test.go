@@ -146,7 +146,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	s.object = nil
 	s.mu.Unlock()
 	*value = "2"
-	p.reconcile(t.Context()) // it was deleted with its Node, or by a user: the Node is read again
+	p.reconcile(t.Context()) // the object was deleted with its Node, or by a user: the Node is read again
 	p.reconcile(t.Context())
 	if got := s.requests(); got != "PATCH GET GET PATCH" {
 		t.Errorf("after it was deleted: %s", got)

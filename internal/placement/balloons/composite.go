@@ -19,8 +19,8 @@ const balancedComponents = "balance-balloons"
 type balloonPart struct {
 	name        string // the name of the balloon, or the result of partName for a component
 	balloonType *TypeOptions
-	size        int
-	cpus        topology.Set
+	size        int          // the number of CPUs that the part should have
+	cpus        topology.Set // the CPUs that the part has so far
 	// devices are the needs of the balloon's containers that have devices, the most important first.
 	devices []placement.DeviceNeed
 }

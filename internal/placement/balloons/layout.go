@@ -44,9 +44,9 @@ type sizedBalloon struct {
 	poolID      placement.PoolID
 	balloonType *TypeOptions
 	typeIndex   int // the index of the type in Policy.types
-	index       int
+	index       int // the number among the balloons of the type
 	parts       []balloonPart
-	cpus        topology.Set
+	cpus        topology.Set // the CPUs of all parts
 }
 
 // layoutAll puts all balloons into w.pending.

@@ -150,7 +150,7 @@ type balloonChoice struct {
 	balloonType    *TypeOptions
 	subject        placement.Subject
 	requestedMilli int64
-	group          string
+	group          string             // the container's value of TypeOptions.GroupBy; "" for none
 	balloons       placement.Balloons // the balloons of the type
 	idleCPUCount   int                // how many more CPUs a balloon of the type can get
 }

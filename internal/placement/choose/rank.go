@@ -7,7 +7,7 @@ import (
 // candidate is a group with enough CPUs, and the cost of taking them there.
 type candidate struct {
 	rank     rank
-	group    int
+	group    int // the index of the group in Tree.groups
 	cost     cost
 	distance int // the result of distanceOf
 	usedWith int // the number of its CPUs in UsedWith

@@ -55,7 +55,7 @@ type Elimination struct {
 	// IDs identify the groups that lost: ids of packages or NUMA nodes, or the first CPUs of other groups. It
 	// is empty for sets of several NUMA nodes.
 	IDs       []int
-	criterion int
+	criterion int // the position of the criterion; see addElimination
 }
 
 // addElimination counts n more groups that lost by a criterion. by is the position of the criterion: less

@@ -36,7 +36,7 @@ type group struct {
 	// outer and inner are the outermost and the innermost level of the group. For example, a package with one
 	// NUMA node and one L3 cache is a group of all three levels.
 	outer, inner topology.Level
-	size         int
+	size         int   // the number of online CPUs of the group
 	threads      []int // the CPUs of the group, if it is one core; otherwise nil
 	node         int   // the index of the NUMA node that has all its CPUs; -1 for none
 	parts        []int // the indices of the groups into which it is divided

@@ -2,6 +2,6 @@
 // resource of a container lists the sets of NUMA nodes on which it is available. A policy chooses one set, or
 // refuses. The package treats all resources in the same way and does no I/O.
 //
-// Sources: Kubernetes 1.36, cm/topologymanager (policy.go, policy_*.go, numa_info.go); Katalyst, topology
-// manager of its out-of-band resource manager (policy numeric).
+// The algorithms are those of Kubernetes 1.36, cm/topologymanager (policy.go, policy_*.go, numa_info.go), and of
+// Katalyst, topology manager of its out-of-band resource manager (policy numeric).
 package numahints

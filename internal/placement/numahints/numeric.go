@@ -78,9 +78,9 @@ const maxItems = 63
 
 // item is what gets one set of nodes: one resource, or all aligned resources together.
 type item struct {
-	resources []int
+	resources []int  // the indices of the resources
 	sets      []Hint // sorted by size and value, without duplicates
-	aligned   bool
+	aligned   bool   // the item is all aligned resources together
 }
 
 // chains is the state of a search for the best chain of sets.

@@ -156,8 +156,8 @@ func (p *Policy) chooseAmong(w choose.Request, passed topology.Set) (topology.Se
 	return got.CPUs, got.Why, err
 }
 
-// chooseMore chooses additional CPUs for an owner. An owner that is bound to NUMA nodes gets CPUs of
-// these nodes, because its memory does not move.
+// chooseMore chooses additional CPUs for an owner, and returns them together with the CPUs that the owner can use
+// already. An owner that is bound to NUMA nodes gets CPUs of these nodes, because its memory does not move.
 func (p *Policy) chooseMore(v placement.View, s placement.Subject, w placement.CPURequest) (topology.Set, error) {
 	q := p.requestFor(v, s, w.N-w.OwnedCPUs.Len(), topology.Set{})
 	q.UsedWith = w.UsableCPUs

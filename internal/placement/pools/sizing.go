@@ -17,8 +17,8 @@ import (
 // pool. So a growing pool keeps its CPUs, and CPUs in the middle can become owned without moving a pool.
 // Pools that request less than one CPU use the CPUs of the default pool (isSmallPool).
 type Sizing struct {
-	cpuOrder   []int
-	cpusByNode map[int]topology.Set
+	cpuOrder   []int                // the CPUs in the order in which pools take them
+	cpusByNode map[int]topology.Set // by the id of the NUMA node
 	// Expand means that shared pools together use all CPUs without an owner. The reclaimed pool then overlaps
 	// with them.
 	Expand bool

@@ -14,7 +14,7 @@ type DeviceKind struct {
 
 // DeviceOwner is a CDI device and the container that has it.
 type DeviceOwner struct {
-	Device    string `json:"device"`    // its name within its kind
+	Device    string `json:"device"`    // the name of the device within its kind
 	Container string `json:"container"` // namespace/pod/container
 	// Gone means that the node's specifications do not have the device any more.
 	Gone bool `json:"gone,omitempty"`

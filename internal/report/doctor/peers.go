@@ -46,7 +46,7 @@ func peersOf(socket string) ([]string, error) {
 		}
 		pid := strings.Split(fd, "/")[2]
 		name, err := os.ReadFile("/proc/" + pid + "/comm")
-		if err != nil { // it has ended
+		if err != nil { // the process has ended
 			continue
 		}
 		found[fmt.Sprintf("%s (%s)", strings.TrimSpace(string(name)), pid)] = true

@@ -58,8 +58,8 @@ type Metrics struct {
 	resourcePluginCalls callMetrics
 }
 
-// callMetrics has the metrics about calls of other programs: their number and their duration. The labels of duration
-// are the first labels of total.
+// callMetrics has the metrics about the agent's calls to other programs: the number and the duration of the calls. The
+// labels of duration are the first labels of total.
 type callMetrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec

@@ -27,7 +27,7 @@ func TestServeToNobodyWhoReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := make([]byte, 1)
-		if _, err := conn.Read(one); err != nil { // it is being answered
+		if _, err := conn.Read(one); err != nil { // the server is answering the request
 			t.Fatal(err)
 		}
 	}

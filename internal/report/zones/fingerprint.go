@@ -14,7 +14,7 @@ func Fingerprint(pods []Pod) string {
 	sums := make([]uint64, len(pods))
 	for i, p := range pods {
 		d := xxhash.NewWithSeed(xxhash.Sum64String(p.Namespace))
-		_, _ = d.WriteString(p.Name) // it returns no errors
+		_, _ = d.WriteString(p.Name) // WriteString of a Digest returns no errors
 		sums[i] = d.Sum64()
 	}
 	slices.Sort(sums)

@@ -30,7 +30,7 @@ type Pod struct{ Namespace, Name, UID string }
 type Zone struct {
 	ID     int
 	Socket int    // socket of its first CPU; without CPUs, the socket of the nearest NUMA node with CPUs
-	CPUs   string // its CPUs, as a kernel list
+	CPUs   string // the zone's CPUs, as a kernel list
 	// OwnedCPUs are its CPUs that containers own. SharedCPUs and ReclaimedCPUs are its CPUs in the default pools. All
 	// are kernel lists.
 	OwnedCPUs, SharedCPUs, ReclaimedCPUs string

@@ -238,7 +238,7 @@ func runs(ctx context.Context, k *keeper, run func(context.Context) error) ([]kn
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	defer cancel() // it ends outside of the measurement
+	defer cancel() // run ends outside of the measurement
 	select {
 	case m := <-k.told:
 		return m, nil

@@ -52,7 +52,7 @@ func partitionCases() []Case {
 			write("k/a/cpuset.cpus", "2-3", all...), write("k/a/cpuset.cpus.partition", "root", all...), write("k/a/cpuset.cpus", "3", all...), write("k/a/cpuset.cpus.partition", "root", all...),
 			lastCPU(false, all...), lastCPU(true, all...), write("k/cpuset.cpus.partition", "member", all...),
 		)},
-		// The last case: afterwards kernel 6.1 never returns the CPUs to the root.
+		// This is the last case, because kernel 6.1 never returns the CPUs to the root afterwards.
 		{Name: "a partition that is emptied", On: cgroup.V2, Root: true, Steps: steps(tree,
 			write("k/cpuset.cpus", "2-3"), write("k/cpuset.cpus.partition", "root", all...), write("k/cpuset.cpus", "\n", all...), write("k/cpuset.cpus.partition", "member", all...),
 			write("k/cpuset.cpus", "2-3"), write("k/cpuset.cpus.partition", "isolated", all...), write("k/cpuset.cpus", "\n", all...), write("k/cpuset.cpus.partition", "member", all...),

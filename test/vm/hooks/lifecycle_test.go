@@ -26,7 +26,7 @@ func labelled(name, class, cpus string) *scenario.Run {
 	if cpus != "" {
 		r.Pod.QoS, r.Pod.Annotations = "Guaranteed", map[string]string{assigned: fmt.Sprintf(`{"cpuset":%q}`, cpus)}
 		ids, _ := topology.ParseList(cpus)
-		shares = uint64(len(ids)) * 1024 // its request pays for the owned CPUs
+		shares = uint64(len(ids)) * 1024 // the container requests as many CPUs as it owns
 		quota := int64(len(ids)) * 100_000
 		r.Containers[0].Resources.Quota = &quota
 	}

@@ -50,7 +50,7 @@ type asked struct {
 	name    string
 	ctrs    []request
 	refused string // the policies that do not admit it
-	near    bool   // its last container is on the card's node; with scope pod the others are too, if there is a policy
+	near    bool   // the last container is on the card's node; with scope pod the others are too, if there is a policy
 }
 
 type request struct {

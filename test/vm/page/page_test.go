@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 		b.until("document.getElementById('verdict').className", "bad")
 		b.until(has("#verdict", "shop/greedy/main: "), "true")
 		b.until("document.title.startsWith('✗')", "true")
-		b.until(has("#rows tr", "shop/greedy/main"), "true") // it is first
+		b.until(has("#rows tr", "shop/greedy/main"), "true") // the row is the first one
 	})
 	b.quiet()
 }
@@ -100,7 +100,7 @@ func keyboard(t *testing.T, b *browser) {
 	focused := "(document.activeElement.getAttribute('href') || document.activeElement.id || document.activeElement.tagName)"
 	b.press("Tab")
 	b.until(focused, "#containers")
-	b.until("document.activeElement.getBoundingClientRect().left >= 0", "true") // it is visible now
+	b.until("document.activeElement.getBoundingClientRect().left >= 0", "true") // the focused link is visible now
 	b.press("Tab")
 	b.until(focused, "#numa=0")
 	b.press("Tab")

@@ -53,7 +53,7 @@ func (attachment) Capabilities() conductor.Capabilities {
 type agent struct {
 	b        testing.TB
 	name     string
-	file     string // its kubeconfig
+	file     string // the agent's kubeconfig
 	counts   *meter
 	node     *conductor.Conductor
 	tree     *kernel.Cgroups // of the node

@@ -129,7 +129,7 @@ func TestTokenOutsideItsTimes(t *testing.T) {
 			p.Wait("each part has failed", func(context.Context) error {
 				s := client.Status(services...)
 				for _, row := range s.Parts {
-					if row.Error == "" || row.Failed < 2 && row.Name != "Events" { // its failures are lost events
+					if row.Error == "" || row.Failed < 2 && row.Name != "Events" { // the failures of Events are lost events
 						return fmt.Errorf("%+v", row)
 					}
 				}
