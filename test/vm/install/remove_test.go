@@ -40,7 +40,7 @@ xargs -I{} kubectl get {} --all-namespaces --ignore-not-found --no-headers \
 // restored compares the kernel files of pods that Trimtab had changed with those of pods that start without it.
 func (c *cluster) restored() {
 	c.t.Helper()
-	before := map[string]running{}
+	before, wholeMems := map[string]running{}, map[string]string{}
 	for _, app := range []string{"db", "web"} {
 		c.await(app+" may use all CPUs again", func(ctx context.Context) error {
 			all, err := c.pods(ctx, app)
@@ -48,7 +48,7 @@ func (c *cluster) restored() {
 				if whole := p.on.m.Sh("cat /sys/fs/cgroup/cpuset.cpus.effective"); p.CPUs != whole {
 					return fmt.Errorf("%s has %s of %s", p.name, p.CPUs, whole)
 				}
-				before[app] = p.running
+				before[app], wholeMems[app] = p.running, p.on.m.Sh("cat /sys/fs/cgroup/cpuset.mems.effective")
 			}
 			return err
 		})
@@ -61,8 +61,12 @@ func (c *cluster) restored() {
 				return fmt.Errorf("%d pods (%w)", len(all), err)
 			}
 			is := all[0].running
-			if is.Set == "" && was.Set == was.CPUs { // the kernel cannot empty the list of a cgroup with processes (docs/operate.md)
+			// The kernel cannot empty the lists of a cgroup with processes, so they have all CPUs and nodes (docs/operate.md).
+			if is.Set == "" && was.Set == was.CPUs {
 				was.Set = ""
+			}
+			if is.Mems == "" && was.Mems == wholeMems[app] {
+				was.Mems = ""
 			}
 			if was.ID = is.ID; was != is {
 				c.t.Errorf("of %s is left %+v, a pod without Trimtab has %+v", app, was, is)
