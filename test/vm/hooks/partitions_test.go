@@ -17,7 +17,6 @@ const foreign = root + "/foreign"
 // those outside of pods, over a restart of the agent and until a release.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
-	theTurns.Play(t)
 	n := start(t, vm.Guest{Kernel: "6.12"}, json.RawMessage(`{"hooks": {"partition": {"enabled": true}}}`))
 	n.m.Sh("echo +cpuset >" + root + "/cgroup.subtree_control; mkdir " + foreign + "; sleep 100000 >/dev/null 2>&1 & echo $! >" + foreign + "/cgroup.procs")
 	before := n.parted("")

@@ -40,7 +40,7 @@ func byTurns() ([]string, error) {
 
 // testsByTurns returns the names of the tests that are parts of the rotation themselves.
 func testsByTurns() []string {
-	all := []string{"TestPartitions", "TestDaemonReload"}
+	all := []string{"TestDaemonReload"}
 	for name, at := range needing {
 		if at.guest.Kernel != coreKernel { // which CI does not build
 			all = append(all, "TestNeeds/"+name)
