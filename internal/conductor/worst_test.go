@@ -52,8 +52,9 @@ func crowd(t testing.TB, pods []hostile.Pod) *stage {
 func TestFiftyWorstPods(t *testing.T) {
 	const n = 50
 	pods := worstPods(n)
-	var s *stage
-	clock.Bound(t, n*20_000, func() { s = crowd(t, pods) })
+	end := clock.WatchAll(t, n*20_000)
+	s := crowd(t, pods)
+	end()
 	checkReadable(t, s, n*lifecycle.MaxProblems)
 	for name, again := range map[string]func(){
 		"list":      func() { s.restart() },

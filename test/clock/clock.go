@@ -22,14 +22,17 @@ const (
 func Watch(tb testing.TB, bytes int) (end func()) {
 	tb.Helper()
 	runtime.LockOSThread()
-	start := processor(unix.RUSAGE_THREAD)
+	stop := watch(tb, bytes, unix.RUSAGE_THREAD)
 	return func() {
-		tb.Helper()
-		if took := processor(unix.RUSAGE_THREAD) - start; took > Limit(bytes) {
-			tb.Errorf("%d bytes took %s of processor time, want at most %s", bytes, took, Limit(bytes))
-		}
+		stop()
 		runtime.UnlockOSThread()
 	}
+}
+
+// WatchAll is Watch for code with goroutines of its own: it measures the whole process, including parallel tests.
+func WatchAll(tb testing.TB, bytes int) (end func()) {
+	tb.Helper()
+	return watch(tb, bytes, unix.RUSAGE_SELF)
 }
 
 // Bound runs code, which may start goroutines, up to three times. It fails the test if every run takes far longer than
@@ -46,6 +49,17 @@ func Bound(tb testing.TB, bytes int, run func()) {
 		}
 	}
 	tb.Errorf("%d bytes took %v of processor time, want at most %s", bytes, took, Limit(bytes))
+}
+
+func watch(tb testing.TB, bytes, who int) (end func()) {
+	tb.Helper()
+	start := processor(who)
+	return func() {
+		tb.Helper()
+		if took := processor(who) - start; took > Limit(bytes) {
+			tb.Errorf("%d bytes took %s of processor time, want at most %s", bytes, took, Limit(bytes))
+		}
+	}
 }
 
 // Took returns the processor time that a function takes on its goroutine.

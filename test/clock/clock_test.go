@@ -35,18 +35,20 @@ func quadratic(text string) (same int) {
 // TestClock: code that reads its input once never fails, code that reads it again for each byte does.
 func TestClock(t *testing.T) {
 	text := strings.Repeat("0-4095,", 3_000)
-	var linear, square failures
-	same := 0
-	end := clock.Watch(&linear, len(text))
-	strings.Count(text, ",")
-	end()
-	end = clock.Watch(&square, len(text))
-	for range 12 { // the race detector raises the limit by that factor
-		same += quadratic(text)
-	}
-	end()
-	if same == 0 || len(linear.said) > 0 || len(square.said) != 1 {
-		t.Errorf("once %v, again for each byte %v", linear.said, square.said)
+	for name, watch := range map[string]func(testing.TB, int) func(){"thread": clock.Watch, "process": clock.WatchAll} {
+		var linear, square failures
+		same := 0
+		end := watch(&linear, len(text))
+		strings.Count(text, ",")
+		end()
+		end = watch(&square, len(text))
+		for range 12 { // the race detector raises the limit by that factor
+			same += quadratic(text)
+		}
+		end()
+		if same == 0 || len(linear.said) > 0 || len(square.said) != 1 {
+			t.Errorf("%s: once %v, again for each byte %v", name, linear.said, square.said)
+		}
 	}
 }
 
