@@ -11,10 +11,8 @@ MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 # make e2e runs test/vm. Only make soak runs test/oracle, since its kubelet takes minutes to build.
 TESTED := $(filter-out test/vm test/oracle,$(MODULES))
 # Histories of the whole agent on the embedded runtime: the race detector makes them several times slower, so only make
-# soak plays them with it. The packages that they call are tested with it in every run.
+# soak runs them with it. The packages that they call are tested with it in every run.
 HISTORIES := ./cmd/trimtab ./test/churn ./test/conformance ./test/lifetimes ./test/recorded ./test/scenarios
-# Tested with and without the race detector. Without it, the properties play ten times as many random histories.
-TWICE := ./internal/conductor
 # Without a usable git, builds have no version stamp.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # Leaves out the WebAssembly runtime of the NRI library and the trace pages of gRPC, which Trimtab does not use.
@@ -84,7 +82,7 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 	@failed=""; results=""; all=$$SECONDS; \
 	for module in $(TESTED); do \
 		echo "== go test: module $$module"; start=$$SECONDS; \
-		test/tools/gotest.sh "$$module" "$(HISTORIES)" "$(TWICE)" -tags $(TAGS) $(ARGS) || failed="$$failed $$module"; \
+		test/tools/gotest.sh "$$module" "$(HISTORIES)" -tags $(TAGS) $(ARGS) || failed="$$failed $$module"; \
 		results="$$results, $$module $$((SECONDS - start)) s"; \
 	done; \
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \
@@ -98,7 +96,7 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@cd test/vm && { go test -json -count=1 $(GUESTS) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
 soak: deps tools ## Run everything at full length: restarts, random histories, all suites in guests (an hour or two)
-	@test/tools/soak.sh
+	@HISTORIES="$(HISTORIES)" test/tools/soak.sh
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
 	@test/tools/lint.sh $(filter-out test/oracle,$(MODULES))

@@ -11,7 +11,7 @@ import (
 
 // raceHistories is how many random histories a property plays with the race detector, which makes them several times
 // slower. Without it, rapid's default of 100 applies; make soak plays a thousand new ones.
-const raceHistories = "10"
+const raceHistories = "30"
 
 // TestMain makes random histories start from the same seed each time, so that a failure comes
 // from the change at hand. make soak, and -rapid.seed=0, play new ones.

@@ -32,7 +32,7 @@ part switches "NRI switched off and on, agent and runtime killed in random order
 part churn "a thousand containers are created, resized and removed, 5,000 steps; 10,000 calls of the agent fail" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
 part lifetimes "a million pods start and end, with end events in every order, and leave nothing in memory" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/lifetimes
 part races "histories of the whole agent with the race detector" \
-  go test -race -timeout 90m ./cmd/trimtab ./test/churn ./test/conformance ./test/lifetimes ./test/recorded ./test/scenarios
+  go test -race -timeout 90m ${HISTORIES:-./cmd/trimtab ./test/...}
 part attacks "every kind of request without resources that pay for it, every scenario with every kind of runtime" \
   env TRIMTAB_SOAK="$rounds" go test -timeout 60m ./internal/conductor ./test/conformance -run 'TestUnpaid|TestOlderRuntimes'
 part fuzz "random frames and headers for the relay of the CRI proxy, for an hour" test/tools/fuzz.sh 3600 ./internal/attach/relay

@@ -96,7 +96,7 @@ func TestLifecycle(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			if g.name != alwaysLifecycle {
-				theTurns.Play(t)
+				testTurns.Play(t)
 			}
 			g.Topology = vm.FourNodes
 			n := start(t, g.Guest, nil)
@@ -193,7 +193,7 @@ func TestFirstInstruction(t *testing.T) {
 	for _, shape := range firstShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			t.Parallel()
-			theTurns.Play(t)
+			testTurns.Play(t)
 			n := start(t, vm.Guest{Topology: shape}, nil)
 			last := shape.CPUs() - 1
 			crowd(t, n, strconv.Itoa(last))
@@ -215,7 +215,7 @@ func TestFirstInstruction(t *testing.T) {
 // controllers.
 func TestDaemonReload(t *testing.T) {
 	t.Parallel()
-	theTurns.Play(t)
+	testTurns.Play(t)
 	n := start(t, vm.Guest{Topology: vm.FourNodes, Systemd: true}, nil)
 	crowd(t, n, "2-3")
 	want := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"}

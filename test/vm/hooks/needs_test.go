@@ -116,7 +116,7 @@ func TestNeeds(t *testing.T) {
 			if at.guest.Kernel == coreKernel {
 				vm.SkipUnbuilt(t, "kernel.sh", coreKernel)
 			} else {
-				theTurns.Play(t)
+				testTurns.Play(t)
 			}
 			p := rendered(t, append(at.values, "config.cluster.enabled=false")...)
 			n := boot(t, at.guest)

@@ -1,6 +1,7 @@
 package hooks_test
 
 import (
+	"errors"
 	"hash/fnv"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,12 @@ import (
 	"github.com/trimtab/trimtab/test/vm/rotation"
 )
 
-// theTurns are the parts of the rotation that this run plays.
-var theTurns = rotation.NewTurns("turns.txt", byTurns)
+// theTurns are the scenarios that this run plays, and testTurns the tests of one guest. The rotation of the tests is
+// separate, because they are few: among the scenarios CI would seldom play one.
+var (
+	theTurns  = rotation.NewTurns("turns.txt", byTurns)
+	testTurns = rotation.NewTurns("tests.txt", testsByTurns)
+)
 
 // byTurns returns the names of all parts of the rotation: each scenario that a guest can play, and TestPools, on each
 // guest with one attachment. With every attachment on every guest a run would take a third of an hour.
@@ -35,11 +40,11 @@ func byTurns() ([]string, error) {
 			named = append(named, turnName(attachmentOn(name, i), name, g.name))
 		}
 	}
-	return append(named, testsByTurns()...), err
+	return named, err
 }
 
-// testsByTurns returns the names of the tests that are parts of the rotation themselves.
-func testsByTurns() []string {
+// testsByTurns returns the names of the tests of one guest, except those that every run plays.
+func testsByTurns() ([]string, error) {
 	all := []string{"TestDaemonReload"}
 	for name, at := range needing {
 		if at.guest.Kernel != coreKernel { // which CI does not build
@@ -57,7 +62,7 @@ func testsByTurns() []string {
 	for _, shape := range firstShapes {
 		all = append(all, "TestFirstInstruction/"+shape.Name)
 	}
-	return all
+	return all, nil
 }
 
 // alwaysLifecycle is the guest on which every run plays TestLifecycle.
@@ -80,5 +85,5 @@ func turnName(attachment, name, guest string) string {
 }
 
 func TestMain(m *testing.M) {
-	vm.Main(m, theTurns.Keep)
+	vm.Main(m, func() error { return errors.Join(theTurns.Keep(), testTurns.Keep()) })
 }

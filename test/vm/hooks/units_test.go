@@ -26,7 +26,7 @@ func TestUnits(t *testing.T) {
 	for name, units := range unitsBy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			theTurns.Play(t)
+			testTurns.Play(t)
 			s, err := scenario.Load("../../scenarios/tour.yaml")
 			if err != nil {
 				t.Fatal(err)

@@ -44,7 +44,7 @@ func rounds(t *testing.T, few int) int {
 // with its values, no other container ever runs on the owner's CPUs, and running containers continue.
 func TestProxyKilled(t *testing.T) {
 	t.Parallel()
-	theTurns.Play(t)
+	testTurns.Play(t)
 	n := boot(t, map[string]any{"attach": "cri"}, map[string]any{"containerRuntimeEndpoint": "unix://" + proxySocket})
 	n.apply(
 		owner("db", "0-1", map[string]string{"cpu": "2", "memory": "128Mi"}),

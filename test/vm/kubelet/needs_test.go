@@ -20,7 +20,7 @@ import (
 // assigned. Without them it does not, and its log has the message of needs.yaml.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
-	theTurns.Play(t)
+	testTurns.Play(t)
 	text, err := os.ReadFile("../../../deploy/charts/trimtab/needs.yaml")
 	if err != nil {
 		t.Fatal(err)

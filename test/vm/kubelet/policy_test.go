@@ -10,7 +10,7 @@ import (
 // CPU that the kubelet assigned. The specs of pods come from /pods.
 func TestStaticPolicy(t *testing.T) {
 	t.Parallel()
-	theTurns.Play(t)
+	testTurns.Play(t)
 	keys := map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}}
 	n := boot(t, keys, map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
 	one := map[string]string{"cpu": "1", "memory": "128Mi"}

@@ -25,7 +25,7 @@ func owner(name, cpus string, requests map[string]string) pod {
 // cgroups as a kubelet does.
 func TestStaticPods(t *testing.T) {
 	t.Parallel()
-	theTurns.Play(t)
+	testTurns.Play(t)
 	n := boot(t, nil, map[string]any{"featureGates": map[string]bool{"PodsAPI": true}})
 	n.apply(
 		owner("db", "0-1", map[string]string{"cpu": "2", "memory": "128Mi"}),

@@ -2,9 +2,8 @@
 // parts that were played longest ago, until they take a tenth of the total time. So each part is played
 // within ten runs that play all their parts.
 //
-// A text file has the last run of each part. Commit it with a run that passes. A run without a commit, such
-// as one in CI, plays the next parts and changes nothing. CI plays only the first of them, because the new
-// scenarios of a change must not make it exceed its time.
+// A text file has the last run of each part. Commit it with a run that passes. CI cannot commit it, so the day chooses
+// the parts there, and a limit keeps CI below its time.
 package rotation
 
 import (
@@ -89,8 +88,8 @@ func (b *History) Of(name string) Part {
 
 // Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
 // the time of all parts. Parts of the same run are ordered by a hash of their names, since parts with similar
-// names take similarly long. The parts take at most the time most, or as long as the first of them.
-func (b *History) Due(all []string, most time.Duration) []Part {
+// names take similarly long.
+func (b *History) Due(all []string) []Part {
 	var parts []Part
 	var whole time.Duration
 	for _, name := range all {
@@ -102,7 +101,28 @@ func (b *History) Due(all []string, most time.Duration) []Part {
 	})
 	var took time.Duration
 	for i, p := range parts {
-		if took*RunsForAllParts >= whole && b.Run+1-p.Run < RunsForAllParts || i > 0 && took+p.Took > most {
+		if took*RunsForAllParts >= whole && b.Run+1-p.Run < RunsForAllParts {
+			return parts[:i]
+		}
+		took += p.Took
+	}
+	return parts
+}
+
+// DueOn returns the parts that a run in CI plays on a day. CI cannot commit the history, so the day, such as 2026-11-23,
+// orders the parts. The parts take a tenth of the time of all parts, but at most CITime, or as long as the first of them.
+func (b *History) DueOn(day string, all []string) []Part {
+	var parts []Part
+	var whole, took time.Duration
+	for _, name := range all {
+		p := b.Of(name)
+		parts, whole = append(parts, p), whole+p.Took
+	}
+	slices.SortFunc(parts, func(x, y Part) int {
+		return cmp.Or(cmp.Compare(hash(day+x.Name), hash(day+y.Name)), strings.Compare(x.Name, y.Name))
+	})
+	for i, p := range parts {
+		if i > 0 && (took*RunsForAllParts >= whole || took+p.Took > CITime) {
 			return parts[:i]
 		}
 		took += p.Took

@@ -3,17 +3,14 @@ package rotation
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
 )
 
-const unlimited = time.Duration(math.MaxInt64)
-
-// TestWithin plays runs one after another: each part is played within ten, whatever the durations are, and
+// TestRunsForAllParts plays runs one after another: each part is played within ten, whatever the durations are, and
 // no run takes much more than a tenth of the total.
-func TestWithin(t *testing.T) {
+func TestRunsForAllParts(t *testing.T) {
 	t.Parallel()
 	var all []string
 	takes := map[string]time.Duration{}
@@ -30,7 +27,7 @@ func TestWithin(t *testing.T) {
 	last := map[string]int{}
 	for run := 1; run <= 60; run++ {
 		var took time.Duration
-		for _, p := range b.Due(all, unlimited) {
+		for _, p := range b.Due(all) {
 			took += takes[p.Name]
 			b.Played(p.Name, run, time.Unix(int64(run)*86400, 0), takes[p.Name])
 			last[p.Name] = run
@@ -47,7 +44,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// again writes and reads the book.
+// again writes and reads the history.
 func again(t *testing.T, b *History, all []string) *History {
 	t.Helper()
 	var text bytes.Buffer
@@ -74,11 +71,11 @@ func TestFailedStays(t *testing.T) {
 	}
 	all := []string{"a", "b"}
 	for range 2 {
-		if due := b.Due(all, unlimited); len(due) != 1 || due[0].Name != "a" || due[0].Last() != "last played in run 3, on 2026-11-20" {
+		if due := b.Due(all); len(due) != 1 || due[0].Name != "a" || due[0].Last() != "last played in run 3, on 2026-11-20" {
 			t.Fatalf("due is %+v, want a alone", due)
 		}
 	}
-	if due := b.Due([]string{"new", "a", "b"}, unlimited); len(due) != 1 || due[0].Last() != "never played before" {
+	if due := b.Due([]string{"new", "a", "b"}); len(due) != 1 || due[0].Last() != "never played before" {
 		t.Errorf("due is %+v, want what is new", due)
 	}
 	var text bytes.Buffer
@@ -87,16 +84,39 @@ func TestFailedStays(t *testing.T) {
 	}
 }
 
-// TestMost: a run with a limit plays the first of the due parts, at least one.
-func TestMost(t *testing.T) {
+// TestDueOn: on each day CI plays at least one part, and no more than its time allows. After some months of days each
+// part was played.
+func TestDueOn(t *testing.T) {
 	t.Parallel()
-	b, err := Read(strings.NewReader("1 2026-11-20 100 a\n2 2026-11-20 50 b\n3 2026-11-20 50 c\n12 2026-11-20 1 d\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for most, want := range map[time.Duration]int{time.Second: 1, 149 * time.Second: 1, 150 * time.Second: 2, unlimited: 3} {
-		if due := b.Due([]string{"a", "b", "c", "d"}, most); len(due) != want || due[0].Name != "a" {
-			t.Errorf("at most %s: %+v, want the first %d", most, due, want)
+	for _, c := range []struct {
+		parts   int
+		seconds string // how long each took; "" if they were never played
+		want    int    // the parts of a day
+	}{{150, "", 4}, {150, "100", 2}, {15, "60", 2}, {4, "150", 1}, {3, "900", 1}} {
+		var all []string
+		var text strings.Builder
+		for i := range c.parts {
+			all = append(all, fmt.Sprintf("nri/part%d/v%d", i, i%2+1))
+			if c.seconds != "" {
+				fmt.Fprintf(&text, "3 2026-11-20 %s %s\n", c.seconds, all[i])
+			}
+		}
+		b, err := Read(strings.NewReader(text.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		played := map[string]bool{}
+		for day := range 8 * c.parts / c.want {
+			due := b.DueOn(time.Unix(int64(20_000+day)*86400, 0).UTC().Format(time.DateOnly), all)
+			if len(due) != c.want {
+				t.Fatalf("%+v: day %d plays %+v", c, day, due)
+			}
+			for _, p := range due {
+				played[p.Name] = true
+			}
+		}
+		if len(played) != c.parts {
+			t.Errorf("%+v: %d of the parts were played", c, len(played))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package rotation
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -18,18 +17,18 @@ type Turns struct {
 	read      func() (*currentRun, error)
 }
 
-// currentRun is the present run.
+// currentRun is what the present run plays.
 type currentRun struct {
-	mu   sync.Mutex
-	book *History
-	all  []string
-	due  map[string]bool
-	ran  map[string]time.Duration // parts that passed
+	history *History // the runs before
+	all     []string
+	due     map[string]bool
+
+	mu  sync.Mutex               // guards ran
+	ran map[string]time.Duration // how long each part took that passed
 }
 
 // NewTurns makes the turns of the parts that a function names. The file, in the folder of the package, has the last run
-// of each part. NewTurns reads neither: the first call of Due
-// calls the function and reads the file.
+// of each part. NewTurns reads neither: the first call of Due calls the function and reads the file.
 func NewTurns(file string, parts func() ([]string, error)) *Turns {
 	t := &Turns{file: file}
 	t.read = sync.OnceValues(func() (*currentRun, error) {
@@ -39,21 +38,24 @@ func NewTurns(file string, parts func() ([]string, error)) *Turns {
 			return nil, err
 		}
 		defer text.Close()
-		book, err := Read(text)
+		history, err := Read(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		all, err := parts()
-		r := &currentRun{book: book, all: all, due: map[string]bool{}, ran: map[string]time.Duration{}}
-		most := time.Duration(math.MaxInt64)
-		if inCI() {
-			most = CITime
+		if err != nil {
+			return nil, err
 		}
-		for _, p := range book.Due(all, most) {
+		due := history.Due(all)
+		if inCI() {
+			due = history.DueOn(time.Now().UTC().Format(time.DateOnly), all)
+		}
+		r := &currentRun{history: history, all: all, due: map[string]bool{}, ran: map[string]time.Duration{}}
+		for _, p := range due {
 			r.due[p.Name] = true
 		}
-		fmt.Fprintf(os.Stderr, "vm: rotation: run %d plays %d of %d\n", book.Run+1, len(r.due), len(all))
-		return r, err
+		fmt.Fprintf(os.Stderr, "vm: rotation: %s: run %d plays %d of %d\n", file, history.Run+1, len(due), len(all))
+		return r, nil
 	})
 	return t
 }
@@ -70,8 +72,7 @@ func (t *Turns) Due(tb testing.TB, name string) bool {
 	return now.due[name] || os.Getenv("TRIMTAB_TURNS") == "all"
 }
 
-// Play skips a test that this run does not play. The test's own name is the name of its part. In make soak every test
-// is played.
+// Play skips a test that this run does not play. The test's own name is the name of its part. make soak plays every test.
 func (t *Turns) Play(tb testing.TB) {
 	tb.Helper()
 	if os.Getenv("TRIMTAB_SOAK") != "" {
@@ -79,7 +80,7 @@ func (t *Turns) Play(tb testing.TB) {
 	}
 	if !t.Due(tb, tb.Name()) {
 		now, _ := t.read()
-		tb.Skipf("is not due in this run: %s", now.book.Of(tb.Name()).Last())
+		tb.Skipf("the rotation plays it in another run: %s", now.history.Of(tb.Name()).Last())
 	}
 	t.Note(tb, tb.Name())
 }
@@ -91,7 +92,7 @@ func (t *Turns) Note(tb testing.TB, name string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	fmt.Fprintf(os.Stderr, "vm: %s: %s\n", name, now.book.Of(name).Last())
+	fmt.Fprintf(os.Stderr, "vm: %s: %s\n", name, now.history.Of(name).Last())
 	begun := time.Now()
 	tb.Cleanup(func() {
 		if !tb.Failed() && !tb.Skipped() {
@@ -111,16 +112,16 @@ func (t *Turns) Keep() error {
 	if err != nil || len(now.ran) == 0 || inCI() {
 		return err
 	}
-	run := now.book.Next(now.due, now.ran)
+	run := now.history.Next(now.due, now.ran)
 	for name, took := range now.ran {
-		now.book.Played(name, run, time.Now(), took)
+		now.history.Played(name, run, time.Now(), took)
 	}
 	next := t.file + ".new"
 	to, err := os.Create(next)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(now.book.Write(to, now.all), to.Close()); err != nil {
+	if err := errors.Join(now.history.Write(to, now.all), to.Close()); err != nil {
 		return err
 	}
 	return os.Rename(next, t.file)
