@@ -263,7 +263,7 @@ func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.node.runtimes[from.Name()] = connectedRuntime{c.carrierInMode(from), r}
 	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
-	c.log.Info("attached to a runtime", logkey.Mode, from.Name(), logkey.Runtime, r.About())
+	c.log.Info("the agent now keeps the runtime's copies up to date", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
 // connected returns a connected runtime; the zero value if there is none.

@@ -85,7 +85,7 @@ func (Normalization) Info() Info {
 		Differs: []string{
 			"always scales the last request of the kubelet, so an update of only the cpuset does not scale twice (Koordinator 1.7 scales its own result again)",
 			"the quota of the pod itself is lowered only for batch pods. If it were lowered for others, containers created while no agent runs could not start with cgroup v1 (koordinator issue 2047)",
-			"the ratio comes from hooks.normalization.ratio. The agent reads the Node only with cluster.config.alsoRead: [koordinator]",
+			"the ratio comes from hooks.normalization.ratio. The agent reads the annotation of the Node only with cluster.config.alsoRead: [koordinator]",
 		},
 	}
 }

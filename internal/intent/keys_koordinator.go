@@ -4,7 +4,8 @@ package intent
 const (
 	schedulerReason    = "an input of the scheduler, which writes its decision into another key"
 	evictionReason     = "it orders evictions under pressure; this agent evicts no pod for its usage"
-	nodeReason         = "not a request of a pod; the agent reads Node and topology objects only with cluster.config.alsoRead: [koordinator]"
+	nodeReason         = "not a request of a pod; the agent reads some keys of the Node and its NodeResourceTopology as configuration with cluster.config.alsoRead: [koordinator]"
+	nodeGroupReason    = "not a request of a pod; with cluster.config.alsoRead: [nri-plugins] the agent uses it to name the policies that are for this node"
 	devicePluginReason = "a resource of a scheduler or device plugin; the agent reads the assigned devices from device-allocated and from the kubelet"
 )
 
@@ -65,7 +66,7 @@ func koordinatorIgnored() []Key {
 			"node.koordinator.sh/cpu-bind-policy", "node.koordinator.sh/numa-topology-policy", "node.koordinator.sh/numa-allocate-strategy",
 			"node.koordinator.sh/gpu-vendor",
 		}},
-		{NodeObject, "set hooks.normalization.ratio in the configuration, or let the agent read the Node: cluster.config.alsoRead: [koordinator]", []string{"node.koordinator.sh/cpu-normalization-ratio"}},
+		{NodeObject, "set hooks.normalization.ratio in the configuration, or let the agent read the annotation: cluster.config.alsoRead: [koordinator]", []string{"node.koordinator.sh/cpu-normalization-ratio"}},
 		{TopologyObject, nodeReason, []string{
 			"node.koordinator.sh/cpu-topology", "node.koordinator.sh/cpu-shared-pools", "node.koordinator.sh/be-cpu-shared-pools", "node.koordinator.sh/pod-cpu-allocs",
 			"kubelet.koordinator.sh/cpu-manager-policy", "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/cpu-basic-info",

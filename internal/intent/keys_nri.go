@@ -52,9 +52,9 @@ func nriPluginsKeys() []Key {
 		Key{Name: NRIAntiAffinity, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAntiAffinity)},
 		Key{Name: "noderesource.dev/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
 		Key{Name: "intel.com/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "resource-policy.nri.io/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeReason},
-		Key{Name: "config.nri/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeReason},
-		Key{Name: "group.config.nri", Location: NodeObject, Handling: KeyIgnored, Why: nodeReason},
+		Key{Name: "resource-policy.nri.io/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeGroupReason},
+		Key{Name: "config.nri/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeGroupReason},
+		Key{Name: "group.config.nri", Location: NodeObject, Handling: KeyIgnored, Why: nodeGroupReason},
 		Key{Name: "cpuclass.balloons.nri.io/<class>", Location: ResourceName, Handling: KeyIgnored, Why: devicePluginReason},
 		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Location: ResourceName, Handling: KeyIgnored, Why: devicePluginReason},
 	)
