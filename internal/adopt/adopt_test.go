@@ -93,8 +93,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestMatch finds the most exact row of each container.
-func TestMatch(t *testing.T) {
+// TestMatchContainers finds the most exact row of each container.
+func TestMatchContainers(t *testing.T) {
 	t.Parallel()
 	a := &lifecycle.FormerAgent{System: "kubelet", Containers: []lifecycle.FormerContainer{
 		{Where: "all"}, {PodUID: "u", Where: "pod"}, {PodUID: "u", Container: "a", Where: "name"}, {ID: "3", Where: "id"},
@@ -153,8 +153,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestOfPod reads annotations of pods; what cannot be read is no row.
-func TestOfPod(t *testing.T) {
+// TestParsePod reads annotations of pods; what cannot be read is no row.
+func TestParsePod(t *testing.T) {
 	t.Parallel()
 	koord := func(status string) *lifecycle.Pod {
 		return &lifecycle.Pod{ID: "p", UID: "u", Labels: map[string]string{"koordinator.sh/qosClass": "LSR"}, Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": status}}

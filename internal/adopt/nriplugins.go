@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// nriPluginsCache reads the cache of a resource policy of nri-plugins: containers as NRI describes them,
-// with the cpuset that the policy gave them. The policy topology-aware also stores which of the CPUs
-// are exclusive, and the pool, as JSON in a string.
+// nriPluginsCache reads the cache of a resource policy of nri-plugins: containers as NRI describes them, with the
+// cpuset that the policy gave them. The policy topology-aware also stores which of the CPUs are exclusive, and the
+// pool, as JSON in a string.
 func nriPluginsCache(text []byte) ([]lifecycle.FormerContainer, error) {
 	var cache struct {
 		Containers map[string]struct {

@@ -249,8 +249,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestMissing: a node without these files gives no class, and says why.
-func TestMissing(t *testing.T) {
+// TestUnavailableFS: a node without these files gives no class, and says why.
+func TestUnavailableFS(t *testing.T) {
 	t.Parallel()
 	w, err := cpuclass.New(cpuclass.Options{Files: cpuclass.UnavailableFS(errors.New("no such directory")), Now: time.Now})
 	if err != nil {

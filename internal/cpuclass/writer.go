@@ -29,7 +29,7 @@ type Writer struct {
 	options Options
 
 	filesMu  sync.Mutex // held while files are read and written; guards the fields from policies to refusals
-	policies []policy   // as read last; nil before that
+	policies []policy   // the result of the last read; nil before the first read
 	// originals are the texts that files had before the first write, by file. They are saved before that
 	// write, so that a crash loses none.
 	originals   map[string]string
@@ -50,8 +50,8 @@ type Writer struct {
 // differ if the kernel limits a frequency.
 type writtenText struct{ text, kernelText string }
 
-// refusal is a class that the kernel refused for a unit. why is the error of the write. The writer does not try the class
-// again before until.
+// refusal is a class that the kernel refused for a unit. why is the error of the write. The writer does not try the
+// class again before until.
 type refusal struct {
 	fingerprint, why string
 	until            time.Time

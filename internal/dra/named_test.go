@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestNamed: the devices that name classes come from the kubelet's checkpoint alone, of each form that kubelets wrote,
-// and stay while it is missing or not valid.
-func TestNamed(t *testing.T) {
+// TestClassDevices: the devices that name classes come from the kubelet's checkpoint alone, of each form that kubelets
+// wrote, and stay while the checkpoint is missing or not valid.
+func TestClassDevices(t *testing.T) {
 	t.Parallel()
 	const now = `[{"ClaimUID":"a","ClaimName":"gold","Namespace":"d","PodUIDs":{"p":{},"q":{}},"DriverState":{
 		"x.example":{"Devices":[{"PoolName":"n","DeviceName":"c","RequestNames":["r"],"CDIDeviceIDs":["v.com/gpu=0","trimtab.io/class=shared"]}]}}},

@@ -126,7 +126,7 @@ func (b *recovery) adopt() *Record {
 		has = whole
 	}
 	whole = b.p.allowedOf(whole)
-	narrowed := has != whole
+	limited := has != whole
 	if b.c.Pristine.CPU.CPUs != "" {
 		whole = b.p.allowedOf(b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs))
 	}
@@ -143,7 +143,7 @@ func (b *recovery) adopt() *Record {
 	}
 	// If the agent chooses CPUs, only the agent writes a list of CPUs into the runtime's copy. So the agent
 	// refused CPUs to a container in a pool, even if the copy has a list of CPUs now.
-	if !b.c.decision.cpusetLimited && (!chosen || !narrowed) {
+	if !b.c.decision.cpusetLimited && (!chosen || !limited) {
 		return nil
 	}
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine, PoolNode: b.c.PoolNode}}
@@ -169,10 +169,10 @@ func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	return out
 }
 
-// ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on. It
-// owns them if a scheduler assigned these CPUs to its pod, or if the agent would have chosen as many CPUs and
-// no other container runs on them. If the agent removes the quota of owners and an agent wrote the values in
-// the runtime's copy, the container owns CPUs only if the copy has no quota.
+// ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on. It owns them if a
+// scheduler assigned these CPUs to its pod, or if the agent would have chosen as many CPUs and no other container runs
+// on them. If the agent removes the quota of owners and an agent wrote the values in the runtime's copy, the container
+// owns CPUs only if the copy has no quota.
 func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
@@ -182,16 +182,16 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	if _, ok := b.n.requestedCPUs(b.p, b.containerName(), &asked); !ok || has.Empty() {
 		return false
 	}
-	quota, lifts := b.c.Pristine.CPU.Quota.V, b.losesQuota(has)
-	if _, ours := b.facts.UntrustedRecords[b.c.ID]; ours && lifts {
+	quota, losesQuota := b.c.Pristine.CPU.Quota.V, b.losesQuota(has)
+	if _, ours := b.facts.UntrustedRecords[b.c.ID]; ours && losesQuota {
 		return quota < 0
 	}
-	if quota > 0 && lifts && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
+	if quota > 0 && losesQuota && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
 		return false // the copy has the values that the agent decided, and the agent removed no quota
 	}
 	as := slices.Contains(b.possibleCPUCounts(&asked), has.Len())
 	if !as { // an owner of whole NUMA nodes may have more CPUs than it requests
-		as = b.areWholeNodes(has) && (quota < 0 || !lifts)
+		as = b.areWholeNodes(has) && (quota < 0 || !losesQuota)
 	}
 	return as && b.onlyUserOf(has)
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// This file counts the live containers that each affinity with a scope matches, by part of the node. The counts
-// come from an index of all containers, so that the cost of a creation does not depend on the
-// number of containers.
+// This file counts the live containers that each affinity with a scope matches, by part of the node. The counts come
+// from an index of all containers, so that the cost of a creation does not depend on the number of containers.
 
 // scopeCount counts the live containers that an affinity matches, by part of the node. A part is, for example, a
 // socket or a NUMA node (policy topology-aware).

@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TestPageUse: what a state keeps about huge pages is what its containers use, and so are the pages that it finds free
-// for a new one, while pods come, change and go and the machine reports other pages.
-func TestPageUse(t *testing.T) {
+// TestHugePageUse: what a state keeps about huge pages is what its containers use, and so are the pages that it finds
+// free for a new one, while pods come, change and go and the machine reports other pages.
+func TestHugePageUse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m, p := t16(t, "2s x 2n x 4c, 8GiB/node")
 		with := *m
@@ -50,14 +50,14 @@ func TestPageUse(t *testing.T) {
 				checkUse(rt, s, kept, func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) })
 				most = max(most, len(kept.charges))
 			}
-			checkFreePages(rt, s)
+			checkFreeHugePages(rt, s)
 		}
 		rt.Log("containers with pages: ", most)
 	})
 }
 
-// checkFreePages compares the pages that are free for a container with a look at all others.
-func checkFreePages(t *rapid.T, s *State) {
+// checkFreeHugePages compares the pages that are free for a container with a look at all others.
+func checkFreeHugePages(t *rapid.T, s *State) {
 	t.Helper()
 	all := make([]uint64, len(s.Machine.Nodes))
 	for i := range all {

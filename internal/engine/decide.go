@@ -252,7 +252,7 @@ func (d *draft) createContainer(reported *lifecycle.Container, life lifecycle.St
 		ID: reported.ID, Name: reported.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: reported.CgroupsPath,
 		Key:              placement.Key{PodUID: pod.Pod.UID, Container: reported.Name},
 		RecordFields:     lifecycle.RecordFields{Pristine: pristineResources(&reported.Resources), ClaimDevices: claimDevices(d.facts.Claims[reported.ID], pod.Pod)},
-		About:            propertiesOf(reported),
+		Properties:       propertiesOf(reported),
 		RequestedDevices: lifecycle.DeviceGrant{CDI: reported.CDIDevices, Nodes: reported.Devices},
 		Claims:           d.facts.Claims[reported.ID],
 	}

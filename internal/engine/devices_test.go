@@ -195,7 +195,7 @@ func (n *deviceNode) create() {
 			if c.State != lifecycle.StateCreated || rapid.Bool().Draw(n.T, "it runs") {
 				return
 			}
-			delete(n.live, id) // the creation of the container failed after the decision, and nobody reports that
+			delete(n.live, id) // the creation of the container failed after the decision, and no event reports that
 		}
 	}
 	n.count++

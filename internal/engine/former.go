@@ -117,7 +117,7 @@ func (s *State) SynchronizeEvent() *lifecycle.Event {
 			continue
 		}
 		ev.Containers = append(ev.Containers, &lifecycle.Container{
-			ID: c.ID, PodID: c.PodID, Name: c.Name, State: c.Life, CgroupsPath: c.CgroupsPath, Labels: c.About.Labels, Annotations: c.About.Annotations,
+			ID: c.ID, PodID: c.PodID, Name: c.Name, State: c.Life, CgroupsPath: c.CgroupsPath, Labels: c.Properties.Labels, Annotations: c.Properties.Annotations,
 			Resources: c.Pristine, CDIDevices: c.RequestedDevices.CDI, Devices: c.RequestedDevices.Nodes, Undescribed: c.Undescribed.Why,
 		})
 	}

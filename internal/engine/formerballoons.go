@@ -19,10 +19,9 @@ type formerBalloon struct {
 
 // formerBalloons reconstructs the balloons of another agent, by the names that they get from this agent. The other
 // agent's files do not name balloons. Containers of one balloon have the same CPUs, or a part of these CPUs if a
-// container uses one thread of each core. Different balloons have different CPUs.
-// So containers of one type with the same CPUs were in one balloon. If CPUs overlap in another way, for
-// example because balloons share idle CPUs, the containers are decided like new ones. Balloons of a type are
-// numbered by the age of their first containers.
+// container uses one thread of each core. Different balloons have different CPUs. So containers of one type with the
+// same CPUs were in one balloon. If CPUs overlap in another way, for example because balloons share idle CPUs, the
+// containers are decided like new ones. Balloons of a type are numbered by the age of their first containers.
 func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBalloon {
 	if len(d.facts.FormerAgent) == 0 {
 		return nil

@@ -24,9 +24,9 @@ func (o *output) input() *hook.Input {
 		}
 		return in
 	}
-	in.Container, in.ContainerProperties, in.Pristine = o.c.Name, o.c.About, &o.c.Pristine
+	in.Container, in.ContainerProperties, in.Pristine = o.c.Name, o.c.Properties, &o.c.Pristine
 	in.Pool, in.AssignedBy, in.AssignedWhy = o.c.Assignment.Pool, o.c.Assignment.From, o.c.placementReason(o.n.machine)
-	if o.c.Assignment.OwnsAndShares() { // hooks must not lift its quota, because it also shares CPUs
+	if o.c.Assignment.OwnsAndShares() { // hooks must not remove the container's quota, because the container also shares CPUs
 		in.Pool = placement.TreePool
 	}
 	in.Machine = o.n.machine
@@ -138,7 +138,7 @@ func (o *output) noteCondition(h hook.Hook) {
 }
 
 // addValue adds a value. If an earlier hook set the same field, the earlier value stays. For a field with the
-// composition rule Minimum, the smaller value stays.
+// composition rule SmallestWins, the smaller value stays.
 func (o *output) addValue(v lifecycle.Value) {
 	for i, have := range o.Values {
 		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
@@ -158,7 +158,7 @@ func (o *output) addValue(v lifecycle.Value) {
 // minQuota is the smallest quota that the kernel accepts, in µs.
 const minQuota = 1000
 
-// scaleQuotas applies the factors of hooks to quotas, after all values are collected.
+// scaleQuotas divides quotas by the divisors of hooks, after all values are collected.
 func (o *output) scaleQuotas(in *hook.Input) {
 	for _, s := range o.Scales {
 		if s.Field != lifecycle.CPUQuota {

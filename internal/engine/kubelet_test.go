@@ -127,7 +127,7 @@ func TestKubeletGrantsBeforeEnd(t *testing.T) {
 	owns("both", "2,4")
 	owns("heir", "")
 	if !slices.Equal(last.ReassignedContainers, []string{"both"}) {
-		t.Errorf("reseated %v", last.ReassignedContainers)
+		t.Errorf("decided again: %v", last.ReassignedContainers)
 	}
 	tell(lifecycle.RemovePodSandbox, "both", "")
 	owns("heir", "4")

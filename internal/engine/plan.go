@@ -27,8 +27,8 @@ type Facts struct {
 	// Balloons has the CPUs of each balloon before a Synchronize, by name, as kernel lists.
 	Balloons map[string]string
 	// KernelCPUs has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel
-	// lists. It has only containers whose record is missing or may be older than a resize. If a record is not
-	// trusted, it has all containers.
+	// lists. It has the containers whose record is missing or may be older than a resize, or all containers if a
+	// record is not trusted.
 	KernelCPUs map[string]string
 	// KernelMems has the memory nodes that the kernel gives to containers of a Synchronize whose record has a
 	// cold start, by container id, as kernel lists.
@@ -91,8 +91,8 @@ type GroupChange struct {
 // Plan is the result of a decision. It has no effect until it is committed to the state and applied to the
 // node.
 type Plan struct {
-	// Reject is the reason why the agent refuses the runtime's request; "" if it does not. A plan with a reason
-	// changes nothing.
+	// Reject is the reason why the agent refuses the runtime's request; "" if it does not refuse the
+	// request. A plan with a reason changes nothing.
 	Reject string
 	// RefusedAsUnaligned means that the topology manager refuses the request.
 	RefusedAsUnaligned bool

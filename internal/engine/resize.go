@@ -28,8 +28,8 @@ type resize struct {
 	podResized bool
 	// ownedTogether means that all containers of the pod own the same CPUs.
 	ownedTogether bool
-	// grantsRevoked reports that containers lost CPUs that their requests do not pay for, and that
-	// they still have to be placed again.
+	// grantsRevoked reports that containers lost CPUs that their requests do not pay for, and that they still have
+	// to be placed again.
 	grantsRevoked bool
 }
 

@@ -27,21 +27,21 @@ type SavedState struct {
 
 // SavedPod is a pod of a SavedState.
 type SavedPod struct {
-	Pod          *lifecycle.Pod
-	Spec         *lifecycle.PodSpec
-	Granted      *lifecycle.KubeletGrants
-	AllowedCPUs  topology.Set `json:"Within"`
-	Values       []SavedValue
-	Problems     ProblemSummary
-	Malformed    string
-	Stopped      bool
-	BySpec       bool
-	Bursts       int64
-	Exclusive    topology.Set
-	Assigned     topology.Set
-	SumOutdated  bool `json:"SumOld"`
-	Ended        map[string]*lifecycle.Resources
-	SpecProblems []lifecycle.Problem
+	Pod             *lifecycle.Pod
+	Spec            *lifecycle.PodSpec
+	Granted         *lifecycle.KubeletGrants
+	AllowedCPUs     topology.Set `json:"Within"`
+	Values          []SavedValue
+	Problems        ProblemSummary
+	Malformed       string
+	Stopped         bool
+	RequestFromSpec bool                            `json:"bySpec"`
+	BurstSum        int64                           `json:"bursts"`
+	ExclusiveCPUs   topology.Set                    `json:"exclusive"`
+	AssignedCPUs    topology.Set                    `json:"assigned"`
+	SumOutdated     bool                            `json:"SumOld"`
+	EndedRequests   map[string]*lifecycle.Resources `json:"ended"`
+	SpecProblems    []lifecycle.Problem
 }
 
 // SavedContainer is a container of a SavedState.
@@ -53,8 +53,8 @@ type SavedContainer struct {
 	RunningCPUs   topology.Set `json:"Bound"`
 	Malformed     string
 	Proposed      []SavedValue
-	Narrowed      bool
-	Untrusted     []lifecycle.Problem `json:"Distrust"`
+	CPUSetLimited bool                `json:"narrowed"`
+	PriorProblems []lifecycle.Problem `json:"Distrust"`
 	Refusals      []lifecycle.Problem
 }
 
@@ -80,7 +80,7 @@ func (s *State) Save() *SavedState {
 		p := s.pods[id]
 		out.Pods = append(out.Pods, SavedPod{
 			Pod: p.Pod, Spec: p.Spec, Granted: p.Granted, AllowedCPUs: p.AllowedCPUs, Values: savedValues(p.Values), Problems: p.ProblemSummary, Malformed: p.ProblemSummary.malformedReason,
-			Stopped: p.Stopped, BySpec: p.requestFromSpec, Bursts: p.burstSum, Exclusive: p.exclusiveCPUs, Assigned: p.assignedCPUs, SumOutdated: p.sumOutdated, Ended: p.endedRequests, SpecProblems: p.specProblems,
+			Stopped: p.Stopped, RequestFromSpec: p.requestFromSpec, BurstSum: p.burstSum, ExclusiveCPUs: p.exclusiveCPUs, AssignedCPUs: p.assignedCPUs, SumOutdated: p.sumOutdated, EndedRequests: p.endedRequests, SpecProblems: p.specProblems,
 		})
 	}
 	for _, podID := range sortedKeys(s.containerIDsByPod) {
@@ -88,7 +88,7 @@ func (s *State) Save() *SavedState {
 			c := s.containers[id]
 			out.Containers = append(out.Containers, SavedContainer{
 				Container: c, Pristine: c.Pristine, DecidedBefore: c.Stamp.decidedBefore, RunningCPUs: c.Undescribed.kernelCPUs, Malformed: c.ProblemSummary.malformedReason,
-				Proposed: savedValues(c.decision.proposed), Narrowed: c.decision.cpusetLimited, Untrusted: c.decision.priorProblems, Refusals: c.decision.refusals,
+				Proposed: savedValues(c.decision.proposed), CPUSetLimited: c.decision.cpusetLimited, PriorProblems: c.decision.priorProblems, Refusals: c.decision.refusals,
 			})
 		}
 	}
@@ -142,7 +142,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 func (s *State) restoredPod(of *SavedPod) *Pod {
 	p := &Pod{
 		Pod: of.Pod, Spec: of.Spec, Granted: of.Granted, AllowedCPUs: of.AllowedCPUs, Values: restoredValues(of.Values), ProblemSummary: of.Problems,
-		Stopped: of.Stopped, requestFromSpec: of.BySpec, burstSum: of.Bursts, exclusiveCPUs: of.Exclusive, assignedCPUs: of.Assigned, sumOutdated: of.SumOutdated, endedRequests: of.Ended, specProblems: of.SpecProblems,
+		Stopped: of.Stopped, requestFromSpec: of.RequestFromSpec, burstSum: of.BurstSum, exclusiveCPUs: of.ExclusiveCPUs, assignedCPUs: of.AssignedCPUs, sumOutdated: of.SumOutdated, endedRequests: of.EndedRequests, specProblems: of.SpecProblems,
 	}
 	p.ProblemSummary.malformedReason = of.Malformed
 	p.Intent = s.Policy.Rules.Authorise(s.Policy.Serving.Read(p.Pod, p.Spec, s.Policy.Dialects), p.Pod.Namespace)
@@ -153,7 +153,7 @@ func (s *State) restoredPod(of *SavedPod) *Pod {
 func restoredContainer(of *SavedContainer) *Container {
 	c := *of.Container
 	c.Pristine, c.Stamp.decidedBefore, c.Undescribed.kernelCPUs, c.ProblemSummary.malformedReason = of.Pristine, of.DecidedBefore, of.RunningCPUs, of.Malformed
-	c.decision = decision{proposed: restoredValues(of.Proposed), cpusetLimited: of.Narrowed, priorProblems: of.Untrusted, refusals: of.Refusals}
+	c.decision = decision{proposed: restoredValues(of.Proposed), cpusetLimited: of.CPUSetLimited, priorProblems: of.PriorProblems, refusals: of.Refusals}
 	return &c
 }
 

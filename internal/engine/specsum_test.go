@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestRequestedBySpec compares sums with those of the kubelet.
-func TestRequestedBySpec(t *testing.T) {
+// TestRequestFromSpec compares sums with those of the kubelet.
+func TestRequestFromSpec(t *testing.T) {
 	ctr := func(k lifecycle.ContainerKind, milli int64) lifecycle.ContainerSpec {
 		return lifecycle.ContainerSpec{Kind: k, Requests: lifecycle.Amounts{lifecycle.ResourceCPU: milli}}
 	}

@@ -85,8 +85,8 @@ type Container struct {
 	Stamp          Stamp
 	Undescribed    Undescribed
 	ProblemSummary ProblemSummary
-	// About has the labels, annotations and other properties that the runtime reported.
-	About hook.ContainerProperties
+	// Properties has the labels, annotations and other properties that the runtime reported.
+	Properties hook.ContainerProperties `json:"about"`
 	// RequestedDevices are the devices in the runtime's request for the container.
 	RequestedDevices lifecycle.DeviceGrant
 	// Claims are the resource claims that give CPUs to the container; nil for none.

@@ -65,7 +65,7 @@ func checkKept(t *testing.T, s *State, n int) {
 			t.Errorf("%s: that it was refused something is lost", id)
 		}
 		if got := lifecycle.CountProblems(s.Problems(c)); got != n {
-			t.Errorf("%s: %d problems are told of, want %d", id, got, n)
+			t.Errorf("%s: %d problems are reported, want %d", id, got, n)
 		}
 	}
 	if kept > lifecycle.MaxProblems || kept < lifecycle.MaxProblems-n || all != 101*n {

@@ -64,8 +64,7 @@ func (b *recovery) undescribedOwnsCPUs(has topology.Set) bool {
 	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.onlyUserOf(has)
 }
 
-// decideDescribedContainer decides a container that the runtime can describe again. It decides the container like
-// a Synchronize.
+// decideDescribedContainer decides a container that the runtime can describe again, as a Synchronize decides it.
 func (d *draft) decideDescribedContainer(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.GrantOf(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })

@@ -22,11 +22,11 @@ type Claims interface {
 	ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant
 	// HasCPUClaims reports whether the kubelet prepared claims for CPUs for a pod. It does not block.
 	HasCPUClaims(podUID string) bool
-	NamedClaims
+	ClassClaims
 }
 
-// NamedClaims is a source of the classes, pools and balloon types that resource claims name for pods.
-type NamedClaims interface {
+// ClassClaims is a source of the classes, pools and balloon types that resource claims name for pods.
+type ClassClaims interface {
 	// ReadCheckpoint reads the claims of pods again.
 	ReadCheckpoint()
 	// ClassDevices returns the CDI devices by which claims name classes, pools and balloon types for a pod, sorted. The
@@ -100,7 +100,7 @@ func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *l
 
 // readClaims adds the claims of the event's containers.
 func (g *Gatherer) readClaims(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
-	g.addNamedDevices(ev)
+	g.addClassDevices(ev)
 	g.eachClaimant(ev, func(p *lifecycle.Pod, ctr *lifecycle.Container) {
 		if grant := g.reportMissingDevices(p.UID, ctr.Name, ctr.CDIDevices, g.o.Claims.ForContainer(p.UID, ctr)); grant != nil {
 			put(&f.Claims, ctr.ID, grant)

@@ -2,9 +2,8 @@
 // kubelet's grants, hook servers' answers, records, and the CPUs that cgroups allow. It decides
 // nothing and writes nothing.
 //
-// It has two steps. Gather runs before the agent decides the event. It waits for slow sources, and
-// holds no lock. Read runs when the agent decides the event, and adds facts that are known already
-// or can be read at once.
+// It has two steps. Gather runs before the agent decides the event. It waits for slow sources, and holds no lock. Read
+// runs when the agent decides the event, and adds facts that are known already or can be read at once.
 package facts
 
 import (

@@ -20,7 +20,7 @@ import (
 type HookServers interface {
 	// Asks reports whether the agent asks any server about a kind of event, or notifies it of such events.
 	Asks(kind lifecycle.Kind) bool
-	// Ask returns the servers' answers for the event's container or pod. It waits at most until the servers' time
+	// Ask returns the servers' answers for the event's container or pod. It waits at most for the servers' own time
 	// limit. The error is a refusal: the event must fail.
 	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error)
 	// Notify notifies the servers of an event that has ended. It does not wait.

@@ -28,21 +28,21 @@ func (g *Gatherer) decideAgainForClaims(ev *lifecycle.Event) {
 		return
 	}
 	for _, p := range g.podsWhere(func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} }, func(p *engine.Pod) bool {
-		return !slices.Equal(p.Pod.Claimed, g.namedDevices(p.Pod.UID, p.Pod.Claimed))
+		return !slices.Equal(p.Pod.Claimed, g.classDevices(p.Pod.UID, p.Pod.Claimed))
 	}) {
 		g.o.DecideAgain(p)
 	}
 }
 
-// addNamedDevices adds the devices that claims name to the event's pods. A pod keeps the devices with which it was
-// decided. They come from the state or, after a restart, from the records of its containers.
-func (g *Gatherer) addNamedDevices(ev *lifecycle.Event) {
+// addClassDevices adds the devices by which claims name classes to the event's pods. A pod keeps the devices with which
+// it was decided. These devices come from the state or, after a restart, from the records of the pod's containers.
+func (g *Gatherer) addClassDevices(ev *lifecycle.Event) {
 	if g.o.Claims == nil {
 		return
 	}
 	before := g.devicesBefore(ev)
 	eachPod(ev, func(p **lifecycle.Pod) {
-		if all := g.namedDevices((*p).UID, before[(*p).ID]); len(all) > 0 {
+		if all := g.classDevices((*p).UID, before[(*p).ID]); len(all) > 0 {
 			with := **p
 			with.Claimed, *p = all, &with
 		}
@@ -72,8 +72,8 @@ func (g *Gatherer) devicesBefore(ev *lifecycle.Event) map[string][]lifecycle.Cla
 	return before
 }
 
-// namedDevices returns the devices that the claims of a pod name now or named before, sorted.
-func (g *Gatherer) namedDevices(podUID string, before []lifecycle.ClaimedDevice) []lifecycle.ClaimedDevice {
+// classDevices returns the devices by which the claims of a pod name classes now or named classes before, sorted.
+func (g *Gatherer) classDevices(podUID string, before []lifecycle.ClaimedDevice) []lifecycle.ClaimedDevice {
 	now := g.o.Claims.ClassDevices(podUID)
 	has := func(device string) bool {
 		return slices.ContainsFunc(now, func(c lifecycle.ClaimedDevice) bool { return c.Device == device })
@@ -81,7 +81,7 @@ func (g *Gatherer) namedDevices(podUID string, before []lifecycle.ClaimedDevice)
 	for _, c := range before {
 		if !has(c.Device) {
 			now = append(slices.Clip(now), c)
-			slices.SortFunc(now, lifecycle.ClaimedDevice.Compare) // now is a copy here: append to the clipped slice made it
+			slices.SortFunc(now, lifecycle.ClaimedDevice.Compare) // now is a copy, because append has copied the clipped slice
 		}
 	}
 	return now

@@ -19,7 +19,7 @@ type ResourcePlugins interface { //nolint:interfacebloat // what the conductor n
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question
 	// RemoveExpected releases what plugins allocated for an expected pod, unless a container of the pod was created.
 	RemoveExpected(podUID string)
-	// PreStart notifies the plugins that require it that a container is about to start.
+	// PreStart notifies plugins before a container starts, if they require that.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
 	Remove(podUID string)

@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Presence records which cgroups of pods and containers this agent has seen, and which
-// containers run without one. A missing cgroup alone does not end a pod, because the tree may
-// be the wrong one, for example because cgroup.root is wrong. A pod ended only if its cgroup existed
-// before, or if the runtime reported the end.
+// Presence records which cgroups of pods and containers this agent has seen, and which containers run without a
+// cgroup. A missing cgroup alone does not end a pod, because the tree may be the wrong one: cgroup.root may be wrong,
+// or the tree may be that of another cgroup namespace. A pod ended only if its cgroup existed before, or if the runtime
+// reported the end.
 type Presence struct {
 	tree     *cgroup.Tree
 	state    State

@@ -21,8 +21,8 @@ type still struct{ *engine.State }
 func (s still) Hold() *engine.State { return s.State }
 func (s still) Free()               {}
 
-// TestPresence: a container without a cgroup is absent after two searches did not find it, until one does.
-// A pod has ended if its cgroup was seen and is gone, or if the runtime reported its end.
+// TestPresence: a cgroup is missing after two searches did not find it, until one does. A pod has ended if its cgroup
+// was seen and is gone, or if the runtime reported its end.
 func TestPresence(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 4c")
 	if err != nil {
@@ -39,15 +39,15 @@ func TestPresence(t *testing.T) {
 	decide(lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{ctr}})
 	now := time.Unix(1000, 0)
 	p := facts.NewPresence(&cgroup.Tree{FS: fake, Version: cgroup.V2}, still{s}, func() time.Time { return now }, time.Second)
-	absent := map[string]string{"p": "kubepods/podu", "c": "kubepods/podu/c"}
+	missing := map[string]string{"p": "kubepods/podu", "c": "kubepods/podu/c"}
 	for _, step := range []struct {
-		name        string
-		do          func() error
-		absentSince map[string]string
-		ended       int
+		name    string
+		do      func() error
+		missing map[string]string
+		ended   int
 	}{
 		{"searched once", func() error { return nil }, map[string]string{}, 0},
-		{"searched twice", func() error { return nil }, absent, 0},
+		{"searched twice", func() error { return nil }, missing, 0},
 		{"the pod's cgroup came", func() error { return fake.MkdirRunc("kubepods/podu") }, map[string]string{"c": "kubepods/podu/c"}, 0},
 		{"the container's, too", func() error { return fake.MkdirRunc("kubepods/podu/c") }, map[string]string{}, 0},
 		{"the container's went: it was seen", func() error { return fake.Rmdir("kubepods/podu/c") }, map[string]string{}, 0},
@@ -67,7 +67,7 @@ func TestPresence(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 		p.FindCgroups()
-		if diff := cmp.Diff(step.absentSince, p.MissingCgroups()); diff != "" {
+		if diff := cmp.Diff(step.missing, p.MissingCgroups()); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 		if got := len(p.EndedPods()); got != step.ended {

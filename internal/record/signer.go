@@ -17,8 +17,8 @@ import (
 // maxRecordLength is the maximum length of a record's text, in bytes. Most records have less than 400 bytes.
 const maxRecordLength = 4096
 
-// Signer writes and reads records. The signature covers pod and container, so a copy of a
-// record on another container is invalid, and the author of a pod cannot write a valid record.
+// Signer writes and reads records. The signature covers pod and container, so a copy of a record on another container
+// is invalid, and the author of a pod cannot write a valid record.
 type Signer struct {
 	mu  sync.Mutex
 	mac hash.Hash // reused, because creating a new one takes longer than a signature
@@ -59,8 +59,8 @@ func (s *Signer) encodeSigned(podUID, container string, r lifecycle.Record) stri
 	return s.signatureOf(podUID, container, string(body)) + " " + string(body)
 }
 
-// Read verifies and decodes the record of a container. It also accepts a signature for
-// lifecycle.UnnamedContainer, because the record may have been written before the runtime reported the container's name.
+// Read verifies and decodes the record of a container. It also accepts a signature for lifecycle.UnnamedContainer,
+// because the record may have been written before the runtime reported the container's name.
 func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
 	if len(text) > maxRecordLength {
 		return r, fmt.Errorf("it is longer than %d bytes", maxRecordLength)

@@ -25,7 +25,7 @@ type Feed struct {
 // Subscription receives the events that are published after a listener subscribed.
 type Subscription struct {
 	feed      *Feed
-	entries   chan *RecordedEvent
+	events    chan *RecordedEvent
 	seqBefore uint64 // the number of the last event before the subscription
 	// State is the state when the subscription began.
 	State *engine.State
@@ -38,7 +38,7 @@ func (f *Feed) Listening() bool { return f.listening.Load() > 0 }
 func (f *Feed) Subscribe(state *engine.State) *Subscription {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &Subscription{feed: f, entries: make(chan *RecordedEvent, maxBufferedEvents), seqBefore: f.seq, State: state}
+	s := &Subscription{feed: f, events: make(chan *RecordedEvent, maxBufferedEvents), seqBefore: f.seq, State: state}
 	if f.subscriptions == nil {
 		f.subscriptions = map[*Subscription]bool{}
 	}
@@ -65,7 +65,7 @@ func (f *Feed) Publish(e *RecordedEvent) {
 	e.Seq = f.seq
 	for s := range f.subscriptions {
 		select {
-		case s.entries <- e:
+		case s.events <- e:
 		default:
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush f
 	}
 	by := encoder{}
 	for last := s.seqBefore; ; {
-		if len(s.entries) == 0 {
+		if len(s.events) == 0 {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush f
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-s.entries:
+		case e := <-s.events:
 			here := *e
 			here.Seq -= s.seqBefore
 			text, err := here.line(by, e.Seq-last-1, h.WithoutEnv)

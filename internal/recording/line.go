@@ -24,7 +24,8 @@ const (
 type Node struct {
 	Config  string `json:"config"` // the whole configuration in force, as YAML
 	Machine topology.Layout
-	// Released reports whether the agent has restored the values that the runtime requested, and decides nothing since.
+	// Released reports whether the agent has restored the values that the runtime requested, and has decided nothing
+	// since.
 	Released bool
 	Unified  bool // the node uses cgroup version 2
 	Host     lifecycle.Host
@@ -82,15 +83,15 @@ type Facts struct {
 	Records          map[string]Record
 	UntrustedRecords map[string]lifecycle.Problem `json:"distrusted"`
 	ParentCPUs       map[string]string
-	Kernel           map[string]string
+	KernelCPUs       map[string]string `json:"kernel"`
 	RunningCPUs      map[string]string `json:"runs"`
-	Grants           map[string]string
-	EndedSandboxes   map[string]bool `json:"ended"`
-	CgroupGone       bool            `json:"swept"`
+	OwnedCPUs        map[string]string `json:"grants"`
+	EndedSandboxes   map[string]bool   `json:"ended"`
+	CgroupGone       bool              `json:"swept"`
 	Specs            map[string]*lifecycle.PodSpec
 	Granted          map[string]*lifecycle.KubeletGrants
 	HookServers      lifecycle.HookServerAnswer
-	Allocated        map[string]map[string][]lifecycle.Value `json:",omitempty"`
+	PluginValues     map[string]map[string][]lifecycle.Value `json:"allocated,omitempty"`
 	CannotRefuse     bool                                    `json:"unstoppable,omitempty"`
 	// HostInterfaces reports, for each network interface that a new container requests, whether the host has it.
 	HostInterfaces map[string]bool `json:",omitempty"`
@@ -103,10 +104,10 @@ type Facts struct {
 
 // Record is the record of a container, with the fields that the JSON form of lifecycle.Record lacks.
 type Record struct {
-	Record         lifecycle.Record
-	Pristine       lifecycle.Resources
-	FromCheckpoint bool `json:"late"`
-	Stamped        *lifecycle.Resources
+	Record          lifecycle.Record
+	Pristine        lifecycle.Resources
+	FromCheckpoint  bool                 `json:"late"`
+	StampedPristine *lifecycle.Resources `json:"stamped"`
 }
 
 // RecordedEvent is an event with its facts and its decision, before it is encoded as a Line.
@@ -199,8 +200,8 @@ func withoutValues(c *lifecycle.Container) *lifecycle.Container {
 // recordedFacts returns the recorded form of the facts, without the parts in same.
 func recordedFacts(f *engine.Facts, same *UnchangedParts) Facts {
 	out := Facts{
-		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, Kernel: f.KernelCPUs, RunningCPUs: f.RunningCPUs, Grants: f.OwnedCPUs, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, Allocated: f.PluginValues, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
+		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, KernelCPUs: f.KernelCPUs, RunningCPUs: f.RunningCPUs, OwnedCPUs: f.OwnedCPUs, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, PluginValues: f.PluginValues, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
 		FormerAgent: f.FormerAgent,
 		NodeDevices: f.NodeDevices, HeldDevices: f.HeldDevices,
 	}
@@ -214,7 +215,7 @@ func recordedFacts(f *engine.Facts, same *UnchangedParts) Facts {
 		if out.Records == nil {
 			out.Records = make(map[string]Record, len(f.Records))
 		}
-		out.Records[id] = Record{Record: r, Pristine: r.Pristine, FromCheckpoint: r.FromCheckpoint, Stamped: r.StampedPristine}
+		out.Records[id] = Record{Record: r, Pristine: r.Pristine, FromCheckpoint: r.FromCheckpoint, StampedPristine: r.StampedPristine}
 	}
 	return out
 }
@@ -222,8 +223,8 @@ func recordedFacts(f *engine.Facts, same *UnchangedParts) Facts {
 // engineFacts returns the facts in the form that the engine needs.
 func (f *Facts) engineFacts(s *engine.State, same *UnchangedParts) engine.Facts {
 	out := engine.Facts{
-		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, KernelCPUs: f.Kernel, RunningCPUs: f.RunningCPUs, OwnedCPUs: f.Grants, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
-		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, PluginValues: f.Allocated, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
+		UntrustedRecords: f.UntrustedRecords, ParentCPUs: f.ParentCPUs, KernelCPUs: f.KernelCPUs, RunningCPUs: f.RunningCPUs, OwnedCPUs: f.OwnedCPUs, EndedSandboxes: f.EndedSandboxes, CgroupGone: f.CgroupGone,
+		Specs: f.Specs, Granted: f.Granted, HookServers: f.HookServers, PluginValues: f.PluginValues, CannotRefuse: f.CannotRefuse, HostInterfaces: f.HostInterfaces,
 		FormerAgent: f.FormerAgent,
 		NodeDevices: f.NodeDevices, HeldDevices: f.HeldDevices,
 	}
@@ -246,7 +247,7 @@ func (f *Facts) engineFacts(s *engine.State, same *UnchangedParts) engine.Facts 
 			out.Records = make(map[string]engine.Record, len(f.Records))
 		}
 		rec := r.Record
-		rec.Pristine, rec.FromCheckpoint, rec.StampedPristine = r.Pristine, r.FromCheckpoint, r.Stamped
+		rec.Pristine, rec.FromCheckpoint, rec.StampedPristine = r.Pristine, r.FromCheckpoint, r.StampedPristine
 		out.Records[id] = rec
 	}
 	return out

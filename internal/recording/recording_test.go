@@ -189,7 +189,7 @@ func TestLost(t *testing.T) {
 	for range maxBufferedEvents + 3 {
 		feed.Publish(&RecordedEvent{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
 	}
-	<-sub.entries
+	<-sub.events
 	feed.Publish(&RecordedEvent{Event: &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p}})
 	ctx, stop := context.WithCancel(t.Context())
 	var out bytes.Buffer

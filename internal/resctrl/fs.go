@@ -20,8 +20,7 @@ type FS interface {
 	Rmdir(dir string) error
 }
 
-// DirFS is the machine's resctrl tree, usually /sys/fs/resctrl. Neither ".." nor a
-// symbolic link leads out of it.
+// DirFS is the machine's resctrl tree, usually /sys/fs/resctrl. Neither ".." nor a symbolic link leads out of it.
 type DirFS struct{ root *os.Root }
 
 // OpenRoot opens the tree at dir, whether something is mounted there or not.

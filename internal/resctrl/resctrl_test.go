@@ -127,7 +127,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestRemoveUnownedGroups removes the groups that an earlier run left, and no others.
+// TestRemoveUnownedGroups removes the groups that an earlier agent left, and no others.
 func TestRemoveUnownedGroups(t *testing.T) {
 	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, HasMonitoring: true})
 	for _, dir := range []string{"trimtab-old", "theirs", "trimtab-BE", "mon_groups/trimtab-x", "mon_groups/theirs", "trimtab-BE/mon_groups/trimtab-y"} {
