@@ -42,8 +42,8 @@ func TestBlockIO(t *testing.T) {
 		{"weight by BFQ", Input{Intent: pod(intent.Dedicated, "sdz")}, old, map[string]string{"unified io.bfq.weight": "1000"}},
 		{"class", Input{Intent: pod(intent.Reclaimed, "sdz"), Container: "a"}, h, map[string]string{"blockio.class": "slow"}},
 		{"its own class", Input{Intent: own, Container: "a"}, h, map[string]string{"blockio.class": "fast"}},
-		{"nobody asked", Input{Intent: &intent.Pod{}, Container: "a"}, h, map[string]string{}},
-		{"nobody asked, pod", Input{Intent: &intent.Pod{}}, h, map[string]string{}},
+		{"no request", Input{Intent: &intent.Pod{}, Container: "a"}, h, map[string]string{}},
+		{"no request, pod", Input{Intent: &intent.Pod{}}, h, map[string]string{}},
 	} {
 		if diff := cmp.Diff(c.want, values(&c.in, c.hook)); diff != "" {
 			t.Error(c.name, diff)
@@ -55,6 +55,6 @@ func TestBlockIO(t *testing.T) {
 		t.Errorf("a missing disk: %v", out.Problems)
 	}
 	if f := h.Info().FeatureSupport(func(string) lifecycle.Finding { return lifecycle.Finding{} }); f.Support != lifecycle.Unknown {
-		t.Errorf("nobody can tell: %v", f)
+		t.Errorf("want the support unknown, got %v", f)
 	}
 }

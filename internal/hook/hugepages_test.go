@@ -29,10 +29,10 @@ func TestHugepages(t *testing.T) {
 		refused string
 	}{
 		{"narrowed", ask("default", map[string]int64{"2MB": 32 << 20}), have, map[string]string{"hugepages 2MB": "33554432"}, ""},
-		{"as told", ask("default", map[string]int64{"2MB": 64 << 20}), have, map[string]string{"hugepages 2MB": "67108864"}, ""},
-		{"more than told", ask("default", map[string]int64{"2MB": 66 << 20}), have, map[string]string{}, "authorization: default"},
+		{"as much as Kubernetes gave", ask("default", map[string]int64{"2MB": 64 << 20}), have, map[string]string{"hugepages 2MB": "67108864"}, ""},
+		{"more than Kubernetes gave", ask("default", map[string]int64{"2MB": 66 << 20}), have, map[string]string{}, "authorization: default"},
 		{"more, and allowed", ask("", map[string]int64{"2MB": 66 << 20}), have, map[string]string{"hugepages 2MB": "69206016"}, ""},
-		{"not told", ask("default", map[string]int64{"1GB": 1 << 30}), have, map[string]string{"hugepages 1GB": "1073741824"}, ""},
+		{"Kubernetes gave none", ask("default", map[string]int64{"1GB": 1 << 30}), have, map[string]string{"hugepages 1GB": "1073741824"}, ""},
 		{"no such size", ask("", map[string]int64{"64KB": 64 << 10}), have, map[string]string{}, "no huge pages of 64KB"},
 		{
 			"no controller", ask("", map[string]int64{"2MB": 0}),

@@ -58,9 +58,9 @@ func (h GroupIdentity) Info() Info {
 	kernel := map[Yield]string{
 		YieldNone: bvtFile, YieldIdle: bvtFile + "|" + cpuIdleFile, YieldWeight: bvtFile + "|cpu",
 	}[h.Fallback]
-	instead := ""
+	option := ""
 	if h.Fallback == YieldNone {
-		instead = "hooks.groupIdentity.fallback: idle uses cpu.idle instead"
+		option = "hooks.groupIdentity.fallback: idle uses cpu.idle instead"
 	}
 	return Info{
 		Name:  "groupIdentity",
@@ -71,7 +71,7 @@ func (h GroupIdentity) Info() Info {
 		Reads:          []string{intent.KoordQoSClass, intent.KoordCPUQoS},
 		SetsOnPod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
 		KernelFeatures: []string{kernel},
-		FallbackOption: instead,
+		FallbackOption: option,
 		Compose:        "by weight only if batch does not set the pod's shares",
 		TestedOn:       "a file model only, for group identities; a kernel model that is compared with a kernel, for cpu.idle and weights",
 		Differs: []string{

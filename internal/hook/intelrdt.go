@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// IntelRDT gives containers the intelRdt section of the OCI spec that their pod asks for. The keys and values are those
+// IntelRDT gives containers the intelRdt section of the OCI spec that their pod requests. The keys and values are those
 // of NRI 0.12, plugin rdt.
 type IntelRDT struct {
 	// Classes are the resctrl groups that pods may name; an entry that ends with * stands for all names that begin

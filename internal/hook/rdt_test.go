@@ -36,7 +36,7 @@ func TestRDT(t *testing.T) {
 		{"own, odd UID, container", "../x", &own, "a", h, map[string]string{}, 0},
 		{"the runtime's class, pod", "u-1", &classed, "", h, map[string]string{}, 0},
 		{"the runtime's class", "u-1", &classed, "a", h, map[string]string{"rdt.class": "gold"}, 0},
-		{"nobody asked", "u-1", &intent.Pod{}, "a", h, map[string]string{}, 0},
+		{"no request", "u-1", &intent.Pod{}, "a", h, map[string]string{}, 0},
 		{"measured", "u-1", &intent.Pod{}, "a", measure, map[string]string{"rdt.monitor": "/trimtab-u-1-a"}, 0},
 		{"measured in its group", "u-1", be, "a", measure, map[string]string{"rdt.group": "trimtab-BE", "rdt.monitor": "trimtab-BE/trimtab-u-1-a"}, 0},
 		{"no resctrl", "u-1", be, "a", none, map[string]string{}, 0},

@@ -82,8 +82,8 @@ func (h SysctlOptions) refusal(in *Input, name string) string {
 	return ""
 }
 
-// matchesList reports whether a list has a name. An entry that ends with * stands for all names that begin with the text
-// before it.
+// matchesList reports whether a list has a name. An entry that ends with * stands for all names that begin with the
+// text before the *.
 func matchesList(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(pattern string) bool {
 		prefix, open := strings.CutSuffix(pattern, "*")

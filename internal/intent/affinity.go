@@ -17,7 +17,7 @@ type Affinity struct {
 	// Scope and Match select the other containers: both must hold for a container. If Scope is
 	// nil, only containers of the same pod are selected.
 	Scope, Match *expression.Expression
-	// Weight is the weight of each selected container. A negative weight means far from the container.
+	// Weight is the weight of each selected container. A container with a negative weight should be far away.
 	Weight int
 	// ID identifies Scope and Match. It is empty if Scope is nil.
 	ID string

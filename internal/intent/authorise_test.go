@@ -89,8 +89,8 @@ func TestAuthoriseRefuses(t *testing.T) {
 			GPU:   Sourced[GPU]{GPU{Minors: []int{0}, Share: &GPUShare{}}, "gpu"},
 		}
 	}
-	nobody := Rules{{Kinds: []Kind{"*"}, Namespaces: []string{"*"}, Decision: Refuse, Name: "rule 1"}}
-	got := nobody.Authorise(full(), "shop")
+	refuseAll := Rules{{Kinds: []Kind{"*"}, Namespaces: []string{"*"}, Decision: Refuse, Name: "rule 1"}}
+	got := refuseAll.Authorise(full(), "shop")
 	if !got.Silent() || got.Name != "" || len(got.Problems) != 5 {
 		t.Errorf("%+v", got)
 	}

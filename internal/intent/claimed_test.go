@@ -7,7 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestClaimed: what resource claims name is read like an annotation of the same kind, and has priority over annotations.
+// TestClaimed: the agent reads the names in resource claims like annotations of the same kind. They have priority over
+// annotations.
 func TestClaimed(t *testing.T) {
 	t.Parallel()
 	const class, pool, balloon = lifecycle.ClassCDI + "=", lifecycle.PoolCDI + "=", lifecycle.BalloonCDI + "="

@@ -89,23 +89,23 @@ func TestCPUs(t *testing.T) {
 	}
 	two, four := resources(2048, 200000, 100000), resources(4096, 400000, 100000)
 	for _, c := range []struct {
-		name      string
-		rules     Rules
-		n         int
-		pod, told *lifecycle.Resources
-		want      string
+		name           string
+		rules          Rules
+		n              int
+		pod, container *lifecycle.Resources
+		want           string
 	}{
-		{name: "as many as the pod has", n: 4, pod: four, told: two},
-		{name: "a sidecar without a limit", n: 4, pod: four, told: resources(2, 0, 0)},
-		{name: "more than the pod has", n: 5, pod: four, told: resources(8192, 800000, 100000), want: "5 CPUs are more than the pod's CPU limit of 4"},
-		{name: "the pod's was not told", n: 2, told: two},
-		{name: "more than the container's", n: 3, told: two, want: "the container's CPU limit of 2"},
-		{name: "nothing told", n: 1, want: "neither"},
-		{name: "a request of nothing", n: 1, pod: resources(2, 0, 0), told: two, want: "1 CPUs are more than the pod's CPU request of 0"},
+		{name: "as many as the pod has", n: 4, pod: four, container: two},
+		{name: "a sidecar without a limit", n: 4, pod: four, container: resources(2, 0, 0)},
+		{name: "more than the pod has", n: 5, pod: four, container: resources(8192, 800000, 100000), want: "5 CPUs are more than the pod's CPU limit of 4"},
+		{name: "the pod's resources are unknown", n: 2, container: two},
+		{name: "more than the container's", n: 3, container: two, want: "the container's CPU limit of 2"},
+		{name: "nothing reported", n: 1, want: "neither"},
+		{name: "a request of nothing", n: 1, pod: resources(2, 0, 0), container: two, want: "1 CPUs are more than the pod's CPU request of 0"},
 		{name: "a hundredth of a CPU", n: 1, pod: resources(10, -1, 0), want: "1 CPUs are more than the pod's CPU request of 0.01, which pays for 0"},
 		{name: "one and a half", n: 2, pod: resources(1536, 400000, 100000), want: "2 CPUs are more than the pod's CPU request of 1.5, which pays for 1"},
 		{name: "a limit below the request's", n: 2, pod: resources(4096, 190000, 100000), want: "2 CPUs are more than the pod's CPU limit of 1.9, which pays for 1"},
-		{name: "a limit, and no request reported", n: 1, told: resources(0, 200000, 100000), want: "a CPU limit and no CPU request"},
+		{name: "a limit, and no request reported", n: 1, container: resources(0, 200000, 100000), want: "a CPU limit and no CPU request"},
 		{name: "allowed", rules: rule(Allow, 0), n: 99},
 		{name: "refused", rules: rule(Refuse, 0), n: 1, pod: four, want: "may not ask for it (authorization: rule 1)"},
 		{name: "bounded", rules: rule(Cap, 3), n: 4, pod: four, want: "more than the 3 that"},
@@ -113,7 +113,7 @@ func TestCPUs(t *testing.T) {
 		{name: "the bound is not a grant", rules: rule(Cap, 8), n: 5, pod: four, want: "limit of 4"},
 	} {
 		got := ""
-		if err := c.rules.CheckCPUs("shop", c.n, PayingResources{Pod: c.pod, Container: c.told, QoS: Burstable}); err != nil {
+		if err := c.rules.CheckCPUs("shop", c.n, PayingResources{Pod: c.pod, Container: c.container, QoS: Burstable}); err != nil {
 			got = err.Error()
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

@@ -33,7 +33,7 @@ func (e Edit) String() string {
 // Location is the object and field in which a key occurs, such as a pod annotation.
 type Location string
 
-// The places of keys.
+// The locations of keys.
 const (
 	PodAnnotation        Location = "pod annotation"
 	PodLabel             Location = "pod label"
@@ -44,9 +44,9 @@ const (
 	QRMAnnotation        Location = "annotation of a QRM request or answer"
 )
 
-// isPodKey reports whether a pod can have the key.
-func (p Location) isPodKey() bool {
-	return p == PodAnnotation || p == PodLabel || p == PodAnnotationOrLabel
+// isPodKey reports whether a pod can have a key of this location.
+func (l Location) isPodKey() bool {
+	return l == PodAnnotation || l == PodLabel || l == PodAnnotationOrLabel
 }
 
 // Key is one label, annotation or resource name of a system, and what the agent does with it.

@@ -42,7 +42,7 @@ type Layout struct {
 	CPUClasses func(*Layout) []ClassCPUs
 	// Policy is the policy that made the layout, if it computes the next layout from this one; otherwise nil.
 	Policy Policy
-	// Tree has, for each part of the node, its CPUs that nobody owns. It is nil if the policy does not place
+	// Tree has, for each part of the node, its CPUs without an owner. It is nil if the policy does not place
 	// containers in parts of the node.
 	Tree map[PoolID]topology.Set
 }

@@ -287,7 +287,7 @@ const sharesOfCPU = 1024
 // KubeletCPUsByRequest returns the CPUs that the kubelet's static CPU manager gave to a container exclusively. NRI and
 // the CRI have no field for this. The sign is a Guaranteed pod, and a cpuset in the runtime's request that has as many
 // CPUs as its cpu.shares stand for (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). Other containers
-// get the cpuset of the remaining CPUs, or none. It returns no CPUs if the pod itself requests CPUs.
+// get the cpuset of the remaining CPUs, or none. The result is empty if the pod itself requests CPUs.
 func KubeletCPUsByRequest(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}

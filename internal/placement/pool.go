@@ -15,7 +15,7 @@ type PoolKind int
 // except reserved CPUs with Pools.HardReserved.
 // Exclusive means that the container is in no pool and owns its CPUs. A Balloon is a set of CPUs that only
 // the containers of the balloon use. A TreePool has the CPUs of a part of the node, such as a NUMA node, that
-// nobody owns.
+// have no owner.
 const (
 	Unclassified PoolKind = iota
 	Shared

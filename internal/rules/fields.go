@@ -151,7 +151,7 @@ var keyRules = map[lifecycle.Field]keyRule{
 	lifecycle.CDIDevice:   {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
-// namespacedSysctlPattern are the kernel parameters that each container can have for itself (runc 1.2,
+// namespacedSysctlPattern matches the kernel parameters that each container can have for itself (runc 1.2,
 // libcontainer/configs/validate, sysctl).
 var namespacedSysctlPattern = regexp.MustCompile(`^(net\.[a-z].*|fs\.mqueue\..+|kernel\.(msgmax|msgmnb|msgmni|sem|shmall|shmmax|shmmni|shm_rmid_forced|domainname|hostname))$`)
 

@@ -108,7 +108,7 @@ func (h *Hook) Info() hook.Info {
 // Propose proposes what the rule sets, or refuses the container.
 func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	ofPod := in.Container == ""
-	if !h.setsInScope(in.Scope()) {
+	if !h.actsInScope(in.Scope()) {
 		return
 	}
 	s := newSubject(in, h.facts.Namespaces)
@@ -129,9 +129,9 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// setsInScope reports whether the rule acts on containers, or on pods, depending on the scope. A rule that refuses acts
+// actsInScope reports whether the rule acts on containers, or on pods, depending on the scope. A rule that refuses acts
 // only on containers.
-func (h *Hook) setsInScope(scope lifecycle.Scope) bool {
+func (h *Hook) actsInScope(scope lifecycle.Scope) bool {
 	if h.rule.refuse != "" {
 		return scope == lifecycle.OfContainer
 	}

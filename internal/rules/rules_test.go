@@ -275,8 +275,8 @@ func TestEveryFieldIsJudged(t *testing.T) {
 	}
 }
 
-// TestRulesSetWhatHooksSet: a rule can set every field that a hook sets, on a container and on a pod. The two lists of a
-// cpuset are the exception: no hook decides them, and a rule reaches them by class, pool and numa.
+// TestRulesSetWhatHooksSet: a rule can set every field that a hook sets, on a container and on a pod. The two lists of
+// a cpuset are the exception: no hook decides them, and a rule changes them by class, pool and numa.
 func TestRulesSetWhatHooksSet(t *testing.T) {
 	settable := map[string]bool{lifecycle.CPUSetCPUs.String(): true, lifecycle.CPUSetMems.String(): true}
 	for _, name := range FieldNames() {

@@ -95,8 +95,8 @@ var containerMembers = []member{
 	{"resources", resourcesType, "its resources in the kubelet's request", func(s *subject) any { return &s.resources }},
 }
 
-// resourceMembers are the fields of resources. The celObject determines
-// whether they are the resources of a pod or a container.
+// resourceMembers are the fields of resources. The celObject determines whether they are the resources of a pod or
+// of a container.
 var resourceMembers = []struct {
 	name  string
 	about string

@@ -42,13 +42,13 @@ type CPU struct {
 	// Isolated means that the CPU is in isolcpus, so the kernel balances no threads over it. NoHz means that the CPU is
 	// in nohz_full, so it has no timer tick while it runs one task.
 	Isolated, NoHz bool
-	// TopologyUnknown means that the CPU was offline when the machine was read, so the kernel showed
-	// only its NUMA node. See NewOfflineCPU.
+	// TopologyUnknown means that the CPU was offline when the machine was read, so the kernel showed only its NUMA
+	// node. See NewOfflineCPU. The tag keeps the name in existing recordings.
 	TopologyUnknown bool `json:"placeUnknown"`
 }
 
-// NewOfflineCPU returns a CPU that was offline when the machine was read. Until
-// WithTopologyFrom finds its position, it counts as a core of its own on the NUMA node with id node.
+// NewOfflineCPU returns a CPU that was offline when the machine was read. Until WithTopologyFrom finds its position,
+// the CPU counts as a core of its own on the NUMA node with id node.
 func NewOfflineCPU(id, node int) CPU {
 	alone := -1 - id // the kernel uses no such number
 	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, TopologyUnknown: true}
@@ -333,8 +333,7 @@ func (m *Machine) DeviceAt(address string) (Device, bool) {
 	return m.Devices[i], true
 }
 
-// DeviceWithNumber returns the device that has a character device node with this number,
-// major:minor.
+// DeviceWithNumber returns the device that has a character device node with this number, major:minor.
 func (m *Machine) DeviceWithNumber(number string) (Device, bool) {
 	for _, d := range m.Devices {
 		if slices.Contains(d.Numbers, number) {
@@ -344,8 +343,8 @@ func (m *Machine) DeviceWithNumber(number string) (Device, bool) {
 	return Device{}, false
 }
 
-// CPUsNear returns the online CPUs near a device: the CPUs of its NUMA node, or else
-// the CPUs in Device.CPUs. The result is empty if neither is known, or if all online CPUs are near.
+// CPUsNear returns the online CPUs near a device: the CPUs of its NUMA node, or else the CPUs in Device.CPUs. The
+// result is empty if neither is known, or if all online CPUs are near.
 func (m *Machine) CPUsNear(d Device) Set {
 	near := d.CPUs.And(m.online)
 	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {

@@ -12,9 +12,9 @@ import (
 // improvePackages keeps the packages that fill chose.
 const maxPackages = 8
 
-// innerGroup is a group inside a package. pkg is the index of the package, and have the number of the group's
+// innerGroup is a group inside a package. pkg is the index of the package, and freeCount the number of the group's
 // free CPUs.
-type innerGroup struct{ group, pkg, have int }
+type innerGroup struct{ group, pkg, freeCount int }
 
 // improvePackages looks for a better division of n CPUs over packages than the one that fill found. A
 // division over equally many packages is better if it has fewer dies, or as many dies and fewer NUMA nodes.
@@ -56,7 +56,7 @@ func (p *picker) groupsInside(g *group, l topology.Level) []innerGroup {
 	for pkg, at := range g.parts {
 		add(at, pkg)
 	}
-	slices.SortStableFunc(parts, func(a, b innerGroup) int { return b.have - a.have })
+	slices.SortStableFunc(parts, func(a, b innerGroup) int { return b.freeCount - a.freeCount })
 	return parts
 }
 
@@ -97,7 +97,7 @@ func partsNeeded(parts []innerGroup, n int, in packageSet) int {
 			continue
 		}
 		used++
-		if n -= parts[i].have; n <= 0 {
+		if n -= parts[i].freeCount; n <= 0 {
 			return used
 		}
 	}
@@ -122,8 +122,8 @@ func (p *picker) divideOverFewest(parts []innerGroup, n int, sets []packageSet) 
 		case len(portions) == least-1:
 			others = append(others, part.group)
 		default:
-			portions = append(portions, portion{part.group, part.have})
-			n -= part.have
+			portions = append(portions, portion{part.group, part.freeCount})
+			n -= part.freeCount
 		}
 	}
 	slices.Sort(others) // the lowest CPUs first

@@ -17,7 +17,7 @@ type candidate struct {
 	nodes uint64
 }
 
-// cost is what a choice of CPUs uses. It does not count a core again of which UsedWith has other threads.
+// cost is what a choice of CPUs uses. A core with other threads in UsedWith is not counted again.
 type cost struct {
 	spans         [topology.CoreLevel + 1]int16 // the number of groups of each level with chosen CPUs
 	coreKinds     int16                         // the number of kinds of cores, summed over NUMA nodes

@@ -8,8 +8,8 @@ import (
 
 // divideOverCores divides n over the cores of a group and returns the cost. It stores the division in
 // p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores.
-// It takes the rest from one split core: of the cores with enough free threads, the one with the fewest. With
-// SpreadThreads and OneThread, oneThreadEach divides n.
+// takeSplitCores takes the rest, from a single split core if possible: of the split cores with enough free threads,
+// the one with the fewest. With SpreadThreads and OneThread, oneThreadEach divides n.
 func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {

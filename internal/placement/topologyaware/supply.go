@@ -12,7 +12,7 @@ type supply []partSupply
 
 // partSupply has the free CPUs and CPU time of one part of the node.
 type partSupply struct {
-	// sharable are the CPUs that nobody owns. milli is the sum of the requests, in milli-CPUs, of the
+	// sharable are the CPUs that have no owner. milli is the sum of the requests, in milli-CPUs, of the
 	// containers that share CPUs of this part or of a smaller part in it. members is their number.
 	sharable topology.Set
 	milli    int64

@@ -1,5 +1,5 @@
-// Package describe makes a machine from a short text such as
-// "2s x 2n x 8c x 2t, 64GiB/node". It reads no files; package sysfs does that.
+// Package describe makes a machine from a short text such as "2s x 2n x 8c x 2t, 64GiB/node". It reads no files;
+// package sysfs does that.
 package describe
 
 import (

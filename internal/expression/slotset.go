@@ -8,36 +8,36 @@ type slotSet []uint64
 
 const wordBits = 64
 
-func (m *slotSet) add(slot int) {
-	for len(*m) <= slot/wordBits {
-		*m = append(*m, 0)
+func (s *slotSet) add(slot int) {
+	for len(*s) <= slot/wordBits {
+		*s = append(*s, 0)
 	}
-	(*m)[slot/wordBits] |= 1 << (slot % wordBits)
+	(*s)[slot/wordBits] |= 1 << (slot % wordBits)
 }
 
-func (m slotSet) remove(slot int) { m[slot/wordBits] &^= 1 << (slot % wordBits) }
+func (s slotSet) remove(slot int) { s[slot/wordBits] &^= 1 << (slot % wordBits) }
 
-func (m *slotSet) addAll(o slotSet) {
-	for len(*m) < len(o) {
-		*m = append(*m, 0)
+func (s *slotSet) addAll(o slotSet) {
+	for len(*s) < len(o) {
+		*s = append(*s, 0)
 	}
 	for i, word := range o {
-		(*m)[i] |= word
+		(*s)[i] |= word
 	}
 }
 
-func (m slotSet) and(o slotSet) slotSet {
-	out := make(slotSet, min(len(m), len(o)))
+func (s slotSet) and(o slotSet) slotSet {
+	out := make(slotSet, min(len(s), len(o)))
 	for i := range out {
-		out[i] = m[i] & o[i]
+		out[i] = s[i] & o[i]
 	}
 	return out
 }
 
-func (m slotSet) minus(o slotSet) slotSet {
-	out := make(slotSet, len(m))
+func (s slotSet) minus(o slotSet) slotSet {
+	out := make(slotSet, len(s))
 	for i := range out {
-		if out[i] = m[i]; i < len(o) {
+		if out[i] = s[i]; i < len(o) {
 			out[i] &^= o[i]
 		}
 	}
@@ -45,15 +45,15 @@ func (m slotSet) minus(o slotSet) slotSet {
 }
 
 // countCommon returns the number of slots that are in both sets.
-func (m slotSet) countCommon(o slotSet) (n int) {
-	for i := range min(len(m), len(o)) {
-		n += bits.OnesCount64(m[i] & o[i])
+func (s slotSet) countCommon(o slotSet) (n int) {
+	for i := range min(len(s), len(o)) {
+		n += bits.OnesCount64(s[i] & o[i])
 	}
 	return n
 }
 
-func (m slotSet) empty() bool {
-	for _, word := range m {
+func (s slotSet) empty() bool {
+	for _, word := range s {
 		if word != 0 {
 			return false
 		}
@@ -63,9 +63,9 @@ func (m slotSet) empty() bool {
 
 // addTo adds a slot to one of several sets.
 func addTo(sets map[string]slotSet, name string, slot int) {
-	m := sets[name]
-	m.add(slot)
-	sets[name] = m
+	s := sets[name]
+	s.add(slot)
+	sets[name] = s
 }
 
 // removeFrom removes a slot from one of several sets. It deletes the set if that becomes empty.

@@ -21,8 +21,8 @@ const (
 	// SpreadThreads takes one thread of as many cores as possible before it takes a second thread of any
 	// core. Other containers may use the siblings.
 	SpreadThreads
-	// PreferWhole takes only CPUs of whole cores if these have enough CPUs; the last core may be taken in part. Otherwise,
-	// and for less than a core, it does the same as AnyThread.
+	// PreferWhole takes only CPUs of whole cores if these have enough CPUs; the last core may be taken in part.
+	// Otherwise, and for less than a core, PreferWhole does the same as AnyThread.
 	PreferWhole
 )
 
