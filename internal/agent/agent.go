@@ -85,7 +85,7 @@ type Options struct {
 	Proc string
 	// PollInterval is how often bypass reads each container's resources from the runtime; 0 for its default.
 	PollInterval time.Duration
-	// Sweep is the pause between two searches for pods that ended without an event and for containers without a
+	// Sweep is the interval between two searches for pods that ended without an event and for containers without a
 	// cgroup; 0 for the conductor's default.
 	Sweep time.Duration
 	// CgroupDir is the directory that the agent locks to exclude a second agent if Tree is set, in place of the

@@ -11,8 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// TestReleaseCPUsAlone: without an agent a release restores the cpufreq and cpuidle files from the values that the agent sealed, and
-// seals what is left for the next agent. It names files that it cannot restore, and uses no values of others.
+// TestReleaseCPUsAlone: without an agent a release restores the cpufreq and cpuidle files from the values that the
+// agent sealed, and seals what is left for the next agent. It names files that it cannot restore, and uses no values of
+// others.
 func TestReleaseCPUsAlone(t *testing.T) {
 	t.Parallel()
 	const governor, lowest = "cpufreq/policy0/scaling_governor", "cpufreq/policy1/scaling_min_freq"

@@ -6,8 +6,8 @@ import (
 )
 
 // interfaceProbe returns a function that reports whether the host has a network interface; nil if the interfaces are
-// unknown. It reads sysfs, which shows the network namespace in which sysfs was mounted. The agent can
-// therefore run in another network namespace.
+// unknown. It reads sysfs, which shows the network namespace in which sysfs was mounted. The agent can therefore run in
+// another network namespace.
 func interfaceProbe(o Options) func(name string) (has, known bool) {
 	if o.HasInterface != nil || o.Host != nil {
 		return o.HasInterface

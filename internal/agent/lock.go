@@ -45,8 +45,8 @@ func (a *Agent) lockState() error {
 	return nil
 }
 
-// lockState locks a state directory. If another process holds the lock, lockState calls waits once and tries again
-// for the time patience. Then it returns an error with the id of that process.
+// lockState locks a state directory. If another process holds the lock, lockState calls waits once and tries
+// again until patience has passed. Then it returns an error with the id of that process.
 func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)) (io.Closer, error) {
 	f, err := dir.Open(lockFile)
 	if err != nil {

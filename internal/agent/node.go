@@ -22,11 +22,11 @@ import (
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
-	// deviceAt finds a device of the node by its path. If deviceAt is nil, Device searches the result of the function
-	// devices.
+	// deviceAt finds a device of the node by its path. If deviceAt is nil, Device searches the result of the
+	// function devices.
 	deviceAt func(path string) (lifecycle.Device, bool)
-	// hookFiles reads the files in directories of OCI hooks. If hookFiles is nil, HookFiles uses the files in the result
-	// of the function devices.
+	// hookFiles reads the files in directories of OCI hooks. If hookFiles is nil, HookFiles uses the files in the
+	// result of the function devices.
 	hookFiles func(directories []string) []lifecycle.HookFile
 	cdi       *cdiSpecs
 	resctrl   resctrl.FS       // nil if the node has none
@@ -34,7 +34,8 @@ type node struct {
 	processes process.Kernel   // nil if attributes of processes cannot be set
 	// namespaces has the labels of namespaces; nil if they are unknown.
 	namespaces *namespaces.Store
-	// createsDirs reports whether MakeSharedDir makes directories on the host. If it is false, MakeSharedDir does nothing.
+	// createsDirs reports whether MakeSharedDir makes directories on the host. If it is false, MakeSharedDir does
+	// nothing.
 	createsDirs bool
 }
 

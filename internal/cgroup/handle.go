@@ -18,8 +18,8 @@ type Handle struct {
 	err        error // why the setting has no file
 }
 
-// Resolve finds the file of a setting of dir. Every use of the handle returns an error if field and key name no setting,
-// if the setting has no file in this cgroup version, or if dir cannot be the directory of a cgroup.
+// Resolve finds the file of a setting of dir. Every use of the handle returns an error if field and key name no
+// setting, if the setting has no file in this cgroup version, or if dir cannot be the directory of a cgroup.
 func (t *Tree) Resolve(dir string, field lifecycle.Field, key string) Handle {
 	h := Handle{tree: t, Dir: dir}
 	if h.setting, h.err = FindSetting(field, key); h.err != nil {
@@ -48,9 +48,9 @@ func (h Handle) OpError(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
-// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts; Tree joins
-// them in cgroup version 2, where they are one file. Encode returns an error for an empty set, and for a value that the
-// kernel would refuse or change (version 1 clamps shares).
+// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts; Tree
+// joins them in cgroup version 2, where they are one file. Encode returns an error for an empty set, and for a value
+// that the kernel would refuse or change (version 1 clamps shares).
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
 	if h.setting == nil {
 		return "", h.err

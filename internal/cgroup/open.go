@@ -11,9 +11,8 @@ import (
 // errNoOpenat2 means that the caller must open the file through os.Root.
 var errNoOpenat2 = errors.New("openat2 is not available")
 
-// openBeneath opens a path below a directory in one system call; os.Root makes one call for each
-// directory of the path. The kernel refuses with EXDEV a path that leads out of the directory: "..",
-// absolute paths and links to the outside.
+// openBeneath opens a path below a directory in one system call; os.Root makes one call for each directory of the path.
+// The kernel refuses with EXDEV a path that leads out of the directory: "..", absolute paths and links to the outside.
 //
 // openBeneath returns errNoOpenat2 if openat2 does not exist (before Linux 5.6), if a seccomp filter forbids it, or if
 // the kernel cannot rule out that a concurrent rename leads outside (EAGAIN, openat2(2)).

@@ -14,10 +14,10 @@ const (
 	maxComponent = 255
 )
 
-// Path returns the directory of a container from its OCI cgroupsPath, in either notation: a
-// path ("/kubepods/burstable/podX/ID", the cgroupfs driver) or slice:prefix:name
-// ("kubepods-podX.slice:cri-containerd:ID", the systemd driver). parent is the pod's cgroup
-// parent, which may be empty. Path uses it only if cgroupsPath has an empty slice or is a relative path.
+// Path returns the directory of a container from its OCI cgroupsPath, in either notation: a path
+// ("/kubepods/burstable/podX/ID", the cgroupfs driver) or slice:prefix:name ("kubepods-podX.slice:cri-containerd:ID",
+// the systemd driver). parent is the pod's cgroup parent, which may be empty. Path uses it only if cgroupsPath has an
+// empty slice or is a relative path.
 func Path(parent, cgroupsPath string) (string, error) {
 	return checkAndParse("cgroups path", cgroupsPath, func() (string, error) { return containerDir(parent, cgroupsPath) })
 }

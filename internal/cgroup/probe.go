@@ -11,8 +11,8 @@ import (
 )
 
 // Probe reports whether the kernel has a controller, such as "cpu", or a file, such as "cpu.idle". The feature is the
-// controller's name, or the file's name in cgroup version 2. Probe writes nothing. Only a cgroup with the controller has
-// its files, so the answer may be unknown on a node where no pod has started yet.
+// controller's name, or the file's name in cgroup version 2. Probe writes nothing. Only a cgroup with the controller
+// has its files, so the answer may be unknown on a node where no pod has started yet.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
 	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -51,8 +51,8 @@ const (
 	PartitionFile = "cpuset.cpus.partition"
 )
 
-// settings is the table of all settings that the agent writes. Rows of Unified are the version 2 files
-// whose text needs conversion; the text of other version 2 files is copied unchanged.
+// settings is the table of all settings that the agent writes. Rows of Unified are the version 2 files whose text needs
+// conversion; the text of other version 2 files is copied unchanged.
 //
 // A child's bandwidth, list, and amounts of memory stay within the parent's. A value that
 // grows is written to the parent first, and a value that shrinks to the child first.

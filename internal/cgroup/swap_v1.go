@@ -6,15 +6,13 @@ import (
 	"strconv"
 )
 
-// memswLimitFile is the file that limits memory and swap together. Cgroup version 1 refuses
-// a memory limit above the limit in this file (EINVAL). containerd writes the memory limit to this file, so that
-// the kernel swaps nothing.
+// memswLimitFile is the file that limits memory and swap together. Cgroup version 1 refuses a memory limit above the
+// limit in this file (EINVAL). containerd writes the memory limit to this file, so that the kernel swaps nothing.
 const memswLimitFile = "memory.memsw.limit_in_bytes"
 
-// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap (memswLimitFile)
-// equals the old memory limit, writeLimitV1 also writes the new limit to it. If it is below the new
-// limit, writeLimitV1 raises it first. Otherwise writeLimitV1 leaves it unchanged. The kernel has no such file if it
-// does not account for swap.
+// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap (memswLimitFile) equals the old
+// memory limit, writeLimitV1 also writes the new limit to it. If it is below the new limit, writeLimitV1 raises it
+// first. Otherwise writeLimitV1 leaves it unchanged. The kernel has no such file if it does not account for swap.
 func (t *Tree) writeLimitV1(dir, file, text string) error {
 	both := t.path("memory", dir, memswLimitFile)
 	wanted, known := limitV1(text)

@@ -139,8 +139,8 @@ func (s *Setting) parse(text string) (int64, error) {
 	return parseNumber(text, s.Unlimited)
 }
 
-// parseNumber parses a decimal number that is not negative. If none is set, it returns -1 for "max" and "-1", which mean
-// no limit.
+// parseNumber parses a decimal number that is not negative. If none is set, it returns -1 for "max" and "-1", which
+// mean no limit.
 func parseNumber(text string, none bool) (int64, error) {
 	if none && (text == unlimited || text == "-1") {
 		return -1, nil
@@ -187,9 +187,9 @@ func (s *Setting) isSame(a, b string) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// compare orders two kernel texts of a setting: -1 if a is less than b, 0 if they are equal, 1
-// if a is more. "No limit" is more than any limit. Text that is not valid counts as no limit. The keeper then takes a
-// new value for a smaller one, and writes it in the safer order.
+// compare orders two kernel texts of a setting: -1 if a is less than b, 0 if they are equal, 1 if a is more. "No limit"
+// is more than any limit. Text that is not valid counts as no limit. The keeper then takes a new value for a smaller
+// one, and writes it in the safer order.
 func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)

@@ -85,9 +85,9 @@ func (t *Tree) Write(dir string, v lifecycle.Value) error {
 	return h.Write(text)
 }
 
-// WriteText writes kernel text to the file of a setting, as Read or Handle.Encode returned it. Empty text clears a list.
-// In cgroup version 2 an empty list means the parent's list. Neither version accepts an empty list for a cgroup with
-// tasks (ENOSPC). Other settings accept no empty text.
+// WriteText writes kernel text to the file of a setting, as Read or Handle.Encode returned it. Empty text clears a
+// list. In cgroup version 2 an empty list means the parent's list. Neither version accepts an empty list for a cgroup
+// with tasks (ENOSPC). Other settings accept no empty text.
 func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
 	return t.Resolve(dir, field, key).Write(text)
 }
@@ -181,8 +181,8 @@ func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
 	return t.list(dir, field, ".effective_")
 }
 
-// Allowed returns the CPUs (CPUSetCPUs) or memory nodes (CPUSetMems) that dir allows its children, as a kernel list. The
-// root is ".".
+// Allowed returns the CPUs (CPUSetCPUs) or memory nodes (CPUSetMems) that dir allows its children, as a kernel list.
+// The root is ".".
 func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 	return t.list(dir, field, ".")
 }

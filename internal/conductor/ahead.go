@@ -22,9 +22,9 @@ type AheadOptions struct {
 	Log     *slog.Logger
 }
 
-// Ahead decides pods as soon as the kubelet knows them, so that their creation need not wait for
-// resource plugins, or until other containers have lost CPUs. It reserves CPUs and devices for such a pod. If no
-// runtime creates the pod, Ahead frees them when the pod is deleted or changed, or after AheadOptions.Timeout.
+// Ahead decides pods as soon as the kubelet knows them, so that their creation need not wait for resource plugins, or
+// until other containers have lost CPUs. It reserves CPUs and devices for such a pod. If no runtime creates the pod,
+// Ahead frees them when the pod is deleted or changed, or after AheadOptions.Timeout.
 type Ahead struct {
 	c            *Conductor
 	o            AheadOptions

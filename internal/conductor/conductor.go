@@ -80,8 +80,8 @@ type Options struct {
 type Tuning struct {
 	// Pace is the pause between two updates of containers' resources that the runtime has stored.
 	Pace time.Duration
-	// Ceded are fields that other NRI plugins own. The agent does not set them at a container's
-	// creation. The keeper writes them when the container starts, and the status shows that.
+	// Ceded are fields that other NRI plugins own. The agent does not set them at a container's creation. The
+	// keeper writes them when the container starts, and the status shows that.
 	Ceded []lifecycle.Field
 	// FailClosed means that the agent rejects a container's creation if an error of the agent prevents the
 	// decision. Otherwise the container is created without the agent's values.
@@ -104,8 +104,9 @@ type Conductor struct {
 	opCount    atomic.Uint32 // the number of events; the next event gets the next number as its op
 	eventTimes eventTimes
 
-	// eventMu is held while one event is handled, so that all events run one after another. One runtime
-	// sends its events one after another, but two runtimes may send events at the same time.
+	// eventMu is held while one event is handled: while it has the turn, as ARCHITECTURE.md calls it. So all events
+	// run one after another. One runtime sends its events one after another, but two runtimes may send events at
+	// the same time.
 	eventMu sync.Mutex
 
 	// unconfirmedCreate is a creation that was answered and is not confirmed yet; eventMu guards it.

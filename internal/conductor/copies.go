@@ -143,7 +143,8 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		}
 	case n.queue.NoteRefused(to):
 		givenUp = true
-		// Lists of CPUs and memory nodes keep containers off CPUs of others, so the agent sends them again later.
+		// Lists of CPUs and memory nodes keep containers off CPUs of others, so the agent sends them again
+		// later.
 		lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
 			return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
 		})

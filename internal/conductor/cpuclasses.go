@@ -35,7 +35,8 @@ type cpuClasses struct {
 
 	checkAll atomic.Bool // the next run reads the files of all CPUs
 
-	// runMu is held during a run, so that decisions are written in their order. It guards the fields below except now.
+	// runMu is held during a run, so that decisions are written in their order. It guards the fields below except
+	// now.
 	runMu          sync.Mutex
 	lastFullCheck  time.Time // when the files of all CPUs were last read
 	now            func() time.Time

@@ -101,7 +101,7 @@ func isPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	case lifecycle.OOMScoreAdj:
 		return reported.OOMScoreAdj.V == v.Int
 	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched, lifecycle.SysctlEntry, lifecycle.NetDevice, lifecycle.InjectedHook, lifecycle.CgroupMount, lifecycle.IntelRDT:
-		return isProcessPresent(reported, v)
+		return isProcessValuePresent(reported, v)
 	case lifecycle.CDIDevice:
 		return slices.Contains(reported.CDIDevices, v.Key)
 	case lifecycle.DeviceNode:
@@ -114,9 +114,9 @@ func isPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// isProcessPresent is isPresent for the fields of a container's first process and of its namespaces, for its RDT group,
-// and for OCI hooks.
-func isProcessPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
+// isProcessValuePresent is isPresent for the fields of a container's first process and of its namespaces, for its RDT
+// group, and for OCI hooks.
+func isProcessValuePresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
 		return slices.ContainsFunc(reported.Rlimits, func(r lifecycle.Rlimit) bool { return r.Type == v.Key && r.Text() == v.Text })

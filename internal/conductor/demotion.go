@@ -60,13 +60,13 @@ func (c *Conductor) demote(context.Context) {
 }
 
 // logReason logs the reason why no memory is moved, if it differs from the last logged reason.
-func (d *demoter) logReason(off string, c *Conductor) {
+func (d *demoter) logReason(reason string, c *Conductor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if off != "" && off != d.loggedReason {
-		c.log.Warn("no memory is demoted (placement.demotion)", logkey.Reason, off)
+	if reason != "" && reason != d.loggedReason {
+		c.log.Warn("no memory is demoted (placement.demotion)", logkey.Reason, reason)
 	}
-	d.loggedReason = off
+	d.loggedReason = reason
 }
 
 // tieredContainers returns the containers that have fast and slow memory; none until the runtime's list of containers

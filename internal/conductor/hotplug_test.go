@@ -202,8 +202,8 @@ func TestHotplugRecovered(t *testing.T) {
 	})
 }
 
-// TestWholeNodeOffline is TestUnpluggedRecovered for an owner that has a NUMA node of three
-// CPUs exclusively, pays for two, and loses all of them.
+// TestWholeNodeOffline plays unpluggedRecovered for an owner that has a NUMA node of three CPUs exclusively, pays for
+// two, and loses all of them.
 func TestWholeNodeOffline(t *testing.T) {
 	t.Parallel()
 	creations := slices.Repeat([]step{{B: 1}}, 5)

@@ -52,7 +52,8 @@ func TestInjectorsAreAttacked(t *testing.T) {
 // is one of injectors, or the stage has it otherwise.
 func TestEveryInjectorIsHere(t *testing.T) {
 	t.Parallel()
-	// They serve other kinds, too, or sets of nodes. Classes of schedulingClass exist only in a configuration of balloons.
+	// They serve other kinds, too, or sets of nodes. Classes of schedulingClass exist only in a configuration of
+	// balloons.
 	elsewhere := []string{"cpuset", "gpu", "rdma", "oomScore", "blockIO", "rdt", "coreSched", "schedulingClass"}
 	var here []string
 	for _, h := range injectors() {

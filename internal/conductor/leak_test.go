@@ -394,10 +394,10 @@ type readOnlyFS struct{ cgroup.FS }
 
 func (readOnlyFS) WriteFile(string, []byte) error { return nil }
 
-// TestNothingLeaks plays random histories of pods that own CPUs, CDI devices and a plugin's units, under policies of the
-// topology manager that refuse some: pods decided ahead that come, change, are deleted or never start, failed creations,
-// removed containers, new configurations and restarts. After each step everything has one owner that is there, and an
-// agent that starts now would know the same.
+// TestNothingLeaks plays random histories of pods that own CPUs, CDI devices and a plugin's units, under policies of
+// the topology manager that refuse some: pods decided ahead that come, change, are deleted or never start, failed
+// creations, removed containers, new configurations and restarts. After each step everything has one owner that is
+// there, and an agent that starts now would know the same.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	counts := map[string]int{}

@@ -345,9 +345,8 @@ func (n *node) noteUpdateStored(ctr *engine.Container) {
 	}
 }
 
-// prepareExisting applies the current decision to an existing container: to the kernel at once, to
-// the runtime's copy later. reported is the container as the runtime describes it; nil if the agent knows
-// the container already.
+// prepareExisting applies the current decision to an existing container: to the kernel at once, to the runtime's copy
+// later. reported is the container as the runtime describes it; nil if the agent knows the container already.
 func (n *node) prepareExisting(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Undescribed.Why != ""

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Release restores the original values of all containers and pods. It applies nothing, a policy that decides no
+// Release restores the original values of all containers and pods. It applies the policy nothing, which decides no
 // values, and writes the kernel's original values where the engine does not know them. It leaves values that another
 // program has changed after the agent's write. It returns when the runtime's copies agree with the kernel, or ctx ends.
 func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {

@@ -64,8 +64,8 @@ func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome)
 	return &work{report: nodeview.EventReport{Event: &lifecycle.Event{Kind: k}}, readState: read, rewriteValues: write}
 }
 
-// run handles one event. Every change of a decision, and of the values in force, is such an event.
-// The only error that run returns is a *Rejection.
+// run handles one event. Every change of a decision, and of the values in force, is such an event. The only error that
+// run returns is a *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
 	c.eventMu.Lock()
 	c.confirmAnswered() // this event reads the results of the previous creation
@@ -103,9 +103,9 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.endsWithDecision():
 		c.endEvent(w)
 	case w.report.Event.Kind == lifecycle.Synchronize:
-		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not
-		// wait for the kernel writes. eventMu stays locked, so no later event is decided before
-		// the values of this one are in the kernel.
+		// Runtimes disconnect a plugin that answers Synchronize slowly, so the answer does not wait for the
+		// kernel writes. eventMu stays locked, so no later event is decided before the values of this one are
+		// in the kernel.
 		c.afterAnswers.Go(func() {
 			finish()
 			c.freeMemory()
@@ -333,8 +333,8 @@ func (c *Conductor) confirmLater(w *work) {
 	c.confirmTimer.Reset(answerDelay)
 }
 
-// confirmAnswered confirms the creation that was answered last, if it is not confirmed yet. The
-// caller has locked eventMu.
+// confirmAnswered confirms the creation that was answered last, if it is not confirmed yet. The caller has locked
+// eventMu.
 func (c *Conductor) confirmAnswered() {
 	if w := c.unconfirmedCreate; w != nil {
 		c.unconfirmedCreate = nil

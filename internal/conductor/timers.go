@@ -32,8 +32,8 @@ const sweepInterval = 5 * time.Second
 const neverDue = math.MaxInt64
 
 // Run does the timed work until ctx ends. No task waits for another: the sweep also runs on a node that is never idle,
-// or while a runtime does not answer an update. When Run returns, all answered events are confirmed. Two other tasks are
-// not part of Run: the repair of values that other programs changed (Watch), and the saving of the checkpoint
+// or while a runtime does not answer an update. When Run returns, all answered events are confirmed. Two other tasks
+// are not part of Run: the repair of values that other programs changed (Watch), and the saving of the checkpoint
 // (record.Checkpoint.SaveChanges).
 func (c *Conductor) Run(ctx context.Context) error {
 	tasks := []timedTask{
@@ -42,7 +42,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
 		{"compare the node with what would be done", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.reportDifferences() }},
 		{"give CPUs their classes", c.cpuClasses.retryTimer, classCheckInterval, c.cpuClasses.run},
-		{"have the kernel demote cold memory", c.demotion.timer, 0, c.demote},
+		{"demote cold memory", c.demotion.timer, 0, c.demote},
 		{"end cold starts", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.endColdStarts() }},
 		{"end pods whose cgroup is gone", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
 	}
@@ -88,8 +88,8 @@ func (n *node) retryCopies() {
 	n.queue.QueuePostponed()
 }
 
-// sweep ends pods whose cgroup was removed, because runtimes forget pods that are older than the runtime's last restart,
-// and do not report their end. sweep also finds containers that run without a cgroup.
+// sweep ends pods whose cgroup was removed, because runtimes forget pods that are older than the runtime's last
+// restart, and do not report their end. sweep also finds containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.FindCgroups()
 	c.reports.ReportMissingCgroups()

@@ -16,9 +16,9 @@ const RecordKey = intent.RecordKey
 // Capabilities are what an attachment can do together with the runtime behind it.
 type Capabilities = route.Capabilities
 
-// Carrier is an attachment (NRI, CRI proxy or bypass) as the conductor sees it: its name, and its
-// current capabilities, which depend on the connected runtime. If the attachment cannot carry a value,
-// the keeper writes the value or the agent reports it.
+// Carrier is an attachment (NRI, CRI proxy or bypass) as the conductor sees it: its name, and its current capabilities,
+// which depend on the connected runtime. If the attachment cannot carry a value, the keeper writes the value or the
+// agent reports it.
 type Carrier interface {
 	Name() string
 	Capabilities() Capabilities

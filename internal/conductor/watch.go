@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Watch finds values that other programs change in the kernel and repairs them, until ctx ends.
-// Without a watcher it reads all files again and again.
+// Watch finds values that other programs change in the kernel and repairs them, until ctx ends. Without a watcher it
+// reads all files again and again.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	if c.observer != nil { // other programs write what they like
 		<-ctx.Done()

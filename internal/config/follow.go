@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// quietTime is how long a directory must be without changes before the file is read. A
-	// half-written file can be valid YAML that lacks keys.
+	// quietTime is how long a directory must be without changes before the file is read. A half-written file can be
+	// valid YAML that lacks keys.
 	quietTime = 100 * time.Millisecond
 	// maxQuietWait is the longest wait for quietTime. Then the file is read although the directory still changes.
 	maxQuietWait = 2 * time.Second
-	// recheckInterval is how often the file is read without an inotify event. A watch ends
-	// when its directory is removed, and some network file systems send no events.
+	// recheckInterval is how often the file is read without an inotify event. A watch ends when its directory is
+	// removed, and some network file systems send no events.
 	recheckInterval = 10 * time.Second
 )
 
@@ -37,8 +37,8 @@ type Follower struct {
 	// Apply puts a configuration in force. After an error of Apply, the previous configuration stays in force, and
 	// the Follower does not apply the new one again until the file changes.
 	Apply func(Config) error
-	// Report is called with the reason why the newest content of the file is not in
-	// force, once per reason, with all problems. It is called with nil when the newest content is in force again.
+	// Report is called with the reason why the newest content of the file is not in force, once per reason, with
+	// all problems. It is called with nil when the newest content is in force again.
 	Report func(error)
 	// Now makes the Follower read the file at once when the channel has a value, such as after SIGHUP. It may be
 	// nil.

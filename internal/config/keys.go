@@ -139,8 +139,8 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// parentOf returns the path that contains a path: the list of an element, or the section of a
-// key. It returns "" for a top-level key.
+// parentOf returns the path that contains a path: the list of an element, or the section of a key. It returns "" for a
+// top-level key.
 func parentOf(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }

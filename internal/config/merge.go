@@ -22,8 +22,8 @@ type Layer struct {
 	Data []byte
 	// Version changes when the content of the document changes; "" if the document has no version.
 	Version string
-	// Shared says that other nodes may use the document, too. Such a document must not set
-	// the keys that fileOnlyKeys lists.
+	// Shared says that other nodes may use the document, too. Such a document must not set the keys that
+	// fileOnlyKeys lists.
 	Shared bool
 }
 
@@ -43,12 +43,10 @@ func (s Sources) Of(key string) string {
 // can read shared layers, and a key that makes the agent read a file of the node.
 func fileOnlyKeys() []string { return []string{"cluster", "paths", "placement.policyFile"} }
 
-// Merge makes one configuration of layers. A later layer overrides the earlier ones.
-// Sections merge key by key, and a list or a single value replaces the earlier one. A
-// key that no layer has keeps its default. The keys and types of each layer are checked
-// as strictly as those of a file. The values are checked together, because a key may need
-// a key of another layer. All problems are returned as one *Error, which
-// names layer and line.
+// Merge makes one configuration of layers. A later layer overrides the earlier ones. Sections merge key by key, and a
+// list or a single value replaces the earlier one. A key that no layer has keeps its default. The keys and types of
+// each layer are checked as strictly as those of a file. The values are checked together, because a key may need a key
+// of another layer. All problems are returned as one *Error, which names layer and line.
 func Merge(layers ...Layer) (Config, Sources, error) {
 	m := merger{config: Default(), positions: map[string]keyPosition{}}
 	for _, l := range layers {

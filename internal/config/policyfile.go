@@ -222,8 +222,8 @@ func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
 	return v, true
 }
 
-// parseCPUs reads an amount of CPUs: a list after "cpuset:", or a quantity, of which it returns the
-// whole CPUs, rounded up.
+// parseCPUs reads an amount of CPUs: a list after "cpuset:", or a quantity, of which it returns the whole CPUs, rounded
+// up.
 func (r *crReader) parseCPUs(n anyNode, path string) (list string, whole int) {
 	if n.node == nil || isNull(n.node) {
 		return "", 0

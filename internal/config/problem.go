@@ -49,7 +49,7 @@ func errorOf(problems []Problem) error {
 	return &Error{Problems: problems}
 }
 
-// quoteShort quotes foreign text and shortens it.
+// quoteShort quotes text of a document and shortens it.
 func quoteShort(s string) string {
 	const most = 60
 	if len(s) > most {

@@ -31,9 +31,8 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 	return now
 }
 
-// KeyWarnings lists the keys that a document has by their former names, which are read like the new
-// ones, and the keys of its placement.policyFile that have no equivalent. It is empty for a
-// document that is malformed.
+// KeyWarnings lists the keys that a document has by their former names, which are read like the new ones, and the keys
+// of its placement.policyFile that have no equivalent. It is empty for a document that is malformed.
 func KeyWarnings(name string, data []byte) []Problem {
 	c, d := decodeDocument(name, data)
 	if d == nil {

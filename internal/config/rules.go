@@ -31,9 +31,9 @@ type rule struct {
 	min, max       int                   // the bounds of an integer; no bounds if both are 0
 }
 
-// keyRules returns the rule of every key that has one, by path. The tag "check" of a field
-// gives its rule: "one|two" for values, "1..10" for a range, otherwise the name of a rule in
-// namedRules. Callers share the map and must not change it.
+// keyRules returns the rule of every key that has one, by path. The tag "check" of a field gives its rule: "one|two"
+// for values, "1..10" for a range, otherwise the name of a rule in namedRules. Callers share the map and must not
+// change it.
 var keyRules = sync.OnceValue(readRules)
 
 func readRules() map[string]rule {

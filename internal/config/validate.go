@@ -77,7 +77,7 @@ func Validate(c Config) []Problem {
 	})
 	for i, a := range c.Authorization {
 		at := fmt.Sprintf("authorization[%d]", i)
-		found.checkRule(a, at)
+		found.checkAuthorizationRule(a, at)
 		if a.NamespaceSelector != "" && !c.Cluster.Enabled {
 			found.add(at+".namespaceSelector", "needs the API server for the labels of namespaces: set cluster.enabled")
 		}
@@ -178,8 +178,9 @@ func (f *valueProblems) checkKubelet(k KubeletClient) {
 	}
 }
 
-// checkRule adds an error for each key of an authorization rule that is valid alone but not together with the others.
-func (f *valueProblems) checkRule(a Rule, path string) {
+// checkAuthorizationRule adds an error for each key of an authorization rule that is valid alone but not together with
+// the others.
+func (f *valueProblems) checkAuthorizationRule(a Rule, path string) {
 	capped := a.Decision == string(intent.Cap)
 	for i, k := range a.Kinds {
 		if capped && !intent.CanCap(intent.Kind(k)) {

@@ -1,5 +1,4 @@
-// Package coresched gives threads core scheduling cookies. Threads with the same cookie
-// may run on the hyperthreads of one core at the same time; threads with different cookies
-// may not. The package records the cookie of each group, and decides nothing. Linux 6.12 describes cookies in
-// Documentation/admin-guide/hw-vuln/core-scheduling.rst.
+// Package coresched gives threads core scheduling cookies. Threads with the same cookie may run on the hyperthreads of
+// one core at the same time; threads with different cookies may not. The package records the cookie of each group, and
+// decides nothing. Linux 6.12 describes cookies in Documentation/admin-guide/hw-vuln/core-scheduling.rst.
 package coresched

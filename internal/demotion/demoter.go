@@ -85,9 +85,9 @@ func New(p Dependencies) *Demoter { return &Demoter{deps: p, pausedUntil: map[st
 func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 	d.runMu.Lock()
 	defer d.runMu.Unlock()
-	h, off := d.available()
-	report := Report{Enabled: true, Reason: off, Moved: d.Report().Moved, Containers: d.earlierResults(containers)}
-	if off != "" {
+	h, reason := d.available()
+	report := Report{Enabled: true, Reason: reason, Moved: d.Report().Moved, Containers: d.earlierResults(containers)}
+	if reason != "" {
 		return d.publish(report)
 	}
 	left := map[int]int64{} // by memory node
@@ -109,9 +109,9 @@ func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 	return d.publish(report)
 }
 
-// available returns the state of the node. off is the reason why the demoter must not ask the kernel to move memory; ""
-// for none.
-func (d *Demoter) available() (h host, off string) {
+// available returns the state of the node. reason is the reason why the demoter must not ask the kernel to move memory;
+// "" for none.
+func (d *Demoter) available() (h host, reason string) {
 	if d.deps.Tree.Version != cgroup.V2 {
 		return h, "cgroup v1 has no memory.reclaim"
 	}

@@ -128,27 +128,27 @@ func TestLeftAlone(t *testing.T) {
 		return all
 	}
 	for name, c := range map[string]struct {
-		version  cgroup.Version
-		tiers    kernel.Tiers
-		release  string
-		mems     string
-		fast     []int
-		slow     []int
-		memory   map[int]kernel.NodeMemory
-		swapMax  string
-		off, why string
-		asks     bool // the kernel is asked, and refuses
+		version                 cgroup.Version
+		tiers                   kernel.Tiers
+		release                 string
+		mems                    string
+		fast                    []int
+		slow                    []int
+		memory                  map[int]kernel.NodeMemory
+		swapMax                 string
+		reason, containerReason string
+		asks                    bool // the kernel is asked, and refuses
 	}{
-		"demotion is off":                {off: "demotion is off: /sys/kernel/mm/numa/demotion_enabled is false"},
-		"cgroup v1":                      {version: cgroup.V1, tiers: kernel.Tiers{Demotion: true}, off: "cgroup v1 has no memory.reclaim"},
-		"a kernel that takes page cache": {tiers: kernel.Tiers{Demotion: true}, release: "6.12", off: "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16", asks: true},
-		"page cache in slow memory":      {tiers: kernel.Tiers{Demotion: true}, memory: with(2, kernel.NodeMemory{PageCache: mib}), why: "the kernel would drop page cache: the container has 1048576 bytes"},
-		"page cache elsewhere":           {tiers: kernel.Tiers{Demotion: true}, memory: with(3, kernel.NodeMemory{PageCache: mib}), why: "the kernel would drop page cache"},
-		"swap":                           {tiers: kernel.Tiers{Demotion: true, Swap: true}, memory: with(2, kernel.NodeMemory{Anonymous: mib}), why: "the kernel would swap pages"},
+		"demotion is off":                {reason: "demotion is off: /sys/kernel/mm/numa/demotion_enabled is false"},
+		"cgroup v1":                      {version: cgroup.V1, tiers: kernel.Tiers{Demotion: true}, reason: "cgroup v1 has no memory.reclaim"},
+		"a kernel that takes page cache": {tiers: kernel.Tiers{Demotion: true}, release: "6.12", reason: "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16", asks: true},
+		"page cache in slow memory":      {tiers: kernel.Tiers{Demotion: true}, memory: with(2, kernel.NodeMemory{PageCache: mib}), containerReason: "the kernel would drop page cache: the container has 1048576 bytes"},
+		"page cache elsewhere":           {tiers: kernel.Tiers{Demotion: true}, memory: with(3, kernel.NodeMemory{PageCache: mib}), containerReason: "the kernel would drop page cache"},
+		"swap":                           {tiers: kernel.Tiers{Demotion: true, Swap: true}, memory: with(2, kernel.NodeMemory{Anonymous: mib}), containerReason: "the kernel would swap pages"},
 		"swap that it may not use":       {tiers: kernel.Tiers{Demotion: true, Swap: true}, swapMax: "0", asks: true},
-		"a slow node far away":           {tiers: kernel.Tiers{Demotion: true}, mems: "0,3", slow: []int{3}, why: "the kernel demotes pages from memory node 0 to node 2, which the container may not use"},
-		"no slower node":                 {tiers: kernel.Tiers{Demotion: true}, mems: "2-3", fast: []int{2}, slow: []int{3}, memory: map[int]kernel.NodeMemory{2: {Anonymous: 200 * mib}}, why: "no memory node is slower than memory node 2"},
-		"a full slow node":               {tiers: kernel.Tiers{Demotion: true}, memory: with(2, kernel.NodeMemory{Anonymous: 950 * mib}), why: ""},
+		"a slow node far away":           {tiers: kernel.Tiers{Demotion: true}, mems: "0,3", slow: []int{3}, containerReason: "the kernel demotes pages from memory node 0 to node 2, which the container may not use"},
+		"no slower node":                 {tiers: kernel.Tiers{Demotion: true}, mems: "2-3", fast: []int{2}, slow: []int{3}, memory: map[int]kernel.NodeMemory{2: {Anonymous: 200 * mib}}, containerReason: "no memory node is slower than memory node 2"},
+		"a full slow node":               {tiers: kernel.Tiers{Demotion: true}, memory: with(2, kernel.NodeMemory{Anonymous: 950 * mib}), containerReason: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,8 +179,8 @@ func TestLeftAlone(t *testing.T) {
 			}
 			o := demotion.Options{SlowPercent: 50, BytesPerSecond: 100 * mib}
 			r := n.run(o)
-			if !strings.Contains(r.Reason, c.off) || (r.Reason == "") != (c.off == "") || !strings.Contains(r.Containers["a"].Reason, c.why) || (r.Containers["a"].Reason == "") != (c.why == "") {
-				t.Errorf("%+v, want off %q, why %q", r, c.off, c.why)
+			if !strings.Contains(r.Reason, c.reason) || (r.Reason == "") != (c.reason == "") || !strings.Contains(r.Containers["a"].Reason, c.containerReason) || (r.Containers["a"].Reason == "") != (c.containerReason == "") {
+				t.Errorf("%+v, want reason %q, and %q of the container", r, c.reason, c.containerReason)
 			}
 			if (n.asked > 0) != c.asks || n.kernel.LostBytes() > 0 {
 				t.Errorf("asked for %d bytes, %d are lost", n.asked, n.kernel.LostBytes())

@@ -76,13 +76,13 @@ func TestContestedList(t *testing.T) {
 
 // TestIsCpusetFile lists the files that are never left to another program.
 func TestIsCpusetFile(t *testing.T) {
-	for p, apart := range map[fileKey]bool{
+	for p, want := range map[fileKey]bool{
 		{field: lifecycle.CPUSetCPUs}: true, {field: lifecycle.CPUSetMems}: true,
 		{field: lifecycle.Unified, key: cgroup.PartitionFile}: true, {field: lifecycle.Unified, key: cgroup.ExclusiveFile}: true,
 		{field: lifecycle.CPUQuota}: false, {field: lifecycle.Unified, key: "memory.high"}: false,
 	} {
-		if p.isCpusetFile() != apart {
-			t.Errorf("%s %s: %v", p.field, p.key, !apart)
+		if p.isCpusetFile() != want {
+			t.Errorf("%s %s: %v", p.field, p.key, !want)
 		}
 	}
 }

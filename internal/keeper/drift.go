@@ -129,8 +129,7 @@ func (d *Drift) filesPerPoll(files int) int {
 	return (files + rounds - 1) / rounds
 }
 
-// pollNextFiles reads the next files of a round over all files, and returns the owners whose values
-// differ.
+// pollNextFiles reads the next files of a round over all files, and returns the owners whose values differ.
 func (d *Drift) pollNextFiles() []string {
 	d.Keeper.mu.Lock()
 	all := len(d.Keeper.watched.files)
@@ -231,7 +230,7 @@ func (d *Drift) scheduleRetries(now time.Time, due []string, outcomes []Outcome)
 	failed := d.Keeper.FailedOwners()
 	for _, owner := range due {
 		w := driftingOwner{first: now}
-		apart, refused := refusals[owner]
+		cpuset, refused := refusals[owner]
 		if refused {
 			w.tries = min(d.driftingOwners[owner].tries+1, maxTries)
 			w.due = now.Add(firstRetry << (w.tries - 1))
@@ -240,7 +239,7 @@ func (d *Drift) scheduleRetries(now time.Time, due []string, outcomes []Outcome)
 		if contested && (!refused || at.Before(w.due)) {
 			w.due = at
 		}
-		if contested || refused && (w.tries < maxTries || apart || slices.Contains(failed, owner)) {
+		if contested || refused && (w.tries < maxTries || cpuset || slices.Contains(failed, owner)) {
 			d.driftingOwners[owner] = w
 		} else {
 			delete(d.driftingOwners, owner)

@@ -21,14 +21,14 @@ type job struct {
 	k   *Keeper
 	row *row
 
-	// verifiedText is the last verified text of the file. kernelTextKnown means that the file still has this text, as
-	// far as the keeper knows, so that read need not read the file. It is never set for a new row.
+	// verifiedText is the last verified text of the file. kernelTextKnown means that the file still has this text,
+	// as far as the keeper knows, so that read need not read the file. It is never set for a new row.
 	verifiedText    string
 	kernelTextKnown bool
 	foundText       string // the text in the kernel
-	// drifted means that another program has changed the verified text. driftReported means that the job is part
+	// drifted means that another program has changed the verified text. isRepair means that the job is part
 	// of a repair (see Keeper.Repair), so that a write counts as a write conflict.
-	drifted, driftReported bool
+	drifted, isRepair bool
 	// addedByKeeper means that the job is not from the caller's batch. Its cgroup may still have CPUs that the
 	// batch gives to other cgroups.
 	addedByKeeper bool
@@ -174,7 +174,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	if inForce {
 		r.kernel = verified
 	}
-	if k.counts.end(j, s) && j.driftReported {
+	if k.counts.end(j, s) && j.isRepair {
 		k.watched.countRepair(r)
 	}
 	if !j.isCurrentLocked() {
@@ -188,7 +188,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 	j.end(s, kernel, err)
 	r.state, r.err = s, err
-	if j.driftReported && s == Applied {
+	if j.isRepair && s == Applied {
 		j.err = k.watched.throttledReason(r)
 	}
 	// A job that the keeper itself added to a batch stays failed, since no caller gets its

@@ -153,8 +153,8 @@ func (k *Keeper) Note(batch []Item) {
 	k.Originals.flush()
 }
 
-// Reconcile reads all files of one owner again and writes the desired values that the kernel
-// lacks. Call it when a container has started, after a refusal, and to find changes by other programs.
+// Reconcile reads all files of one owner again and writes the desired values that the kernel lacks. Call it when a
+// container has started, after a refusal, and to find changes by other programs.
 func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.applyOwner(owner)...)
 }
@@ -172,18 +172,18 @@ func (k *Keeper) RetryFailed() []Outcome {
 	return k.rewrite(false, owners...)
 }
 
-// rewrite writes the desired values of owners that the kernel lacks. If watched is set, the caller repairs changes by
+// rewrite writes the desired values of owners that the kernel lacks. If repair is set, the caller repairs changes by
 // other programs. rewrite then skips contested files whose pause has not ended.
-func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
+func (k *Keeper) rewrite(repair bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
 			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {
 				_, paused := k.watched.nextRepair(r)
-				return (r.text != "" || r.releasing) && (!watched || !paused)
+				return (r.text != "" || r.releasing) && (!repair || !paused)
 			})...)
 		}
 		for _, j := range jobs {
-			j.driftReported = watched
+			j.isRepair = repair
 		}
 		return jobs
 	})

@@ -27,11 +27,11 @@ type listChange struct {
 
 // listPass is the work on all CPU lists, or on all memory node lists, of a batch. The caller holds Keeper.listsMu.
 //
-// The order: first, cgroups with tasks lose the CPUs that they should lose, so that no CPU
-// belongs to two cgroups. A set cannot be empty, so cgroups whose old and new sets are disjoint wait. They get their
-// new sets in the order in which these CPUs become free. Parents grow to the union of old and new before their children
-// grow, and shrink to the new set after their children shrank. Cgroup version 1 refuses any other order. Version 2
-// would run the children on other CPUs meanwhile.
+// The order: first, cgroups with tasks lose the CPUs that they should lose, so that no CPU belongs to two cgroups. A
+// set cannot be empty, so cgroups whose old and new sets are disjoint wait. They get their new sets in the order in
+// which these CPUs become free. Parents grow to the union of old and new before their children grow, and shrink to the
+// new set after their children shrank. Cgroup version 1 refuses any other order. Version 2 would run the children on
+// other CPUs meanwhile.
 type listPass struct {
 	tree        *cgroup.Tree
 	changes     []*listChange
@@ -97,7 +97,7 @@ func runPass(jobs []*job) bool {
 	for _, m := range parents { // from the top; a parent keeps the CPUs that its children still have
 		p.step(m, m.presentSet.Union(*m.desiredSet))
 	}
-	p.moveDisjoint(leaves)
+	p.writeDisjoint(leaves)
 	for _, m := range leaves {
 		p.finalWrite(m)
 	}
@@ -239,9 +239,9 @@ func (p *listPass) coversChildren(parent *listChange, set *cgroup.IDs) bool {
 	return true
 }
 
-// moveDisjoint writes the new sets of cgroups whose old and new sets are disjoint. Each cgroup waits until no other
+// writeDisjoint writes the new sets of cgroups whose old and new sets are disjoint. Each cgroup waits until no other
 // waiting cgroup has its new CPUs. If several cgroups wait for each other, one of them is written first.
-func (p *listPass) moveDisjoint(leaves []*listChange) {
+func (p *listPass) writeDisjoint(leaves []*listChange) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *listChange) bool {
 		return m.job.done || m.presentSet.Empty() || !m.presentSet.And(*m.desiredSet).Empty()
 	})
@@ -313,7 +313,7 @@ func (p *listPass) write(m *listChange, set *cgroup.IDs) {
 }
 
 // clip writes the part of a set that the parent cgroup allows, after cgroup version 1 refused the whole set. It returns
-// the part that it wrote. The allowed part of the desired set becomes the desired set.
+// the part that the cgroup has then. The allowed part of the desired set becomes the desired set.
 func (p *listPass) clip(m *listChange, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
 	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field))
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Journal stores lines for a later keeper. The keeper adds the line of a value before it writes the value to the kernel.
-// A line need not be synced to disk: it must survive the process, but not a reboot, which removes all cgroups.
+// Journal stores lines for a later keeper. The keeper adds the line of a value before it writes the value to the
+// kernel. A line need not be synced to disk: it must survive the process, but not a reboot, which removes all cgroups.
 type Journal interface {
 	// Append adds whole lines.
 	Append(lines []byte) error
@@ -39,8 +39,8 @@ type Originals struct {
 	// journalRetry is the time at which a failed journal is written again.
 	journalRetry statefile.Retry
 
-	// mu is the keeper's lock. It guards the fields below, except seed and noEarlierJournal, which do not change after
-	// Load.
+	// mu is the keeper's lock. It guards the fields below, except seed and noEarlierJournal, which do not change
+	// after Load.
 	mu *sync.Mutex
 	// table has the rows whose lines are in the journal.
 	table *table
@@ -98,9 +98,9 @@ func (o *origin) key() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 // extraLines is the number of lines by which a journal may exceed twice the number of settings, before it is replaced.
 const extraLines = 1000
 
-// Load makes the keeper store originals in a journal. It first reads earlier, the journal of an earlier keeper, which is
-// nil if there was none. It skips lines that it cannot read, and its error has their number. Call it before the keeper
-// is used.
+// Load makes the keeper store originals in a journal. It first reads earlier, the journal of an earlier keeper, which
+// is nil if there was none. It skips lines that it cannot read, and its error has their number. Call it before the
+// keeper is used.
 func (s *Originals) Load(j Journal, earlier []byte) error {
 	s.journal, s.noEarlierJournal = j, earlier == nil
 	bad := 0
@@ -192,7 +192,7 @@ func (s *Originals) mayHaveUnjournaledWrite(r *row) bool {
 type CopiedSetting struct {
 	Owner, Dir     string
 	Field          lifecycle.Field
-	RequestedValue string // the requested value; "" if that is not known
+	RequestedValue string // "" if the request is not known
 }
 
 // Copied lists the settings of existing containers that an earlier keeper wrote and that are also in the runtime's

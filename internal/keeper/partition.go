@@ -20,9 +20,9 @@ const ancestorOwner = "partitions"
 // partition.
 var ErrInPartition = errors.New("the agent makes no partition below it")
 
-// partition is a cgroup that should become a remote cpuset partition, or stop being one. It has
-// two files. Every cgroup above it must allow its CPUs, so the keeper writes to each cgroup above the union of the CPUs
-// of all partitions below.
+// partition is a cgroup that should become a remote cpuset partition, or stop being one. It has two files. Every cgroup
+// above it must allow its CPUs, so the keeper writes to each cgroup above the union of the CPUs of all partitions
+// below.
 type partition struct {
 	dir string
 	// exclusiveJob is the job for the file cpuset.cpus.exclusive, and partitionJob for cpuset.cpus.partition. A job
@@ -37,9 +37,9 @@ type partition struct {
 // partitionPass is the work on all partitions of a batch. The caller holds Keeper.listsMu.
 //
 // The order: first, partitions end or lose CPUs. Then the cgroups above shrink, from the bottom, so that their CPUs are
-// free for other partitions. Then runSets writes the lists of the batch. It must write them before new partitions exist:
-// if all CPUs of a cgroup belong to a partition, the kernel gives the cgroup all CPUs of its parent, including owned
-// CPUs. Then the cgroups above grow, from the top. Last, the partitions grow.
+// free for other partitions. Then runSets writes the lists of the batch. It must write them before new partitions
+// exist: if all CPUs of a cgroup belong to a partition, the kernel gives the cgroup all CPUs of its parent, including
+// owned CPUs. Then the cgroups above grow, from the top. Last, the partitions grow.
 type partitionPass struct {
 	k              *Keeper
 	jobs           map[fileKey]*job
@@ -97,9 +97,9 @@ func (p *partitionPass) gather(jobs []*job) bool {
 	return true
 }
 
-// adoptOrphans adds jobs that end the partitions whose owner was forgotten, so that other cgroups can get their CPUs. It
-// reports whether there was such a partition. If the cgroup of the partition was removed, only the cgroups above must
-// be written.
+// adoptOrphans adds jobs that end the partitions whose owner was forgotten, so that other cgroups can get their CPUs.
+// It reports whether there was such a partition. If the cgroup of the partition was removed, only the cgroups above
+// must be written.
 func (p *partitionPass) adoptOrphans() bool {
 	k := p.k
 	k.mu.Lock()
@@ -121,8 +121,8 @@ func (k *Keeper) hasOrphans() bool {
 	return len(k.table.orphans) > 0
 }
 
-// jobFor returns the job for a file: the job of the batch, or a new job for the earlier desired
-// value. If there is no desired value, it returns a job that is done already.
+// jobFor returns the job for a file: the job of the batch, or a new job for the earlier desired value. If there is no
+// desired value, it returns a job that is done already.
 func (p *partitionPass) jobFor(dir, key string) *job {
 	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -303,7 +303,8 @@ func (j *job) restoreOriginal(now string) {
 	}
 }
 
-// makePartition makes a partition, or gives it other CPUs. If the kernel does not accept that, it removes the partition.
+// makePartition makes a partition, or gives it other CPUs. If the kernel does not accept that, it removes the
+// partition.
 func (p *partitionPass) makePartition(s *partition) {
 	state := Applied
 	if !s.wrote && s.kernelText == "root" && s.presentCPUs == s.desiredCPUs {

@@ -194,8 +194,8 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	return list, err == nil
 }
 
-// withPartitions returns the CPUs that a cgroup would allow its children if there were no partitions of this agent or of
-// an earlier one, and the same for the root.
+// withPartitions returns the CPUs that a cgroup would allow its children if there were no partitions of this agent or
+// of an earlier one, and the same for the root.
 func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.partitionCPUs(func(string) bool { return true })

@@ -16,8 +16,8 @@ var (
 	ErrChangedSince = errors.New("another program has changed it since the agent's write")
 	// ErrOriginalUnknown is the reason why the keeper does not restore a value: it does not know the original.
 	ErrOriginalUnknown = errors.New("the original value is not known")
-	// ErrOtherTree is the reason why the keeper does not restore a value: an earlier agent wrote the value to another
-	// cgroup tree.
+	// ErrOtherTree is the reason why the keeper does not restore a value: an earlier agent wrote the value to
+	// another cgroup tree.
 	ErrOtherTree = errors.New("not in this cgroup tree")
 )
 

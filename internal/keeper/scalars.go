@@ -253,8 +253,8 @@ func (u *writeUnit) set() error {
 	return j.row.handle.Write(j.text)
 }
 
-// setIdle writes cpu.idle. The kernel forgets the weight of a cgroup while cpu.idle is 1, and later gives it the default
-// weight. So setIdle saves the weight before it writes 1, and restores the weight after it wrote 0.
+// setIdle writes cpu.idle. The kernel forgets the weight of a cgroup while cpu.idle is 1, and later gives it the
+// default weight. So setIdle saves the weight before it writes 1, and restores the weight after it wrote 0.
 func (j *job) setIdle() error {
 	k := j.k
 	if j.text == "1" && j.foundText == "0" {

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestTally counts the outcomes of values, and repairs of foreign changes: once per repair, and never for a
+// TestTally counts the outcomes of values, and repairs of changes by other programs: once per repair, and never for a
 // new value of the agent.
 func TestTally(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {

@@ -37,7 +37,7 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// foreignWrites counts foreign writes to a row's file.
+// foreignWrites counts the writes of other programs to a row's file.
 type foreignWrites struct {
 	indexed      bool          // watchedFiles has the row, because the row's value is in force
 	writes       uint64        // repaired writes since the row exists
@@ -62,7 +62,7 @@ type watchedFiles struct {
 	changed    chan struct{}
 }
 
-// SetClock sets the clock that times foreign writes. It is called before the keeper is used.
+// SetClock sets the clock that times the writes of other programs. Call it before the keeper is used.
 func (k *Keeper) SetClock(now func() time.Time) { k.watched.now = now }
 
 // SetConflictLimit changes the limit. If it differs from the old one, the keeper manages again all files that it had
@@ -137,11 +137,11 @@ func (w *watchedFiles) countRepair(r *row) {
 	}
 	f.windowWrites++
 	f.lastRepair = now
-	switch apart := r.isCpusetFile(); {
-	case apart && f.pause > 0:
+	switch cpuset := r.isCpusetFile(); {
+	case cpuset && f.pause > 0:
 		f.pause = min(2*f.pause, longestPause)
 	case f.windowWrites < w.limit.Limit:
-	case apart:
+	case cpuset:
 		f.pause = firstPause
 	default:
 		r.cededReason = r.handle.OpError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.windowWrites, now.Sub(f.windowStart).Round(time.Second)))
@@ -173,8 +173,8 @@ type ContestedFile struct {
 	Owner, File string
 	Writes      uint64 // how often the keeper has repaired the file
 	CededReason error  // the reason why the keeper leaves the file to the other program; nil if it does not
-	// ThrottledReason is the reason why the keeper still writes the file, but less often. It is nil if the other program
-	// has stopped, or the keeper leaves the file to that program.
+	// ThrottledReason is the reason why the keeper still writes the file, but less often. It is nil if the other
+	// program has stopped, or the keeper leaves the file to that program.
 	ThrottledReason error
 }
 

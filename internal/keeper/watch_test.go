@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// TestLook finds foreign writes, by file and by a sweep, and nothing else.
+// TestLook finds writes of other programs, by one file and by a scan of all files, and nothing else.
 func TestLook(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p/a", "p/b")
@@ -45,8 +45,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSweepSeesAll reads all files in as many calls as needed.
-func TestSweepSeesAll(t *testing.T) {
+// TestPollSeesAll reads all files in as many calls as needed.
+func TestPollSeesAll(t *testing.T) {
 	r := newRig(t, cgroup.V2, leafDirs...)
 	r.SetClock(time.Now)
 	for i, leaf := range leafDirs {
@@ -65,7 +65,7 @@ func TestSweepSeesAll(t *testing.T) {
 	want(t, all, leafDirs...)
 }
 
-// TestWriteConflictThroughSteps counts foreign writes by elapsed time: a step of the wall clock neither
+// TestWriteConflictThroughSteps counts writes of other programs by elapsed time: a step of the wall clock neither
 // starts a new window nor extends one.
 func TestWriteConflictThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {

@@ -140,7 +140,7 @@ func ownerOf(dir *os.File) int {
 }
 
 // lockOwner finds the process with the exclusive flock of an inode in a text like /proc/locks (proc(5)). That text
-// lists only processes of our PID namespace. It returns 0 if there is none.
+// lists only processes of the agent's PID namespace. It returns 0 if there is none.
 func lockOwner(locks io.Reader, dev, ino uint64) int {
 	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for s := bufio.NewScanner(locks); s.Scan(); {

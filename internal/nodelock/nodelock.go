@@ -50,8 +50,8 @@ func (l *Lock) Self() Holder { return l.self }
 
 // Take locks all directories that exist. The caller may repeat it at any time: Take keeps its locks, and locks
 // directories that have appeared or were replaced since. If another agent has locked a directory, the error is an
-// *InUseError, and Take releases the locks of this call. Any other error lists the directories that Take could not lock;
-// it has locked the others.
+// *InUseError, and Take releases the locks of this call. Any other error lists the directories that Take could not
+// lock; it has locked the others.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

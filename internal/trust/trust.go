@@ -1,5 +1,5 @@
-// Package trust checks who owns the files and sockets that the agent uses. These files and sockets affect every pod, so
-// their owner must be root or the user as which the agent runs.
+// Package trust checks who owns the files and sockets that a process uses. These files and sockets affect every pod, so
+// their owner must be root or the user of the process.
 package trust
 
 import (
@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// IsTrusted reports whether a user is root or the user as which the process runs.
+// IsTrusted reports whether a user is root or the user of the process.
 func IsTrusted(uid uint32) bool { return uid == 0 || int64(uid) == int64(os.Geteuid()) }
 
-// CheckOwner returns an error if the owner of a file or socket is neither root nor the user as which the process runs.
+// CheckOwner returns an error if the owner of a file or socket is neither root nor the user of the process.
 func CheckOwner(info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && !IsTrusted(st.Uid) {
 		return fmt.Errorf("it belongs to user %d, who is neither root nor the agent's user; change its owner with chown", st.Uid)
@@ -21,8 +21,7 @@ func CheckOwner(info fs.FileInfo) error {
 	return nil
 }
 
-// CheckWriters returns an error if users other than root and the user as which the process runs may write a file or
-// directory.
+// CheckWriters returns an error if users other than root and the user of the process may write a file or directory.
 func CheckWriters(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {

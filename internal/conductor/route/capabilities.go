@@ -20,9 +20,9 @@ type Capabilities struct {
 	// UnchangedCalls are the runtime calls whose stages the configuration has disabled. The answers to these calls
 	// hold at most the record of the container.
 	UnchangedCalls []runtimes.Call
-	// WhyNotAccepted returns the reason why the runtime does not accept a value in a call, although the call has the
-	// field: the call would fail, or the runtime would ignore the value. It returns "" if the runtime accepts the
-	// value. If WhyNotAccepted is nil, the runtime accepts all values.
+	// WhyNotAccepted returns the reason why the runtime does not accept a value in a call, although the call has
+	// the field: the call would fail, or the runtime would ignore the value. It returns "" if the runtime accepts
+	// the value. If WhyNotAccepted is nil, the runtime accepts all values.
 	WhyNotAccepted func(runtimes.Call, lifecycle.Value) (why string)
 	// HoldsStart reports that the runtime can delay a start until its stored copy has the
 	// answer's values for the container (in Others). With such an attachment the start creates

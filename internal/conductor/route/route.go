@@ -1,6 +1,6 @@
-// Package route decides where a decided value goes: into the answer to an event, to the kernel, into
-// the runtime's stored copy, or nowhere, with the reason. Its functions do no I/O and change no state; the
-// conductor applies their results.
+// Package route decides where a decided value goes: into the answer to an event, to the kernel, into the runtime's
+// stored copy, or nowhere, with the reason. Its functions do no I/O and change no state; the conductor applies their
+// results.
 package route
 
 import (
