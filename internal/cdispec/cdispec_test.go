@@ -75,8 +75,8 @@ func names(devices []cdispec.Device) string {
 	return strings.Join(all, " ")
 }
 
-// A device of a later directory counts. One that a directory has twice is nobody's, as in a runtime, and then an
-// earlier directory's does not count either.
+// A device of a later directory counts. If a directory has it twice, it is left out, as in a runtime, and
+// then the device of an earlier directory does not count either.
 func TestPrecedence(t *testing.T) {
 	device := func(name, env string) string {
 		return fmt.Sprintf("- {name: %s, containerEdits: {env: [%s]}}\n", name, env)

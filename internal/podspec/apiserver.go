@@ -128,7 +128,8 @@ func (a *APIServer) Watch(ctx context.Context, report func(Update)) error {
 		for ; err == nil; watched++ {
 			version, err = a.watchOnce(ctx, version, report)
 		}
-		// If even the version of the list that the server has just sent has expired, the caller pauses before the next call.
+		// If even the version of the list that the server has just sent has expired, the caller pauses before the next
+		// call.
 		if !errors.Is(err, errExpired) || watched == 0 && from == "" {
 			return err
 		}

@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 	got, err := told(t, emptyList, events, emptyList, `{"type":"ERROR","object":{"code":500,"message":"etcd is away"}}`)
 	want := []string{"all", "u1", "unread u2", "gone u1", "all"}
 	if !slices.Equal(got, want) || err == nil || !strings.Contains(err.Error(), "500 etcd is away") {
-		t.Errorf("told %q, %v; want %q", got, err, want)
+		t.Errorf("reported %q, %v; want %q", got, err, want)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestMirror(t *testing.T) {
 	} {
 		got, _ := told(t, emptyList, `{"type":"ADDED","object":`+podText("u1", `,"annotations":{"kubernetes.io/config.mirror":"`+annotation+`"}`)+`}`)
 		if !slices.Equal(got, []string{"all", want}) {
-			t.Errorf("%q: told %q, want %s", annotation, got, want)
+			t.Errorf("%q: reported %q, want %s", annotation, got, want)
 		}
 	}
 }

@@ -63,7 +63,7 @@ type Grants struct {
 	slowUntil   time.Time                           // until then, Await does not wait for the kubelet
 	askedOnce   bool                                // the first request has ended
 	up          bool                                // the kubelet answered the last request
-	err         error                               // why the last request failed, or which pods of the answer cannot be read
+	err         error                               // why the last request failed, or which pods are unreadable
 	noCPUs      error                               // why the answers have no CPUs; nil if the answers have CPUs
 }
 
@@ -180,8 +180,8 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	sleep.Wake(g.wake)
 }
 
-// listening reports whether the kubelet's socket exists. A kubelet that has ended may have left the
-// socket. A call on such a socket fails at once.
+// listening reports whether the kubelet's socket exists. A kubelet that has ended may have left the socket. A call on
+// such a socket fails at once.
 func (g *Grants) listening() bool {
 	_, err := os.Stat(g.o.Socket)
 	return err == nil
@@ -237,11 +237,11 @@ func unreadNames(unread map[podName]error) error {
 	return unreadError(all)
 }
 
-// storeAnswerLocked stores the answer to a request about the pods wanted. It drops pods that the answer lacks, because
-// the kubelet no longer has them. The answer has names, but no UIDs. If two pods had the same name one after the other,
-// the grants are those of the later pod. If wanted has two pods with the same name, neither gets grants until wanted
-// has only one of them. For a pod that cannot be read, the known grants stay in use, and the agent asks about the pod
-// again. If that pod has no name, this applies to all pods that the answer lacks.
+// storeAnswerLocked stores the answer to a request about the pods in wanted. It drops pods that the answer lacks,
+// because the kubelet no longer has them. The answer has names, but no UIDs. If two pods had the same name one after
+// the other, the grants are those of the later pod. If wanted has two pods with the same name, neither gets grants
+// until wanted has only one of them. For a pod that cannot be read, the known grants stay in use, and the agent asks
+// about the pod again. If that pod has no name, this applies to all pods that the answer lacks.
 func (g *Grants) storeAnswerLocked(wanted map[string]podName, answer map[podName]podGrants, unread map[podName]error) {
 	_, nameless := unread[podName{}]
 	isUnread := func(name podName) bool {

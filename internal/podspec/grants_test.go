@@ -165,10 +165,10 @@ func TestGrantsAreTold(t *testing.T) {
 	select {
 	case uids := <-told:
 		if !cmp.Equal(uids, []string{"u1"}) || g.Granted(shopPod("u1", "one")) == nil {
-			t.Errorf("told of %v", uids)
+			t.Errorf("Changed was called with %v", uids)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("nobody was told")
+		t.Fatal("Changed was not called")
 	}
 }
 

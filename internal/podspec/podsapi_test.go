@@ -178,7 +178,7 @@ func TestPodsAPI(t *testing.T) {
 		}
 	}
 	l.AwaitFirst(t.Context())
-	until(t, "the first pod is told of", heard("u1"))
+	until(t, "the first pod is reported", heard("u1"))
 	if st := l.States()[0]; !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "1 pod cannot be read") {
 		t.Errorf("one of the first pods cannot be read: %+v", st)
 	}
@@ -195,14 +195,14 @@ func TestPodsAPI(t *testing.T) {
 	}
 	l.Await(t.Context(), &lifecycle.Pod{UID: "nobody"})
 	if l.Spec("nobody") != nil {
-		t.Error("a pod nobody knows has a spec")
+		t.Error("an unknown pod has a spec")
 	}
 
 	before := l.Spec("u1")
 	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: webPod()} // for example its status
 	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: []byte{0xff}}
 	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_ADDED, Pod: smallPod("u3", "three")}
-	until(t, "an added pod is told of", heard("u3"))
+	until(t, "an added pod is reported", heard("u3"))
 	if l.Spec("u1") != before {
 		t.Error("a spec that did not change was replaced")
 	}
@@ -221,7 +221,7 @@ func TestPodsAPI(t *testing.T) {
 	servePods(t, socket, s)
 	until(t, "the kubelet is found again", heard("u4"))
 	until(t, "what ended meanwhile is forgotten", func() bool { return l.Spec("u2") == nil })
-	s.events <- nil // the kubelet disconnects us
+	s.events <- nil // the kubelet ends the stream
 	until(t, "the stream is opened again", func() bool { return l.States()[0].Up })
 }
 

@@ -146,7 +146,7 @@ func TestOneBadPod(t *testing.T) {
 	absurd := strings.Replace(onePod, `"cpu":"250m"`, `"cpu":"9e99"`, 1)
 	other := `{"metadata":{"name":"other","namespace":"shop","uid":"u2"},"spec":{"nodeName":"node1","containers":[{"name":"a"}]}}`
 	s.say(200, listOf(absurd, other))
-	until(t, "the other is told", func() bool { return l.Spec("u2") != nil })
+	until(t, "the other pod is reported", func() bool { return l.Spec("u2") != nil })
 	if st := l.States()[0]; l.Spec("u1") == nil || !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "shop/web") {
 		t.Errorf("%+v, %+v", l.Spec("u1"), st)
 	}
@@ -369,7 +369,7 @@ func TestAwaitIsBounded(t *testing.T) {
 		l.Await(t.Context(), &lifecycle.Pod{UID: "u2", Name: "new"})
 		return time.Since(start)
 	}
-	until(t, "somebody waits in vain", func() bool { return await() >= wait }) // before that it may be too early to ask
+	until(t, "Await waits for the whole time", func() bool { return await() >= wait }) // before that it may be too early to ask
 	if took := await(); took > wait/2 {
 		t.Errorf("the next waited %v, too", took)
 	}
@@ -449,13 +449,13 @@ func TestRemembered(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
-	until(t, "it is told anew", func() bool {
+	until(t, "the pod is reported again", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(told) == 1
 	})
 	if l.Spec("u1").FromStateFile {
-		t.Error("still remembered after it was told")
+		t.Error("the spec is still marked as saved after the source reported it")
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -18,9 +18,8 @@ const (
 	maxName       = 1024  // bytes of a name or UID
 )
 
-// mirrorAnnotation is the annotation of a static pod's mirror in the API server. Its
-// value is the UID that the kubelet and the runtime use (pkg/kubelet/types,
-// ConfigMirrorAnnotationKey, Kubernetes 1.36).
+// mirrorAnnotation is the annotation of a static pod's mirror in the API server. Its value is the UID that the kubelet
+// and the runtime use (pkg/kubelet/types, ConfigMirrorAnnotationKey, Kubernetes 1.36).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // uid returns the UID that the runtime uses for the pod. For a static pod, this is the value of mirrorAnnotation. Any

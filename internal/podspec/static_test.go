@@ -40,10 +40,10 @@ func TestStaticGrants(t *testing.T) {
 		select {
 		case got := <-told:
 			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("told of (-want +got):\n%s", d)
+				t.Errorf("changed pods (-want +got):\n%s", d)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("nobody was told of %v", want)
+			t.Fatalf("Changed was not called with %v", want)
 		}
 	}
 	g.AwaitFirst(t.Context())

@@ -118,7 +118,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 	return "", nil
 }
 
-// NoteSendEnded notes that the agent has ended sending a copy. It sends no copy during the next Pace.
+// NoteSendEnded notes that the agent has finished sending a copy. The agent sends no copy during the next Pace.
 func (q *Queue) NoteSendEnded() { q.Sending, q.notBefore = false, q.now().Add(q.Pace) }
 
 // NoteRefused notes that the runtime has refused a copy, or did not answer. It queues the copy again, unless sending it

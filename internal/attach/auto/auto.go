@@ -47,15 +47,14 @@ type Options struct {
 	Log      *slog.Logger
 	Recorder Recorder
 	// PreferredTimeout is how long the preferred attachment may take to connect at the start before the fallback
-	// runs. It is also the pause before Failover starts a fallback that has failed again. Default: 1 s.
+	// runs. It is also the pause before Failover starts the fallback again after the fallback has failed. Default: 1 s.
 	PreferredTimeout time.Duration
 }
 
 // errPreferredBack is the reason for which Failover detaches the fallback.
 var errPreferredBack = errors.New("the preferred attachment is connected, so the fallback is not needed")
 
-// Failover makes the preferred attachment active whenever it is connected, and the
-// fallback at all other times.
+// Failover makes the preferred attachment active whenever it is connected, and the fallback at all other times.
 type Failover struct {
 	o Options
 
@@ -116,8 +115,8 @@ func (s *Failover) switchTo(to ActiveSide) {
 	s.o.Log.Info("the active attachment has changed", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.reason)
 }
 
-// activatePreferred makes the preferred attachment active. It returns when no event of
-// the fallback is being decided any more.
+// activatePreferred makes the preferred attachment active. It returns when no event of the fallback is being decided
+// any more.
 func (s *Failover) activatePreferred() {
 	s.mu.Lock()
 	if s.side == PreferredActive {
@@ -155,8 +154,8 @@ func (s *Failover) admitFallbackEvent() bool {
 	return true
 }
 
-// Run runs both attachments until ctx ends: the preferred one always, the fallback
-// while the preferred one is not connected.
+// Run runs both attachments until ctx ends: the preferred one always, the fallback while the preferred one is not
+// connected.
 func (s *Failover) Run(ctx context.Context, first, second Runner) error {
 	s.mu.Lock()
 	s.names[PreferredActive], s.names[FallbackActive] = first.Name(), second.Name()

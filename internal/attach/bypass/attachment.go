@@ -31,8 +31,7 @@ var ErrDetached = errors.New("the agent is not connected to the runtime")
 // defaultProc is where procfs is mounted.
 const defaultProc = "/proc"
 
-// Options configure an Attachment. Endpoint, Tree, Watch, Handler and Log are
-// required.
+// Options configure an Attachment. Endpoint, Tree, Watch, Handler and Log are required.
 type Options struct {
 	Endpoint string // of the CRI, as "unix:///run/containerd/containerd.sock"
 	// CgroupRoot is the kubelet's --cgroup-root; "" and "/" mean the root of the hierarchy.
@@ -46,12 +45,12 @@ type Options struct {
 	Log     *slog.Logger
 	// Resync is how often the attachment lists all pods and containers, in addition to events; default: 60 s.
 	Resync time.Duration
-	// PollInterval is how often each container's resources are read, because no runtime
-	// reports that the kubelet changed them in place; default: 10 s.
+	// PollInterval is how often each container's resources are read, because no runtime reports that the kubelet
+	// changed them in place; default: 10 s.
 	PollInterval time.Duration
 	Backoff      connect.Backoff // default: 0.2 s to 10 s
-	// Admit is called before each connection. While it returns an error, the attachment
-	// stays unconnected, in connect.StateStandby. If it is nil, the attachment always connects.
+	// Admit is called before each connection. While it returns an error, the attachment stays unconnected, in
+	// connect.StateStandby. If it is nil, the attachment always connects.
 	Admit func() error
 	Dial  socket.Dialer // to the runtime
 }
@@ -71,8 +70,7 @@ var (
 	_ conductor.Runtime = (*Attachment)(nil)
 )
 
-// New returns an Attachment that does nothing until Run. The error names the
-// configuration key.
+// New returns an Attachment that does nothing until Run. The error names the configuration key.
 func New(o Options) (*Attachment, error) {
 	roots, err := kubeletRoots(o.CgroupRoot)
 	if err != nil {
@@ -118,8 +116,8 @@ func States() []string {
 	return []string{connect.StateIdle, connect.StateStandby, StateDialing, StateListing, connect.StateSynchronised, connect.StateLost}
 }
 
-// Update writes values to the runtime's stored copies, one container after another, and
-// returns the ids whose update failed.
+// Update writes values to the runtime's stored copies, one container after another, and returns the ids whose update
+// failed.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	s := a.syncedSession.Load()
 	if s == nil {

@@ -51,10 +51,10 @@ func TestLifecycle(t *testing.T) {
 			t.Fatalf("synchronised with %+v", h.sync)
 		}
 		if p := h.sync.Pods[0]; p.UID != "uid-old" || p.Labels["l"] != "1" || p.Annotations["a"] != "2" || p.CgroupParent != "/kubepods/burstable/poduid-old" {
-			t.Errorf("pod was told as %+v", p)
+			t.Errorf("the pod was reported as %+v", p)
 		}
 		if c := h.sync.Containers[0]; c.PodID != old || c.State != lifecycle.StateRunning || !slices.Equal(c.Env, []string{"A=b"}) {
-			t.Errorf("container was told as %+v", c)
+			t.Errorf("the container was reported as %+v", c)
 		}
 
 		pod := r.pod("web", "uid-web", nil, nil)
@@ -77,15 +77,15 @@ func TestLifecycle(t *testing.T) {
 		}
 		got := h.events()[1:]
 		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
-			t.Errorf("told %q, want first %q", got, want)
+			t.Errorf("reported %q, want first %q", got, want)
 		}
 		for _, event := range append(want, "StopContainer again", "RemoveContainer one", "RemoveContainer again", "StopPodSandbox web", "RemovePodSandbox web") {
 			if n := h.count(event); n != 1 {
-				t.Errorf("%s was told %d times in %q", event, n, got)
+				t.Errorf("%s was reported %d times in %q", event, n, got)
 			}
 		}
 		if i, j := slices.Index(got, "StopPodSandbox web"), slices.Index(got, "RemovePodSandbox web"); i > j {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestOverflow(t *testing.T) {
 	r.start(r.create(pod, "two", nil))
 	attachtest.Until(t, "noticed", func() bool { return h.count("StartContainer two") == 1 })
 	if h.count("RunPodSandbox gone") != 0 {
-		t.Error("a pod that is gone was told of")
+		t.Error("a removed pod was reported")
 	}
 }
 
@@ -125,7 +125,7 @@ func TestCgroupFirst(t *testing.T) {
 	r.kernel.mkdir(r.ctrs[id].dir())
 	attachtest.Until(t, "asked in vain", func() bool { return r.asked.Load() > before+3 })
 	if h.count("CreateContainer one") != 0 {
-		t.Fatal("a container nobody knows was told of")
+		t.Fatal("an unknown container was reported")
 	}
 	r.set(func() { r.ctrs[id].hidden = false })
 	attachtest.Until(t, "known", func() bool { return h.count("CreateContainer one") == 1 && h.count("StartContainer one") == 1 })
@@ -145,8 +145,8 @@ func TestCgroupFirst(t *testing.T) {
 	}
 }
 
-// TestKubeletUpdate: a change of the runtime's copy by another program counts as an update, and our own
-// change does not.
+// TestKubeletUpdate: a change of the runtime's copy by another program counts as an update, and the
+// agent's own change does not.
 func TestKubeletUpdate(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -167,11 +167,11 @@ func TestKubeletUpdate(t *testing.T) {
 		if diff := cmp.Diff([]*lifecycle.Resources{want}, h.asked); diff != "" {
 			t.Error(diff)
 		}
-		// Another program's value for a field that we changed before.
+		// Another program's value for a field that the agent changed before.
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
 		a.Poll(id)
 		attachtest.Until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
-		// Back to the value that we had set, and to the value of its creation.
+		// Back to the value that the agent had set, and to the value of its creation.
 		r.set(func() {
 			*r.ctrs[id].spec.Linux.Resources.CPU.Shares, *r.ctrs[id].spec.Linux.Resources.CPU.Quota = 512, 50000
 		})
@@ -184,7 +184,7 @@ func TestKubeletUpdate(t *testing.T) {
 	})
 }
 
-// TestNeverWiden: we do not send an update with which the runtime would write more CPUs than the kernel
+// TestNeverWiden: the agent sends no update with which the runtime would write more CPUs than the kernel
 // has. The test makes the kernel have fewer.
 func TestNeverWiden(t *testing.T) {
 	r := newCRI(t, newKernel(t, cgroup.V2), "v2.4.2")
@@ -238,13 +238,13 @@ func TestRuntimeRestart(t *testing.T) {
 			}
 		}
 		if h.count("CreateContainer one") != 1 {
-			t.Errorf("told %q", h.events())
+			t.Errorf("reported %q", h.events())
 		}
 	})
 }
 
-// TestMaking: while the OCI runtime sets up a cgroup, we do not change it, whatever is written there; later
-// writes are handled at once.
+// TestMaking: while the OCI runtime sets up a cgroup, the agent does not change it, whatever is written there;
+// later writes are handled at once.
 func TestMaking(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()
@@ -272,7 +272,7 @@ func TestMaking(t *testing.T) {
 		id := r.create(r.pod("web", "uid-web", nil, nil), "one", nil)
 		early := 0
 		r.onStart = func(dir string) {
-			for n := range 20 { // longer than any of our pauses
+			for n := range 20 { // longer than any pause of the attachment
 				shares(dir, fmt.Sprint(100+n))
 				time.Sleep(2 * time.Millisecond)
 			}
@@ -307,7 +307,7 @@ func TestStartCutShort(t *testing.T) {
 		}
 		attachtest.Until(t, "settled", func() bool { return h.count("StartContainer one") == 1 })
 		if h.count("CreateContainer one") != 0 {
-			t.Errorf("told %q", h.events())
+			t.Errorf("reported %q", h.events())
 		}
 	})
 }
@@ -326,7 +326,7 @@ func TestStartUnderWay(t *testing.T) {
 		if n := len(h.sync.Containers); n != 0 {
 			t.Fatalf("synchronised with %d containers", n)
 		}
-		attachtest.Until(t, "told", func() bool { return h.count("CreateContainer one") == 1 })
+		attachtest.Until(t, "the container is reported", func() bool { return h.count("CreateContainer one") == 1 })
 	})
 }
 

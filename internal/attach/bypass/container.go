@@ -213,7 +213,7 @@ func (s *session) reportEnd(p *pod, c *ctr) {
 
 // errReturnsCPUs is the error for an update with which the runtime would give the container CPUs that the keeper has
 // taken from it.
-var errReturnsCPUs = errors.New("the runtime would write CPUs into the cgroup that the agent has taken from the container")
+var errReturnsCPUs = errors.New("the runtime would write CPUs that the agent has taken from the container")
 
 // errCopyChanged is the error for an update that would overwrite what another client has written to the runtime's copy
 // since the agent last read that copy.

@@ -30,9 +30,9 @@ type dirWatcher struct {
 	skipsRescan bool
 }
 
-// kubeletRoots returns the directories below --cgroup-root in which the kubelet creates its cgroups, for
-// both cgroup drivers. (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice contains its path, and
-// dashes in names become underscores.)
+// kubeletRoots returns the directories below --cgroup-root in which the kubelet creates its cgroups, for both cgroup
+// drivers. (kubelet 1.36, pkg/kubelet/cm: the name of a systemd slice contains its path, and dashes in names become
+// underscores.)
 func kubeletRoots(root string) ([]string, error) {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	var parts []string

@@ -66,7 +66,7 @@ type ctr struct {
 	id                string
 	lastReported      *lifecycle.Container
 	dir               string        // directory of its cgroup; "" if it is unknown
-	running           bool          // the runtime has reported the container as running, and the session has reconciled it since
+	running           bool          // the runtime has reported the container as running, and it was reconciled since
 	startWatch        chan struct{} // closing the channel ends the watch of the container's start; nil before that watch
 	pollsSinceRemoval int           // number of polls since the container's cgroup was removed
 

@@ -79,8 +79,7 @@ func (h *recorder) count(event string) int {
 	return n
 }
 
-// run starts an attachment until the test ends, and waits until it has
-// synchronised.
+// run starts an attachment until the test ends, and waits until it has synchronised.
 func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) *Attachment {
 	t.Helper()
 	o := Options{

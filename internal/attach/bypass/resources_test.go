@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestStored: for each field that the CRI can change, our update requests the value unchanged, and a value
+// TestStored: for each field that the CRI can change, an update requests the value unchanged, and a value
 // that another client of the runtime requested is noticed once.
 func TestStored(t *testing.T) {
 	for _, c := range []struct {

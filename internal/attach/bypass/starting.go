@@ -116,7 +116,7 @@ type newCgroup struct {
 	done        <-chan struct{} // is closed at the end of the watch; see ctr.startWatch
 	watchedDirs map[string]bool
 	allWatched  bool        // all directories of the cgroup are watched
-	awaitedPID  int         // the process whose end we last waited for
+	awaitedPID  int         // the last process whose end watchProcessEnd awaited
 	awaitsEnd   atomic.Bool // a goroutine waits for the end of that process
 }
 

@@ -32,8 +32,8 @@ func (s *session) synchronise() error {
 	for _, l := range ctrs {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
 		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
-			// The container has ended, or the OCI runtime may still set up its cgroup, so that no other program
-			// may write to it yet. In the second case, the call of cgroupsCreated below handles the cgroup.
+			// The container has ended, or the OCI runtime may still set up its cgroup, so that no other program may
+			// write to it yet. In the second case, the call of cgroupsCreated below handles the cgroup.
 			continue
 		}
 		c.startReported = c.running

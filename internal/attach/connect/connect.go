@@ -38,8 +38,9 @@ type State struct {
 	err  error  // the last error since the attachment last worked
 }
 
-// Enter moves to the state now. A new error replaces the last one. StateSynchronised clears the error, and all other
-// states keep it for Status. Enter returns the error that it kept. If the state has changed, it logs the message what.
+// Enter moves to the state with the name now. A new error replaces the last one. StateSynchronised clears the error,
+// and all other states keep it for Status. Enter returns the error that it kept. If the state has changed, it logs the
+// message what.
 func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
 	s.mu.Lock()
 	changed := cmp.Or(s.name, StateIdle) != now

@@ -78,6 +78,6 @@ func TestState(t *testing.T) {
 func TestRecoverPanic(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if RecoverPanic(log, "a call", func() { panic("no") }) || !RecoverPanic(log, "a call", func() {}) {
-		t.Error("a panic was not told from none")
+		t.Error("RecoverPanic does not distinguish a panic from a normal return")
 	}
 }

@@ -27,8 +27,7 @@ import (
 // ErrDetached is the error of Update while the runtime does not answer.
 var ErrDetached = errors.New("the agent is not connected to the runtime")
 
-// Options configure an Attachment. Socket, Runtime, Handler and Log are
-// required.
+// Options configure an Attachment. Socket, Runtime, Handler and Log are required.
 type Options struct {
 	Socket  string // the socket that the kubelet connects to
 	Runtime string // the runtime's socket
@@ -70,8 +69,8 @@ type Options struct {
 	NRIHost NRIHost
 }
 
-// Attachment is a proxy between a kubelet and its runtime. It is a conductor.Carrier
-// and, while the runtime answers, a conductor.Runtime.
+// Attachment is a proxy between a kubelet and its runtime. It is a conductor.Carrier and, while the runtime answers, a
+// conductor.Runtime.
 type Attachment struct {
 	*sharedState
 
@@ -97,7 +96,7 @@ func New(o Options) *Attachment {
 	p := &sharedState{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.DecisionsDir != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.DecisionsDir, o.Log}}
 	p.queues = newCallQueues(o.Log, &p.store.serial)
 	p.paths = &paths{sharedState: p, forms: map[string]pathForm{}}
-	p.lists = &lists{sharedState: p, unannounced: newUnannounced(time.Now), freeMemory: o.FreeMemory}
+	p.lists = &lists{sharedState: p, unannounced: newUnannouncedObjects(time.Now), freeMemory: o.FreeMemory}
 	if o.Hooks != nil {
 		p.hookService = &hookService{sharedState: p, creating: map[attemptKey]*lifecycle.Container{}, sandboxIDs: map[string]string{}}
 	}

@@ -40,7 +40,7 @@ func TestLifeOfAContainer(t *testing.T) {
 	p := g.h.found(t, lifecycle.RunPodSandbox, pod).Pod
 	if p.Name != "web-0" || p.UID != "u-1" || p.Namespace != "shop" || p.RuntimeHandler != "kata" || p.CgroupParent != "/kubepods/podu-1" ||
 		p.Labels["app"] != "web" || p.Annotations["k"] != "v" || p.Resources.CPU.Shares.V != 512 {
-		t.Errorf("pod told: %+v", p)
+		t.Errorf("the pod was reported as %+v", p)
 	}
 	g.h.says(lifecycle.CreateContainer, lifecycle.Value{Field: lifecycle.Hugepages, Key: "2MB", Int: 4 << 20}, lifecycle.Value{Field: lifecycle.Hugepages, Key: "1GB"},
 		lifecycle.Value{Field: lifecycle.OOMScoreAdj, Int: -7}, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "nvidia.com/gpu=0"},
@@ -72,7 +72,7 @@ func TestLifeOfAContainer(t *testing.T) {
 	}
 	created := g.h.found(t, lifecycle.CreateContainer, "")
 	if c := created.Container; c.Name != "app" || c.Resources.CPU.Quota.V != 20_000 || c.OOMScoreAdj.V != 5 || fmt.Sprint(c.Env, c.Args) != "[A=1 B=2] [sleep 1]" {
-		t.Errorf("container told: %+v", c)
+		t.Errorf("the container was reported as %+v", c)
 	}
 	named := g.h.found(t, lifecycle.PostCreateContainer, id)
 	if named.Former != created.Container.ID || named.Container.CgroupsPath != "/kubepods/podu-1/"+id {
@@ -281,12 +281,12 @@ func TestConfirmedOnly(t *testing.T) {
 	}
 	for _, k := range []lifecycle.Kind{lifecycle.StopContainer, lifecycle.RemoveContainer} {
 		if _, told := g.h.look(k, id); told {
-			t.Errorf("%v was told though the runtime refused", k)
+			t.Errorf("%v was reported, although the runtime refused", k)
 		}
 	}
 	for _, k := range []lifecycle.Kind{lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox} {
 		if _, told := g.h.look(k, pod); told {
-			t.Errorf("%v was told though the runtime refused", k)
+			t.Errorf("%v was reported, although the runtime refused", k)
 		}
 	}
 }
@@ -385,8 +385,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestRuntimeRestarts: while the runtime is down, calls fail as they would without us; afterwards they work
-// again, and no state is lost.
+// TestRuntimeRestarts: while the runtime is down, calls fail as they would without the proxy; afterwards they
+// work again, and no state is lost.
 func TestRuntimeRestarts(t *testing.T) {
 	g := newRig(t)
 	id := g.run(g.runPod())
@@ -485,7 +485,7 @@ func TestSockets(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	served := g.again()
 	if err := served.Run(g.ctx()); !strings.Contains(fmt.Sprint(err), "another process serves") {
-		t.Errorf("a socket of somebody else: %v", err)
+		t.Errorf("a socket of another process: %v", err)
 	}
 	_ = l.Close()
 	g.attach(false)

@@ -186,7 +186,7 @@ func (p *fieldProxy) start(g *rig, id string) error {
 	return err
 }
 
-// TestFieldProxy: an existing runtime proxy calls our engine.
+// TestFieldProxy: an existing runtime proxy calls the agent's engine.
 func TestFieldProxy(t *testing.T) {
 	g, p := newHooked(t)
 	pod, err := p.runPod(g)
@@ -203,7 +203,7 @@ func TestFieldProxy(t *testing.T) {
 	told := g.h.found(t, lifecycle.CreateContainer, "")
 	if told.Container.Name != "app" || told.Pod.ID != pod || told.Pod.UID != "u-1" || told.Container.Resources.CPU.Quota.V != 20000 || told.Container.OOMScoreAdj.V != 5 ||
 		!slices.Equal(told.Container.Env, []string{"A=1", "B=2"}) {
-		t.Errorf("told %+v of pod %+v", told.Container, told.Pod)
+		t.Errorf("reported %+v of pod %+v", told.Container, told.Pod)
 	}
 	want := config()
 	want.Linux.Resources.CpusetCpus, want.Linux.Resources.CpuQuota = "2-3", -1
@@ -247,7 +247,7 @@ func TestFieldProxy(t *testing.T) {
 	}
 	// The update is reported when the runtime has it, not earlier.
 	if _, told := g.h.look(lifecycle.PostUpdateContainer, id); told {
-		t.Error("told before the runtime had the update")
+		t.Error("the update was reported before the runtime had it")
 	}
 	if _, err := p.runtime.UpdateContainerResources(g.ctx(), &api.UpdateContainerResourcesRequest{ContainerId: id, Linux: &api.LinuxContainerResources{
 		CpuShares: 300, CpuQuota: 5000, CpusetCpus: "2-3", OomScoreAdj: 5,

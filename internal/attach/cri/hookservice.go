@@ -227,7 +227,7 @@ func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.Conta
 }
 
 // PreUpdateContainerResourcesHook answers an update from the kubelet. The proxy sends all resources, not only the
-// changed ones. Values that the runtime has already therefore do not count as requested.
+// changed ones. So the values that the runtime already has do not count as requested.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.findContainer(ctx, r)
 	if c == nil || r.ContainerResources == nil { // a restarted proxy sends no resources

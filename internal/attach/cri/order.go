@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// callQueues runs functions after the answers to calls. Functions for the same pod run one after another.
-// A container that owns CPUs starts after the containers whose StartContainer calls came earlier.
+// callQueues runs functions after the answers to calls. Functions for the same pod run one after another. A container
+// that owns CPUs starts after the containers whose StartContainer calls came earlier.
 type callQueues struct {
 	log    *slog.Logger
 	serial *atomic.Uint64  // the store's counter; gives the order of starts

@@ -94,7 +94,7 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.ListItem) {
 
 // adopt stores pods and running containers that no call announced, because the kubelet gave up the call, or because the
 // relay forwarded the call without a decision. About a pod or container that the runtime could not describe before,
-// adopt asks again on another goroutine, so that it does not delay the others.
+// adopt asks again on another goroutine, so that this request does not delay the others.
 func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.ListItem) error {
 	s.unannounced.begin()
 	var lost error

@@ -14,7 +14,7 @@ type unannouncedObjects struct {
 	firstListed, nextListed map[string]time.Time // by id; nextListed is for the comparison in progress
 }
 
-func newUnannounced(now func() time.Time) unannouncedObjects {
+func newUnannouncedObjects(now func() time.Time) unannouncedObjects {
 	return unannouncedObjects{now: now, firstListed: map[string]time.Time{}, nextListed: map[string]time.Time{}}
 }
 

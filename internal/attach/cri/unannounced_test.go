@@ -13,7 +13,7 @@ func TestUnannouncedThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{0, -time.Hour, time.Hour} {
 		start := time.Unix(1e9, 0)
 		clk := clock.New(func() time.Time { return start })
-		s := newUnannounced(clk.Now)
+		s := newUnannouncedObjects(clk.Now)
 		look := func() bool { s.begin(); return s.isOverdue("a") }
 		if look() {
 			t.Errorf("a step by %v: old at once", step)

@@ -124,7 +124,7 @@ func TestUnreadLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !g.h.described(lifecycle.RunPodSandbox, "late") {
-		t.Error("the pod in the request was not told of")
+		t.Error("the pod in the request was not reported")
 	}
 	// A start asks the runtime again.
 	g.runtime.set(func() { delete(g.runtime.bad, "c-worse") })

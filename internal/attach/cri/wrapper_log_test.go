@@ -62,8 +62,8 @@ func TestWrapperFields(t *testing.T) {
 	}
 }
 
-// TestDescribe: what the wrapper has set is in the description of a container, as if the runtime reported it. What it has
-// not set is not.
+// TestDescribe: what the wrapper has set is in the description of a container, as if the runtime reported it. What it
+// has not set is not.
 func TestDescribe(t *testing.T) {
 	w := wrapper{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
 	values := []lifecycle.Value{

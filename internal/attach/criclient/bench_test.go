@@ -8,8 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkList decodes the list of a node's containers, which the proxy requests every 0.8 s: with our
-// decoder and with protobuf's.
+// BenchmarkList decodes the list of a node's containers, which the proxy requests every 0.8 s: with this
+// package's decoder and with protobuf's.
 func BenchmarkList(b *testing.B) {
 	all := &cri.ListContainersResponse{}
 	for i := range 250 {
@@ -54,7 +54,7 @@ func BenchmarkList(b *testing.B) {
 	})
 }
 
-// BenchmarkConfig decodes a container's configuration with our decoder and with protobuf's.
+// BenchmarkConfig decodes a container's configuration with this package's decoder and with protobuf's.
 func BenchmarkConfig(b *testing.B) {
 	config := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "app"}, Image: &cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "i"}, Command: []string{"sleep"}, Args: []string{"1"},

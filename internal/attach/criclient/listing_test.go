@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// FuzzListing compares our decoder of lists with protobuf's own decoder.
+// FuzzListing compares this package's decoder of lists with protobuf's own decoder.
 func FuzzListing(f *testing.F) {
 	for _, m := range []proto.Message{
 		&cri.ListContainersResponse{},

@@ -41,7 +41,7 @@ func decoded(p *cri.ContainerConfig, pod string) *lifecycle.Container {
 	return l
 }
 
-// FuzzReading compares our decoder of configurations with the CRI's own messages. Our decoder accepts no
+// FuzzReading compares this package's decoder of configurations with the CRI's own messages. The decoder accepts no
 // text that these refuse.
 func FuzzReading(f *testing.F) {
 	text := func(n protowire.Number, b ...byte) []byte {

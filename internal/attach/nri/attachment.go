@@ -55,8 +55,8 @@ type Options struct {
 	// OnConfigure receives the configuration that a runtime stores for a plugin it launched, if there is one. An
 	// error refuses the connection.
 	OnConfigure func(yaml string) error
-	// Admit is called before each registration. While it returns an error, the attachment
-	// stays unconnected, in connect.StateStandby. If it is nil, the attachment always connects.
+	// Admit is called before each registration. While it returns an error, the attachment stays unconnected, in
+	// connect.StateStandby. If it is nil, the attachment always connects.
 	Admit func() error
 	// OnState is called with each state that the attachment enters, in order, and with the error that Status would
 	// return. It must not call the attachment.
@@ -73,8 +73,8 @@ type Options struct {
 	Polls bool
 }
 
-// Attachment is an NRI plugin that reconnects whenever the connection ends. It is a
-// conductor.Carrier and, while connected, a conductor.Runtime.
+// Attachment is an NRI plugin that reconnects whenever the connection ends. It is a conductor.Carrier and, while
+// connected, a conductor.Runtime.
 type Attachment struct {
 	o     Options
 	state connect.State
@@ -116,8 +116,7 @@ func New(o Options) *Attachment {
 	return a
 }
 
-// Launched reports whether a runtime started this process as a pre-installed
-// plugin and left a connection for it.
+// Launched reports whether a runtime started this process as a pre-installed plugin and left a connection for it.
 func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 
 // Name is the attachment's name in status, journal and docs.

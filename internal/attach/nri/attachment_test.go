@@ -57,7 +57,7 @@ func TestRegisterAndSynchronise(t *testing.T) {
 	if _, rt, err := a.Status(); !strings.HasPrefix(rt, "containerd v2.4.2 (NRI ") || err != nil || rt != a.About() {
 		t.Errorf("status says %q, %v", rt, err)
 	}
-	attachtest.Until(t, "handler told", func() bool { n, _ := r.counts(); return n == 1 })
+	attachtest.Until(t, "the handler is attached", func() bool { n, _ := r.counts(); return n == 1 })
 	if r.runtime != conductor.Runtime(a) {
 		t.Error("handler got another runtime")
 	}
@@ -102,7 +102,7 @@ func TestCreateCarriesEverything(t *testing.T) {
 	}
 }
 
-// TestNothingDecided: the container is what it would be without us (I5).
+// TestNothingDecided: the container is what it would be without the agent (I5).
 func TestNothingDecided(t *testing.T) {
 	s := &session{identities: newIdentities(), eventBeforeSync: newSignal(), a: New(Options{Handler: &recorder{}}), requests: requests{idle: newSignal()}}
 	a, up, err := s.CreateContainer(t.Context(), aPod(), aContainer())
@@ -127,7 +127,7 @@ func TestUpdateIsReasserted(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := wantResources()
-	res.Memory.Swap = api.Int64(7) // fields for which we have no value stay as requested
+	res.Memory.Swap = api.Int64(7) // fields for which the agent has no value stay as requested
 	want := []*api.ContainerUpdate{
 		{ContainerId: "c0", IgnoreFailure: true, Linux: &api.LinuxContainerUpdate{
 			Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "2-3"}},
@@ -279,7 +279,7 @@ func TestUpdateRefused(t *testing.T) {
 		return conductor.Answer{}, nil
 	}
 	_, u := attached(t, r, &upstream{update: func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, errors.New("broken") }})
-	attachtest.Until(t, "handler told", func() bool { n, _ := r.counts(); return n == 1 })
+	attachtest.Until(t, "the handler is attached", func() bool { n, _ := r.counts(); return n == 1 })
 	if err := u.StartContainer(t.Context(), &api.StartContainerRequest{Pod: aPod(), Container: aContainer()}); err != nil {
 		t.Error(err)
 	}

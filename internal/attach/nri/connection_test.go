@@ -85,7 +85,7 @@ func TestStaleSocket(t *testing.T) {
 	attachtest.Until(t, "synchronised", inState(a, connect.StateSynchronised))
 }
 
-// TestRestarts: twenty runtimes start and end; we register once at each, and nothing is left behind.
+// TestRestarts: twenty runtimes start and end; the attachment registers once at each, and nothing is left behind.
 func TestRestarts(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	r, sock := &recorder{}, socketPath(t)
@@ -112,12 +112,12 @@ func TestRestarts(t *testing.T) {
 	}
 	for _, err := range r.detached {
 		if err == nil {
-			t.Error("a lost connection was told as a clean stop")
+			t.Error("a lost connection was reported as a clean stop")
 		}
 	}
 }
 
-// TestConnectionCut: the runtime continues to run, and we register again at once.
+// TestConnectionCut: the runtime continues to run, and the attachment registers again at once.
 func TestConnectionCut(t *testing.T) {
 	r := &recorder{}
 	_, u := attached(t, r, &upstream{})
@@ -360,7 +360,7 @@ func TestStopWhileHandling(t *testing.T) {
 		t.Error("a handler was left behind")
 	}
 	if err := <-created; err != nil {
-		t.Errorf("our stop failed a pod: %v", err)
+		t.Errorf("the end of the attachment failed a pod: %v", err)
 	}
 }
 
@@ -431,7 +431,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			if patience < time.Hour {
 				attachtest.Until(t, "given up", inState(a, connect.StateLost))
 			} else {
-				// 2 MiB do not fit, and the other end does not read: our write blocks.
+				// 2 MiB do not fit, and the other end does not read: the attachment's write blocks.
 				attachtest.Until(t, "a full socket", func() bool { return d.unread(t) >= 64<<10 })
 			}
 			cancel()

@@ -9,8 +9,8 @@ const (
 	reasonSetByFile = "set the file instead, by the setting `unified`: "
 )
 
-// UnsetFields lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment
-// compares it with the messages of the library.
+// UnsetFields lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment compares it with the
+// messages of the library.
 func UnsetFields() []UnsetField {
 	return []UnsetField{
 		{"args[]", "the pod's author decides what a container runs"},

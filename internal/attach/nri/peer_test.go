@@ -36,7 +36,7 @@ var carriers = []struct {
 	{"cri-o", "1.32.0", "", slices.Concat(noCDI, nri06), "cri-o 1.32.0 (NRI v0.9.0)"},
 	{"cri-o", "1.34.2", "", nri010, "cri-o 1.34.2 (NRI v0.10.0)"},
 	{"v2", "2.0.0-beta.2+unknown", "", iSulad, "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
-	{"somebody", "1.0", "v0.10.0", nri010, "somebody 1.0 (NRI v0.10.0)"},
+	{"an-unknown-runtime", "1.0", "v0.10.0", nri010, "an-unknown-runtime 1.0 (NRI v0.10.0)"},
 }
 
 var (
@@ -56,7 +56,7 @@ func TestEmbeddedRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "github.com/containerd/nri v" + EmbeddedRelease + "\n"; !strings.Contains(string(mod), want) {
-		t.Errorf("go.mod does not have %q: update Library", want)
+		t.Errorf("go.mod does not have %q: update EmbeddedRelease", want)
 	}
 	if p := newPeer(EmbeddedRuntime, EmbeddedRelease, ""); p.missingFields() != nil || p.about != "trimtab-sim 0.12.5 (NRI 0.12.5)" {
 		t.Errorf("%s lacks %v", p.about, p.missingFields())

@@ -27,8 +27,8 @@ const gracePeriod = 5 * time.Second
 // errAborted is the answer to a Configure request that the session no longer accepts.
 var errAborted = errors.New("the agent has stopped waiting for this registration, or is registered already")
 
-// session is one connection with its own stub, because a stub whose Start failed cannot
-// be started again. The session is also the plugin that the stub serves.
+// session is one connection with its own stub, because a stub whose Start failed cannot be started again. The session
+// is also the plugin that the stub serves.
 type session struct {
 	a      *Attachment
 	stub   stub.Stub

@@ -52,8 +52,8 @@ const (
 // podUpdatesSince is the first NRI release with UpdatePodSandbox.
 var podUpdatesSince = version{Major: 0, Minor: 10}
 
-// nriEvents maps the kinds of events to which a plugin can subscribe to NRI's events. The runtime always sends
-// Synchronize.
+// nriEvents has the NRI event for each kind of event to which a plugin can subscribe. It lacks Synchronize, which the
+// runtime always sends.
 var nriEvents = map[lifecycle.Kind]api.Event{
 	lifecycle.RunPodSandbox:       api.Event_RUN_POD_SANDBOX,
 	lifecycle.UpdatePodSandbox:    api.Event_UPDATE_POD_SANDBOX,

@@ -38,8 +38,8 @@ type Verdict struct {
 	Appended []byte
 	// Refuse, if not nil, is the answer to the call. The backend does not get the message.
 	Refuse *Status
-	// OnOutcome, if not nil, is called once with the outcome of the call, before the caller gets
-	// the answer. It must not block.
+	// OnOutcome, if not nil, is called once with the outcome of the call, before the caller gets the answer. It must
+	// not block.
 	OnOutcome func(Outcome)
 }
 

@@ -24,8 +24,8 @@ type Options struct {
 	// MaxMessage is the longest message of a held call, in bytes. The relay forwards a longer message unchanged.
 	// Default: 16 MiB, as in the kubelet.
 	MaxMessage int
-	// WriteTimeout is how long one write to either end may take before the connection is
-	// closed. Default: DefaultWriteTimeout.
+	// WriteTimeout is how long one write to either end may take before the connection is closed. Default:
+	// DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// IdleTimeout is how long the connection may have no call before the relay asks the caller to close the connection.
 	// Default: DefaultIdleTimeout.

@@ -60,13 +60,13 @@ func (d *direction) startPending(f *frame) {
 
 // flush writes the pending frames.
 func (d *direction) flush() error {
-	run, greet := d.pendingFrames, d.sendFirst
+	frames, greet := d.pendingFrames, d.sendFirst
 	d.pendingFrames = nil
-	if greet != nil && len(run) > 0 {
+	if greet != nil && len(frames) > 0 {
 		d.sendFirst = nil
-		return greet(run)
+		return greet(frames)
 	}
-	return d.out.write(run)
+	return d.out.write(frames)
 }
 
 // writeInstead writes the pending frames, and then b in place of the current frame.

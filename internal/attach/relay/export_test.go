@@ -26,8 +26,8 @@ func (c *Conn) Left() string {
 	return ""
 }
 
-// Beyond lists the parts of a connection that are larger than allowed; it should be empty. Nobody may read
-// from its ends meanwhile.
+// Beyond lists the parts of a connection that are larger than allowed; it should be empty. No other goroutine may
+// read from the ends of the connection meanwhile.
 func (c *Conn) Beyond() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,7 +58,7 @@ func TestChangedMessage(t *testing.T) {
 	_ = s.SendMsg(&[]byte{'x'})
 	_ = s.CloseSend()
 	if got := rest(s); !strings.HasPrefix(got, `"x";"1 in all";`) {
-		t.Errorf("a call nobody holds: %s", got)
+		t.Errorf("a call that the relay does not hold: %s", got)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestMore(t *testing.T) {
 				}))
 				changes(t, c, b, want.becomes)
 				if n := outcomes.Load(); n != 2 {
-					t.Errorf("%d of 2 outcomes were told", n)
+					t.Errorf("%d of 2 outcomes were reported", n)
 				}
 			})
 		}
@@ -246,13 +246,12 @@ func TestOutcomes(t *testing.T) {
 	}
 	select {
 	case o := <-told:
-		t.Errorf("told twice: %+v", o)
+		t.Errorf("the outcome was reported twice: %+v", o)
 	default:
 	}
 }
 
-// TestCancelledWhileDeciding: the hook's context ends, and the backend sees no
-// message.
+// TestCancelledWhileDeciding: the hook's context ends, and the backend sees no message.
 func TestCancelledWhileDeciding(t *testing.T) {
 	asked, told := make(chan bool), make(chan relay.Outcome, 1)
 	c, b, _ := held(t, picking("Hang", func(ctx context.Context, _ []byte) relay.Verdict {

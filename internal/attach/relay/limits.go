@@ -35,7 +35,7 @@ const (
 	// frame at a time.
 	maxCallerUnacked = 1 << 16
 	// maxHeldBytes is how many bytes of messages the relay may hold for one connection: four messages of
-	// DefaultMaxMessage. A CreateContainer message has some 10 kB.
+	// DefaultMaxMessage bytes. A CreateContainer message has some 10 kB.
 	maxHeldBytes = 64 << 20
 )
 

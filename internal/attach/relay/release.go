@@ -35,8 +35,8 @@ func (c *Conn) forwardHeld(k *call, v Verdict, n int) {
 	}
 }
 
-// sendFrame sends one frame of a call's held bytes, as soon as the windows allow. It
-// reports whether there is more to send.
+// sendFrame sends one frame of a call's held bytes, as soon as the windows allow. It reports whether there is more to
+// send.
 func (c *Conn) sendFrame(k *call) bool {
 	c.mu.Lock()
 	for !c.closed && k.stage == stageSending && len(k.held) > 0 && min(c.flow.window, k.flow.window) <= 0 {

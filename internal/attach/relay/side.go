@@ -46,7 +46,7 @@ func (s *endpoint) shortenTimeout() {
 	s.timeoutMu.Lock()
 	defer s.timeoutMu.Unlock()
 	s.writeTimeout = min(s.writeTimeout, drainTimeout)
-	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing more is written
+	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing is written
 }
 
 // write writes whole frames.

@@ -109,7 +109,7 @@ func TestRapidResets(t *testing.T) {
 
 // TestFloods: frames that create state until the other end reacts, which it does not.
 func TestFloods(t *testing.T) {
-	t.Run("settings that nobody acknowledges", func(t *testing.T) {
+	t.Run("settings without acknowledgement", func(t *testing.T) {
 		caller, backend, _ := ends(t, relay.Options{})
 		go func() { _, _ = io.Copy(io.Discard, backend.conn) }()
 		go func() { _, _ = caller.conn.Write(bytes.Repeat([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}, 1<<16+1)) }()

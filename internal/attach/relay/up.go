@@ -82,9 +82,9 @@ func (u *toBackend) settings(f *frame) error {
 	if n > maxCallerUnacked {
 		return fmt.Errorf("%w: %d SETTINGS frames that the backend has not acknowledged", errConnectionLimit, n)
 	}
-	run := u.pendingFrames
+	frames := u.pendingFrames
 	u.pendingFrames = nil
-	return u.out.writeLocked(run)
+	return u.out.writeLocked(frames)
 }
 
 // headers decodes a header block. If the block opens a call that HandlingFor selects, the relay holds the call.

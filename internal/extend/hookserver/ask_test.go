@@ -303,7 +303,7 @@ func TestTell(t *testing.T) {
 	for _, ev.Kind = range []lifecycle.Kind{lifecycle.PostStartContainer, lifecycle.StopContainer, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox} {
 		s.Notify(ev)
 	}
-	eventually(t, "all is told", func() bool { return len(f.seen()) == 3 })
+	eventually(t, "all events are reported", func() bool { return len(f.seen()) == 3 })
 	if d := cmp.Diff([]string{"started", "stopped", "pod stopped"}, f.seen()); d != "" {
 		t.Error(d)
 	}
@@ -339,7 +339,7 @@ func TestSkipped(t *testing.T) {
 		ev.Kind = lifecycle.StopContainer
 		s.Notify(ev)
 		if len(s.notices) != asked {
-			t.Errorf("%s: %d to be told", value, len(s.notices))
+			t.Errorf("%s: %d notices are pending", value, len(s.notices))
 		}
 		if value == "true" && len(f.seen()) > 0 {
 			t.Errorf("called: %v", f.seen())

@@ -214,7 +214,7 @@ func TestDirectoryUnread(t *testing.T) {
 	}
 }
 
-// TestForeignSocket: the server's process must belong to root or our own user.
+// TestForeignSocket: the server's process must belong to root or the agent's own user.
 func TestForeignSocket(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root gives files away")

@@ -17,8 +17,8 @@ import (
 // table, and a test checks that merge uses the same rules.
 type Rule struct{ Field, Rule string }
 
-// Rules returns the merge table. It is the same as in koordinator's runtime proxy 1.8, except for rows
-// that mention a difference.
+// Rules returns the merge table. It is the same as in koordinator's runtime proxy 1.8, except for rows that mention a
+// difference.
 func Rules() []Rule {
 	return []Rule{
 		{"pod labels, annotations", "added to the labels and annotations of the pod; entries with the same key are replaced"},

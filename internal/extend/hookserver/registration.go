@@ -20,8 +20,8 @@ const (
 	Fail   Policy = "Fail"   // the event fails
 )
 
-// Registration is the content of a server's file. It has the same form as the files of koordinator's runtime
-// proxy 1.8 (runtimeproxy/config). Like that proxy, the agent ignores unknown keys.
+// Registration is the content of a server's file. It has the same form as the files of koordinator's runtime proxy 1.8
+// (runtimeproxy/config). Like that proxy, the agent ignores unknown keys.
 type Registration struct {
 	// Endpoint is the path of the server's socket.
 	Endpoint string  `json:"remote-endpoint"`

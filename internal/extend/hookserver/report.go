@@ -18,7 +18,7 @@ const (
 	Failed      Result = "failed"      // the server answered with an error
 	TimedOut    Result = "timeout"     // the server did not answer in time
 	Unreachable Result = "unreachable" // no process serves the socket, or a process of an untrusted user serves it
-	Skipped     Result = "skipped"     // the agent did not call the server, because the server's circuit breaker is open
+	Skipped     Result = "skipped"     // the agent did not call the server, because its circuit breaker is open
 	EventEnded  Result = "ended"       // the event ended before the server answered, or before the agent called it
 )
 

@@ -47,7 +47,7 @@ func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (unsupport
 	adjustAnnotations(c, a.GetAnnotations())
 	adjustEnv(c, a.GetEnv())
 	if args := a.GetArgs(); len(args) > 0 {
-		if args[0] == "" { // NRI marks replaced arguments by an empty first argument
+		if args[0] == "" { // NRI marks arguments that replace earlier ones with an empty first argument
 			args = args[1:]
 		}
 		c.Command, c.Args = args, nil
@@ -150,7 +150,7 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsup
 	}
 	l.Devices, l.Resources, l.OomScoreAdj = nil, nil, nil
 	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
-		l.Rdt = nil // the library's answer always has a Rdt, which may be empty
+		l.Rdt = nil // the library's answer always has an RDT section, which may be empty
 	}
 	return append(unsupported, namesOfSetFields(l)...)
 }

@@ -17,8 +17,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ledger is a plugin that knows what it was told of. It notes every event that does not fit: an object that it is told
-// of twice, or that it has never been told of.
+// ledger is a plugin that stores which objects the host reported to it. It notes every event that does not fit: an
+// object that is reported twice, or an event of an object that was never reported.
 type ledger struct {
 	stub   stub.Stub
 	synced chan struct{}
@@ -42,7 +42,7 @@ func (l *ledger) note(event, id, name string) error {
 		l.faults = append(l.faults, fmt.Sprintf("%s of %s %s, which the plugin had already", event, name, id))
 	case strings.HasPrefix(event, "Remove"): // also of what stopped before the plugin connected, which its synchronisation does not have
 	case !begins[event] && !known:
-		l.faults = append(l.faults, fmt.Sprintf("%s of %s %s, which the plugin was never told of", event, name, id))
+		l.faults = append(l.faults, fmt.Sprintf("%s of %s %s, which the host never reported to the plugin", event, name, id))
 	}
 	if event != "CreateContainer" {
 		l.known[id] = true
@@ -134,9 +134,8 @@ func (g *rig) ledger(name, index string, during func(event, id string) error) *l
 	return l
 }
 
-// TestNothingIsLost has plugins connect while pods and containers come and go: each plugin is told of every object
-// exactly once, by its synchronisation or by an event, and
-// of every end of what it knows.
+// TestNothingIsLost has plugins connect while pods and containers come and go: the host reports every object
+// to each plugin exactly once, by its synchronisation or by an event, and every end of an object that the plugin knows.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)
@@ -340,8 +339,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestFailureOfOne: the plugins before and after one that fails go on. What one of them refuses, all are told is gone,
-// nothing is left, and the same call succeeds later.
+// TestFailureOfOne: the plugins before and after one that fails go on. If one of them refuses an object, the
+// host reports the removal to all, nothing is left, and the same call succeeds later.
 func TestFailureOfOne(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, nil)

@@ -14,9 +14,9 @@ import (
 // A plugin's connection begins with a frame of the NRI multiplexer (pkg/net/multiplex), which contains a ttrpc message.
 // All numbers in the headers are big endian.
 const (
-	muxHeaderBytes     = 8  // bytes: connection id (4), length (4)
+	muxHeaderBytes     = 8  // connection id (4), length (4)
 	runtimeServiceConn = 2  // the connection id of the runtime's service
-	ttrpcHeaderBytes   = 10 // bytes: length (4), stream (4), type (1), flags (1)
+	ttrpcHeaderBytes   = 10 // length (4), stream (4), type (1), flags (1)
 	ttrpcRequestType   = 1  // the type of requests
 )
 

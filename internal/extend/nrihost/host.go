@@ -105,9 +105,9 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	server := grpc.NewServer(h.serverOptions()...)
 	h.mu.Lock()
 	h.server = server
-	ended := h.stopCalled
+	stopCalled := h.stopCalled
 	h.mu.Unlock()
-	if ended {
+	if stopCalled {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)

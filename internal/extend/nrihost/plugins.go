@@ -211,7 +211,7 @@ func (h *Host) hasNoPlugins() bool { return !h.hasOwnPlugins && h.pluginListener
 // State is the state of a host, for users.
 type State struct {
 	Socket        string
-	CreationOrder string // whether the host asks plugins before or after a creation; empty while the host does not serve plugins
+	CreationOrder string // whether the host asks plugins before or after a creation; empty while it does not serve plugins
 	Err           string // the reason why the host does not serve plugins
 	Plugins       []Plugin
 	// Rejected counts clients that are not plugins, and plugins whose name was already connected.

@@ -20,9 +20,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// specStore changes the OCI specs of containers that containerd stores. When a container starts, containerd's
-// CRI makes its process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x:
-// container.NewTask). When the CRI updates the resources of a container, it also changes the stored spec.
+// specStore changes the OCI specs of containers that containerd stores. When a container starts, containerd's CRI makes
+// its process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask). When the
+// CRI updates the resources of a container, it also changes the stored spec.
 //
 // The API is api/services/containers/v1/containers.proto of containerd. The two methods and six fields that specStore
 // uses have not changed since 1.0.
@@ -76,8 +76,8 @@ func (s *specStore) call(ctx context.Context, method string, req []byte) (resp [
 
 // storedSpec is an OCI spec in the form in which the runtime stores it.
 type storedSpec struct {
-	typeURL  string // the type URL of the spec
-	specJSON []byte // JSON
+	typeURL  string // of the Any message that has the spec
+	specJSON []byte
 }
 
 // getSpec reads the stored spec of a container.

@@ -38,10 +38,10 @@ type answerValues struct {
 	problems     lifecycle.ProblemList
 }
 
-// valuesOf converts a plugin's allocation to values. It reports invalid parts and leaves them out. dev is
-// the directory with the node's device nodes.
-func valuesOf(dev, resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
-	a := answerValues{plugin: resource, devDirectory: dev}
+// valuesOf converts a plugin's allocation to values. It reports invalid parts and leaves them out. devDirectory is the
+// directory with the node's device nodes.
+func valuesOf(devDirectory, resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
+	a := answerValues{plugin: resource, devDirectory: devDirectory}
 	all := from.GetResourceAllocation()
 	if len(all) > maxPlugins {
 		a.addProblem("resource_allocation", resource, fmt.Sprintf("has %d resources: the agent reads at most %d", len(all), maxPlugins))
@@ -116,8 +116,8 @@ func (a *answerValues) addResource(resource string, info *api.ResourceAllocation
 	}
 }
 
-// addProperty adds the value of an OCI property. A name with a dot is a file of cgroup v2, as in Katalyst's
-// memory plugin.
+// addProperty adds the value of an OCI property. A name with a dot is a file of cgroup v2, as in Katalyst's memory
+// plugin.
 func (a *answerValues) addProperty(resource, name, text string) {
 	switch name {
 	case "":

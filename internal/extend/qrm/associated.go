@@ -18,8 +18,8 @@ const (
 	deviceAnswerMethod  = "AllocateAssociatedDevice"
 	deviceUpdatesMethod = "UpdateAllocatableAssociatedDevices"
 	healthyDevice       = "Healthy"
-	// maxAssociated limits the associated devices of one container. maxKnownDevices limits the devices of the
-	// node that the manager sends to plugins.
+	// maxAssociated limits the associated devices of one container. maxKnownDevices limits the devices of the node that
+	// the manager sends to plugins.
 	maxAssociated, maxKnownDevices = 1024, 16384
 )
 

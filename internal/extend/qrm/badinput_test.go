@@ -54,7 +54,7 @@ func TestForeignSocket(t *testing.T) {
 		t.Errorf("registered: %v", err)
 	}
 	r.refusedWith("65534")
-	// A plugin that was trusted, whose socket somebody else has now.
+	// A plugin that was trusted, whose socket another user owns now.
 	if err := os.Chown(path, 0, -1); err != nil {
 		t.Fatal(err)
 	}

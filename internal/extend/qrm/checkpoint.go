@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// checkpointName is the file in which Katalyst's kubelet, or Katalyst's manager beside a kubelet, stores
-	// the allocations of plugins. It is in the directory of plugins.
+	// checkpointName is the file in which Katalyst's kubelet, or Katalyst's manager beside a kubelet, stores the
+	// allocations of plugins. It is in the directory of plugins.
 	checkpointName = "kubelet_qrm_checkpoint"
 	// maxCheckpoint limits the size of the checkpoint file, in bytes; maxEntriesRead limits the number of its
 	// entries.

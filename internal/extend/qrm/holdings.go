@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name.
-// The last report of a plugin has priority over the plugin's stored allocation. Amounts calls no plugin.
+// Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name. The last
+// report of a plugin has priority over the plugin's stored allocation. Amounts calls no plugin.
 func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,8 +59,8 @@ func allocatedAmounts(answer *api.ResourceAllocation) (out []lifecycle.PluginAmo
 	return out
 }
 
-// mergeAmounts adds more amounts to a list. It sums the amounts of one resource that several plugins report,
-// like Katalyst's server.
+// mergeAmounts adds more amounts to a list. It sums the amounts of one resource that several plugins report, like
+// Katalyst's server.
 func mergeAmounts(to, more []lifecycle.PluginAmount) []lifecycle.PluginAmount {
 	for _, one := range more {
 		i := slices.IndexFunc(to, func(o lifecycle.PluginAmount) bool { return o.Resource == one.Resource })

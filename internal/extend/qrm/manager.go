@@ -17,10 +17,10 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Options are the settings of a manager. Log and one of Directory and Watch are required.
+// Options are the settings of a manager. Log and one of Directory and WatchDirectories are required.
 type Options struct {
-	// Directory is the directory in which plugins register; "" for none. It has the manager's socket,
-	// kubelet.sock, and the sockets of plugins.
+	// Directory is the directory in which plugins register; "" for none. It has the manager's socket, kubelet.sock, and
+	// the sockets of plugins.
 	Directory string
 	// WatchDirectories are directories in which plugins put sockets that serve pluginregistration.v1.
 	WatchDirectories []string
@@ -90,7 +90,7 @@ type Manager struct {
 	removals           map[string]map[string]bool          // pods that must be released, by resource and UID
 	removalsInProgress map[removal]chan struct{}           // releases that are in progress
 	releasedEnded      bool                                // ReleaseEnded was called, so the node's pods are known
-	unknownPods        map[removal]bool                    // pods that a plugin listed in its last answer, and that the node does not have
+	unknownPods        map[removal]bool                    // pods in a plugin's last answer that the node does not have
 	allocatable        map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
 	err                string                              // the reason why the manager cannot serve its socket
 	refusals           []RefusedRegistration               // the last refused registrations
@@ -155,8 +155,7 @@ func (m *Manager) Run(ctx context.Context) error {
 // registration is what the manager knows about a plugin from the plugin's registration.
 type registration struct {
 	resource, socket, version string
-	// watched means that the plugin was found in a directory. Its registration ends when its socket
-	// disappears.
+	// watched means that the plugin was found in a directory. Its registration ends when its socket disappears.
 	watched    bool
 	options    options
 	hasOptions bool // options has the plugin's options
@@ -164,8 +163,8 @@ type registration struct {
 
 var errTooManyPlugins = fmt.Errorf("%d plugins are registered already, and the agent accepts no more", maxPlugins)
 
-// register registers a plugin for its resource. It replaces an earlier registration for the resource, as in
-// the kubelet.
+// register registers a plugin for its resource. It replaces an earlier registration for the resource, as in the
+// kubelet.
 func (m *Manager) register(ctx context.Context, r registration) error {
 	err := m.checkRegistration(ctx, &r)
 	if err != nil {

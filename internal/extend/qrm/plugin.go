@@ -39,8 +39,8 @@ const (
 	Failed         Result = "failed"      // the plugin answered with an error
 	TimedOut       Result = "timeout"     // the plugin did not answer in time
 	Unreachable    Result = "unreachable" // no process serves the socket, or a process of an untrusted user serves it
-	Skipped        Result = "skipped"     // the agent did not call the plugin, because the plugin's circuit breaker is open
-	AnsweredBefore Result = "ahead"       // the agent did not call the plugin, because the plugin had answered before the container's creation
+	Skipped        Result = "skipped"     // the agent did not call the plugin, because its circuit breaker is open
+	AnsweredBefore Result = "ahead"       // the agent did not call the plugin, which had answered before the creation
 )
 
 // Results lists the results of calls.

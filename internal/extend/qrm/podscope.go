@@ -17,8 +17,8 @@ func podRequest(of *api.ResourceRequest, amount float64) *api.PodResourceRequest
 	}
 }
 
-// requestsOfPod returns the most that a pod's containers request at the same time. It assumes that init
-// containers run one after the other, before all other containers.
+// requestsOfPod returns the most that a pod's containers request at the same time. It assumes that init containers run
+// one after the other, before all other containers.
 func requestsOfPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 	out, before := lifecycle.Amounts{}, lifecycle.Amounts{}
 	for _, c := range spec.Containers {
@@ -38,8 +38,8 @@ func requestsOfPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 	return out
 }
 
-// podHints asks a plugin on which NUMA nodes the resource of a pod is available. known is false if the
-// plugin decides by container.
+// podHints asks a plugin on which NUMA nodes the resource of a pod is available. known is false if the plugin decides
+// by container.
 func (q *Question) podHints(ctx context.Context, it pluginRequest) (out []lifecycle.ResourceHints, problems []lifecycle.Problem, known bool) {
 	if it.plugin.lacksMethod("GetPodTopologyHints") {
 		return nil, nil, false
@@ -62,8 +62,8 @@ func (q *Question) podHints(ctx context.Context, it pluginRequest) (out []lifecy
 	return out, problems, true
 }
 
-// allocateForPod asks a plugin to allocate a resource for a whole pod. known is false if the plugin
-// allocates by container.
+// allocateForPod asks a plugin to allocate a resource for a whole pod. known is false if the plugin allocates by
+// container.
 func (m *Manager) allocateForPod(ctx context.Context, p *plugin, request *api.ResourceRequest, amount float64) (answer *api.ResourceAllocation, known bool, err error) {
 	if p.lacksMethod("AllocateForPod") {
 		return nil, false, nil

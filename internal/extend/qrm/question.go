@@ -119,8 +119,8 @@ func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Contai
 	}
 }
 
-// roleOf returns the type of a container, and its index in its list in the pod's spec. The protocol has no
-// type for init containers with restartPolicy Always, so they count as sidecars.
+// roleOf returns the type of a container, and its index in its list in the pod's spec. The protocol has no type for
+// init containers with restartPolicy Always, so they count as sidecars.
 func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
 	first := ""
 	for _, c := range spec.Containers {
@@ -150,8 +150,8 @@ func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Container
 	return api.ContainerType_SIDECAR, index
 }
 
-// forEachItem calls a function for all items of a question in parallel, and waits for all calls.
-func (q *Question) forEachItem(do func(i int, it pluginRequest)) {
+// forEachRequest calls a function for all pluginRequests of a question in parallel, and waits for all calls.
+func (q *Question) forEachRequest(do func(i int, it pluginRequest)) {
 	var all sync.WaitGroup
 	for i, it := range q.pluginRequests {
 		all.Go(func() { do(i, it) })
@@ -169,7 +169,7 @@ func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, pr
 	problems = slices.Clone(q.problems)
 	answers := make([][]lifecycle.ResourceHints, len(q.pluginRequests))
 	failed := make([][]lifecycle.Problem, len(q.pluginRequests))
-	q.forEachItem(func(i int, it pluginRequest) {
+	q.forEachRequest(func(i int, it pluginRequest) {
 		if it.plugin.options.topologyAligned {
 			answers[i], failed[i] = q.hintsOf(ctx, it)
 		}
@@ -212,8 +212,8 @@ func (q *Question) hintsOf(ctx context.Context, it pluginRequest) ([]lifecycle.R
 // maxHints limits the hints of one resource. An answer for 64 NUMA nodes cannot list all sets of nodes.
 const maxHints = 1024
 
-// hintsFrom converts the hints of an answer. It includes hints of accompanying resources. free has the
-// resources for which the plugin has no preference.
+// hintsFrom converts the hints of an answer. It includes hints of accompanying resources. free has the resources for
+// which the plugin has no preference.
 func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free map[string]bool) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	complain := func(name, reason string) {
 		problems = append(problems, lifecycle.Problem{
@@ -283,7 +283,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out lifecycle.HookServerAnswer, err error) {
 	answers := make([]*api.ResourceAllocation, len(q.pluginRequests))
 	failed := make([]error, len(q.pluginRequests))
-	q.forEachItem(func(i int, it pluginRequest) { answers[i], failed[i] = q.allocate(ctx, it, at) })
+	q.forEachRequest(func(i int, it pluginRequest) { answers[i], failed[i] = q.allocate(ctx, it, at) })
 	for i, it := range q.pluginRequests {
 		if failed[i] != nil {
 			then := "the container does not get the resource"
@@ -350,8 +350,8 @@ func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api
 	return resp.GetAllocationResult(), 0, err
 }
 
-// PreStart notifies plugins that a container will start. It notifies only plugins that require it and have
-// an allocation for the container.
+// PreStart notifies plugins that a container will start. It notifies only plugins that require it and have an
+// allocation for the container.
 func (m *Manager) PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) (problems []lifecycle.Problem) {
 	for _, p := range m.sortedPlugins() {
 		if !p.options.preStartRequired || !m.hasAllocation(pod.UID, ctr.Name, p.resource) {

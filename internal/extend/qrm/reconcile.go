@@ -37,8 +37,8 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 	}
 }
 
-// reconcile reads the allocations of one plugin, and stores those that differ from its last answers. If the
-// plugin does not list a stored allocation, reconcile requests the allocation again.
+// reconcile reads the allocations of one plugin, and stores those that differ from its last answers. If the plugin does
+// not list a stored allocation, reconcile requests the allocation again.
 func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	var resp api.GetResourcesAllocationResponse
 	before := m.containerAllocations(p.resource)
@@ -71,17 +71,17 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 // of an earlier agent was lost. It returns the pods with such allocations. If a plugin lists allocations for a pod that
 // the node does not have, adoptAllocations releases them at the second call.
 func (m *Manager) adoptAllocations(resource string, pods map[string]*api.ContainerResources) (taken []string) {
-	var unknown []string
+	var unstored []string
 	m.mu.Lock()
 	maps.DeleteFunc(m.unknownPods, func(at removal, _ bool) bool { return at.resource == resource && pods[at.uid] == nil })
 	for _, uid := range sortedKeys(pods) {
 		if !m.pods[uid].hasAnswersFor(resource, pods[uid]) {
-			unknown = append(unknown, uid)
+			unstored = append(unstored, uid)
 		}
 	}
-	synced := m.releasedEnded
+	releasedEnded := m.releasedEnded
 	m.mu.Unlock()
-	if len(unknown) == 0 || m.opts.LivePods == nil || !synced {
+	if len(unstored) == 0 || m.opts.LivePods == nil || !releasedEnded {
 		return nil
 	}
 	live := m.opts.LivePods()
@@ -90,7 +90,7 @@ func (m *Manager) adoptAllocations(resource string, pods map[string]*api.Contain
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, uid := range unknown {
+	for _, uid := range unstored {
 		at := removal{resource, uid}
 		switch {
 		case m.removals[resource][uid] || m.removalsInProgress[at] != nil || m.pods[uid].hasAnswersFor(resource, pods[uid]):

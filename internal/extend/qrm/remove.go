@@ -27,8 +27,8 @@ const (
 	maxRemovals = 4096
 )
 
-// Remove queues the release of a pod's allocations. If a plugin does not answer, the manager tries again later.
-// For an unknown pod, Remove queues a release by each plugin, because an earlier agent may have made allocations.
+// Remove queues the release of a pod's allocations. If a plugin does not answer, the manager tries again later. For an
+// unknown pod, Remove queues a release by each plugin, because an earlier agent may have made allocations.
 func (m *Manager) Remove(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

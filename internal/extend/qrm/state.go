@@ -25,8 +25,8 @@ type pod struct {
 	reports map[string]map[string]containerReport
 	// noContainerYet means that no container of the pod was created yet.
 	noContainerYet bool
-	// migrated means that the allocations are from an earlier manager's checkpoint. Some of its resources
-	// may be accompanying resources in the answer of another plugin.
+	// migrated means that the allocations are from an earlier manager's checkpoint. Some of its resources may be
+	// accompanying resources in the answer of another plugin.
 	migrated bool
 }
 
@@ -285,8 +285,8 @@ type State struct {
 	// Aligned, Reconciled and PreStart are options of the plugin.
 	Aligned, Reconciled, PreStart bool
 	Calls, Failed                 uint64
-	// Replaced counts earlier registrations for the resource. Pods is the number of pods for which the plugin
-	// was asked to allocate. Removals is the number of pods that the plugin must still release.
+	// Replaced counts earlier registrations for the resource. Pods is the number of pods for which the plugin was asked
+	// to allocate. Removals is the number of pods that the plugin must still release.
 	Replaced, Pods, Removals int
 }
 

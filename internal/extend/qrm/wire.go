@@ -50,9 +50,9 @@ func (rawAnswerCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(all, a.message)
 }
 
-// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins (gogo)
-// encode a nil message in this way: the plugin has no preference. An empty message means that the resource is not
-// available. The two messages are equal after decoding.
+// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins (gogo) encode a
+// nil message in this way: the plugin has no preference. An empty message means that the resource is not available. The
+// two messages are equal after decoding.
 func withoutValue(message []byte, field protowire.Number) map[string]bool {
 	out := map[string]bool{}
 	for len(message) > 0 {
@@ -122,8 +122,8 @@ func shorten(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// isResourceName reports whether a text can be the name of a resource: an optional domain, and a name of
-// letters, digits, "-", "_" and ".".
+// isResourceName reports whether a text can be the name of a resource: an optional domain, and a name of letters,
+// digits, "-", "_" and ".".
 func isResourceName(s string) bool {
 	const maxName = 253 + 1 + 63 // of a qualified name in Kubernetes
 	domain, name, qualified := strings.Cut(s, "/")

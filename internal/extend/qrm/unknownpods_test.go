@@ -6,8 +6,8 @@ import (
 	api "github.com/trimtab/trimtab/api/resourceplugin/v1alpha1"
 )
 
-// TestUnclaimed: a pod that a plugin stops listing is forgotten, and the lists of other plugins do not matter.
-func TestUnclaimed(t *testing.T) {
+// TestUnknownPods: a pod that a plugin stops listing is forgotten, and the lists of other plugins do not matter.
+func TestUnknownPods(t *testing.T) {
 	m := &Manager{releasedEnded: true, unknownPods: map[removal]bool{}, opts: Options{LivePods: func() map[string]bool { return map[string]bool{} }}}
 	listed := map[string]*api.ContainerResources{"u": {}}
 	m.adoptAllocations("nic", listed)
