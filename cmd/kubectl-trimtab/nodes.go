@@ -91,7 +91,8 @@ func (p *plugin) nodeRow(ctx context.Context, c *fleet.Cluster, n fleet.Node) no
 	}
 	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.Attachment(), len(s.Containers), s.Violations(), s.ConfigGen
 	r.Ready, r.Note = n.Agent.Ready, s.Fault()
-	if !s.Started.IsZero() { // an agent that is not a pod has another age than the pod
+	// This is the start of the process that answers. An agent that is not a pod has another age than the pod.
+	if !s.Started.IsZero() {
 		r.Started = s.Started
 	}
 	return r

@@ -35,17 +35,17 @@ type wrapper struct {
 
 // run edits the bundle if the call creates a container, and then executes the real runtime.
 func (w *wrapper) run(settingsFile string) error {
-	call := parseCommandLine(w.args)
+	c := parseCommandLine(w.args)
 	s, err := readSettings(settingsFile)
-	if err != nil && call.createsContainer() {
+	if err != nil && c.createsContainer() {
 		return err // the settings may require that a container does not start without its decision
 	}
 	runtime, err := findRuntime(s.Runtime)
 	if err != nil {
 		return err
 	}
-	if call.createsContainer() {
-		if err := applyDecision(s.Decisions, call); err != nil {
+	if c.createsContainer() {
+		if err := applyDecision(s.Decisions, c); err != nil {
 			if s.OnError == onErrorFail {
 				return err
 			}

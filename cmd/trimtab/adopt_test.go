@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestAdoptAlone: without an agent the command says what it needs, and --apply still hands what it read to the next one.
+// TestAdoptAlone: without an agent the command says what it needs, and --apply still stores what it read for the next one.
 func TestAdoptAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -36,7 +36,7 @@ too slow misses events, which are counted; no pod waits for it.`,
 	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
 	var from sinceFlag
 	cmd.Flags().Var(&from, "since", "begin after the event with this number, or with events since this long ago, such as 5m")
-	whole := addFullEvents(cmd)
+	whole := addFullEventFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
 		if full, err := whole.wantsFull(cmd); full || err != nil {

@@ -23,7 +23,7 @@ type fullEventFlags struct {
 	record           string
 }
 
-func addFullEvents(cmd *cobra.Command) *fullEventFlags {
+func addFullEventFlags(cmd *cobra.Command) *fullEventFlags {
 	f := &fullEventFlags{}
 	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole message and decision of each event from now on, as YAML documents")
 	cmd.Flags().StringVar(&f.record, "record", "", "write each event from now on to a `file` that 'trimtab replay' reads")

@@ -20,7 +20,8 @@ func terminalWidth(w io.Writer) (width int, ok bool) {
 	return int(size.Col), true
 }
 
-// useColors reports whether to use colours on w: only on terminals, and only if NO_COLOR is not set (no-color.org).
+// useColors reports whether to use colours on w: only on terminals, and only if NO_COLOR is not set (no-color.org) and
+// TERM is not dumb.
 func useColors(w io.Writer) bool {
 	_, ok := terminalWidth(w)
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"

@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // pluginSocket is an environment variable that a runtime sets for the pre-installed NRI plugins that it starts.
@@ -57,13 +58,13 @@ func (m *usageError) Unwrap() error { return m.err }
 type refusalError struct{ count int }
 
 func (r *refusalError) Error() string {
-	return fmt.Sprintf("%d pods or containers would be refused", r.count)
+	return fmt.Sprintf("%d of the pods and containers would be refused", r.count)
 }
 
 // movesError is the error of an adoption in which containers would get other CPUs. count is their number.
 type movesError struct{ count int }
 
-func (m *movesError) Error() string { return fmt.Sprintf("%d containers would move", m.count) }
+func (m *movesError) Error() string { return term.Count(m.count, "container") + " would move" }
 
 // pluginName matches the file name of a pre-installed plugin, as runtimes require it.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-`)

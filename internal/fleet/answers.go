@@ -66,9 +66,8 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// HasApplied reports whether the agent has applied a version of a layer. The version "" means that the
-// layer must not exist. It returns an error for an agent that does not read ConfigMaps, or that has refused
-// them.
+// HasApplied reports whether the agent has applied a version of a layer. The version "" means that the layer must not
+// exist. It returns an error for an agent that does not read ConfigMaps, or that has refused them.
 func (s Status) HasApplied(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
 		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")

@@ -39,9 +39,9 @@ type Cluster struct {
 	agentNamespace string
 }
 
-// Connect makes a connection, and sends no request yet. agents is the namespace with the
-// agents' pods; "" means all namespaces.
-func Connect(c *rest.Config, agents string) (*Cluster, error) {
+// Connect makes a connection, and sends no request yet. agentNamespace is the namespace with the agents' pods; "" means
+// all namespaces.
+func Connect(c *rest.Config, agentNamespace string) (*Cluster, error) {
 	c = rest.CopyConfig(c)
 	// A command sends one or two requests per node. client-go's own limit of 5 requests per second is meant
 	// for controllers.
@@ -50,7 +50,7 @@ func Connect(c *rest.Config, agents string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server %s: %w", c.Host, err)
 	}
-	return &Cluster{config: c, objects: d, agentNamespace: agents}, nil
+	return &Cluster{config: c, objects: d, agentNamespace: agentNamespace}, nil
 }
 
 // PodNode returns the node that a pod is bound to.

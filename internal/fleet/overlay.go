@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// Layers are a node's configurations from ConfigMaps, as YAML; "" for none. A later layer
-// overrides earlier ones, as in config.Merge.
+// Layers are a node's configurations from ConfigMaps, as YAML; "" for none. A later layer overrides earlier ones, as in
+// config.Merge.
 type Layers struct {
 	Cluster, Group, Node string
 }

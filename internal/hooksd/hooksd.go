@@ -24,8 +24,8 @@ const (
 	maxFileSize = 64 << 10 // in bytes
 )
 
-// Read returns the files of hooks in directories, sorted by name. A file replaces a file with the same name in
-// an earlier directory, even if it cannot be read. A missing directory has no files. podman and CRI-O do the same
+// Read returns the files of hooks in directories, sorted by name. A file replaces a file with the same name in an
+// earlier directory, even if it cannot be read. A missing directory has no files. podman and CRI-O do the same
 // (oci-hooks(5)).
 func Read(directories []string) []lifecycle.HookFile {
 	found := map[string]lifecycle.HookFile{}
@@ -76,8 +76,8 @@ func readFile(dir, name string) lifecycle.HookFile {
 	return f
 }
 
-// readTrusted reads a regular file of a directory. It follows only links that stay inside the directory. It
-// refuses a file that users other than root and the caller can write, because a hook runs as root.
+// readTrusted reads a regular file of a directory. It follows only links that stay inside the directory. It refuses a
+// file that users other than root and the caller can write, because a hook runs as root.
 func readTrusted(dir, name string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -111,12 +111,12 @@ func Connect(o Options) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	begins := time.Now()
+	firstListAt := time.Now()
 	if o.Spread > 0 {
-		begins = begins.Add(rand.N(o.Spread)) //nolint:gosec // only spreads load
+		firstListAt = firstListAt.Add(rand.N(o.Spread)) //nolint:gosec // only spreads load
 	}
 	return &Client{
-		firstListAt: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
+		firstListAt: firstListAt, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log, token: t,
 		lastErr: errors.New("the agent has sent no request yet"),
 	}, nil
 }

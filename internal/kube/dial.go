@@ -17,8 +17,8 @@ const maxRedialWait = 5 * time.Second
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // spreadRedials makes each connection but the first wait up to spread. An API server that ends, or that sheds its
-// clients (GOAWAY), disconnects the agents of all nodes at the same time. Without a wait all agents would connect
-// to the other servers at the same moment. client-go itself does not pause there: its HTTP/2 connects again at the next
+// clients (GOAWAY), disconnects the agents of all nodes at the same time. Without a wait all agents would connect to
+// the other servers at the same moment. client-go itself does not pause there: its HTTP/2 connects again at the next
 // request.
 func spreadRedials(dial dialFunc, spread time.Duration) dialFunc {
 	if dial == nil {

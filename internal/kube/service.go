@@ -25,8 +25,8 @@ func Run(ctx context.Context, services ...Service) {
 // Releaser is a service that can remove what it wrote about this node, after the agent has restored the node.
 type Releaser interface {
 	Service
-	// Release removes what the service wrote now. Run would do that later, but an administrator may remove the agent or
-	// its rights before then.
+	// Release immediately removes what the service wrote. Run would do that later, but an administrator may remove the
+	// agent or its rights before then.
 	Release(ctx context.Context) error
 }
 

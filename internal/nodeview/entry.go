@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// journalEntry returns the journal's entry for an event: the values decided for its pod or container,
-// what others lost or got, and the problems.
+// journalEntry returns the journal's entry for an event: the values decided for its pod or container, what others lost
+// or got, and the problems.
 func (v *View) journalEntry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {

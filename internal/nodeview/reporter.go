@@ -123,8 +123,8 @@ func (r *Reporter) logKernelRefusals(d *EventReport) {
 	}
 }
 
-// countProblem counts one problem of an event. A problem of a container's creation is not counted
-// again at its later events.
+// countProblem counts one problem of an event. A problem of a container's creation is not counted again at its later
+// events.
 func (r *Reporter) countProblem(kind lifecycle.Kind, p lifecycle.Problem) {
 	switch {
 	case p.Warning || kind == lifecycle.StartContainer:
@@ -146,9 +146,9 @@ func (r *Reporter) countProblem(kind lifecycle.Kind, p lifecycle.Problem) {
 // reminderInterval is how often the log repeats an ongoing fault of the node.
 const reminderInterval = 5 * time.Minute
 
-// ReportForeignRecord logs a creation that carries a record of another agent. Either that agent answers
-// before this one, or the pod's author forged the record. The runtime refuses a container that
-// both agents adjust. Only one event at a time may call it.
+// ReportForeignRecord logs a creation that carries a record of another agent. Either that agent answers before this
+// one, or the pod's author forged the record. The runtime refuses a container that both agents adjust. Only one event
+// at a time may call it.
 func (r *Reporter) ReportForeignRecord(d *EventReport, why string) {
 	now := r.Now()
 	if !r.foreignRecordLogged.IsZero() && now.Sub(r.foreignRecordLogged) < reminderInterval {

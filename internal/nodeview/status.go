@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// maxContested limits the files in a status that other programs write. maxWithoutCgroup limits the
-// containers without a cgroup in it.
+// maxContested limits the files in a status that other programs write. maxWithoutCgroup limits the containers without a
+// cgroup in it.
 const (
 	maxContested     = 20
 	maxWithoutCgroup = 20

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// WhatIf returns what would be decided for pods if they were created now, one after another,
-// and how the decisions about all other pods would change. It decides and writes nothing.
+// WhatIf returns what would be decided for pods if they were created now, one after another, and how the decisions
+// about all other pods would change. It decides and writes nothing.
 func WhatIf(copier StateCopier, planned []engine.PlannedPod) api.Plan {
 	then := View{State: copier.CopyState()}
 	was, decided := then.assignments(), then.decisions()

@@ -58,8 +58,8 @@ func restartChanges(before, after snapshot) []string {
 const patienceAfterUnmet = 5 * time.Second
 
 // awaitWants calls look, which returns the unmet wants, after each write to the kernel and at intervals. It returns
-// when no want is unmet. After RunOptions.Patience it returns the unmet wants. While it waits, a Repeater repeats the
-// update of the step.
+// when no want is unmet. After RunOptions.Patience, or after patienceAfterUnmet if an earlier step had unmet wants, it
+// returns the unmet wants. While it waits, a Repeater repeats the update of the step.
 func (p *player) awaitWants(ctx context.Context, s *scenario.Step, look func() []string) []string {
 	now := time.NewTicker(20 * time.Millisecond)
 	defer now.Stop()

@@ -65,9 +65,9 @@ func (m *pipeNetwork) serve(address string, g *pluginProxy) {
 	m.pluginProxies[address] = g
 }
 
-// pingPlugins notifies the plugins of the end of a pod that does not exist. The agent starts its deferred
-// work after a time without events. pingPlugins restarts that time, so that the work does not start at the same time as
-// the next event.
+// pingPlugins notifies the plugins of the end of a pod that does not exist. The agent starts its deferred work after a
+// time without events. pingPlugins restarts that time, so that the work does not start at the same time as the next
+// event.
 func (m *pipeNetwork) pingPlugins() {
 	if m == nil {
 		return

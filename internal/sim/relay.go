@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// relay listens at the public NRI socket and forwards connections to the adaptation's inner socket. When the
-// relay closes, it closes the plugins' connections, as the end of a runtime process does. The adaptation does not close
-// these connections when it stops.
+// relay listens at the public NRI socket and forwards connections to the adaptation's inner socket. When the relay
+// closes, it closes the plugins' connections, as the end of a runtime process does. The adaptation does not close these
+// connections when it stops.
 type relay struct {
 	listener    net.Listener
 	innerSocket string

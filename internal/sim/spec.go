@@ -95,8 +95,8 @@ func (q *Request) addToSpec(s *specs.Spec, host *lifecycle.Host) error {
 	return nil
 }
 
-// nri returns the container as NRI reports it. The message has the annotations of the spec, so that plugins
-// get the record that they have added at the creation.
+// nri returns the container as NRI reports it. The message has the annotations of the spec, so that plugins get the
+// record that they have added at the creation.
 func (c *container) nri() *api.Container {
 	n := &api.Container{
 		Id: c.id, PodSandboxId: c.pod.id, Name: c.request.Name, State: c.state,

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-func TestTable(t *testing.T) {
+func TestLayOutTable(t *testing.T) {
 	rows := []tableRow{
 		{cells: []cell{{text: "a"}, {}, {text: "0-3,8-11", changed: true}}, remarks: []string{"for a reason that is longer than the line", "! odd"}},
 		{cells: []cell{{text: "b"}, {}, {text: "0"}}},
@@ -59,7 +59,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-func TestAmounts(t *testing.T) {
+func TestFormatMemory(t *testing.T) {
 	for n, want := range map[int64]string{-1: "none", 1: "1 byte", 1 << 30: "1 GiB", 3 << 29: "1.5 GiB", 2 << 40: "2 TiB"} {
 		if got := formatMemory(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
@@ -67,7 +67,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-func TestQuota(t *testing.T) {
+func TestFormatQuota(t *testing.T) {
 	for want, s := range map[string]effective.State{
 		"none": {Quota: effective.Unlimited, Period: 100000}, "4 CPU": {Quota: 400000, Period: 100000}, "0.25 CPU": {Quota: 12500, Period: 50000},
 	} {
@@ -77,8 +77,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestEnd: only a scenario that wants something, and gets it, ends with a tick.
-func TestEnd(t *testing.T) {
+// TestPrintSummary: only a scenario that wants something, and gets it, ends with a tick.
+func TestPrintSummary(t *testing.T) {
 	cells := make([]cell, len(columns))
 	cells[0].text = "d/p/c"
 	problem := stepResult{step: &scenario.Step{Name: "a"}, containerRows: []tableRow{{cells: cells, remarks: []string{"why", "! odd"}}}}

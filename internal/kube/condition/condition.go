@@ -151,7 +151,7 @@ func (k *Keeper) hasCondition() bool {
 	return k.written != State{}
 }
 
-// write gets writeLock, and then writes the state that the function returns.
+// write gets writeLock, and then writes the State that state returns.
 func (k *Keeper) write(ctx context.Context, state func() State) error {
 	select {
 	case k.writeLock <- struct{}{}:

@@ -16,8 +16,8 @@ import (
 const (
 	// Label marks the ConfigMaps that agents read, with any value. Agents read no other ConfigMaps.
 	Label = "trimtab.io/config"
-	// SelectorAnnotation is the annotation of a group's ConfigMap that selects its nodes, in the
-	// syntax of `kubectl get nodes --selector`.
+	// SelectorAnnotation is the annotation of a group's ConfigMap that selects its nodes, in the syntax of
+	// `kubectl get nodes --selector`.
 	SelectorAnnotation = "trimtab.io/node-selector"
 	// DataKey is the key of a ConfigMap's data with the configuration.
 	DataKey = "config.yaml"
@@ -50,10 +50,9 @@ func source(namespace, name string) string { return "ConfigMap " + namespace + "
 func Source(o *unstructured.Unstructured) string { return source(o.GetNamespace(), o.GetName()) }
 
 // LayersFor returns a node's layers from ConfigMaps with the label, the lowest first: that of the cluster, that of the
-// node's group, and that of the node.
-// The error is a *Refusal for a ConfigMap that selects no nodes, that has no configuration, or that belongs to a
-// second group with this node. In these cases the node uses no ConfigMap, because its intended configuration is
-// unknown.
+// node's group, and that of the node. The error is a *Refusal for a ConfigMap that selects no nodes, that has no
+// configuration, or that belongs to a second group with this node. In these cases the node uses no ConfigMap, because
+// its intended configuration is unknown.
 func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map[string]string) ([]config.Layer, error) {
 	var byRank [3][]*unstructured.Unstructured
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *unstructured.Unstructured) int {

@@ -73,8 +73,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// oldest returns the oldest waiting event, which stays in the queue until it is written;
-// nil for none.
+// oldest returns the oldest waiting event, which stays in the queue until it is written; nil for none.
 func (r *Recorder) oldest() *pendingEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package koordinator reads what Koordinator's manager configures for a node, and returns it as a layer of
-// Trimtab's configuration: the NodeSLO of the node, and annotations of its Node and of its NodeResourceTopology.
-// The formats are those of Koordinator 1.7, slo.koordinator.sh/v1alpha1. The package sends no requests.
+// Package koordinator reads what Koordinator's manager configures for a node, and returns it as a layer of Trimtab's
+// configuration: the NodeSLO of the node, and annotations of its Node and of its NodeResourceTopology. The formats are
+// those of Koordinator 1.7, slo.koordinator.sh/v1alpha1. The package sends no requests.
 package koordinator
 
 import (

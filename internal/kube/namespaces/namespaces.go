@@ -35,7 +35,7 @@ type Store struct {
 	changed chan struct{} // of capacity 1; nil until Service.Run reads it
 }
 
-// Load reads the labels that an earlier agent stored in the file. It ignores an invalid content.
+// Load reads the labels that an earlier agent stored in the file. It ignores invalid content.
 func (s *Store) Load(kept []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

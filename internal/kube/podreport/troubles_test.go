@@ -66,8 +66,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestSentence: a message is short, and names the command for the rest.
-func TestSentence(t *testing.T) {
+// TestEventMessage: a message is short, and names the command for the rest.
+func TestEventMessage(t *testing.T) {
 	got := eventMessage(events.About{Namespace: "a", Name: "p"}, []string{"1", "2", "3", "4", "5"})
 	if got != "1 | 2 | 3 | and 2 more, see trimtab explain a/p" {
 		t.Error(got)

@@ -31,8 +31,8 @@ func nodesOf(m *topology.Machine) (nodes []api.NUMA) {
 	return nodes
 }
 
-// TestMemoryAlone: every drawing has a NUMA node without CPUs, with its memory.
-func TestMemoryAlone(t *testing.T) {
+// TestMemoryOnly: every drawing has a NUMA node without CPUs, with its memory.
+func TestMemoryOnly(t *testing.T) {
 	c := api.NodeCPUs{
 		Online: "0-1", Shared: "0-1",
 		Nodes: []api.NUMA{{ID: 0, CPUs: "0-1", Memory: 4 << 30}, {ID: 1, Package: -1, Memory: 64 << 30}, {ID: 2, Package: -1}},
@@ -54,8 +54,8 @@ func TestMemoryAlone(t *testing.T) {
 	}
 }
 
-// TestBusyUnknown: nothing is drawn for a use that is not known of any CPU.
-func TestBusyUnknown(t *testing.T) {
+// TestLoadLinesUnknown: no line with loads is drawn if no CPU has a known load.
+func TestLoadLinesUnknown(t *testing.T) {
 	c := api.NodeCPUs{Online: "0-3", Shared: "1-3", Reserved: "0", Nodes: []api.NUMA{{ID: 0, CPUs: "0-3"}}}
 	if got := strings.Join(LoadLines(c, nil, 60, term.Ink{}), "\n"); got != "node 0  0-3      -  #sss" {
 		t.Errorf("no CPU is known: %q", got)

@@ -112,8 +112,8 @@ func (c Check) agentResult(got api.Node) Check {
 // keySize is the size of a record key, in bytes.
 const keySize = 32
 
-// checkKey checks whether the record key exists, and whether only root can read and write it. runs is true if an agent
-// answers.
+// checkKey checks whether the record key exists and is a key, and whether only root can read and write it. runs is true
+// if an agent answers.
 func checkKey(c Check, h host, file string, runs bool) Check {
 	info, err := h.stat(file)
 	switch {

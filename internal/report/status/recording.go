@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// RecordingSource is a Source that can record events. The server answers requests for a recording
-// only if its Source implements RecordingSource.
+// RecordingSource is a Source that can record events. The server answers requests for a recording only if its Source
+// implements RecordingSource.
 type RecordingSource interface {
 	// Record writes the first line of a recording and then each new event, until ctx ends. Each line is a JSON
 	// document. It calls flush when it has written all waiting events.

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// ReleaseSource is a Source that can restore the values that it changed. The server answers requests for a
-// release only if its Source implements ReleaseSource.
+// ReleaseSource is a Source that can restore the values that it changed. The server answers requests for a release only
+// if its Source implements ReleaseSource.
 type ReleaseSource interface {
 	Release(ctx context.Context) (api.Released, error)
 }

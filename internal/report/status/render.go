@@ -65,8 +65,8 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	return writeTrimmed(w, &b)
 }
 
-// maxBoxedCPUs is up to how many CPUs picture draws boxes of sockets, NUMA nodes and cores. Boxes of more CPUs do not
-// fit a screen, so picture then draws lines.
+// maxBoxedCPUs is up to how many CPUs drawCPUs draws boxes of sockets, NUMA nodes and cores. Boxes of more CPUs do not
+// fit a screen, so drawCPUs then draws lines.
 const maxBoxedCPUs = 128
 
 // drawCPUs draws who may use which CPUs. For CPUs without an owner it shows how many running containers may use them.

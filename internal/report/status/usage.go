@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// UsageSource is a Source that reads how much CPU time containers use. The server answers requests for
-// usage only if its Source implements UsageSource.
+// UsageSource is a Source that reads how much CPU time containers use. The server answers requests for usage only if
+// its Source implements UsageSource.
 type UsageSource interface {
 	Usage() api.Usage
 }

@@ -19,7 +19,7 @@ func (f files) ReadFile(path string) ([]byte, error) {
 	return []byte(text + "\n"), nil
 }
 
-func TestCgroup(t *testing.T) {
+func TestReadCgroup(t *testing.T) {
 	tests := []struct {
 		name string
 		v2   bool
@@ -84,7 +84,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-func TestSpec(t *testing.T) {
+func TestPlannedState(t *testing.T) {
 	spec := &specs.Spec{
 		Process: &specs.Process{Env: []string{"A=1", "B=x=y", "C"}},
 		Mounts:  []specs.Mount{{Destination: "/d", Source: "/s"}},

@@ -28,7 +28,7 @@ type Cgroups struct {
 	root          *group
 	possible      cgroup.IDs
 	created       int             // the number of cgroups that were made so far
-	kernelVersion [2]int          // the major and minor version of the kernel
+	release       [2]int          // the major and minor number of the kernel's release
 	devices       map[string]bool // the block devices, as "major:minor"
 	addedFiles    map[string]bool // the files that AddOptionalFiles added
 	hasPartitions bool            // a write has requested a partition; until then there can be no remote partitions
@@ -46,7 +46,7 @@ type group struct {
 	name         string
 	children     map[string]*group
 	tasks        int // the number of tasks from SetTasks, which are in all controllers
-	uniqueNumber int // a unique number of the cgroup
+	uniqueNumber int // the thread ids that showThreads invents contain this number
 
 	// The fields of version 2.
 	childControllers map[string]bool // the controllers that it enables for its children
@@ -70,7 +70,7 @@ func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 	if c.Empty() || m.Empty() || (version != cgroup.V1 && version != cgroup.V2) {
 		return nil, fmt.Errorf("simulated cgroups: need version 1 or 2, a CPU and a memory node, not version %d, CPUs %q and memory nodes %q", version, cpus, mems)
 	}
-	f := &Cgroups{version: version, cpus: c, mems: m, possible: c, kernelVersion: [2]int{6, 1}, tasksByPID: map[int]*task{}}
+	f := &Cgroups{version: version, cpus: c, mems: m, possible: c, release: [2]int{6, 1}, tasksByPID: map[int]*task{}}
 	f.root = f.newGroup(nil, "")
 	f.root.cpus, f.root.mems = c, m
 	for _, name := range controllers[version] {
@@ -117,7 +117,7 @@ func (f *Cgroups) defaultShares() int64 {
 
 // kernelSince reports whether the simulated kernel is 6.minor or later.
 func (f *Cgroups) kernelSince(minor int) bool {
-	return f.kernelVersion[0] > 6 || f.kernelVersion[0] == 6 && f.kernelVersion[1] >= minor
+	return f.release[0] > 6 || f.release[0] == 6 && f.release[1] >= minor
 }
 
 // SetRelease sets the release of the simulated kernel, in the form of uname -r. The default is 6.1.
@@ -128,7 +128,7 @@ func (f *Cgroups) SetRelease(release string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kernelVersion = [2]int{major, minor}
+	f.release = [2]int{major, minor}
 	return nil
 }
 
@@ -304,18 +304,18 @@ func (f *Cgroups) ReadFile(file string) ([]byte, error) {
 // WriteFile writes a file. It fails with the kernel's errno for a text that the kernel refuses.
 func (f *Cgroups) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
-	fail, observe, listeners := f.writeFault, f.onWrite, f.listeners
+	writeFault, onWrite, listeners := f.writeFault, f.onWrite, f.listeners
 	f.mu.Unlock()
-	if fail != nil {
-		if err := fail(file, string(data)); err != nil {
+	if writeFault != nil {
+		if err := writeFault(file, string(data)); err != nil {
 			return err
 		}
 	}
 	if err := f.storeFile(file, data); err != nil {
 		return err
 	}
-	if observe != nil {
-		observe(file, string(data))
+	if onWrite != nil {
+		onWrite(file, string(data))
 	}
 	for _, l := range listeners {
 		l.call(file, cgroup.Written)

@@ -194,7 +194,7 @@ func (f *Cgroups) SetPossible(cpus string) error {
 	return nil
 }
 
-// SetOnline takes a CPU offline or online. Version 1 removes an offline CPU from all cpusets for good, and moves the
+// SetOnline takes a CPU offline or online. Version 1 permanently removes an offline CPU from all cpusets, and moves the
 // tasks of a cpuset without other CPUs to an ancestor. Version 2 changes only the effective CPUs.
 func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	var one cgroup.IDs

@@ -259,8 +259,8 @@ func setIOMax(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// throttleFile returns the model of a throttle file of version 1. In a write, 0 means no limit. For a limit
-// of I/O operations, the kernel uses only the lower 32 bits of the number.
+// throttleFile returns the model of a throttle file of version 1. In a write, 0 means no limit. For a limit of I/O
+// operations, the kernel uses only the lower 32 bits of the number.
 func throttleFile(i int) fileModel {
 	return fileModel{
 		lines: true,

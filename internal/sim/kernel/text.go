@@ -122,9 +122,9 @@ func scanWord(text string, n int) (word, rest string) {
 	return text[:i], text[i:]
 }
 
-// kernelBytes parses a number of bytes like page_counter_memparse. The number may have a suffix K to E, and is
-// rounded down to whole pages. none is the text for no limit. A number above the
-// greatest limit also means no limit. An empty text is 0.
+// kernelBytes parses a number of bytes like page_counter_memparse. The number may have a suffix K to E, and is rounded
+// down to whole pages. none is the text for no limit. A number above the greatest limit also means no limit. An empty
+// text is 0.
 func kernelBytes(text, none string) (int64, error) {
 	text = trimBlanks(text)
 	if text == none {

@@ -227,8 +227,9 @@ func (g *group) nearestDomain() *group {
 	return g
 }
 
-// isThreadRoot reports whether g is the root of a threaded subtree: g is not threaded, and has a threaded child, or has
-// tasks and enables a controller that supports threads (the kernel's cgroup_is_thread_root).
+// isThreadRoot reports whether g is the root of a threaded subtree: g is not threaded, and has a threaded child; or it
+// is not the root cgroup, has tasks and enables a controller that supports threads (the kernel's
+// cgroup_is_thread_root).
 func (f *Cgroups) isThreadRoot(g *group) bool {
 	if g.threaded {
 		return false

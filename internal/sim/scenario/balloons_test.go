@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBalloonsDiffer: balloons of other types do not matter, all of a type that is named do.
-func TestBalloonsDiffer(t *testing.T) {
+// TestBalloonDifferences: balloons of other types do not matter, all of a type that is named do.
+func TestBalloonDifferences(t *testing.T) {
 	t.Parallel()
 	got := map[string]string{"two[0]": "2-3", "two[1]": "", "four[0]": "4-7"}
 	for name, test := range map[string]struct {

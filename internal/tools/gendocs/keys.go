@@ -45,7 +45,7 @@ Such a report never stops a pod, not even with ` + "`strict: true`" + `.
 		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {
-				text := joinNonEmpty(". ", k.Handling.String(), withLabel("Requests:", kindNames(k)), withLabel("Hooks:", codes(serversOf(k))),
+				text := joinNonEmpty(". ", k.Handling.String(), withLabel("Requests:", kindNames(k)), withLabel("Hooks:", codes(servingHooks(k))),
 					withLabel("Edits:", editEffects[k.Edit]))
 				b.WriteString(item(joinNonEmpty(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), sentence(upperFirst(k.Why)))))
 			}
@@ -73,8 +73,8 @@ func kindNames(k intent.Key) string {
 	return codes(names)
 }
 
-// serversOf returns the names of the hooks that serve a key.
-func serversOf(k intent.Key) []string {
+// servingHooks returns the names of the hooks that serve a key.
+func servingHooks(k intent.Key) []string {
 	var hooks []string
 	seen := map[string]bool{}
 	for _, kind := range k.Kinds {

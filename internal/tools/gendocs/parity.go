@@ -12,8 +12,8 @@ import (
 // attachmentTitles has names of attachments for users. An attachment that it lacks is shown by its name in the code.
 var attachmentTitles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
-// shortWayNames has short names of the ways in which a value is set, for the table of fields.
-var shortWayNames = map[parity.Delivery]string{
+// deliveryNames has a short name for each delivery of a value, for the table of fields.
+var deliveryNames = map[parity.Delivery]string{
 	parity.AtCreation: "creation", parity.KernelBeforeStart: "before", parity.KernelAfterStart: "after", parity.NotApplied: "no",
 }
 
@@ -33,8 +33,8 @@ These words say when a value is in force:
 
 `)
 	for _, w := range []struct {
-		way  parity.Delivery
-		text string
+		delivery parity.Delivery
+		text     string
 	}{
 		{parity.AtCreation, "the runtime sets the value when it creates the container"},
 		{parity.KernelBeforeStart, "Trimtab writes the value to the kernel before the container's first instruction"},
@@ -42,7 +42,7 @@ These words say when a value is in force:
 			"([benchmarks-attachments.md](benchmarks-attachments.md#unprotected-time) has measurements)"},
 		{parity.NotApplied, "the value is not in force, and `trimtab explain` says why"},
 	} {
-		b.WriteString(item("**" + shortWayNames[w.way] + "**: " + w.text))
+		b.WriteString(item("**" + deliveryNames[w.delivery] + "**: " + w.text))
 	}
 	b.WriteString("\n## Fields\n\nThe column \"hooks\" has the [hooks](hooks.md) (parts of the agent) that set the field.\n\n| field | of the | hooks |")
 	rule := "\n|---|---|---|"
@@ -54,7 +54,7 @@ These words say when a value is in force:
 	for _, r := range parity.Table() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
 		for _, c := range r.Cells {
-			fmt.Fprintf(&b, " %s |", shortWayNames[c.Delivery])
+			fmt.Fprintf(&b, " %s |", deliveryNames[c.Delivery])
 		}
 		b.WriteString("\n")
 	}

@@ -34,8 +34,8 @@ func writeDescriptions(dir string) error {
 	return nil
 }
 
-// descriptionsSource returns the source of the table for the struct types of the configuration's files in dir
-// and for the options of hooks, rules and placement beside dir.
+// descriptionsSource returns the source of the table for the struct types of the configuration's files in dir and for
+// the options of hooks, rules and placement beside dir.
 func descriptionsSource(dir string) ([]byte, error) {
 	files, err := filepath.Glob(dir + "/../hook/*.go")
 	if err != nil {

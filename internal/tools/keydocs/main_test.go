@@ -21,7 +21,7 @@ func TestDescriptionsAreFresh(t *testing.T) {
 	}
 }
 
-func TestDescribeNamesItsFile(t *testing.T) {
+func TestDescriptionsSourceNamesItsFile(t *testing.T) {
 	if _, err := descriptionsSource("nowhere.go"); err == nil {
 		t.Error("no error for a missing file")
 	}
