@@ -217,14 +217,14 @@ func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
 
 func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	ref := scenario.PodRef(r.Pod.Namespace, r.Pod.Name)
-	asked := sim.SumResources(r.Pod.QoS, r.Containers)
+	requested := sim.SumResources(r.Pod.QoS, r.Containers)
 	if r.Pod.Resources != nil {
-		asked = *r.Pod.Resources
+		requested = *r.Pod.Resources
 	}
 	e.createdCount++
 	uid := cmp.Or(r.Pod.UID, e.names.UID(ref))
-	resources := resourcesOf(asked)
-	p := &pod{requested: asked, reported: &lifecycle.Pod{
+	resources := resourcesOf(requested)
+	p := &pod{requested: requested, reported: &lifecycle.Pod{
 		ID: "sandbox-" + strconv.Itoa(e.createdCount), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
 		RuntimeHandler: r.Pod.Handler, CgroupParent: "/" + e.names.PodDir(r.Pod.QoS, uid), Resources: &resources,
 	}}
@@ -240,7 +240,7 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		}
 	}
 	e.pods[ref] = p
-	rejected = e.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.reported}, engine.Facts{ParentCPUs: map[string]string{p.reported.ID: asked.CPUs}})
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.reported}, engine.Facts{ParentCPUs: map[string]string{p.reported.ID: requested.CPUs}})
 	for _, c := range r.Containers {
 		if rejected != "" {
 			break
@@ -295,15 +295,15 @@ func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 	return err
 }
 
-func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected string) {
+func (e *Engine) create(ref scenario.Ref, requested scenario.Container) (rejected string) {
 	e.createdCount++
 	p := e.pods[ref]
-	c := &ctr{requested: asked, reported: &lifecycle.Container{
-		ID: "container-" + strconv.Itoa(e.createdCount), PodID: p.reported.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
-		Labels: asked.Labels, Annotations: asked.Annotations, Args: asked.Args, CDIDevices: asked.CDI, Resources: resourcesOf(asked.Resources),
+	c := &ctr{requested: requested, reported: &lifecycle.Container{
+		ID: "container-" + strconv.Itoa(e.createdCount), PodID: p.reported.ID, Name: requested.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
+		Labels: requested.Labels, Annotations: requested.Annotations, Args: requested.Args, CDIDevices: requested.CDI, Resources: resourcesOf(requested.Resources),
 	}}
-	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
-		c.reported.Env = append(c.reported.Env, name+"="+asked.Env[name])
+	for _, name := range slices.Sorted(maps.Keys(requested.Env)) {
+		c.reported.Env = append(c.reported.Env, name+"="+requested.Env[name])
 	}
 	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported}, e.hostFacts(c.reported))
 	if rejected != "" {
@@ -311,7 +311,7 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 		return rejected
 	}
 	c.initial = e.state.Values(e.state.Container(c.reported.ID))
-	e.ctrs[ref.In(asked.Name)] = c
+	e.ctrs[ref.In(requested.Name)] = c
 	return ""
 }
 
@@ -357,8 +357,8 @@ func (e *Engine) update(u *scenario.Update) {
 		p.kubeletGrants = &now
 		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.reported}, engine.Facts{})
 	}
-	asked := resourcesOf(u.Resources)
-	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: &asked}, engine.Facts{})
+	requested := resourcesOf(u.Resources)
+	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: &requested}, engine.Facts{})
 }
 
 // setKubeletStopped stops or starts the kubelet. After a start it reports what it could not report before.

@@ -65,7 +65,7 @@ func (f cookiesOnly) Share(int, int) error { return f.w.refuse() }
 type observing struct {
 	writes   writes
 	answers  []string // the results of NRI's events; without a plugin they repeat the request
-	wire     requestComparer
+	comparer requestComparer
 	states   []map[scenario.Ref]string // of all containers, after each step
 	observed *api.Observed
 }
@@ -111,7 +111,7 @@ func (o *observing) options(t *testing.T, attach string) sim.RunOptions {
 		AtEnd: func(n api.Node) error { o.observed = n.Observed; return nil },
 	}
 	if attach != "nri" {
-		r.Connector = &criConnector{attach: attach, wire: &o.wire}
+		r.Connector = &criConnector{attach: attach, comparer: &o.comparer}
 	}
 	return r
 }
@@ -143,8 +143,8 @@ func TestObserve(t *testing.T) { //nolint:tparallel // the parts of the test use
 						t.Errorf("%s: the agent wrote %d times", attach, n)
 					}
 					if attach != "nri" {
-						if left := o.wire.changed(); len(left) > 0 || o.wire.unchangedCount == 0 {
-							t.Errorf("%s: %d requests arrived; the runtime did not receive as they were sent: %s", attach, o.wire.unchangedCount, strings.Join(left, "; "))
+						if left := o.comparer.changed(); len(left) > 0 || o.comparer.unchangedCount == 0 {
+							t.Errorf("%s: %d requests arrived; the runtime did not receive as they were sent: %s", attach, o.comparer.unchangedCount, strings.Join(left, "; "))
 						}
 					}
 					if bare == nil {

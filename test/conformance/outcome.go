@@ -100,7 +100,7 @@ func (e *Engine) podCPUs(pod scenario.Ref) string {
 	return s.CPUs
 }
 
-// decisionOf returns a Decided with values, and without its other fields.
+// decisionOf returns a Decision with values, and without its other fields.
 func (e *Engine) decisionOf(values []lifecycle.Value) Decision {
 	d := Decision{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
 	for _, v := range values {

@@ -82,8 +82,8 @@ type criConnector struct {
 	attach string
 	dir    string
 
-	wire  *requestComparer    // compares what is sent and received; nil if no test compares
-	known *rememberedRequests // what the proxy remembers, also over a restart of the runtime
+	comparer *requestComparer    // compares the requests that are sent and received; nil if the test does not compare
+	known    *rememberedRequests // what the proxy remembers, also over a restart of the runtime
 
 	criServer *cri.Server
 	kubelet   *Kubelet
@@ -108,14 +108,14 @@ func (s *criConnector) Configure(c *config.Config, dir string) {
 
 // Open serves the runtime's CRI and connects the kubelet to the socket that kubelets use.
 func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
-	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtimeSocket(), Received: s.wire.received}); err != nil {
+	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtimeSocket(), Received: s.comparer.received}); err != nil {
 		return err
 	}
 	socket := s.runtimeSocket()
 	if s.attach == "cri" {
 		socket = s.proxySocket()
 	}
-	if s.kubelet, err = NewKubelet(r, socket, grpc.WithUnaryInterceptor(s.wire.send)); err != nil || s.attach != "hooks" {
+	if s.kubelet, err = NewKubelet(r, socket, grpc.WithUnaryInterceptor(s.comparer.send)); err != nil || s.attach != "hooks" {
 		return err
 	}
 	if s.known == nil {

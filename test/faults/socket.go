@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// pause is the delay by which a busy peer answers later.
+// pause is the delay of a busy peer.
 const pause = 2 * time.Millisecond
 
 var (

@@ -14,7 +14,7 @@ const (
 	MaxAnnotationBytes = 256 << 10
 	// MaxLabelLength is the limit of a label's value.
 	MaxLabelLength = 63
-	// maxLabels is the number of labels with values of this length that fit into an object of 1.5 MiB.
+	// maxLabels is the number of labels with values of MaxLabelLength that fit into an object of 1.5 MiB.
 	maxLabels = 12 << 10
 )
 

@@ -211,7 +211,7 @@ func (l *load) container(pod real.PodID) (cut []real.ContainerID, err error) {
 		if _, err := retry(l, func(try int) (any, error) {
 			err := l.c.TryStartContainer(id)
 			switch {
-			case err == nil || state(l.c, id) == cri.ContainerState_CONTAINER_RUNNING: // an earlier answer may have been lost
+			case err == nil || state(l.c, id) == cri.ContainerState_CONTAINER_RUNNING: // the answer to this or an earlier call may have been lost
 				return nil, nil
 			case try > 0 && status.Code(err) == codes.Unknown: // the runtime has ended a container whose call was cancelled
 				ended = true

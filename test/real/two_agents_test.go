@@ -39,7 +39,7 @@ func TestTwoAgents(t *testing.T) {
 	if err := waits(); err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(two.out.String(), "attached to a runtime") {
+	if strings.Contains(two.out.String(), "attached to runtime") {
 		t.Error("the second agent attached")
 	}
 

@@ -28,7 +28,7 @@ type Guest struct {
 	Topology Topology // the default is Flat
 	Kernel   string   // a series: 6.1 (the default) or 6.12
 	CgroupV1 bool     // all controllers in version 1; only with kernel 6.1, because later ones are built without them
-	Systemd  bool     // addSystemd as the first process, instead of busybox
+	Systemd  bool     // systemd as the first process, instead of busybox
 	Stage    Stage
 }
 

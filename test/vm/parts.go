@@ -19,13 +19,13 @@ import (
 //go:embed all:rootfs
 var rootfs embed.FS
 
-// packageDir is the folder of this package.
+// packageDir returns the folder of this package.
 func packageDir() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)
 }
 
-// cacheDir is the folder in which images, snapshots and kernels are kept between runs.
+// cacheDir returns the folder in which images, snapshots and kernels are kept between runs.
 var cacheDir = sync.OnceValues(func() (string, error) {
 	root := os.Getenv("TRIMTAB_CACHE")
 	if root == "" {

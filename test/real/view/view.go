@@ -10,8 +10,8 @@ type View struct {
 	Env     map[string]string `json:"env"`
 	// NumCPU is the Go runtime's count before main, so it is older than Affinity.
 	NumCPU int `json:"numCPU"`
-	// Affinity is the result of sched_getaffinity. CPUsAllowed and MemsAllowed are lines of /proc/self/status. All three
-	// have the kernel's list format, such as 0-3,8.
+	// Affinity is the result of sched_getaffinity. CPUsAllowed and MemsAllowed are lines of /proc/self/status. All
+	// three have the kernel's list format, such as 0-3,8.
 	Affinity    string `json:"affinity"`
 	CPUsAllowed string `json:"cpusAllowed"`
 	MemsAllowed string `json:"memsAllowed"`

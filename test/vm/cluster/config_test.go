@@ -300,25 +300,25 @@ func TestConfigWithoutServer(t *testing.T) {
 func TestConfigDuringServerErrors(t *testing.T) {
 	t.Parallel()
 	c := newConfigured(t)
-	storm := controlplane.NewErrorProxy(t, c.Plane, "")
-	c.kubeconfig = storm.Kubeconfig
+	proxy := controlplane.NewErrorProxy(t, c.Plane, "")
+	c.kubeconfig = proxy.Kubeconfig
 	c.put(configmaps.ClusterMapName, "", "pools: {reserved: \"0\"}\n")
 	a, stop := c.agent()
 	t.Cleanup(stop)
 	c.key(a, "pools.reserved", `"0"`, "ConfigMap trimtab/trimtab-cluster")
 	for i, code := range []int{http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusConflict, http.StatusForbidden} {
-		before := storm.Requests.Load()
-		storm.Begin(code)
+		before := proxy.Requests.Load()
+		proxy.Begin(code)
 		c.until(a, fmt.Sprintf("%d is noted", code), func(n api.Node) bool { return n.Cluster.Error != "" })
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i)), "ConfigMap trimtab/trimtab-cluster")
 		if i == 3 {
 			break
 		}
 		c.put(configmaps.ClusterMapName, "", fmt.Sprintf("pools: {reserved: \"%d\"}\n", i+1))
-		storm.End()
+		proxy.End()
 		c.key(a, "pools.reserved", fmt.Sprintf("%q", fmt.Sprint(i+1)), "ConfigMap trimtab/trimtab-cluster")
 		c.until(a, "reached", func(n api.Node) bool { return n.Cluster.Error == "" })
-		if n := storm.Requests.Load() - before; n > 60 {
+		if n := proxy.Requests.Load() - before; n > 60 {
 			t.Errorf("status %d: %d requests: the agent does not back off", code, n)
 		}
 	}

@@ -157,14 +157,14 @@ func TestReportsDuringServerErrors(t *testing.T) {
 	p := controlplane.Start(t)
 	makeNode(t, p, "n1")
 	install(t, p, cnrs, "CustomNodeResource", cnrVersion("v1alpha1"))
-	s := controlplane.NewErrorProxy(t, p, "")
-	r := katalyst(t, s.Kubeconfig, "n1")
+	proxy := controlplane.NewErrorProxy(t, p, "")
+	r := katalyst(t, proxy.Kubeconfig, "n1")
 	takes(t, p, "n1", "")
 	for i, code := range []int{
 		http.StatusConflict, http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	} {
-		before, asked := r.Row(), s.Requests.Load()
-		s.Begin(code)
+		before, asked := r.Row(), proxy.Requests.Load()
+		proxy.Begin(code)
 		r.set(int64(3000 - 100*i))
 		p.Wait(fmt.Sprintf("%d is counted", code), func(context.Context) error {
 			if now := r.Row(); now.Failed < before.Failed+3 || now.Error == "" {
@@ -173,10 +173,10 @@ func TestReportsDuringServerErrors(t *testing.T) {
 			return nil
 		})
 		fails := int64(r.Row().Failed - before.Failed)
-		if n := s.Requests.Load() - asked; n > 12*fails+12 { // client-go itself repeats a request whose answer has Retry-After
+		if n := proxy.Requests.Load() - asked; n > 12*fails+12 { // client-go itself repeats a request whose answer has Retry-After
 			t.Errorf("%d: %d requests for %d failures", code, n, fails)
 		}
-		s.End()
+		proxy.End()
 		takes(t, p, "n1", amount(1000+100*i))
 		r.reports(t, p, "up to date")
 	}

@@ -34,8 +34,8 @@ var reasons = map[int]string{
 	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-// NewErrorProxy starts a proxy that passes all requests on. Requests use the token; if it is "", the
-// administrator's.
+// NewErrorProxy starts a proxy that passes all requests on. Requests use the token, or that of the administrator if the
+// token is "".
 func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 	t.Helper()
 	target, err := url.Parse(p.URL)
@@ -47,10 +47,10 @@ func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 		t.Fatal(err)
 	}
 	pass.FlushInterval = -1
-	s := &ErrorProxy{}
+	e := &ErrorProxy{}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.Requests.Add(1)
-		if code := int(s.status.Load()); code != 0 {
+		e.Requests.Add(1)
+		if code := int(e.status.Load()); code != 0 {
 			if code == http.StatusTooManyRequests {
 				w.Header().Set("Retry-After", "1")
 			}
@@ -60,8 +60,8 @@ func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 			return
 		}
 		ctx, end := context.WithCancel(r.Context())
-		s.openRequests.Store(&end, end)
-		defer s.openRequests.Delete(&end)
+		e.openRequests.Store(&end, end)
+		defer e.openRequests.Delete(&end)
 		pass.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
@@ -70,18 +70,18 @@ func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	k.CurrentContext = "x"
-	s.Kubeconfig = filepath.Join(t.TempDir(), "proxy.kubeconfig")
-	if err := clientcmd.WriteToFile(*k, s.Kubeconfig); err != nil {
+	e.Kubeconfig = filepath.Join(t.TempDir(), "proxy.kubeconfig")
+	if err := clientcmd.WriteToFile(*k, e.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return e
 }
 
 // Begin answers with a status from now on, and ends open requests.
-func (s *ErrorProxy) Begin(code int) {
-	s.status.Store(int64(code))
-	s.openRequests.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
+func (e *ErrorProxy) Begin(code int) {
+	e.status.Store(int64(code))
+	e.openRequests.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
 }
 
 // End lets requests through again.
-func (s *ErrorProxy) End() { s.status.Store(0) }
+func (e *ErrorProxy) End() { e.status.Store(0) }

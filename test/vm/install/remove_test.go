@@ -61,7 +61,8 @@ func (c *cluster) restored() {
 				return fmt.Errorf("%d pods (%w)", len(all), err)
 			}
 			is := all[0].running
-			// The kernel cannot empty the lists of a cgroup with processes, so they have all CPUs and nodes (docs/operate.md).
+			// The kernel cannot empty the lists of a cgroup with processes. So the lists have all CPUs and memory nodes
+			// (docs/operate.md).
 			if is.Set == "" && was.Set == was.CPUs {
 				was.Set = ""
 			}

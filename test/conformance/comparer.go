@@ -24,38 +24,38 @@ type message struct {
 	bytes  []byte
 }
 
-func (w *requestComparer) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if w != nil {
-		w.mu.Lock()
-		w.sent = append(w.sent, messageOf(method, req))
-		w.mu.Unlock()
+func (c *requestComparer) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if c != nil {
+		c.mu.Lock()
+		c.sent = append(c.sent, messageOf(method, req))
+		c.mu.Unlock()
 	}
 	return next(ctx, method, req, reply, cc, opts...)
 }
 
 // received removes a request that the runtime received from the requests that the kubelet sent. It ignores requests of
 // the agent itself, which the kubelet did not send.
-func (w *requestComparer) received(method string, req any) {
-	if w == nil {
+func (c *requestComparer) received(method string, req any) {
+	if c == nil {
 		return
 	}
 	got := messageOf(method, req)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, m := range w.sent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, m := range c.sent {
 		if m.method == got.method && bytes.Equal(m.bytes, got.bytes) {
-			w.sent = append(w.sent[:i], w.sent[i+1:]...)
-			w.unchangedCount++
+			c.sent = append(c.sent[:i], c.sent[i+1:]...)
+			c.unchangedCount++
 			return
 		}
 	}
 }
 
 // changed names the requests that the runtime has not received as they were sent.
-func (w *requestComparer) changed() (out []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, m := range w.sent {
+func (c *requestComparer) changed() (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.sent {
 		out = append(out, fmt.Sprintf("%s, %d bytes", m.method, len(m.bytes)))
 	}
 	return out

@@ -19,9 +19,9 @@ import (
 // and annotation report the error and make few requests; afterwards they write.
 func TestWritersDuringServerErrors(t *testing.T) {
 	p := plane(t)
-	storm := controlplane.NewErrorProxy(t, p, token(t, p, "Pod", "agent-n1"))
+	proxy := controlplane.NewErrorProxy(t, p, token(t, p, "Pod", "agent-n1"))
 	uid := string(get(t, p, "Pod", "default", "app-n1").GetUID())
-	a := startAgentAt(t, p, storm.Kubeconfig)
+	a := startAgentAt(t, p, proxy.Kubeconfig)
 	pod := &lifecycle.Pod{
 		ID: "p", Name: "app-n1", UID: uid, Namespace: "default", CgroupParent: "/kubepods/podu", Annotations: map[string]string{intent.KoordResourceStatus: `{"cpuset":"0-3"}`},
 		Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(200000))}},
@@ -29,8 +29,8 @@ func TestWritersDuringServerErrors(t *testing.T) {
 	a.create(t, pod, "first")
 	a.condition("True", condition.Ready)
 	for i, code := range []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable} {
-		asked := storm.Requests.Load()
-		storm.Begin(code)
+		asked := proxy.Requests.Load()
+		proxy.Begin(code)
 		text := fmt.Sprintf("through %d", code)
 		a.state.Store(&condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: text})
 		a.to.Warn(events.About{Kind: "Pod", Namespace: "default", Name: "app-n1", UID: uid}, events.HookFailed, text)
@@ -43,10 +43,10 @@ func TestWritersDuringServerErrors(t *testing.T) {
 			}
 			return nil
 		})
-		if n := storm.Requests.Load() - asked; n > 100 {
+		if n := proxy.Requests.Load() - asked; n > 100 {
 			t.Errorf("%d: %d requests: the agent does not back off", code, n)
 		}
-		storm.End()
+		proxy.End()
 		a.create(t, pod, fmt.Sprintf("after-%d", i)) // annotations are written again at the next change, or after a minute
 		p.Wait("all is written: "+text, func(ctx context.Context) error {
 			if c := conditionOf(ctx, p); c == nil || c["message"] != text {
